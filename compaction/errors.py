@@ -1,0 +1,44 @@
+"""What can go wrong, by who must act.
+
+    TierfoldError
+    ├── CorruptLog        fix the data; this partition stops, the fleet goes on
+    ├── UnreadableObject  an object or folder is missing, forbidden, or the disk is full
+    └── BadSettings       fix conf/ or the command line; nothing was read
+
+Lost races and fences are no exceptions but outcomes (`compaction.outcomes`).
+"""
+
+from __future__ import annotations
+
+
+class TierfoldError(Exception):
+    """One clear sentence: where, what was found, what to do."""
+
+    def __init__(self, what: str, *, where: str, remedy: str) -> None:
+        super().__init__(what, where, remedy)
+        self.what = what
+        self.where = where
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}. {self.remedy}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Keyword-only arguments do not survive the default pickling between Spark workers.
+        return (_rebuild, (type(self), self.what, self.where, self.remedy))
+
+
+def _rebuild(kind: type[TierfoldError], what: str, where: str, remedy: str) -> TierfoldError:
+    return kind(what, where=where, remedy=remedy)
+
+
+class CorruptLog(TierfoldError):
+    """Bytes that contradict Kafka's format: bad CRC, torn tail, unknown magic or codec, …"""
+
+
+class UnreadableObject(TierfoldError):
+    """An object could not be read or written: vanished, forbidden, no space left."""
+
+
+class BadSettings(TierfoldError):
+    """A setting that is unknown, malformed or contradicts another; nothing was read."""

@@ -1,0 +1,111 @@
+"""The nouns: a partition, its segments, and the one row that says which of them live."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class PartitionKey:
+    """A topic-partition of one incarnation of a topic (a topic made anew has another id)."""
+
+    topic: str
+    partition: int
+    topic_id: str
+    """22 characters of url-safe base64, as Kafka prints a `Uuid`."""
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class LeaderEpoch:
+    """A leader epoch and the first offset written under it (Kafka `EpochEntry`)."""
+
+    epoch: int
+    start_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class CleanerOffset:
+    """Under compaction epoch `epoch`, everything below `offset` was clean (KIP-1272)."""
+
+    epoch: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """A remote segment as the catalog names it; everything planning needs without opening it."""
+
+    segment_id: str
+    """22 characters of url-safe base64."""
+    start_offset: int
+    end_offset: int
+    """The last offset, inclusive, as Kafka's `RemoteLogSegmentMetadata` has it."""
+    size_bytes: int
+    """Bytes of the `.log`."""
+    offset_index_bytes: int
+    time_index_bytes: int
+    max_timestamp_ms: int
+    leader_epochs: tuple[LeaderEpoch, ...]
+    """Per epoch the lowest offset of it that lies in this segment's range."""
+    has_transaction_index: bool
+    first_timestamp_ms: int
+    """The first batch's max timestamp, which KIP-354 takes as a segment's earliest."""
+    earliest_due_ms: int | None = None
+    """The earliest delete horizon in it; None: none is set, or a broker wrote it."""
+    cleaner_offsets: tuple[CleanerOffset, ...] = ()
+    written_by_run: str = ""
+    """The run that wrote it; empty: a broker."""
+
+    @property
+    def next_offset(self) -> int:
+        """The first offset beyond the segment."""
+        return self.end_offset + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetiredSegment:
+    """A segment that a commit replaced; its objects stay until `retain` takes them."""
+
+    segment: Segment
+    retired_at_ms: int
+    retired_by_epoch: int
+    retired_by_run: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionState:
+    """One row of the catalog's `partitions` table: one atomic state of one partition."""
+
+    key: PartitionKey
+    epoch: int
+    """The compaction epoch: who may write. 0: never claimed."""
+    owner_run: str
+    """The run that holds the epoch; empty once that run is done."""
+    cleaner_offsets: tuple[CleanerOffset, ...]
+    log_start_offset: int
+    segments: tuple[Segment, ...]
+    """The live segments in offset order, contiguous."""
+    lineage: tuple[LeaderEpoch, ...]
+    """The partition's leader epochs, from the newest segment's checkpoint."""
+    retired: tuple[RetiredSegment, ...] = field(default=())
+    commit_id: str = ""
+    """Changes with every commit; a conditional update names the one it read."""
+    committed_at_ms: int = 0
+
+    @property
+    def live_bytes(self) -> int:
+        """Bytes of all live `.log`s."""
+        return sum(segment.size_bytes for segment in self.segments)
+
+    @property
+    def next_offset(self) -> int:
+        """The first offset beyond the live range; the log start where nothing lives."""
+        return self.segments[-1].next_offset if self.segments else self.log_start_offset
+
+    @property
+    def cleaner_offset(self) -> int | None:
+        """The newest epoch's cleaner offset, None before the first commit."""
+        return max(self.cleaner_offsets).offset if self.cleaner_offsets else None

@@ -1,0 +1,33 @@
+"""Units and spans: one word for one thing, said once.
+
+Offsets, timestamps and sizes are plain integers whose names carry the unit, unit last
+(`start_offset`, `now_ms`, `segment_bytes`). Spans are half open, `[start, end)`; only a
+segment's own `end_offset` is Kafka's: the last offset, inclusive.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+NO_TIMESTAMP_MS: Final = -1
+"""Kafka's `RecordBatch.NO_TIMESTAMP`."""
+
+NO_PRODUCER_ID: Final = -1
+"""Kafka's `RecordBatch.NO_PRODUCER_ID`."""
+
+OFFSET_SPAN_MAX: Final = 2**31 - 1
+"""An index entry holds an offset as 31 bits above its segment's start (Kafka `OffsetIndex`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetSpan:
+    """Offsets `[start, end)`."""
+
+    start: int
+    end: int
+
+    @property
+    def is_empty(self) -> bool:
+        """No offset lies in the span."""
+        return self.end <= self.start
