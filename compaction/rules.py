@@ -6,6 +6,7 @@ Names are Kafka's topic configs with underscores; units last.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Final
 
 DAY_MS: Final = 86_400_000
@@ -17,7 +18,8 @@ class Rules:
 
     cleanup_policy: frozenset[str] = frozenset()
     """Of `compact` and `delete`; empty: nobody said, the topic is left alone."""
-    min_cleanable_dirty_ratio: float = 0.5
+    min_cleanable_dirty_ratio: Fraction = Fraction(1, 2)
+    """Exact, so that a ratio is compared by whole numbers multiplied crosswise."""
     delete_retention_ms: int = DAY_MS
     producer_id_expiration_ms: int = DAY_MS
     segment_bytes: int = 2**30
