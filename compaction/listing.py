@@ -1,0 +1,179 @@
+"""What a folder listing says about a partition: names and sizes, nothing opened.
+
+Where neither a manifest nor a metadata topic says what lives, the listing is held against the
+catalog's row (SEMANTICS 1, "Discovery"):
+
+    known    the catalog's live segments, all there, of the size it remembers
+    new      unknown, complete, at or above the first offset beyond the live range
+    orphans  unknown, below that offset: never live, `retain` collects them
+    retired  what a commit replaced: listed until `retain` takes it, never live again
+    partial  beyond the live range, a required part is missing: an upload in progress
+    waiting  complete, but behind a partial segment or a gap: taken once that is closed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from compaction.segments import PartitionState, Segment
+
+REQUIRED_PARTS: Final = ("log", "index", "timeindex", "snapshot", "leader_epoch_checkpoint")
+"""Every remote segment has these (Kafka `LogSegmentData`); only the `.txnindex` is optional."""
+
+LOG_PART: Final = "log"
+TRANSACTION_INDEX_PART: Final = "txnindex"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedSegment:
+    """A segment as a folder listing shows it."""
+
+    segment_id: str
+    start_offset: int
+    parts: tuple[tuple[str, int], ...]
+    """Part suffix without its dot, and that object's size in bytes; sorted."""
+
+    def part_bytes(self, suffix: str) -> int | None:
+        """The part's size in bytes; None: the listing has no such part."""
+        return next((size for part, size in self.parts if part == suffix), None)
+
+    @property
+    def missing_parts(self) -> tuple[str, ...]:
+        """The required parts that the listing lacks, in `REQUIRED_PARTS` order."""
+        listed = {part for part, _ in self.parts}
+        return tuple(part for part in REQUIRED_PARTS if part not in listed)
+
+    @property
+    def is_complete(self) -> bool:
+        """All required parts exist."""
+        return not self.missing_parts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Classified:
+    """A listing held against the catalog; every listed segment is in exactly one of the lists."""
+
+    known: tuple[ListedSegment, ...]
+    new: tuple[ListedSegment, ...]
+    orphans: tuple[ListedSegment, ...]
+    retired: tuple[ListedSegment, ...]
+    partial: tuple[ListedSegment, ...]
+    waiting: tuple[ListedSegment, ...]
+    notes: tuple[str, ...]
+    """Why something is not taken yet, a sentence each; the partition is worked on all the same."""
+    problems: tuple[str, ...]
+    """Why the partition is refused, a sentence each naming the segment; empty: it is not."""
+
+
+def classify(listed: Sequence[ListedSegment], state: PartitionState | None) -> Classified:
+    """Sort a partition's listed segments by what the catalog knows of them.
+
+    `state` is None where the catalog has no row yet (first sight). What only a segment's bytes
+    tell, its end offset and leader epochs, is judged by `compaction.view`.
+    """
+    in_order = sorted(listed, key=lambda each: (each.start_offset, each.segment_id))
+    if state is None:
+        return _first_sight(in_order)
+    live = {segment.segment_id: segment for segment in state.segments}
+    retired_ids = {retired.segment.segment_id for retired in state.retired}
+    known = tuple(each for each in in_order if each.segment_id in live)
+    retired = tuple(each for each in in_order if each.segment_id in retired_ids)
+    unknown = [each for each in in_order if each.segment_id not in live.keys() | retired_ids]
+    beyond = [each for each in unknown if each.start_offset >= state.next_offset]
+    stop = _taken_below(beyond, state.next_offset)
+    new = tuple(each for each in beyond if each.is_complete and _is_below(each, stop))
+    return Classified(
+        known=known,
+        new=new,
+        orphans=tuple(each for each in unknown if each.start_offset < state.next_offset),
+        retired=retired,
+        partial=tuple(each for each in beyond if not each.is_complete),
+        waiting=tuple(each for each in beyond if each.is_complete and not _is_below(each, stop)),
+        notes=_notes(beyond, state.next_offset),
+        problems=_live_problems(known, state.segments),
+    )
+
+
+def _first_sight(in_order: Sequence[ListedSegment]) -> Classified:
+    """Without a row nothing says which of two claims is right: a partial segment refuses all."""
+    partial = tuple(each for each in in_order if not each.is_complete)
+    return Classified(
+        known=(),
+        new=tuple(each for each in in_order if each.is_complete),
+        orphans=(),
+        retired=(),
+        partial=partial,
+        waiting=(),
+        notes=(),
+        problems=tuple(f"{_named(each)} lacks {_list(each.missing_parts)}" for each in partial),
+    )
+
+
+def _taken_below(beyond: Sequence[ListedSegment], next_offset: int) -> int | None:
+    """The start offset from which on nothing is taken; None: no such limit.
+
+    Uploads go in offset order, so what lies behind an unfinished one waits with it. Where a
+    finished segment has the same start, the unfinished one is a dead attempt: a broker that
+    failed uploads again under a new id.
+    """
+    complete_starts = {each.start_offset for each in beyond if each.is_complete}
+    if beyond and beyond[0].start_offset > next_offset:
+        return next_offset
+    unfinished = (each.start_offset for each in beyond if not each.is_complete)
+    return min((start for start in unfinished if start not in complete_starts), default=None)
+
+
+def _is_below(each: ListedSegment, stop: int | None) -> bool:
+    return stop is None or each.start_offset < stop
+
+
+def _notes(beyond: Sequence[ListedSegment], next_offset: int) -> tuple[str, ...]:
+    unfinished = tuple(
+        f"{_named(each)} lacks {_list(each.missing_parts)}: not taken, nor what lies behind it,"
+        " until its upload is complete"
+        for each in beyond
+        if not each.is_complete
+    )
+    if beyond and beyond[0].start_offset > next_offset:
+        gap = (
+            f"nothing is taken yet beyond offset {next_offset - 1}: the next listed is"
+            f" {_named(beyond[0])}, which leaves a gap"
+        )
+        return (gap, *unfinished)
+    return unfinished
+
+
+def _live_problems(known: Sequence[ListedSegment], live: Sequence[Segment]) -> tuple[str, ...]:
+    by_id = {each.segment_id: each for each in known}
+    return tuple(problem for segment in live for problem in _problems_of(segment, by_id))
+
+
+def _problems_of(segment: Segment, by_id: dict[str, ListedSegment]) -> tuple[str, ...]:
+    """How the listing contradicts the catalog about one live segment."""
+    name = f"live segment {segment.segment_id} (start {segment.start_offset})"
+    each = by_id.get(segment.segment_id)
+    if each is None:
+        return (f"{name} is gone from the tier",)
+    found: list[str] = []
+    if each.start_offset != segment.start_offset:
+        found.append(f"{name} is listed with start {each.start_offset}")
+    if not each.is_complete:
+        found.append(f"{name} lacks {_list(each.missing_parts)}")
+    log_bytes = each.part_bytes(LOG_PART)
+    if log_bytes is not None and log_bytes != segment.size_bytes:
+        found.append(
+            f"{name} has a .log of {log_bytes} bytes, the catalog says {segment.size_bytes}"
+        )
+    if segment.has_transaction_index and each.part_bytes(TRANSACTION_INDEX_PART) is None:
+        found.append(f"{name} lacks the .txnindex that the catalog promises")
+    return tuple(found)
+
+
+def _named(each: ListedSegment) -> str:
+    return f"segment {each.segment_id} (start {each.start_offset})"
+
+
+def _list(parts: Iterable[str]) -> str:
+    return ", ".join(f".{part}" for part in parts)
