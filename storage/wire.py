@@ -1,0 +1,97 @@
+"""Kafka's integers, for numba kernels: big-endian words and zigzag varints.
+
+The word readers trust their caller, who has checked the bounds; the varint readers check every byte
+themselves. Rule: KIP-98 (record format v2) and Kafka's `ByteUtils`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+VARINT_BYTES_MAX: Final = 5
+"""A varint of a 32-bit integer; Kafka calls a longer one illegal."""
+
+VARLONG_BYTES_MAX: Final = 10
+"""A varint of a 64-bit integer."""
+
+_ONE: Final = np.uint64(1)
+_SEVEN: Final = np.uint64(7)
+_LOW_BITS: Final = np.uint64(0x7F)
+_MORE: Final = np.uint64(0x80)
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def be_word(buffer: NDArray[np.uint8], at: int, width: int) -> int:
+    """`width` bytes from `at` on as an unsigned big-endian integer, in an int64 (8: the bits)."""
+    word = np.uint64(0)
+    for i in range(width):
+        word = (word << np.uint64(8)) | np.uint64(buffer[at + i])
+    return int(np.int64(word))
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def be_int(buffer: NDArray[np.uint8], at: int, width: int) -> int:
+    """`width` bytes from `at` on as a signed big-endian integer."""
+    spare_bits = 64 - 8 * width
+    return (be_word(buffer, at, width) << spare_bits) >> spare_bits
+
+
+@numba.njit(cache=True, nogil=True)
+def read_varint(buffer: NDArray[np.uint8], at: int, stop: int) -> tuple[int, int]:
+    """The zigzag varint at `at` and the position after it; −1 for that where it is no varint.
+
+    It must end before `stop` and within five bytes. A value beyond 32 bits is returned as such:
+    every caller bounds what it reads.
+    """
+    if at < stop and buffer[at] < 0x80:  # Nearly all lengths and deltas: one byte.
+        byte = int(np.int64(buffer[at]))
+        return (byte >> 1) ^ -(byte & 1), at + 1
+    return read_varlong(buffer, at, min(stop, at + VARINT_BYTES_MAX))
+
+
+@numba.njit(cache=True, nogil=True)
+def read_varlong(buffer: NDArray[np.uint8], at: int, stop: int) -> tuple[int, int]:
+    """As `read_varint`, for 64 bits and up to ten bytes."""
+    raw = np.uint64(0)
+    shift = np.uint64(0)
+    for i in range(at, min(stop, at + VARLONG_BYTES_MAX)):
+        byte = np.uint64(buffer[i])
+        raw |= (byte & _LOW_BITS) << shift
+        if byte < _MORE:
+            return int(np.int64(raw >> _ONE) ^ -np.int64(raw & _ONE)), i + 1
+        shift += _SEVEN
+    return 0, -1
+
+
+@numba.njit(cache=True, nogil=True)
+def varint_bytes(value: int) -> int:
+    """How many bytes `write_varint` takes for a signed 64-bit integer."""
+    raw = np.uint64((value << 1) ^ (value >> 63))
+    size = 1
+    while raw >= _MORE:
+        raw >>= _SEVEN
+        size += 1
+    return size
+
+
+@numba.njit(cache=True, nogil=True)
+def write_varint(buffer: NDArray[np.uint8], at: int, value: int) -> int:
+    """Writes the shortest zigzag varint of a signed 64-bit integer; the position after it."""
+    raw = np.uint64((value << 1) ^ (value >> 63))
+    while raw >= _MORE:
+        buffer[at] = np.uint8((raw & _LOW_BITS) | _MORE)
+        raw >>= _SEVEN
+        at += 1
+    buffer[at] = np.uint8(raw)
+    return at + 1
+
+
+def as_kernel_input(log: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """A read-only, contiguous view, so that each kernel is compiled once and not per kind."""
+    view = np.ascontiguousarray(log)[:]
+    view.flags.writeable = False
+    return view
