@@ -1,0 +1,47 @@
+# The verbs of this repository; `make` alone lists them.
+#
+#   PYTHON=python3.12   the interpreter that makes the virtual environment
+#   VENV=/some/folder   where that environment lives
+PYTHON ?= python3
+VENV ?= .venv
+
+BIN := $(VENV)/bin
+# What an installation depends on; code is installed in place and needs no second installation.
+PAPERS := setup.cfg pyproject.toml
+RUNTIME := $(VENV)/.tierfold-runtime
+TESTING := $(VENV)/.tierfold-testing
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint clean
+
+help: ## list the verbs
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(RUNTIME) ## compact a copy of the bundled sample tier and verify it (build/demo)
+	@scripts/require-java
+	@PATH="$(abspath $(BIN)):$$PATH" scripts/demo build/demo
+
+test: $(TESTING) ## every check: the whole test suite, linters, types and walls included
+	@scripts/require-java javac
+	@$(BIN)/python -m pytest
+
+lint: $(TESTING) ## the linters alone: style, types, and which room may import which
+	@$(BIN)/ruff check .
+	@$(BIN)/python -m mypy
+	@$(BIN)/lint-imports --no-cache
+
+clean: ## remove what these verbs made: environment, builds, caches
+	rm -rf $(VENV) build dist tierfold.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(RUNTIME): $(PAPERS)
+	@scripts/require-python $(PYTHON)
+	@echo "installing tierfold into $(VENV)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(TESTING): $(RUNTIME)
+	@echo "installing the test tools into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@touch $@
