@@ -1,0 +1,217 @@
+"""Messages of magic 0 and 1, alone or compressed in a wrapper (KIP-31, KIP-32).
+
+A message: offset i64, size i32, crc u32, magic i8, attributes i8, in magic 1 timestamp i64, then
+key and value, each with an int32 length (−1: null). A wrapper is a message whose value is a
+compressed run of messages. Inner offsets are absolute in magic 0; in magic 1 they are relative, and the
+wrapper's offset is the last one's (Kafka `AbstractLegacyRecordBatch.DeepRecordsIterator`). The
+wrapper's checksum covers the inner messages, whose own are not looked at.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from compaction.errors import CorruptLog
+from compaction.units import NO_TIMESTAMP_MS
+from storage.batch_heads import CODEC_BITS, LEGACY_BYTES_MIN, LOG_OVERHEAD_BYTES, BatchHeads
+from storage.compression import Codec, decompress
+from storage.records import RecordColumns, Records, decode, empty_columns
+from storage.wire import as_kernel_input, be_int
+
+_OK, _TORN, _FIELD, _MAGIC, _NESTED, _ORDER, _EMPTY = range(7)
+_FAULTS: Final = (
+    "",
+    "a message is cut, or shorter than a message can be",
+    "a key or value leads out of its message",
+    "a message's magic is not its wrapper's",
+    "a wrapper lies within a wrapper",
+    "an offset does not rise, or lies beyond its wrapper's",
+    "a wrapper holds no message",
+)
+_REMEDY: Final = "Take the segment from a replica; nothing of this partition was changed."
+
+
+class _Spans(NamedTuple):
+    """`body[start:end]` is a batch's run of messages; what else counts is its wrapper's."""
+
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    first_record: NDArray[np.int64]
+    magic: NDArray[np.int8]
+    is_wrapper: NDArray[np.bool_]
+    last_offset: NDArray[np.int64]
+    timestamp_ms: NDArray[np.int64]
+    is_log_append_time: NDArray[np.bool_]
+
+
+def decode_any(log: NDArray[np.uint8], heads: BatchHeads, *, where: str) -> Records:
+    """A window's records, be it legacy or not: one of `storage.records.windows`, which mixes none.
+
+    Raises:
+        CorruptLog: See `decode` and `decode_legacy`.
+    """
+    reader = decode_legacy if len(heads) and heads.is_legacy[0] else decode
+    return reader(log, heads, where=where)
+
+
+def decode_legacy(log: NDArray[np.uint8], heads: BatchHeads, *, where: str) -> Records:
+    """The records of all of `heads`, which are magic 0 or 1; a record's span is its message.
+
+    There are no headers. The timestamp is −1 in magic 0, and the wrapper's under LogAppendTime.
+
+    Args:
+        log: uint8, the bytes that `heads` was read from.
+        heads: Any run of that log's legacy batches.
+        where: Named in errors: the segment's object or file.
+
+    Raises:
+        CorruptLog: A payload cannot be decompressed, or is no run of messages of that magic.
+    """
+    body, spans = _unwrapped(as_kernel_input(log), heads, where)
+    code, batch, at = _count(body, spans)
+    if code == _OK:
+        columns = empty_columns(int(spans.first_record[-1]))
+        code, batch, at = _decode(body, spans, columns)
+        if code == _OK:
+            first_record = spans.first_record
+            return Records(body=body, first_record=first_record, **columns._asdict())
+    raise CorruptLog(
+        f"{_batch_at(heads, batch)} is broken at byte {at - spans.start[batch]} of its messages: "
+        f"{_FAULTS[code]}",
+        where=where,
+        remedy=_REMEDY,
+    )
+
+
+def _batch_at(heads: BatchHeads, i: int) -> str:
+    return f"the message at byte {heads.position[i]} (offset {heads.last_offset[i]})"
+
+
+def _unwrapped(
+    log: NDArray[np.uint8], heads: BatchHeads, where: str
+) -> tuple[NDArray[np.uint8], _Spans]:
+    """All messages in one buffer: lone ones as they are, wrappers decompressed."""
+    codec = heads.codec
+    parts: list[NDArray[np.uint8]] = []
+    for i in range(len(heads)):
+        message = log[heads.position[i] : heads.position[i] + heads.size_bytes[i]]
+        if codec[i] == Codec.NONE:
+            parts.append(message)
+        else:
+            here = f"{where}: {_batch_at(heads, i)}"
+            value = _wrapper_value(message, int(heads.magic[i]), here)
+            mend = heads.magic[i] == 0
+            plain = decompress(int(codec[i]), value, where=here, mend_lz4_header=bool(mend))
+            parts.append(np.frombuffer(plain, np.uint8))
+    ends = np.cumsum(np.array([part.size for part in parts], np.int64))
+    body = np.concatenate(parts) if parts else np.empty(0, np.uint8)
+    return as_kernel_input(body), _Spans(
+        start=np.append(0, ends[:-1]) if parts else ends,
+        end=ends,
+        first_record=np.zeros(len(heads) + 1, np.int64),
+        magic=heads.magic,
+        is_wrapper=codec != Codec.NONE,
+        last_offset=heads.last_offset,
+        timestamp_ms=heads.max_timestamp_ms,
+        is_log_append_time=heads.is_log_append_time,
+    )
+
+
+def _wrapper_value(message: NDArray[np.uint8], magic: int, where: str) -> NDArray[np.uint8]:
+    """The value's bytes; the message is no shorter than its magic's smallest."""
+    key_bytes = be_int(message, _key_at(magic), 4)
+    value_length_at = _key_at(magic) + 4 + max(key_bytes, 0)
+    if value_length_at + 4 <= message.size:
+        value_bytes = be_int(message, value_length_at, 4)
+        value_at = value_length_at + 4
+        if 0 <= value_bytes == message.size - value_at:
+            return message[value_at:]
+    raise CorruptLog("a wrapper's value leads out of it or is null", where=where, remedy=_REMEDY)
+
+
+@numba.njit(cache=True, nogil=True)
+def _key_at(magic: int) -> int:
+    """Where in a message the key's length is: magic 1 has a timestamp before it."""
+    return 26 if magic == 1 else 18
+
+
+@numba.njit(cache=True, nogil=True)
+def _count(body: NDArray[np.uint8], spans: _Spans) -> tuple[int, int, int]:
+    """Fills `first_record`; a code, and the batch and position where it failed."""
+    records = 0
+    for b in range(spans.start.size):
+        at = spans.start[b]
+        size_min = LEGACY_BYTES_MIN[spans.magic[b]]
+        while at < spans.end[b]:
+            left = spans.end[b] - at
+            if left < size_min:
+                return _TORN, b, at
+            size_bytes = be_int(body, at + 8, 4) + LOG_OVERHEAD_BYTES
+            if size_bytes < size_min or size_bytes > left:
+                return _TORN, b, at
+            if body[at + 16] != spans.magic[b]:
+                return _MAGIC, b, at
+            if spans.is_wrapper[b] and body[at + 17] & CODEC_BITS != 0:
+                return _NESTED, b, at
+            at += size_bytes
+            records += 1
+        if records == spans.first_record[b]:
+            return _EMPTY, b, at
+        spans.first_record[b + 1] = records
+    return _OK, 0, 0
+
+
+@numba.njit(cache=True, nogil=True)
+def _decode(body: NDArray[np.uint8], spans: _Spans, out: RecordColumns) -> tuple[int, int, int]:
+    """Fills `out`; a code, and the batch and position where it failed."""
+    previous = -1
+    for b in range(spans.start.size):
+        at = spans.start[b]
+        first, after = spans.first_record[b], spans.first_record[b + 1]
+        for i in range(first, after):
+            if not _decode_message(body, at, spans.magic[b], out, i):
+                return _FIELD, b, at
+            out.batch[i] = b
+            if spans.is_wrapper[b] and spans.is_log_append_time[b]:
+                out.timestamp_ms[i] = spans.timestamp_ms[b]
+            at = out.end[i]
+        if spans.is_wrapper[b] and spans.magic[b] == 1:
+            base_offset = spans.last_offset[b] - out.offset[after - 1]
+            for i in range(first, after):
+                out.offset[i] += base_offset
+        for i in range(first, after):
+            if out.offset[i] <= previous or out.offset[i] > spans.last_offset[b]:
+                return _ORDER, b, out.start[i]
+            previous = out.offset[i]
+    return _OK, 0, 0
+
+
+@numba.njit(cache=True, nogil=True)
+def _decode_message(
+    body: NDArray[np.uint8], at: int, magic: int, out: RecordColumns, i: int
+) -> bool:
+    """Message i at `at`, whose size is known to be sound; False where its fields are not."""
+    end = at + be_int(body, at + 8, 4) + LOG_OVERHEAD_BYTES
+    out.offset[i] = be_int(body, at, 8)
+    out.timestamp_ms[i] = be_int(body, at + 18, 8) if magic == 1 else NO_TIMESTAMP_MS
+    out.start[i] = at
+    out.end[i] = end
+    out.headers_at[i] = end
+    out.headers_count[i] = 0
+    at += _key_at(magic)
+    key_bytes = max(be_int(body, at, 4), -1)
+    at += 4
+    if max(key_bytes, 0) > end - at - 4:
+        return False
+    out.key_at[i] = at
+    out.key_bytes[i] = key_bytes
+    at += max(key_bytes, 0)
+    value_bytes = max(be_int(body, at, 4), -1)
+    at += 4
+    out.value_at[i] = at
+    out.value_bytes[i] = value_bytes
+    return at + max(value_bytes, 0) == end
