@@ -1,0 +1,105 @@
+"""Nothing is left lying about; and each thing that could be is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.tidy import house, leftovers
+from tests.tidy.house import Source, source_of
+
+Check = Callable[[Source], list[str]]
+
+
+def test_no_page_carries_a_marker() -> None:
+    pages = house.texts()
+    assert [fault for path, text in pages for fault in leftovers.markers(path, text)] == []
+
+
+@pytest.mark.parametrize("check", [leftovers.clocks, leftovers.dice, leftovers.mocks])
+def test_the_product_holds_none(check: Check) -> None:
+    assert [fault for source in house.product() for fault in check(source)] == []
+
+
+@pytest.mark.parametrize("check", [leftovers.unseeded, leftovers.skipped, leftovers.mocks])
+def test_the_tests_hold_none(check: Check) -> None:
+    assert [fault for source in house.tests() for fault in check(source)] == []
+
+
+@pytest.mark.parametrize("halves", [("TO", "DO"), ("FIX", "ME"), ("XX", "X"), ("HA", "CK")])
+def test_a_marker_is_found_with_its_line(halves: tuple[str, str]) -> None:
+    marker = "".join(halves)
+    assert leftovers.markers("a.md", f"fine\n# {marker}: later")[0].startswith("a.md:2: ")
+    assert leftovers.markers("a.md", f"{marker}LIST, un{marker}") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import time\nnow = time.time()",
+        "import time\nnow = time.time_ns()",
+        "from time import time",
+        "from datetime import datetime\nnow = datetime.now()",
+        "import datetime\nnow = datetime.datetime.now()",
+        "import datetime\nnow = datetime.date.today()",
+    ],
+)
+def test_a_clock_is_found_everywhere_but_at_its_owner(text: str) -> None:
+    assert len(leftovers.clocks(source_of(text, "storage/catalog.py"))) == 1
+    assert leftovers.clocks(source_of(text, leftovers.CLOCK_OWNER)) == []
+
+
+def test_a_stopwatch_is_no_clock() -> None:
+    assert leftovers.clocks(source_of("import time\nstart = time.monotonic()")) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import random",
+        "from random import shuffle",
+        "import uuid",
+        "from uuid import uuid4",
+        "import secrets",
+        "from numpy.random import default_rng",
+    ],
+)
+def test_dice_are_found_outside_storage(text: str) -> None:
+    assert len(leftovers.dice(source_of(text, "jobs/made_up.py"))) == 1
+    assert leftovers.dice(source_of(text, "storage/made_up.py")) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "random.random()",
+        "random.shuffle(x)",
+        "random.Random()",
+        "np.random.default_rng()",
+        "np.random.rand(3)",
+        "os.urandom(3)",
+        "secrets.token_hex(3)",
+    ],
+)
+def test_an_unseeded_draw_is_found(text: str) -> None:
+    assert len(leftovers.unseeded(source_of(text))) == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["random.Random(7)", "np.random.default_rng(seed=7)", "rng.random()"]
+)
+def test_a_seeded_draw_is_fine(text: str) -> None:
+    assert leftovers.unseeded(source_of(text)) == []
+
+
+@pytest.mark.parametrize("form", ["mark.skip", "mark.skipif", "mark.xfail", "skip", "importorskip"])
+def test_a_skipped_test_is_found(form: str) -> None:
+    assert len(leftovers.skipped(source_of(f"pytest.{form}('why')"))) == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["import unittest.mock", "from unittest.mock import patch", "from unittest import mock"]
+)
+def test_a_mock_is_found(text: str) -> None:
+    assert len(leftovers.mocks(source_of(text))) == 1

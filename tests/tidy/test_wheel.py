@@ -1,0 +1,60 @@
+"""What `pip install` brings: the four rooms with their data, and nothing else."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.tidy.house import ROOMS, ROOT
+
+PAPERS = ("setup.cfg", "pyproject.toml", "README.md", "LICENSE")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Names of the files in a wheel built from a copy: building leaves folders behind."""
+    copy = tmp_path_factory.mktemp("copy")
+    for paper in PAPERS:
+        shutil.copy(ROOT / paper, copy)
+    for folder in (*ROOMS, "sample", "tests"):
+        unwanted = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / folder, copy / folder, ignore=unwanted)
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    done = subprocess.run(
+        [*pip, "--no-index", "--wheel-dir", "dist", "."],
+        cwd=copy,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (built,) = (copy / "dist").glob("tierfold-*.whl")
+    with zipfile.ZipFile(built) as archive:
+        return archive.namelist()
+
+
+def test_every_module_of_the_rooms_is_in_it(wheel: list[str]) -> None:
+    modules = {
+        path.relative_to(ROOT).as_posix() for r in ROOMS for path in (ROOT / r).rglob("*.py")
+    }
+    assert modules <= set(wheel)
+
+
+def test_the_defaults_and_the_quiet_log_are_in_it(wheel: list[str]) -> None:
+    data = {Path("conf") / path.name for path in (ROOT / "conf").iterdir() if path.is_file()}
+    assert {path.as_posix() for path in data} <= set(wheel)
+
+
+def test_nothing_else_is_in_it(wheel: list[str]) -> None:
+    tops = {name.partition("/")[0] for name in wheel}
+    assert {top for top in tops if not top.endswith(".dist-info")} == set(ROOMS)
+
+
+def test_the_command_and_the_licence_are_in_it(wheel: list[str]) -> None:
+    names = {Path(name).name for name in wheel if ".dist-info/" in name}
+    assert {"entry_points.txt", "LICENSE"} <= names
