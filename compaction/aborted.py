@@ -1,0 +1,18 @@
+"""An aborted transaction, as a segment's transaction index lists it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbortedTransaction:
+    """One entry of a `.txnindex` (Kafka `AbortedTxn`)."""
+
+    producer_id: int
+    first_offset: int
+    """The transaction's first data offset."""
+    last_offset: int
+    """The offset of its ABORT marker."""
+    last_stable_offset: int
+    """The last stable offset once the marker was written."""

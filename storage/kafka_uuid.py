@@ -1,0 +1,30 @@
+"""Kafka's ids as text: 16 bytes as 22 characters of url-safe base64 without padding.
+
+Rule: Kafka `org.apache.kafka.common.Uuid`. Such an id may hold `-` and `_`, so names that contain
+one are cut by length, never at a dash.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import uuid
+from typing import Final
+
+UUID_CHARACTERS: Final = 22
+
+# 22 characters hold 132 bits; the last four are zero, which leaves four last characters.
+_KAFKA_UUID: Final = re.compile(r"[A-Za-z0-9_-]{21}[AQgw]")
+
+
+def new_segment_id() -> str:
+    """A random id that no one had before; like Kafka's, it never begins with a dash."""
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii").rstrip("=")
+        if not text.startswith("-"):
+            return text
+
+
+def is_kafka_uuid(text: str) -> bool:
+    """Whether Kafka could have printed `text`: it stands for 16 bytes, and for no others."""
+    return _KAFKA_UUID.fullmatch(text) is not None

@@ -1,0 +1,54 @@
+"""The leader epoch checkpoint: all epochs from the log's start up to the segment's end.
+
+Rule: Kafka `LeaderEpochCheckpointFile` and `CheckpointFile`. Text, one item a line: version 0, the
+number of entries, then `<epoch> <start offset>` per entry; both ascend.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from compaction.errors import CorruptLog
+from compaction.segments import LeaderEpoch
+from storage.object_store import Bytes
+
+_VERSION: Final = "0"
+_NUMBER: Final = re.compile(r"[0-9]{1,19}")
+_ENTRY: Final = re.compile(r"([0-9]{1,10})[ \t]+([0-9]{1,19})")
+_REMEDY: Final = "Restore the checkpoint from a copy of the segment or from a replica's log folder."
+
+
+def read_leader_epoch_checkpoint(data: Bytes, where: str) -> tuple[LeaderEpoch, ...]:
+    """Read a whole checkpoint; raises CorruptLog."""
+    lines = bytes(data).decode("ascii", errors="replace").splitlines()
+    if len(lines) < 2 or lines[0] != _VERSION or not _NUMBER.fullmatch(lines[1]):
+        raise _corrupt(f"it begins with {lines[:2]}, not with version 0 and a count", where)
+    rows = [line for line in lines[2:] if line.strip()]
+    if len(rows) != int(lines[1]):
+        raise _corrupt(f"it announces {lines[1]} entries and holds {len(rows)}", where)
+    found: list[LeaderEpoch] = []
+    for number, row in enumerate(rows):
+        fields = _ENTRY.fullmatch(row)
+        if fields is None:
+            raise _corrupt(f"entry {number} reads {row!r}, not `epoch offset`", where)
+        entry = LeaderEpoch(epoch=int(fields[1]), start_offset=int(fields[2]))
+        before = found[-1] if found else LeaderEpoch(epoch=-1, start_offset=-1)
+        if entry.epoch <= before.epoch or entry.start_offset <= before.start_offset:
+            raise _corrupt(f"entry {number} ({row}) is not above the one before", where)
+        found.append(entry)
+    return tuple(found)
+
+
+def write_leader_epoch_checkpoint(lineage: Sequence[LeaderEpoch]) -> bytes:
+    """The bytes of a checkpoint, as Kafka writes them."""
+    lines = [_VERSION, str(len(lineage))]
+    lines += [f"{entry.epoch} {entry.start_offset}" for entry in lineage]
+    return ("\n".join(lines) + "\n").encode("ascii")
+
+
+def _corrupt(what: str, where: str) -> CorruptLog:
+    return CorruptLog(
+        f"the leader epoch checkpoint is damaged: {what}", where=where, remedy=_REMEDY
+    )

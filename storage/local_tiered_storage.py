@@ -1,0 +1,230 @@
+"""The layout of Kafka's own LocalTieredStorage: a folder per partition, six files per segment.
+
+    <tier>/kafka-tiered-storage/<topic>-<partition>-<topic id>/<start offset>-<segment id>.<part>
+
+A start offset has 20 digits, an id 22 characters that may be `-` or `_`: names are cut by length.
+There is no manifest; which segments live is the catalog's to say.
+Rule: Kafka `LocalTieredStorage`, `RemoteTopicPartitionDirectory`, `RemoteLogSegmentFileset`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+import numpy as np
+from numpy.typing import NDArray
+
+from compaction.errors import BadSettings
+from compaction.listing import ListedSegment
+from compaction.segments import PartitionKey
+from storage.kafka_uuid import UUID_CHARACTERS, is_kafka_uuid, new_segment_id
+from storage.object_store import Bytes, ObjectStore, ObjectWriter
+
+TIER_FOLDER: Final = "kafka-tiered-storage"
+"""The folder that Kafka makes inside the configured one."""
+
+_PARTITION_MAX: Final = 2**31 - 1
+_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_PARTITION: Final = re.compile(r"0|[1-9][0-9]{0,9}")
+_START_OFFSET: Final = re.compile(r"[0-9]{20}")
+_OFFSET_DIGITS: Final = 20
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://|(file):", re.IGNORECASE)
+
+
+class Part(StrEnum):
+    """A segment's objects by their suffix, in the order in which they are written.
+
+    The checkpoint comes last, so that a segment whose writing was cut short is never complete.
+    """
+
+    LOG = "log"
+    OFFSET_INDEX = "index"
+    TIME_INDEX = "timeindex"
+    TRANSACTION_INDEX = "txnindex"
+    SNAPSHOT = "snapshot"
+    LEADER_EPOCH_CHECKPOINT = "leader_epoch_checkpoint"
+
+
+PARTS: Final = tuple(Part)
+"""All parts, in the order in which they are written."""
+
+
+def tier_path(text: str) -> Path:
+    """The tier's folder, named by a path or a `file:` URI; raises BadSettings where there is none.
+
+    It is the folder that holds `kafka-tiered-storage`.
+    """
+    path = _local_path(text)
+    if not path.is_dir():
+        raise BadSettings(
+            "there is no such folder",
+            where=str(path),
+            remedy="Check the path, and whether the tier's file system is mounted.",
+        )
+    if not (path / TIER_FOLDER).is_dir():
+        raise _no_tier(str(path), sorted(child.name for child in path.iterdir()))
+    return path
+
+
+def _local_path(text: str) -> Path:
+    scheme = _SCHEME.match(text)
+    if scheme is None:
+        return Path(text).absolute()
+    uri = urlsplit(text)
+    if uri.scheme.lower() != "file":
+        raise BadSettings(
+            f"the scheme {uri.scheme}:// is not supported",
+            where=text,
+            remedy="S3 and its like come later; this version reads folders: name one.",
+        )
+    if uri.netloc not in {"", "localhost"} or not uri.path.startswith("/"):
+        raise BadSettings(
+            "a file URI names an absolute path on this machine",
+            where=text,
+            remedy="Write file:///path/to/tier.",
+        )
+    return Path(unquote(uri.path))
+
+
+@dataclass(frozen=True, slots=True)
+class LocalTieredStorage:
+    """A tier in LocalTieredStorage's layout; a small value that may travel to a Spark worker."""
+
+    store: ObjectStore
+
+    def partitions(self) -> tuple[PartitionKey, ...]:
+        """The partitions in the tier, sorted; raises BadSettings where this is no tier."""
+        keys = (partition_key(name) for name in self._folders())
+        return tuple(sorted(key for key in keys if key is not None))
+
+    def strangers(self) -> tuple[str, ...]:
+        """What lies among the partitions and is none: names that nothing else here looks at."""
+        folders = [name for name in self._folders() if partition_key(name) is None]
+        files = [
+            entry.key.removeprefix(f"{TIER_FOLDER}/") for entry in self.store.list(TIER_FOLDER)
+        ]
+        return tuple(sorted(folders + files))
+
+    def listing(self, key: PartitionKey) -> tuple[ListedSegment, ...]:
+        """The partition's segments by start offset and id, from one listing, nothing opened."""
+        parts: dict[tuple[int, str], list[tuple[str, int]]] = {}
+        for entry in self.store.list(partition_folder(key)):
+            name = segment_name(entry.key.rpartition("/")[2])
+            if name is not None:
+                start_offset, segment_id, part = name
+                found = parts.setdefault((start_offset, segment_id), [])
+                found.append((part.value, entry.size_bytes))
+        return tuple(
+            ListedSegment(
+                segment_id=segment_id, start_offset=start_offset, parts=tuple(sorted(found))
+            )
+            for (start_offset, segment_id), found in sorted(parts.items())
+        )
+
+    def object_key(self, key: PartitionKey, segment_id: str, start_offset: int, part: Part) -> str:
+        """The part's key in the store."""
+        return f"{partition_folder(key)}/{start_offset:020d}-{segment_id}.{part.value}"
+
+    def uri(self, key: PartitionKey, segment_id: str, start_offset: int, part: Part) -> str:
+        """The part's full name, for messages and for people."""
+        return self.store.uri(self.object_key(key, segment_id, start_offset, part))
+
+    def read_part(
+        self, key: PartitionKey, segment_id: str, start_offset: int, part: Part
+    ) -> NDArray[np.uint8]:
+        """A whole part; raises UnreadableObject."""
+        return self.store.read(self.object_key(key, segment_id, start_offset, part))
+
+    def new_segment(self, key: PartitionKey, start_offset: int) -> StagedSegment:
+        """A segment to be written under a fresh id."""
+        return StagedSegment(
+            tier=self, key=key, start_offset=start_offset, segment_id=new_segment_id()
+        )
+
+    def _folders(self) -> tuple[str, ...]:
+        top = tuple(self.store.list_folders(""))
+        if TIER_FOLDER not in top:  # A file system gone since must not look like an empty tier.
+            raise _no_tier(self.store.uri(TIER_FOLDER).removesuffix(f"/{TIER_FOLDER}"), top)
+        return tuple(self.store.list_folders(TIER_FOLDER))
+
+
+@dataclass(slots=True, kw_only=True)
+class StagedSegment:
+    """A segment being written: no catalog names it yet. Parts go in `PARTS` order."""
+
+    tier: LocalTieredStorage
+    key: PartitionKey
+    start_offset: int
+    segment_id: str
+    _written: list[Part] = field(default_factory=list)
+
+    @contextmanager
+    def open_log(self) -> Iterator[ObjectWriter]:
+        """Write the `.log` piece by piece; raises UnreadableObject."""
+        with self.tier.store.open_new(self._next(Part.LOG)) as writer:
+            yield writer
+        self._written.append(Part.LOG)
+
+    def put(self, part: Part, data: Bytes) -> None:
+        """Write a whole part; raises UnreadableObject, and ValueError out of order."""
+        self.tier.store.create(self._next(part), data)
+        self._written.append(part)
+
+    def uri(self, part: Part) -> str:
+        """The part's full name."""
+        return self.tier.uri(self.key, self.segment_id, self.start_offset, part)
+
+    def _next(self, part: Part) -> str:
+        if self._written and PARTS.index(part) <= PARTS.index(self._written[-1]):
+            raise ValueError(f".{part.value} must be written before .{self._written[-1].value}")
+        return self.tier.object_key(self.key, self.segment_id, self.start_offset, part)
+
+
+def partition_folder(key: PartitionKey) -> str:
+    """The key of the partition's folder."""
+    return f"{TIER_FOLDER}/{key.topic}-{key.partition}-{key.topic_id}"
+
+
+def partition_key(folder: str) -> PartitionKey | None:
+    """The partition that a folder's name stands for; None: it is no partition's.
+
+    Topic names are Kafka's (`Topic.validate`): up to 249 letters, digits, `.`, `_`, `-`, and
+    neither `.` nor `..`.
+    """
+    rest, topic_id = folder[: -UUID_CHARACTERS - 1], folder[-UUID_CHARACTERS:]
+    if folder[len(rest) : len(rest) + 1] != "-" or not is_kafka_uuid(topic_id):
+        return None
+    topic, _, partition = rest.rpartition("-")
+    if not _TOPIC.fullmatch(topic) or topic in {".", ".."} or not _PARTITION.fullmatch(partition):
+        return None
+    if int(partition) > _PARTITION_MAX:
+        return None
+    return PartitionKey(topic=topic, partition=int(partition), topic_id=topic_id)
+
+
+def segment_name(file: str) -> tuple[int, str, Part] | None:
+    """Start offset, segment id and part that a file's name stands for; None: it is no segment's."""
+    stem, _, suffix = file.partition(".")
+    digits, segment_id = stem[:_OFFSET_DIGITS], stem[_OFFSET_DIGITS + 1 :]
+    if stem[_OFFSET_DIGITS : _OFFSET_DIGITS + 1] != "-" or not _START_OFFSET.fullmatch(digits):
+        return None
+    if not is_kafka_uuid(segment_id) or suffix not in set(Part):
+        return None
+    return int(digits), segment_id, Part(suffix)
+
+
+def _no_tier(where: str, found: Sequence[str]) -> BadSettings:
+    what = f"{', '.join(found[:5])}{', …' if len(found) > 5 else ''}" if found else "nothing"
+    return BadSettings(
+        f"there is no folder {TIER_FOLDER} in it, but {what}",
+        where=where,
+        remedy=f"Name the folder that holds {TIER_FOLDER}: the `dir` of the broker's"
+        " LocalTieredStorage.",
+    )
