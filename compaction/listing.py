@@ -130,19 +130,23 @@ def _is_below(each: ListedSegment, stop: int | None) -> bool:
 
 
 def _notes(beyond: Sequence[ListedSegment], next_offset: int) -> tuple[str, ...]:
-    unfinished = tuple(
-        f"{_named(each)} lacks {_list(each.missing_parts)}: not taken, nor what lies behind it,"
-        " until its upload is complete"
-        for each in beyond
-        if not each.is_complete
-    )
+    notes: list[str] = []
     if beyond and beyond[0].start_offset > next_offset:
-        gap = (
+        notes.append(
             f"nothing is taken yet beyond offset {next_offset - 1}: the next listed is"
             f" {_named(beyond[0])}, which leaves a gap"
         )
-        return (gap, *unfinished)
-    return unfinished
+    complete_starts = {each.start_offset for each in beyond if each.is_complete}
+    for each in beyond:
+        if each.is_complete:
+            continue
+        waits = (
+            "its upload failed and was made again"
+            if each.start_offset in complete_starts
+            else "not taken, nor what lies behind it, until its upload is complete"
+        )
+        notes.append(f"{_named(each)} lacks {_list(each.missing_parts)}: {waits}")
+    return tuple(notes)
 
 
 def _live_problems(known: Sequence[ListedSegment], live: Sequence[Segment]) -> tuple[str, ...]:

@@ -1,0 +1,100 @@
+"""Small factories for the nouns, so that a test states only what it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
+from typing import Any, Final
+
+from compaction.listing import REQUIRED_PARTS, ListedSegment, classify
+from compaction.segments import (
+    CleanerOffset,
+    LeaderEpoch,
+    PartitionKey,
+    PartitionState,
+    RetiredSegment,
+    Segment,
+)
+from compaction.view import PartitionView, view_of
+
+KEY: Final = PartitionKey(topic="orders", partition=3, topic_id="T" * 22)
+LINEAGE: Final = (LeaderEpoch(epoch=0, start_offset=0),)
+
+
+def segment_id(name: object) -> str:
+    """22 characters that begin with `name`."""
+    return f"{name}".ljust(22, "_")
+
+
+def a_segment(start_offset: int, end_offset: int, **fields: Any) -> Segment:
+    """A segment of epoch 0, 1000 bytes, named after its start offset."""
+    defaults = Segment(
+        segment_id=segment_id(start_offset),
+        start_offset=start_offset,
+        end_offset=end_offset,
+        size_bytes=1000,
+        offset_index_bytes=8,
+        time_index_bytes=12,
+        max_timestamp_ms=1_000_000,
+        leader_epochs=(LeaderEpoch(epoch=0, start_offset=start_offset),),
+        has_transaction_index=False,
+        first_timestamp_ms=1_000_000,
+    )
+    return replace(defaults, **fields)
+
+
+def a_chain(*lengths: int, start_offset: int = 0, **fields: Any) -> tuple[Segment, ...]:
+    """Contiguous segments, each of so many offsets."""
+    starts = list(accumulate(lengths, initial=start_offset))
+    return tuple(
+        a_segment(start, start + length - 1, **fields)
+        for start, length in zip(starts, lengths, strict=False)
+    )
+
+
+def a_state(segments: Sequence[Segment], **fields: Any) -> PartitionState:
+    """A row of epoch 0 in which `segments` live."""
+    defaults = PartitionState(
+        key=KEY,
+        epoch=0,
+        owner_run="",
+        cleaner_offsets=(),
+        log_start_offset=segments[0].start_offset if segments else 0,
+        segments=tuple(segments),
+        lineage=LINEAGE,
+    )
+    return replace(defaults, **fields)
+
+
+def cleaned_to(offset: int, *, epoch: int = 1) -> tuple[CleanerOffset, ...]:
+    """The vector of a partition that was cleaned once."""
+    return (CleanerOffset(epoch=epoch, offset=offset),)
+
+
+def retired(segment: Segment) -> RetiredSegment:
+    """`segment`, replaced by run `earlier` under epoch 1."""
+    return RetiredSegment(
+        segment=segment, retired_at_ms=5, retired_by_epoch=1, retired_by_run="earlier"
+    )
+
+
+def listed(segment: Segment, *, lacking: Sequence[str] = ()) -> ListedSegment:
+    """What a listing shows of `segment`, without the parts in `lacking`."""
+    sizes = dict.fromkeys(REQUIRED_PARTS, 10) | {"log": segment.size_bytes}
+    if segment.has_transaction_index:
+        sizes["txnindex"] = 34
+    return ListedSegment(
+        segment_id=segment.segment_id,
+        start_offset=segment.start_offset,
+        parts=tuple(sorted((part, size) for part, size in sizes.items() if part not in lacking)),
+    )
+
+
+def a_view(segments: Sequence[Segment], **fields: Any) -> PartitionView:
+    """A partition whose row names `segments`; `fields` are the row's."""
+    state = a_state(segments, **fields)
+    classified = classify([listed(each) for each in segments], state)
+    view = view_of(KEY, classified, (), state, state.lineage)
+    assert isinstance(view, PartitionView)
+    return view
