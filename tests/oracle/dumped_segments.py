@@ -1,0 +1,109 @@
+"""What Kafka's `DumpLogSegments` printed, parsed: its exit code is always 0, only words tell."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+_ENTRY: Final = re.compile(r"(\w+): (\S+|)(?= |$)")
+_HEADINGS: Final = {
+    "Mismatches in :": "offset index mismatch",
+    "Found timestamp mismatch in :": "timestamp mismatch",
+    "Found out of order timestamp in :": "timestamp out of order",
+    "The following indexed offsets are not found in :": "offset not found",
+    "Non-consecutive offsets in ": "non-consecutive",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Complaint:
+    """One fault that the tool found."""
+
+    kind: str
+    file: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DumpedSegments:
+    """The lines of one run, by what they describe; every value as printed."""
+
+    batches: tuple[dict[str, str], ...]
+    records: tuple[dict[str, str], ...]
+    entries: tuple[dict[str, str], ...]
+    """Of index files, transaction indexes and producer snapshots."""
+    gaps: tuple[tuple[int, int], ...]
+    """Neighbouring records whose offsets are not consecutive: no fault in a compacted log."""
+    complaints: tuple[Complaint, ...]
+
+    def with_failure(self, file: Path, failure: str | None) -> DumpedSegments:
+        """The same with an exception of the tool, if there was one, as a further complaint."""
+        if failure is None:
+            return self
+        found = Complaint(kind="exception", file=str(file), detail=failure.splitlines()[0])
+        return replace(self, complaints=(*self.complaints, found))
+
+
+def parse_dump(out: str, err: str, failure: str | None = None) -> DumpedSegments:
+    """Parse standard output, standard error and the stack trace that ended the run."""
+    batches, records, entries = [], [], []
+    complaints: list[Complaint] = []
+    file = ""
+    for line in out.splitlines():
+        if line.startswith("Dumping "):
+            file = line.removeprefix("Dumping ")
+        elif line.startswith("baseOffset: "):
+            batches.append(fields := _fields(line))
+            if fields.get("isvalid") != "true":
+                complaints.append(Complaint(kind="invalid batch", file=file, detail=line))
+        elif line.startswith("| "):
+            records.append(_fields(line[2:]))
+        elif re.match(r"(offset|timestamp|version|producerId): ", line):
+            entries.append(_fields(line))
+        elif line.startswith("Found ") and "invalid bytes" in line:
+            complaints.append(Complaint(kind="invalid bytes", file=file, detail=line))
+        elif not re.match(r"Log starting offset: \d+$|.* is empty\.$|$", line):
+            complaints.append(Complaint(kind="unknown line", file=file, detail=line))
+    gaps, spoken = _spoken(err)
+    complaints += spoken
+    parsed = DumpedSegments(
+        batches=tuple(batches),
+        records=tuple(records),
+        entries=tuple(entries),
+        gaps=tuple(gaps),
+        complaints=tuple(complaints),
+    )
+    return parsed.with_failure(Path(file), failure)
+
+
+def _fields(line: str) -> dict[str, str]:
+    return dict(_ENTRY.findall(line))
+
+
+def _spoken(err: str) -> tuple[list[tuple[int, int]], list[Complaint]]:
+    """Gaps and complaints of standard error: headings that name a file, indented lines below."""
+    gaps: list[tuple[int, int]] = []
+    complaints: list[Complaint] = []
+    kind, file = "", ""
+    for line in err.splitlines():
+        heading = next((text for text in _HEADINGS if line.startswith(text)), None)
+        if heading is not None:
+            kind, file = _HEADINGS[heading], line.removeprefix(heading)
+        elif kind == "non-consecutive" and (pair := _gap(line)) is not None:
+            # The first pair of a segment's first record has no predecessor: Kafka prints -1.
+            if pair[0] >= 0:
+                gaps.append(pair)
+            if pair[0] >= pair[1]:
+                complaints.append(Complaint(kind="offsets fall", file=file, detail=line.strip()))
+        elif line.startswith(("  ", "Indexed offset: ")):
+            complaints.append(Complaint(kind=kind, file=file, detail=line.strip()))
+        else:
+            complaints.append(Complaint(kind="unknown line", file="", detail=line))
+    return gaps, complaints
+
+
+def _gap(line: str) -> tuple[int, int] | None:
+    found = re.fullmatch(r"  (-?\d+) is followed by (-?\d+)", line)
+    return (int(found[1]), int(found[2])) if found else None

@@ -1,0 +1,125 @@
+"""Kafka's jars and our Java tools' classes, in a cache folder: fetched once, compiled once.
+
+The jars come from Maven Central through the Ivy that pyspark carries, so no Maven is needed.
+Folders are named by a hash of what they were made from, built beside and renamed into place under
+a lock: two test runs at once are safe, and a run that dies leaves nothing half made.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+KAFKA_VERSION: Final = "4.3.0"
+CACHE_VARIABLE: Final = "TIERFOLD_KAFKA_CACHE"
+
+_HERE: Final = Path(__file__).resolve().parent
+_IVY_FILE: Final = _HERE / "ivy.xml"
+_JAVA_SOURCES: Final = _HERE / "java"
+_JAR_PATTERN: Final = "[artifact]-[revision](-[classifier]).[ext]"
+
+
+class KafkaLabError(Exception):
+    """The oracle could not be set up, or one of its tools failed; the message says what to do."""
+
+
+def cache_folder() -> Path:
+    """Where jars and classes are kept; `TIERFOLD_KAFKA_CACHE` overrides the default."""
+    default = Path.home() / ".cache" / "tierfold" / f"kafka-{KAFKA_VERSION}"
+    return Path(os.environ.get(CACHE_VARIABLE) or default)
+
+
+def class_path() -> str:
+    """The Java class path of our tools and Kafka's jars, made first where the cache lacks them.
+
+    Raises `KafkaLabError` where a JDK is missing, the jars cannot be had, or our tools do not
+    compile.
+    """
+    cache = cache_folder()
+    cache.mkdir(parents=True, exist_ok=True)
+    with _locked(cache / "lock"):
+        jars = _made_once(cache, "jars", [_IVY_FILE], _fetch_jars)
+        jars_path = str(jars / "*")
+        sources = sorted(_JAVA_SOURCES.rglob("*.java"))
+
+        def compile_tools(folder: Path) -> None:
+            _compile(sources, jars_path, folder)
+
+        classes = _made_once(cache, "classes", [_IVY_FILE, *sources], compile_tools)
+    return os.pathsep.join((str(classes), jars_path))
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # closing the file gives the lock back
+        yield
+
+
+def _made_once(
+    cache: Path, kind: str, inputs: Sequence[Path], make: Callable[[Path], None]
+) -> Path:
+    """The folder made from `inputs`; `make` fills a temporary one, which is then renamed."""
+    digest = hashlib.sha256()
+    for path in inputs:
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    folder = cache / f"{kind}-{digest.hexdigest()[:16]}"
+    if not folder.is_dir():
+        with tempfile.TemporaryDirectory(dir=cache, prefix=f"{kind}-new-") as temporary:
+            made = Path(temporary) / kind
+            made.mkdir()
+            make(made)
+            made.rename(folder)
+    return folder
+
+
+def _fetch_jars(folder: Path) -> None:
+    spark = find_spec("pyspark")
+    homes = spark.submodule_search_locations if spark else None
+    found = sorted(Path(homes[0]).glob("jars/ivy-*.jar")) if homes else []
+    if not found:
+        raise KafkaLabError("pyspark's Ivy jar is missing: install the test requirements anew")
+    ivy = [_tool("java"), "-cp", str(found[-1]), "org.apache.ivy.Main", "-warn"]
+    where = ["-ivy", str(_IVY_FILE), "-cache", str(folder.parent / "ivy")]
+    _run(
+        [*ivy, *where, "-retrieve", str(folder / _JAR_PATTERN)],
+        "Kafka's jars could not be fetched from Maven Central: check the network and run again",
+    )
+
+
+def _compile(sources: Sequence[Path], jars_path: str, folder: Path) -> None:
+    _run(
+        [_tool("javac"), "-nowarn", "--release", "17", "-d", str(folder), "-cp", jars_path]
+        + [str(source) for source in sources],
+        "the oracle's Java tools do not compile: use a JDK 17 or newer",
+    )
+
+
+def _tool(name: str) -> str:
+    """The path of `java` or `javac`: of JAVA_HOME where it has one, else of PATH."""
+    home = os.environ.get("JAVA_HOME")
+    path = shutil.which(name, path=str(Path(home) / "bin")) if home else None
+    path = path or shutil.which(name)
+    if path is None:
+        raise KafkaLabError(f"the oracle needs `{name}`: install a JDK 17 or newer")
+    return path
+
+
+def java() -> str:
+    """The path of the `java` to run the tools with; raises `KafkaLabError` where there is none."""
+    return _tool("java")
+
+
+def _run(command: Sequence[str], complaint: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise KafkaLabError(f"{complaint}\n{(done.stdout + done.stderr)[-4000:]}")

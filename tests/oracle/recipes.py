@@ -1,0 +1,88 @@
+"""Which log a seed stands for: LogMaker options, drawn so that many seeds mix every feature."""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+from tests.oracle.kafka_lab import Option
+
+TS_START_MS: Final = 1_700_000_000_000
+RECORDS_MOST: Final = 1800
+TS_STEP_MOST_MS: Final = 8
+_CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+def recipe(seed: int) -> dict[str, Option]:
+    """The options of seed `seed`'s log; all logs begin at `TS_START_MS`.
+
+    Every topic is compacted by the same settings, so only what a log holds differs.
+    """
+    rnd = random.Random(seed)
+    codecs = rnd.choice([("none",), (rnd.choice(_CODECS),), tuple(rnd.sample(_CODECS, 3)), _CODECS])
+    options: dict[str, Option] = {
+        "seed": seed,
+        "ts_start": TS_START_MS,
+        "ts_step": rnd.choice([0, 1, TS_STEP_MOST_MS]),
+        "ts_jitter": rnd.choice([0, 0, 50, 2000]),
+        "ts_type": rnd.choice(["CreateTime", "CreateTime", "LogAppendTime"]),
+        "records": rnd.randint(200, RECORDS_MOST),
+        "keys": rnd.choice([1, 15, 80, 400]),
+        "key_size": rnd.choice([3, 16, 24]),
+        "key_kind": rnd.choice(["text", "binary"]),
+        "key_dist": rnd.choice(["uniform", "zipf:1.1", "seq"]),
+        "value_size": rnd.choice(["20:300", "0:40", "exp:120"]),
+        "value_kind": rnd.choice(["text", "random"]),
+        "codec": ",".join(codecs),
+        "batch_records": rnd.choice(["1:4", "1:30", "20:60"]),
+        "segment_bytes": rnd.choice(["12k", "30k", "80k", "300k"]),
+        "tombstones": rnd.choice([0, 0.1, 0.4]),
+        "headers": rnd.choice(["0", "0:3"]),
+        "epochs": rnd.choice([1, 3, 6]),
+        "empty_batches": rnd.choice([0, 0.05]),
+    }
+    if rnd.random() < 0.15:
+        options["null_keys"] = 0.2
+    return options | _producers(rnd)
+
+
+def _producers(rnd: random.Random) -> dict[str, Option]:
+    options: dict[str, Option] = {}
+    if rnd.random() < 0.6:
+        options["idem"] = rnd.randint(1, 4)
+    if rnd.random() < 0.7:
+        options |= {
+            "txn": rnd.randint(1, 4),
+            "abort": rnd.choice([0.3, 0.7]),
+            "txn_version": rnd.choice([0, 2]),
+            "txn_batches": rnd.choice(["1:1", "1:5", "4:12"]),
+        }
+        if rnd.random() < 0.3:
+            options |= {"open_txn": True, "open_txn_at": rnd.choice([0.4, 0.8])}
+    return options
+
+
+def uploads_below_stable(seed: int) -> bool:
+    """Whether seed `seed`'s tier holds only segments below the last stable offset.
+
+    So a broker uploads; the other tiers hold undecided transactions, for which the engine itself
+    must stop.
+    """
+    return seed % 3 != 0
+
+
+def features(options: dict[str, Option]) -> set[str]:
+    """What a recipe reaches, by name: so that a test can show that many seeds reach all."""
+    reached = {f"codec {name}" for name in str(options["codec"]).split(",")}
+    reached |= {f"{name} {options[name]}" for name in ("ts_type", "key_kind", "segment_bytes")}
+    if "," in str(options["codec"]):
+        reached.add("mixed codecs")
+    if "txn" in options:
+        reached.add(f"txn_version {options['txn_version']}")
+    wanted = ("tombstones", "null_keys", "empty_batches", "ts_jitter", "open_txn", "idem")
+    reached |= {name for name in wanted if options.get(name)}
+    if options["headers"] != "0":
+        reached.add("headers")
+    if options["epochs"] != 1:
+        reached.add("epochs")
+    return reached

@@ -1,0 +1,112 @@
+"""Between a local log folder and a LocalTieredStorage folder, in both directions.
+
+`to_remote` lays a log that Kafka wrote out as a broker uploads it; `to_local` gives a partition's
+live remote segments back their local names, so that Kafka's own classes open exactly that view.
+"""
+
+from __future__ import annotations
+
+import base64
+import random
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+TIER_FOLDER: Final = "kafka-tiered-storage"
+_COPIED: Final = ("log", "index", "timeindex", "txnindex")
+_UUID_LENGTH: Final = 22
+_OFFSET_LENGTH: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteSegment:
+    """A live segment of a tier: its offsets, the last one inclusive, and its `.log`."""
+
+    start_offset: int
+    end_offset: int
+    log: Path
+
+    def part(self, suffix: str) -> Path:
+        """The path of another of its objects."""
+        return self.log.with_name(self.log.name.removesuffix(".log") + "." + suffix)
+
+
+def to_remote(src_dir: Path, root: Path, seed: int, below: int | None = None) -> Path:
+    """Copy every closed segment of the log `src_dir` (named like `topic-0`) into a tier at `root`.
+
+    Ids come from `seed`. Segments that end above `below` stay out, as a broker keeps back what its
+    last stable offset has not passed. Returns the partition's folder.
+    """
+    ids = random.Random(seed)
+    folder = root / TIER_FOLDER / f"{src_dir.name}-{_kafka_uuid(ids)}"
+    folder.mkdir(parents=True)
+    checkpoint = (src_dir / "leader-epoch-checkpoint").read_text()
+    starts = sorted(int(log.stem) for log in src_dir.glob("*.log"))
+    for start, end in pairwise(starts):
+        stem = folder / f"{start:020d}-{_kafka_uuid(ids)}"
+        if below is not None and end > below:
+            break
+        for suffix in _COPIED:
+            part = src_dir / f"{start:020d}.{suffix}"
+            # A broker uploads no transaction index that lists nothing.
+            if suffix != "txnindex" or (part.exists() and part.stat().st_size):
+                shutil.copy2(part, f"{stem}.{suffix}")
+        shutil.copy2(src_dir / f"{end:020d}.snapshot", f"{stem}.snapshot")
+        Path(f"{stem}.leader_epoch_checkpoint").write_text(_epochs_until(checkpoint, end))
+    return folder
+
+
+def to_local(segments: Sequence[RemoteSegment], out_dir: Path) -> Path:
+    """Copy live segments, in offset order, to local names in the new folder `out_dir`.
+
+    An empty active segment at the end offset follows them, as in a log all of whose data were
+    uploaded. Returns `out_dir`, which must be named like `topic-0`.
+    """
+    out_dir.mkdir(parents=True)
+    for segment in segments:
+        stem = f"{segment.start_offset:020d}"
+        for suffix in _COPIED:
+            if segment.part(suffix).exists():
+                shutil.copy2(segment.part(suffix), out_dir / f"{stem}.{suffix}")
+        snapshot = f"{segment.end_offset + 1:020d}.snapshot"
+        shutil.copy2(segment.part("snapshot"), out_dir / snapshot)
+    if segments:
+        checkpoint = segments[-1].part("leader_epoch_checkpoint")
+        shutil.copy2(checkpoint, out_dir / "leader-epoch-checkpoint")
+    end = segments[-1].end_offset + 1 if segments else 0
+    for suffix in ("log", "index", "timeindex"):
+        (out_dir / f"{end:020d}.{suffix}").touch()
+    return out_dir
+
+
+def all_segments(folder: Path, end_offset: int) -> list[RemoteSegment]:
+    """The segments of a folder in which every object lives; the last ends at `end_offset`."""
+    logs = sorted(folder.glob("*.log"))
+    starts = [int(log.name[:_OFFSET_LENGTH]) for log in logs]
+    ends = [start - 1 for start in starts[1:]] + [end_offset]
+    return [
+        RemoteSegment(start_offset=start, end_offset=end, log=log)
+        for start, end, log in zip(starts, ends, logs, strict=True)
+    ]
+
+
+def topic_id_of(folder: Path) -> str:
+    """The topic id of a partition's folder: cut by length, for ids may hold `-`."""
+    return folder.name[-_UUID_LENGTH:]
+
+
+def _kafka_uuid(ids: random.Random) -> str:
+    """22 characters as Kafka prints a `Uuid`; none that Kafka draws begins with `-`."""
+    while True:
+        text = base64.urlsafe_b64encode(ids.randbytes(16)).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text
+
+
+def _epochs_until(checkpoint: str, end: int) -> str:
+    """A leader epoch checkpoint with the epochs that begin before offset `end`."""
+    rows = [row for row in checkpoint.splitlines()[2:] if row and int(row.split()[1]) < end]
+    return "\n".join(["0", str(len(rows)), *rows]) + "\n"

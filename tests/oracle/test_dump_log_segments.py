@@ -1,0 +1,141 @@
+"""The parser of `DumpLogSegments` reports what the tool finds, and nothing where all is well."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+
+from tests.oracle.dumped_segments import Complaint, parse_dump
+from tests.oracle.kafka_lab import KafkaLab
+
+NOW_MS = 1_700_000_100_000
+
+
+@pytest.fixture(scope="module")
+def cleaned(lab: KafkaLab, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log that Kafka wrote and cleaned, of uncompressed batches and several index entries."""
+    folder = tmp_path_factory.mktemp("dumped")
+    source = folder / "source" / "t-0"
+    lab.make(source, seed=21, records=3000, keys=900, txn=2, abort=0.5, segment_bytes="60k")
+    lab.clean(source, folder / "t-0", now_ms=NOW_MS, segment_bytes="1m")
+    return folder / "t-0"
+
+
+def _files(folder: Path) -> list[Path]:
+    suffixes = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+    return sorted(path for path in folder.iterdir() if path.suffix in suffixes)
+
+
+def _copied(cleaned: Path, folder: Path) -> Path:
+    return Path(shutil.copytree(cleaned, folder / "t-0"))
+
+
+def test_what_kafka_wrote_is_faultless(lab: KafkaLab, cleaned: Path) -> None:
+    dumped = lab.dump_log_segments(_files(cleaned))
+    assert dumped.complaints == ()
+    batches = lab.batches(cleaned)
+    assert [int(b["baseOffset"]) for b in dumped.batches] == [b["baseOffset"] for b in batches]
+    assert [b["crc"] for b in dumped.batches] == [str(b["crc"]) for b in batches]
+    offsets = [record["offset"] for batch in batches for record in batch["records"]]
+    assert [int(record["offset"]) for record in dumped.records] == offsets
+    assert len(dumped.gaps) > 10
+    side_files = lab.side_files(cleaned)
+    kinds = (side_files["index"], side_files["timeindex"], side_files["txnindex"])
+    assert len(dumped.entries) == sum(map(len, kinds)) + len(side_files["snapshot"])
+
+
+def test_a_wrong_position_in_an_offset_index_is_reported(
+    lab: KafkaLab, cleaned: Path, tmp_path: Path
+) -> None:
+    folder = _copied(cleaned, tmp_path)
+    batch = lab.batches(folder)[1]
+    index = folder / f"{0:020d}.index"
+    raw = bytearray(index.read_bytes())
+    raw[4:8] = struct.pack(">i", batch["pos"])
+    index.write_bytes(raw)
+    kinds = {complaint.kind for complaint in lab.dump_log_segments(_files(folder)).complaints}
+    assert kinds == {"offset index mismatch"}
+
+
+@pytest.mark.parametrize("suffix", ["index", "timeindex"])
+def test_a_torn_index_is_reported(
+    lab: KafkaLab, cleaned: Path, tmp_path: Path, suffix: str
+) -> None:
+    folder = _copied(cleaned, tmp_path)
+    index = folder / f"{0:020d}.{suffix}"
+    index.write_bytes(index.read_bytes()[:-3])
+    complaints = lab.dump_log_segments(_files(folder)).complaints
+    assert [complaint.kind for complaint in complaints] == ["exception"]
+    assert complaints[0].file == str(index)
+    assert "CorruptIndexException" in complaints[0].detail
+    assert index.stat().st_size % 4 == 1  # the tool would have trimmed the file itself
+
+
+def test_a_wrong_timestamp_in_a_time_index_is_reported(
+    lab: KafkaLab, cleaned: Path, tmp_path: Path
+) -> None:
+    folder = _copied(cleaned, tmp_path)
+    index = folder / f"{0:020d}.timeindex"
+    raw = bytearray(index.read_bytes())
+    raw[0:8] = struct.pack(">q", NOW_MS * 2)
+    index.write_bytes(raw)
+    kinds = {complaint.kind for complaint in lab.dump_log_segments(_files(folder)).complaints}
+    assert kinds == {"timestamp mismatch", "timestamp out of order", "exception"}
+
+
+def test_a_changed_byte_and_a_torn_log_are_reported(
+    lab: KafkaLab, cleaned: Path, tmp_path: Path
+) -> None:
+    folder = _copied(cleaned, tmp_path)
+    log = folder / f"{0:020d}.log"
+    batch = next(b for b in lab.batches(folder) if b["records"] and not b["isControl"])
+    raw = bytearray(log.read_bytes())
+    raw[batch["pos"] + batch["size"] - 9] ^= 1  # inside a value
+    log.write_bytes(raw)
+    complaints = lab.dump_log_segments([log]).complaints
+    assert [complaint.kind for complaint in complaints] == ["invalid batch"]
+    log.write_bytes(raw[:-5])
+    complaints = lab.dump_log_segments([log]).complaints
+    assert [complaint.kind for complaint in complaints] == ["invalid batch", "invalid bytes"]
+
+
+def test_a_broken_snapshot_is_reported(lab: KafkaLab, cleaned: Path, tmp_path: Path) -> None:
+    folder = _copied(cleaned, tmp_path)
+    snapshot = sorted(folder.glob("*.snapshot"))[-1]
+    raw = bytearray(snapshot.read_bytes())
+    raw[-1] ^= 1
+    snapshot.write_bytes(raw)
+    complaints = lab.dump_log_segments([snapshot]).complaints
+    assert len(complaints) == 1
+    assert "Snapshot is corrupt" in complaints[0].detail
+
+
+def test_offsets_that_fall_are_a_complaint_and_gaps_are_none() -> None:
+    err = "Non-consecutive offsets in /x/0.log\n  -1 is followed by 7\n  9 is followed by 12\n"
+    dumped = parse_dump("", err)
+    assert dumped.gaps == ((9, 12),)
+    assert dumped.complaints == ()
+    dumped = parse_dump("", err + "  12 is followed by 3\n")
+    expected = Complaint(kind="offsets fall", file="/x/0.log", detail="12 is followed by 3")
+    assert dumped.complaints == (expected,)
+
+
+def test_words_that_nobody_foresaw_are_a_complaint() -> None:
+    dumped = parse_dump("Dumping /x/0.log\nsome new finding\n", "another\n")
+    assert [complaint.detail for complaint in dumped.complaints] == ["some new finding", "another"]
+    dumped = parse_dump("Dumping /x/0.log\n", "", "java.lang.Boom: no\n\tat x\n")
+    expected = Complaint(kind="exception", file="/x/0.log", detail="java.lang.Boom: no")
+    assert dumped.complaints == (expected,)
+
+
+def test_an_offset_that_the_log_lacks_is_reported() -> None:
+    err = (
+        "The following indexed offsets are not found in :/x/0.timeindex\n"
+        "Indexed offset: 5, found log offset: 9\n"
+    )
+    detail = "Indexed offset: 5, found log offset: 9"
+    expected = Complaint(kind="offset not found", file="/x/0.timeindex", detail=detail)
+    assert parse_dump("", err).complaints == (expected,)

@@ -1,0 +1,74 @@
+"""The lab itself: the JVM, its errors, and that the same seed gives the same log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.oracle import kafka_jars
+from tests.oracle.kafka_jars import KafkaLabError
+from tests.oracle.kafka_lab import KafkaLab
+
+
+def test_same_seed_same_bytes(lab: KafkaLab, tmp_path: Path) -> None:
+    made, _ = (
+        lab.make(tmp_path / name / "t-0", seed=5, records=300, codec="none,lz4", txn=2)
+        for name in ("a", "b")
+    )
+    logs = [sorted((tmp_path / name / "t-0").glob("*.log")) for name in ("a", "b")]
+    assert [log.read_bytes() for log in logs[0]] == [log.read_bytes() for log in logs[1]]
+    assert made["records"] == 300
+    assert made["logEndOffset"] == 300 + made["markers"]
+
+
+def test_batches_and_side_files_tell_what_was_made(lab: KafkaLab, tmp_path: Path) -> None:
+    made = lab.make(
+        tmp_path / "t-0", seed=6, records=800, txn=2, abort=0.5, epochs=3, segment_bytes="20k"
+    )
+    batches = lab.batches(tmp_path / "t-0")
+    assert len(batches) == made["batches"] + made["markers"]
+    assert sum(len(batch["records"]) for batch in batches) == 800 + made["markers"]
+    side_files = lab.side_files(tmp_path / "t-0")
+    assert len(side_files["txnindex"]) == made["abortedTxns"] > 0
+    assert [line["epoch"] for line in side_files["leaderEpoch"]] == [0, 1, 2]
+    assert {line["file"] for line in side_files["snapshot"]} >= {
+        f"{made['activeSegmentBase']:020d}.snapshot"
+    }
+
+
+def test_clean_keeps_the_last_record_of_every_key(lab: KafkaLab, tmp_path: Path) -> None:
+    lab.make(tmp_path / "t-0", seed=8, records=500, keys=20)
+    done = lab.clean(tmp_path / "t-0", tmp_path / "out" / "t-0", now_ms=1_700_000_100_000)
+    last = {
+        record["key"]: record["offset"]
+        for batch in lab.batches(tmp_path / "t-0")
+        for record in batch["records"]
+    }
+    kept = lab.batches(tmp_path / "out" / "t-0")
+    assert sorted(last.values()) == [r["offset"] for b in kept for r in b["records"]]
+    assert done["passes"][0]["endOffset"] == 500
+
+
+def test_a_tool_that_fails_raises_and_the_next_call_works(lab: KafkaLab, tmp_path: Path) -> None:
+    with pytest.raises(KafkaLabError, match="unknown option --recrods; known: "):
+        lab.make(tmp_path / "t-0", recrods=5)
+    with pytest.raises(KafkaLabError, match="must look like <topic>-<partition>"):
+        lab.make(tmp_path / "nonsense")
+    assert lab.make(tmp_path / "t-0", records=5)["records"] == 5
+
+
+def test_a_closed_lab_starts_anew(tmp_path: Path) -> None:
+    with KafkaLab() as own:
+        own.make(tmp_path / "t-0", records=5)
+        own.close()
+        assert own.make(tmp_path / "t-0", records=6)["records"] == 6
+
+
+def test_a_missing_jdk_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv(kafka_jars.CACHE_VARIABLE, str(tmp_path / "cache"))
+    with pytest.raises(KafkaLabError, match="install a JDK 17 or newer"):
+        kafka_jars.class_path()
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == ["lock"]

@@ -1,0 +1,31 @@
+"""Forty seeds reach every feature, and a seed always means the same log."""
+
+from __future__ import annotations
+
+from tests.oracle.recipes import RECORDS_MOST, features, recipe, uploads_below_stable
+
+EVERY_FEATURE = {
+    *(f"codec {name}" for name in ("none", "gzip", "snappy", "lz4", "zstd")),
+    *("ts_type CreateTime", "ts_type LogAppendTime", "key_kind text", "key_kind binary"),
+    *(f"segment_bytes {size}" for size in ("12k", "30k", "80k", "300k")),
+    *("txn_version 0", "txn_version 2", "open_txn", "idem", "mixed codecs", "tombstones"),
+    *("null_keys", "empty_batches", "ts_jitter", "headers", "epochs"),
+}
+
+
+def test_forty_seeds_reach_every_feature() -> None:
+    reached = [features(recipe(seed)) for seed in range(40)]
+    counts = {name: sum(name in one for one in reached) for name in sorted(EVERY_FEATURE)}
+    assert set().union(*reached) == EVERY_FEATURE
+    assert min(counts.values()) >= 3, counts
+
+
+def test_undecided_transactions_are_uploaded_by_some_seeds_and_held_back_by_others() -> None:
+    both = {uploads_below_stable(seed) for seed in range(40) if "open_txn" in recipe(seed)}
+    assert both == {True, False}
+
+
+def test_a_seed_always_means_the_same_log() -> None:
+    assert [recipe(seed) for seed in range(9)] == [recipe(seed) for seed in range(9)]
+    assert len({str(recipe(seed)) for seed in range(40)}) == 40
+    assert all(int(recipe(seed)["records"]) <= RECORDS_MOST for seed in range(40))
