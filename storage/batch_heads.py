@@ -19,14 +19,13 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Final, NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from compaction.errors import CorruptLog
 from compaction.units import NO_PRODUCER_ID, NO_TIMESTAMP_MS
 from storage.checksums import checksum
-from storage.wire import as_kernel_input, be_int, be_word
+from storage.wire import as_kernel_input, be_int, be_word, kernel
 
 LOG_OVERHEAD_BYTES: Final = 12
 """Base offset and batch length: what the batch length does not count."""
@@ -234,7 +233,7 @@ def _check_crc(log: NDArray[np.uint8], columns: _Columns, batches: int, where: s
             )
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _count_batches(log: NDArray[np.uint8]) -> tuple[int, int, int, int]:
     """How many batches there are; and a code, the byte position, the offending number."""
     at = 0
@@ -256,7 +255,7 @@ def _count_batches(log: NDArray[np.uint8]) -> tuple[int, int, int, int]:
     return batches, _OK, at, 0
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _fill(log: NDArray[np.uint8], out: _Columns) -> tuple[int, int, int]:
     """Fills the columns; how many heads are sound, a code, and what offends in the next."""
     at = 0
@@ -279,7 +278,7 @@ def _fill(log: NDArray[np.uint8], out: _Columns) -> tuple[int, int, int]:
     return out.position.size, _OK, 0
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _fill_v2(log: NDArray[np.uint8], at: int, out: _Columns, i: int) -> tuple[int, int]:
     last_offset_delta = be_int(log, at + 23, 4)
     count = be_int(log, at + 57, 4)
@@ -305,7 +304,7 @@ def _fill_v2(log: NDArray[np.uint8], at: int, out: _Columns, i: int) -> tuple[in
     return _OK, 0
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _fill_legacy(log: NDArray[np.uint8], at: int, out: _Columns, i: int) -> tuple[int, int]:
     codec = int(log[at + 17] & CODEC_BITS)
     timestamp_ms = be_int(log, at + 18, 8) if out.magic[i] == 1 else int(NO_TIMESTAMP_MS)

@@ -2,16 +2,15 @@
 
 A message: offset i64, size i32, crc u32, magic i8, attributes i8, in magic 1 timestamp i64, then
 key and value, each with an int32 length (−1: null). A wrapper is a message whose value is a
-compressed run of messages. Inner offsets are absolute in magic 0; in magic 1 they are relative, and the
-wrapper's offset is the last one's (Kafka `AbstractLegacyRecordBatch.DeepRecordsIterator`). The
-wrapper's checksum covers the inner messages, whose own are not looked at.
+compressed run of messages. Inner offsets are absolute in magic 0; in magic 1 they are relative,
+and the wrapper's offset is the last one's (Kafka `AbstractLegacyRecordBatch.DeepRecordsIterator`).
+The wrapper's checksum covers the inner messages, whose own are not looked at.
 """
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,7 +19,7 @@ from compaction.units import NO_TIMESTAMP_MS
 from storage.batch_heads import CODEC_BITS, LEGACY_BYTES_MIN, LOG_OVERHEAD_BYTES, BatchHeads
 from storage.compression import Codec, decompress
 from storage.records import RecordColumns, Records, decode, empty_columns
-from storage.wire import as_kernel_input, be_int
+from storage.wire import as_kernel_input, be_int, kernel
 
 _OK, _TORN, _FIELD, _MAGIC, _NESTED, _ORDER, _EMPTY = range(7)
 _FAULTS: Final = (
@@ -133,13 +132,13 @@ def _wrapper_value(message: NDArray[np.uint8], magic: int, where: str) -> NDArra
     raise CorruptLog("a wrapper's value leads out of it or is null", where=where, remedy=_REMEDY)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _key_at(magic: int) -> int:
     """Where in a message the key's length is: magic 1 has a timestamp before it."""
     return 26 if magic == 1 else 18
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _count(body: NDArray[np.uint8], spans: _Spans) -> tuple[int, int, int]:
     """Fills `first_record`; a code, and the batch and position where it failed."""
     records = 0
@@ -165,7 +164,7 @@ def _count(body: NDArray[np.uint8], spans: _Spans) -> tuple[int, int, int]:
     return _OK, 0, 0
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _decode(body: NDArray[np.uint8], spans: _Spans, out: RecordColumns) -> tuple[int, int, int]:
     """Fills `out`; a code, and the batch and position where it failed."""
     previous = -1
@@ -190,7 +189,7 @@ def _decode(body: NDArray[np.uint8], spans: _Spans, out: RecordColumns) -> tuple
     return _OK, 0, 0
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _decode_message(
     body: NDArray[np.uint8], at: int, magic: int, out: RecordColumns, i: int
 ) -> bool:

@@ -8,14 +8,20 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from compaction.units import NO_TIMESTAMP_MS
 from storage.batch_heads import NO_HORIZON, BatchHeads
+from storage.memory_copy import copy_bytes
 from storage.records import RecordColumns, Records
-from storage.wire import as_kernel_input, read_varint, varint_bytes, write_varint
+from storage.wire import (
+    as_kernel_input,
+    kernel,
+    read_varint,
+    varint_bytes,
+    write_varint,
+)
 
 
 class Survivors(NamedTuple):
@@ -93,7 +99,7 @@ def _columns_of(records: Records) -> RecordColumns:
     return RecordColumns(**{name: getattr(records, name) for name in RecordColumns._fields})
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _summarise(
     columns: RecordColumns,
     survivors: Survivors,
@@ -121,7 +127,7 @@ def _summarise(
                 survivors.last_offset[b] = columns.offset[i]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _measure(body: NDArray[np.uint8], columns: RecordColumns, survivors: Survivors) -> None:
     for b in range(survivors.record_count.size):
         if survivors.record_count[b] == 0:
@@ -140,12 +146,12 @@ def _measure(body: NDArray[np.uint8], columns: RecordColumns, survivors: Survivo
         survivors.payload_bytes[b] = payload_bytes
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _field_bytes(content_bytes: int) -> int:
     return varint_bytes(content_bytes) + max(content_bytes, 0)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _headers_bytes(body: NDArray[np.uint8], columns: RecordColumns, i: int) -> int:
     size = varint_bytes(columns.headers_count[i])
     at = columns.headers_at[i]
@@ -157,7 +163,7 @@ def _headers_bytes(body: NDArray[np.uint8], columns: RecordColumns, i: int) -> i
     return size
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _encode(
     body: NDArray[np.uint8],
     columns: RecordColumns,
@@ -178,7 +184,7 @@ def _encode(
             whole_bytes = varint_bytes(size) + size
             if survivors.same_base[b] and columns.end[i] - start == whole_bytes:
                 # As long as its shortest form, so it is that form.
-                _copy(body, start, whole_bytes, out, at)
+                copy_bytes(body, start, whole_bytes, out, at)
                 out[at + whole_bytes - size] = 0
                 at += whole_bytes
             else:
@@ -190,29 +196,21 @@ def _encode(
                 at = _write_content(body, columns, i, out, at)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _write_content(
     body: NDArray[np.uint8], columns: RecordColumns, i: int, out: NDArray[np.uint8], at: int
 ) -> int:
     """Key, value and headers of record i; the position after them."""
     at = write_varint(out, at, columns.key_bytes[i])
-    at = _copy(body, columns.key_at[i], columns.key_bytes[i], out, at)
+    at = copy_bytes(body, columns.key_at[i], columns.key_bytes[i], out, at)
     at = write_varint(out, at, columns.value_bytes[i])
-    at = _copy(body, columns.value_at[i], columns.value_bytes[i], out, at)
+    at = copy_bytes(body, columns.value_at[i], columns.value_bytes[i], out, at)
     at = write_varint(out, at, columns.headers_count[i])
     source = columns.headers_at[i]
     for _ in range(2 * columns.headers_count[i]):
         content_bytes, source = read_varint(body, source, columns.end[i])
         content_bytes = max(content_bytes, -1)
         at = write_varint(out, at, content_bytes)
-        at = _copy(body, source, content_bytes, out, at)
+        at = copy_bytes(body, source, content_bytes, out, at)
         source += max(content_bytes, 0)
     return at
-
-
-@numba.njit(cache=True, nogil=True)
-def _copy(body: NDArray[np.uint8], source: int, size: int, out: NDArray[np.uint8], at: int) -> int:
-    """Copies `size` bytes, none where it is −1 (null); the position after them."""
-    for i in range(size):
-        out[at + i] = body[source + i]
-    return at + max(size, 0)

@@ -11,14 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from compaction.errors import CorruptLog
 from storage.batch_heads import HEADER_BYTES, RECORD_BYTES_MIN, BatchHeads
 from storage.compression import Codec, decompress
-from storage.wire import as_kernel_input, read_varint, read_varlong
+from storage.wire import as_kernel_input, kernel, read_varint, read_varlong
 
 _OK, _LENGTH, _BROKEN, _END, _OFFSET, _GARBAGE = range(6)
 _FAULTS: Final = (
@@ -216,7 +215,7 @@ def _payloads(
     return as_kernel_input(np.concatenate(parts)), ends - sizes, ends
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _decode(
     body: NDArray[np.uint8], payloads: _Payloads, out: RecordColumns
 ) -> tuple[int, int, int, int]:
@@ -245,7 +244,7 @@ def _decode(
     return _OK, 0, 0, 0
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _decode_record(body: NDArray[np.uint8], at: int, stop: int, out: RecordColumns, i: int) -> int:
     """Record i at `at`; its offset and timestamp are left as deltas."""
     out.start[i] = at
@@ -281,7 +280,7 @@ def _decode_record(body: NDArray[np.uint8], at: int, stop: int, out: RecordColum
     return _OK if at == end else _END
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _read_field(body: NDArray[np.uint8], at: int, end: int) -> tuple[int, int, int]:
     """A key, value or header part: its length (−1: null), its position, the position after it.
 
