@@ -2,6 +2,7 @@
 
 `ci` (the default) is deterministic, so that a red build is red again on the next machine.
 `TIERFOLD_HYPOTHESIS=exhaustive` looks for what nobody thought of yet, with new examples each time.
+Importing this module loads the profile.
 """
 
 from __future__ import annotations
@@ -12,23 +13,8 @@ from hypothesis import HealthCheck, settings
 
 PROFILE_VARIABLE = "TIERFOLD_HYPOTHESIS"
 
-
-def register() -> None:
-    """Register both profiles and load the one that the environment names."""
-    # Deadlines measure the machine: kernels compile within the first example.
-    settings.register_profile(
-        "ci",
-        derandomize=True,
-        deadline=None,
-        max_examples=60,
-        database=None,
-        suppress_health_check=[HealthCheck.too_slow],
-    )
-    settings.register_profile(
-        "exhaustive",
-        deadline=None,
-        max_examples=5000,
-        print_blob=True,
-        suppress_health_check=[HealthCheck.too_slow],
-    )
-    settings.load_profile(os.environ.get(PROFILE_VARIABLE, "ci"))
+# Deadlines measure the machine: kernels compile within the first example.
+_ALWAYS = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("ci", derandomize=True, max_examples=60, database=None, **_ALWAYS)
+settings.register_profile("exhaustive", max_examples=5000, print_blob=True, **_ALWAYS)
+settings.load_profile(os.environ.get(PROFILE_VARIABLE, "ci"))
