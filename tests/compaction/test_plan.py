@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import json
+from dataclasses import FrozenInstanceError, asdict
+from fractions import Fraction
+
+import pytest
+from builders import a_chain, a_view, cleaned_to, listed, segment_id
+
+from compaction.eligibility import DirtyRatio
+from compaction.listing import classify
+from compaction.plan import Choice, Compact, Rest, RestReason, propose, rest_by_policy
+from compaction.regions import LastStable, Regions, regions_of
+from compaction.rules import Rules
+from compaction.view import PartitionView, view_of
+
+COMPACT = Rules(cleanup_policy=frozenset({"compact"}))
+CHAIN = a_chain(100, 100, 100, 100)
+HOLD = LastStable(offset=212, producer_id=2999)
+
+
+def chosen(
+    view: PartitionView,
+    rules: Rules = COMPACT,
+    last_stable: LastStable | None = None,
+    forced: int | None = None,
+) -> Choice:
+    regions = regions_of(view, last_stable, forced_first_dirty=forced)
+    assert isinstance(regions, Regions)
+    return propose(view, rules, regions)
+
+
+def rest(
+    view: PartitionView,
+    rules: Rules = COMPACT,
+    last_stable: LastStable | None = None,
+    forced: int | None = None,
+) -> Rest:
+    choice = chosen(view, rules, last_stable, forced)
+    assert isinstance(choice, Rest)
+    return choice
+
+
+def compact(
+    view: PartitionView,
+    rules: Rules = COMPACT,
+    last_stable: LastStable | None = None,
+    forced: int | None = None,
+) -> Compact:
+    choice = chosen(view, rules, last_stable, forced)
+    assert isinstance(choice, Compact)
+    return choice
+
+
+def test_a_topic_without_a_policy_is_left_alone() -> None:
+    # SEMANTICS 2: there is no default, for an event log would lose its keyless records.
+    assert rest(a_view(CHAIN), Rules()).reason is RestReason.NO_POLICY
+
+
+def test_a_policy_without_compact_is_left_alone_and_named() -> None:
+    choice = rest(a_view(CHAIN), Rules(cleanup_policy=frozenset({"delete"})))
+    assert choice.reason is RestReason.POLICY_NOT_COMPACT
+    assert choice.detail == "cleanup.policy=delete does not name compact"
+
+
+def test_compact_and_delete_is_compacted() -> None:
+    rules = Rules(cleanup_policy=frozenset({"compact", "delete"}))
+    assert rest_by_policy(rules) is None
+    assert compact(a_view(CHAIN), rules).end_offset == 400
+
+
+def test_an_empty_partition_rests() -> None:
+    assert rest(a_view(())).reason is RestReason.EMPTY
+
+
+def test_a_clean_partition_rests_even_at_ratio_0_and_even_when_forced() -> None:
+    view = a_view(CHAIN, cleaner_offsets=cleaned_to(400))
+    zero = Rules(cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=Fraction(0))
+    for choice in (rest(view, zero), rest(view, COMPACT, forced=400)):
+        assert choice.reason is RestReason.NOTHING_DIRTY
+        assert choice.detail == "everything below offset 400 is clean"
+
+
+def test_too_low_a_dirty_ratio_rests_and_says_both_numbers() -> None:
+    choice = rest(a_view(CHAIN, cleaner_offsets=cleaned_to(300)))
+    assert choice.reason is RestReason.RATIO_TOO_LOW
+    assert choice.detail == (
+        "1000 of 4000 bytes are dirty (25.0 %), min.cleanable.dirty.ratio wants more than 50 %"
+    )
+
+
+def test_the_threshold_itself_is_not_enough() -> None:
+    # Kafka LogCleanerManager.grabFilthiestCompactedLog: strictly greater.
+    assert rest(a_view(CHAIN, cleaner_offsets=cleaned_to(200))).reason is RestReason.RATIO_TOO_LOW
+    assert compact(a_view(CHAIN, cleaner_offsets=cleaned_to(100))).first_dirty == 100
+
+
+def test_a_forced_first_dirty_offset_skips_the_ratio() -> None:
+    plan = compact(a_view(CHAIN, cleaner_offsets=cleaned_to(400)), forced=390)
+    assert (plan.first_dirty, plan.end_offset) == (390, 400)
+
+
+def test_an_open_transaction_that_holds_everything_back_is_named() -> None:
+    view = a_view(CHAIN, cleaner_offsets=cleaned_to(200))
+    choice = rest(view, last_stable=HOLD)
+    assert choice.reason is RestReason.ALL_UNSTABLE
+    assert choice.detail == (
+        "held back at offset 212: open transaction of producer 2999;"
+        " the segments from offset 200 on wait for its marker"
+    )
+
+
+def test_a_transaction_without_a_known_producer_is_named_by_its_offset() -> None:
+    choice = rest(a_view(CHAIN), last_stable=LastStable(offset=20))
+    assert choice.detail.startswith("held back at offset 20: open transaction; ")
+
+
+def test_a_hold_on_a_partition_that_is_clean_to_its_end_is_no_reason() -> None:
+    # The whole log was clean before the transaction was seen to be open.
+    view = a_view(CHAIN, cleaner_offsets=cleaned_to(400))
+    assert rest(view, last_stable=HOLD).reason is RestReason.NOTHING_DIRTY
+
+
+def test_a_round_takes_all_live_segments_below_its_end() -> None:
+    # Kafka Cleaner.doClean: logSegments(0, endOffset), the clean ones are rewritten as well.
+    view = a_view(CHAIN, cleaner_offsets=cleaned_to(100))
+    rules = Rules(cleanup_policy=frozenset({"compact"}), segment_bytes=2000)
+    plan = compact(view, rules)
+    assert [(group.start_offset, group.end_offset) for group in plan.groups] == [
+        (0, 199),
+        (200, 399),
+    ]
+    assert plan.source_ids == tuple(each.segment_id for each in CHAIN)
+    assert (plan.bytes_in, plan.bytes_scanned, plan.bytes_out_estimate) == (4000, 3000, 4061)
+    assert plan.ratio == DirtyRatio(clean_bytes=1000, cleanable_bytes=3000)
+    assert (plan.held_back, plan.notes) == ((), ())
+
+
+def test_a_round_that_is_held_back_says_why_not_more() -> None:
+    plan = compact(a_view(CHAIN), last_stable=HOLD)
+    assert plan.end_offset == 200
+    assert plan.source_ids == (segment_id(0), segment_id(100))
+    assert plan.held_back == (
+        "held back at offset 212: open transaction of producer 2999;"
+        " the segments from offset 200 on wait for its marker",
+    )
+
+
+def test_a_reset_cleaner_offset_and_an_upload_in_progress_are_noted() -> None:
+    state_view = a_view(CHAIN[:2], cleaner_offsets=cleaned_to(999))
+    state = state_view.state
+    assert state is not None
+    listing = [*map(listed, CHAIN[:2]), listed(CHAIN[2], lacking=["index"])]
+    view = view_of(state.key, classify(listing, state), (), state, state.lineage)
+    assert isinstance(view, PartitionView)
+    reset, upload = compact(view).notes
+    assert "999 lies above the log end 200" in reset
+    assert "lacks .index" in upload
+
+
+def test_rests_carry_the_notes_as_well() -> None:
+    view = a_view(CHAIN, cleaner_offsets=cleaned_to(999))
+    high = Rules(cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=Fraction(1))
+    assert "999" in rest(view, high).notes[0]
+    assert "999" in rest(view, last_stable=LastStable(offset=0)).notes[0]
+
+
+def test_the_same_arguments_give_the_same_choice() -> None:
+    assert chosen(a_view(CHAIN)) == chosen(a_view(CHAIN))
+
+
+def test_every_choice_is_frozen_and_fits_into_json() -> None:
+    plan = compact(a_view(CHAIN), last_stable=HOLD)
+    read_back = json.loads(json.dumps(asdict(plan)))
+    assert read_back["key"] == {"topic": "orders", "partition": 3, "topic_id": "T" * 22}
+    assert read_back["groups"][0]["segments"][1]["start_offset"] == 100
+    assert read_back["ratio"] == {"clean_bytes": 0, "cleanable_bytes": 2000}
+    assert json.loads(json.dumps(asdict(rest(a_view(())))))["reason"] == "empty"
+    with pytest.raises(FrozenInstanceError):
+        plan.end_offset = 5  # type: ignore[misc]
