@@ -3,7 +3,8 @@
     TierfoldError
     ├── CorruptLog        fix the data; this partition stops, the fleet goes on
     ├── UnreadableObject  an object or folder is missing, forbidden, or the disk is full
-    └── BadSettings       fix conf/ or the command line; nothing was read
+    ├── BadSettings       fix conf/ or the command line; nothing was read
+    └── InvariantBroken   a bug of ours, caught before anything was written; report it
 
 Lost races and fences are no exceptions but outcomes (`compaction.outcomes`).
 """
@@ -42,3 +43,7 @@ class UnreadableObject(TierfoldError):
 
 class BadSettings(TierfoldError):
     """A setting that is unknown, malformed or contradicts another; nothing was read."""
+
+
+class InvariantBroken(TierfoldError):
+    """A row about to be written breaks a law of `compaction.invariants`."""

@@ -1,0 +1,18 @@
+"""compaction: the mind. It decides and never touches: no Spark, no I/O, no clock, no dice.
+
+Nouns      units · segments (partition, segment, the catalog's row) · listing · aborted · producers
+           · rules (effective settings) · errors (who must act) · outcomes (how a commit ends)
+What       view (what lives) · lineage (leader epochs) · regions (cleaned, dirty, unstable)
+           · eligibility (dirty ratio) · grouping · plan (Rest | Compact | Refuse) · plan_check
+Which      key_hash · key_columns · key_blocks · winners (the reduce by key)
+           · transactions (aborted data, markers) · fates (records and batches) · tally
+Whether    receipts (what workers say they did) · absorption (empty groups) · commit (as data)
+           · invariants (before and after)
+How much   packing (work dealt to tasks)
+
+Ladder: a *view* is what is there; a *plan* is what should be done; a *round* is a plan under one
+compaction epoch; a *group* is what one task rewrites; a *receipt* is what it says it did; a *commit
+proposal* is what the catalog is asked to accept.
+
+Time is an argument (`now_ms`), sizes are integers, spans are half open (`units`).
+"""

@@ -1,0 +1,183 @@
+"""The fate of every record and every batch of a stretch of log: Kafka's `Cleaner.cleanInto` and
+`MemoryRecords.filterTo`, as filters over columns.
+
+Order of judgement, per record: aborted, without key, superseded, expired tombstone, else kept; a
+control record stays as long as its batch does. Then per batch: copied whole, rewritten, emptied
+but kept, or dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from compaction.producers import ProducerEntry
+from compaction.tally import (
+    ABORTED,
+    KEPT,
+    MARKER_EXPIRED,
+    SUPERSEDED,
+    TOMBSTONE_EXPIRED,
+    WITHOUT_KEY,
+)
+from compaction.units import NO_PRODUCER_ID
+
+NO_HORIZON: Final = int(np.iinfo(np.int64).min)
+"""No delete horizon: no time in milliseconds is this low."""
+
+
+class BatchFate(IntEnum):
+    """What is written in a batch's place."""
+
+    DROP = 0
+    COPY = 1
+    """The source's bytes."""
+    REWRITE = 2
+    """A new batch of the survivors."""
+    EMPTY = 3
+    """The header alone, 61 bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchColumns:
+    """What the law needs to know of `b` batches and their `r` records."""
+
+    last_offset: NDArray[np.int64]
+    producer_id: NDArray[np.int64]
+    producer_epoch: NDArray[np.int16]
+    is_control: NDArray[np.bool_]
+    is_emptied: NDArray[np.bool_]
+    """Shape (b,): already in the form an emptied batch has, so that nothing is to be written."""
+    horizon_ms: NDArray[np.int64]
+    """Shape (b,): the delete horizon (KIP-534), `NO_HORIZON` where none is set."""
+    record_batch: NDArray[np.int32]
+    """Shape (r,): which batch a record is in."""
+    has_key: NDArray[np.bool_]
+    has_value: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdicts:
+    """What is known from beyond the stretch."""
+
+    aborted: NDArray[np.bool_]
+    """Shape (b,): data batches of aborted transactions."""
+    discardable: NDArray[np.bool_]
+    """Shape (b,): control batches whose transaction this pass met no batch of."""
+    superseded: NDArray[np.bool_]
+    """Shape (r,): records that lose their key to a newer one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundRules:
+    """What is the same for a whole round of one partition."""
+
+    now_ms: int
+    delete_retention_ms: int
+    end_offset: int
+    """The first offset beyond the dirty region: the batch that ends there stays."""
+    last_data_offsets: NDArray[np.int64]
+    """Shape (p, 2): (producer id, last data offset) of the active producers, sorted."""
+    marker_epochs: NDArray[np.int64]
+    """Shape (q, 2): (producer id, epoch) of the active producers without data, sorted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fates:
+    """The judgement over a stretch."""
+
+    record: NDArray[np.uint8]
+    """Shape (r,): a number of `compaction.tally.RECORD_FATES`."""
+    batch: NDArray[np.int8]
+    """Shape (b,): a `BatchFate`."""
+    horizon_ms: NDArray[np.int64]
+    """Shape (b,): the delete horizon of the batch as written, `NO_HORIZON` where it has none."""
+
+
+def producer_pairs(
+    entries: Iterable[ProducerEntry], *, now_ms: int, expiration_ms: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """`RoundRules.last_data_offsets` and `marker_epochs` from a producer snapshot.
+
+    An entry is forgotten once it is silent for `expiration_ms` and holds no transaction open
+    (Kafka `ProducerStateManager.isProducerExpired`).
+    """
+    data: list[tuple[int, int]] = []
+    markers: list[tuple[int, int]] = []
+    for entry in entries:
+        is_open = entry.current_txn_first_offset is not None
+        if not is_open and now_ms - entry.last_timestamp_ms >= expiration_ms:
+            continue
+        if entry.last_data_offset >= 0:
+            data.append((entry.producer_id, entry.last_data_offset))
+        else:
+            markers.append((entry.producer_id, entry.epoch))
+    return _pairs(data), _pairs(markers)
+
+
+def _pairs(rows: list[tuple[int, int]]) -> NDArray[np.int64]:
+    return np.array(sorted(rows), np.int64).reshape(-1, 2)
+
+
+def _is_listed(
+    pairs: NDArray[np.int64], first: NDArray[np.int64], second: NDArray[np.integer]
+) -> NDArray[np.bool_]:
+    """Whether (first, second) stands among the sorted pairs, whose first values are unique."""
+    if not len(pairs):
+        return np.zeros(len(first), np.bool_)
+    at = np.minimum(np.searchsorted(pairs[:, 0], first), len(pairs) - 1)
+    return np.asarray((pairs[at, 0] == first) & (pairs[at, 1] == second), np.bool_)
+
+
+def must_stay(batches: BatchColumns, rules: RoundRules) -> NDArray[np.bool_]:
+    """Shape (b,): batches that stay even when emptied (SEMANTICS 5): the last of the round, and the
+    last of every active producer."""
+    has_producer = batches.producer_id != NO_PRODUCER_ID
+    ends_data = _is_listed(rules.last_data_offsets, batches.producer_id, batches.last_offset)
+    holds_epoch = batches.is_control & _is_listed(
+        rules.marker_epochs, batches.producer_id, batches.producer_epoch
+    )
+    ends_round = batches.last_offset + 1 == rules.end_offset
+    return (has_producer & (ends_data | holds_epoch)) | ends_round
+
+
+def judge(batches: BatchColumns, verdicts: Verdicts, rules: RoundRules) -> Fates:
+    """The fate of every record and batch."""
+    horizon_set = batches.horizon_ms != NO_HORIZON
+    horizon_passed = horizon_set & (batches.horizon_ms <= rules.now_ms)
+    at = batches.record_batch
+    record = np.full(len(at), KEPT, np.uint8)
+    # The last assignment wins, so the reasons are written in reverse order of judgement.
+    record[horizon_passed[at] & ~batches.has_value] = TOMBSTONE_EXPIRED
+    record[verdicts.superseded] = SUPERSEDED
+    record[~batches.has_key] = WITHOUT_KEY
+    record[verdicts.aborted[at]] = ABORTED
+    is_control = batches.is_control[at]
+    marker_goes = batches.is_control & verdicts.discardable & horizon_passed
+    record[is_control] = np.where(marker_goes[at][is_control], MARKER_EXPIRED, KEPT)
+
+    survives = record == KEPT
+    count = np.bincount(at, minlength=len(batches.last_offset))
+    kept = np.bincount(at[survives], minlength=len(batches.last_offset))
+    has_tombstone = np.zeros(len(count), np.bool_)
+    has_tombstone[at[survives & ~batches.has_value]] = True
+    sets_horizon = (
+        (kept > 0)
+        & (has_tombstone | (batches.is_control & verdicts.discardable))
+        & ~horizon_set
+    )
+    batch = np.where(kept == count, BatchFate.COPY, BatchFate.REWRITE).astype(np.int8)
+    batch[sets_horizon] = BatchFate.REWRITE
+    stays = must_stay(batches, rules)
+    batch[(kept == 0) & stays] = BatchFate.EMPTY
+    batch[(kept == 0) & stays & batches.is_emptied] = BatchFate.COPY
+    batch[(kept == 0) & ~stays] = BatchFate.DROP
+    horizon_ms = np.where(
+        sets_horizon, rules.now_ms + rules.delete_retention_ms, batches.horizon_ms
+    )
+    return Fates(record=record, batch=batch, horizon_ms=horizon_ms)

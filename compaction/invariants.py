@@ -1,0 +1,248 @@
+"""What holds between a row and the row that replaces it, whoever wrote the code that changed it.
+
+Each law is a predicate on (before, after) that returns the `Breach` it found, or None. The catalog
+runs the lists below at every claim and commit; a breach is a bug of ours, so nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, TypeAlias
+
+from compaction.errors import InvariantBroken
+from compaction.lineage import is_within_lineage
+from compaction.segments import PartitionState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Breach:
+    """A law and what broke it."""
+
+    law: str
+    """The predicate's name."""
+    found: str
+
+
+Invariant: TypeAlias = Callable[[PartitionState, PartitionState], Breach | None]
+
+
+def segments_are_contiguous(before: PartitionState, after: PartitionState) -> Breach | None:
+    """Each live segment starts one beyond the last offset of the one before it.
+
+    A reader that finds a hole resets or stops; one that finds an overlap reads records twice.
+    Compaction removes records, never ranges: a segment keeps the range of its sources.
+    """
+    for segment in after.segments:
+        if not 0 <= segment.start_offset <= segment.end_offset:
+            return _breach(
+                segments_are_contiguous,
+                f"segment {segment.segment_id} spans {segment.start_offset}"
+                f" to {segment.end_offset}",
+            )
+    for left, right in pairwise(after.segments):
+        if right.start_offset != left.next_offset:
+            return _breach(
+                segments_are_contiguous,
+                f"segment {right.segment_id} starts at {right.start_offset},"
+                f" expected {left.next_offset}",
+            )
+    return None
+
+
+def covered_span_is_kept(before: PartitionState, after: PartitionState) -> Breach | None:
+    """The live segments cover the same offsets before and after a compaction commit.
+
+    A shorter span would be deletion, which is retention's business and moves the log start; a
+    longer one would be data that nobody uploaded.
+    """
+    if _span(before) == _span(after):
+        return None
+    return _breach(covered_span_is_kept, f"{_span(before)} became {_span(after)}")
+
+
+def epoch_stays(before: PartitionState, after: PartitionState) -> Breach | None:
+    """A commit is written under the epoch that the claim opened.
+
+    Only a claim opens an epoch. Were a commit to lower or raise it, a zombie's condition on the
+    epoch could hold again (KIP-1272).
+    """
+    if after.epoch == before.epoch:
+        return None
+    return _breach(epoch_stays, f"epoch {before.epoch} became {after.epoch}")
+
+
+def epoch_rises_by_one(before: PartitionState, after: PartitionState) -> Breach | None:
+    """A claim opens exactly the next epoch, and says who holds it.
+
+    Two runs that claim from the same row then want the same epoch, and one conditional update
+    decides between them.
+    """
+    if after.epoch == before.epoch + 1 and after.owner_run:
+        return None
+    owner = after.owner_run or "nobody"
+    return _breach(epoch_rises_by_one, f"epoch {before.epoch} became {after.epoch} of {owner}")
+
+
+def cleaner_offset_is_kept(before: PartitionState, after: PartitionState) -> Breach | None:
+    """The cleaner offset never moves back over offsets that still exist.
+
+    What was cleaned stays clean; below the offset a pass may drop tombstones because no older
+    value is left there. It may fall only where the log itself was truncated below it. A pass that
+    is told to clean everything again still ends at or above it.
+    """
+    old, new = before.cleaner_offset, after.cleaner_offset
+    if old is None:
+        return None
+    floor = min(old, before.next_offset)
+    if new is not None and floor <= new <= after.next_offset:
+        return None
+    return _breach(cleaner_offset_is_kept, f"{old} became {new}; end {after.next_offset}")
+
+
+def earlier_epochs_are_frozen(before: PartitionState, after: PartitionState) -> Breach | None:
+    """What epochs before the present one said of their cleaner offset is not said anew.
+
+    Opening an epoch freezes its predecessors (KIP-1272); the oldest entries may be dropped.
+    """
+    said = set(before.cleaner_offsets)
+    anew = [
+        entry for entry in after.cleaner_offsets if entry.epoch != after.epoch and entry not in said
+    ]
+    if not anew:
+        return None
+    return _breach(earlier_epochs_are_frozen, f"epoch {anew[0].epoch} now says {anew[0].offset}")
+
+
+def ids_live_once(before: PartitionState, after: PartitionState) -> Breach | None:
+    """No segment id is live twice, or live and retired.
+
+    `retain` deletes the objects of retired segments by their id; a live one must not share it.
+    """
+    ids = _live_ids(after) + _retired_ids(after)
+    twice = sorted({each for each in ids if ids.count(each) > 1}) if len(set(ids)) < len(ids) else []
+    return _breach(ids_live_once, f"twice: {', '.join(twice)}") if twice else None
+
+
+def retired_never_return(before: PartitionState, after: PartitionState) -> Breach | None:
+    """An id that was retired is never live again.
+
+    Objects are never overwritten, so a new segment has a new id. An old id that came back would
+    be a listing, or a zombie, that brought back what a commit had replaced.
+    """
+    back = sorted(set(_retired_ids(before)) & set(_live_ids(after)))
+    return _breach(retired_never_return, f"live again: {', '.join(back)}") if back else None
+
+
+def nothing_is_forgotten(before: PartitionState, after: PartitionState) -> Breach | None:
+    """A segment that leaves the live list is retired, and the retired stay listed.
+
+    A segment that no list names is an orphan, deleted without its grace period.
+    """
+    known = set(_live_ids(after)) | set(_retired_ids(after))
+    gone = sorted((set(_live_ids(before)) | set(_retired_ids(before))) - known)
+    return _breach(nothing_is_forgotten, f"forgotten: {', '.join(gone)}") if gone else None
+
+
+def segments_are_within_the_lineage(
+    before: PartitionState, after: PartitionState
+) -> Breach | None:
+    """Every live segment belongs to the partition's leader epoch lineage.
+
+    Otherwise it was written by a leader that lost its log, and is no part of this one (Kafka
+    `RemoteLogManager.isRemoteSegmentWithinLeaderEpochs`).
+    """
+    stray = [
+        segment.segment_id
+        for segment in after.segments
+        if not is_within_lineage(segment, after.lineage)
+    ]
+    if not stray:
+        return None
+    return _breach(segments_are_within_the_lineage, f"outside: {', '.join(stray)}")
+
+
+def sizes_are_real(before: PartitionState, after: PartitionState) -> Breach | None:
+    """No live `.log` is empty, and no size is negative.
+
+    A group of which nothing survives gives its range to a neighbour; a 0-byte log is never written.
+    """
+    for segment in after.segments:
+        if segment.size_bytes <= 0 or min(segment.offset_index_bytes, segment.time_index_bytes) < 0:
+            return _breach(
+                sizes_are_real,
+                f"segment {segment.segment_id} has {segment.size_bytes} log,"
+                f" {segment.offset_index_bytes} offset index and"
+                f" {segment.time_index_bytes} time index bytes",
+            )
+    return None
+
+
+STATE_INVARIANTS: Final[tuple[Invariant, ...]] = (
+    segments_are_contiguous,
+    earlier_epochs_are_frozen,
+    ids_live_once,
+    retired_never_return,
+    segments_are_within_the_lineage,
+    sizes_are_real,
+)
+"""They hold after whatever changed the row."""
+
+CLAIM_INVARIANTS: Final[tuple[Invariant, ...]] = (*STATE_INVARIANTS, epoch_rises_by_one)
+"""A claim may adopt new segments and leave out what a truncation cut off."""
+
+COMMIT_INVARIANTS: Final[tuple[Invariant, ...]] = (
+    *STATE_INVARIANTS,
+    epoch_stays,
+    covered_span_is_kept,
+    cleaner_offset_is_kept,
+    nothing_is_forgotten,
+)
+"""A commit replaces segments by their compacted selves."""
+
+
+def breaches(
+    before: PartitionState,
+    after: PartitionState,
+    laws: Sequence[Invariant] = COMMIT_INVARIANTS,
+) -> tuple[Breach, ...]:
+    """What `after` breaks, in the order of `laws`."""
+    return tuple(breach for law in laws if (breach := law(before, after)) is not None)
+
+
+def ensure(
+    before: PartitionState,
+    after: PartitionState,
+    laws: Sequence[Invariant] = COMMIT_INVARIANTS,
+) -> None:
+    """Refuse a row that breaks a law.
+
+    Raises:
+        InvariantBroken: it names every law that is broken.
+    """
+    broken = breaches(before, after, laws)
+    if broken:
+        raise InvariantBroken(
+            "; ".join(f"{breach.law}: {breach.found}" for breach in broken),
+            where=f"{after.key}, epoch {after.epoch}, commit {after.commit_id}",
+            remedy="Nothing was written. This is a bug in tierfold; please report it.",
+        )
+
+
+def _breach(law: Invariant, found: str) -> Breach:
+    return Breach(law=getattr(law, "__name__", repr(law)), found=found)
+
+
+def _span(state: PartitionState) -> tuple[int, int] | None:
+    if not state.segments:
+        return None
+    return state.segments[0].start_offset, state.segments[-1].end_offset
+
+
+def _live_ids(state: PartitionState) -> list[str]:
+    return [segment.segment_id for segment in state.segments]
+
+
+def _retired_ids(state: PartitionState) -> list[str]:
+    return [gone.segment.segment_id for gone in state.retired]

@@ -1,0 +1,148 @@
+"""The keys of many records as columns, ordered so that a hash table over them fits the cache.
+
+One big table over keys where they lie costs a cache miss per record. So the keys are first gathered
+and ordered by the top bits of their hash into parts; then each part is its own small table, and
+the parts of a bucket, laid end to end, are the block that is shuffled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from compaction.key_hash import hash_key, load_u64, part_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyColumns:
+    """`n` keyed records, one entry each."""
+
+    hash: NDArray[np.uint64]
+    """Shape (n,)."""
+    ordinal: NDArray[np.uint32]
+    """Shape (n,): the record's number within its segment; offset order within a segment."""
+    key_bytes: NDArray[np.int32]
+    """Shape (n,): the length of each key."""
+    keys: NDArray[np.uint8]
+    """The keys' bytes, end to end, in the order of the entries."""
+
+    def __len__(self) -> int:
+        return len(self.hash)
+
+    @property
+    def key_at(self) -> NDArray[np.int64]:
+        """Shape (n,): where each key begins in `keys`."""
+        starts = np.zeros(len(self.key_bytes), np.int64)
+        np.cumsum(self.key_bytes[:-1], out=starts[1:])
+        return starts
+
+
+def gathered(
+    body: NDArray[np.uint8],
+    key_at: NDArray[np.int64],
+    key_bytes: NDArray[np.int32],
+    chosen: NDArray[np.bool_],
+    first_ordinal: int,
+) -> KeyColumns:
+    """The keys of the chosen records, in record order.
+
+    `key_at`, `key_bytes` and `chosen` have shape (records,) and describe records whose keys lie in
+    `body`; record i has ordinal `first_ordinal + i`. A chosen record has a key (`key_bytes` ≥ 0).
+    """
+    rows = np.flatnonzero(chosen)
+    lengths = key_bytes[rows]
+    hash_ = np.empty(len(rows), np.uint64)
+    keys = np.empty(int(lengths.sum(dtype=np.int64)), np.uint8)
+    _gather(body, key_at[rows], lengths, hash_, keys)
+    ordinal = (rows + first_ordinal).astype(np.uint32)
+    return KeyColumns(hash=hash_, ordinal=ordinal, key_bytes=lengths, keys=keys)
+
+
+def joined(pieces: Sequence[KeyColumns]) -> KeyColumns:
+    """The entries of all pieces, in their order."""
+    if len(pieces) == 1:
+        return pieces[0]
+    if not pieces:
+        return KeyColumns(
+            hash=np.empty(0, np.uint64),
+            ordinal=np.empty(0, np.uint32),
+            key_bytes=np.empty(0, np.int32),
+            keys=np.empty(0, np.uint8),
+        )
+    return KeyColumns(
+        hash=np.concatenate([piece.hash for piece in pieces]),
+        ordinal=np.concatenate([piece.ordinal for piece in pieces]),
+        key_bytes=np.concatenate([piece.key_bytes for piece in pieces]),
+        keys=np.concatenate([piece.keys for piece in pieces]),
+    )
+
+
+def ordered_by_part(columns: KeyColumns, parts: int) -> tuple[KeyColumns, NDArray[np.int64]]:
+    """The same entries ordered by `part_of(hash, parts)`, stably, and where each part begins.
+
+    The second value has shape (parts + 1,).
+    """
+    order, starts = _part_order(columns.hash, parts)
+    return taken(columns, order), starts
+
+
+def taken(columns: KeyColumns, rows: NDArray[np.int64]) -> KeyColumns:
+    """The entries at `rows` (shape (m,)), in that order, their keys gathered anew."""
+    lengths = columns.key_bytes[rows]
+    keys = np.empty(int(lengths.sum(dtype=np.int64)), np.uint8)
+    _copy_keys(columns.keys, columns.key_at[rows], lengths, keys)
+    return KeyColumns(
+        hash=columns.hash[rows], ordinal=columns.ordinal[rows], key_bytes=lengths, keys=keys
+    )
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _gather(
+    body: np.ndarray, key_at: np.ndarray, lengths: np.ndarray, hash_: np.ndarray, keys: np.ndarray
+) -> None:
+    to = 0
+    for i in range(len(lengths)):
+        at, length = key_at[i], lengths[i]
+        hash_[i] = hash_key(body, at, length)
+        to = _copy(body, at, length, keys, to)
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _copy_keys(
+    source: np.ndarray, key_at: np.ndarray, lengths: np.ndarray, keys: np.ndarray
+) -> None:
+    to = 0
+    for i in range(len(lengths)):
+        to = _copy(source, key_at[i], lengths[i], keys, to)
+
+
+@numba.njit(cache=True, nogil=True, inline="always")  # type: ignore[untyped-decorator]
+def _copy(source: np.ndarray, at: int, length: int, target: np.ndarray, to: int) -> int:
+    whole = length - (length & 7)
+    for i in range(0, whole, 8):
+        word = load_u64(source, at + i)
+        for k in range(8):
+            target[to + i + k] = np.uint8(word >> np.uint64(8 * k))
+    for i in range(whole, length):
+        target[to + i] = source[at + i]
+    return to + length
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _part_order(hash_: np.ndarray, parts: int) -> tuple[np.ndarray, np.ndarray]:
+    starts = np.zeros(parts + 1, np.int64)
+    for i in range(len(hash_)):
+        starts[part_of(hash_[i], parts) + 1] += 1
+    for part in range(parts):
+        starts[part + 1] += starts[part]
+    place = starts[:-1].copy()
+    order = np.empty(len(hash_), np.int64)
+    for i in range(len(hash_)):
+        part = part_of(hash_[i], parts)
+        order[place[part]] = i
+        place[part] += 1
+    return order, starts

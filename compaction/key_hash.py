@@ -1,0 +1,77 @@
+"""A 64-bit hash of a key's bytes, inside numba kernels.
+
+The hash only orders and buckets keys; equality is always decided by the bytes themselves
+(SEMANTICS: "Keys are compared as bytes, exactly; no hash decides"), so its quality is a matter of
+speed, never of correctness. It must be the same in every worker of a run, and nothing stores it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+_MULTIPLIER: Final = np.uint64(0x9E3779B97F4A7C15)
+_SEED: Final = np.uint64(0xD6E8FEB86659FD93)
+_HALF: Final = np.uint64(32)
+_SHIFT: Final = np.uint64(29)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def load_u64(typing_context: Any, array: Any, position: Any) -> Any:
+    """Eight bytes of a uint8 array as one little-endian integer; the caller checks the bounds.
+
+    Numba has no unaligned load of its own, and eight shifted byte loads cost five times as much.
+    """
+    signature = types.uint64(array, position)
+
+    def codegen(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+        view = cgutils.create_struct_proxy(sig.args[0])(context, builder, value=arguments[0])
+        address = builder.gep(view.data, [arguments[1]])
+        word = builder.bitcast(address, ir.IntType(64).as_pointer())
+        return builder.load(word, align=1)
+
+    return signature, codegen
+
+
+@numba.njit(cache=True, nogil=True, inline="always")  # type: ignore[untyped-decorator]
+def _mixed(hash_: np.uint64, word: np.uint64) -> np.uint64:
+    hash_ = (hash_ ^ word) * _MULTIPLIER
+    return hash_ ^ (hash_ >> _SHIFT)
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def hash_key(body: np.ndarray, at: int, length: int) -> np.uint64:
+    """The hash of `body[at : at + length]`; `body` is uint8 and holds those bytes."""
+    hash_ = _SEED ^ np.uint64(length)
+    whole = length - (length & 7)
+    for i in range(0, whole, 8):
+        hash_ = _mixed(hash_, load_u64(body, at + i))
+    tail = np.uint64(0)
+    for i in range(whole, length):
+        tail = (tail << np.uint64(8)) | np.uint64(body[at + i])
+    hash_ = _mixed(hash_, tail)
+    return _mixed(hash_, hash_ >> _HALF)
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def same_key(a: np.ndarray, at_a: int, b: np.ndarray, at_b: int, length: int) -> bool:
+    """Whether two keys of one length are the same bytes."""
+    whole = length - (length & 7)
+    for i in range(0, whole, 8):
+        if load_u64(a, at_a + i) != load_u64(b, at_b + i):
+            return False
+    for i in range(whole, length):
+        if a[at_a + i] != b[at_b + i]:
+            return False
+    return True
+
+
+@numba.njit(cache=True, nogil=True, inline="always")  # type: ignore[untyped-decorator]
+def part_of(hash_: np.uint64, parts: int) -> int:
+    """Which of `parts` equal slices of the hash's range it falls into."""
+    return np.int64(((hash_ >> _HALF) * np.uint64(parts)) >> _HALF)

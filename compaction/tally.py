@@ -1,0 +1,86 @@
+"""What became of every record of a round; it must add up (SEMANTICS 10).
+
+Each record counts under the first fate that matches, in the order of `RECORD_FATES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+KEPT: Final = 0
+ABORTED: Final = 1
+WITHOUT_KEY: Final = 2
+SUPERSEDED: Final = 3
+TOMBSTONE_EXPIRED: Final = 4
+MARKER_EXPIRED: Final = 5
+RECORD_FATES: Final = (
+    "kept",
+    "aborted",
+    "without_key",
+    "superseded",
+    "tombstones_expired",
+    "markers_expired",
+)
+"""The names of the fates, by their number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """Records and their uncompressed bytes (length prefix included), by fate."""
+
+    records_in: int = 0
+    kept: int = 0
+    aborted: int = 0
+    without_key: int = 0
+    superseded: int = 0
+    tombstones_expired: int = 0
+    markers_expired: int = 0
+    record_bytes_in: int = 0
+    kept_bytes: int = 0
+    aborted_bytes: int = 0
+    without_key_bytes: int = 0
+    superseded_bytes: int = 0
+    tombstones_expired_bytes: int = 0
+    markers_expired_bytes: int = 0
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(
+            **{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
+        )
+
+    @property
+    def adds_up(self) -> bool:
+        """Records and bytes in equal the sums over the fates."""
+        records = sum(getattr(self, name) for name in RECORD_FATES)
+        sizes = sum(getattr(self, f"{name}_bytes") for name in RECORD_FATES)
+        return records == self.records_in and sizes == self.record_bytes_in
+
+    @property
+    def removed(self) -> int:
+        """Records that do not survive."""
+        return self.records_in - self.kept
+
+
+def tally_of(
+    records_in: int, record_bytes_in: int, fates: NDArray[np.uint8], sizes: NDArray[np.int64]
+) -> Tally:
+    """Counts `fates` (shape (records,), numbers of `RECORD_FATES`) and their `sizes` in bytes.
+
+    What came in is told apart, by who read the batch headers, so that a record that got no fate
+    shows as a difference.
+    """
+    counts = np.bincount(fates, minlength=len(RECORD_FATES))
+    totals = [int(sizes[fates == number].sum()) for number in range(len(RECORD_FATES))]
+    by_name = {name: int(count) for name, count in zip(RECORD_FATES, counts, strict=True)}
+    by_name |= {f"{name}_bytes": total for name, total in zip(RECORD_FATES, totals, strict=True)}
+    return Tally(records_in=records_in, record_bytes_in=record_bytes_in, **by_name)
+
+
+def total(tallies: Iterable[Tally]) -> Tally:
+    """The sum of all tallies."""
+    return sum(tallies, Tally())

@@ -1,0 +1,17 @@
+"""jobs: the stage. The Spark session, the pipeline, one module per verb, settings, command line.
+
+    cli                 the command line: verbs, options, exit codes
+    plan_job, compact_job, status_job, verify_job, dump_job
+                        one module per verb; each also runs under spark-submit
+    settings            Kafka's names, defaults and --set, resolved per topic
+    wiring              the live things: tier, catalog, clock, consoles; nothing else makes them
+    survey              stages 1 and 2: what is there, and what would be done (metadata only)
+    rounds              what the driver and the workers tell each other about one partition's round
+    pipeline            stages 3 to 8: claim, scan, reduce, rewrite, check, commit
+    stages/             those of them that run on Spark
+    report              tables for people, one JSON document for machines
+    catalog_tables      the catalog as DataFrames, for notebooks
+
+The flow: view → plan → claim → scan → reduce → rewrite → check → commit → report. Data go one way;
+a lost race starts again from a fresh view. Imports go inward: jobs → storage → compaction.
+"""

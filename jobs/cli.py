@@ -1,0 +1,239 @@
+"""The command line: `tierfold VERB …`, also `python -m jobs VERB …` and under spark-submit.
+
+Exit codes: 0 done, or nothing to do; 1 a bug; 2 a wrong setting or usage; 3 a partition failed;
+4 fenced: another run holds or took over a partition. Where both happened, 3 is told.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import click
+from rich.console import Console
+
+from compaction.errors import TierfoldError
+from jobs.compact_job import compact
+from jobs.dump_job import dump_lines
+from jobs.outcome_reports import FAILED, FENCED, LOST_RACE, REFUSED, UNKNOWN, PartitionReport
+from jobs.plan_job import plan
+from jobs.report import document, print_reports, print_status, print_verified
+from jobs.settings import Settings, resolve
+from jobs.status_job import status
+from jobs.survey import Scope
+from jobs.verify_job import verify
+from jobs.wiring import Wiring, wired
+
+EXIT_WRONG_SETTING: Final = 2
+EXIT_PARTITION_FAILED: Final = 3
+EXIT_FENCED: Final = 4
+
+WIDTH_WITHOUT_TERMINAL: Final = 120
+"""Columns of a table that goes to a file or a pipe."""
+
+_Verb = TypeVar("_Verb", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What every verb is told."""
+
+    now_ms: int | None
+    first_dirty: int | None
+    settings: Settings
+    as_json: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedOfTier:
+    """What a verb about a tier is told."""
+
+    live: Wiring
+    scope: Scope
+
+
+def _replay_options(verb: _Verb) -> _Verb:
+    """--now, --first-dirty, --set: every verb takes them, so that a replay tells all the same."""
+    options = (
+        click.option("--now", "now_ms", type=int, metavar="MS", help="Instead of the clock."),
+        click.option(
+            "--first-dirty",
+            type=click.IntRange(min=0),
+            metavar="OFFSET",
+            help="Where the dirty region begins; 0 cleans all again.",
+        ),
+        click.option(
+            "--set",
+            "overrides",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="A setting, by Kafka's name for it. Repeatable.",
+        ),
+    )
+    return functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), verb)
+
+
+def _tier_options(verb: _Verb) -> _Verb:
+    """The tier, its catalog, and which partitions."""
+    options = (
+        click.argument("tier"),
+        click.option("--catalog", metavar="URI", help="Instead of TIER/_tierfold."),
+        click.option(
+            "--topic", "topics", multiple=True, metavar="GLOB", help="Only these. Repeatable."
+        ),
+        click.option(
+            "--partition", "partitions", multiple=True, metavar="GLOB", help="Only these numbers."
+        ),
+        click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout."),
+    )
+    return functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), verb)
+
+
+def _asked_of_tier(given: dict[str, Any]) -> AskedOfTier:
+    scope = Scope(
+        topics=given["topics"] or ("*",),
+        partitions=given["partitions"] or ("*",),
+        first_dirty=given["first_dirty"],
+    )
+    return AskedOfTier(live=wired(given["tier"], given["catalog"], given["now_ms"]), scope=scope)
+
+
+def _console(as_json: bool) -> Console:
+    """Where people read: stdout, or stderr where stdout is a document."""
+    stream = sys.stderr if as_json else sys.stdout
+    width = None if stream.isatty() else WIDTH_WITHOUT_TERMINAL
+    return Console(file=stream, width=width, highlight=False)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="tierfold")
+def tierfold() -> None:
+    """Compact Kafka topics inside their remote tier, outside the brokers.
+
+    TIER is the folder that holds `kafka-tiered-storage`, as a path or a file:// URI.
+
+    \b
+    Exit codes: 0 done or nothing to do · 1 a bug · 2 wrong setting or usage
+                3 a partition failed    · 4 fenced by another run
+    """
+
+
+@tierfold.command("plan")
+@_tier_options
+@_replay_options
+def plan_verb(**given: Any) -> None:
+    """Show what `compact` would do to each partition, and why not more.
+
+    \b
+    Example:
+      tierfold plan /mnt/tier --set cleanup.policy=compact --topic 'orders.*'
+    """
+    settings = resolve(given["overrides"])
+    asked = _asked_of_tier(given)
+    _told(plan(asked.live, settings, asked.scope), "plan", given["as_json"])
+
+
+@tierfold.command("compact")
+@_tier_options
+@_replay_options
+@click.option("--dry-run", is_flag=True, help="Only say what would be done, as `plan` does.")
+def compact_verb(**given: Any) -> None:
+    """Compact every eligible partition.
+
+    \b
+    Example:
+      tierfold compact /mnt/tier --set cleanup.policy=compact --set delete.retention.ms=3600000
+    """
+    settings = resolve(given["overrides"])
+    asked = _asked_of_tier(given)
+    if given["dry_run"]:
+        reports, title = plan(asked.live, settings, asked.scope), "dry run: nothing is changed"
+    else:
+        # Progress is no result: it goes to stderr, always.
+        reports = compact(asked.live, settings, asked.scope, Console(stderr=True))
+        title = f"run {asked.live.run}"
+    _told(reports, title, given["as_json"])
+
+
+@tierfold.command("status")
+@_tier_options
+@_replay_options
+def status_verb(**given: Any) -> None:
+    """Show what lives in a tier, how dirty it is, and what was replaced.
+
+    \b
+    Example:
+      tierfold status /mnt/tier --json
+    """
+    resolve(given["overrides"])
+    asked = _asked_of_tier(given)
+    found = status(asked.live, asked.scope)
+    if given["as_json"]:
+        click.echo(document(each.as_json() for each in found))
+    else:
+        print_status(_console(as_json=False), found)
+    if any(each.problem for each in found):
+        sys.exit(EXIT_PARTITION_FAILED)
+
+
+@tierfold.command("verify")
+@_tier_options
+@_replay_options
+def verify_verb(**given: Any) -> None:
+    """Read all live segments again and prove them: CRCs, cover, indexes, latest values.
+
+    \b
+    Example:
+      tierfold verify /mnt/tier --topic orders
+    """
+    settings = resolve(given["overrides"])
+    asked = _asked_of_tier(given)
+    found = verify(asked.live, settings, asked.scope, Console(stderr=True))
+    if given["as_json"]:
+        click.echo(document(each.as_json() for each in found))
+    else:
+        print_verified(_console(as_json=False), found)
+    if any(each.faults for each in found):
+        sys.exit(EXIT_PARTITION_FAILED)
+
+
+@tierfold.command("dump")
+@click.argument("segment", type=click.Path())
+@_replay_options
+def dump_verb(segment: str, overrides: Sequence[str], **_ignored: Any) -> None:
+    """Print the batches and records of a segment's .log as JSON lines.
+
+    \b
+    Example:
+      tierfold dump 00000000000000000000-0hLI51_3SZKS69rydQPI4w.log | jq .baseOffset
+    """
+    resolve(overrides)
+    for line in dump_lines(segment):
+        click.echo(line)
+
+
+def _told(reports: list[PartitionReport], title: str, as_json: bool) -> None:
+    """Print the reports and leave with the exit code they call for."""
+    if as_json:
+        click.echo(document(each.as_json() for each in reports))
+    else:
+        print_reports(_console(as_json=False), reports, title)
+    outcomes = {each.outcome for each in reports}
+    if outcomes & {FAILED, REFUSED, UNKNOWN}:
+        sys.exit(EXIT_PARTITION_FAILED)
+    if outcomes & {FENCED, LOST_RACE}:
+        sys.exit(EXIT_FENCED)
+
+
+def main(prog_name: str = "tierfold", first_arguments: Sequence[str] = ()) -> None:
+    """The console script; errors that a person must act on are one sentence, not a trace."""
+    try:
+        tierfold.main(
+            args=[*first_arguments, *sys.argv[1:]], prog_name=prog_name, standalone_mode=True
+        )
+    except TierfoldError as error:
+        click.echo(f"{prog_name}: {error}", err=True)
+        sys.exit(EXIT_WRONG_SETTING)

@@ -1,0 +1,141 @@
+"""What is told of each partition: one value, whatever happened, for people and machines alike."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
+
+from compaction.outcomes import Committed, Fenced, LostRace, Outcome, Unknown
+from compaction.plan import Compact, Rest
+from compaction.receipts import GroupResult
+from compaction.segments import PartitionKey
+from compaction.tally import Tally
+from jobs.pipeline import RoundResult
+from jobs.survey import Surveyed
+
+PLANNED: Final = "planned"
+"""A dry run: this would be compacted."""
+COMPACTED: Final = "compacted"
+NOTHING_TO_DO: Final = "nothing_to_do"
+REFUSED: Final = "refused"
+"""A person must look first; nothing was tried."""
+FAILED: Final = "failed"
+"""It was tried, and stopped; the live segments are as they were."""
+FENCED: Final = "fenced"
+"""Another run took the partition over."""
+LOST_RACE: Final = "lost_race"
+"""Another run changed the partition first; plan again."""
+UNKNOWN: Final = "unknown"
+"""The catalog did not answer; the next run finds out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionReport:
+    """One partition's outcome."""
+
+    key: PartitionKey
+    outcome: str
+    """One of the constants of this module."""
+    reason: str = ""
+    """Why, as a sentence; empty where the outcome says it all."""
+    epoch: int = 0
+    """The compaction epoch it was done under; 0: none was opened."""
+    first_dirty: int | None = None
+    end_offset: int | None = None
+    """The first offset beyond the round."""
+    segments_in: int = 0
+    segments_out: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    """Bytes of the live logs that replaced those of `bytes_in`; in a plan, at most so many."""
+    objects_written: int = 0
+    tally: Tally = Tally()
+    notes: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """The partition's entry in the `--json` document."""
+        entry = asdict(self)
+        key = entry.pop("key")
+        return {"topic": key["topic"], "partition": key["partition"], **key, **entry}
+
+
+def survey_report(each: Surveyed) -> PartitionReport:
+    """What planning says, which is all there is to say unless something is then done."""
+    choice = each.choice
+    if isinstance(choice, Compact):
+        return PartitionReport(
+            key=each.key,
+            outcome=PLANNED,
+            reason="; ".join(choice.held_back),
+            first_dirty=choice.first_dirty,
+            end_offset=choice.end_offset,
+            segments_in=len(choice.source_ids),
+            segments_out=len(choice.groups),
+            bytes_in=choice.bytes_in,
+            bytes_out=choice.bytes_out_estimate,
+            notes=choice.notes,
+        )
+    if isinstance(choice, Rest):
+        return PartitionReport(
+            key=each.key,
+            outcome=NOTHING_TO_DO,
+            reason=choice.detail,
+            notes=choice.notes,
+        )
+    return PartitionReport(
+        key=each.key, outcome=REFUSED, reason=f"{choice.detail}. {choice.remedy}"
+    )
+
+
+def failure_report(planned: PartitionReport, reason: str) -> PartitionReport:
+    """It stopped before the commit: nothing came out."""
+    return replace(
+        planned, outcome=FAILED, reason=reason, segments_out=planned.segments_in, bytes_out=0
+    )
+
+
+def outcome_report(planned: PartitionReport, outcome: Outcome) -> PartitionReport:
+    """A claim or a commit that ended other than committed."""
+    match outcome:
+        case Fenced(by_epoch=by_epoch, by_run=by_run):
+            reason = f"run {by_run or '(done)'} holds epoch {by_epoch}; nothing was published"
+            return replace(planned, outcome=FENCED, reason=reason, bytes_out=0)
+        case LostRace():
+            reason = "another run changed the partition first; run again"
+            return replace(planned, outcome=LOST_RACE, reason=reason, bytes_out=0)
+        case Unknown(commit_id=commit_id, cause=cause):
+            reason = f"commit {commit_id} got no answer ({cause}); the next run finds out"
+            return replace(planned, outcome=UNKNOWN, reason=reason, bytes_out=0)
+        case Committed(epoch=epoch):
+            return replace(planned, outcome=COMPACTED, epoch=epoch)
+
+
+def result_report(planned: PartitionReport, result: RoundResult) -> PartitionReport:
+    """What became of a round."""
+    planned = replace(planned, epoch=result.round.state.epoch)
+    if result.failure is not None or result.outcome is None:
+        return failure_report(planned, result.failure or "the commit was not tried")
+    report = outcome_report(planned, result.outcome)
+    if report.outcome != COMPACTED:
+        return report
+    written = [each for each in result.receipts if each.result is GroupResult.WRITTEN]
+    unchanged = sum(
+        group.size_bytes
+        for group, receipt in zip(result.round.groups, result.receipts, strict=True)
+        if receipt.result is GroupResult.UNCHANGED
+    )
+    notes = planned.notes
+    if result.believed:
+        notes = (
+            *notes,
+            f"{result.believed} aborted transactions are told of by their marker alone, no index "
+            "lists them: their records were dropped",
+        )
+    return replace(
+        report,
+        segments_out=len(result.receipts),
+        bytes_out=unchanged + sum(each.bytes_written for each in written),
+        objects_written=len(written),
+        tally=sum((each.tally for each in result.receipts), Tally()),
+        notes=notes,
+    )

@@ -1,0 +1,244 @@
+"""Stages 3 to 8 for all partitions of a run: claim, scan, reduce, rewrite, check, commit.
+
+Before the commit nothing is visible: a run may be killed at any instant and leaves only orphans. A
+failure stops its own partition; the others go on.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from compaction.aborted import AbortedTransaction
+from compaction.absorption import absorbed
+from compaction.grouping import SegmentGroup
+from compaction.outcomes import Outcome
+from compaction.receipts import GroupReceipt, GroupResult, receipt_faults
+from compaction.transactions import TransactionVerdict, joined_marks, verdict
+from jobs.progress import ByteProgress
+from jobs.proposals import proposal_of
+from jobs.rounds import (
+    GroupOrder,
+    Round,
+    first_bucket_tasks,
+    group_orders,
+    group_rows,
+    reference_rows,
+    tasks_for,
+)
+from jobs.stages.reduce import reduced
+from jobs.stages.rewrite import GROUP_SCHEMA, rewritten
+from jobs.stages.scan import SegmentScanned, scanned
+from jobs.stages.segment_rows import REFERENCE_SCHEMA, Row, RowKind, rows_of, unpacked
+from storage.catalog import Catalog, new_commit_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundResult:
+    """How one round ended."""
+
+    round: Round
+    receipts: tuple[GroupReceipt, ...] = ()
+    outcome: Outcome | None = None
+    """None where it failed before the commit."""
+    failure: str | None = None
+    believed: int = 0
+    """Aborted transactions that only their marker told of."""
+
+
+@dataclass(slots=True)
+class _Progressing:
+    """What is known of the rounds so far, by partition index."""
+
+    rounds: dict[int, Round]
+    verdicts: dict[int, TransactionVerdict] = field(default_factory=dict)
+    records: dict[int, int] = field(default_factory=dict)
+    receipts: dict[int, tuple[GroupReceipt, ...]] = field(default_factory=dict)
+    failures: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def working(self) -> list[Round]:
+        """The rounds that have not failed."""
+        return [each for index, each in self.rounds.items() if index not in self.failures]
+
+
+class Pipeline:
+    """Runs claimed rounds on one Spark session."""
+
+    def __init__(self, spark: SparkSession, tier_uri: str, progress: ByteProgress) -> None:
+        self._spark = spark
+        self._tier_uri = tier_uri
+        self._progress = progress
+        self._cores = spark.sparkContext.defaultParallelism
+
+    def run(self, rounds: Sequence[Round], catalog: Catalog) -> list[RoundResult]:
+        """Scan, reduce, rewrite, check and commit; one result per round, in their order."""
+        so_far = _Progressing(rounds={each.index: each for each in rounds})
+        losers = self._scan_and_reduce(so_far, list(rounds))
+        losers = self._believe(so_far, losers)
+        try:
+            self._rewrite_all(so_far, losers)
+        finally:
+            losers.unpersist()
+        self._check(so_far)
+        proposals = [
+            proposal_of(each, so_far.receipts[each.index], new_commit_id())
+            for each in so_far.working
+        ]
+        outcomes = catalog.commit(proposals) if proposals else {}
+        return [_result(so_far, each, outcomes.get(each.key)) for each in rounds]
+
+    def _scan_and_reduce(self, so_far: _Progressing, rounds: list[Round]) -> DataFrame:
+        """Stages 4 and 5; learns the verdicts on transactions, keeps the losers for stage 6."""
+        rows, tasks = reference_rows(rounds, self._cores)
+        references = self._frame(rows, REFERENCE_SCHEMA)
+        bucket_sizes = [each.size_bytes // each.buckets for each in rounds for _ in range(each.buckets)]
+        _, reduce_tasks = tasks_for(bucket_sizes, self._cores)
+        first = first_bucket_tasks(rounds)
+        losers = reduced(
+            scanned(references, tasks, self._tier_uri, self._progress.bytes_done),
+            {index: so_far.rounds[index].buckets for index in first},
+            reduce_tasks,
+        ).persist(StorageLevel.MEMORY_AND_DISK)
+        told = losers.where(F.col("kind").isin(int(RowKind.SCANNED), int(RowKind.FAILED)))
+        size_bytes = sum(each.size_bytes for each in rounds)
+        table: pa.Table = self._progress.watched("scan", size_bytes, told.toArrow)
+        self._learn(so_far, rounds, list(rows_of(table.to_batches())))
+        return losers
+
+    @staticmethod
+    def _learn(so_far: _Progressing, rounds: list[Round], told: list[Row]) -> None:
+        by_partition: dict[int, list[SegmentScanned]] = defaultdict(list)
+        for row in sorted(told, key=lambda row: (row.partition_index, row.segment_index)):
+            if row.kind is RowKind.FAILED:
+                so_far.failures.setdefault(row.partition_index, unpacked(row.payload))
+            else:
+                by_partition[row.partition_index].append(unpacked(row.payload))
+        for each in rounds:
+            if each.index in so_far.failures:
+                continue
+            found = by_partition[each.index]
+            so_far.records[each.index] = sum(segment.records for segment in found)
+            marks = joined_marks([segment.marks for segment in found])
+            so_far.verdicts[each.index] = verdict(marks, each.aborted)
+
+    def _believe(self, so_far: _Progressing, losers: DataFrame) -> DataFrame:
+        """Aborts that no index told of: their partitions are scanned again, now knowing."""
+        doubtful = [each for each in so_far.working if so_far.verdicts[each.index].believed]
+        if not doubtful:
+            return losers
+        believing = [
+            replace(each, aborted=_with_believed(each, so_far.verdicts[each.index]))
+            for each in doubtful
+        ]
+        first_verdicts = {each.index: so_far.verdicts[each.index] for each in doubtful}
+        again = self._scan_and_reduce(so_far, believing)
+        for each in believing:
+            so_far.rounds[each.index] = each
+            if each.index not in so_far.failures:
+                so_far.verdicts[each.index] = replace(
+                    so_far.verdicts[each.index], believed=first_verdicts[each.index].believed
+                )
+        indexes = [each.index for each in believing]
+        return losers.where(~F.col("partition_index").isin(indexes)).unionByName(again)
+
+    def _rewrite_all(self, so_far: _Progressing, losers: DataFrame) -> None:
+        """Stage 6, and once more for groups that must take in an empty neighbour."""
+        orders = [
+            order
+            for each in so_far.working
+            for order in group_orders(
+                each,
+                so_far.verdicts[each.index],
+                wanted=dict(enumerate(each.groups)),
+                close=each.end_offset == each.state.next_offset,
+            )
+        ]
+        self._rewrite(so_far, losers, orders)
+        orders = []
+        for each in so_far.working:
+            receipts = so_far.receipts[each.index]
+            is_empty = [receipt.result is GroupResult.EMPTY for receipt in receipts]
+            if any(is_empty):
+                groups = absorbed(each.groups, is_empty)
+                orders += _joined_orders(so_far, each, groups)
+        self._rewrite(so_far, losers, orders)
+
+    def _rewrite(self, so_far: _Progressing, losers: DataFrame, orders: list[GroupOrder]) -> None:
+        if not orders:
+            return
+        rows, tasks = group_rows(orders, self._cores)
+        groups = self._frame(rows, GROUP_SCHEMA)
+        done = rewritten(losers, groups, tasks, self._tier_uri, self._progress.bytes_done)
+        size_bytes = sum(order.task.group.size_bytes for order in orders)
+        table: pa.Table = self._progress.watched("rewrite", size_bytes, done.toArrow)
+        found: dict[int, list[GroupReceipt]] = defaultdict(list)
+        for row in rows_of(table.to_batches()):
+            if row.kind is RowKind.FAILED:
+                so_far.failures.setdefault(row.partition_index, unpacked(row.payload))
+            else:
+                found[row.partition_index].append(unpacked(row.payload))
+        for index, receipts in found.items():
+            known = [*so_far.receipts.get(index, ()), *receipts]
+            so_far.receipts[index] = tuple(sorted(known, key=lambda each: each.group_index))
+
+    def _check(self, so_far: _Progressing) -> None:
+        """Stage 7: what the receipts say must add up, or nothing of the partition is published."""
+        for each in so_far.working:
+            receipts = so_far.receipts.get(each.index, ())
+            faults = receipt_faults(each.groups, receipts, so_far.records[each.index])
+            if faults:
+                so_far.failures[each.index] = (
+                    f"{each.key}: the results contradict each other, nothing was published: "
+                    f"{'; '.join(faults)}. This is a bug; please report it."
+                )
+
+    def _frame(self, rows: list[dict[str, object]], schema: object) -> DataFrame:
+        return self._spark.createDataFrame(rows, schema)  # type: ignore[call-overload, no-any-return]
+
+
+def _with_believed(
+    each: Round, found: TransactionVerdict
+) -> tuple[AbortedTransaction, ...]:
+    """All aborted transactions by marker offset, as an index lists them."""
+    return tuple(sorted(each.aborted + found.believed, key=lambda entry: entry.last_offset))
+
+
+def _joined_orders(
+    so_far: _Progressing, each: Round, groups: tuple[SegmentGroup, ...]
+) -> list[GroupOrder]:
+    """Orders for the groups that differ from before; the others keep their receipts, renumbered."""
+    by_group = dict(zip(each.groups, so_far.receipts[each.index], strict=True))
+    kept = {number: by_group[group] for number, group in enumerate(groups) if group in by_group}
+    so_far.receipts[each.index] = tuple(
+        replace(receipt, group_index=number) for number, receipt in kept.items()
+    )
+    so_far.rounds[each.index] = replace(each, groups=groups)
+    wanted = {number: group for number, group in enumerate(groups) if number not in kept}
+    return list(
+        group_orders(
+            so_far.rounds[each.index],
+            so_far.verdicts[each.index],
+            wanted=wanted,
+            # Where one group is left of a round that came out empty, it is written for its end.
+            close=each.end_offset == each.state.next_offset or len(groups) == 1,
+        )
+    )
+
+
+def _result(so_far: _Progressing, each: Round, outcome: Outcome | None) -> RoundResult:
+    latest = so_far.rounds[each.index]
+    found = so_far.verdicts.get(each.index)
+    return RoundResult(
+        round=latest,
+        receipts=so_far.receipts.get(each.index, ()),
+        outcome=outcome,
+        failure=so_far.failures.get(each.index),
+        believed=len(found.believed) if found is not None else 0,
+    )

@@ -1,0 +1,68 @@
+"""A progress bar over bytes, on stderr, for work that Spark does elsewhere.
+
+Tasks count the bytes they are done with into an accumulator; the driver watches it while the action
+runs in another thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from pyspark import Accumulator, inheritable_thread_target
+from pyspark.sql import SparkSession
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TransferSpeedColumn,
+)
+
+_T = TypeVar("_T")
+
+LOOK_EVERY_S = 0.2
+"""How often the driver looks at the accumulator."""
+
+
+class ByteProgress:
+    """One bar per action; silent where stderr is no terminal."""
+
+    def __init__(self, spark: SparkSession, console: Console) -> None:
+        self.bytes_done: Accumulator[int] = spark.sparkContext.accumulator(0)
+        self._console = console
+
+    def watched(self, title: str, bytes_total: int, action: Callable[[], _T]) -> _T:
+        """Runs `action` in a thread of the same Spark session, and returns what it returns."""
+        before = self.bytes_done.value
+        results: list[_T] = []
+        errors: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                results.append(action())
+            # Carried over to the caller's thread, whatever it is.
+            except BaseException as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=inheritable_thread_target(work), daemon=True)
+        with Progress(
+            TextColumn("{task.description:<8}"),
+            BarColumn(),
+            DownloadColumn(binary_units=True),
+            TransferSpeedColumn(),
+            TimeElapsedColumn(),
+            console=self._console,
+            disable=not self._console.is_terminal,
+        ) as progress:
+            bar = progress.add_task(title, total=bytes_total)
+            thread.start()
+            while thread.is_alive():
+                thread.join(LOOK_EVERY_S)
+                progress.update(bar, completed=self.bytes_done.value - before)
+        if errors:
+            raise errors[0]
+        return results[0]

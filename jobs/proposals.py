@@ -1,0 +1,57 @@
+"""From a round's receipts to the commit the catalog is asked to accept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from compaction.commit import (
+    AddSegments,
+    AdvanceCleanerOffset,
+    CommitIs,
+    CommitProposal,
+    EpochIs,
+    ReleaseClaim,
+    RetireSegments,
+    SegmentsAreLive,
+    Update,
+)
+from compaction.receipts import GroupReceipt, GroupResult
+from jobs.rounds import Round
+
+
+def proposal_of(each: Round, receipts: Sequence[GroupReceipt], commit_id: str) -> CommitProposal:
+    """Sources out, results in, the cleaner offset moved: one atomic step, under our epoch.
+
+    A group that came out unchanged stays live as it is. The cleaner offset never moves back, even
+    where a person forced an earlier region to be cleaned again.
+    """
+    run = each.state.owner_run
+    written = [
+        (group, receipt)
+        for group, receipt in zip(each.groups, receipts, strict=True)
+        if receipt.result is GroupResult.WRITTEN
+    ]
+    sources = tuple(s.segment_id for group, _ in written for s in group.segments)
+    added = tuple(r.segment for _, r in written if r.segment is not None)
+    cleaner_offset = max(each.end_offset, each.state.cleaner_offset or 0)
+    swap: tuple[Update, ...] = ()
+    if written:
+        swap = (
+            RetireSegments(ids=sources, at_ms=each.now_ms, run=run),
+            AddSegments(segments=added),
+        )
+    return CommitProposal(
+        key=each.key,
+        commit_id=commit_id,
+        requires=(
+            EpochIs(epoch=each.state.epoch, owner_run=run),
+            CommitIs(commit_id=each.state.commit_id),
+            SegmentsAreLive(ids=sources),
+        ),
+        updates=(
+            *swap,
+            AdvanceCleanerOffset(epoch=each.state.epoch, offset=cleaner_offset),
+            ReleaseClaim(run=run),
+        ),
+        at_ms=each.now_ms,
+    )

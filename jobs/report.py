@@ -1,0 +1,138 @@
+"""Tables for people, one JSON document for machines. Nothing here decides or computes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from rich.console import Console
+from rich.filesize import decimal
+from rich.table import Table
+from rich.text import Text
+
+from compaction.tally import RECORD_FATES, total
+from jobs.outcome_reports import (
+    COMPACTED,
+    FAILED,
+    FENCED,
+    LOST_RACE,
+    NOTHING_TO_DO,
+    PLANNED,
+    REFUSED,
+    UNKNOWN,
+    PartitionReport,
+)
+from jobs.status_job import PartitionStatus
+
+ROWS_MAX: Final = 40
+"""Rows of a table before it is cut: a summary fits a screen. The JSON document has them all."""
+
+_STYLES: Final = {
+    COMPACTED: "green",
+    PLANNED: "cyan",
+    NOTHING_TO_DO: "dim",
+    REFUSED: "red",
+    FAILED: "red",
+    FENCED: "yellow",
+    LOST_RACE: "yellow",
+    UNKNOWN: "red",
+}
+
+
+def document(partitions: Iterable[dict[str, Any]]) -> str:
+    """The one document that `--json` prints."""
+    return json.dumps({"partitions": list(partitions)}, indent=2)
+
+
+def print_reports(console: Console, reports: Sequence[PartitionReport], title: str) -> None:
+    """The summary of `plan` or `compact`; what needs a person's eye comes first."""
+    if not reports:
+        console.print("No partitions: the tier is empty, or nothing matches the patterns.")
+        return
+    urgent = (REFUSED, FAILED, UNKNOWN, FENCED, LOST_RACE, COMPACTED, PLANNED, NOTHING_TO_DO)
+    ordered = sorted(reports, key=lambda each: (urgent.index(each.outcome), each.key))
+    table = Table(title=title, title_justify="left")
+    for column in ("partition", "outcome"):
+        table.add_column(column, no_wrap=True)
+    for column in ("offsets", "segments", "bytes"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("why")
+    for each in ordered[:ROWS_MAX]:
+        table.add_row(
+            str(each.key),
+            Text(each.outcome, style=_STYLES[each.outcome]),
+            "" if each.end_offset is None else f"{each.first_dirty}–{each.end_offset}",
+            "" if not each.segments_in else f"{each.segments_in} → {each.segments_out}",
+            _bytes_column(each),
+            Text("; ".join(filter(None, (each.reason, *each.notes)))),
+        )
+    console.print(table)
+    if len(ordered) > ROWS_MAX:
+        console.print(f"… and {len(ordered) - ROWS_MAX} more; --json lists all.")
+    _print_sums(console, reports)
+
+
+def _bytes_column(each: PartitionReport) -> str:
+    if not each.bytes_in:
+        return ""
+    bound = "≤ " if each.outcome == PLANNED else ""
+    return f"{decimal(each.bytes_in)} → {bound}{decimal(each.bytes_out)}"
+
+
+def _print_sums(console: Console, reports: Sequence[PartitionReport]) -> None:
+    """One line for the run, one for what became of the records."""
+    counts = {name: sum(each.outcome == name for each in reports) for name in _STYLES}
+    told = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    console.print(f"{len(reports)} partitions: {told}.")
+    done = [each for each in reports if each.outcome == COMPACTED]
+    if not done:
+        if counts[NOTHING_TO_DO] == len(reports):
+            console.print("Nothing to do: no object was written, no segment opened.")
+        return
+    sums = total(each.tally for each in done)
+    bytes_in, bytes_out = sum(each.bytes_in for each in done), sum(each.bytes_out for each in done)
+    console.print(f"{decimal(bytes_in)} became {decimal(bytes_out)} ({bytes_in} → {bytes_out}).")
+    fates = ", ".join(f"{getattr(sums, name)} {name.replace('_', ' ')}" for name in RECORD_FATES)
+    console.print(f"{sums.records_in} records: {fates}.")
+
+
+def print_status(console: Console, partitions: Sequence[PartitionStatus]) -> None:
+    """The table of `status`."""
+    if not partitions:
+        console.print("No partitions: the tier is empty, or nothing matches the patterns.")
+        return
+    table = Table(title="status", title_justify="left")
+    table.add_column("partition", no_wrap=True)
+    for column in ("segments", "bytes", "offsets", "dirty", "cleaner offset", "epoch", "retired"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("remarks")
+    ordered = sorted(partitions, key=lambda each: (not each.problem, each.key))
+    for each in ordered[:ROWS_MAX]:
+        table.add_row(*_status_row(each))
+    console.print(table)
+    if len(ordered) > ROWS_MAX:
+        console.print(f"… and {len(ordered) - ROWS_MAX} more; --json lists all.")
+
+
+def _status_row(each: PartitionStatus) -> tuple[str | Text, ...]:
+    view = each.view
+    if view is None or each.ratio is None:
+        return (str(each.key), "", "", "", "", "", "", "", Text(each.problem, style="red"))
+    remarks = list(view.notes)
+    if view.orphans:
+        remarks.append(f"{len(view.orphans)} orphans")
+    if view.out_of_lineage:
+        remarks.append(f"{len(view.out_of_lineage)} outside the leader epoch lineage")
+    cleaner_offset = view.cleaner_offset
+    return (
+        str(each.key),
+        str(len(view.segments)),
+        decimal(view.live_bytes),
+        f"{view.log_start_offset}–{view.next_offset}",
+        each.ratio.percent,
+        "none" if cleaner_offset is None else str(cleaner_offset),
+        str(each.epoch),
+        str(len(view.state.retired)) if view.state is not None else "0",
+        Text("; ".join(remarks)),
+    )

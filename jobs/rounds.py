@@ -1,0 +1,193 @@
+"""One partition's round, and how rounds are cut into rows for the workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from compaction.aborted import AbortedTransaction
+from compaction.fates import RoundRules, producer_pairs
+from compaction.grouping import SegmentGroup
+from compaction.packing import dealt, task_count
+from compaction.producers import ProducerEntry
+from compaction.rules import Rules
+from compaction.segments import PartitionKey, PartitionState, Segment
+from compaction.transactions import TransactionVerdict
+from jobs.stages.segment_rows import packed
+from storage.group_rewrite import GroupTask
+from storage.transaction_index import write_transaction_index
+
+BUCKET_BYTES: Final = 128 * 2**20
+"""Log bytes per key bucket: the keys of that much log fit a worker many times over."""
+
+TASK_BYTES: Final = 64 * 2**20
+"""Log bytes that are worth a task of their own; a larger segment is still one task."""
+
+TASKS_PER_CORE: Final = 2
+"""At least this many tasks per core, where there is so much work: uneven ones then even out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """A claimed plan of one partition."""
+
+    index: int
+    """The partition's number within the run."""
+    state: PartitionState
+    """The row under our epoch."""
+    first_dirty: int
+    end_offset: int
+    """The first offset beyond the dirty region."""
+    groups: tuple[SegmentGroup, ...]
+    rules: Rules
+    aborted: tuple[AbortedTransaction, ...]
+    producers: tuple[ProducerEntry, ...] = field(repr=False)
+    now_ms: int
+
+    @property
+    def key(self) -> PartitionKey:
+        """Which partition."""
+        return self.state.key
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """The source segments, `[log start, end_offset)`, in offset order."""
+        return tuple(segment for group in self.groups for segment in group.segments)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all source logs."""
+        return sum(group.size_bytes for group in self.groups)
+
+    @property
+    def buckets(self) -> int:
+        """Into how many buckets the partition's keys are parted."""
+        return max(1, -(-self.size_bytes // BUCKET_BYTES))
+
+
+def tasks_for(sizes: Sequence[int], cores: int) -> tuple[list[int], int]:
+    """Per item its task, and how many tasks there are."""
+    tasks = task_count(sizes, task_bytes=TASK_BYTES, tasks_min=TASKS_PER_CORE * cores)
+    return dealt(sizes, tasks), tasks
+
+
+def first_bucket_tasks(rounds: Sequence[Round]) -> dict[int, int]:
+    """Per partition index the number of its first bucket among all buckets of the run."""
+    first: dict[int, int] = {}
+    beyond = 0
+    for each in rounds:
+        first[each.index] = beyond
+        beyond += each.buckets
+    return first
+
+
+def reference_rows(rounds: Sequence[Round], cores: int) -> tuple[list[dict[str, Any]], int]:
+    """Rows of `REFERENCE_SCHEMA`, one per source segment, and how many tasks they are dealt to."""
+    first_bucket = first_bucket_tasks(rounds)
+    numbered = [(each, i, s) for each in rounds for i, s in enumerate(each.segments)]
+    placed, tasks = tasks_for([segment.size_bytes for _, _, segment in numbered], cores)
+    rows = [
+        {
+            "task": task,
+            "partition_index": each.index,
+            "segment_index": i,
+            "topic": each.key.topic,
+            "partition": each.key.partition,
+            "topic_id": each.key.topic_id,
+            "segment_id": segment.segment_id,
+            "start_offset": segment.start_offset,
+            "size_bytes": segment.size_bytes,
+            "first_dirty": each.first_dirty,
+            "buckets": each.buckets,
+            "first_bucket_task": first_bucket[each.index],
+            "aborted": write_transaction_index(
+                _reaching(each.aborted, segment.start_offset, segment.end_offset)
+            ),
+        }
+        for (each, i, segment), task in zip(numbered, placed, strict=True)
+    ]
+    return rows, tasks
+
+
+def _reaching(
+    aborted: Sequence[AbortedTransaction], start_offset: int, end_offset: int
+) -> tuple[AbortedTransaction, ...]:
+    """Those with an offset in `[start_offset, end_offset]`."""
+    return tuple(t for t in aborted if t.first_offset <= end_offset and t.last_offset >= start_offset)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOrder:
+    """A group to be rewritten, and where it stands."""
+
+    partition_index: int
+    segment_index: int
+    """The number of its first segment within the round."""
+    task: GroupTask
+
+
+def group_rows(orders: Sequence[GroupOrder], cores: int) -> tuple[list[dict[str, Any]], int]:
+    """Rows of `GROUP_SCHEMA`, one per source segment, and how many tasks they are dealt to."""
+    placed, tasks = tasks_for([order.task.group.size_bytes for order in orders], cores)
+    rows = [
+        {
+            "task": task,
+            "partition_index": order.partition_index,
+            "segment_index": order.segment_index + i,
+            "payload": packed(order.task) if i == 0 else None,
+        }
+        for order, task in zip(orders, placed, strict=True)
+        for i in range(len(order.task.group.segments))
+    ]
+    return rows, tasks
+
+
+def group_orders(
+    each: Round, verdict: TransactionVerdict, *, wanted: Mapping[int, SegmentGroup], close: bool
+) -> Iterator[GroupOrder]:
+    """Orders for the `wanted` groups (by their number in the round).
+
+    `close`: the round's last group must end in a batch at `end_offset` − 1.
+    """
+    rules = _round_rules(each)
+    place = {segment.segment_id: i for i, segment in enumerate(each.segments)}
+    discardable = verdict.discardable
+    for number, group in wanted.items():
+        start, end = group.start_offset, group.end_offset
+        inside = discardable[
+            np.searchsorted(discardable, start) : np.searchsorted(discardable, end, "right")
+        ]
+        yield GroupOrder(
+            partition_index=each.index,
+            segment_index=place[group.segments[0].segment_id],
+            task=GroupTask(
+                key=each.key,
+                group_index=number,
+                group=group,
+                rules=rules,
+                aborted=_reaching(each.aborted, start, end),
+                discardable=inside,
+                listed=tuple(t for t in verdict.listed if start <= t.last_offset <= end),
+                ends_in_batch=close and end + 1 == each.end_offset,
+                run=each.state.owner_run,
+                index_interval_bytes=each.rules.index_interval_bytes,
+            ),
+        )
+
+
+def _round_rules(each: Round) -> RoundRules:
+    data, markers = producer_pairs(
+        each.producers,
+        now_ms=each.now_ms,
+        expiration_ms=each.rules.producer_id_expiration_ms,
+    )
+    return RoundRules(
+        now_ms=each.now_ms,
+        delete_retention_ms=each.rules.delete_retention_ms,
+        end_offset=each.end_offset,
+        last_data_offsets=data,
+        marker_epochs=markers,
+    )

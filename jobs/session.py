@@ -1,0 +1,76 @@
+"""The Spark session, and every setting of it, in one place.
+
+Spark's defaults suit large SQL jobs: 200 shuffle partitions, adaptive merging of small ones, a web
+UI. Here a shuffle row is a packed block, each task is dealt by bytes beforehand, and a small job
+should not wait for a web server.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from compaction.errors import BadSettings
+
+NO_JAVA: Final = (
+    "Install a Java runtime 17 or newer (Debian, Ubuntu: apt-get install "
+    "openjdk-17-jre-headless; elsewhere: Temurin 17) and put it on PATH or in JAVA_HOME."
+)
+
+SPARK_SETTINGS: Final = {
+    # Tasks are dealt by bytes; merging "small" shuffle partitions would undo that.
+    "spark.sql.adaptive.enabled": "false",
+    # A row may carry a block of megabytes: few of them make an Arrow batch.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "16",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+def tierfold_session() -> SparkSession:
+    """The session of this process: the one there is, spark-submit's, or a local one.
+
+    Raises BadSettings when no Java runtime can be found.
+    """
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    # Without it Spark takes the first python on the PATH, which lacks our packages.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName("tierfold")
+    for name, value in SPARK_SETTINGS.items():
+        builder = builder.config(name, value)
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        builder = _local(builder)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def _local(builder: SparkSession.Builder) -> SparkSession.Builder:
+    """What spark-submit would have been told: where we run on this machine."""
+    if shutil.which("java") is None and not _java_home_has_java():
+        raise BadSettings("no Java runtime was found", where="Spark", remedy=NO_JAVA)
+    # Workers are started by the JVM and must find these packages as the driver does.
+    root = str(Path(__file__).resolve().parent.parent)
+    python_path = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = root if not python_path else os.pathsep.join((root, python_path))
+    log4j = files("conf").joinpath("log4j2.properties")
+    return (
+        builder.master("local[*]")
+        .config("spark.driver.memory", "2g")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={log4j}")
+    )
+
+
+def _java_home_has_java() -> bool:
+    home = os.environ.get("JAVA_HOME")
+    return home is not None and (Path(home) / "bin" / "java").exists()

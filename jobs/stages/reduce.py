@@ -1,0 +1,56 @@
+"""Stage 5: the distributed offset map. All blocks of one key bucket meet, and the losers are named.
+
+A key lies in one bucket whatever segment holds it, so a bucket decides its keys alone, and no task
+ever holds more than a bucket.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from compaction.key_blocks import KeyBlock, parts_per_bucket, unpack
+from compaction.winners import bucket_losers
+from jobs.stages.segment_rows import ROW_SCHEMA, Row, RowKind, as_batch, rows_of
+
+
+def reduced(rows: DataFrame, buckets: dict[int, int], tasks: int) -> DataFrame:
+    """KEYS rows → LOST rows, per segment that has losers; every other row passes through.
+
+    `buckets` says how many buckets each partition index has; `tasks` how many tasks share them.
+    """
+
+    def reduce(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        blocks: dict[tuple[int, int], list[tuple[int, KeyBlock]]] = defaultdict(list)
+        for row in rows_of(batches):
+            if row.kind is RowKind.KEYS:
+                place = blocks[row.partition_index, row.bucket]
+                place.append((row.segment_index, unpack(row.payload)))
+            else:
+                yield as_batch([row])
+        for (partition_index, _), found in blocks.items():
+            yield as_batch(_lost_rows(partition_index, found, buckets[partition_index]))
+
+    return rows.repartitionById(tasks, "task").mapInArrow(reduce, ROW_SCHEMA)
+
+
+def _lost_rows(
+    partition_index: int, found: list[tuple[int, KeyBlock]], buckets: int
+) -> Iterator[Row]:
+    """The losers of one bucket, a row per segment that has any."""
+    in_log_order = sorted(found, key=lambda entry: (entry[0], entry[1].first_ordinal))
+    losers = bucket_losers(
+        [block for _, block in in_log_order], buckets, parts_per_bucket(buckets)
+    )
+    for (segment_index, _), lost in zip(in_log_order, losers, strict=True):
+        if len(lost):
+            yield Row(
+                task=0,
+                partition_index=partition_index,
+                segment_index=segment_index,
+                kind=RowKind.LOST,
+                payload=lost.tobytes(),
+            )

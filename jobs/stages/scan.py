@@ -1,0 +1,100 @@
+"""Stage 4: every segment of the round is read once, and emits only small things."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark import Accumulator
+from pyspark.sql import DataFrame
+
+from compaction.key_blocks import pack
+from compaction.segments import PartitionKey
+from compaction.transactions import BatchMarks
+from jobs.stages.segment_rows import ROW_SCHEMA, Row, RowKind, as_batch, failure, packed
+from storage.local_tiered_storage import Part
+from storage.segment_scan import ScannedSegment, scan_segment
+from storage.tiers import open_tier
+from storage.transaction_index import read_transaction_index
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentScanned:
+    """What the driver learns of a scanned segment."""
+
+    marks: BatchMarks
+    records: int
+
+
+def scanned(
+    references: DataFrame, tasks: int, tier_uri: str, bytes_done: Accumulator[int]
+) -> DataFrame:
+    """`REFERENCE_SCHEMA` → `ROW_SCHEMA`: KEYS, OWN_LOST, SCANNED or FAILED rows.
+
+    The references are dealt to `tasks` tasks by their `task` column.
+    """
+    dealt = references.repartitionById(tasks, "task")
+    return dealt.mapInArrow(_scanner(tier_uri, bytes_done), ROW_SCHEMA)
+
+
+def _scanner(
+    tier_uri: str, bytes_done: Accumulator[int]
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def scan(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for reference in batch.to_pylist():
+                yield as_batch(_rows(tier_uri, reference))
+                bytes_done.add(reference["size_bytes"])
+
+    return scan
+
+
+def _rows(tier_uri: str, reference: dict[str, Any]) -> Iterator[Row]:
+    """The rows of one segment; a failure becomes one row, so no other partition stops."""
+    tier = open_tier(tier_uri)
+    key = PartitionKey(
+        topic=reference["topic"],
+        partition=reference["partition"],
+        topic_id=reference["topic_id"],
+    )
+    address = (key, reference["segment_id"], reference["start_offset"], Part.LOG)
+    where = tier.uri(*address)
+    try:
+        aborted = read_transaction_index(reference["aborted"], where=where)
+        found = scan_segment(
+            tier.read_part(*address),
+            aborted,
+            first_dirty=reference["first_dirty"],
+            buckets=reference["buckets"],
+            where=where,
+        )
+    # Whatever it is, it concerns this partition alone; the driver names it in the report.
+    except Exception as error:
+        yield _row(reference, RowKind.FAILED, 0, failure(error, where))
+        return
+    yield from _found_rows(reference, found)
+
+
+def _found_rows(reference: dict[str, Any], found: ScannedSegment) -> Iterator[Row]:
+    for bucket, block in found.blocks:
+        yield _row(reference, RowKind.KEYS, bucket, pack(block))
+    # These pass the reduce stage untouched; they are spread over its tasks.
+    bucket = reference["segment_index"] % reference["buckets"]
+    bits = np.packbits(found.own_lost).tobytes()
+    yield _row(reference, RowKind.OWN_LOST, bucket, bits)
+    told = SegmentScanned(marks=found.marks, records=found.records)
+    yield _row(reference, RowKind.SCANNED, bucket, packed(told))
+
+
+def _row(reference: dict[str, Any], kind: RowKind, bucket: int, payload: bytes) -> Row:
+    return Row(
+        task=reference["first_bucket_task"] + bucket,
+        partition_index=reference["partition_index"],
+        segment_index=reference["segment_index"],
+        bucket=bucket,
+        kind=kind,
+        payload=payload,
+    )

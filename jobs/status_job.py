@@ -1,0 +1,136 @@
+"""`tierfold status`: what lives in a tier, how dirty it is, and what was replaced."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from compaction.eligibility import DirtyRatio, dirty_ratio
+from compaction.errors import TierfoldError
+from compaction.regions import Regions, last_stable_of, regions_of
+from compaction.segments import PartitionKey, PartitionState, Segment
+from compaction.view import PartitionView, Refusal
+from jobs.survey import READERS, Scope, viewed
+from jobs.wiring import Wiring
+from storage.first_sight import read_snapshot
+from storage.local_tiered_storage import Part
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionStatus:
+    """One partition as the tier and the catalog show it."""
+
+    key: PartitionKey
+    view: PartitionView | None
+    regions: Regions | None
+    ratio: DirtyRatio | None
+    logs: tuple[str, ...] = ()
+    """Path of each live segment's `.log`, in the order of `view.segments`."""
+    problem: str = ""
+    """Why the partition cannot be understood; empty: it can."""
+
+    @property
+    def epoch(self) -> int:
+        """The compaction epoch; 0: never claimed."""
+        return self.view.state.epoch if self.view is not None and self.view.state else 0
+
+    def as_json(self) -> dict[str, Any]:
+        """The partition's entry in the `--json` document."""
+        view = self.view
+        return {
+            "topic": self.key.topic,
+            "partition": self.key.partition,
+            "topic_id": self.key.topic_id,
+            "epoch": self.epoch,
+            "cleaner_offset": view.cleaner_offset if view is not None else None,
+            "log_start_offset": view.log_start_offset if view is not None else None,
+            "clean_bytes": self.ratio.clean_bytes if self.ratio is not None else None,
+            "cleanable_bytes": self.ratio.cleanable_bytes if self.ratio is not None else None,
+            "segments": [
+                _segment_json(segment, log)
+                for segment, log in zip(
+                    view.segments if view is not None else (), self.logs, strict=True
+                )
+            ],
+            "retired": _retired_json(view),
+            "orphans": [each.segment_id for each in view.orphans] if view is not None else [],
+            "out_of_lineage": (
+                [each.segment_id for each in view.out_of_lineage] if view is not None else []
+            ),
+            "notes": list(view.notes) if view is not None else [],
+            "problem": self.problem,
+        }
+
+
+def _segment_json(segment: Segment, log: str) -> dict[str, Any]:
+    return {
+        "id": segment.segment_id,
+        "start_offset": segment.start_offset,
+        "end_offset": segment.end_offset,
+        "size_bytes": segment.size_bytes,
+        "max_timestamp_ms": segment.max_timestamp_ms,
+        "leader_epochs": [asdict(epoch) for epoch in segment.leader_epochs],
+        "log": log,
+        "written_by_run": segment.written_by_run,
+    }
+
+
+def _retired_json(view: PartitionView | None) -> list[dict[str, Any]]:
+    if view is None or view.state is None:
+        return []
+    return [
+        {
+            "id": each.segment.segment_id,
+            "start_offset": each.segment.start_offset,
+            "end_offset": each.segment.end_offset,
+            "size_bytes": each.segment.size_bytes,
+            "retired_at_ms": each.retired_at_ms,
+            "retired_by_epoch": each.retired_by_epoch,
+            "retired_by_run": each.retired_by_run,
+        }
+        for each in view.state.retired
+    ]
+
+
+def status(live: Wiring, scope: Scope) -> list[PartitionStatus]:
+    """The partitions in scope, by topic and number, whatever their policy; nothing is changed.
+
+    Raises BadSettings where the tier is none.
+    """
+    keys = [key for key in live.tier.partitions() if scope.holds(key)]
+    states = live.catalog.read(keys)
+    with ThreadPoolExecutor(READERS) as pool:
+        return list(
+            pool.map(lambda key: _status(live, key, states.get(key), scope.first_dirty), keys)
+        )
+
+
+def _status(
+    live: Wiring, key: PartitionKey, state: PartitionState | None, first_dirty: int | None
+) -> PartitionStatus:
+    try:
+        view = viewed(live, key, state)
+        if isinstance(view, Refusal):
+            return _puzzling(key, f"{view.detail}. {view.remedy}")
+        newest = view.segments[-1:]
+        producers = [entry for each in newest for entry in read_snapshot(live.tier, key, each)]
+    except TierfoldError as error:
+        return _puzzling(key, str(error))
+    regions = regions_of(view, last_stable_of(producers), forced_first_dirty=first_dirty)
+    if isinstance(regions, Refusal):
+        return _puzzling(key, f"{regions.detail}. {regions.remedy}")
+    return PartitionStatus(
+        key=key,
+        view=view,
+        regions=regions,
+        ratio=dirty_ratio(view, regions),
+        logs=tuple(
+            live.tier.uri(key, segment.segment_id, segment.start_offset, Part.LOG)
+            for segment in view.segments
+        ),
+    )
+
+
+def _puzzling(key: PartitionKey, problem: str) -> PartitionStatus:
+    return PartitionStatus(key=key, view=None, regions=None, ratio=None, problem=problem)

@@ -1,0 +1,161 @@
+"""Stages 1 and 2: what is there, and what should be done. Metadata only.
+
+A segment is opened once, when it is first seen, and then only its ends; the catalog remembers what
+they said. The answer is a value per partition, and planning changes nothing anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Final
+
+from compaction.errors import TierfoldError
+from compaction.listing import ListedSegment, classify
+from compaction.plan import Choice, Compact, propose, rest_by_policy
+from compaction.plan_check import faults
+from compaction.producers import ProducerEntry
+from compaction.regions import last_stable_of, regions_of
+from compaction.rules import Rules
+from compaction.segments import LeaderEpoch, PartitionKey, PartitionState, Segment
+from compaction.view import PartitionView, Refusal, RefusalReason, view_of
+from jobs.settings import Settings
+from jobs.wiring import Wiring
+from storage.first_sight import read_checkpoint, read_snapshot, sight
+
+READERS: Final = 16
+"""Threads that read metadata at a time: it is waiting, not work."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Which partitions a verb is about, and how they are to be looked at."""
+
+    topics: tuple[str, ...] = ("*",)
+    """Shell patterns; a topic that matches one is in."""
+    partitions: tuple[str, ...] = ("*",)
+    """Shell patterns over the partition's number."""
+    first_dirty: int | None = None
+    """Where the dirty region begins, instead of at the cleaner offset."""
+
+    def holds(self, key: PartitionKey) -> bool:
+        """Whether the partition is in scope."""
+        return any(fnmatchcase(key.topic, pattern) for pattern in self.topics) and any(
+            fnmatchcase(str(key.partition), pattern) for pattern in self.partitions
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surveyed:
+    """One partition, looked at."""
+
+    key: PartitionKey
+    rules: Rules
+    view: PartitionView | None
+    """None where nothing was looked at, or it could not be understood."""
+    choice: Choice
+    producers: tuple[ProducerEntry, ...] = ()
+    """The newest producer snapshot in view; read only where something is dirty."""
+
+
+def survey(live: Wiring, settings: Settings, scope: Scope) -> list[Surveyed]:
+    """Look at every partition in scope, in order of topic and number.
+
+    Raises BadSettings where the tier is none; what is wrong with one partition is its choice.
+    """
+    keys = [key for key in live.tier.partitions() if scope.holds(key)]
+    states = live.catalog.read(keys)
+    with ThreadPoolExecutor(READERS) as pool:
+        return list(
+            pool.map(
+                lambda key: _surveyed(
+                    live, key, states.get(key), settings.rules_for(key.topic), scope.first_dirty
+                ),
+                keys,
+            )
+        )
+
+
+def _surveyed(
+    live: Wiring,
+    key: PartitionKey,
+    state: PartitionState | None,
+    rules: Rules,
+    first_dirty: int | None,
+) -> Surveyed:
+    rest = rest_by_policy(rules)
+    if rest is not None:
+        return Surveyed(key=key, rules=rules, view=None, choice=rest)
+    try:
+        view = viewed(live, key, state)
+        if isinstance(view, Refusal):
+            return Surveyed(key=key, rules=rules, view=None, choice=view)
+        producers = _producers(live, view, first_dirty)
+    except TierfoldError as error:
+        return Surveyed(key=key, rules=rules, view=None, choice=refusal_of(error))
+    regions = regions_of(view, last_stable_of(producers), forced_first_dirty=first_dirty)
+    if isinstance(regions, Refusal):
+        return Surveyed(key=key, rules=rules, view=view, choice=regions)
+    choice = propose(view, rules, regions)
+    return Surveyed(key=key, rules=rules, view=view, choice=choice, producers=producers)
+
+
+def refusal_of(error: TierfoldError) -> Refusal:
+    """What could not be read or understood, as the partition's refusal."""
+    return Refusal(
+        reason=RefusalReason.UNREADABLE,
+        detail=f"{error.where}: {error.what}",
+        remedy=error.remedy,
+    )
+
+
+def viewed(
+    live: Wiring, key: PartitionKey, state: PartitionState | None
+) -> PartitionView | Refusal:
+    """The partition as the tier and the catalog's row show it; raises TierfoldError."""
+    classified = classify(live.tier.listing(key), state)
+    sighted = [
+        sight(live.tier, key, listed, next_start)
+        for listed, next_start in _with_next(classified.new)
+    ]
+    return view_of(key, classified, sighted, state, _lineage(live, key, state, sighted))
+
+
+def _with_next(
+    listed: Sequence[ListedSegment],
+) -> Iterable[tuple[ListedSegment, int | None]]:
+    """Each with the start offset of the next one that begins later."""
+    starts = sorted({each.start_offset for each in listed})
+    following = dict(zip(starts, starts[1:], strict=False))
+    return ((each, following.get(each.start_offset)) for each in listed)
+
+
+def _lineage(
+    live: Wiring, key: PartitionKey, state: PartitionState | None, sighted: Sequence[Segment]
+) -> tuple[LeaderEpoch, ...]:
+    """The leader epochs of the newest segment in view; the catalog's where none is new."""
+    if sighted:
+        return read_checkpoint(live.tier, key, max(sighted, key=lambda each: each.end_offset))
+    return () if state is None else state.lineage
+
+
+def _producers(
+    live: Wiring, view: PartitionView, first_dirty: int | None
+) -> tuple[ProducerEntry, ...]:
+    """The newest snapshot in view; not even that is read where everything is clean."""
+    is_clean = first_dirty is None and view.cleaner_offset == view.next_offset
+    if not view.segments or is_clean:
+        return ()
+    return read_snapshot(live.tier, view.key, view.segments[-1])
+
+
+def contradictions(each: Surveyed) -> tuple[str, ...]:
+    """What code that did not make the plan has against it; empty: nothing."""
+    if each.view is None or not isinstance(each.choice, Compact):
+        return ()
+    found = faults(each.choice, each.view, last_stable_of(each.producers))
+    return tuple(fault.detail for fault in found)
+
+

@@ -1,0 +1,47 @@
+"""The live things of a run: the tier, its catalog, the clock, the run's name.
+
+Nothing else constructs them; everything else is handed values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from storage.catalog import Catalog
+from storage.clock import now_ms
+from storage.kafka_uuid import new_segment_id
+from storage.local_tiered_storage import LocalTieredStorage, tier_path
+from storage.tiers import open_tier
+
+CATALOG_FOLDER: Final = "_tierfold"
+"""Where a tier's catalog lies unless --catalog says otherwise: beside `kafka-tiered-storage`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wiring:
+    """What a verb works with."""
+
+    tier_uri: str
+    tier: LocalTieredStorage
+    catalog_uri: str
+    catalog: Catalog
+    now_ms: int
+    run: str
+    """This run's name: its begin, and enough of an id to be unique."""
+
+
+def wired(tier_uri: str, catalog_uri: str | None, now: int | None) -> Wiring:
+    """Opens the tier at `tier_uri` and its catalog; `now` (ms) replaces the clock."""
+    time_ms = now_ms() if now is None else now
+    where = catalog_uri if catalog_uri is not None else str(tier_path(tier_uri) / CATALOG_FOLDER)
+    begun = datetime.fromtimestamp(now_ms() / 1000, UTC).strftime("%Y%m%dT%H%M%S")
+    return Wiring(
+        tier_uri=tier_uri,
+        tier=open_tier(tier_uri),
+        catalog_uri=where,
+        catalog=Catalog(where),
+        now_ms=time_ms,
+        run=f"{begun}-{new_segment_id()[:8]}",
+    )

@@ -1,0 +1,216 @@
+"""Rewrites a group of neighbouring segments into one: reads, judges, writes what survives.
+
+Kafka's `Cleaner.cleanSegments`, with the fates computed over columns (`compaction.fates`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from compaction.aborted import AbortedTransaction
+from compaction.fates import BatchColumns, BatchFate, Fates, RoundRules, Verdicts, judge
+from compaction.grouping import SegmentGroup
+from compaction.receipts import GroupReceipt, GroupResult
+from compaction.segments import PartitionKey, Segment
+from compaction.tally import KEPT, Tally, tally_of, total
+from compaction.transactions import aborted_batches
+from compaction.units import NO_TIMESTAMP_MS
+from storage.batch_heads import BatchHeads
+from storage.batch_rewrite import closing_batch, rewrite_batches
+from storage.control_records import control_types
+from storage.first_sight import read_aborted
+from storage.local_tiered_storage import LocalTieredStorage, Part
+from storage.records import Records, decode, windows
+from storage.segment_scan import WINDOW_BYTES, checked_heads, marks_of
+from storage.segment_writer import Origin, SegmentWriter
+
+Superseded: TypeAlias = Callable[[Segment, int], NDArray[np.bool_]]
+"""(segment, its record count) → shape (records,): which lose their key to a newer record."""
+
+EMPTIED_BYTES: Final = 61
+"""Size of a batch that is nothing but its header (Kafka `RECORD_BATCH_OVERHEAD`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupTask:
+    """All a worker needs to rewrite one group."""
+
+    key: PartitionKey
+    group_index: int
+    group: SegmentGroup
+    rules: RoundRules
+    aborted: tuple[AbortedTransaction, ...]
+    """Aborted transactions that reach into the group's offsets."""
+    discardable: NDArray[np.int64]
+    """Base offsets, ascending, of the group's control batches that may go."""
+    listed: tuple[AbortedTransaction, ...]
+    """What the new transaction index must list, by marker offset."""
+    ends_in_batch: bool
+    """The group must end in a batch, an empty one if need be: readers stick at a hole there."""
+    run: str
+    index_interval_bytes: int
+
+
+class _Rewrite:
+    """One group in progress.
+
+    A single segment of which nothing goes need not be written anew, so nothing is written until
+    something is known to go; what was passed by until then is copied at that moment.
+    """
+
+    def __init__(self, tier: LocalTieredStorage, task: GroupTask) -> None:
+        self.tier = tier
+        self.task = task
+        self.writer: SegmentWriter | None = None
+        self.passed: list[NDArray[np.uint8]] = []
+        self.tallies: list[Tally] = []
+        self.bytes_read = 0
+        self.bytes_written = 0
+        self.last_offset = -1
+        self.is_changed = len(task.group.segments) > 1
+
+    def add(self, data: NDArray[np.uint8], *, is_change: bool) -> None:
+        """Takes the output of one stretch; `is_change`: it differs from its source."""
+        self.is_changed = self.is_changed or is_change
+        self.passed.append(data)
+        if self.is_changed:
+            self._flush()
+
+    def _flush(self) -> None:
+        for data in self.passed:
+            if len(data) and self.writer is None:
+                task = self.task
+                self.writer = SegmentWriter(
+                    self.tier,
+                    Origin(
+                        key=task.key,
+                        group=task.group,
+                        run=task.run,
+                        index_interval_bytes=task.index_interval_bytes,
+                    ),
+                )
+            if self.writer is not None:
+                self.writer.append(data)
+            self.bytes_written += len(data)
+        self.passed.clear()
+
+
+def rewrite_group(
+    tier: LocalTieredStorage, task: GroupTask, superseded: Superseded
+) -> GroupReceipt:
+    """Rewrites one group; raises CorruptLog or UnreadableObject, and then nothing of it counts."""
+    state = _Rewrite(tier, task)
+    try:
+        for segment in task.group.segments:
+            _rewrite_segment(state, segment, superseded)
+        _close_round(state)
+        if _lists_differ(state):
+            state.add(np.empty(0, np.uint8), is_change=True)
+        return _receipt(state)
+    except BaseException as error:
+        if state.writer is not None:
+            state.writer.__exit__(type(error), error, error.__traceback__)
+        raise
+
+
+def _rewrite_segment(state: _Rewrite, segment: Segment, superseded: Superseded) -> None:
+    task = state.task
+    where = state.tier.uri(task.key, segment.segment_id, segment.start_offset, Part.LOG)
+    log = state.tier.read_part(task.key, segment.segment_id, segment.start_offset, Part.LOG)
+    heads = checked_heads(log, where=where)
+    state.bytes_read += len(log)
+    state.last_offset = int(heads.last_offset[-1])
+    lost = superseded(segment, int(heads.count.sum(dtype=np.int64)))
+    ordinal = 0
+    for first, last in windows(heads, window_bytes=WINDOW_BYTES):
+        window = heads.slice(first, last)
+        records = decode(log, window, where=where)
+        beyond = ordinal + len(records.offset)
+        fates = _fates(task, window, records, lost[ordinal:beyond])
+        ordinal = beyond
+        state.tallies.append(
+            tally_of(
+                int(window.count.sum(dtype=np.int64)),
+                int((records.end - records.start).sum()),
+                fates.record,
+                records.end - records.start,
+            )
+        )
+        if (fates.batch == BatchFate.COPY).all():
+            start = int(window.position[0])
+            end = int(window.position[-1] + window.size_bytes[-1])
+            state.add(log[start:end], is_change=False)
+            continue
+        data, _ = rewrite_batches(
+            log, window, records, fates.record == KEPT, fates.batch, fates.horizon_ms
+        )
+        state.add(np.frombuffer(data, np.uint8), is_change=True)
+
+
+def _fates(
+    task: GroupTask, heads: BatchHeads, records: Records, lost: NDArray[np.bool_]
+) -> Fates:
+    marks, rows = marks_of(heads, control_types(records, heads))
+    aborted = np.zeros(len(heads), np.bool_)
+    aborted[rows[aborted_batches(marks, task.aborted)]] = True
+    columns = BatchColumns(
+        last_offset=heads.last_offset,
+        producer_id=heads.producer_id,
+        producer_epoch=heads.producer_epoch,
+        is_control=heads.is_control,
+        is_emptied=(heads.size_bytes == EMPTIED_BYTES)
+        & (heads.codec == 0)
+        & ~heads.has_delete_horizon
+        & (heads.base_timestamp_ms == NO_TIMESTAMP_MS),
+        horizon_ms=heads.delete_horizon_ms,
+        record_batch=records.batch,
+        has_key=records.key_bytes >= 0,
+        has_value=records.value_bytes >= 0,
+    )
+    verdicts = Verdicts(
+        aborted=aborted,
+        discardable=heads.is_control & np.isin(heads.base_offset, task.discardable),
+        superseded=lost,
+    )
+    return judge(columns, verdicts, task.rules)
+
+
+def _close_round(state: _Rewrite) -> None:
+    """Writes the empty batch that ends the round where no batch of the source did."""
+    group = state.task.group
+    if state.task.ends_in_batch and state.last_offset != group.end_offset:
+        epoch = max(group.segments[-1].leader_epochs).epoch
+        data = np.frombuffer(closing_batch(group.end_offset, epoch), np.uint8)
+        state.add(data, is_change=True)
+
+
+def _lists_differ(state: _Rewrite) -> bool:
+    """Whether the transaction index would say something else than the single source's."""
+    if state.is_changed:
+        return False
+    (segment,) = state.task.group.segments
+    if not segment.has_transaction_index:
+        return bool(state.task.listed)
+    return read_aborted(state.tier, state.task.key, segment) != state.task.listed
+
+
+def _receipt(state: _Rewrite) -> GroupReceipt:
+    if not state.is_changed:
+        result, segment = GroupResult.UNCHANGED, None
+    elif state.writer is None:
+        result, segment = GroupResult.EMPTY, None
+    else:
+        result, segment = GroupResult.WRITTEN, state.writer.finish(state.task.listed)
+    return GroupReceipt(
+        group_index=state.task.group_index,
+        result=result,
+        segment=segment,
+        tally=total(state.tallies),
+        bytes_read=state.bytes_read,
+        bytes_written=state.bytes_written,
+    )
