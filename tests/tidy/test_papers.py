@@ -8,7 +8,7 @@ import sys
 import click
 import pytest
 
-from jobs.cli import main
+from jobs.cli import tierfold
 from jobs.settings import SETTINGS
 from tests.tidy import house, papers, walls
 
@@ -20,7 +20,7 @@ TESTING = papers.requirements(SETUP, "options.extras_require", "test")
 # Run as commands, imported by nobody.
 TOOLS = {"ruff", "mypy", "import-linter", "setuptools", "wheel"}
 
-each_verb = pytest.mark.parametrize("verb", sorted(main.commands))
+each_verb = pytest.mark.parametrize("verb", sorted(tierfold.commands))
 
 
 @each_verb
@@ -30,7 +30,7 @@ def test_each_verb_is_in_the_readme(verb: str) -> None:
 
 @each_verb
 def test_each_verb_has_help_with_an_example(verb: str) -> None:
-    command = main.commands[verb]
+    command = tierfold.commands[verb]
     context = click.Context(command, info_name=f"tierfold {verb}")
     usage, _, said = command.get_help(context).partition("\n")
     assert usage.startswith("Usage: ")
@@ -39,8 +39,14 @@ def test_each_verb_has_help_with_an_example(verb: str) -> None:
 
 @each_verb
 def test_each_option_of_a_verb_says_what_it_does(verb: str) -> None:
-    options = [param for param in main.commands[verb].params if isinstance(param, click.Option)]
+    options = [param for param in tierfold.commands[verb].params if isinstance(param, click.Option)]
     assert [option.name for option in options if not option.help] == []
+
+
+@each_verb
+def test_each_option_of_a_verb_is_in_the_readme(verb: str) -> None:
+    options = {name for param in tierfold.commands[verb].params for name in param.opts}
+    assert [name for name in sorted(options) if name[0] == "-" and f"`{name}" not in README] == []
 
 
 def test_each_setting_has_its_row_with_default_unit_and_bounds() -> None:
