@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, settings
 
 PROFILE_VARIABLE = "TIERFOLD_HYPOTHESIS"
 
-# Deadlines measure the machine: kernels compile within the first example.
-_ALWAYS = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-settings.register_profile("ci", derandomize=True, max_examples=60, database=None, **_ALWAYS)
-settings.register_profile("exhaustive", max_examples=5000, print_blob=True, **_ALWAYS)
+# A deadline would measure the machine: kernels compile within the first example.
+_PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", _PATIENT, derandomize=True, max_examples=60, database=None)
+settings.register_profile("exhaustive", _PATIENT, max_examples=5000, print_blob=True)
 settings.load_profile(os.environ.get(PROFILE_VARIABLE, "ci"))

@@ -23,6 +23,7 @@ PURE: Final = frozenset(
         "functools",
         "heapq",
         "itertools",
+        "llvmlite",  # numba's own tongue, in which an intrinsic is written
         "math",
         "numba",
         "numpy",
