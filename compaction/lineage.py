@@ -68,9 +68,9 @@ def is_within_lineage(segment: Segment, lineage: Sequence[LeaderEpoch]) -> bool:
 def _with_records(epochs: Sequence[LeaderEpoch]) -> dict[int, int]:
     """Epoch to start offset in epoch order, without epochs that end where they begin."""
     ordered = sorted(epochs)
-    nexts = [entry.start_offset for entry in ordered[1:]]
+    next_starts = [entry.start_offset for entry in ordered[1:]]
     return {
         entry.epoch: entry.start_offset
-        for entry, next_start in zip(ordered, [*nexts, None], strict=True)
+        for entry, next_start in zip(ordered, [*next_starts, None], strict=False)
         if entry.start_offset != next_start
     }

@@ -1,0 +1,148 @@
+"""The law of every object store: each store's test class inherits these and sets `store`."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from compaction.errors import UnreadableObject
+from storage.object_store import ObjectStore
+
+MIB = 2**20
+
+
+class _Interrupted(Exception):
+    pass
+
+
+class ObjectStoreContract:
+    store: ObjectStore
+
+    def keys(self, folder: str) -> list[str]:
+        return [entry.key for entry in self.store.list(folder)]
+
+    @pytest.mark.parametrize("size_bytes", [0, 1, MIB - 1, MIB, 3 * MIB + 17])
+    def test_what_is_created_is_read(self, size_bytes: int) -> None:
+        data = np.arange(size_bytes, dtype=np.uint8)
+        self.store.create("a/b/object", data)
+        assert np.array_equal(self.store.read("a/b/object"), data)
+        (entry,) = self.store.list("a/b")
+        assert (entry.key, entry.size_bytes) == ("a/b/object", size_bytes)
+        assert entry.modified_ms > 1_600_000_000_000
+
+    @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+    def test_every_kind_of_buffer_is_written(self, kind: type[bytes]) -> None:
+        self.store.create("object", kind(b"abc"))
+        assert self.store.read("object").tobytes() == b"abc"
+
+    def test_what_is_read_is_the_callers_own(self) -> None:
+        for size_bytes in (10, 2 * MIB):
+            key = f"object-{size_bytes}"
+            self.store.create(key, bytes(size_bytes))
+            self.store.read(key)[:] = 7
+            assert not self.store.read(key).any()
+
+    @pytest.mark.parametrize(
+        ("start", "length", "expected"),
+        [(0, 3, b"012"), (4, 2, b"45"), (8, 5, b"89"), (10, 5, b""), (99, 1, b""), (3, 0, b"")],
+    )
+    def test_a_range_ends_where_the_object_does(
+        self, start: int, length: int, expected: bytes
+    ) -> None:
+        self.store.create("object", b"0123456789")
+        assert self.store.read_range("object", start, length).tobytes() == expected
+
+    def test_an_object_may_come_in_pieces(self) -> None:
+        with self.store.open_new("f/object") as writer:
+            for piece in (b"ab", b"", np.frombuffer(b"cd", np.uint8), memoryview(b"e")):
+                writer.write(piece)
+            assert writer.size_bytes == 5
+        assert self.store.read("f/object").tobytes() == b"abcde"
+
+    def test_nobody_sees_an_object_before_it_is_whole(self) -> None:
+        with self.store.open_new("f/object") as writer:
+            writer.write(bytes(2 * MIB))
+            assert self.keys("f") == []
+            assert not self.store.exists("f/object")
+        assert self.keys("f") == ["f/object"]
+
+    def test_a_body_that_raises_leaves_nothing(self) -> None:
+        def interrupted() -> None:
+            with self.store.open_new("f/object") as writer:
+                writer.write(b"half")
+                raise _Interrupted
+
+        with pytest.raises(_Interrupted):
+            interrupted()
+        assert self.keys("f") == []
+        self.store.create("f/object", b"whole")
+        assert self.store.read("f/object").tobytes() == b"whole"
+
+    def test_nothing_is_ever_overwritten(self) -> None:
+        self.store.create("f/object", b"first")
+        with pytest.raises(UnreadableObject, match="the name is taken"):
+            self.store.create("f/object", b"second")
+        assert self.store.read("f/object").tobytes() == b"first"
+        assert self.keys("f") == ["f/object"]
+
+    def test_of_two_writers_the_first_to_end_wins(self) -> None:
+        def overtaken() -> None:
+            with self.store.open_new("f/object") as slow:
+                slow.write(b"slow")
+                self.store.create("f/object", b"quick")
+
+        with pytest.raises(UnreadableObject, match="the name is taken"):
+            overtaken()
+        assert self.store.read("f/object").tobytes() == b"quick"
+        assert self.keys("f") == ["f/object"]
+
+    def test_of_many_racing_writers_one_wins(self) -> None:
+        start = threading.Barrier(8)
+        outcomes: list[int] = []
+
+        def write(number: int) -> None:
+            start.wait()
+            try:
+                self.store.create("f/object", bytes([number]) * 1000)
+            except UnreadableObject:
+                return
+            outcomes.append(number)
+
+        writers = [threading.Thread(target=write, args=(number,)) for number in range(8)]
+        for writer in writers:
+            writer.start()
+        for writer in writers:
+            writer.join()
+        (winner,) = outcomes
+        assert self.store.read("f/object").tobytes() == bytes([winner]) * 1000
+
+    def test_a_missing_object_is_named(self) -> None:
+        assert not self.store.exists("f/object")
+        for read in (self.store.read, lambda key: self.store.read_range(key, 0, 1)):
+            with pytest.raises(UnreadableObject, match="it is not there") as caught:
+                read("f/object")
+            assert caught.value.where == self.store.uri("f/object")
+            assert caught.value.remedy
+
+    def test_a_listing_is_one_level_and_sorted(self) -> None:
+        for key in ("t/b/2", "t/a/1", "t/z", "t/a/0", "top"):
+            self.store.create(key, b"x")
+        assert self.keys("t") == ["t/z"]
+        assert self.keys("t/a") == ["t/a/0", "t/a/1"]
+        assert self.keys("") == ["top"]
+        assert list(self.store.list_folders("t")) == ["a", "b"]
+        assert list(self.store.list_folders("")) == ["t"]
+
+    def test_a_folder_that_is_not_there_holds_nothing(self) -> None:
+        assert self.keys("nowhere/at/all") == []
+        assert list(self.store.list_folders("nowhere")) == []
+
+    @pytest.mark.parametrize(
+        "key", ["", "/etc/passwd", "../x", "a/../../x", "a//b", "./a", "a/", "a\0b"]
+    )
+    def test_a_key_never_leaves_the_store(self, key: str) -> None:
+        for use in (self.store.read, self.store.exists, lambda key: self.store.create(key, b"x")):
+            with pytest.raises(UnreadableObject, match="leaves the store"):
+                use(key)

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from object_store_contract import MIB, ObjectStoreContract
+
+from compaction.errors import UnreadableObject
+from storage.local_store import STAGED_SUFFIX, LocalStore
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+class TestLocalStore(ObjectStoreContract):
+    @pytest.fixture(autouse=True)
+    def _in_a_folder(self, tmp_path: Path) -> None:
+        self.store = LocalStore(tmp_path)
+
+    def test_it_travels_to_a_worker(self) -> None:
+        assert pickle.loads(pickle.dumps(self.store)) == self.store  # noqa: S301
+
+    def test_a_mapped_object_outlives_its_name(self, tmp_path: Path) -> None:
+        self.store.create("object", b"\7" * (2 * MIB))
+        data = self.store.read("object")
+        (tmp_path / "object").unlink()
+        assert int(data.min()) == int(data.max()) == 7
+
+    def test_what_a_dead_writer_left_is_no_object(self, tmp_path: Path) -> None:
+        (tmp_path / "f").mkdir()
+        (tmp_path / "f" / f".object.0123{STAGED_SUFFIX}").write_bytes(b"half")
+        assert self.keys("f") == []
+
+    def test_a_folder_is_no_object(self, tmp_path: Path) -> None:
+        (tmp_path / "f").mkdir()
+        with pytest.raises(UnreadableObject, match="cannot read this"):
+            self.store.read("f")
+
+    def test_a_link_that_leads_nowhere_is_not_listed(self, tmp_path: Path) -> None:
+        (tmp_path / "dangling").symlink_to(tmp_path / "gone")
+        assert self.keys("") == []
+
+    def test_a_root_that_is_gone_is_not_an_empty_store(self, tmp_path: Path) -> None:
+        store = LocalStore(tmp_path / "not-mounted")
+        for look in (store.list, store.list_folders):
+            for folder in ("", "f"):
+                with pytest.raises(UnreadableObject, match="cannot list this: it is not there"):
+                    look(folder)
+
+    def test_it_never_makes_its_own_root(self, tmp_path: Path) -> None:
+        with pytest.raises(UnreadableObject, match="cannot create this: it is not there"):
+            LocalStore(tmp_path / "not-mounted").create("f/object", b"x")
+        assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that every user may enter: pytest's own are closed to others."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+# A child process, for limits and users cannot be given back. Root passes all permissions, so a
+# child of root becomes nobody first.
+CHILD = """
+import os, resource, sys
+from pathlib import Path
+from compaction.errors import UnreadableObject
+from storage.local_store import LocalStore
+
+store = LocalStore(Path(sys.argv[1]))
+if os.geteuid() == 0:
+    os.seteuid(65534)
+try:
+    {action}
+except UnreadableObject as error:
+    sys.stdout.write(str(error))
+"""
+
+
+def told(folder: Path, action: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-c", CHILD.format(action=action), str(folder)],
+        cwd=REPOSITORY,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+
+
+@pytest.mark.parametrize(
+    ("action", "doing"),
+    [
+        ("store.read('closed/object')", "read"),
+        ("store.read_range('closed/object', 0, 1)", "read"),
+        ("store.exists('closed/object')", "look for"),
+        ("store.list('closed')", "list"),
+        ("store.create('closed/new', b'x')", "create"),
+    ],
+)
+def test_a_forbidden_folder_says_who_must_act(open_folder: Path, action: str, doing: str) -> None:
+    LocalStore(open_folder).create("closed/object", b"x")
+    (open_folder / "closed").chmod(0)
+    said = told(open_folder, action)
+    (open_folder / "closed").chmod(0o755)
+    assert f"cannot {doing} this: no permission" in said
+    assert "Let the user that runs tierfold read the tier" in said
+
+
+def test_a_file_size_limit_is_told_and_leaves_nothing(open_folder: Path) -> None:
+    (open_folder / "f").mkdir()
+    (open_folder / "f").chmod(0o777)
+    action = (
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000));"
+        " store.create('f/object', bytes(5000))"
+    )
+    said = told(open_folder, action)
+    assert "f/object: cannot write this: the file would pass the file size limit" in said
+    assert list((open_folder / "f").iterdir()) == []
