@@ -51,7 +51,7 @@ def compress(codec: int, payload: Buffer) -> bytes:
             return _xerial(plain)
         case Codec.LZ4:
             frame = cramjam.lz4.Compressor(level=LZ4_LEVEL, block_linked=False)
-            frame.compress(plain)
+            frame.compress(bytes(plain))  # It takes nothing else.
             return bytes(frame.finish())
         case Codec.ZSTD:
             return bytes(cramjam.zstd.compress(plain))
