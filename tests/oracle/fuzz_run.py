@@ -1,0 +1,159 @@
+"""Many logs, one tier, three passes of tierfold's own command, and Kafka's cleaner on the same.
+
+Each seed is a topic `t<seed>` of one partition. A pass compacts the whole tier with one command, so
+that Spark starts once for all seeds; what lives afterwards is copied to local names, for Kafka's
+classes to read. Kafka's cleaner gets the view before the first pass, then goes its own way.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tests.oracle.kafka_lab import KafkaLab
+from tests.oracle.recipes import TS_START_MS, recipe, uploads_below_stable
+from tests.oracle.remote_views import RemoteSegment, all_segments, to_local, to_remote
+
+SEEDS_VARIABLE: Final = "TIERFOLD_ORACLE_SEEDS"
+SEGMENT_BYTES: Final = 100_000
+DELETE_RETENTION_MS: Final = 60_000
+PRODUCER_EXPIRATION_MS: Final = 115_000
+"""Some producers are forgotten between the first pass and the second: last seen at 0 to 15 s."""
+
+PASSES_MS: Final = (TS_START_MS + 20_000, TS_START_MS + 120_000, TS_START_MS + 200_000)
+"""After the newest record; then twice more than the delete retention later."""
+
+_ROOT: Final = Path(__file__).resolve().parents[2]
+_SETTINGS: Final = {
+    "cleanup.policy": "compact",
+    "delete.retention.ms": DELETE_RETENTION_MS,
+    "segment.bytes": SEGMENT_BYTES,
+    "producer.id.expiration.ms": PRODUCER_EXPIRATION_MS,
+    "min.cleanable.dirty.ratio": 0,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pass:
+    """What lived in one partition after one pass, and what Kafka made of the same."""
+
+    segments: tuple[RemoteSegment, ...]
+    status: Mapping[str, Any]
+    """The partition as `tierfold status` prints it."""
+    view: Path
+    """The live segments under local names."""
+    oracle: Path
+    """The log that Kafka's cleaner left, chained from the view before the first pass."""
+    oracle_end: int
+    """The first offset that Kafka's pass did not clean; 0: it found nothing to do."""
+    producers: frozenset[int]
+    """The ids that Kafka took for active."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FuzzedTopic:
+    """One seed's log on its way through all passes."""
+
+    seed: int
+    end_offset: int
+    """The first offset beyond what was uploaded."""
+    before: Path
+    """The uploaded segments under local names, before the first pass."""
+    passes: tuple[Pass, ...]
+
+
+def seeds() -> range:
+    """The seeds to run: `TIERFOLD_ORACLE_SEEDS`, as `FIRST:END` with the end excluded, or 40."""
+    first, end = (os.environ.get(SEEDS_VARIABLE) or "0:40").split(":")
+    return range(int(first), int(end))
+
+
+def run_passes(lab: KafkaLab, folder: Path, wanted: Iterable[int]) -> dict[int, FuzzedTopic]:
+    """Make each seed's log, compact them all three times, and have Kafka do the same."""
+    tier = folder / "tier"
+    topics = {seed: _uploaded(lab, folder, tier, seed) for seed in wanted}
+    for number, now_ms in enumerate(PASSES_MS, start=1):
+        run_tierfold("compact", tier, _compact_arguments(now_ms))
+        for status in run_tierfold("status", tier)["partitions"]:
+            seed = int(status["topic"].removeprefix("t"))
+            topics[seed] = _passed(lab, folder, topics[seed], (number, now_ms, status))
+    return topics
+
+
+def run_tierfold(verb: str, tier: Path, arguments: Sequence[str] = ()) -> dict[str, Any]:
+    """Run `tierfold VERB TIER ARGUMENTS --json` and read what it prints.
+
+    Raises `RuntimeError` with its own words where it exits with anything but 0.
+    """
+    command = [sys.executable, "-m", "jobs", verb, str(tier), *arguments, "--json"]
+    done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        words = f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+        raise RuntimeError(f"{' '.join(command)} exited with {done.returncode}\n{words}")
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def _compact_arguments(now_ms: int) -> list[str]:
+    settings = [text for name, value in _SETTINGS.items() for text in ("--set", f"{name}={value}")]
+    return ["--now", str(now_ms), "--first-dirty", "0", *settings]
+
+
+def _uploaded(lab: KafkaLab, folder: Path, tier: Path, seed: int) -> FuzzedTopic:
+    source = folder / "made" / f"t{seed}-0"
+    made = lab.make(source, **recipe(seed))
+    first_end = sorted(int(log.stem) for log in source.glob("*.log"))[1]
+    stable = made["lastStableOffset"]
+    # Where even the first segment is undecided, a held-back tier would be empty: upload it whole.
+    held_back = uploads_below_stable(seed) and first_end <= stable
+    remote = to_remote(source, tier, seed, below=stable if held_back else None)
+    # A snapshot is taken at each segment's end; the newest uploaded one is the last in order.
+    count = len(list(remote.glob("*.log")))
+    end_offset = sorted(int(log.stem) for log in source.glob("*.log"))[count]
+    before = to_local(all_segments(remote, end_offset - 1), folder / "before" / f"t{seed}-0")
+    return FuzzedTopic(seed=seed, end_offset=end_offset, before=before, passes=())
+
+
+def _passed(
+    lab: KafkaLab, folder: Path, topic: FuzzedTopic, now: tuple[int, int, Mapping[str, Any]]
+) -> FuzzedTopic:
+    number, now_ms, status = now
+    name = topic.before.name
+    segments = tuple(
+        RemoteSegment(
+            start_offset=segment["start_offset"],
+            end_offset=segment["end_offset"],
+            log=Path(segment["log"]),
+        )
+        for segment in status["segments"]
+    )
+    oracle = folder / f"oracle-{number}" / name
+    cleaned = lab.clean(
+        topic.passes[-1].oracle if topic.passes else topic.before,
+        oracle,
+        now_ms=now_ms,
+        first_dirty=0,
+        delete_retention_ms=DELETE_RETENTION_MS,
+        segment_bytes=SEGMENT_BYTES,
+        producer_expiration_ms=PRODUCER_EXPIRATION_MS,
+    )
+    done = Pass(
+        segments=segments,
+        status=status,
+        view=to_local(segments, folder / f"tierfold-{number}" / name),
+        oracle=oracle,
+        oracle_end=cleaned["passes"][0]["endOffset"],
+        producers=frozenset(one["producerId"] for one in cleaned["passes"][0]["producers"]),
+    )
+    return FuzzedTopic(
+        seed=topic.seed,
+        end_offset=topic.end_offset,
+        before=topic.before,
+        passes=(*topic.passes, done),
+    )
