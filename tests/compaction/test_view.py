@@ -203,6 +203,16 @@ def test_epochs_that_a_broker_cut_off_at_its_log_start_are_remembered(
     assert len(view.segments) == 2 + len(new)
 
 
+@pytest.mark.parametrize("stale", [(3, 150), (1, 250)])
+def test_an_epoch_that_the_newest_checkpoint_contradicts_is_forgotten(
+    stale: tuple[int, int],
+) -> None:
+    # A later epoch that began earlier, or an earlier one that began later: another history.
+    state = a_state(CHAIN[:2], lineage=epochs((0, 0), stale))
+    view = seen([replace(CHAIN[2], leader_epochs=epochs((2, 200)))], state, epochs((2, 200)))
+    assert view.lineage == epochs((0, 0), (2, 200))
+
+
 def test_retired_and_waiting_are_reported() -> None:
     state = a_state(CHAIN[1:2], retired=(retired(CHAIN[0]),))
     listing = [listed(CHAIN[0]), listed(CHAIN[1]), listed(CHAIN[2], lacking=["log"])]
