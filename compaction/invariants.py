@@ -6,6 +6,7 @@ runs the lists below at every claim and commit; a breach is a bug of ours, so no
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -120,8 +121,8 @@ def ids_live_once(before: PartitionState, after: PartitionState) -> Breach | Non
 
     `retain` deletes the objects of retired segments by their id; a live one must not share it.
     """
-    ids = _live_ids(after) + _retired_ids(after)
-    twice = sorted({each for each in ids if ids.count(each) > 1}) if len(set(ids)) < len(ids) else []
+    counts = Counter(_live_ids(after) + _retired_ids(after))
+    twice = sorted(each for each, count in counts.items() if count > 1)
     return _breach(ids_live_once, f"twice: {', '.join(twice)}") if twice else None
 
 
@@ -145,9 +146,7 @@ def nothing_is_forgotten(before: PartitionState, after: PartitionState) -> Breac
     return _breach(nothing_is_forgotten, f"forgotten: {', '.join(gone)}") if gone else None
 
 
-def segments_are_within_the_lineage(
-    before: PartitionState, after: PartitionState
-) -> Breach | None:
+def segments_are_within_the_lineage(before: PartitionState, after: PartitionState) -> Breach | None:
     """Every live segment belongs to the partition's leader epoch lineage.
 
     Otherwise it was written by a leader that lost its log, and is no part of this one (Kafka

@@ -28,6 +28,8 @@ class RefusalReason(StrEnum):
     DATA_GONE = "data gone"
     LINEAGE_DIVERGED = "lineage diverged"
     FIRST_DIRTY_OUT_OF_RANGE = "first dirty offset out of range"
+    UNREADABLE = "unreadable"
+    """An object is missing, forbidden or corrupt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,14 +17,13 @@ from rich.console import Console
 
 from compaction.errors import TierfoldError
 from jobs.compact_job import compact
-from jobs.dump_job import dump_lines
 from jobs.outcome_reports import FAILED, FENCED, LOST_RACE, REFUSED, UNKNOWN, PartitionReport
 from jobs.plan_job import plan
-from jobs.report import document, print_reports, print_status, print_verified
+from jobs.report import document, print_reports, print_status
 from jobs.settings import Settings, resolve
 from jobs.status_job import status
 from jobs.survey import Scope
-from jobs.verify_job import verify
+from jobs.versions import tierfold_version
 from jobs.wiring import Wiring, wired
 
 EXIT_WRONG_SETTING: Final = 2
@@ -109,7 +108,7 @@ def _console(as_json: bool) -> Console:
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="tierfold")
+@click.version_option(tierfold_version(), prog_name="tierfold")
 def tierfold() -> None:
     """Compact Kafka topics inside their remote tier, outside the brokers.
 
@@ -191,6 +190,9 @@ def verify_verb(**given: Any) -> None:
     """
     settings = resolve(given["overrides"])
     asked = _asked_of_tier(given)
+    from jobs.report import print_verified
+    from jobs.verify_job import verify
+
     found = verify(asked.live, settings, asked.scope, Console(stderr=True))
     if given["as_json"]:
         click.echo(document(each.as_json() for each in found))
@@ -211,6 +213,8 @@ def dump_verb(segment: str, overrides: Sequence[str], **_ignored: Any) -> None:
       tierfold dump 00000000000000000000-0hLI51_3SZKS69rydQPI4w.log | jq .baseOffset
     """
     resolve(overrides)
+    from jobs.dump_job import dump_lines
+
     for line in dump_lines(segment):
         click.echo(line)
 

@@ -31,6 +31,7 @@ from jobs.session import tierfold_session
 from jobs.settings import Settings
 from jobs.survey import READERS, Scope, Surveyed, contradictions, survey
 from jobs.wiring import Wiring
+from storage.clock import now_ms
 from storage.first_sight import read_aborted
 
 Reports = dict[PartitionKey, PartitionReport]
@@ -43,6 +44,7 @@ def compact(
 
     Raises BadSettings; whatever is wrong with one partition is in its report.
     """
+    started_at_ms = now_ms()
     surveyed = survey(live, settings, scope)
     reports = {each.key: survey_report(each) for each in surveyed}
     due = [each for each in surveyed if isinstance(each.choice, Compact)]
@@ -54,7 +56,7 @@ def compact(
             key = result.round.key
             reports[key] = result_report(reports[key], result)
     if due:
-        record_run(live, [reports[each.key] for each in due])
+        record_run(live, [reports[each.key] for each in due], started_at_ms, "compact")
     return [reports[each.key] for each in surveyed]
 
 

@@ -32,6 +32,7 @@ class ByteProgress:
     """One bar per action; silent where stderr is no terminal."""
 
     def __init__(self, spark: SparkSession, console: Console) -> None:
+        self._spark = spark
         self.bytes_done: Accumulator[int] = spark.sparkContext.accumulator(0)
         self._console = console
 
@@ -48,7 +49,7 @@ class ByteProgress:
             except BaseException as error:
                 errors.append(error)
 
-        thread = threading.Thread(target=inheritable_thread_target(work), daemon=True)
+        thread = threading.Thread(target=inheritable_thread_target(self._spark)(work), daemon=True)
         with Progress(
             TextColumn("{task.description:<8}"),
             BarColumn(),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,8 @@ import pytest
 from tests.oracle import kafka_jars
 from tests.oracle.kafka_jars import KafkaLabError
 from tests.oracle.kafka_lab import KafkaLab
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_same_seed_same_bytes(lab: KafkaLab, tmp_path: Path) -> None:
@@ -63,6 +67,35 @@ def test_a_closed_lab_starts_anew(tmp_path: Path) -> None:
         own.make(tmp_path / "t-0", records=5)
         own.close()
         assert own.make(tmp_path / "t-0", records=6)["records"] == 6
+
+
+def test_a_jvm_that_died_is_replaced(tmp_path: Path) -> None:
+    with KafkaLab() as own:
+        own.make(tmp_path / "t-0", records=5)
+        assert own._process is not None
+        own._process.kill()
+        own._process.wait()
+        assert own.make(tmp_path / "t-0", records=6)["records"] == 6
+
+
+def test_two_runs_at_once_make_one_cache(
+    lab: KafkaLab, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    lab.make(tmp_path / "t-0", records=5)  # so that the jars are there
+    (jars,) = kafka_jars.cache_folder().glob("jars-*")
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / jars.name).symlink_to(jars)
+    monkeypatch.setenv(kafka_jars.CACHE_VARIABLE, str(tmp_path / "cache"))
+    code = "from tests.oracle.kafka_jars import class_path; print(class_path())"
+    runs = [
+        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        for _ in range(2)
+    ]
+    said = {run.communicate()[0] for run in runs}
+    assert [run.returncode for run in runs] == [0, 0]
+    assert len(said) == 1
+    kinds = sorted(path.name.split("-")[0] for path in (tmp_path / "cache").iterdir())
+    assert kinds == ["classes", "jars", "lock"]
 
 
 def test_a_missing_jdk_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def test_the_golden_logs_hold_what_the_format_can() -> None:
     assert {record.get("controlType") for record in records} == {None, "ABORT", "COMMIT"}
     assert any(record["valueLen"] == -1 for record in records)
     assert any(
-        ["", None] != header and header[1] is None for r in records for header in r["headers"]
+        header != ["", None] and header[1] is None for r in records for header in r["headers"]
     )
 
 

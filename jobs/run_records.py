@@ -1,0 +1,46 @@
+"""The record of a run: one row per partition in the catalog's `runs` table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from jobs.outcome_reports import PartitionReport
+from jobs.versions import tierfold_version
+from jobs.wiring import Wiring
+from storage.clock import now_ms
+from storage.runs_table import RunRow, RunsTable
+
+
+def record_run(
+    live: Wiring, reports: Sequence[PartitionReport], started_at_ms: int, command: str
+) -> None:
+    """Append what became of each partition that was worked on; raises TierfoldError."""
+    finished_at_ms = now_ms()
+    RunsTable(live.catalog_uri).append(
+        [
+            RunRow(
+                run=live.run,
+                topic=each.key.topic,
+                partition=each.key.partition,
+                topic_id=each.key.topic_id,
+                chunk=0,
+                command=command,
+                outcome=each.outcome,
+                reason=each.reason,
+                epoch=each.epoch,
+                first_dirty=each.first_dirty or 0,
+                end_offset=each.end_offset or 0,
+                started_at_ms=started_at_ms,
+                finished_at_ms=finished_at_ms,
+                bytes_in=each.bytes_in,
+                bytes_out=each.bytes_out,
+                segments_in=each.segments_in,
+                segments_out=each.segments_out,
+                tally=asdict(each.tally),
+                now_ms=live.now_ms,
+                tierfold_version=tierfold_version(),
+            )
+            for each in reports
+        ]
+    )

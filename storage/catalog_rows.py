@@ -1,0 +1,197 @@
+"""Between the nouns and the catalog's rows: `table_of` and `states_of` are twins.
+
+Both go column by column: a row per partition with a hundred segments in each makes too many cells
+to build one dictionary after another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, pairwise
+from typing import Any, Final
+
+import pyarrow as pa
+
+from compaction.errors import BadSettings, CorruptLog
+from compaction.segments import (
+    CleanerOffset,
+    LeaderEpoch,
+    PartitionKey,
+    PartitionState,
+    RetiredSegment,
+    Segment,
+)
+from storage.catalog_schema import (
+    CLEANER_OFFSET,
+    FORMAT_VERSION,
+    LEADER_EPOCH,
+    PARTITIONS,
+    RETIRED_SEGMENT,
+    SEGMENT,
+)
+
+Noun = LeaderEpoch | CleanerOffset | Segment | RetiredSegment
+
+_NOUNS: Final[Mapping[tuple[str, ...], type[Noun]]] = {
+    tuple(field.name for field in kind): noun
+    for kind, noun in (
+        (LEADER_EPOCH, LeaderEpoch),
+        (CLEANER_OFFSET, CleanerOffset),
+        (SEGMENT, Segment),
+        (RETIRED_SEGMENT, RetiredSegment),
+    )
+}
+"""A struct column's field names are the attributes of its noun."""
+
+_OF_THE_KEY: Final = ("topic_id", "topic", "partition")
+_DERIVED: Final = ("live_bytes", "clean_bytes", "dirty_bytes", "format_version")
+_OF_THE_STATE: Final = tuple(
+    name for name in PARTITIONS.names if name not in (*_OF_THE_KEY, *_DERIVED)
+)
+
+
+def clean_bytes(state: PartitionState) -> int:
+    """Bytes of the live segments that start below the cleaner offset."""
+    cleaned_to = state.cleaner_offset
+    if cleaned_to is None:
+        return 0
+    return sum(each.size_bytes for each in state.segments if each.start_offset < cleaned_to)
+
+
+def table_of(states: Sequence[PartitionState]) -> pa.Table:
+    """One row of `partitions` per state, in the order given."""
+    live = [state.live_bytes for state in states]
+    clean = [clean_bytes(state) for state in states]
+    columns: dict[str, Sequence[Any]] = {
+        name: [getattr(state.key, name) for state in states] for name in _OF_THE_KEY
+    }
+    columns |= {name: [getattr(state, name) for state in states] for name in _OF_THE_STATE}
+    columns |= {
+        "live_bytes": live,
+        "clean_bytes": clean,
+        "dirty_bytes": [whole - part for whole, part in zip(live, clean, strict=True)],
+        "format_version": [FORMAT_VERSION] * len(states),
+    }
+    return pa.table([column_of(columns[each.name], each.type) for each in PARTITIONS], PARTITIONS)
+
+
+def states_of(rows: pa.Table, *, where: str) -> tuple[PartitionState, ...]:
+    """The states that rows of `partitions` say, in their order.
+
+    Args:
+        rows: the columns of `PARTITIONS`; strings may be views, others may follow.
+        where: the table, for messages.
+
+    Raises:
+        BadSettings: a newer tierfold made a row.
+        CorruptLog: a column is missing or of another type, a value is null or impossible, or a
+            partition has two rows.
+    """
+    _refuse_newer(rows, where)
+    columns = {each.name: values_of(promised_column(rows, each, where)) for each in PARTITIONS}
+    keys = [
+        PartitionKey(topic_id=topic_id, topic=topic, partition=partition)
+        for topic_id, topic, partition in zip(*(columns[name] for name in _OF_THE_KEY), strict=True)
+    ]
+    fields = zip(*(columns[name] for name in _OF_THE_STATE), strict=True)
+    states = tuple(
+        PartitionState(key=key, **dict(zip(_OF_THE_STATE, row, strict=True)))
+        for key, row in zip(keys, fields, strict=True)
+    )
+    for state, live in zip(states, columns["live_bytes"], strict=True):
+        _refuse_impossible(state, live, where)
+    if len({(key.topic_id, key.partition) for key in keys}) < len(keys):
+        twice = sorted(str(key) for key in keys if keys.count(key) > 1)
+        raise _malformed(f"several rows for {', '.join(twice) or 'one partition'}", where)
+    return states
+
+
+def column_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """An Arrow column; structs take their fields from attributes, maps from mappings."""
+    if pa.types.is_map(kind):
+        return pa.array([list(each.items()) for each in values], kind)
+    if pa.types.is_list(kind):
+        ends = pa.array(accumulate(map(len, values), initial=0), pa.int32())
+        flat = [each for group in values for each in group]
+        return pa.ListArray.from_arrays(ends, column_of(flat, kind.value_type), type=kind)
+    if pa.types.is_struct(kind):
+        children = [column_of([getattr(v, f.name) for v in values], f.type) for f in kind]
+        return pa.StructArray.from_arrays(children, fields=list(kind))
+    return pa.array(values, kind)
+
+
+def values_of(column: pa.Array) -> list[Any]:
+    """The column's values: nouns for structs, tuples for lists, dictionaries for maps."""
+    if pa.types.is_map(column.type):
+        return [dict(pairs) for pairs in column.to_pylist()]
+    if pa.types.is_list(column.type):
+        flat = values_of(column.flatten())
+        ends = accumulate(column.value_lengths().to_pylist(), initial=0)
+        return [tuple(flat[start:end]) for start, end in pairwise(ends)]
+    if pa.types.is_struct(column.type):
+        names = tuple(each.name for each in column.type)
+        noun = _NOUNS[names]
+        children = (values_of(child) for child in column.flatten())
+        return [noun(**dict(zip(names, row, strict=True))) for row in zip(*children, strict=True)]
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+def promised_column(rows: pa.Table, field: pa.Field, where: str) -> pa.Array:
+    """One column in one piece, of the type that the schema promises.
+
+    Raises:
+        CorruptLog: it is missing, of another type, or holds nulls where it must not.
+    """
+    if field.name not in rows.column_names:
+        raise _malformed(f"column {field.name} is missing", where)
+    found = rows.column(field.name)
+    try:
+        column = pa.chunked_array(found.chunks, found.type).combine_chunks().cast(field.type)
+    except (pa.ArrowException, ValueError) as error:
+        raise _malformed(f"column {field.name}: {error}", where) from error
+    if _has_nulls(column, nullable=field.nullable):
+        raise _malformed(f"column {field.name} holds nulls", where)
+    return column
+
+
+def _has_nulls(column: pa.Array, *, nullable: bool) -> bool:
+    if column.null_count and not nullable:
+        return True
+    if pa.types.is_list(column.type):
+        return _has_nulls(column.flatten(), nullable=column.type.value_field.nullable)
+    if pa.types.is_struct(column.type):
+        return any(
+            _has_nulls(child, nullable=field.nullable)
+            for child, field in zip(column.flatten(), column.type, strict=True)
+        )
+    return False
+
+
+def _refuse_newer(rows: pa.Table, where: str) -> None:
+    """Before anything else is read: a newer layout may lack columns that we would miss."""
+    field = PARTITIONS.field("format_version")
+    newest = max(promised_column(rows, field, where).to_pylist(), default=FORMAT_VERSION)
+    if newest > FORMAT_VERSION:
+        raise BadSettings(
+            f"made by a newer tierfold: format version {newest}, known up to {FORMAT_VERSION}",
+            where=where,
+            remedy="Install the newer version; nothing was changed.",
+        )
+
+
+def _refuse_impossible(state: PartitionState, live_bytes: int, where: str) -> None:
+    row = f"{where}, row {state.key} ({state.key.topic_id})"
+    if state.epoch < 1 or not state.commit_id:
+        found = f"epoch {state.epoch} and commit id {state.commit_id!r}: it was never claimed"
+        raise _malformed(found, row)
+    if live_bytes != state.live_bytes:
+        raise _malformed(f"live_bytes is {live_bytes}, its segments hold {state.live_bytes}", row)
+
+
+def _malformed(found: str, where: str) -> CorruptLog:
+    return CorruptLog(
+        found,
+        where=where,
+        remedy="Something else than tierfold wrote the table: restore its last good version.",
+    )

@@ -1,0 +1,141 @@
+"""The columns of the catalog's Delta tables, final: what readers outside tierfold may rely on.
+
+    <catalog>/partitions   one row per topic-partition: one atomic state
+    <catalog>/runs         one row per run, partition and chunk: what happened
+
+Offsets are Kafka's, times are epoch milliseconds, sizes are bytes. A list is never null.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+FORMAT_VERSION: Final = 1
+"""The version that this code writes; it reads this one and older ones."""
+
+PARTITION_COLUMNS: Final = ("topic_id", "partition")
+"""Delta partition columns of `partitions`.
+
+One file per topic-partition: delta-rs then sees that commits on different partitions read and
+write different files, and lets both through.
+"""
+
+
+def _column(name: str, kind: pa.DataType, comment: str, *, nullable: bool = False) -> pa.Field:
+    return pa.field(name, kind, nullable=nullable, metadata={"comment": comment})
+
+
+def _list_of(struct: pa.StructType) -> pa.ListType:
+    return pa.list_(pa.field("element", struct, nullable=False))
+
+
+LEADER_EPOCH: Final = pa.struct(
+    [
+        _column("epoch", pa.int32(), "leader epoch"),
+        _column("start_offset", pa.int64(), "first offset written under it"),
+    ]
+)
+
+CLEANER_OFFSET: Final = pa.struct(
+    [
+        _column("epoch", pa.int64(), "compaction epoch"),
+        _column("offset", pa.int64(), "below it everything was clean under that epoch"),
+    ]
+)
+
+SEGMENT: Final = pa.struct(
+    [
+        _column("segment_id", pa.string(), "22 characters of url-safe base64"),
+        _column("start_offset", pa.int64(), "first offset of its range"),
+        _column("end_offset", pa.int64(), "last offset of its range, inclusive"),
+        _column("size_bytes", pa.int64(), "bytes of the .log"),
+        _column("offset_index_bytes", pa.int64(), "bytes of the .index"),
+        _column("time_index_bytes", pa.int64(), "bytes of the .timeindex"),
+        _column("max_timestamp_ms", pa.int64(), "largest batch max timestamp; -1: none"),
+        _column(
+            "leader_epochs", _list_of(LEADER_EPOCH), "per epoch its lowest offset in the range"
+        ),
+        _column("has_transaction_index", pa.bool_(), "a .txnindex exists"),
+        _column("first_timestamp_ms", pa.int64(), "max timestamp of the first batch"),
+        _column(
+            "earliest_due_ms",
+            pa.int64(),
+            "earliest delete horizon in it; null: none is set, or a broker wrote it",
+            nullable=True,
+        ),
+        _column(
+            "cleaner_offsets", _list_of(CLEANER_OFFSET), "the vector of the commit that added it"
+        ),
+        _column("written_by_run", pa.string(), "run that wrote it; empty: a broker"),
+    ]
+)
+
+RETIRED_SEGMENT: Final = pa.struct(
+    [
+        _column("segment", SEGMENT, "the segment as it was when live"),
+        _column("retired_at_ms", pa.int64(), "when it was replaced"),
+        _column("retired_by_epoch", pa.int64(), "compaction epoch that replaced it"),
+        _column("retired_by_run", pa.string(), "run that replaced it"),
+    ]
+)
+
+PARTITIONS: Final = pa.schema(
+    [
+        _column("topic_id", pa.string(), "id of this incarnation of the topic, as Kafka prints it"),
+        _column("topic", pa.string(), "topic name"),
+        _column("partition", pa.int32(), "partition number"),
+        _column("epoch", pa.int64(), "compaction epoch: who may write"),
+        _column("owner_run", pa.string(), "run that holds the epoch; empty once it is done"),
+        _column("cleaner_offsets", _list_of(CLEANER_OFFSET), "per compaction epoch, ascending"),
+        _column("log_start_offset", pa.int64(), "first offset that consumers may read"),
+        _column("segments", _list_of(SEGMENT), "live segments in offset order, contiguous"),
+        _column("retired", _list_of(RETIRED_SEGMENT), "replaced; objects go after a grace period"),
+        _column("lineage", _list_of(LEADER_EPOCH), "leader epochs of the partition, ascending"),
+        _column("live_bytes", pa.int64(), "bytes of all live .logs"),
+        _column(
+            "clean_bytes", pa.int64(), "of these, of segments that start below the cleaner offset"
+        ),
+        _column("dirty_bytes", pa.int64(), "of these, of segments that start at or above it"),
+        _column("commit_id", pa.string(), "changes with every commit; conditional updates name it"),
+        _column("committed_at_ms", pa.int64(), "when the commit was proposed"),
+        _column("format_version", pa.int32(), "version of this row's layout"),
+    ]
+)
+
+EXPECTED: Final = (
+    _column("expected_commit_id", pa.string(), "empty: there was no row"),
+    _column("expected_epoch", pa.int64(), "0: there was no row"),
+    _column("expected_owner_run", pa.string(), "empty: nobody held it"),
+)
+"""Only in the source of a conditional update: what the row read said."""
+
+RUNS: Final = pa.schema(
+    [
+        _column("run", pa.string(), "id of the run"),
+        _column("topic", pa.string(), "topic name"),
+        _column("partition", pa.int32(), "partition number"),
+        _column("topic_id", pa.string(), "id of this incarnation of the topic"),
+        _column("chunk", pa.int32(), "chunk of the partition within the run, from 0"),
+        _column("command", pa.string(), "verb that ran"),
+        _column("outcome", pa.string(), "how the chunk ended"),
+        _column("reason", pa.string(), "one sentence; empty where the outcome says it all"),
+        _column("epoch", pa.int64(), "compaction epoch that the run held"),
+        _column("first_dirty", pa.int64(), "first offset of the dirty region"),
+        _column("end_offset", pa.int64(), "first offset beyond the chunk"),
+        _column("started_at_ms", pa.int64(), "when work on the chunk began"),
+        _column("finished_at_ms", pa.int64(), "when its outcome was known"),
+        _column("bytes_in", pa.int64(), "bytes of the source .logs"),
+        _column("bytes_out", pa.int64(), "bytes of the .logs written"),
+        _column("segments_in", pa.int64(), "source segments"),
+        _column("segments_out", pa.int64(), "segments written"),
+        _column(
+            "tally",
+            pa.map_(pa.string(), pa.field("value", pa.int64(), nullable=False)),
+            "records and bytes by fate",
+        ),
+        _column("now_ms", pa.int64(), "the time that the run's decisions took as now"),
+        _column("tierfold_version", pa.string(), "version of the software"),
+    ]
+)

@@ -1,0 +1,10 @@
+"""The only place that asks the clock; everybody else takes the time as an argument."""
+
+from __future__ import annotations
+
+import time
+
+
+def now_ms() -> int:
+    """Now, in milliseconds since 1970-01-01 UTC, as Kafka's timestamps."""
+    return time.time_ns() // 1_000_000
