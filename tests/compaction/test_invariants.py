@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+import pytest
+from builders import a_chain, a_segment, a_state, cleaned_to, retired, segment_id
+
+from compaction.commit import claimed
+from compaction.errors import InvariantBroken
+from compaction.invariants import (
+    CLAIM_INVARIANTS,
+    COMMIT_INVARIANTS,
+    STATE_INVARIANTS,
+    breaches,
+    ensure,
+)
+from compaction.segments import CleanerOffset, LeaderEpoch, PartitionState, Segment
+
+OLD: Final = a_segment(0, 9, segment_id=segment_id("old"))
+FIRST, SECOND = LIVE = a_chain(10, 10)
+BEFORE: Final = a_state(
+    LIVE,
+    epoch=3,
+    owner_run="mine",
+    commit_id="claim",
+    cleaner_offsets=cleaned_to(10, epoch=2),
+    retired=(retired(OLD),),
+)
+MERGED: Final = a_segment(0, 19, segment_id=segment_id("merged"))
+AFTER: Final = replace(
+    BEFORE,
+    owner_run="",
+    commit_id="swap",
+    cleaner_offsets=(*BEFORE.cleaner_offsets, CleanerOffset(epoch=3, offset=20)),
+    segments=(MERGED,),
+    retired=(*BEFORE.retired, retired(FIRST), retired(SECOND)),
+)
+
+
+def laws(before: PartitionState, after: PartitionState) -> set[str]:
+    return {breach.law for breach in breaches(before, after)}
+
+
+def after_with(*segments: Segment, **fields: Any) -> PartitionState:
+    return replace(AFTER, segments=segments, **fields) if segments else replace(AFTER, **fields)
+
+
+def test_a_good_commit_breaks_nothing() -> None:
+    assert breaches(BEFORE, AFTER) == ()
+
+
+BROKEN: Final[dict[str, tuple[str, PartitionState]]] = {
+    "a hole": ("segments_are_contiguous", after_with(replace(FIRST, end_offset=8), SECOND)),
+    "an overlap": ("segments_are_contiguous", after_with(replace(FIRST, end_offset=10), SECOND)),
+    "a segment that ends before it starts": (
+        "segments_are_contiguous",
+        after_with(replace(FIRST, end_offset=-1), replace(SECOND, start_offset=0)),
+    ),
+    "the head cut off": (
+        "covered_span_is_kept",
+        after_with(replace(MERGED, start_offset=1)),
+    ),
+    "the tail cut off": ("covered_span_is_kept", after_with(replace(MERGED, end_offset=18))),
+    "a longer tail": ("covered_span_is_kept", after_with(replace(MERGED, end_offset=20))),
+    "nothing left": ("covered_span_is_kept", replace(AFTER, segments=())),
+    "a lower epoch": ("epoch_stays", replace(AFTER, epoch=2, cleaner_offsets=cleaned_to(20))),
+    "a commit that claims": ("epoch_stays", replace(AFTER, epoch=4)),
+    "a cleaner offset that moves back": (
+        "cleaner_offset_is_kept",
+        replace(AFTER, cleaner_offsets=(CleanerOffset(epoch=3, offset=9),)),
+    ),
+    "a cleaner offset that is lost": ("cleaner_offset_is_kept", replace(AFTER, cleaner_offsets=())),
+    "a cleaner offset beyond the log": (
+        "cleaner_offset_is_kept",
+        replace(AFTER, cleaner_offsets=(CleanerOffset(epoch=3, offset=21),)),
+    ),
+    "an earlier epoch that speaks again": (
+        "earlier_epochs_are_frozen",
+        replace(
+            AFTER,
+            cleaner_offsets=(
+                CleanerOffset(epoch=2, offset=15),
+                CleanerOffset(epoch=3, offset=20),
+            ),
+        ),
+    ),
+    "an id live and retired": (
+        "ids_live_once",
+        replace(AFTER, retired=(*AFTER.retired, retired(MERGED))),
+    ),
+    "an id retired before and live now": (
+        "retired_never_return",
+        after_with(replace(MERGED, segment_id=OLD.segment_id)),
+    ),
+    "a source that no list names": (
+        "nothing_is_forgotten",
+        replace(AFTER, retired=AFTER.retired[:-1]),
+    ),
+    "a segment of a lost leader": (
+        "segments_are_within_the_lineage",
+        after_with(replace(MERGED, leader_epochs=(LeaderEpoch(epoch=7, start_offset=0),))),
+    ),
+    "an empty log": ("sizes_are_real", after_with(replace(MERGED, size_bytes=0))),
+    "a negative index": ("sizes_are_real", after_with(replace(MERGED, time_index_bytes=-1))),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_each_law_is_found_broken(case: str) -> None:
+    law, after = BROKEN[case]
+    assert law in laws(BEFORE, after)
+
+
+def test_every_law_has_a_case_and_a_reason() -> None:
+    names = {law.__name__ for law in COMMIT_INVARIANTS}
+    assert names == {law for law, _ in BROKEN.values()}
+    everything = {*COMMIT_INVARIANTS, *CLAIM_INVARIANTS}
+    assert all("\n\n" in (law.__doc__ or "") for law in everything)
+
+
+def test_cleaning_everything_again_may_end_where_the_last_pass_did() -> None:
+    before = replace(BEFORE, cleaner_offsets=cleaned_to(20, epoch=2))
+    after = replace(AFTER, cleaner_offsets=(CleanerOffset(epoch=3, offset=20),))
+    assert breaches(before, after) == ()
+
+
+def test_the_cleaner_offset_may_fall_where_the_log_was_truncated_below_it() -> None:
+    before = replace(BEFORE, cleaner_offsets=cleaned_to(50, epoch=2))
+    after = replace(AFTER, cleaner_offsets=(CleanerOffset(epoch=3, offset=20),))
+    assert breaches(before, after) == ()
+
+
+def test_the_oldest_entries_of_the_vector_may_go() -> None:
+    assert breaches(BEFORE, replace(AFTER, cleaner_offsets=AFTER.cleaner_offsets[1:])) == ()
+
+
+def test_a_claim_may_adopt_and_leave_out_but_opens_exactly_the_next_epoch() -> None:
+    grown = replace(BEFORE, segments=a_chain(10, 10, 10))
+    claim = claimed(grown, run="mine", commit_id="c", at_ms=1)
+    assert breaches(BEFORE, claim, CLAIM_INVARIANTS) == ()
+    for wrong in (
+        replace(claim, epoch=3),
+        replace(claim, epoch=5),
+        replace(claim, owner_run=""),
+    ):
+        assert [breach.law for breach in breaches(BEFORE, wrong, CLAIM_INVARIANTS)] == [
+            "epoch_rises_by_one"
+        ]
+    assert set(STATE_INVARIANTS) <= set(CLAIM_INVARIANTS)
+
+
+def test_a_broken_row_is_refused_with_every_law_it_breaks() -> None:
+    wrong = after_with(replace(MERGED, size_bytes=0, end_offset=18))
+    with pytest.raises(InvariantBroken, match="orders-3, epoch 3, commit swap") as refused:
+        ensure(BEFORE, wrong)
+    assert "covered_span_is_kept" in refused.value.what
+    assert "sizes_are_real" in refused.value.what
