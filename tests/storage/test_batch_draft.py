@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import struct
 from collections.abc import Callable
 
@@ -150,7 +151,9 @@ REACHED: dict[str, Callable[[BatchDraft], bool]] = {
 
 @pytest.mark.parametrize("what", REACHED)
 def test_the_generator_reaches(what: str) -> None:
-    assert find(batch_drafts(), REACHED[what]) is not None
+    # It raises where 2000 examples hold none.
+    found = find(batch_drafts(), REACHED[what], random=random.Random(7))
+    assert REACHED[what](found)
 
 
 def test_without_records_there_is_neither_codec_nor_horizon() -> None:
