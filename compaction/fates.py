@@ -1,5 +1,6 @@
-"""The fate of every record and every batch of a stretch of log: Kafka's `Cleaner.cleanInto` and
-`MemoryRecords.filterTo`, as filters over columns.
+"""The fate of every record and every batch of a stretch of log, as filters over columns.
+
+The law is Kafka's, `Cleaner.cleanInto` and `MemoryRecords.filterTo`.
 
 Order of judgement, per record: aborted, without key, superseded, expired tombstone, else kept; a
 control record stays as long as its batch does. Then per batch: copied whole, rewritten, emptied
@@ -135,15 +136,17 @@ def _is_listed(
 
 
 def must_stay(batches: BatchColumns, rules: RoundRules) -> NDArray[np.bool_]:
-    """Shape (b,): batches that stay even when emptied (SEMANTICS 5): the last of the round, and the
-    last of every active producer."""
+    """Shape (b,): batches that stay even when emptied.
+
+    They are the last of the round and the last of every active producer (SEMANTICS 5).
+    """
     has_producer = batches.producer_id != NO_PRODUCER_ID
     ends_data = _is_listed(rules.last_data_offsets, batches.producer_id, batches.last_offset)
     holds_epoch = batches.is_control & _is_listed(
         rules.marker_epochs, batches.producer_id, batches.producer_epoch
     )
     ends_round = batches.last_offset + 1 == rules.end_offset
-    return (has_producer & (ends_data | holds_epoch)) | ends_round
+    return np.asarray((has_producer & (ends_data | holds_epoch)) | ends_round, np.bool_)
 
 
 def judge(batches: BatchColumns, verdicts: Verdicts, rules: RoundRules) -> Fates:

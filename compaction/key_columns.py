@@ -100,7 +100,7 @@ def taken(columns: KeyColumns, rows: NDArray[np.int64]) -> KeyColumns:
     )
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True)
 def _gather(
     body: np.ndarray, key_at: np.ndarray, lengths: np.ndarray, hash_: np.ndarray, keys: np.ndarray
 ) -> None:
@@ -111,7 +111,7 @@ def _gather(
         to = _copy(body, at, length, keys, to)
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True)
 def _copy_keys(
     source: np.ndarray, key_at: np.ndarray, lengths: np.ndarray, keys: np.ndarray
 ) -> None:
@@ -120,7 +120,7 @@ def _copy_keys(
         to = _copy(source, key_at[i], lengths[i], keys, to)
 
 
-@numba.njit(cache=True, nogil=True, inline="always")  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True, inline="always")
 def _copy(source: np.ndarray, at: int, length: int, target: np.ndarray, to: int) -> int:
     whole = length - (length & 7)
     for i in range(0, whole, 8):
@@ -132,7 +132,7 @@ def _copy(source: np.ndarray, at: int, length: int, target: np.ndarray, to: int)
     return to + length
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True)
 def _part_order(hash_: np.ndarray, parts: int) -> tuple[np.ndarray, np.ndarray]:
     starts = np.zeros(parts + 1, np.int64)
     for i in range(len(hash_)):

@@ -38,13 +38,13 @@ def load_u64(typing_context: Any, array: Any, position: Any) -> Any:
     return signature, codegen
 
 
-@numba.njit(cache=True, nogil=True, inline="always")  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True, inline="always")
 def _mixed(hash_: np.uint64, word: np.uint64) -> np.uint64:
     hash_ = (hash_ ^ word) * _MULTIPLIER
     return hash_ ^ (hash_ >> _SHIFT)
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True)
 def hash_key(body: np.ndarray, at: int, length: int) -> np.uint64:
     """The hash of `body[at : at + length]`; `body` is uint8 and holds those bytes."""
     hash_ = _SEED ^ np.uint64(length)
@@ -58,7 +58,7 @@ def hash_key(body: np.ndarray, at: int, length: int) -> np.uint64:
     return _mixed(hash_, hash_ >> _HALF)
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True)
 def same_key(a: np.ndarray, at_a: int, b: np.ndarray, at_b: int, length: int) -> bool:
     """Whether two keys of one length are the same bytes."""
     whole = length - (length & 7)
@@ -71,7 +71,7 @@ def same_key(a: np.ndarray, at_a: int, b: np.ndarray, at_b: int, length: int) ->
     return True
 
 
-@numba.njit(cache=True, nogil=True, inline="always")  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True, inline="always")
 def part_of(hash_: np.uint64, parts: int) -> int:
     """Which of `parts` equal slices of the hash's range it falls into."""
-    return np.int64(((hash_ >> _HALF) * np.uint64(parts)) >> _HALF)
+    return int(((hash_ >> _HALF) * np.uint64(parts)) >> _HALF)

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 
 
 def task_count(sizes: Sequence[int], *, task_bytes: int, tasks_min: int) -> int:
-    """How many tasks `sizes` (bytes per item) are worth: one per `task_bytes`, at least
-    `tasks_min`, never more than there are items."""
+    """How many tasks `sizes` (bytes per item) are worth.
+
+    One per `task_bytes`, at least `tasks_min`, never more than there are items.
+    """
     if not sizes:
         return 0
     by_bytes = -(-sum(sizes) // task_bytes)

@@ -79,14 +79,14 @@ def regions_of(
     Args:
         view: the partition.
         last_stable: from `last_stable_of`, or from the batch heads where there is no snapshot.
-        forced_first_dirty: `--first-dirty`, instead of the stored cleaner offset.
+        forced_first_dirty: `--first-dirty`, instead of the stored cleaner offset; below the log
+            start it means the log start, so that 0 cleans all again.
     """
     end = view.next_offset
-    if forced_first_dirty is not None and not view.log_start_offset <= forced_first_dirty <= end:
+    if forced_first_dirty is not None and forced_first_dirty > end:
         return Refusal(
             reason=RefusalReason.FIRST_DIRTY_OUT_OF_RANGE,
-            detail=f"the first dirty offset {forced_first_dirty} lies outside the log,"
-            f" [{view.log_start_offset}, {end}]",
+            detail=f"the first dirty offset {forced_first_dirty} lies above the log's end {end}",
             remedy=f"Choose one between {view.log_start_offset} and {end}.",
         )
     stored, reset = _stored_first_dirty(view)
@@ -94,7 +94,9 @@ def regions_of(
     holds = last_stable is not None and last_stable.offset < end
     return Regions(
         log_start=view.log_start_offset,
-        first_dirty=stored if forced_first_dirty is None else forced_first_dirty,
+        first_dirty=max(forced_first_dirty, view.log_start_offset)
+        if forced_first_dirty is not None
+        else stored,
         first_uncleanable=_first_uncleanable(view, last_stable),
         end=end,
         last_stable=last_stable if holds else None,

@@ -58,7 +58,7 @@ class Tally:
         """Records and bytes in equal the sums over the fates."""
         records = sum(getattr(self, name) for name in RECORD_FATES)
         sizes = sum(getattr(self, f"{name}_bytes") for name in RECORD_FATES)
-        return records == self.records_in and sizes == self.record_bytes_in
+        return (records, sizes) == (self.records_in, self.record_bytes_in)
 
     @property
     def removed(self) -> int:

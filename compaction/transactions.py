@@ -94,10 +94,10 @@ def aborted_batches(
         ),
         found,
     )
-    return found & (marks.control_type == DATA)
+    return np.asarray(found & (marks.control_type == DATA), np.bool_)
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True)
 def _cover(
     batches: tuple[np.ndarray, np.ndarray, np.ndarray],
     spans: tuple[np.ndarray, np.ndarray, np.ndarray],
@@ -168,8 +168,10 @@ def _entry_of(
 def _last_stable_offset(
     marks: BatchMarks, marker: int, end: int, order: NDArray[np.int64]
 ) -> int:
-    """Kafka's `ProducerStateManager.lastStableOffset`: the first offset of another open
-    transaction, or the one after the marker."""
+    """The first offset of another open transaction, or the one after the marker.
+
+    Kafka's `ProducerStateManager.lastStableOffset`.
+    """
     others = order[(order < marker) & (marks.producer_id[order] != marks.producer_id[marker])]
     open_first: dict[int, int] = {}
     for i in np.sort(others):
@@ -181,7 +183,7 @@ def _last_stable_offset(
     return min(open_first.values(), default=end + 1)
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True)
 def _judge(
     order: np.ndarray,
     batches: tuple[np.ndarray, np.ndarray, np.ndarray],
@@ -189,8 +191,11 @@ def _judge(
     may_go: np.ndarray,
     met_from: np.ndarray,
 ) -> None:
-    """Walks each producer's batches; `met_from` gets, at an ABORT marker, the base offset of the
-    first batch met of its transaction (-1: none)."""
+    """Walk each producer's batches in offset order.
+
+    `met_from` gets, at an ABORT marker, the base offset of the first batch met of its transaction
+    (-1: none).
+    """
     producer_id, base_offset, control_type = batches
     producer = np.int64(-1)
     committed_met, aborted_met, any_met = False, np.int64(-1), np.int64(-1)

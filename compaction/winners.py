@@ -13,6 +13,7 @@ winner, every later one has lost. Keys are compared byte by byte whenever their 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numba
 import numpy as np
@@ -54,11 +55,11 @@ def bucket_losers(blocks: Sequence[KeyBlock], buckets: int, parts: int) -> list[
     _walk((columns.hash, columns.key_bytes, columns.key_at, columns.keys), competes, starts, lost)
     return [
         columns.ordinal[start:end][lost[start:end]]
-        for start, end in zip(edges[:-1], edges[1:], strict=True)
+        for start, end in pairwise(edges)
     ]
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True)
 def _part_starts(hash_: np.ndarray, edges: np.ndarray, all_parts: int, starts: np.ndarray) -> None:
     """Fills `starts[block, part]` for entries that are ordered by part within each block."""
     parts = starts.shape[1] - 1
@@ -72,7 +73,7 @@ def _part_starts(hash_: np.ndarray, edges: np.ndarray, all_parts: int, starts: n
             starts[block, part + 1] += starts[block, part]
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True)
 def _walk(
     keys: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
     competes: np.ndarray,

@@ -102,8 +102,11 @@ def _claimed(live: Wiring, due: Sequence[Surveyed], reports: Reports) -> list[Ro
 def _aborted(
     live: Wiring, each: Surveyed
 ) -> tuple[AbortedTransaction, ...] | TierfoldError:
-    """The aborted transactions of every segment in view, above the round too: a marker may sit
-    there. An index that metadata promises and that is absent refuses the partition."""
+    """The aborted transactions of every segment in view, above the round too.
+
+    A marker may sit there. An index that metadata promises and that is absent refuses the
+    partition.
+    """
     segments = each.view.segments if each.view is not None else ()
     try:
         return tuple(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from compaction.outcomes import Committed, Fenced, LostRace, Outcome, Unknown
@@ -49,7 +49,7 @@ class PartitionReport:
     bytes_out: int = 0
     """Bytes of the live logs that replaced those of `bytes_in`; in a plan, at most so many."""
     objects_written: int = 0
-    tally: Tally = Tally()
+    tally: Tally = field(default_factory=Tally)
     notes: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:

@@ -98,7 +98,9 @@ class Pipeline:
         """Stages 4 and 5; learns the verdicts on transactions, keeps the losers for stage 6."""
         rows, tasks = reference_rows(rounds, self._cores)
         references = self._frame(rows, REFERENCE_SCHEMA)
-        bucket_sizes = [each.size_bytes // each.buckets for each in rounds for _ in range(each.buckets)]
+        bucket_sizes = [
+            each.size_bytes // each.buckets for each in rounds for _ in range(each.buckets)
+        ]
         _, reduce_tasks = tasks_for(bucket_sizes, self._cores)
         first = first_bucket_tasks(rounds)
         losers = reduced(

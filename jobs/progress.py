@@ -45,8 +45,7 @@ class ByteProgress:
         def work() -> None:
             try:
                 results.append(action())
-            # Carried over to the caller's thread, whatever it is.
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
                 errors.append(error)
 
         thread = threading.Thread(target=inheritable_thread_target(self._spark)(work), daemon=True)

@@ -116,7 +116,11 @@ def _reaching(
     aborted: Sequence[AbortedTransaction], start_offset: int, end_offset: int
 ) -> tuple[AbortedTransaction, ...]:
     """Those with an offset in `[start_offset, end_offset]`."""
-    return tuple(t for t in aborted if t.first_offset <= end_offset and t.last_offset >= start_offset)
+    return tuple(
+        each
+        for each in aborted
+        if each.first_offset <= end_offset and each.last_offset >= start_offset
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,14 +6,14 @@ they said. The answer is a value per partition, and planning changes nothing any
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
 from compaction.errors import TierfoldError
-from compaction.listing import ListedSegment, classify
+from compaction.listing import classify
 from compaction.plan import Choice, Compact, propose, rest_by_policy
 from compaction.plan_check import faults
 from compaction.producers import ProducerEntry
@@ -116,29 +116,21 @@ def viewed(
 ) -> PartitionView | Refusal:
     """The partition as the tier and the catalog's row show it; raises TierfoldError."""
     classified = classify(live.tier.listing(key), state)
-    sighted = [
-        sight(live.tier, key, listed, next_start)
-        for listed, next_start in _with_next(classified.new)
-    ]
+    sighted = [sight(live.tier, key, listed) for listed in classified.new]
     return view_of(key, classified, sighted, state, _lineage(live, key, state, sighted))
-
-
-def _with_next(
-    listed: Sequence[ListedSegment],
-) -> Iterable[tuple[ListedSegment, int | None]]:
-    """Each with the start offset of the next one that begins later."""
-    starts = sorted({each.start_offset for each in listed})
-    following = dict(zip(starts, starts[1:], strict=False))
-    return ((each, following.get(each.start_offset)) for each in listed)
 
 
 def _lineage(
     live: Wiring, key: PartitionKey, state: PartitionState | None, sighted: Sequence[Segment]
 ) -> tuple[LeaderEpoch, ...]:
-    """The leader epochs of the newest segment in view; the catalog's where none is new."""
-    if sighted:
-        return read_checkpoint(live.tier, key, max(sighted, key=lambda each: each.end_offset))
-    return () if state is None else state.lineage
+    """The leader epochs of the newest segment in view; the catalog's where none is new.
+
+    Newest is the one of the latest leader: a longer one of a deposed leader is not the log.
+    """
+    if not sighted:
+        return () if state is None else state.lineage
+    newest = max(sighted, key=lambda each: (max(each.leader_epochs).epoch, each.end_offset))
+    return read_checkpoint(live.tier, key, newest)
 
 
 def _producers(

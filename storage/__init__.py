@@ -13,6 +13,6 @@ Worker's work   segment_scan (keys and marks of a segment) · segment_writer (a 
                 · group_rewrite (a group of segments into one)
 The catalog     catalog · catalog_schema · catalog_rows · runs_table · delta_tables · clock
 
-Readers and writers are twins: bytes to frozen values or numpy columns, and back. Whatever contradicts
-the format is a `CorruptLog` with the place; nothing is overwritten, nothing is deleted.
+Readers and writers are twins: bytes to frozen values or numpy columns, and back. Whatever
+contradicts the format is a `CorruptLog` with the place; nothing is overwritten or deleted.
 """

@@ -137,9 +137,8 @@ def sight(
     storage: LocalTieredStorage,
     key: PartitionKey,
     listed: ListedSegment,
-    next_start: int | None,
 ) -> Segment:
-    """A newly listed segment, as the catalog will name it; `next_start` is where the next begins.
+    """A newly listed segment, as the catalog will name it.
 
     Raises UnreadableObject where a required part is missing or cannot be read, CorruptLog where
     the parts contradict the format, each other, or the segments beside.
@@ -156,13 +155,6 @@ def sight(
             remedy=_COPY,
         )
     end_offset, max_timestamp_ms = _end_of(log, offsets, times)
-    if next_start is not None and end_offset >= next_start:
-        raise CorruptLog(
-            f"the last batch ends at offset {end_offset}, but the next segment begins at"
-            f" {next_start}: they overlap",
-            where=log.where,
-            remedy="Find out which of the two is part of the log and move the other away.",
-        )
     return Segment(
         segment_id=listed.segment_id,
         start_offset=listed.start_offset,

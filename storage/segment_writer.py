@@ -64,7 +64,7 @@ class SegmentWriter:
             return
         where = f"new segment {self._staged.segment_id}, after {self._size_bytes} bytes"
         self._heads.append(read_heads(data, where=where))
-        self._log.write(memoryview(data))
+        self._log.write(data)
         self._size_bytes += len(data)
 
     def finish(self, listed: tuple[AbortedTransaction, ...]) -> Segment:

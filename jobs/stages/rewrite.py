@@ -100,8 +100,7 @@ def _rewritten(tier_uri: str, order: Row, task: GroupTask, lost: Lost) -> Row:
     try:
         kind = RowKind.RECEIPT
         payload = packed(rewrite_group(open_tier(tier_uri), task, superseded))
-    # Whatever it is, it concerns this partition alone; the driver names it in the report.
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
         kind = RowKind.FAILED
         payload = failure(error, f"{task.key}, group {task.group_index}")
     return Row(

@@ -71,8 +71,7 @@ def _rows(tier_uri: str, reference: dict[str, Any]) -> Iterator[Row]:
             buckets=reference["buckets"],
             where=where,
         )
-    # Whatever it is, it concerns this partition alone; the driver names it in the report.
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
         yield _row(reference, RowKind.FAILED, 0, failure(error, where))
         return
     yield from _found_rows(reference, found)

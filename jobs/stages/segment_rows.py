@@ -118,7 +118,7 @@ def packed(value: object) -> bytes:
     return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
 
 
-def unpacked(payload: bytes) -> Any:
+def unpacked(payload: bytes) -> Any:  # noqa: ANN401 - the caller knows by the row's kind
     """What `packed` took."""
     return pickle.loads(payload)  # noqa: S301 - our own workers' bytes, see `packed`
 

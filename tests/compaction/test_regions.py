@@ -81,13 +81,15 @@ def test_a_forced_first_dirty_offset_replaces_the_stored_one() -> None:
     assert [divided(view, forced=edge).first_dirty for edge in (0, 300)] == [0, 300]
 
 
-def test_a_forced_first_dirty_offset_outside_the_log_is_refused() -> None:
-    view = a_view(CHAIN, log_start_offset=40)
-    for forced in (39, 301):
-        refusal = regions_of(view, None, forced_first_dirty=forced)
-        assert isinstance(refusal, Refusal)
-        assert refusal.reason is RefusalReason.FIRST_DIRTY_OUT_OF_RANGE
-        assert f"offset {forced} lies outside the log, [40, 300]" in refusal.detail
+def test_a_forced_first_dirty_offset_above_the_log_is_refused() -> None:
+    refusal = regions_of(a_view(CHAIN, log_start_offset=40), None, forced_first_dirty=301)
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason is RefusalReason.FIRST_DIRTY_OUT_OF_RANGE
+    assert "offset 301 lies above the log's end 300" in refusal.detail
+
+
+def test_a_forced_first_dirty_offset_below_the_log_cleans_all_of_it_again() -> None:
+    assert divided(a_view(CHAIN, log_start_offset=40), forced=0).first_dirty == 40
 
 
 def test_the_oldest_open_transaction_is_the_last_stable_offset() -> None:

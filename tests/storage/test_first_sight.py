@@ -68,17 +68,17 @@ def tier(tmp_path: Path) -> LocalTieredStorage:
     return LocalTieredStorage(LocalStore(tmp_path))
 
 
-def seen(tier: LocalTieredStorage, pieces: dict[Part, bytes], before: int | None = None) -> Segment:
+def seen(tier: LocalTieredStorage, pieces: dict[Part, bytes]) -> Segment:
     staged = tier.new_segment(KEY, START)
     for part in PARTS:
         if part in pieces:
             staged.put(part, pieces[part])
     (listed,) = tier.listing(KEY)
-    return sight(tier, KEY, listed, before)
+    return sight(tier, KEY, listed)
 
 
 def test_a_segment_is_outlined_from_a_few_ranges(tier: LocalTieredStorage) -> None:
-    found = seen(tier, PIECES, 1023)
+    found = seen(tier, PIECES)
     assert found == Segment(
         segment_id=found.segment_id,
         start_offset=START,
@@ -164,13 +164,6 @@ def test_what_contradicts_the_format_is_refused(
     assert caught.value.remedy
 
 
-def test_an_overlap_with_the_next_segment_is_refused(tier: LocalTieredStorage) -> None:
-    with pytest.raises(
-        CorruptLog, match="ends at offset 1022, but the next segment begins at 1022"
-    ):
-        seen(tier, PIECES, 1022)
-
-
 @pytest.mark.parametrize("part", list(PIECES))
 def test_a_missing_part_is_named(tier: LocalTieredStorage, part: Part) -> None:
     pieces = {kept: data for kept, data in PIECES.items() if kept != part}
@@ -195,7 +188,7 @@ def test_a_brokers_segments_are_outlined_as_their_batches_tell() -> None:
     listed = tier.listing(key)
     assert len(listed) >= 3
     for each, following in zip(listed, [*listed[1:], None], strict=True):
-        found = sight(tier, key, each, following.start_offset if following else None)
+        found = sight(tier, key, each)
         log = tier.read_part(key, each.segment_id, each.start_offset, Part.LOG)
         heads = read_heads(log, where="sample")
         assert found.end_offset == heads.last_offset[-1]

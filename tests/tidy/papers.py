@@ -40,12 +40,16 @@ def requirements(setup: str, section: str, option: str) -> list[str]:
     return [re.split(r"[<>=!~\[ ]", line)[0] for line in lines if line]
 
 
+# Imported by nobody here, and still needed: PySpark refuses `mapInArrow` without it.
+ASKED_FOR: Final = frozenset({"pandas"})
+
+
 def unused_requirements(names: Iterable[str], imports: set[str]) -> list[str]:
     """What is installed for nothing."""
     return [
         f"setup.cfg: {name} is required and never imported; drop it"
         for name in names
-        if IMPORTED_AS.get(name, name) not in imports
+        if IMPORTED_AS.get(name, name) not in imports | ASKED_FOR
     ]
 
 
