@@ -17,14 +17,14 @@ def _build_memcpy(_context: Any, out: Any, at: Any, source: Any, start: Any, siz
     signature = types.void(out, at, source, start, size)
 
     def codegen(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:  # noqa: ANN401
-        proxies = [cgutils.create_struct_proxy(sig.args[i]) for i in (0, 2)]  # type: ignore[no-untyped-call]
+        proxies = [cgutils.create_struct_proxy(sig.args[i]) for i in (0, 2)]
         target, origin = (
             proxy(context, builder, value=arguments[i])
             for proxy, i in zip(proxies, (0, 2), strict=True)
         )
         to = builder.gep(target.data, [arguments[1]])
         read_from = builder.gep(origin.data, [arguments[3]])
-        cgutils.raw_memcpy(builder, to, read_from, arguments[4], 1)  # type: ignore[no-untyped-call]
+        cgutils.raw_memcpy(builder, to, read_from, arguments[4], 1)
         return context.get_dummy_value()
 
     return signature, codegen
