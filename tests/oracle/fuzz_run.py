@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -61,6 +61,7 @@ class FuzzedTopic:
     """One seed's log on its way through all passes."""
 
     seed: int
+    tier: Path
     end_offset: int
     """The first offset beyond what was uploaded."""
     before: Path
@@ -117,7 +118,7 @@ def _uploaded(lab: KafkaLab, folder: Path, tier: Path, seed: int) -> FuzzedTopic
     count = len(list(remote.glob("*.log")))
     end_offset = sorted(int(log.stem) for log in source.glob("*.log"))[count]
     before = to_local(all_segments(remote, end_offset - 1), folder / "before" / f"t{seed}-0")
-    return FuzzedTopic(seed=seed, end_offset=end_offset, before=before, passes=())
+    return FuzzedTopic(seed=seed, tier=tier, end_offset=end_offset, before=before, passes=())
 
 
 def _passed(
@@ -151,9 +152,4 @@ def _passed(
         oracle_end=cleaned["passes"][0]["endOffset"],
         producers=frozenset(one["producerId"] for one in cleaned["passes"][0]["producers"]),
     )
-    return FuzzedTopic(
-        seed=topic.seed,
-        end_offset=topic.end_offset,
-        before=topic.before,
-        passes=(*topic.passes, done),
-    )
+    return replace(topic, passes=(*topic.passes, done))

@@ -15,7 +15,7 @@ import json
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Final, Literal, NotRequired, Self, TypeAlias, TypedDict, cast
@@ -26,7 +26,7 @@ from tests.oracle.kafka_jars import KafkaLabError, class_path, java
 Option: TypeAlias = bool | int | float | str
 _Said: TypeAlias = tuple[str, str, str | None]
 """A tool's standard output, its standard error, and the stack trace where it failed."""
-Tool: TypeAlias = Literal["make", "clean", "dump", "dumplog"]
+Tool: TypeAlias = Literal["make", "clean", "dump", "fetch", "dumplog"]
 
 _SERVER: Final = "org.apache.kafka.storage.internals.log.LabServer"
 _JVM_FLAGS: Final = (
@@ -195,6 +195,24 @@ class KafkaLab:
         for line in self._dump(path, aux=True):
             found[line.pop("t")].append(line)
         return cast(SideFiles, found)
+
+    def fetch(self, tier: Path, partition: Mapping[str, Any], index: int, out: Path) -> None:
+        """Fetch a segment's objects as a broker does, through Kafka's own `LocalTieredStorage`.
+
+        `partition` is what `tierfold status` prints of it, `index` the segment's place in it. Each
+        object lands in the folder `out` under its suffix.
+        """
+        segment = partition["segments"][index]
+        epochs = (f"{each['epoch']}:{each['start_offset']}" for each in segment["leader_epochs"])
+        options: dict[str, Option] = {
+            "tier": tier.as_posix(),
+            "out": out.as_posix(),
+            "segment-id": segment["id"],
+            "epochs": ",".join(epochs),
+        }
+        options |= {name: partition[name] for name in ("topic", "partition", "topic_id")}
+        numbers = ("start_offset", "end_offset", "size_bytes", "max_timestamp_ms")
+        self._call("fetch", options | {name: segment[name] for name in numbers})
 
     def dump_log_segments(self, files: Sequence[Path], *, deep: bool = True) -> DumpedSegments:
         """What Kafka's `DumpLogSegments` prints of local files, and all that it complains of.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import filecmp
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -67,6 +68,20 @@ def test_live_segments_cover_the_log_and_tell_what_they_hold(
             assert _holds(own, segment.start_offset, segment.end_offset)
         if done.oracle_end:
             assert done.status["cleaner_offset"] == done.oracle_end
+
+
+def test_a_broker_finds_every_object(
+    lab: KafkaLab, fuzzed: dict[int, FuzzedTopic], seed: int, tmp_path: Path
+) -> None:
+    last = fuzzed[seed].passes[-1]
+    for index, segment in enumerate(last.segments):
+        fetched = tmp_path / str(index)
+        lab.fetch(fuzzed[seed].tier, last.status, index, fetched)
+        suffixes = {path.name for path in fetched.iterdir()}
+        assert suffixes >= {"log", "index", "timeindex", "snapshot", "leader_epoch_checkpoint"}
+        assert ("txnindex" in suffixes) == segment.part("txnindex").exists()
+        for suffix in suffixes:
+            assert filecmp.cmp(fetched / suffix, segment.part(suffix), shallow=False)
 
 
 def _holds(batches: list[Batch], start_offset: int, end_offset: int) -> bool:
