@@ -134,21 +134,18 @@ class DeltaFolder:
         try:
             return DeltaTable(self._uri)
         except TableNotFoundError:
-            self._refuse_a_hidden_table()
-            return None
+            if not self._has_commits():
+                return None
+        # Either another run has just made the table, or its log cannot be read.
+        return DeltaTable(self._uri)
 
-    def _refuse_a_hidden_table(self) -> None:
-        """delta-rs calls a folder that it may not enter, or a log it cannot list, "not found"."""
+    def _has_commits(self) -> bool:
+        """delta-rs says "not found" of a folder that it may not enter, too; a local one tells."""
         folder = local_folder(self._uri)
         if folder is None:
-            return
+            return False
         log = folder / "_delta_log"
-        if log.is_dir() and any(log.iterdir()):
-            raise CorruptLog(
-                "the folder has a _delta_log, but no Delta table can be read from it",
-                where=self._uri,
-                remedy=_RESTORE,
-            )
+        return log.is_dir() and any(each.suffix in _COMMIT_SUFFIXES for each in log.iterdir())
 
     def _opened_or_made(self) -> DeltaTable:
         table = self._open()
@@ -200,6 +197,8 @@ def _plain_error(error: Exception, uri: str) -> CorruptLog | UnreadableObject:
 
 _OF_STORE: Final = ("Object Store error", "Object at location", "Os {", "os error", "Generic Local")
 """Words by which delta-rs and its object store report that the store refused."""
+
+_COMMIT_SUFFIXES: Final = (".json", ".parquet")
 
 _RESTORE: Final = (
     "Restore the folder from a backup; or move it away: the next run starts from the objects"

@@ -1,0 +1,231 @@
+"""What every catalog must do, wherever it lies (SEMANTICS 8), and what its tests build with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import pytest
+
+from compaction.commit import (
+    AddSegments,
+    AdvanceCleanerOffset,
+    CommitIs,
+    CommitProposal,
+    EpochIs,
+    ReleaseClaim,
+    RetireSegments,
+    SegmentsAreLive,
+    applied,
+)
+from compaction.errors import InvariantBroken
+from compaction.outcomes import Committed, Fenced, LostRace
+from compaction.segments import CleanerOffset, PartitionKey, PartitionState
+from storage.catalog import Catalog, Claim, new_commit_id
+from tests.compaction.builders import KEY, LINEAGE, a_chain, a_segment, a_state, segment_id
+
+OTHER_KEY: Final = PartitionKey(topic="it's", partition=0, topic_id="'--_____quoted_____'--")
+
+
+def fresh(key: PartitionKey = KEY, segments: int = 3) -> PartitionState:
+    """A partition never claimed, its segments of ten offsets each."""
+    return a_state(a_chain(*[10] * segments), key=key)
+
+
+def claim(catalog: Catalog, state: PartitionState, run: str) -> Claim:
+    """One partition's claim at time 1."""
+    return catalog.claim([state], run, at_ms=1)[state.key]
+
+
+def swap(state: PartitionState, name: str, **fields: Any) -> CommitProposal:
+    """A proposal that makes one segment, called `name`, of all live ones."""
+    ids = tuple(segment.segment_id for segment in state.segments)
+    end_offset = state.next_offset - 1
+    merged = a_segment(0, end_offset, segment_id=segment_id(name), written_by_run=state.owner_run)
+    proposal = CommitProposal(
+        key=state.key,
+        commit_id=new_commit_id(),
+        requires=(
+            EpochIs(epoch=state.epoch, owner_run=state.owner_run),
+            CommitIs(commit_id=state.commit_id),
+            SegmentsAreLive(ids=ids),
+        ),
+        updates=(
+            RetireSegments(ids=ids, at_ms=2, run=state.owner_run),
+            AddSegments(segments=(merged,)),
+            AdvanceCleanerOffset(epoch=state.epoch, offset=state.next_offset),
+            ReleaseClaim(run=state.owner_run),
+        ),
+        at_ms=2,
+    )
+    return replace(proposal, **fields)
+
+
+def committed(catalog: Catalog, key: PartitionKey, run: str, name: str) -> PartitionState:
+    """The row after `run` claims the partition and merges it into segment `name`."""
+    claimed = claim(catalog, catalog.read([key]).get(key, fresh(key)), run).state
+    proposal = swap(claimed, name)
+    assert catalog.commit([proposal]) == {
+        key: Committed(epoch=claimed.epoch, commit_id=proposal.commit_id)
+    }
+    return catalog.read([key])[key]
+
+
+class CatalogContract:
+    """A subclass gives the fixture `catalog`: an empty one."""
+
+    def test_a_catalog_never_written_has_no_rows(self, catalog: Catalog) -> None:
+        assert catalog.read() == {}
+        assert catalog.read([KEY]) == {}
+
+    def test_a_claim_of_new_partitions_is_one_commit(self, catalog: Catalog) -> None:
+        states = [fresh(KEY), fresh(OTHER_KEY)]
+        claims = catalog.claim(states, "a", at_ms=5)
+        ids = {each.state.commit_id for each in claims.values()}
+        assert len(ids) == 1
+        assert {key: each.state for key, each in claims.items()} == {
+            state.key: replace(state, epoch=1, owner_run="a", commit_id=min(ids), committed_at_ms=5)
+            for state in states
+        }
+        assert all(
+            each.outcome == Committed(epoch=1, commit_id=min(ids)) for each in claims.values()
+        )
+        assert catalog.read() == {key: each.state for key, each in claims.items()}
+
+    def test_reading_by_key_leaves_the_others_out(self, catalog: Catalog) -> None:
+        catalog.claim([fresh(KEY), fresh(OTHER_KEY)], "a", at_ms=5)
+        assert set(catalog.read([OTHER_KEY])) == {OTHER_KEY}
+        assert catalog.read([]) == {}
+
+    def test_a_commit_leaves_what_it_proposes(self, catalog: Catalog) -> None:
+        state = claim(catalog, fresh(), "a").state
+        proposal = swap(state, "merged")
+        assert catalog.commit([proposal]) == {KEY: Committed(epoch=1, commit_id=proposal.commit_id)}
+        assert catalog.read() == {KEY: applied(proposal, state)}
+
+    def test_a_claim_adopts_new_segments(self, catalog: Catalog) -> None:
+        row = committed(catalog, KEY, "a", "merged")
+        grown = replace(row, segments=(*row.segments, a_segment(30, 39)))
+        assert claim(catalog, grown, "b").outcome == Committed(
+            epoch=2, commit_id=catalog.read()[KEY].commit_id
+        )
+        assert catalog.read()[KEY].segments == grown.segments
+
+    def test_two_claims_of_one_row_have_one_winner(self, catalog: Catalog) -> None:
+        row = committed(catalog, KEY, "a", "merged")
+        for seen, epoch in ((row, 2), (fresh(OTHER_KEY), 1)):
+            first = claim(catalog, seen, "b")
+            second = claim(catalog, seen, "c")
+            assert isinstance(first.outcome, Committed)
+            assert second.outcome == LostRace(found_commit_id=first.state.commit_id)
+            assert catalog.read()[seen.key].owner_run == "b"
+            assert catalog.read()[seen.key].epoch == epoch
+
+    def test_a_claim_from_an_older_epoch_is_fenced(self, catalog: Catalog) -> None:
+        old = committed(catalog, KEY, "a", "first")
+        committed(catalog, KEY, "b", "second")
+        now = claim(catalog, catalog.read()[KEY], "c").state
+        assert claim(catalog, old, "z").outcome == Fenced(epoch=2, by_epoch=3, by_run="c")
+        assert catalog.read()[KEY] == now
+
+    def test_one_partitions_lost_race_does_not_stop_the_others(self, catalog: Catalog) -> None:
+        catalog.claim([fresh(KEY), fresh(OTHER_KEY)], "a", at_ms=1)
+        seen = catalog.read()
+        moved = claim(catalog, seen[KEY], "b").state
+        outcomes = catalog.claim(list(seen.values()), "c", at_ms=1)
+        assert outcomes[KEY].outcome == LostRace(found_commit_id=moved.commit_id)
+        assert isinstance(outcomes[OTHER_KEY].outcome, Committed)
+        assert {key: row.owner_run for key, row in catalog.read().items()} == {
+            KEY: "b",
+            OTHER_KEY: "c",
+        }
+
+    def test_a_zombie_is_told_that_it_is_fenced(self, catalog: Catalog) -> None:
+        """SEMANTICS 8: A publishes Seg-0 and stalls, B publishes Seg-2, A wakes with Seg-1."""
+        published, zombie = self._a_stalls(catalog)
+        by_b = committed(catalog, KEY, "b", "seg-2")
+        assert catalog.commit([zombie]) == {KEY: Fenced(epoch=1, by_epoch=2, by_run="")}
+        assert catalog.read() == {KEY: by_b}
+        assert [each.segment_id for each in by_b.segments] == [segment_id("seg-2")]
+        assert by_b.cleaner_offsets == (
+            *published.cleaner_offsets,
+            CleanerOffset(epoch=2, offset=30),
+        )
+
+    def test_a_zombie_that_arrives_between_claim_and_commit_is_fenced(
+        self, catalog: Catalog
+    ) -> None:
+        """SEMANTICS 8: Seg-1 arrives first, but B had already claimed."""
+        published, zombie = self._a_stalls(catalog)
+        claimed = claim(catalog, catalog.read()[KEY], "b").state
+        assert catalog.commit([zombie]) == {KEY: Fenced(epoch=1, by_epoch=2, by_run="b")}
+        assert catalog.read() == {KEY: claimed}
+        assert claimed.segments == published.segments
+        proposal = swap(claimed, "seg-2")
+        assert isinstance(catalog.commit([proposal])[KEY], Committed)
+        assert catalog.read() == {KEY: applied(proposal, claimed)}
+
+    @staticmethod
+    def _a_stalls(catalog: Catalog) -> tuple[PartitionState, CommitProposal]:
+        """A has published Seg-0 under epoch 1, goes on, and stalls before it publishes Seg-1."""
+        claimed = claim(catalog, fresh(), "a").state
+        proposal = swap(claimed, "seg-0")
+        still_ours = tuple(each for each in proposal.updates if not isinstance(each, ReleaseClaim))
+        catalog.commit([replace(proposal, updates=still_ours)])
+        published = catalog.read()[KEY]
+        assert published.cleaner_offsets == (CleanerOffset(epoch=1, offset=30),)
+        return published, swap(published, "seg-1")
+
+    def test_a_stale_commit_id_loses_the_race(self, catalog: Catalog) -> None:
+        state = claim(catalog, fresh(), "a").state
+        stale = swap(state, "stale")
+        proposal = swap(state, "first", updates=(AdvanceCleanerOffset(epoch=1, offset=10),))
+        catalog.commit([proposal])
+        row = catalog.read()[KEY]
+        assert catalog.commit([stale]) == {KEY: LostRace(found_commit_id=proposal.commit_id)}
+        assert catalog.read() == {KEY: row}
+
+    def test_a_partition_never_claimed_cannot_be_committed(self, catalog: Catalog) -> None:
+        assert catalog.commit([swap(fresh(), "x")]) == {KEY: LostRace(found_commit_id="")}
+        assert catalog.read() == {}
+
+    def test_a_commit_tried_again_is_recognised(self, catalog: Catalog) -> None:
+        state = claim(catalog, fresh(), "a").state
+        proposal = swap(state, "merged")
+        outcomes = catalog.commit([proposal])
+        row = catalog.read()
+        assert catalog.commit([proposal]) == outcomes
+        assert catalog.read() == row
+        claim(catalog, row[KEY], "b")
+        assert catalog.commit([proposal]) == outcomes
+
+    def test_a_commit_is_resolved_by_reading_back(self, catalog: Catalog) -> None:
+        state = claim(catalog, fresh(), "a").state
+        proposal = swap(state, "merged")
+        assert catalog.resolve(proposal) == LostRace(found_commit_id=state.commit_id)
+        catalog.commit([proposal])
+        assert catalog.resolve(proposal) == Committed(epoch=1, commit_id=proposal.commit_id)
+        assert catalog.resolve(swap(fresh(OTHER_KEY), "x")) == LostRace(found_commit_id="")
+        claim(catalog, catalog.read()[KEY], "b")
+        assert catalog.resolve(swap(state, "other")) == Fenced(epoch=1, by_epoch=2, by_run="b")
+
+    def test_a_commit_that_breaks_a_law_is_refused(self, catalog: Catalog) -> None:
+        state = claim(catalog, fresh(), "a").state
+        ids = tuple(segment.segment_id for segment in state.segments)
+        hole = (RetireSegments(ids=ids[1:2], at_ms=2, run="a"),)
+        with pytest.raises(InvariantBroken, match="segments_are_contiguous"):
+            catalog.commit([swap(state, "hole", updates=hole)])
+        assert catalog.read() == {KEY: state}
+
+    def test_a_claim_that_breaks_a_law_is_refused(self, catalog: Catalog) -> None:
+        holed = replace(fresh(), segments=(a_segment(0, 9), a_segment(20, 29)), lineage=LINEAGE)
+        with pytest.raises(InvariantBroken, match="segments_are_contiguous"):
+            claim(catalog, holed, "a")
+        assert catalog.read() == {}
+
+    def test_one_call_writes_a_partition_once(self, catalog: Catalog) -> None:
+        state = claim(catalog, fresh(), "a").state
+        twice: Sequence[CommitProposal] = (swap(state, "x"), swap(state, "y"))
+        with pytest.raises(ValueError, match="once"):
+            catalog.commit(twice)
