@@ -1,0 +1,13 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from storage.clock import now_ms
+
+
+def test_the_clock_counts_milliseconds_as_the_file_system_does(tmp_path: Path) -> None:
+    before = now_ms()
+    (tmp_path / "file").touch()
+    written_ms = (tmp_path / "file").stat().st_mtime_ns // 1_000_000
+    # A file system may stamp with the kernel's last tick, a few milliseconds ago.
+    assert before - 1000 <= written_ms <= now_ms()
