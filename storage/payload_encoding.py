@@ -183,7 +183,8 @@ def _encode(
             start = columns.start[i]
             whole_bytes = varint_bytes(size) + size
             if survivors.same_base[b] and columns.end[i] - start == whole_bytes:
-                # As long as its shortest form, so it is that form.
+                # As long as its shortest form, so it is that form (or has another negative
+                # length for a null, which every reader takes as one).
                 copy_bytes(body, start, whole_bytes, out, at)
                 out[at + whole_bytes - size] = 0
                 at += whole_bytes

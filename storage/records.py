@@ -19,6 +19,9 @@ from storage.batch_heads import HEADER_BYTES, RECORD_BYTES_MIN, BatchHeads
 from storage.compression import Codec, decompress
 from storage.wire import as_kernel_input, kernel, read_varint, read_varlong
 
+BODY_GUESS: Final = 4
+"""Uncompressed to stored bytes; memory never touched costs nothing, and a body may grow."""
+
 _OK, _LENGTH, _BROKEN, _END, _OFFSET, _GARBAGE = range(6)
 _FAULTS: Final = (
     "",
@@ -127,8 +130,9 @@ def decode(log: NDArray[np.uint8], heads: BatchHeads, *, where: str) -> Records:
     crowded = np.flatnonzero(heads.count.astype(np.int64) * RECORD_BYTES_MIN > end - start)
     if crowded.size:
         i = int(crowded[0])
+        place = _batch_at(heads.position[i], heads.base_offset[i])
         what = f"claims {heads.count[i]} records in {end[i] - start[i]} bytes of payload"
-        raise CorruptLog(f"{_batch_at(heads, i)} {what}", where=where, remedy=_REMEDY)
+        raise CorruptLog(f"{place} {what}", where=where, remedy=_REMEDY)
     first_record = np.zeros(len(heads) + 1, np.int64)
     np.cumsum(heads.count, out=first_record[1:])
     columns = empty_columns(int(first_record[-1]))
@@ -145,7 +149,8 @@ def decode(log: NDArray[np.uint8], heads: BatchHeads, *, where: str) -> Records:
     code, batch, record, at = _decode(body, payloads, columns)
     if code != _OK:
         nth = f"record {record - first_record[batch]} at payload byte {at - start[batch]}"
-        what = f"{_batch_at(heads, batch)} is broken at {nth}: {_FAULTS[code]}"
+        place = _batch_at(heads.position[batch], heads.base_offset[batch])
+        what = f"{place} is broken at {nth}: {_FAULTS[code]}"
         raise CorruptLog(what, where=where, remedy=_REMEDY)
     return Records(body=body, first_record=first_record, **columns._asdict())
 
@@ -187,8 +192,8 @@ def _read_bytes(body: NDArray[np.uint8], at: int, end: int) -> tuple[bytes | Non
     return body[at : at + size_bytes].tobytes(), at + size_bytes
 
 
-def _batch_at(heads: BatchHeads, i: int) -> str:
-    return f"the batch at byte {heads.position[i]} (base offset {heads.base_offset[i]})"
+def _batch_at(position: int, base_offset: int) -> str:
+    return f"the batch at byte {position} (base offset {base_offset})"
 
 
 def _payloads(
@@ -197,22 +202,37 @@ def _payloads(
     """The body, and where in it each batch's uncompressed payload starts and ends."""
     start = heads.position + HEADER_BYTES
     end = heads.position + heads.size_bytes
-    codec = heads.codec
-    if not codec.any():
+    if not heads.codec.any():
         return log, start, end
-    parts: list[NDArray[np.uint8]] = []
-    for i in range(len(heads)):
+    body = np.empty(BODY_GUESS * int(heads.size_bytes.sum()), np.uint8)
+    at = 0
+    for i, payload in enumerate(_plain_payloads(log, heads, where)):
+        start[i], end[i] = at, at + payload.size
+        if end[i] > body.size:
+            grown = np.empty(2 * int(end[i]), np.uint8)
+            grown[:at] = body[:at]
+            body = grown
+        body[at : end[i]] = payload
+        at = int(end[i])
+    return as_kernel_input(body[:at]), start, end
+
+
+def _plain_payloads(
+    log: NDArray[np.uint8], heads: BatchHeads, where: str
+) -> Iterator[NDArray[np.uint8]]:
+    """One by one, so that the decompressor's memory is used again while it is in the cache."""
+    start = (heads.position + HEADER_BYTES).tolist()
+    end = (heads.position + heads.size_bytes).tolist()
+    count, base_offset = heads.count.tolist(), heads.base_offset.tolist()
+    for i, codec in enumerate(heads.codec.tolist()):
         stored = log[start[i] : end[i]]
-        if codec[i] == Codec.NONE:
-            parts.append(stored)
-        elif heads.count[i] == 0:  # Kafka does not look at the payload of no records.
-            parts.append(stored[:0])
+        if codec == Codec.NONE:
+            yield stored
+        elif count[i] == 0:  # Kafka does not look at the payload of no records.
+            yield stored[:0]
         else:
-            plain = decompress(codec[i], stored, where=f"{where}: {_batch_at(heads, i)}")
-            parts.append(np.frombuffer(plain, np.uint8))
-    sizes = np.array([part.size for part in parts], np.int64)
-    ends = np.cumsum(sizes)
-    return as_kernel_input(np.concatenate(parts)), ends - sizes, ends
+            here = f"{where}: {_batch_at(start[i] - HEADER_BYTES, base_offset[i])}"
+            yield np.frombuffer(decompress(codec, stored, where=here), np.uint8)
 
 
 @kernel

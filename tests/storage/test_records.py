@@ -60,6 +60,21 @@ def test_plain_and_compressed_batches_share_a_body() -> None:
     assert keys == [b"key", b"key", b"packed", b"key"]
 
 
+def test_a_body_grows_with_what_is_in_it() -> None:
+    values = [bytes([n]) * 50_000 for n in range(4)]
+    drafts = [
+        BatchDraft(
+            base_offset=n,
+            records=(RecordDraft(offset=n, timestamp_ms=0, key=b"k", value=value),),
+            codec=Codec.ZSTD,
+        )
+        for n, value in enumerate(values)
+    ]
+    records = decoded(b"".join(map(write_batch, drafts)))
+    found = [records.body[at : at + 50_000].tobytes() for at in records.value_at]
+    assert found == values
+
+
 def test_a_run_of_batches_is_decoded_by_itself() -> None:
     log = np.frombuffer(batch(0, records=2) + batch(2) + batch(3, records=3), np.uint8)
     heads = read_heads(log, where="a.log")
