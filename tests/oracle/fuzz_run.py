@@ -44,6 +44,8 @@ class Pass:
     """What lived in one partition after one pass, and what Kafka made of the same."""
 
     segments: tuple[RemoteSegment, ...]
+    report: Mapping[str, Any]
+    """What `tierfold compact` printed of the partition."""
     status: Mapping[str, Any]
     """The partition as `tierfold status` prints it."""
     view: Path
@@ -80,10 +82,12 @@ def run_passes(lab: KafkaLab, folder: Path, wanted: Iterable[int]) -> dict[int, 
     tier = folder / "tier"
     topics = {seed: _uploaded(lab, folder, tier, seed) for seed in wanted}
     for number, now_ms in enumerate(PASSES_MS, start=1):
-        run_tierfold("compact", tier, _compact_arguments(now_ms))
-        for status in run_tierfold("status", tier)["partitions"]:
-            seed = int(status["topic"].removeprefix("t"))
-            topics[seed] = _passed(lab, folder, topics[seed], (number, now_ms, status))
+        reports = run_tierfold("compact", tier, _compact_arguments(now_ms))["partitions"]
+        statuses = run_tierfold("status", tier)["partitions"]
+        for report, status in zip(reports, statuses, strict=True):
+            topic = topics[int(status["topic"].removeprefix("t"))]
+            done = _passed(lab, folder / f"pass-{number}", (topic, report, status), now_ms)
+            topics[topic.seed] = replace(topic, passes=(*topic.passes, done))
     return topics
 
 
@@ -122,9 +126,12 @@ def _uploaded(lab: KafkaLab, folder: Path, tier: Path, seed: int) -> FuzzedTopic
 
 
 def _passed(
-    lab: KafkaLab, folder: Path, topic: FuzzedTopic, now: tuple[int, int, Mapping[str, Any]]
-) -> FuzzedTopic:
-    number, now_ms, status = now
+    lab: KafkaLab,
+    folder: Path,
+    told: tuple[FuzzedTopic, Mapping[str, Any], Mapping[str, Any]],
+    now_ms: int,
+) -> Pass:
+    topic, report, status = told
     name = topic.before.name
     segments = tuple(
         RemoteSegment(
@@ -134,7 +141,7 @@ def _passed(
         )
         for segment in status["segments"]
     )
-    oracle = folder / f"oracle-{number}" / name
+    oracle = folder / "oracle" / name
     cleaned = lab.clean(
         topic.passes[-1].oracle if topic.passes else topic.before,
         oracle,
@@ -144,12 +151,12 @@ def _passed(
         segment_bytes=SEGMENT_BYTES,
         producer_expiration_ms=PRODUCER_EXPIRATION_MS,
     )
-    done = Pass(
+    return Pass(
         segments=segments,
+        report=report,
         status=status,
-        view=to_local(segments, folder / f"tierfold-{number}" / name),
+        view=to_local(segments, folder / "tierfold" / name),
         oracle=oracle,
         oracle_end=cleaned["passes"][0]["endOffset"],
         producers=frozenset(one["producerId"] for one in cleaned["passes"][0]["producers"]),
     )
-    return replace(topic, passes=(*topic.passes, done))

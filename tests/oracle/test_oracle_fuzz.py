@@ -11,9 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.oracle.comparators import equal_logs, unequal_indexes, unequal_txnindexes
+from tests.oracle.comparators import (
+    equal_logs,
+    expected_txnindex,
+    unequal_indexes,
+    unequal_txnindexes,
+)
 from tests.oracle.fuzz_run import FuzzedTopic, Pass, seeds
-from tests.oracle.kafka_lab import Batch, KafkaLab
+from tests.oracle.kafka_lab import Batch, KafkaLab, Record
+
+FATES = (
+    *("kept", "aborted", "without_key", "superseded"),
+    *("tombstones_expired", "markers_expired"),
+)
 
 pytestmark = pytest.mark.parametrize("seed", seeds())
 
@@ -70,6 +80,32 @@ def test_live_segments_cover_the_log_and_tell_what_they_hold(
             assert done.status["cleaner_offset"] == done.oracle_end
 
 
+def test_the_tally_counts_what_became_of_every_record(
+    lab: KafkaLab, fuzzed: dict[int, FuzzedTopic], seed: int
+) -> None:
+    source = fuzzed[seed].before
+    for done in fuzzed[seed].passes:
+        tally = done.report["tally"]
+        before = _data_below(lab.batches(source), done.oracle_end)
+        after = _data_below(lab.batches(done.view), done.oracle_end)
+        aborted = expected_txnindex(lab.side_files(source))
+        gone = {
+            record["offset"]
+            for producer, first, last, _ in aborted
+            for batch, record in before
+            if batch["producerId"] == producer and not batch["isControl"]
+            if batch["isTransactional"] and first <= record["offset"] <= last
+        }
+        assert tally["records_in"] == len(before)
+        assert tally["kept"] == len(after)
+        assert tally["aborted"] == len(gone)
+        assert tally["without_key"] == sum(
+            record["key"] is None and record["offset"] not in gone for _, record in before
+        )
+        assert len(before) == sum(tally[name] for name in FATES)
+        source = done.view
+
+
 def test_a_broker_finds_every_object(
     lab: KafkaLab, fuzzed: dict[int, FuzzedTopic], seed: int, tmp_path: Path
 ) -> None:
@@ -82,6 +118,11 @@ def test_a_broker_finds_every_object(
         assert ("txnindex" in suffixes) == segment.part("txnindex").exists()
         for suffix in suffixes:
             assert filecmp.cmp(fetched / suffix, segment.part(suffix), shallow=False)
+
+
+def _data_below(batches: list[Batch], end: int) -> list[tuple[Batch, Record]]:
+    """Every record below `end`, markers included, with its batch."""
+    return [(b, r) for b in batches for r in b["records"] if r["offset"] < end]
 
 
 def _holds(batches: list[Batch], start_offset: int, end_offset: int) -> bool:
