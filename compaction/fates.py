@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,22 +25,20 @@ from compaction.tally import (
     TOMBSTONE_EXPIRED,
     WITHOUT_KEY,
 )
-from compaction.units import NO_PRODUCER_ID
-
-NO_HORIZON: Final = int(np.iinfo(np.int64).min)
-"""No delete horizon: no time in milliseconds is this low."""
+from compaction.units import NO_HORIZON, NO_PRODUCER_ID
 
 
 class BatchFate(IntEnum):
     """What is written in a batch's place."""
 
     DROP = 0
+    """Nothing."""
     COPY = 1
-    """The source's bytes."""
+    """The source's bytes, verbatim."""
     REWRITE = 2
-    """A new batch of the survivors."""
+    """A new batch of the records that are kept, of which there must be one."""
     EMPTY = 3
-    """The header alone, 61 bytes."""
+    """A header without records, which keeps the batch's place in the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,17 +12,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from compaction.eligibility import DirtyRatio, dirty_ratio
 from compaction.grouping import SegmentGroup, grouped
 from compaction.regions import Regions
 from compaction.rules import Rules
 from compaction.segments import PartitionKey
+from compaction.units import BATCH_HEADER_BYTES
 from compaction.view import PartitionView, Refusal
-
-CLOSING_BATCH_BYTES: Final = 61
-"""An empty v2 batch: what a round may add at its end (SEMANTICS 5)."""
 
 
 class RestReason(StrEnum):
@@ -123,7 +121,7 @@ def propose(view: PartitionView, rules: Rules, regions: Regions) -> Choice:
         ratio=ratio,
         bytes_in=bytes_in,
         bytes_scanned=ratio.cleanable_bytes,
-        bytes_out_estimate=bytes_in + CLOSING_BATCH_BYTES,
+        bytes_out_estimate=bytes_in + BATCH_HEADER_BYTES,
         held_back=_held_back(regions),
         notes=_notes(view, regions),
     )

@@ -16,6 +16,12 @@ NO_TIMESTAMP_MS: Final = -1
 NO_PRODUCER_ID: Final = -1
 """Kafka's `RecordBatch.NO_PRODUCER_ID`."""
 
+NO_HORIZON: Final = -(2**63)
+"""In an array of delete horizons: none is set; no time in milliseconds is this low."""
+
+BATCH_HEADER_BYTES: Final = 61
+"""A magic 2 header, and so the smallest magic 2 batch: an emptied one."""
+
 OFFSET_SPAN_MAX: Final = 2**31 - 1
 """An index entry holds an offset as 31 bits above its segment's start (Kafka `OffsetIndex`)."""
 

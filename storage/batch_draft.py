@@ -12,10 +12,9 @@ from typing import Final
 
 import numpy as np
 
-from compaction.units import NO_PRODUCER_ID, NO_TIMESTAMP_MS
+from compaction.units import BATCH_HEADER_BYTES, NO_PRODUCER_ID, NO_TIMESTAMP_MS
 from storage.batch_heads import (
     CONTROL_BIT,
-    HEADER_BYTES,
     HORIZON_BIT,
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD_BYTES,
@@ -96,7 +95,7 @@ def write_batch(draft: BatchDraft) -> bytes:
         payload = compress(draft.codec, payload)
     header = HEADER.pack(
         draft.base_offset,
-        HEADER_BYTES - LOG_OVERHEAD_BYTES + len(payload),
+        BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES + len(payload),
         draft.leader_epoch,
         MAGIC,
         0,

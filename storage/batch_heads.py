@@ -23,21 +23,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compaction.errors import CorruptLog
-from compaction.units import NO_PRODUCER_ID, NO_TIMESTAMP_MS
+from compaction.units import BATCH_HEADER_BYTES, NO_HORIZON, NO_PRODUCER_ID, NO_TIMESTAMP_MS
 from storage.checksums import checksum
 from storage.wire import as_kernel_input, be_int, be_word, kernel
 
 LOG_OVERHEAD_BYTES: Final = 12
 """Base offset and batch length: what the batch length does not count."""
 
-HEADER_BYTES: Final = 61
-"""A magic 2 header, and so the smallest magic 2 batch."""
-
 LEGACY_BYTES_MIN: Final = (12 + 14, 12 + 22)
 """The smallest message of magic 0 and of magic 1: null key, null value."""
-
-NO_HORIZON: Final = int(np.iinfo(np.int64).min)
-"""In an array of delete horizons: none is set."""
 
 UNKNOWN_COUNT: Final = -1
 """In `BatchHeads.count`: a compressed legacy wrapper does not tell how many records it holds."""
@@ -246,7 +240,7 @@ def _count_batches(log: NDArray[np.uint8]) -> tuple[int, int, int, int]:
         if magic < 0 or magic > 2:
             return batches, _MAGIC, at, magic
         size_bytes = be_int(log, at + 8, 4) + LOG_OVERHEAD_BYTES
-        if size_bytes < (HEADER_BYTES if magic == 2 else LEGACY_BYTES_MIN[magic]):
+        if size_bytes < (BATCH_HEADER_BYTES if magic == 2 else LEGACY_BYTES_MIN[magic]):
             return batches, _SHORT, at, size_bytes
         if size_bytes > left:
             return batches, _TORN, at, size_bytes - left
@@ -299,7 +293,7 @@ def _fill_v2(log: NDArray[np.uint8], at: int, out: _Columns, i: int) -> tuple[in
         return _DELTA, last_offset_delta
     if count < 0:
         return _COUNT, count
-    if codec == 0 and count * RECORD_BYTES_MIN > out.size_bytes[i] - HEADER_BYTES:
+    if codec == 0 and count * RECORD_BYTES_MIN > out.size_bytes[i] - BATCH_HEADER_BYTES:
         return _CROWDED, count
     return _OK, 0
 

@@ -7,19 +7,17 @@ uncompressed ones in place; compression, headers and checksums follow batch by b
 
 from __future__ import annotations
 
-from enum import IntEnum
-
 import numpy as np
 from numpy.typing import NDArray
 
+from compaction.fates import BatchFate
+from compaction.units import BATCH_HEADER_BYTES, NO_HORIZON
 from storage.batch_draft import CRC, CRC_AT, HEADER, MAGIC, BatchDraft, write_batch
 from storage.batch_heads import (
     CONTROL_BIT,
-    HEADER_BYTES,
     HORIZON_BIT,
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD_BYTES,
-    NO_HORIZON,
     TRANSACTIONAL_BIT,
     BatchHeads,
 )
@@ -28,19 +26,6 @@ from storage.compression import Codec, compress
 from storage.payload_encoding import Survivors, encode, measure
 from storage.records import Records
 from storage.wire import as_kernel_input
-
-
-class BatchFate(IntEnum):
-    """What becomes of a batch."""
-
-    DROP = 0
-    """Nothing of it is written."""
-    COPY = 1
-    """Its bytes, verbatim."""
-    REWRITE = 2
-    """A new batch of the records that are kept, of which there must be one."""
-    EMPTY = 3
-    """A header without records, which keeps the batch's place in the log."""
 
 
 def rewrite_batches(
@@ -78,7 +63,7 @@ def rewrite_batches(
     out = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
     _copy_runs(as_kernel_input(log), heads, np.flatnonzero(fate == BatchFate.COPY), position, out)
     is_plain = is_rewrite & (heads.codec == Codec.NONE)
-    encode(records, survivors, is_plain, position + HEADER_BYTES, out)
+    encode(records, survivors, is_plain, position + BATCH_HEADER_BYTES, out)
     for batch, payload in compressed.items():
         end = int(ends[batch])
         out[end - len(payload) : end] = np.frombuffer(payload, np.uint8)
@@ -119,9 +104,9 @@ def _sizes(
     for batch, payload in compressed.items():
         payload_bytes[batch] = len(payload)
     sizes = np.zeros(len(heads), np.int64)
-    sizes[fate == BatchFate.EMPTY] = HEADER_BYTES
+    sizes[fate == BatchFate.EMPTY] = BATCH_HEADER_BYTES
     np.copyto(sizes, heads.size_bytes, where=fate == BatchFate.COPY)
-    np.copyto(sizes, payload_bytes + HEADER_BYTES, where=fate == BatchFate.REWRITE)
+    np.copyto(sizes, payload_bytes + BATCH_HEADER_BYTES, where=fate == BatchFate.REWRITE)
     return sizes
 
 

@@ -21,7 +21,7 @@ from compaction.lineage import epochs_in
 from compaction.listing import ListedSegment
 from compaction.producers import ProducerEntry
 from compaction.segments import LeaderEpoch, PartitionKey, Segment
-from compaction.units import NO_TIMESTAMP_MS
+from compaction.units import BATCH_HEADER_BYTES, NO_TIMESTAMP_MS
 from storage.leader_epoch_checkpoint import read_leader_epoch_checkpoint
 from storage.local_tiered_storage import LocalTieredStorage, Part
 from storage.object_store import ObjectStore
@@ -51,8 +51,7 @@ _V1_REST: Final = struct.Struct(
     "q"  # timestamp: a wrapper's is its largest
 )
 _LENGTH_COUNTS_FROM: Final = 12
-_HEAD_BYTES: Final = 61
-_SIZE_MIN: Final = {0: 26, 1: 34, 2: _HEAD_BYTES}  # The smallest batch of each magic.
+_SIZE_MIN: Final = {0: 26, 1: 34, 2: BATCH_HEADER_BYTES}  # The smallest batch of each magic.
 _COPY: Final = "Restore the segment from a copy; nothing of this partition was changed."
 
 
@@ -124,10 +123,10 @@ class _LogReader:
 
     def _bytes_at(self, position: int) -> bytes:
         at = position - self.window_start
-        if at < 0 or at + _HEAD_BYTES > len(self.window):
+        if at < 0 or at + BATCH_HEADER_BYTES > len(self.window):
             self.window = self.store.read_range(self.object_key, position, _WINDOW_BYTES)
             self.window_start, at = position, 0
-        return self.window[at : at + _HEAD_BYTES].tobytes()
+        return self.window[at : at + BATCH_HEADER_BYTES].tobytes()
 
     def _corrupt(self, what: str, position: int) -> CorruptLog:
         return CorruptLog(f"{what}, at position {position}", where=self.where, remedy=_COPY)

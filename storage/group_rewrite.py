@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from compaction.receipts import GroupReceipt, GroupResult
 from compaction.segments import PartitionKey, Segment
 from compaction.tally import KEPT, Tally, tally_of, total
 from compaction.transactions import aborted_batches
-from compaction.units import NO_TIMESTAMP_MS
+from compaction.units import BATCH_HEADER_BYTES, NO_TIMESTAMP_MS
 from storage.batch_heads import BatchHeads
 from storage.batch_rewrite import closing_batch, rewrite_batches
 from storage.control_records import control_types
@@ -31,9 +31,6 @@ from storage.segment_writer import Origin, SegmentWriter
 
 Superseded: TypeAlias = Callable[[Segment, int], NDArray[np.bool_]]
 """(segment, its record count) → shape (records,): which lose their key to a newer record."""
-
-EMPTIED_BYTES: Final = 61
-"""Size of a batch that is nothing but its header (Kafka `RECORD_BATCH_OVERHEAD`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +160,7 @@ def _fates(
         producer_id=heads.producer_id,
         producer_epoch=heads.producer_epoch,
         is_control=heads.is_control,
-        is_emptied=(heads.size_bytes == EMPTIED_BYTES)
+        is_emptied=(heads.size_bytes == BATCH_HEADER_BYTES)
         & (heads.codec == 0)
         & ~heads.has_delete_horizon
         & (heads.base_timestamp_ms == NO_TIMESTAMP_MS),

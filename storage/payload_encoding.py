@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from compaction.units import NO_TIMESTAMP_MS
-from storage.batch_heads import NO_HORIZON, BatchHeads
+from compaction.units import NO_HORIZON, NO_TIMESTAMP_MS
+from storage.batch_heads import BatchHeads
 from storage.memory_copy import copy_bytes
 from storage.records import RecordColumns, Records
 from storage.wire import (

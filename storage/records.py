@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compaction.errors import CorruptLog
-from storage.batch_heads import HEADER_BYTES, RECORD_BYTES_MIN, BatchHeads
+from compaction.units import BATCH_HEADER_BYTES
+from storage.batch_heads import RECORD_BYTES_MIN, BatchHeads
 from storage.compression import Codec, decompress
 from storage.wire import as_kernel_input, kernel, read_varint, read_varlong
 
@@ -200,7 +201,7 @@ def _payloads(
     log: NDArray[np.uint8], heads: BatchHeads, where: str
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
     """The body, and where in it each batch's uncompressed payload starts and ends."""
-    start = heads.position + HEADER_BYTES
+    start = heads.position + BATCH_HEADER_BYTES
     end = heads.position + heads.size_bytes
     if not heads.codec.any():
         return log, start, end
@@ -221,7 +222,7 @@ def _plain_payloads(
     log: NDArray[np.uint8], heads: BatchHeads, where: str
 ) -> Iterator[NDArray[np.uint8]]:
     """One by one, so that the decompressor's memory is used again while it is in the cache."""
-    start = (heads.position + HEADER_BYTES).tolist()
+    start = (heads.position + BATCH_HEADER_BYTES).tolist()
     end = (heads.position + heads.size_bytes).tolist()
     count, base_offset = heads.count.tolist(), heads.base_offset.tolist()
     for i, codec in enumerate(heads.codec.tolist()):
@@ -231,7 +232,7 @@ def _plain_payloads(
         elif count[i] == 0:  # Kafka does not look at the payload of no records.
             yield stored[:0]
         else:
-            here = f"{where}: {_batch_at(start[i] - HEADER_BYTES, base_offset[i])}"
+            here = f"{where}: {_batch_at(start[i] - BATCH_HEADER_BYTES, base_offset[i])}"
             yield np.frombuffer(decompress(codec, stored, where=here), np.uint8)
 
 

@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compaction.errors import UnreadableObject
-from storage.batch_heads import NO_HORIZON, NO_SEQUENCE, BatchHeads, read_heads
+from compaction.units import NO_HORIZON
+from storage.batch_heads import NO_SEQUENCE, BatchHeads, read_heads
 from storage.compression import Codec
 from storage.control_records import ControlType, control_type
 from storage.legacy_batches import decode_any

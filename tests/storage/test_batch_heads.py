@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from compaction.errors import CorruptLog
+from compaction.units import NO_HORIZON
 from storage.batch_draft import BatchDraft, RecordDraft, write_batch
-from storage.batch_heads import NO_HORIZON, UNKNOWN_COUNT, BatchHeads, read_heads
+from storage.batch_heads import UNKNOWN_COUNT, BatchHeads, read_heads
 from storage.compression import Codec
 from tests.storage.harm import batch, patched, summed
 from tests.storage.kafka_dumps import NAMES, kafka_reads, log_bytes

@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compaction.fates import BatchFate
+from compaction.units import NO_HORIZON
 from storage.batch_draft import BatchDraft, RecordDraft, write_batch
-from storage.batch_heads import NO_HORIZON, BatchHeads, read_heads
-from storage.batch_rewrite import BatchFate, closing_batch, rewrite_batches
+from storage.batch_heads import BatchHeads, read_heads
+from storage.batch_rewrite import closing_batch, rewrite_batches
 from storage.compression import Codec
 from storage.legacy_batches import decode_any
 from storage.records import Records

@@ -6,8 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compaction.units import NO_HORIZON
 from storage.batch_draft import BatchDraft, RecordDraft, write_batch
-from storage.batch_heads import NO_HORIZON, read_heads
+from storage.batch_heads import read_heads
 from storage.legacy_batches import decode_legacy
 from storage.payload_encoding import encode, measure
 from storage.records import decode
