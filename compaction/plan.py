@@ -57,9 +57,7 @@ class Compact:
     """In offset order; together the whole of `[log start, end_offset)`."""
     ratio: DirtyRatio
     bytes_in: int
-    """The groups' `.log`s."""
-    bytes_scanned: int
-    """Of `bytes_in`, the segments that hold dirty offsets: they are read twice."""
+    """The groups' `.log`s; each is read twice, once for its keys and once to be rewritten."""
     bytes_out_estimate: int
     """At most `bytes_in` and a closing batch, but for some bytes per record of a batch that gets
     its delete horizon now: its timestamp deltas grow."""
@@ -120,7 +118,6 @@ def propose(view: PartitionView, rules: Rules, regions: Regions) -> Choice:
         groups=grouped(sources, rules),
         ratio=ratio,
         bytes_in=bytes_in,
-        bytes_scanned=ratio.cleanable_bytes,
         bytes_out_estimate=bytes_in + BATCH_HEADER_BYTES,
         held_back=_held_back(regions),
         notes=_notes(view, regions),

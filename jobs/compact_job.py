@@ -56,8 +56,18 @@ def compact(
             key = result.round.key
             reports[key] = result_report(reports[key], result)
     if due:
-        record_run(live, [reports[each.key] for each in due], started_at_ms, "compact")
+        _record(live, [reports[each.key] for each in due], started_at_ms, console)
     return [reports[each.key] for each in surveyed]
+
+
+def _record(
+    live: Wiring, reports: Sequence[PartitionReport], started_at_ms: int, console: Console
+) -> None:
+    """The record of a run is no part of it: what is committed stays so, and is told all the same."""
+    try:
+        record_run(live, reports, started_at_ms, "compact")
+    except TierfoldError as error:
+        console.print(f"The run's record could not be kept: {error}", style="yellow")
 
 
 def _claimed(live: Wiring, due: Sequence[Surveyed], reports: Reports) -> list[Round]:

@@ -76,16 +76,18 @@ class Pipeline:
         self._tier_uri = tier_uri
         self._progress = progress
         self._cores = spark.sparkContext.defaultParallelism
+        self._cached: list[DataFrame] = []
 
     def run(self, rounds: Sequence[Round], catalog: Catalog) -> list[RoundResult]:
         """Scan, reduce, rewrite, check and commit; one result per round, in their order."""
         so_far = _Progressing(rounds={each.index: each for each in rounds})
-        losers = self._scan_and_reduce(so_far, list(rounds))
-        losers = self._believe(so_far, losers)
         try:
+            losers = self._scan_and_reduce(so_far, list(rounds))
+            losers = self._believe(so_far, losers)
             self._rewrite_all(so_far, losers)
         finally:
-            losers.unpersist()
+            while self._cached:
+                self._cached.pop().unpersist()
         self._check(so_far)
         proposals = [
             proposal_of(each, so_far.receipts[each.index], new_commit_id())
@@ -108,6 +110,7 @@ class Pipeline:
             {index: so_far.rounds[index].buckets for index in first},
             reduce_tasks,
         ).persist(StorageLevel.MEMORY_AND_DISK)
+        self._cached.append(losers)
         told = losers.where(F.col("kind").isin(int(RowKind.SCANNED), int(RowKind.FAILED)))
         size_bytes = sum(each.size_bytes for each in rounds)
         table: pa.Table = self._progress.watched("scan", size_bytes, told.toArrow)
