@@ -1,4 +1,4 @@
-"""Many logs, one tier, three passes of tierfold's own command, and Kafka's cleaner on the same.
+"""Many logs, one tier, four passes of tierfold's own command, and Kafka's cleaner on the same.
 
 Each seed is a topic `t<seed>` of one partition. A pass compacts the whole tier with one command, so
 that Spark starts once for all seeds; what lives afterwards is copied to local names, for Kafka's
@@ -23,11 +23,12 @@ from tests.oracle.remote_views import RemoteSegment, all_segments, to_local, to_
 SEEDS_VARIABLE: Final = "TIERFOLD_ORACLE_SEEDS"
 SEGMENT_BYTES: Final = 100_000
 DELETE_RETENTION_MS: Final = 60_000
-PRODUCER_EXPIRATION_MS: Final = 115_000
-"""Some producers are forgotten between the first pass and the second: last seen at 0 to 15 s."""
+PRODUCER_EXPIRATION_MS: Final = 80_000
+"""For logs whose records all have the first timestamp: to the millisecond, at the third pass."""
 
-PASSES_MS: Final = (TS_START_MS + 20_000, TS_START_MS + 120_000, TS_START_MS + 200_000)
-"""After the newest record; then twice more than the delete retention later."""
+PASSES_MS: Final = tuple(TS_START_MS + at_ms for at_ms in (20_000, 79_999, 80_000, 140_000))
+"""After the newest record; a millisecond before the delete horizons that the first pass set, and
+at them; at those of the third, for a marker gets its horizon only once its data are gone."""
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _SETTINGS: Final = {
@@ -78,7 +79,7 @@ def seeds() -> range:
 
 
 def run_passes(lab: KafkaLab, folder: Path, wanted: Iterable[int]) -> dict[int, FuzzedTopic]:
-    """Make each seed's log, compact them all three times, and have Kafka do the same."""
+    """Make each seed's log, compact them all four times, and have Kafka do the same."""
     tier = folder / "tier"
     topics = {seed: _uploaded(lab, folder, tier, seed) for seed in wanted}
     for number, now_ms in enumerate(PASSES_MS, start=1):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 from tests.oracle.fuzz_run import FuzzedTopic, Pass
 from tests.oracle.kafka_lab import Batch, KafkaLab
@@ -23,7 +24,8 @@ def test_all_seeds_together_meet_every_fate(lab: KafkaLab, fuzzed: dict[int, Fuz
             met.update(_fates(source, found, done))
             met["aborted transaction listed"] += len(lab.side_files(done.oracle)["txnindex"])
             source = found
-        met["producer forgotten"] += len(topic.passes[0].producers - topic.passes[1].producers)
+        for one, two in pairwise(topic.passes):
+            met["producer forgotten"] += len(one.producers - two.producers)
     assert {fate for fate in FATES if met[fate] < 3} == set(), met
 
 

@@ -1,4 +1,4 @@
-"""tierfold against Kafka's own cleaner: the same logs, the same clock, three passes each.
+"""tierfold against Kafka's own cleaner: the same logs, the same clock, four passes each.
 
 `TIERFOLD_ORACLE_SEEDS=17:18` replays seed 17 alone (README.md).
 """
