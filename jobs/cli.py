@@ -15,14 +15,16 @@ from typing import Any, Final, TypeVar
 import click
 from rich.console import Console
 
-from compaction.errors import TierfoldError
+from compaction.errors import CorruptLog, TierfoldError, UnreadableObject
 from jobs.compact_job import compact
+from jobs.dump_job import dump_lines
 from jobs.outcome_reports import FAILED, FENCED, LOST_RACE, REFUSED, UNKNOWN, PartitionReport
 from jobs.plan_job import plan
-from jobs.report import document, print_reports, print_status
+from jobs.report import document, print_reports, print_status, print_verified
 from jobs.settings import Settings, resolve
 from jobs.status_job import status
 from jobs.survey import Scope
+from jobs.verify_job import verify
 from jobs.versions import tierfold_version
 from jobs.wiring import Wiring, wired
 
@@ -190,9 +192,6 @@ def verify_verb(**given: Any) -> None:
     """
     settings = resolve(given["overrides"])
     asked = _asked_of_tier(given)
-    from jobs.report import print_verified
-    from jobs.verify_job import verify
-
     found = verify(asked.live, settings, asked.scope, Console(stderr=True))
     if given["as_json"]:
         click.echo(document(each.as_json() for each in found))
@@ -213,8 +212,6 @@ def dump_verb(segment: str, overrides: Sequence[str], **_ignored: Any) -> None:
       tierfold dump 00000000000000000000-0hLI51_3SZKS69rydQPI4w.log | jq .baseOffset
     """
     resolve(overrides)
-    from jobs.dump_job import dump_lines
-
     for line in dump_lines(segment):
         click.echo(line)
 
@@ -240,4 +237,5 @@ def main(prog_name: str = "tierfold", first_arguments: Sequence[str] = ()) -> No
         )
     except TierfoldError as error:
         click.echo(f"{prog_name}: {error}", err=True)
-        sys.exit(EXIT_WRONG_SETTING)
+        is_data = isinstance(error, CorruptLog | UnreadableObject)
+        sys.exit(EXIT_PARTITION_FAILED if is_data else EXIT_WRONG_SETTING)

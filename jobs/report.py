@@ -24,6 +24,7 @@ from jobs.outcome_reports import (
     PartitionReport,
 )
 from jobs.status_job import PartitionStatus
+from jobs.verify_job import Verified
 
 ROWS_MAX: Final = 40
 """Rows of a table before it is cut: a summary fits a screen. The JSON document has them all."""
@@ -136,3 +137,64 @@ def _status_row(each: PartitionStatus) -> tuple[str | Text, ...]:
         str(len(view.state.retired)) if view.state is not None else "0",
         Text("; ".join(remarks)),
     )
+
+
+def print_verified(console: Console, partitions: Sequence[Verified]) -> None:
+    """The summary of `verify`; partitions with faults come first, and all their faults are told."""
+    if not partitions:
+        console.print("No partitions: the tier is empty, or nothing matches the patterns.")
+        return
+    table = Table(title="verify", title_justify="left")
+    table.add_column("partition", no_wrap=True)
+    for column in ("segments", "batches", "records", "read", "index entries", "keys compared"):
+        table.add_column(column, justify="right")
+    table.add_column("verdict")
+    ordered = sorted(partitions, key=lambda each: (not each.faults, each.key))
+    for each in ordered[:ROWS_MAX]:
+        table.add_row(*_verified_row(each))
+    console.print(table)
+    if len(ordered) > ROWS_MAX:
+        console.print(f"… and {len(ordered) - ROWS_MAX} more; --json lists all.")
+    for each in ordered[:ROWS_MAX]:
+        for fault in each.faults:
+            console.print(Text(f"{each.key}: {fault}", style="red"), soft_wrap=True)
+    console.print(_verified_sum(partitions))
+
+
+def _verified_row(each: Verified) -> tuple[str | Text, ...]:
+    verdict = Text(f"{len(each.faults)} faults", style="red") if each.faults else Text("sound")
+    for note in each.notes:
+        verdict.append(f"; {note}", style="dim")
+    return (
+        str(each.key),
+        _grouped(each.segments),
+        _grouped(each.batches),
+        _grouped(each.records),
+        decimal(each.bytes_read),
+        _grouped(each.index_entries),
+        "–" if each.keys_compared is None else _grouped(each.keys_compared),
+        verdict,
+    )
+
+
+def _verified_sum(partitions: Sequence[Verified]) -> Text:
+    """One line: what holds, or how much does not."""
+    faults = sum(len(each.faults) for each in partitions)
+    broken = sum(bool(each.faults) for each in partitions)
+    if faults:
+        return Text(
+            f"FAULTS: {faults}, in {broken} of {len(partitions)} partitions", style="bold red"
+        )
+    compared = [each.keys_compared for each in partitions if each.keys_compared is not None]
+    keys = f", {_grouped(sum(compared))} keys agree with the originals" if compared else ""
+    return Text(
+        f"verified: {_grouped(sum(each.segments for each in partitions))} segments, "
+        f"{_grouped(sum(each.batches for each in partitions))} batches, "
+        f"{_grouped(sum(each.records for each in partitions))} records{keys}",
+        style="green",
+    )
+
+
+def _grouped(number: int) -> str:
+    """Thousands apart, as SI writes them."""
+    return f"{number:,}".replace(",", " ")

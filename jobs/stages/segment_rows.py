@@ -39,6 +39,14 @@ class RowKind(IntEnum):
     """A pickled sentence: why this partition stops."""
     RECEIPT = 5
     """A pickled `GroupReceipt`: for the driver."""
+    CHECKED = 6
+    """A pickled `CheckedSegment`: for the driver (`verify`)."""
+    LATEST_NOW = 7
+    """Packed `LatestValues` of a live segment (`verify`)."""
+    LATEST_BEFORE = 8
+    """Packed `LatestValues` of a segment that a broker wrote (`verify`)."""
+    COMPARED = 9
+    """A pickled `KeysCompared`: for the driver (`verify`)."""
 
 
 REFERENCE_SCHEMA: Final = StructType(

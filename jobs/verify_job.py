@@ -1,0 +1,269 @@
+"""`tierfold verify`: read all live segments again and prove them; nothing is ever written.
+
+Per partition: every checksum and every record's format; offsets without a hole; indexes, snapshot,
+checkpoint and leader epochs against the log; aborted transactions against their markers; and, while
+the originals are there, the latest value of every key before and after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from compaction.latest_compare import KeysCompared, sum_of
+from compaction.segments import PartitionKey, Segment
+from compaction.transactions import TransactionVerdict, joined_marks, verdict
+from jobs.progress import ByteProgress
+from jobs.rounds import tasks_for
+from jobs.session import tierfold_session
+from jobs.settings import Settings
+from jobs.stages.segment_rows import RowKind, rows_of, unpacked
+from jobs.stages.verify import ORDER_SCHEMA, keys_compared, segments_checked
+from jobs.survey import READERS, Scope
+from jobs.verify_subjects import Side, Subject, believing, order_rows, subject_of
+from jobs.wiring import Wiring
+from storage.segment_check import CheckedSegment
+
+UNLISTED_SHOWN: Final = 3
+"""Transactions without an index entry that are named."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """What was found of one partition."""
+
+    key: PartitionKey
+    segments: int = 0
+    """Live ones."""
+    batches: int = 0
+    """Of the live segments, as the other counts."""
+    records: int = 0
+    bytes_read: int = 0
+    """Bytes of all logs read, the originals' included."""
+    keys_compared: int | None = None
+    """Keys whose latest value was compared with the originals'; None: `notes` says why not."""
+    index_entries: int = 0
+    faults: tuple[str, ...] = ()
+    """What is wrong, a sentence each; empty: the partition is sound."""
+    notes: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """The partition's entry in the `--json` document."""
+        return {
+            "topic": self.key.topic,
+            "partition": self.key.partition,
+            "topic_id": self.key.topic_id,
+            "segments": self.segments,
+            "batches": self.batches,
+            "records": self.records,
+            "bytes_read": self.bytes_read,
+            "keys_compared": self.keys_compared,
+            "index_entries": self.index_entries,
+            "faults": list(self.faults),
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(slots=True)
+class _Found:
+    """What the workers said of one partition."""
+
+    checked: dict[str, CheckedSegment] = field(default_factory=dict)
+    """By segment id."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """Why a segment could not be read, by its id."""
+    compared: list[KeysCompared] = field(default_factory=list)
+
+    def verdict(self, side: Side) -> TransactionVerdict:
+        """What the marks of one side's segments say; they were all read."""
+        marks = [self.checked[segment.segment_id].marks for segment in side.segments]
+        return verdict(joined_marks(marks), side.aborted)
+
+    def could_read(self, side: Side | None) -> bool:
+        """Every segment of the side was read."""
+        return side is not None and not side.ids & self.failed.keys()
+
+
+class _Verification:
+    """Runs the stages for some partitions on one Spark session."""
+
+    def __init__(self, spark: SparkSession, tier_uri: str, console: Console) -> None:
+        self._spark = spark
+        self._tier_uri = tier_uri
+        self._progress = ByteProgress(spark, console)
+        self._cores = spark.sparkContext.defaultParallelism
+
+    def run(self, subjects: Sequence[Subject]) -> list[_Found]:
+        """One per subject, in their order.
+
+        Aborts of which no index tells are only known once everything was read; the partitions
+        concerned are then read again, now knowing, for a compaction believed the markers too.
+        """
+        found = self._read(subjects)
+        doubtful = [i for i, subject in enumerate(subjects) if _is_doubtful(subject, found[i])]
+        if doubtful:
+            again = [_believing(subjects[i], found[i]) for i in doubtful]
+            for i, second in zip(doubtful, self._read(again), strict=True):
+                found[i].compared = second.compared
+                found[i].failed |= second.failed
+        return found
+
+    def _read(self, subjects: Sequence[Subject]) -> list[_Found]:
+        rows, tasks = order_rows(subjects, self._cores)
+        orders = self._spark.createDataFrame(rows, ORDER_SCHEMA)
+        sizes = [each.read_bytes // each.buckets for each in subjects for _ in range(each.buckets)]
+        _, compare_tasks = tasks_for(sizes, self._cores)
+        told = keys_compared(
+            segments_checked(orders, tasks, self._tier_uri, self._progress.bytes_done),
+            compare_tasks,
+        )
+        size_bytes = sum(each.read_bytes for each in subjects)
+        table: pa.Table = self._progress.watched("verify", size_bytes, told.toArrow)
+        found = [_Found() for _ in subjects]
+        for row in rows_of(table.to_batches()):
+            into = found[row.partition_index]
+            segment = subjects[row.partition_index].read[row.segment_index]
+            match row.kind:
+                case RowKind.CHECKED:
+                    into.checked[segment.segment_id] = unpacked(row.payload)
+                case RowKind.FAILED:
+                    into.failed[segment.segment_id] = unpacked(row.payload)
+                case _:
+                    into.compared.append(unpacked(row.payload))
+        return found
+
+
+def verify(live: Wiring, settings: Settings, scope: Scope, console: Console) -> list[Verified]:
+    """Verify every partition in scope, by topic and number, whatever its policy.
+
+    `console` gets the progress. Raises BadSettings where the tier is none; what is wrong with one
+    partition is its fault.
+    """
+    keys = [key for key in live.tier.partitions() if scope.holds(key)]
+    states = live.catalog.read(keys)
+    with ThreadPoolExecutor(READERS) as pool:
+        subjects = list(
+            pool.map(
+                lambda key: subject_of(
+                    live,
+                    key,
+                    states.get(key),
+                    settings.rules_for(key.topic).index_interval_bytes,
+                ),
+                keys,
+            )
+        )
+    readable = [subject for subject in subjects if subject.read]
+    if not readable:
+        return [_verified(subject, _Found()) for subject in subjects]
+    found = _Verification(tierfold_session(), live.tier_uri, console).run(readable)
+    by_key = {subject.key: each for subject, each in zip(readable, found, strict=True)}
+    return [_verified(subject, by_key.get(subject.key, _Found())) for subject in subjects]
+
+
+def _is_doubtful(subject: Subject, found: _Found) -> bool:
+    """To be compared, and an ABORT marker decides what no index lists."""
+    sides = (subject.now, subject.before)
+    return (
+        subject.before is not None
+        and not found.failed
+        and any(found.verdict(side).believed for side in sides if side is not None)
+    )
+
+
+def _believing(subject: Subject, found: _Found) -> Subject:
+    now, before = subject.now, subject.before
+    return replace(
+        subject,
+        now=believing(now, found.verdict(now)),
+        before=None if before is None else believing(before, found.verdict(before)),
+    )
+
+
+def _verified(subject: Subject, found: _Found) -> Verified:
+    live = subject.now.segments
+    checked = [
+        found.checked[segment.segment_id] for segment in live if segment.segment_id in found.checked
+    ]
+    compared = _compared(subject, found)
+    return Verified(
+        key=subject.key,
+        segments=len(live),
+        batches=sum(each.batches for each in checked),
+        records=sum(each.records for each in checked),
+        bytes_read=sum(each.bytes_read for each in found.checked.values()),
+        keys_compared=compared.keys if isinstance(compared, KeysCompared) else None,
+        index_entries=sum(each.index_entries for each in checked),
+        faults=(
+            *subject.faults,
+            *(found.failed[each.segment_id] for each in live if each.segment_id in found.failed),
+            *(fault for each in checked for fault in each.faults),
+            *_unlisted(subject, found),
+            *_differences(compared),
+        ),
+        notes=(*subject.notes, *_index_notes(subject, live, checked), *_why_not(compared)),
+    )
+
+
+def _compared(subject: Subject, found: _Found) -> KeysCompared | str | None:
+    """How the keys compare, or why that cannot be told; None: it was not tried."""
+    if subject.before is None:
+        return None
+    if not found.could_read(subject.now):
+        return "a live segment could not be read"
+    if not found.could_read(subject.before):
+        lost = sorted(subject.before.ids & found.failed.keys())
+        return f"an original could not be read: {found.failed[lost[0]]}"
+    return sum_of(found.compared)
+
+
+def _why_not(compared: KeysCompared | str | None) -> tuple[str, ...]:
+    return (f"not compared: {compared}",) if isinstance(compared, str) else ()
+
+
+def _differences(compared: KeysCompared | str | None) -> tuple[str, ...]:
+    if not isinstance(compared, KeysCompared) or not compared.differing:
+        return ()
+    shown = "; ".join(str(example) for example in compared.examples)
+    dots = "; …" if compared.differing > len(compared.examples) else ""
+    return (
+        f"{compared.differing} of {compared.keys} keys have another latest value than in the "
+        f"segments that brokers wrote: {shown}{dots}",
+    )
+
+
+def _unlisted(subject: Subject, found: _Found) -> tuple[str, ...]:
+    """ABORT markers whose transaction still has batches here, and that no index lists."""
+    if not subject.is_listed_known or not found.could_read(subject.now):
+        return ()
+    believed = found.verdict(subject.now).believed
+    if not believed:
+        return ()
+    shown = ", ".join(
+        f"producer {each.producer_id}, offsets {each.first_offset} to {each.last_offset}"
+        for each in believed[:UNLISTED_SHOWN]
+    )
+    dots = ", …" if len(believed) > UNLISTED_SHOWN else ""
+    return (
+        f"{len(believed)} aborted transactions are in no transaction index, so that brokers serve "
+        f"their records as committed: {shown}{dots}",
+    )
+
+
+def _index_notes(
+    subject: Subject, live: Sequence[Segment], checked: Sequence[CheckedSegment]
+) -> tuple[str, ...]:
+    """Right indexes that are not what the log gives under the setting."""
+    others = sum(not each.has_indexes_as_built and not each.faults for each in checked)
+    if not others:
+        return ()
+    return (
+        f"the indexes of {others} of {len(live)} segments are right, but not those that the log "
+        f"gives under index.interval.bytes={subject.index_interval_bytes}",
+    )
