@@ -23,9 +23,32 @@ from compaction.errors import InvariantBroken
 from compaction.outcomes import Committed, Fenced, LostRace
 from compaction.segments import CleanerOffset, PartitionKey, PartitionState
 from storage.catalog import Catalog, Claim, new_commit_id
+from storage.runs_table import RunRow
 from tests.compaction.builders import KEY, LINEAGE, a_chain, a_segment, a_state, segment_id
 
 OTHER_KEY: Final = PartitionKey(topic="it's", partition=0, topic_id="'--_____quoted_____'--")
+A_RUN: Final = RunRow(
+    run="20260101T000000-1",
+    topic="orders",
+    partition=3,
+    topic_id="T" * 22,
+    chunk=0,
+    command="compact",
+    outcome="committed",
+    reason="",
+    epoch=4,
+    first_dirty=10,
+    end_offset=30,
+    started_at_ms=1,
+    finished_at_ms=2,
+    bytes_in=3000,
+    bytes_out=1000,
+    segments_in=3,
+    segments_out=1,
+    tally={"records_kept": 7, "records_superseded": 2**40},
+    now_ms=1,
+    tierfold_version="0.1.0",
+)
 
 
 def fresh(key: PartitionKey = KEY, segments: int = 3) -> PartitionState:

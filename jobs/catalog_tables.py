@@ -1,0 +1,81 @@
+"""The catalog as DataFrames, for notebooks and reports: read by Spark, never written by it.
+
+    builder = with_delta(SparkSession.builder.appName("a look at the tier"))
+    segments(builder.getOrCreate(), "/tier/_tierfold").groupBy("topic").sum("size_bytes")
+
+What each column means is said in `storage.catalog_schema`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from delta import configure_spark_with_delta_pip
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from compaction.errors import UnreadableObject
+from storage.catalog_schema import PARTITIONS, RUNS, SEGMENT
+
+_OF_THE_PARTITION: Final = ("topic", "partition", "topic_id")
+
+_DELTA: Final[dict[str, bool | float | int | str | None]] = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # Delta would replay a table's log in 50 tasks; a catalog's is small.
+    "spark.databricks.delta.snapshotPartitions": 2,
+}
+
+
+def with_delta(builder: SparkSession.Builder) -> SparkSession.Builder:
+    """`builder` with Delta's jars, from Maven, and the settings that it asks for."""
+    delta: SparkSession.Builder = configure_spark_with_delta_pip(builder.config(map=_DELTA))
+    return delta
+
+
+def partitions(spark: SparkSession, catalog_uri: str) -> DataFrame:
+    """One row per topic-partition that was ever claimed: the columns of `PARTITIONS`.
+
+    Raises UnreadableObject where there is no catalog, or the session has no Delta.
+    """
+    return _table(spark, f"{catalog_uri}/partitions").select(*PARTITIONS.names)
+
+
+def segments(spark: SparkSession, catalog_uri: str) -> DataFrame:
+    """One row per live segment: its partition, its place in offset order, then `SEGMENT`.
+
+    `position` counts from 0. Raises UnreadableObject as `partitions` does.
+    """
+    live = partitions(spark, catalog_uri).select(
+        *_OF_THE_PARTITION, F.posexplode("segments").alias("position", "segment")
+    )
+    return live.select(
+        *_OF_THE_PARTITION, "position", *(F.col(f"segment.{each.name}") for each in SEGMENT)
+    )
+
+
+def runs(spark: SparkSession, catalog_uri: str) -> DataFrame:
+    """One row per run, partition and chunk: the columns of `RUNS`.
+
+    Raises UnreadableObject as `partitions` does.
+    """
+    return _table(spark, f"{catalog_uri}/runs").select(*RUNS.names)
+
+
+def _table(spark: SparkSession, uri: str) -> DataFrame:
+    try:
+        return spark.read.format("delta").load(uri)
+    except (PySparkException, Py4JJavaError) as error:
+        raise UnreadableObject(
+            f"Spark cannot read the table: {_reason(error)}",
+            where=uri,
+            remedy="The first run of `tierfold compact` makes it; a session needs `with_delta`.",
+        ) from error
+
+
+def _reason(error: PySparkException | Py4JJavaError) -> str:
+    """The first line of what the JVM said, without the stack that follows it."""
+    said = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)
+    return str(said).partition("\n")[0].rstrip(".")

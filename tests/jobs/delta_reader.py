@@ -1,0 +1,31 @@
+"""Reads a catalog as a notebook would, and writes what it saw as Parquet.
+
+Run as a program of its own: Delta's jars must be there when a session starts, and the tests' one
+session has none.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from pyspark.sql import SparkSession
+
+from jobs import catalog_tables
+
+if __name__ == "__main__":
+    catalog_uri, seen = sys.argv[1:]
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "1",
+        # A few rows do not earn back what compiling their plans costs.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    }
+    builder = SparkSession.builder.master("local[1]").config(map=settings)
+    spark = catalog_tables.with_delta(builder).getOrCreate()
+    for name in ("partitions", "segments", "runs"):
+        table = getattr(catalog_tables, name)(spark, catalog_uri)
+        table.coalesce(1).write.parquet(f"{seen}/{name}")
+    spark.stop()
