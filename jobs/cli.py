@@ -21,7 +21,7 @@ from jobs.dump_job import dump_lines
 from jobs.outcome_reports import FAILED, FENCED, LOST_RACE, REFUSED, UNKNOWN, PartitionReport
 from jobs.plan_job import plan
 from jobs.report import document, print_reports, print_status, print_verified
-from jobs.settings import Settings, resolve
+from jobs.settings import resolve
 from jobs.status_job import status
 from jobs.survey import Scope
 from jobs.verify_job import verify
@@ -36,16 +36,6 @@ WIDTH_WITHOUT_TERMINAL: Final = 120
 """Columns of a table that goes to a file or a pipe."""
 
 _Verb = TypeVar("_Verb", bound=Callable[..., Any])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What every verb is told."""
-
-    now_ms: int | None
-    first_dirty: int | None
-    settings: Settings
-    as_json: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,7 +63,7 @@ def compact(
 def _record(
     live: Wiring, reports: Sequence[PartitionReport], started_at_ms: int, console: Console
 ) -> None:
-    """The record of a run is no part of it: what is committed stays so, and is told all the same."""
+    """Keep the run's record, which is no part of it: without one the outcomes are told as well."""
     try:
         record_run(live, reports, started_at_ms, "compact")
     except TierfoldError as error:

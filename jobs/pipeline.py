@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from compaction.aborted import AbortedTransaction
 from compaction.absorption import absorbed
@@ -204,8 +206,9 @@ class Pipeline:
                     f"{'; '.join(faults)}. This is a bug; please report it."
                 )
 
-    def _frame(self, rows: list[dict[str, object]], schema: object) -> DataFrame:
-        return self._spark.createDataFrame(rows, schema)  # type: ignore[call-overload, no-any-return]
+    def _frame(self, rows: list[dict[str, Any]], schema: StructType) -> DataFrame:
+        values = [tuple(row[name] for name in schema.names) for row in rows]
+        return self._spark.createDataFrame(values, schema)
 
 
 def _with_believed(

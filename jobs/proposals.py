@@ -22,8 +22,7 @@ from jobs.rounds import Round
 def proposal_of(each: Round, receipts: Sequence[GroupReceipt], commit_id: str) -> CommitProposal:
     """Sources out, results in, the cleaner offset moved: one atomic step, under our epoch.
 
-    A group that came out unchanged stays live as it is. The cleaner offset never moves back, even
-    where a person forced an earlier region to be cleaned again.
+    A group that came out unchanged stays live as it is.
     """
     run = each.state.owner_run
     written = [
@@ -33,7 +32,6 @@ def proposal_of(each: Round, receipts: Sequence[GroupReceipt], commit_id: str) -
     ]
     sources = tuple(s.segment_id for group, _ in written for s in group.segments)
     added = tuple(r.segment for _, r in written if r.segment is not None)
-    cleaner_offset = max(each.end_offset, each.state.cleaner_offset or 0)
     swap: tuple[Update, ...] = ()
     if written:
         swap = (
@@ -50,8 +48,19 @@ def proposal_of(each: Round, receipts: Sequence[GroupReceipt], commit_id: str) -
         ),
         updates=(
             *swap,
-            AdvanceCleanerOffset(epoch=each.state.epoch, offset=cleaner_offset),
+            AdvanceCleanerOffset(epoch=each.state.epoch, offset=_cleaner_offset(each)),
             ReleaseClaim(run=run),
         ),
         at_ms=each.now_ms,
     )
+
+
+def _cleaner_offset(each: Round) -> int:
+    """The round's end; it never moves back, even where a person forced a shorter round.
+
+    A stored offset above the log's end is of a log that was cut off since: it says nothing.
+    """
+    stored = each.state.cleaner_offset
+    if stored is None or stored > each.state.next_offset:
+        return each.end_offset
+    return max(stored, each.end_offset)

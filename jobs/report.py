@@ -85,7 +85,7 @@ def _print_sums(console: Console, reports: Sequence[PartitionReport]) -> None:
     """One line for the run, one for what became of the records."""
     counts = {name: sum(each.outcome == name for each in reports) for name in _STYLES}
     told = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-    console.print(f"{len(reports)} partitions: {told}.")
+    console.print(f"{_counted(len(reports), 'partition')}: {told}.")
     done = [each for each in reports if each.outcome == COMPACTED]
     if not done:
         if counts[NOTHING_TO_DO] == len(reports):
@@ -188,11 +188,16 @@ def _verified_sum(partitions: Sequence[Verified]) -> Text:
     compared = [each.keys_compared for each in partitions if each.keys_compared is not None]
     keys = f", {_grouped(sum(compared))} keys agree with the originals" if compared else ""
     return Text(
-        f"verified: {_grouped(sum(each.segments for each in partitions))} segments, "
+        f"verified: {_counted(sum(each.segments for each in partitions), 'segment')}, "
         f"{_grouped(sum(each.batches for each in partitions))} batches, "
         f"{_grouped(sum(each.records for each in partitions))} records{keys}",
         style="green",
     )
+
+
+def _counted(number: int, noun: str) -> str:
+    """A number and its noun, in the plural where it is not one."""
+    return f"{_grouped(number)} {noun}{'' if number == 1 else 's'}"
 
 
 def _grouped(number: int) -> str:
