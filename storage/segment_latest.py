@@ -17,12 +17,16 @@ from storage.segment_scan import KEYS_MAX, marks_of
 class LatestCollector:
     """Committed records with a key, control records apart; `aborted` says what is not committed.
 
-    A transaction that nothing decides yet counts as committed, on whatever side it is met.
+    A transaction that nothing decides yet counts as committed, on whatever side it is met. No more
+    than `keys_max` keys are held before they are put into blocks, a window's keys apart.
     """
 
-    def __init__(self, aborted: Sequence[AbortedTransaction], buckets: int) -> None:
+    def __init__(
+        self, aborted: Sequence[AbortedTransaction], buckets: int, keys_max: int = KEYS_MAX
+    ) -> None:
         self._aborted = aborted
         self._buckets = buckets
+        self._keys_max = keys_max
         self._pieces: list[LatestValues] = []
         self._blocks: list[tuple[int, LatestValues]] = []
 
@@ -40,7 +44,7 @@ class LatestCollector:
                 takes_part[records.batch] & (records.key_bytes >= 0),
             )
         )
-        if sum(len(piece) for piece in self._pieces) >= KEYS_MAX:
+        if sum(len(piece) for piece in self._pieces) >= self._keys_max:
             self._flush()
 
     def blocks(self) -> tuple[tuple[int, LatestValues], ...]:

@@ -1,0 +1,33 @@
+"""Records as a decoded window has them, for tests of what becomes of their keys."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+import numpy as np
+
+from compaction.latest import Fields, LatestValues, latest_in_window
+
+
+def fields(contents: list[bytes | None]) -> tuple[np.ndarray, Fields]:
+    """The contents end to end, and where each lies."""
+    lengths = [len(each or b"") for each in contents]
+    at = np.array([0, *accumulate(lengths)][:-1], np.int64)
+    size_bytes = np.array([-1 if each is None else len(each) for each in contents], np.int32)
+    body = np.frombuffer(b"".join(each or b"" for each in contents), np.uint8)
+    return body, Fields(at=at, size_bytes=size_bytes)
+
+
+def window(
+    pairs: list[tuple[bytes, bytes | None]], first_offset: int = 0, *, skipped: int = 0
+) -> LatestValues:
+    """The records as one window; the last `skipped` of them are not chosen."""
+    body, both = fields([key for key, _ in pairs] + [value for _, value in pairs])
+    count = len(pairs)
+    return latest_in_window(
+        body,
+        Fields(at=both.at[:count], size_bytes=both.size_bytes[:count]),
+        Fields(at=both.at[count:], size_bytes=both.size_bytes[count:]),
+        np.arange(first_offset, first_offset + count),
+        np.arange(count) < count - skipped,
+    )
