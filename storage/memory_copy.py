@@ -13,7 +13,9 @@ from storage.wire import kernel
 
 
 # Numba dictates what an intrinsic looks like, the unused context included.
-def _build_memcpy(_context: Any, out: Any, at: Any, source: Any, start: Any, size: Any) -> Any:  # noqa: ANN401
+def _build_memcpy(
+    _context: Any, out: Any, at: Any, source: Any, start: Any, size: Any  # noqa: ANN401
+) -> Any:  # noqa: ANN401
     signature = types.void(out, at, source, start, size)
 
     def codegen(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:  # noqa: ANN401
