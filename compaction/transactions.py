@@ -178,7 +178,7 @@ def _last_stable_offset(
         producer = int(marks.producer_id[i])
         if marks.control_type[i] == DATA:
             open_first.setdefault(producer, int(marks.base_offset[i]))
-        else:
+        elif marks.control_type[i] in {ABORT, COMMIT}:
             open_first.pop(producer, None)
     return min(open_first.values(), default=end + 1)
 

@@ -1,0 +1,75 @@
+"""Key blocks: what a shuffle carries comes out as it went in, and every key has one bucket."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compaction.key_blocks import (
+    HEADER,
+    PARTS_AT_LEAST,
+    KeyBlock,
+    blocks_of,
+    pack,
+    parts_per_bucket,
+    unpack,
+)
+from compaction.key_columns import ordered_by_part
+from tests.compaction.keyed import columns_of, keys, keys_of
+
+
+@given(st.lists(keys, max_size=20), st.integers(0, 2**32), st.integers(0, 2**32 - 21))
+def test_a_block_survives_the_shuffle(
+    record_keys: list[bytes], competes_from: int, first_ordinal: int
+) -> None:
+    columns = columns_of(record_keys, first_ordinal=first_ordinal)
+    found = unpack(pack(KeyBlock(columns=columns, competes_from=competes_from)))
+    assert keys_of(found.columns) == record_keys
+    assert found.columns.hash.tolist() == columns.hash.tolist()
+    assert found.columns.ordinal.tolist() == columns.ordinal.tolist()
+    assert found.competes_from == competes_from
+
+
+def test_a_block_is_its_columns_and_nothing_more() -> None:
+    block = KeyBlock(columns=columns_of([b"ab", b"", b"c"]), competes_from=1)
+    assert len(pack(block)) == HEADER.size + 3 * (8 + 4 + 4) + 3
+
+
+@given(st.lists(keys, max_size=40), st.integers(1, 7), st.data())
+def test_blocks_part_the_entries_that_have_not_lost(
+    record_keys: list[bytes], buckets: int, data: st.DataObject
+) -> None:
+    ordered, starts = ordered_by_part(columns_of(record_keys), buckets * parts_per_bucket(buckets))
+    count = len(record_keys)
+    lost = np.array(data.draw(st.lists(st.booleans(), min_size=count, max_size=count)), np.bool_)
+    found = list(blocks_of(ordered, starts, lost, buckets=buckets, competes_from=5))
+    entries = [
+        (int(ordinal), key, bucket)
+        for bucket, block in found
+        for ordinal, key in zip(block.columns.ordinal, keys_of(block.columns), strict=True)
+    ]
+    alive = sorted(int(ordinal) for ordinal in ordered.ordinal[~lost])
+    assert sorted(ordinal for ordinal, _, _ in entries) == alive
+    assert all(record_keys[ordinal] == key for ordinal, key, _ in entries)
+    bucket_of = {key: bucket for _, key, bucket in entries}
+    assert all(bucket_of[key] == bucket for _, key, bucket in entries)
+    assert all(len(block.columns) and block.competes_from == 5 for _, block in found)
+    assert [bucket for bucket, _ in found] == sorted({bucket for bucket, _ in found})
+
+
+def test_the_first_ordinal_is_the_lowest_though_parts_are_out_of_order() -> None:
+    columns = columns_of([b"b", b"a", b"c"], first_ordinal=7)
+    backwards, _ = ordered_by_part(columns, 64)
+    assert KeyBlock(columns=backwards, competes_from=0).first_ordinal == 7
+    nothing = KeyBlock(columns=columns_of([]), competes_from=0)
+    assert nothing.first_ordinal == 0
+
+
+@pytest.mark.parametrize("buckets", [1, 2, 3, 7, 63, 64, 65, 1000])
+def test_all_buckets_together_have_parts_enough(buckets: int) -> None:
+    parts = parts_per_bucket(buckets)
+    assert parts >= 1
+    assert parts * buckets >= PARTS_AT_LEAST
+    assert parts == 1 or (parts - 1) * buckets < PARTS_AT_LEAST
