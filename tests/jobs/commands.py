@@ -1,0 +1,102 @@
+"""The real command, run within this process or in one of its own, and what it said."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from jobs.cli import main
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+COMPACT: Final = ("--set", "cleanup.policy=compact")
+ALWAYS: Final = (*COMPACT, "--set", "min.cleanable.dirty.ratio=0")
+"""However little is dirty."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """A command that has ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def partitions(self) -> dict[tuple[str, int], dict[str, Any]]:
+        """The entries of the `--json` document, which must be all that stdout holds."""
+        assert self.stdout, self.stderr
+        entries = json.loads(self.stdout)["partitions"]
+        return {(each["topic"], each["partition"]): each for each in entries}
+
+    @property
+    def outcomes(self) -> dict[tuple[str, int], str]:
+        """What became of each partition."""
+        return {place: each["outcome"] for place, each in self.partitions.items()}
+
+
+def tierfold(*arguments: str | Path) -> Ran:
+    """`tierfold ARGUMENTS…` in this process, so that the session's Spark serves it too."""
+    stdout, stderr = io.StringIO(), io.StringIO()
+    code: int | str | None = 0
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.redirect_stdout(stdout),
+        contextlib.redirect_stderr(stderr),
+    ):
+        patch.setattr(sys, "argv", ["tierfold", *map(str, arguments)])
+        try:
+            main()
+        except SystemExit as left:
+            code = left.code
+    assert isinstance(code, int)
+    return Ran(code=code, stdout=stdout.getvalue(), stderr=stderr.getvalue())
+
+
+def status_of(tier: Path, *arguments: str) -> dict[tuple[str, int], dict[str, Any]]:
+    """The entries of `status --json`, whatever it thinks of them."""
+    return tierfold("status", tier, "--json", *arguments).partitions
+
+
+def in_own_process(*command: str | Path) -> Ran:
+    """A command line in a process of its own, which starts its own Spark where it needs one."""
+    done = subprocess.run(
+        [str(word) for word in command],
+        cwd=ROOT,
+        env=_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    return Ran(code=done.returncode, stdout=done.stdout, stderr=done.stderr)
+
+
+def script(name: str) -> Path:
+    """A console script of the environment that runs the tests."""
+    return Path(sys.executable).parent / name
+
+
+def _environment() -> dict[str, str]:
+    """As a user's shell has it: this session's own Spark must not show through."""
+    kept = {name: text for name, text in os.environ.items() if not _is_of_spark(name)}
+    first = str(Path(sys.executable).parent)
+    return kept | {"PATH": os.pathsep.join((first, kept["PATH"]))}
+
+
+def _is_of_spark(name: str) -> bool:
+    return name.startswith(("PYSPARK_", "SPARK_")) or name == "PYTHONPATH"
+
+
+def told(reason: str, *words: str) -> Sequence[str]:
+    """Those of the words that a sentence lacks; empty: it says all of them."""
+    return [word for word in words if word not in reason]

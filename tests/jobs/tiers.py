@@ -1,0 +1,140 @@
+"""Small tiers for the jobs to work on: valid side files, records by few keys, many partitions.
+
+A segment of `put_updates` holds a record of a key of its own, and two updates each of five keys that
+all such segments have in common.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from compaction.aborted import AbortedTransaction
+from compaction.producers import ProducerEntry
+from compaction.segments import PartitionKey
+from storage.batch_draft import BatchDraft, write_batch
+from storage.batch_heads import read_heads
+from storage.index_builder import build_indexes
+from storage.leader_epoch_checkpoint import write_leader_epoch_checkpoint
+from storage.local_tiered_storage import TIER_FOLDER, Part, partition_folder
+from storage.producer_snapshot import write_producer_snapshot
+from storage.segment_reader import read_segment
+from storage.tiers import open_tier
+from storage.transaction_index import write_transaction_index
+from tests.storage.live_segments import EPOCHS, NOW_MS, a_tier, data
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+SAMPLE: Final = ROOT / "sample"
+INDEX_INTERVAL_BYTES: Final = 50
+"""So small that every second batch has an index entry."""
+
+KEYS: Final = tuple(f"k{i}".encode() for i in range(5))
+RECORDS_PER_SEGMENT: Final = 11
+
+
+def key_of(topic: str, partition: int = 0, *, incarnation: int = 0) -> PartitionKey:
+    """A partition of a test topic; a topic made anew has another id."""
+    digest = hashlib.sha256(f"{topic} {incarnation}".encode()).digest()[:16]
+    topic_id = base64.urlsafe_b64encode(digest).decode().rstrip("=")
+    return PartitionKey(topic=topic, partition=partition, topic_id=topic_id)
+
+
+def made_tier(folder: Path) -> Path:
+    """An empty tier in a folder that need not exist."""
+    a_tier(folder)
+    return folder
+
+
+def sample_copy(folder: Path) -> Path:
+    """The bundled tier, as a broker wrote it, where a test may change it."""
+    shutil.copytree(SAMPLE / TIER_FOLDER, folder / TIER_FOLDER)
+    return folder
+
+
+def put_segment(
+    folder: Path,
+    key: PartitionKey,
+    batches: Sequence[BatchDraft | bytes],
+    *,
+    start_offset: int,
+    aborted: Sequence[AbortedTransaction] = (),
+    producers: Sequence[ProducerEntry] = (),
+) -> Path:
+    """Writes a segment as a broker would upload it; the path of its `.log`."""
+    log = b"".join(each if isinstance(each, bytes) else write_batch(each) for each in batches)
+    heads = read_heads(np.frombuffer(log, np.uint8), where="draft")
+    offset_index, time_index = build_indexes(
+        heads.position,
+        heads.size_bytes,
+        heads.last_offset,
+        heads.max_timestamp_ms,
+        start_offset=start_offset,
+        index_interval_bytes=INDEX_INTERVAL_BYTES,
+    )
+    staged = open_tier(str(folder)).new_segment(key, start_offset)
+    with staged.open_log() as writer:
+        writer.write(log)
+    staged.put(Part.OFFSET_INDEX, offset_index)
+    staged.put(Part.TIME_INDEX, time_index)
+    if aborted:
+        staged.put(Part.TRANSACTION_INDEX, write_transaction_index(aborted))
+    staged.put(Part.SNAPSHOT, write_producer_snapshot(producers))
+    staged.put(Part.LEADER_EPOCH_CHECKPOINT, write_leader_epoch_checkpoint(EPOCHS))
+    return Path(staged.uri(Part.LOG))
+
+
+def put_updates(folder: Path, key: PartitionKey, number: int) -> Path:
+    """The partition's `number`th segment of updates, counted from 0; the path of its `.log`."""
+    start = number * RECORDS_PER_SEGMENT
+    batches = [data(start, (f"own {number}".encode(), b"stays"))]
+    for base in (start + 1, start + 1 + len(KEYS)):
+        updates = [(name, f"{base + i}".encode()) for i, name in enumerate(KEYS)]
+        batches.append(data(base, *updates))
+    return put_segment(folder, key, batches, start_offset=start)
+
+
+def latest_updates(segments: int) -> dict[bytes, bytes]:
+    """What survives of so many segments of updates."""
+    base = segments * RECORDS_PER_SEGMENT - len(KEYS)
+    latest = {name: f"{base + i}".encode() for i, name in enumerate(KEYS)}
+    return latest | {f"own {number}".encode(): b"stays" for number in range(segments)}
+
+
+def records_in(logs: Sequence[str | Path]) -> list[tuple[int, bytes | None, bytes | None]]:
+    """Offset, key and value of every ordinary record, in log order."""
+    return [
+        (record.offset, record.key, record.value)
+        for log in logs
+        for batch in read_segment(log).batches()
+        for record in batch.records
+        if record.control_type is None
+    ]
+
+
+def live_values(status_entry: dict[str, Any]) -> dict[bytes | None, bytes | None]:
+    """Key → value over the live segments that an entry of `status --json` names."""
+    logs = [segment["log"] for segment in status_entry["segments"]]
+    found = records_in(logs)
+    values = {key: value for _, key, value in found}
+    assert len(values) == len(found), "a key lives twice"
+    return values
+
+
+def files_below(folder: Path) -> dict[str, str]:
+    """Every file's path and digest: what a test compares to see that nothing was touched."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def folder_of(folder: Path, key: PartitionKey) -> Path:
+    """Where the partition's objects lie."""
+    return folder / partition_folder(key)
