@@ -26,6 +26,9 @@ DELETE_RETENTION_MS: Final = 60_000
 PRODUCER_EXPIRATION_MS: Final = 80_000
 """For logs whose records all have the first timestamp: to the millisecond, at the third pass."""
 
+FIRST_DIRTY: Final = 25
+"""Where the first pass begins: within a batch, below it a clean region that keeps its duplicates."""
+
 PASSES_MS: Final = tuple(TS_START_MS + at_ms for at_ms in (20_000, 79_999, 80_000, 140_000))
 """After the newest record; a millisecond before the delete horizons that the first pass set, and
 at them; at those of the third, for a marker gets its horizon only once its data are gone."""
@@ -83,11 +86,12 @@ def run_passes(lab: KafkaLab, folder: Path, wanted: Iterable[int]) -> dict[int, 
     tier = folder / "tier"
     topics = {seed: _uploaded(lab, folder, tier, seed) for seed in wanted}
     for number, now_ms in enumerate(PASSES_MS, start=1):
-        reports = run_tierfold("compact", tier, _compact_arguments(now_ms))["partitions"]
+        clock = (now_ms, FIRST_DIRTY if number == 1 else 0)
+        reports = run_tierfold("compact", tier, _compact_arguments(*clock))["partitions"]
         statuses = run_tierfold("status", tier)["partitions"]
         for report, status in zip(reports, statuses, strict=True):
             topic = topics[int(status["topic"].removeprefix("t"))]
-            done = _passed(lab, folder / f"pass-{number}", (topic, report, status), now_ms)
+            done = _passed(lab, folder / f"pass-{number}", (topic, report, status), clock)
             topics[topic.seed] = replace(topic, passes=(*topic.passes, done))
     return topics
 
@@ -106,9 +110,9 @@ def run_tierfold(verb: str, tier: Path, arguments: Sequence[str] = ()) -> dict[s
     return answer
 
 
-def _compact_arguments(now_ms: int) -> list[str]:
+def _compact_arguments(now_ms: int, first_dirty: int) -> list[str]:
     settings = [text for name, value in _SETTINGS.items() for text in ("--set", f"{name}={value}")]
-    return ["--now", str(now_ms), "--first-dirty", "0", *settings]
+    return ["--now", str(now_ms), "--first-dirty", str(first_dirty), *settings]
 
 
 def _uploaded(lab: KafkaLab, folder: Path, tier: Path, seed: int) -> FuzzedTopic:
@@ -130,7 +134,7 @@ def _passed(
     lab: KafkaLab,
     folder: Path,
     told: tuple[FuzzedTopic, Mapping[str, Any], Mapping[str, Any]],
-    now_ms: int,
+    clock: tuple[int, int],
 ) -> Pass:
     topic, report, status = told
     name = topic.before.name
@@ -146,8 +150,10 @@ def _passed(
     cleaned = lab.clean(
         topic.passes[-1].oracle if topic.passes else topic.before,
         oracle,
-        now_ms=now_ms,
-        first_dirty=0,
+        now_ms=clock[0],
+        # Kafka's cleaner throws where the dirty region begins above what may be cleaned. There it
+        # gets the whole log: did it find something after all, the two would differ.
+        first_dirty=clock[1] if report["outcome"] == "compacted" else 0,
         delete_retention_ms=DELETE_RETENTION_MS,
         segment_bytes=SEGMENT_BYTES,
         producer_expiration_ms=PRODUCER_EXPIRATION_MS,
