@@ -9,9 +9,9 @@ from typing import Any
 from compaction.eligibility import DirtyRatio, dirty_ratio
 from compaction.errors import TierfoldError
 from compaction.regions import Regions, last_stable_of, regions_of
-from compaction.segments import PartitionKey, PartitionState, Segment
+from compaction.segments import PartitionKey, Segment
 from compaction.view import PartitionView, Refusal
-from jobs.survey import READERS, Scope, viewed
+from jobs.survey import READERS, KnownPartition, Scope, known_partitions, viewed
 from jobs.wiring import Wiring
 from storage.first_sight import read_snapshot
 from storage.local_tiered_storage import Part
@@ -98,19 +98,15 @@ def status(live: Wiring, scope: Scope) -> list[PartitionStatus]:
 
     Raises BadSettings where the tier is none.
     """
-    keys = [key for key in live.tier.partitions() if scope.holds(key)]
-    states = live.catalog.read(keys)
+    known = known_partitions(live, scope)
     with ThreadPoolExecutor(READERS) as pool:
-        return list(
-            pool.map(lambda key: _status(live, key, states.get(key), scope.first_dirty), keys)
-        )
+        return list(pool.map(lambda each: _status(live, each, scope.first_dirty), known))
 
 
-def _status(
-    live: Wiring, key: PartitionKey, state: PartitionState | None, first_dirty: int | None
-) -> PartitionStatus:
+def _status(live: Wiring, known: KnownPartition, first_dirty: int | None) -> PartitionStatus:
+    key = known.key
     try:
-        view = viewed(live, key, state)
+        view = known.refusal or viewed(live, key, known.state)
         if isinstance(view, Refusal):
             return _puzzling(key, f"{view.detail}. {view.remedy}")
         newest = view.segments[-1:]

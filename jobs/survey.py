@@ -6,6 +6,7 @@ they said. The answer is a value per partition, and planning changes nothing any
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -65,31 +66,71 @@ def survey(live: Wiring, settings: Settings, scope: Scope) -> list[Surveyed]:
 
     Raises BadSettings where the tier is none; what is wrong with one partition is its choice.
     """
-    keys = [key for key in live.tier.partitions() if scope.holds(key)]
-    states = live.catalog.read(keys)
+    known = known_partitions(live, scope)
     with ThreadPoolExecutor(READERS) as pool:
         return list(
             pool.map(
-                lambda key: _surveyed(
-                    live, key, states.get(key), settings.rules_for(key.topic), scope.first_dirty
+                lambda each: _surveyed(
+                    live, each, settings.rules_for(each.key.topic), scope.first_dirty
                 ),
-                keys,
+                known,
             )
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownPartition:
+    """A partition in scope, before anything of it is looked at."""
+
+    key: PartitionKey
+    state: PartitionState | None
+    """The catalog's row; None: it has none."""
+    refusal: Refusal | None
+    """Why it must not be looked at."""
+
+
+def known_partitions(live: Wiring, scope: Scope) -> list[KnownPartition]:
+    """The partitions in scope, by topic and number, each with its row.
+
+    The catalog goes by the topic's id, which is one topic's. A folder copied under another name
+    would be taken for the same partition, so both are refused.
+    """
+    everywhere = live.tier.partitions()
+    keys = [key for key in everywhere if scope.holds(key)]
+    states = live.catalog.read(keys)
+    names: dict[tuple[str, int], set[str]] = defaultdict(set)
+    for key in (*everywhere, *states):
+        names[key.topic_id, key.partition].add(str(key))
+    return [
+        KnownPartition(
+            key=key,
+            state=states.get(key),
+            refusal=_shared_id(key, names[key.topic_id, key.partition]),
+        )
+        for key in keys
+    ]
+
+
+def _shared_id(key: PartitionKey, names: set[str]) -> Refusal | None:
+    if len(names) == 1:
+        return None
+    return Refusal(
+        reason=RefusalReason.OVERLAP,
+        detail=f"topic id {key.topic_id} stands for {' and for '.join(sorted(names))}, in the tier"
+        " or in the catalog: an id is one topic's",
+        remedy="Move the folder that no broker wrote out of the tier.",
+    )
+
+
 def _surveyed(
-    live: Wiring,
-    key: PartitionKey,
-    state: PartitionState | None,
-    rules: Rules,
-    first_dirty: int | None,
+    live: Wiring, known: KnownPartition, rules: Rules, first_dirty: int | None
 ) -> Surveyed:
-    rest = rest_by_policy(rules)
-    if rest is not None:
-        return Surveyed(key=key, rules=rules, view=None, choice=rest)
+    key = known.key
+    left_alone = rest_by_policy(rules) or known.refusal
+    if left_alone is not None:
+        return Surveyed(key=key, rules=rules, view=None, choice=left_alone)
     try:
-        view = viewed(live, key, state)
+        view = viewed(live, key, known.state)
         if isinstance(view, Refusal):
             return Surveyed(key=key, rules=rules, view=None, choice=view)
         producers = _producers(live, view, first_dirty)

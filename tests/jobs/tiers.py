@@ -27,7 +27,7 @@ from storage.producer_snapshot import write_producer_snapshot
 from storage.segment_reader import read_segment
 from storage.tiers import open_tier
 from storage.transaction_index import write_transaction_index
-from tests.storage.live_segments import EPOCHS, NOW_MS, a_tier, data
+from tests.storage.live_segments import EPOCHS, a_tier, data
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SAMPLE: Final = ROOT / "sample"
