@@ -21,7 +21,7 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
-from compaction.errors import BadSettings
+from compaction.errors import BadSettings, UnreadableObject
 from compaction.listing import ListedSegment
 from compaction.segments import PartitionKey
 from storage.kafka_uuid import UUID_CHARACTERS, is_kafka_uuid, new_segment_id
@@ -57,19 +57,26 @@ PARTS: Final = tuple(Part)
 
 
 def tier_path(text: str) -> Path:
-    """The tier's folder, named by a path or a `file:` URI; raises BadSettings where there is none.
+    """The tier's folder, named by a path or a `file:` URI: the one that holds `TIER_FOLDER`.
 
-    It is the folder that holds `kafka-tiered-storage`.
+    Raises BadSettings where there is none, UnreadableObject where nobody lets us look.
     """
     path = _local_path(text)
-    if not path.is_dir():
-        raise BadSettings(
-            "there is no such folder",
+    try:
+        if not path.is_dir():
+            raise BadSettings(
+                "there is no such folder",
+                where=str(path),
+                remedy="Check the path, and whether the tier's file system is mounted.",
+            )
+        if not (path / TIER_FOLDER).is_dir():
+            raise _no_tier(str(path), sorted(child.name for child in path.iterdir()))
+    except OSError as error:
+        raise UnreadableObject(
+            f"cannot look into this folder: {error.strerror}",
             where=str(path),
-            remedy="Check the path, and whether the tier's file system is mounted.",
-        )
-    if not (path / TIER_FOLDER).is_dir():
-        raise _no_tier(str(path), sorted(child.name for child in path.iterdir()))
+            remedy="Check the path, and let the user that runs tierfold read the tier.",
+        ) from error
     return path
 
 

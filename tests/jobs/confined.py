@@ -1,0 +1,32 @@
+"""Runs `python -m jobs …` where permissions bind and files may not grow beyond a limit.
+
+    python -m tests.jobs.confined FILE_BYTES_MOST ARGUMENTS…
+
+Root reads what it likes, unless it gives up that right for good; whoever is not root never had it.
+A file size limit is the disk that is full for a large object and not for a small one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import sys
+from typing import Final
+
+PR_CAPBSET_DROP: Final = 24
+CAP_DAC_OVERRIDE: Final = 1
+CAP_DAC_READ_SEARCH: Final = 2
+
+
+def confine(file_bytes_most: int) -> None:
+    """Takes effect with the next program that this process becomes."""
+    kernel = ctypes.CDLL(None, use_errno=True)
+    for right in (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH):
+        kernel.prctl(PR_CAPBSET_DROP, right, 0, 0, 0)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes_most, file_bytes_most))
+
+
+if __name__ == "__main__":
+    confine(int(sys.argv[1]))
+    os.execv(sys.executable, [sys.executable, "-m", "jobs", *sys.argv[2:]])
