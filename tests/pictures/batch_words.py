@@ -1,0 +1,148 @@
+"""One batch as one word, and back; `log_pictures` says what the words mean."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from storage.batch_draft import BatchDraft, RecordDraft
+from storage.control_records import ControlType, end_marker
+from storage.segment_reader import Batch, Record
+
+TIMESTAMP_MS: Final = 0
+"""When every record of a picture was written."""
+
+_PRODUCED: Final = re.compile(r"([Pp])(\d+)(?:\.(\d+))?\((.+)\)")
+_MARKER: Final = re.compile(r"(\d+):P(\d+)(?:\.(\d+))?:(C|A|\(\))(?:\^(-?\d+))?")
+_LEADER_CHANGE: Final = re.compile(r"(\d+):L")
+_SPANNED: Final = re.compile(r"(?:(\d+)(?:-(\d+))?:)?(?:\[(.*)\]|(\(\)))(?:\^(-?\d+))?")
+_RECORD: Final = re.compile(r"(\d+):([^=^\s]*)=([^=^\s]*)")
+_SINGLE: Final = re.compile(rf"({_RECORD.pattern})(?:\^(-?\d+))?")
+_ENDS: Final = {"C": ControlType.COMMIT, "A": ControlType.ABORT}
+
+
+def draft_of(word: str, leader_epoch: int) -> BatchDraft:
+    """The batch that a word draws; raises ValueError where it draws none."""
+    if found := _MARKER.fullmatch(word):
+        offset, producer, epoch, what, horizon = found.groups()
+        records = () if what == "()" else (_marker(int(offset), _ENDS[what]),)
+        return BatchDraft(
+            base_offset=int(offset),
+            records=records,
+            leader_epoch=leader_epoch,
+            producer_id=int(producer),
+            producer_epoch=int(epoch or 0),
+            is_transactional=True,
+            is_control=True,
+            delete_horizon_ms=_number(horizon),
+            max_timestamp_ms=TIMESTAMP_MS,
+        )
+    if found := _LEADER_CHANGE.fullmatch(word):
+        record = _marker(int(found[1]), ControlType.LEADER_CHANGE)
+        return BatchDraft(
+            base_offset=int(found[1]),
+            records=(record,),
+            leader_epoch=leader_epoch,
+            is_control=True,
+        )
+    kind, producer, epoch, body = "", None, None, word
+    if found := _PRODUCED.fullmatch(word):
+        kind, producer, epoch, body = found.groups()
+    start, last, records, horizon_ms = _body(body)
+    return BatchDraft(
+        base_offset=start,
+        records=records,
+        last_offset=last,
+        leader_epoch=leader_epoch,
+        producer_id=-1 if producer is None else int(producer),
+        producer_epoch=-1 if producer is None else int(epoch or 0),
+        base_sequence=-1 if producer is None else 0,
+        is_transactional=kind == "P",
+        delete_horizon_ms=horizon_ms,
+        max_timestamp_ms=TIMESTAMP_MS,
+    )
+
+
+def _body(text: str) -> tuple[int, int, tuple[RecordDraft, ...], int | None]:
+    """Base offset, last offset, records and horizon of a batch of data."""
+    if found := _SINGLE.fullmatch(text):
+        record = _record(found[1])
+        return record.offset, record.offset, (record,), _number(found[5])
+    found = _SPANNED.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} draws no batch")
+    start, last, inside, _, horizon = found.groups()
+    records = tuple(_record(word) for word in (inside or "").split())
+    if start is None and not records:
+        raise ValueError(f"{text!r} does not say which offsets it stands for")
+    first = int(start) if start is not None else records[0].offset
+    end = last or (start if not records else records[-1].offset)
+    return first, int(end or first), records, _number(horizon)
+
+
+def _record(word: str) -> RecordDraft:
+    found = _RECORD.fullmatch(word)
+    if found is None:
+        raise ValueError(f"{word!r} draws no record")
+    offset, key, value = found.groups()
+    return RecordDraft(
+        offset=int(offset),
+        timestamp_ms=TIMESTAMP_MS,
+        key=key.encode() or None,
+        value=value.encode() or None,
+    )
+
+
+def _marker(offset: int, kind: ControlType) -> RecordDraft:
+    key, value = end_marker(0, kind)
+    return RecordDraft(offset=offset, timestamp_ms=TIMESTAMP_MS, key=key, value=value)
+
+
+def _number(text: str | None) -> int | None:
+    return None if text is None else int(text)
+
+
+def word_of(batch: Batch) -> str:
+    """The word that draws a batch; raises ValueError where the language has none."""
+    horizon = "" if batch.delete_horizon_ms is None else f"^{batch.delete_horizon_ms}"
+    epoch = f".{batch.producer_epoch}" if batch.producer_epoch > 0 else ""
+    if batch.is_control:
+        return _control_word(batch, epoch) + horizon
+    word = _data_word(batch) + horizon
+    if batch.producer_id < 0:
+        return word
+    return f"{'P' if batch.is_transactional else 'p'}{batch.producer_id}{epoch}({word})"
+
+
+def _control_word(batch: Batch, epoch: str) -> str:
+    who = f"{batch.base_offset}:P{batch.producer_id}{epoch}"
+    if not batch.records:
+        return f"{who}:()"
+    (record,) = batch.records
+    match record.control_type:
+        case ControlType.COMMIT:
+            return f"{who}:C"
+        case ControlType.ABORT:
+            return f"{who}:A"
+        case ControlType.LEADER_CHANGE:
+            return f"{batch.base_offset}:L"
+        case other:
+            raise ValueError(f"no word for a control record of type {other}")
+
+
+def _data_word(batch: Batch) -> str:
+    is_one = batch.base_offset == batch.last_offset
+    span = f"{batch.base_offset}" if is_one else f"{batch.base_offset}-{batch.last_offset}"
+    if not batch.records:
+        return f"{span}:()"
+    words = [_record_word(record) for record in batch.records]
+    if is_one:
+        return words[0]
+    inside = f"[{' '.join(words)}]"
+    told = (batch.records[0].offset, batch.records[-1].offset)
+    return inside if told == (batch.base_offset, batch.last_offset) else f"{span}:{inside}"
+
+
+def _record_word(record: Record) -> str:
+    key, value = (record.key or b"").decode(), (record.value or b"").decode()
+    return f"{record.offset}:{key}={value}"

@@ -1,0 +1,276 @@
+"""A log drawn in one line: built from the drawing, cleaned, and drawn again.
+
+    picture("0:a=1 [1:b=2 2:c=3] | P7(3:a=) 4:P7:C > | …", folder)
+
+Words stand for batches, in offset order:
+
+    0:a=1           a record: offset, key, value; alone in its batch
+    0:a=            a tombstone
+    0:=1            a record without a key
+    [0:a=1 1:b=2]   records in one batch
+    0-3:[1:b=2]     a batch of the offsets 0 to 3 in which one record is left
+    2:()  0-3:()    an emptied batch that keeps its place
+    P7(…)  p7(…)    a batch of producer 7, transactional or only idempotent; P7.3: under epoch 3
+    4:P7:C  4:P7:A  producer 7's COMMIT or ABORT marker; 4:P7:(): emptied
+    4:P7:A?         an ABORT marker that no transaction index tells of
+    4:L             a leader change: a control record that is no end marker
+    …^1000          with the delete horizon 1000
+    e2              from here on leader epoch 2 (it begins as 0)
+    |               a segment edge
+    0..  ..5        the segment begins at 0, ends at 5, although no batch does
+    >               at the end: the last segment is beyond the round (undecided, or too young)
+
+Every record was written at time 0. `picture` builds objects in a LocalTieredStorage folder as a
+broker would have uploaded them; `cleaned` runs the functions that the stages of a run call, without
+Spark; `drawn` and `listed` show what lives then.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from compaction.aborted import AbortedTransaction
+from compaction.lineage import epochs_in
+from compaction.producers import NO_DATA_OFFSET, ProducerEntry
+from compaction.segments import LeaderEpoch, PartitionKey, Segment
+from storage.batch_draft import BatchDraft, write_batch
+from storage.batch_heads import read_heads
+from storage.control_records import ControlType, control_type
+from storage.first_sight import read_aborted
+from storage.index_builder import build_indexes
+from storage.leader_epoch_checkpoint import write_leader_epoch_checkpoint
+from storage.local_tiered_storage import TIER_FOLDER, LocalTieredStorage, Part
+from storage.producer_snapshot import write_producer_snapshot
+from storage.segment_reader import Batch, read_segment
+from storage.tiers import open_tier
+from storage.transaction_index import write_transaction_index
+from tests.pictures.batch_words import TIMESTAMP_MS, draft_of, word_of
+
+KEY: Final = PartitionKey(topic="pictures", partition=0, topic_id="P" * 22)
+INDEX_INTERVAL_BYTES: Final = 64
+"""Small, so that pictures have index entries."""
+
+_WORD: Final = re.compile(r"(?:\[[^]]*\]|\S)+")
+_EDGE: Final = re.compile(r"(\d*)\.\.(\d*)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """A partition in a tier."""
+
+    tier: LocalTieredStorage
+    segments: tuple[Segment, ...]
+    lineage: tuple[LeaderEpoch, ...]
+    is_last_beyond: bool
+    """The last segment takes no part in cleaning."""
+
+    @property
+    def end_offset(self) -> int:
+        """Where a round ends."""
+        last = self.segments[-1]
+        return last.start_offset if self.is_last_beyond else last.next_offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Drawn:
+    """A segment before it is built."""
+
+    start: int
+    end: int
+    drafts: tuple[BatchDraft, ...]
+    unlisted: frozenset[int]
+    """Offsets of the ABORT markers that no index tells of."""
+
+
+def picture(text: str, folder: Path) -> Log:
+    """The log that `text` draws, in a new tier in `folder`."""
+    body, _, beyond = text.partition(">")
+    if beyond.strip():
+        raise ValueError(f"nothing is drawn after >, not {beyond!r}")
+    (folder / TIER_FOLDER).mkdir(parents=True)
+    tier = open_tier(str(folder))
+    found = list(_segments(body))
+    drafts = [draft for segment in found for draft in segment.drafts]
+    lineage = _lineage(drafts)
+    segments = tuple(_upload(tier, drafts, segment, lineage) for segment in found)
+    return Log(tier=tier, segments=segments, lineage=lineage, is_last_beyond=">" in text)
+
+
+def _segments(body: str) -> Iterator[_Drawn]:
+    leader_epoch = 0
+    for part in body.split("|"):
+        drafts: list[BatchDraft] = []
+        unlisted: set[int] = set()
+        edges = ["", ""]
+        for word in _WORD.findall(part):
+            if edge := _EDGE.fullmatch(word):
+                edges = [said or known for said, known in zip(edge.groups(), edges, strict=True)]
+            elif word[0] == "e":
+                leader_epoch = int(word[1:])
+            else:
+                drafts.append(draft_of(word.removesuffix("?"), leader_epoch))
+                if word.endswith("?"):
+                    unlisted.add(drafts[-1].base_offset)
+        if not drafts:
+            raise ValueError("every segment is drawn with a batch at least")
+        yield _Drawn(
+            start=int(edges[0] or drafts[0].base_offset),
+            end=int(edges[1] or _end_of(drafts[-1])),
+            drafts=tuple(drafts),
+            unlisted=frozenset(unlisted),
+        )
+
+
+def _end_of(draft: BatchDraft) -> int:
+    return draft.base_offset if draft.last_offset is None else draft.last_offset
+
+
+def _lineage(drafts: Sequence[BatchDraft]) -> tuple[LeaderEpoch, ...]:
+    first: dict[int, int] = {}
+    for draft in drafts:
+        first.setdefault(draft.leader_epoch, draft.base_offset)
+    return tuple(LeaderEpoch(epoch=epoch, start_offset=at) for epoch, at in first.items())
+
+
+def _upload(
+    tier: LocalTieredStorage,
+    drafts: Sequence[BatchDraft],
+    drawn: _Drawn,
+    lineage: Sequence[LeaderEpoch],
+) -> Segment:
+    """Writes a segment's objects as a broker would, and names it as first sight does."""
+    log = np.frombuffer(b"".join(map(write_batch, drawn.drafts)), np.uint8)
+    heads = read_heads(log, where="a picture")
+    start, end = drawn.start, drawn.end
+    offset_index, time_index = build_indexes(
+        heads.position,
+        heads.size_bytes,
+        heads.last_offset,
+        heads.max_timestamp_ms,
+        start_offset=start,
+        index_interval_bytes=INDEX_INTERVAL_BYTES,
+    )
+    before = [draft for draft in drafts if draft.base_offset <= end]
+    entries = [
+        entry
+        for entry in _aborted(before)
+        if entry.last_offset >= start and entry.last_offset not in drawn.unlisted
+    ]
+    known = [epoch for epoch in lineage if epoch.start_offset <= end]
+    staged = tier.new_segment(KEY, start)
+    with staged.open_log() as writer:
+        writer.write(log)
+    staged.put(Part.OFFSET_INDEX, offset_index)
+    staged.put(Part.TIME_INDEX, time_index)
+    if entries:
+        staged.put(Part.TRANSACTION_INDEX, write_transaction_index(entries))
+    staged.put(Part.SNAPSHOT, write_producer_snapshot(_producers(before)))
+    staged.put(Part.LEADER_EPOCH_CHECKPOINT, write_leader_epoch_checkpoint(known))
+    return Segment(
+        segment_id=staged.segment_id,
+        start_offset=start,
+        end_offset=end,
+        size_bytes=len(log),
+        offset_index_bytes=len(offset_index),
+        time_index_bytes=len(time_index),
+        max_timestamp_ms=int(heads.max_timestamp_ms.max()),
+        leader_epochs=epochs_in(known, start, end),
+        has_transaction_index=bool(entries),
+        first_timestamp_ms=int(heads.max_timestamp_ms[0]),
+    )
+
+
+def _kind(draft: BatchDraft) -> ControlType | None:
+    """None: no end marker with its record."""
+    kind = control_type(draft.records[0].key) if draft.is_control and draft.records else None
+    return kind if kind in {ControlType.COMMIT, ControlType.ABORT} else None
+
+
+def _aborted(drafts: Sequence[BatchDraft]) -> Iterator[AbortedTransaction]:
+    """What the brokers listed, in the order of the markers."""
+    begun: dict[int, int] = {}
+    for draft in drafts:
+        if draft.is_transactional and not draft.is_control:
+            begun.setdefault(draft.producer_id, draft.base_offset)
+        elif (kind := _kind(draft)) is not None:
+            first = begun.pop(draft.producer_id, None)
+            if kind is ControlType.ABORT and first is not None:
+                yield AbortedTransaction(
+                    producer_id=draft.producer_id,
+                    first_offset=first,
+                    last_offset=draft.base_offset,
+                    last_stable_offset=min(begun.values(), default=draft.base_offset + 1),
+                )
+
+
+def _producers(drafts: Sequence[BatchDraft]) -> tuple[ProducerEntry, ...]:
+    """What a broker knows of each producer after the drafts."""
+    known: dict[int, ProducerEntry] = {}
+    for draft in drafts:
+        if draft.producer_id < 0:
+            continue
+        nothing = ProducerEntry(
+            producer_id=draft.producer_id,
+            epoch=draft.producer_epoch,
+            last_sequence=-1,
+            last_data_offset=NO_DATA_OFFSET,
+            last_offset_delta=0,
+            last_timestamp_ms=TIMESTAMP_MS,
+            coordinator_epoch=0,
+            current_txn_first_offset=None,
+        )
+        entry = replace(known.get(draft.producer_id, nothing), epoch=draft.producer_epoch)
+        if draft.is_control:
+            entry = replace(entry, current_txn_first_offset=None)
+        else:
+            first = entry.current_txn_first_offset
+            opened = draft.base_offset if first is None else first
+            entry = replace(
+                entry,
+                last_data_offset=_end_of(draft),
+                last_offset_delta=_end_of(draft) - draft.base_offset,
+                last_sequence=_end_of(draft) - draft.base_offset,
+                current_txn_first_offset=opened if draft.is_transactional else None,
+            )
+        known[draft.producer_id] = entry
+    return tuple(known.values())
+
+
+def drawn(log: Log) -> str:
+    """The segments that live, in the words that draw them."""
+    parts: list[str] = []
+    leader_epoch = 0
+    for segment in log.segments:
+        batches = batches_of(log, segment)
+        words = [f"{segment.start_offset}.."] * (batches[0].base_offset > segment.start_offset)
+        for batch in batches:
+            if batch.leader_epoch != leader_epoch:
+                leader_epoch = batch.leader_epoch
+                words.append(f"e{leader_epoch}")
+            words.append(word_of(batch))
+        words += [f"..{segment.end_offset}"] * (batches[-1].last_offset < segment.end_offset)
+        parts.append(" ".join(words))
+    return " | ".join(parts) + (" >" if log.is_last_beyond else "")
+
+
+def batches_of(log: Log, segment: Segment) -> list[Batch]:
+    """The segment's batches, read from its object."""
+    data = log.tier.read_part(KEY, segment.segment_id, segment.start_offset, Part.LOG)
+    return list(read_segment(data.tobytes()).batches())
+
+
+def listed(log: Log) -> str:
+    """Per segment what its transaction index says: producer, first offset, marker."""
+    return " | ".join(
+        " ".join(
+            f"P{entry.producer_id}:{entry.first_offset}-{entry.last_offset}"
+            for entry in read_aborted(log.tier, KEY, segment)
+        )
+        for segment in log.segments
+    )

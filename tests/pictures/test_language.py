@@ -1,0 +1,79 @@
+"""The little language: what is drawn is built, and what is built is drawn again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compaction.listing import REQUIRED_PARTS
+from compaction.segments import LeaderEpoch
+from storage.first_sight import read_snapshot, sight
+from tests.pictures.log_pictures import KEY, drawn, listed, picture
+
+SAYINGS = [
+    "0:a=1",
+    "0:a= 1:=5 2:=",
+    "7:a=1 | 8:b=2 | 9:c=3 >",
+    "[0:a=1 1:b=2] 4-9:[5:c=3 6:=] 10-12:[10:a=] 13-15:[15:a=]",
+    "2:() 3-6:()",
+    "0:a=^1000 [1:a= 2:b=3]^-5 4:P1:C^99",
+    "P1(0:a=1) p2(1:a=) P1.3([2:a=1 3:b=2]^70) P4(5:()) p4(6-7:())",
+    "0:P1:C 1:P1:A 2:P1:() 3:P1.4:A 4:P1.4:() 5:L",
+    "e1 0:a=1 e3 1:b=2 | 2:c=3 e4 3:d=4",
+]
+
+WITH_HOLES = ["0.. 3:a=1 ..4 | 5:b=2 ..9", "0.. 3:a=1 | 4:b=2 >"]
+
+
+@pytest.mark.parametrize("text", SAYINGS + WITH_HOLES)
+def test_what_is_built_is_drawn_again(text: str, tmp_path: Path) -> None:
+    assert drawn(picture(text, tmp_path)) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["0", "a=1", "()", "[]", "P1()", "1:P1:X", "0:a=1 > 1:b=2", "0:a^1=2", "[0:a=1", "0:a=1 |"],
+)
+def test_what_says_nothing_is_refused(text: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"draw|say"):
+        picture(text, tmp_path)
+
+
+@pytest.mark.parametrize("text", SAYINGS)
+def test_the_objects_are_those_that_first_sight_reads(text: str, tmp_path: Path) -> None:
+    log = picture(text, tmp_path)
+    found = log.tier.listing(KEY)
+    assert [sight(log.tier, KEY, each) for each in found] == list(log.segments)
+    assert all(set(REQUIRED_PARTS) <= {part for part, _ in each.parts} for each in found)
+
+
+def test_a_segment_holds_the_epochs_of_its_offsets(tmp_path: Path) -> None:
+    first, second = picture("0:a=1 e2 1:b=2 | 2:c=3", tmp_path).segments
+    zero, two = LeaderEpoch(epoch=0, start_offset=0), LeaderEpoch(epoch=2, start_offset=1)
+    assert first.leader_epochs == (zero, two)
+    assert second.leader_epochs == (LeaderEpoch(epoch=2, start_offset=2),)
+
+
+def test_abort_markers_are_listed_unless_they_are_doubtful(tmp_path: Path) -> None:
+    log = picture("P1(0:a=1) | P2(1:a=1) 2:P1:A P1(3:a=2) | 4:P1:A? 5:P2:A 6:P3:A", tmp_path)
+    assert listed(log) == " | P1:0-2 | P2:1-5"
+
+
+def test_snapshots_know_the_producers_so_far(tmp_path: Path) -> None:
+    log = picture("P1(0:a=1) 1:P2.5:C | 2:P1:C p3([3:a=1 4:b=2])", tmp_path)
+    known = [
+        {
+            entry.producer_id: (
+                entry.epoch,
+                entry.last_data_offset,
+                entry.current_txn_first_offset,
+            )
+            for entry in read_snapshot(log.tier, KEY, segment)
+        }
+        for segment in log.segments
+    ]
+    assert known == [
+        {1: (0, 0, 0), 2: (5, -1, None)},
+        {1: (0, 0, None), 2: (5, -1, None), 3: (0, 4, None)},
+    ]
