@@ -188,8 +188,15 @@ def test_originals_that_are_gone_are_a_note(stage: Stage, part: Part) -> None:
     assert found.notes == ("not compared: 1 original segments are gone",)
 
 
-def test_originals_must_cover_what_is_live(stage: Stage) -> None:
-    stage.catalogue([stage.rewrite(A, B, E, F)], stage.originals[1:])
+@pytest.mark.parametrize("kept", ["the first", "the last", "all but the middle"])
+def test_originals_must_cover_what_is_live(stage: Stage, kept: str) -> None:
+    first, last = stage.originals
+    retired = {
+        "the first": [first],
+        "the last": [last],
+        "all but the middle": [first, put_segment(stage.tier, SECOND[1:], offsets=(7, 9))],
+    }
+    stage.catalogue([stage.rewrite(A, B, E, F)], retired[kept])
     found = stage.verify()
     assert (found.faults, found.keys_compared) == ((), None)
     assert found.notes == ("not compared: the originals do not cover what is live",)
