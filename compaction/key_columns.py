@@ -14,7 +14,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from compaction.key_hash import hash_key, load_u64, part_of
+from compaction.key_hash import hash_key, load_u64, part_of, store_u64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +36,8 @@ class KeyColumns:
     @property
     def key_at(self) -> NDArray[np.int64]:
         """Shape (n,): where each key begins in `keys`."""
-        starts = np.zeros(len(self.key_bytes), np.int64)
-        np.cumsum(self.key_bytes[:-1], out=starts[1:])
+        starts = np.empty(len(self.key_bytes), np.int64)
+        _sum_before(self.key_bytes, starts)
         return starts
 
 
@@ -124,12 +124,18 @@ def _copy_keys(
 def _copy(source: np.ndarray, at: int, length: int, target: np.ndarray, to: int) -> int:
     whole = length - (length & 7)
     for i in range(0, whole, 8):
-        word = load_u64(source, at + i)
-        for k in range(8):
-            target[to + i + k] = np.uint8(word >> np.uint64(8 * k))
+        store_u64(target, to + i, load_u64(source, at + i))
     for i in range(whole, length):
         target[to + i] = source[at + i]
     return to + length
+
+
+@numba.njit(cache=True, nogil=True)
+def _sum_before(lengths: np.ndarray, starts: np.ndarray) -> None:
+    at = np.int64(0)
+    for i in range(len(lengths)):
+        starts[i] = at
+        at += lengths[i]
 
 
 @numba.njit(cache=True, nogil=True)

@@ -38,6 +38,21 @@ def load_u64(typing_context: Any, array: Any, position: Any) -> Any:
     return signature, codegen
 
 
+@intrinsic  # type: ignore[untyped-decorator]
+def store_u64(typing_context: Any, array: Any, position: Any, word: Any) -> Any:
+    """Write what `load_u64` reads; the caller checks the bounds."""
+    signature = types.void(array, position, types.uint64)
+
+    def codegen(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+        view = cgutils.create_struct_proxy(sig.args[0])(context, builder, value=arguments[0])
+        address = builder.gep(view.data, [arguments[1]])
+        place = builder.bitcast(address, ir.IntType(64).as_pointer())
+        builder.store(arguments[2], place, align=1)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
 @numba.njit(cache=True, nogil=True, inline="always")
 def _mixed(hash_: np.uint64, word: np.uint64) -> np.uint64:
     hash_ = (hash_ ^ word) * _MULTIPLIER

@@ -27,7 +27,7 @@ PRODUCER_EXPIRATION_MS: Final = 80_000
 """For logs whose records all have the first timestamp: to the millisecond, at the third pass."""
 
 FIRST_DIRTY: Final = 25
-"""Where the first pass begins: within a batch, below it a clean region that keeps its duplicates."""
+"""Where the first pass begins: within a batch; the clean region below keeps its duplicates."""
 
 PASSES_MS: Final = tuple(TS_START_MS + at_ms for at_ms in (20_000, 79_999, 80_000, 140_000))
 """After the newest record; a millisecond before the delete horizons that the first pass set, and

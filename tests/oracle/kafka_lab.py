@@ -29,12 +29,12 @@ _Said: TypeAlias = tuple[str, str, str | None]
 Tool: TypeAlias = Literal["make", "clean", "dump", "fetch", "dumplog"]
 
 _SERVER: Final = "org.apache.kafka.storage.internals.log.LabServer"
-_JVM_FLAGS: Final = (
+QUICK_START: Final = (
     "-Xmx1g",
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",  # many short calls: start-up counts for more than peak speed
-    "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
 )
+_QUIET: Final = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
 _DEDUPE_BYTES: Final = "4m"
 """Holds 157,000 keys, far above any test's log; the default of 128m is allocated anew per call."""
 
@@ -124,7 +124,8 @@ class KafkaLab:
     Every method raises `KafkaLabError` with the Java stack trace where a tool fails.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, jvm_flags: Sequence[str] = QUICK_START) -> None:
+        self._jvm_flags = tuple(jvm_flags)
         self._process: subprocess.Popen[str] | None = None
         self._stderr: IO[str] | None = None
 
@@ -275,7 +276,7 @@ class KafkaLab:
         if self._process is None:
             self._stderr = tempfile.TemporaryFile("w+")  # noqa: SIM115  (closed with the JVM)
             self._process = subprocess.Popen(
-                [java(), *_JVM_FLAGS, "-cp", class_path(), _SERVER],
+                [java(), *self._jvm_flags, _QUIET, "-cp", class_path(), _SERVER],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._stderr,

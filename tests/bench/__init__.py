@@ -1,0 +1,9 @@
+"""The benchmark: Kafka's own cleaner and tierfold on the same logs, in turn, in one run.
+
+    logs        the four logs, made anew from a seed where they are missing
+    measures    wall time, and CPU of a whole process tree
+    contenders  one pass of Kafka's cleaner, one of tierfold
+    run         `python -m tests.bench.run`, which `make bench` calls; not a test
+
+Nothing here asserts a time: it prints what it measured, spread included.
+"""

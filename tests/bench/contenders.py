@@ -1,0 +1,116 @@
+"""One pass over one log: Kafka's cleaner in a warm JVM, tierfold in a warm session."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+
+from jobs.compact_job import compact
+from jobs.outcome_reports import COMPACTED
+from jobs.session import tierfold_session
+from jobs.settings import resolve
+from jobs.survey import Scope
+from jobs.wiring import wired
+from storage.local_store import LocalStore
+from tests.bench.logs import SEGMENT_BYTES
+from tests.bench.measures import Cost, Stopwatch
+from tests.oracle.kafka_lab import KafkaLab
+from tests.oracle.remote_views import to_remote
+
+NOW_MS: Final = 1_800_000_000_000
+_SETTINGS: Final = ("cleanup.policy=compact", f"segment.bytes={SEGMENT_BYTES}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passed:
+    """One pass."""
+
+    cost: Cost
+    bytes_in: int
+    bytes_out: int
+    records_in: int
+    records_out: int
+
+
+def kafka_pass(lab: KafkaLab, log: Path, scratch: Path) -> Passed:
+    """Kafka's `Cleaner.doClean`; wall and CPU are its own, copying and opening are not in it."""
+    out = scratch / "kafka" / "bench-0"
+    done = lab.clean(
+        log,
+        out,
+        now_ms=NOW_MS,
+        segment_bytes=SEGMENT_BYTES,
+        dedupe_bytes="128m",
+        link=True,
+    )["passes"][0]
+    shutil.rmtree(out)
+    return Passed(
+        cost=Cost(wall_s=done["wallMs"] / 1000, cpu_s=done["processCpuMs"] / 1000),
+        bytes_in=done["bytesRead"],
+        bytes_out=done["bytesWritten"],
+        records_in=done["messagesRead"],
+        records_out=done["messagesWritten"],
+    )
+
+
+def tierfold_pass(tier: Path) -> Passed:
+    """The whole of `tierfold compact` on a fresh tier, from listing to commit."""
+    with Stopwatch() as watch:
+        live = wired(str(tier), None, NOW_MS)
+        (report,) = compact(live, resolve(_SETTINGS), Scope(), Console(quiet=True))
+    if report.outcome != COMPACTED:
+        raise RuntimeError(f"{report.outcome}: {report.reason}")
+    return Passed(
+        cost=watch.cost,
+        bytes_in=report.bytes_in,
+        bytes_out=report.bytes_out,
+        records_in=report.tally.records_in,
+        records_out=report.tally.kept,
+    )
+
+
+def fresh_tier(log: Path, scratch: Path) -> Path:
+    """The log as a tier that nobody has compacted; its big files are hard links."""
+    tier = scratch / "tier"
+    shutil.rmtree(tier, ignore_errors=True)
+    source = log.parent / "remote"
+    if not source.exists():
+        to_remote(log, source, seed=1)
+    shutil.copytree(source, tier, copy_function=os.link)
+    return tier
+
+
+def session_start(sample: Path, scratch: Path) -> Cost:
+    """What a run pays once: the session, its workers, its kernels; by compacting the sample."""
+    tier = scratch / "sample"
+    shutil.rmtree(tier, ignore_errors=True)
+    shutil.copytree(sample, tier)
+    with Stopwatch() as watch:
+        tierfold_session()
+        tierfold_pass(tier)
+    return watch.cost
+
+
+def io_limit_s(tier: Path, bytes_out: int) -> float:
+    """Reading the input twice and writing the output once, through the store's own calls."""
+    store = LocalStore(tier)
+    keys = [path.relative_to(tier).as_posix() for path in tier.rglob("*.log")]
+    largest = max(keys, key=lambda key: (tier / key).stat().st_size)
+    with Stopwatch() as watch:
+        for _ in range(2):
+            for key in keys:
+                store.read(key)[::4096].sum()
+        written = 0
+        number = 0
+        data = store.read(largest)
+        while written < bytes_out:
+            piece = data[: bytes_out - written]
+            store.create(f"io-limit-{number}", piece)
+            written += len(piece)
+            number += 1
+    return watch.cost.wall_s
