@@ -32,11 +32,16 @@ class Ran:
     stderr: str
 
     @property
-    def partitions(self) -> dict[tuple[str, int], dict[str, Any]]:
-        """The entries of the `--json` document, which must be all that stdout holds."""
+    def entries(self) -> list[dict[str, Any]]:
+        """Those of the `--json` document, which must be all that stdout holds."""
         assert self.stdout, self.stderr
-        entries = json.loads(self.stdout)["partitions"]
-        return {(each["topic"], each["partition"]): each for each in entries}
+        entries: list[dict[str, Any]] = json.loads(self.stdout)["partitions"]
+        return entries
+
+    @property
+    def partitions(self) -> dict[tuple[str, int], dict[str, Any]]:
+        """The entries by topic and number; of a topic made anew one is seen."""
+        return {(each["topic"], each["partition"]): each for each in self.entries}
 
     @property
     def outcomes(self) -> dict[tuple[str, int], str]:

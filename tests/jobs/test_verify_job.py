@@ -185,7 +185,7 @@ def test_originals_that_are_gone_are_a_note(stage: Stage, part: Part) -> None:
     stage.file(stage.originals[0], part).unlink()
     found = stage.verify()
     assert (found.faults, found.keys_compared) == ((), None)
-    assert found.notes == ("not compared: 1 original segments are gone",)
+    assert found.notes == ("not compared: 1 of 2 original segments are gone",)
 
 
 @pytest.mark.parametrize("kept", ["the first", "the last", "all but the middle"])
@@ -227,7 +227,7 @@ def test_a_damaged_live_log_is_a_fault_and_ends_the_comparison(stage: Stage) -> 
 
 def test_an_abort_that_no_index_lists_is_a_fault(tmp_path: Path) -> None:
     (fault,) = Stage(tmp_path / "tier", listed=False).verify().faults
-    assert "1 aborted transactions are in no transaction index" in fault
+    assert fault.startswith("aborted transactions that no transaction index lists: 1 ")
     assert "producer 7, offsets 2 to 3" in fault
 
 

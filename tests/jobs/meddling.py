@@ -1,0 +1,85 @@
+"""The real catalog, with something else happening at the very moment that a test chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from compaction.commit import CommitProposal
+from compaction.outcomes import Outcome
+from compaction.segments import PartitionKey, PartitionState
+from jobs import cli
+from jobs.wiring import Wiring, wired
+from storage.catalog import Catalog, Claim
+
+Event = Callable[[], None]
+
+
+def nothing() -> None:
+    """No event."""
+
+
+class MeddledCatalog(Catalog):
+    """Does what the catalog does; the events happen before and after."""
+
+    def __init__(
+        self,
+        uri: str,
+        *,
+        before_claim: Event = nothing,
+        after_claim: Event = nothing,
+        before_commit: Event = nothing,
+    ) -> None:
+        super().__init__(uri)
+        self._before_claim = before_claim
+        self._after_claim = after_claim
+        self._before_commit = before_commit
+
+    def claim(
+        self, states: Sequence[PartitionState], run: str, *, at_ms: int
+    ) -> dict[PartitionKey, Claim]:
+        self._before_claim()
+        claims = super().claim(states, run, at_ms=at_ms)
+        self._after_claim()
+        return claims
+
+    def commit(self, proposals: Sequence[CommitProposal]) -> dict[PartitionKey, Outcome]:
+        self._before_commit()
+        return super().commit(proposals)
+
+
+@contextmanager
+def meddled(
+    *,
+    before_claim: Event = nothing,
+    after_claim: Event = nothing,
+    before_commit: Event = nothing,
+) -> Iterator[None]:
+    """The command's runs are wired to such a catalog for a while."""
+
+    def wired_so(tier_uri: str, catalog_uri: str | None, now: int | None) -> Wiring:
+        live = wired(tier_uri, catalog_uri, now)
+        catalog = MeddledCatalog(
+            live.catalog_uri,
+            before_claim=before_claim,
+            after_claim=after_claim,
+            before_commit=before_commit,
+        )
+        return replace(live, catalog=catalog)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cli, "wired", wired_so)
+        yield
+
+
+def rival_claims(catalog_uri: str, key: PartitionKey) -> Event:
+    """Another run takes the partition over."""
+
+    def event() -> None:
+        catalog = Catalog(catalog_uri)
+        catalog.claim([catalog.read([key])[key]], "rival", at_ms=1)
+
+    return event
