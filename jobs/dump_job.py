@@ -34,10 +34,12 @@ def dump_lines(segment_path: str) -> Iterator[str]:
         CorruptLog: After the last line that can be told: what is wrong with the segment.
     """
     invalid: list[WalkedBatch] = []
+    batches = 0
     for batch in walk(Path(segment_path)):
         # Decoded first: only its records tell a legacy wrapper's base offset.
         records, broken = _records(batch)
         yield _line(_batch_entry(batch, records))
+        batches += 1
         if not batch.is_valid:
             invalid.append(batch)
         for record in records:
@@ -46,7 +48,8 @@ def dump_lines(segment_path: str) -> Iterator[str]:
             raise broken
     if invalid:
         raise CorruptLog(
-            f"{len(invalid)} batches have a bad CRC, the first at byte {invalid[0].position} "
+            f"{len(invalid)} of {batches} batches have a bad CRC, the first at byte "
+            f"{invalid[0].position} "
             f"(base offset {int(invalid[0].heads.base_offset[0])})",
             where=segment_path,
             remedy="Take the segment from a replica.",

@@ -162,7 +162,9 @@ def print_verified(console: Console, partitions: Sequence[Verified]) -> None:
 
 
 def _verified_row(each: Verified) -> tuple[str | Text, ...]:
-    verdict = Text(f"{len(each.faults)} faults", style="red") if each.faults else Text("sound")
+    verdict = (
+        Text(_counted(len(each.faults), "fault"), style="red") if each.faults else Text("sound")
+    )
     for note in each.notes:
         verdict.append(f"; {note}", style="dim")
     return (
@@ -183,7 +185,8 @@ def _verified_sum(partitions: Sequence[Verified]) -> Text:
     broken = sum(bool(each.faults) for each in partitions)
     if faults:
         return Text(
-            f"FAULTS: {faults}, in {broken} of {len(partitions)} partitions", style="bold red"
+            f"FAULTS: {faults}, in {broken} of {_counted(len(partitions), 'partition')}",
+            style="bold red",
         )
     compared = [each.keys_compared for each in partitions if each.keys_compared is not None]
     keys = f", {_grouped(sum(compared))} keys agree with the originals" if compared else ""

@@ -251,8 +251,8 @@ def _unlisted(subject: Subject, found: _Found) -> tuple[str, ...]:
     )
     dots = ", …" if len(believed) > UNLISTED_SHOWN else ""
     return (
-        f"{len(believed)} aborted transactions are in no transaction index, so that brokers serve "
-        f"their records as committed: {shown}{dots}",
+        f"aborted transactions that no transaction index lists: {len(believed)} ({shown}{dots}); "
+        "brokers serve their records as committed",
     )
 
 

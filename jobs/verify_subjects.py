@@ -122,7 +122,7 @@ def _with_originals(live: Wiring, subject: Subject, view: PartitionView) -> Subj
     )
     gone = _gone(live, subject.key, originals)
     if gone:
-        return subject.without_comparison(f"{gone} original segments are gone")
+        return subject.without_comparison(f"{gone} of {len(originals)} original segments are gone")
     if not _covers(originals, view):
         return subject.without_comparison("the originals do not cover what is live")
     try:

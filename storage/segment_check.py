@@ -224,9 +224,9 @@ def _epoch_faults(segment: Segment, log: _Log) -> Iterator[str]:
     if wrong.size:
         batch = int(wrong[0])
         yield (
-            f"{wrong.size} batches carry another leader epoch than the catalog has for them, the "
-            f"first at byte {log.heads.position[batch]} (base offset {log.base_offset[batch]}): "
-            f"{log.heads.leader_epoch[batch]}, where the catalog says {expected[batch]}"
+            f"{wrong.size} of {len(log.heads)} batches carry another leader epoch than the catalog "
+            f"has for them, the first at byte {log.heads.position[batch]} (base offset "
+            f"{log.base_offset[batch]}): {log.heads.leader_epoch[batch]}, where the catalog says {expected[batch]}"
         )
 
 
