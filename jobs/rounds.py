@@ -20,7 +20,7 @@ from jobs.stages.segment_rows import packed
 from storage.group_rewrite import GroupTask
 from storage.transaction_index import write_transaction_index
 
-BUCKET_BYTES: Final = 128 * 2**20
+BUCKET_BYTES: Final = 64 * 2**20
 """Log bytes per key bucket: the keys of that much log fit a worker many times over."""
 
 TASK_BYTES: Final = 64 * 2**20

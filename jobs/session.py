@@ -27,7 +27,7 @@ SPARK_SETTINGS: Final = {
     # Tasks are dealt by bytes; merging "small" shuffle partitions would undo that.
     "spark.sql.adaptive.enabled": "false",
     # A row may carry a block of megabytes: few of them make an Arrow batch.
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "16",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "4",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
