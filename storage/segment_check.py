@@ -226,7 +226,8 @@ def _epoch_faults(segment: Segment, log: _Log) -> Iterator[str]:
         yield (
             f"{wrong.size} of {len(log.heads)} batches carry another leader epoch than the catalog "
             f"has for them, the first at byte {log.heads.position[batch]} (base offset "
-            f"{log.base_offset[batch]}): {log.heads.leader_epoch[batch]}, where the catalog says {expected[batch]}"
+            f"{log.base_offset[batch]}): {log.heads.leader_epoch[batch]}, where the catalog says "
+            f"{expected[batch]}"
         )
 
 
