@@ -274,3 +274,9 @@ def listed(log: Log) -> str:
         )
         for segment in log.segments
     )
+
+
+def files_of(log: Log) -> set[str]:
+    """Every file of the tier, those of unfinished objects too."""
+    root = Path(log.tier.store.uri(TIER_FOLDER))
+    return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}

@@ -1,0 +1,169 @@
+"""The scan of one segment: which keys take part, which of them lost already, which marks it has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import storage.segment_scan
+from compaction.aborted import AbortedTransaction
+from compaction.errors import CorruptLog
+from compaction.transactions import ABORT, COMMIT, DATA, EMPTIED
+from storage.batch_draft import write_batch
+from storage.batch_heads import read_heads
+from storage.segment_scan import ScannedSegment, checked_heads, scan_segment
+from tests.pictures.batch_words import draft_of
+from tests.storage.legacy_messages import message
+
+
+def log_of(*words: str) -> np.ndarray:
+    """A log of the batches that the words draw (`tests.pictures.log_pictures`)."""
+    return np.frombuffer(b"".join(write_batch(draft_of(word, 0)) for word in words), np.uint8)
+
+
+def scanned(
+    *words: str,
+    first_dirty: int = 0,
+    aborted: Sequence[AbortedTransaction] = (),
+    buckets: int = 2,
+) -> ScannedSegment:
+    return scan_segment(
+        log_of(*words), aborted, first_dirty=first_dirty, buckets=buckets, where="a log"
+    )
+
+
+def entries(found: ScannedSegment) -> list[tuple[int, bytes]]:
+    """(ordinal, key) of everything in the blocks."""
+    every = []
+    for _, block in found.blocks:
+        keys, at = block.columns.keys.tobytes(), block.columns.key_at
+        for ordinal, start, length in zip(
+            block.columns.ordinal, at, block.columns.key_bytes, strict=True
+        ):
+            every.append((int(ordinal), keys[start : start + length]))
+    return sorted(every)
+
+
+def aborted_entry(producer_id: int, first: int, last: int) -> AbortedTransaction:
+    return AbortedTransaction(
+        producer_id=producer_id, first_offset=first, last_offset=last, last_stable_offset=last
+    )
+
+
+def test_records_with_a_key_take_part() -> None:
+    found = scanned("[0:a=1 1:=2 2:b=]", "5:c=1")
+    assert entries(found) == [(0, b"a"), (2, b"b"), (3, b"c")]
+    assert found.records == 4
+
+
+def test_control_records_take_no_part_but_are_counted() -> None:
+    found = scanned("P1(0:a=1)", "1:P1:C", "2:L", "3:b=1")
+    assert entries(found) == [(0, b"a"), (3, b"b")]
+    assert found.records == 4
+
+
+def test_aborted_records_take_no_part() -> None:
+    words = ("P1(0:a=1)", "P2([1:a=2 2:b=2])", "3:P2:A", "P2(4:b=3)")
+    found = scanned(*words, aborted=(aborted_entry(2, 1, 3),))
+    assert entries(found) == [(0, b"a"), (4, b"b")]
+    assert not found.own_lost.any()
+
+
+def test_what_loses_within_the_segment_is_not_shuffled() -> None:
+    found = scanned("[0:a=1 1:b=1]", "2:a=2")
+    assert found.own_lost.tolist() == [True, False, False]
+    assert entries(found) == [(1, b"b"), (2, b"a")]
+
+
+@pytest.mark.parametrize(
+    ("first_dirty", "competes_from"), [(0, 0), (7, 0), (8, 1), (11, 2), (12, 3), (99, 3)]
+)
+def test_records_compete_from_the_first_one_at_or_above_first_dirty(
+    first_dirty: int, competes_from: int
+) -> None:
+    found = scanned("[7:a=1 9:b=1]", "11:c=1", first_dirty=first_dirty)
+    assert {block.competes_from for _, block in found.blocks} == {competes_from}
+
+
+def test_the_marks_are_those_of_transactional_and_control_batches_in_order() -> None:
+    marks = scanned("0:a=1", "P1([1:a=2 2:b=1])", "p3(3:a=3)", "4:P1:A", "5:P2:C", "6:P2:()", "7:L")
+    found = marks.marks
+    assert found.control_type.tolist() == [DATA, ABORT, COMMIT, EMPTIED, 2]
+    assert found.base_offset.tolist() == [1, 4, 5, 6, 7]
+    assert found.last_offset.tolist() == [2, 4, 5, 6, 7]
+    assert found.producer_id.tolist() == [1, 1, 2, 2, -1]
+
+
+def test_a_segment_without_keys_has_no_blocks() -> None:
+    found = scanned("0:=1", "1:P1:C", "2:()")
+    assert (found.blocks, found.own_lost.tolist()) == ((), [False, False])
+
+
+WORDS = ("[0:a=1 1:b=1 2:c=1]", "P1(3:a=2)", "[4:=1 5:b=2]", "6:P1:A", "[7:c=2 8:d=1]", "9:a=3")
+ABORTED = (aborted_entry(1, 3, 6),)
+
+
+@given(
+    window_bytes=st.integers(1, 500),
+    keys_max=st.integers(1, 12),
+    first_dirty=st.integers(0, 11),
+)
+def test_what_is_found_does_not_depend_on_how_much_is_held_at_a_time(
+    window_bytes: int, keys_max: int, first_dirty: int
+) -> None:
+    whole = scanned(*WORDS, first_dirty=first_dirty, aborted=ABORTED)
+    with pytest.MonkeyPatch.context() as small:
+        small.setattr(storage.segment_scan, "WINDOW_BYTES", window_bytes)
+        small.setattr(storage.segment_scan, "KEYS_MAX", keys_max)
+        pieces = scanned(*WORDS, first_dirty=first_dirty, aborted=ABORTED)
+    assert pieces.records == whole.records
+    assert pieces.marks.base_offset.tolist() == whole.marks.base_offset.tolist()
+    assert pieces.marks.control_type.tolist() == whole.marks.control_type.tolist()
+    # A stretch cannot know what a later one holds: what loses to it is left to the reduce.
+    assert not (pieces.own_lost & ~whole.own_lost).any()
+    lost = {int(ordinal) for ordinal in np.flatnonzero(pieces.own_lost)}
+    left = {int(ordinal) for ordinal in np.flatnonzero(whole.own_lost & ~pieces.own_lost)}
+    shuffled = entries(pieces)
+    assert shuffled == sorted(entries(whole) + [(at, key) for at, key in shuffled if at in left])
+    assert lost.isdisjoint(at for at, _ in shuffled)
+    # In each stretch what competes is told alike.
+    for _, block in pieces.blocks:
+        competing = [int(at) for at in block.columns.ordinal if at >= block.competes_from]
+        assert competing == [int(at) for at in block.columns.ordinal if at >= first_dirty]
+
+
+def test_a_key_falls_into_the_same_bucket_in_every_segment() -> None:
+    one = scanned(*[f"{i}:{i}=x" for i in range(30)], buckets=7)
+    other = scanned(*[f"{i}:{29 - i}=y" for i in range(30)], buckets=7)
+    assert len(one.blocks) > 1
+    assert _bucket_by_key(one) == _bucket_by_key(other)
+
+
+def _bucket_by_key(found: ScannedSegment) -> dict[int, int]:
+    return {int(hash_): bucket for bucket, block in found.blocks for hash_ in block.columns.hash}
+
+
+def test_an_empty_log_is_refused() -> None:
+    with pytest.raises(CorruptLog, match="the log is empty, 0 bytes"):
+        checked_heads(np.empty(0, np.uint8), where="a log")
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_legacy_batch_is_refused_by_position_and_offset(magic: int) -> None:
+    sound = write_batch(draft_of("0:a=1", 0))
+    log = np.frombuffer(sound + message(1, b"x", magic=magic), np.uint8)
+    expected = rf"position {len(sound)} \(offset 1\) has magic {magic}"
+    with pytest.raises(CorruptLog, match=expected):
+        checked_heads(log, where="a log")
+
+
+def test_a_bad_checksum_is_refused() -> None:
+    log = log_of("0:a=1", "1:b=2").copy()
+    log[-2] ^= 1
+    position = int(read_heads(log_of("0:a=1", "1:b=2"), where="").position[1])
+    with pytest.raises(CorruptLog, match=f"at byte {position} .*bad CRC"):
+        scan_segment(log, (), first_dirty=0, buckets=1, where="a log")
