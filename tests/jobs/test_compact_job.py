@@ -89,7 +89,8 @@ def a_mixed_tier(tier: Path) -> Path:
     keyless = key_of("keyless")
     for offset in range(2):
         put_segment(tier, keyless, [data(offset, (None, b"v"))], start_offset=offset)
-    put_segment(tier, key_of("legacy"), [message(0, b"v"), message(1, b"w", key=b"l")], start_offset=0)
+    old = [message(0, b"v"), message(1, b"w", key=b"l")]
+    put_segment(tier, key_of("legacy"), old, start_offset=0)
     return tier
 
 

@@ -1,0 +1,74 @@
+"""The three ways in which a user starts a run, each on its own copy of the bundled sample."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.jobs.commands import COMPACT, Ran, in_own_process, script, status_of, tierfold
+from tests.jobs.tiers import records_in, sample_copy
+
+NOW: Final = ("--now", "1800000000000")
+"""So that all of them set the same delete horizons."""
+
+WAYS: Final[dict[str, tuple[str | Path, ...]]] = {
+    "tierfold": (script("tierfold"), "compact"),
+    "python -m jobs": (sys.executable, "-m", "jobs", "compact"),
+    "spark-submit": (script("spark-submit"), "--master", "local[2]", "jobs/compact_job.py"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """A finished run and what lives after it."""
+
+    ran: Ran
+    live: dict[str, Any]
+    records: list[tuple[int, bytes | None, bytes | None]]
+
+
+def done(tier: Path, ran: Ran) -> Done:
+    assert ran.code == 0, ran.stderr
+    live = status_of(tier)["tiered", 0]
+    return Done(ran=ran, live=live, records=records_in([each["log"] for each in live["segments"]]))
+
+
+@pytest.fixture(scope="module")
+def expected(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Done:
+    """What the command does within this process."""
+    tier = sample_copy(tmp_path_factory.mktemp("within"))
+    return done(tier, tierfold("compact", tier, *COMPACT, *NOW, "--json"))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_to_run_leaves_the_same_records(
+    way: str, expected: Done, tmp_path: Path
+) -> None:
+    tier = sample_copy(tmp_path / "tier")
+    found = done(tier, in_own_process(*WAYS[way], tier, *COMPACT, *NOW, "--json"))
+    assert len(found.records) > 0
+    assert found.records == expected.records
+    assert [each["size_bytes"] for each in found.live["segments"]] == [
+        each["size_bytes"] for each in expected.live["segments"]
+    ]
+    # All of stdout is the document; what Spark has to say goes elsewhere.
+    assert set(json.loads(found.ran.stdout)) == {"partitions"}
+    tally = found.ran.partitions["tiered", 0]["tally"]
+    assert tally == expected.ran.partitions["tiered", 0]["tally"]
+
+
+def test_a_wrong_setting_under_spark_submit_is_told_without_a_trace(tmp_path: Path) -> None:
+    tier = sample_copy(tmp_path / "tier")
+    command = WAYS["spark-submit"]
+    ran = in_own_process(*command, tier, "--set", "cleanup.polisy=compact")
+    assert ran.code == 2
+    # spark-submit sends a script's stderr where its stdout goes; there is no document to spoil.
+    said = ran.stdout + ran.stderr
+    assert "Did you mean cleanup.policy" in said
+    assert "Traceback" not in said

@@ -1,0 +1,174 @@
+"""The stages together, on claimed rounds: what happens between them, and however they are cut."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, TypeVar
+
+import pytest
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from compaction.outcomes import Committed
+from jobs import rounds as rounds_module
+from jobs.pipeline import Pipeline, RoundResult
+from jobs.progress import ByteProgress
+from storage.catalog import Catalog
+from tests.jobs.claimed_rounds import claimed_rounds
+from tests.jobs.commands import status_of
+from tests.jobs.tiers import (
+    files_below,
+    folder_of,
+    key_of,
+    made_tier,
+    put_updates,
+    sample_copy,
+)
+
+_T = TypeVar("_T")
+ORDERS: Final = key_of("orders")
+PAYMENTS: Final = key_of("payments")
+
+
+class EventfulProgress(ByteProgress):
+    """Something happens right before a stage begins."""
+
+    def __init__(
+        self, spark: SparkSession, stage: str = "", event: Callable[[], None] | None = None
+    ) -> None:
+        super().__init__(spark, Console(file=io.StringIO()))
+        self.stages: list[str] = []
+        self._stage = stage
+        self._event = event
+
+    def watched(self, title: str, bytes_total: int, action: Callable[[], _T]) -> _T:
+        self.stages.append(title)
+        if title == self._stage and self._event is not None:
+            self._event()
+        return super().watched(title, bytes_total, action)
+
+
+def run(
+    tier: Path, spark: SparkSession, progress: ByteProgress, *settings: str
+) -> list[RoundResult]:
+    live, rounds = claimed_rounds(tier, *settings)
+    return Pipeline(spark, live.tier_uri, progress).run(rounds, live.catalog)
+
+
+def overwrite(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+
+
+def new_logs(tier: Path) -> list[bytes]:
+    """The content of what live segments hold, in offset order."""
+    (state,) = Catalog(str(tier / "_tierfold")).read().values()
+    folder = folder_of(tier, state.key)
+    return [
+        path.read_bytes()
+        for segment in state.segments
+        for path in folder.glob(f"*{segment.segment_id}.log")
+    ]
+
+
+@pytest.fixture
+def tier(tmp_path: Path) -> Path:
+    tier = made_tier(tmp_path / "tier")
+    for key in (ORDERS, PAYMENTS):
+        put_updates(tier, key, 0)
+        put_updates(tier, key, 1)
+    return tier
+
+
+def test_an_object_that_vanishes_between_scan_and_rewrite_stops_its_partition_alone(
+    spark: SparkSession, tier: Path
+) -> None:
+    victim = sorted(folder_of(tier, ORDERS).glob("*.log"))[1]
+    before = files_below(folder_of(tier, ORDERS))
+    progress = EventfulProgress(spark, "rewrite", victim.unlink)
+    orders, payments = run(tier, spark, progress)
+    assert progress.stages == ["scan", "rewrite"]
+    assert orders.failure is not None
+    assert str(victim) in orders.failure
+    assert "it is not there, or no longer" in orders.failure
+    assert orders.outcome is None
+    assert isinstance(payments.outcome, Committed)
+    states = Catalog(str(tier / "_tierfold")).read()
+    assert [each.written_by_run for each in states[ORDERS].segments] == ["", ""]
+    assert states[ORDERS].retired == ()
+    del before[victim.name]
+    # The first source had been copied by then; of the new segment nothing is left.
+    assert files_below(folder_of(tier, ORDERS)) == before
+
+
+def test_a_file_that_vanishes_beside_the_log_leaves_an_orphan_that_never_lives(
+    spark: SparkSession, tier: Path
+) -> None:
+    victim = sorted(folder_of(tier, ORDERS).glob("*.leader_epoch_checkpoint"))[1]
+    content = victim.read_bytes()
+    progress = EventfulProgress(spark, "rewrite", victim.unlink)
+    orders, payments = run(tier, spark, progress)
+    assert orders.failure is not None
+    assert str(victim) in orders.failure
+    assert isinstance(payments.outcome, Committed)
+    state = Catalog(str(tier / "_tierfold")).read()[ORDERS]
+    assert [each.written_by_run for each in state.segments] == ["", ""]
+    victim.write_bytes(content)
+    (again,) = run(tier, spark, EventfulProgress(spark))
+    assert isinstance(again.outcome, Committed)
+    orphans = status_of(tier)["orders", 0]["orphans"]
+    assert len(orphans) == 1
+    assert orphans[0] not in [each.segment_id for each in again.round.segments]
+
+
+def test_a_log_that_changes_between_scan_and_rewrite_is_noticed(
+    spark: SparkSession, tier: Path
+) -> None:
+    victim = sorted(folder_of(tier, ORDERS).glob("*.log"))[0]
+    content = bytearray(victim.read_bytes())
+    content[-1] ^= 1
+    progress = EventfulProgress(spark, "rewrite", lambda: overwrite(victim, content))
+    orders, payments = run(tier, spark, progress)
+    assert orders.failure is not None
+    assert "bad CRC" in orders.failure
+    assert isinstance(payments.outcome, Committed)
+
+
+def test_however_keys_and_segments_are_dealt_the_result_is_the_same(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = ("segment.bytes=1500000",)
+    (whole,) = run(sample_copy(tmp_path / "1"), spark, EventfulProgress(spark), *settings)
+    monkeypatch.setattr(rounds_module, "BUCKET_BYTES", 100_000)
+    monkeypatch.setattr(rounds_module, "TASK_BYTES", 100_000)
+    (cut,) = run(sample_copy(tmp_path / "2"), spark, EventfulProgress(spark), *settings)
+    assert cut.round.buckets > 30
+    assert isinstance(cut.outcome, Committed)
+    assert new_logs(tmp_path / "1") == new_logs(tmp_path / "2")
+    assert [each.tally for each in cut.receipts] == [each.tally for each in whole.receipts]
+
+
+def test_all_bytes_are_counted_and_nothing_stays_cached(spark: SparkSession, tier: Path) -> None:
+    progress = EventfulProgress(spark)
+    before = spark.sparkContext._jsc.getPersistentRDDs().size()
+    results = run(tier, spark, progress)
+    # Each source is read for its keys, and again to be rewritten.
+    assert progress.bytes_done.value == 2 * sum(each.round.size_bytes for each in results)
+    assert spark.sparkContext._jsc.getPersistentRDDs().size() == before
+
+
+def test_aborts_without_an_index_are_scanned_for_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    tier = sample_copy(tmp_path / "tier")
+    for index in tier.glob("kafka-tiered-storage/*/*.txnindex"):
+        index.unlink()
+    progress = EventfulProgress(spark)
+    (result,) = run(tier, spark, progress)
+    assert progress.stages == ["scan", "scan", "rewrite"]
+    assert result.believed > 0
+    with_index = sample_copy(tmp_path / "with index")
+    (expected,) = run(with_index, spark, EventfulProgress(spark))
+    assert (expected.believed, result.receipts[0].tally) == (0, expected.receipts[0].tally)
+    assert new_logs(tier) == new_logs(with_index)

@@ -1,0 +1,163 @@
+"""How a claimed round is cut into rows for the workers, and back into a commit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pytest
+
+from compaction.commit import AddSegments, AdvanceCleanerOffset, ReleaseClaim, RetireSegments
+from compaction.receipts import GroupReceipt, GroupResult
+from compaction.segments import CleanerOffset
+from compaction.tally import Tally
+from compaction.transactions import TransactionVerdict
+from jobs import rounds as rounds_module
+from jobs.proposals import proposal_of
+from jobs.rounds import (
+    Round,
+    first_bucket_tasks,
+    group_orders,
+    group_rows,
+    reference_rows,
+    tasks_for,
+)
+from storage.transaction_index import read_transaction_index
+from tests.jobs.claimed_rounds import NOW_MS, claimed_rounds
+from tests.jobs.tiers import RECORDS_PER_SEGMENT, key_of, made_tier, put_updates
+from tests.storage.live_segments import an_abort
+
+NO_TRANSACTIONS: Final = TransactionVerdict(
+    discardable=np.empty(0, np.int64), listed=(), believed=()
+)
+
+
+@pytest.fixture
+def rounds(tmp_path: Path) -> list[Round]:
+    """Two partitions of three and one segments, two segments to a group at most."""
+    tier = made_tier(tmp_path / "tier")
+    sizes = [
+        put_updates(tier, key_of("orders"), number).stat().st_size for number in range(3)
+    ]
+    put_updates(tier, key_of("payments"), 0)
+    return claimed_rounds(tier, f"segment.bytes={2 * max(sizes)}")[1]
+
+
+def test_every_segment_gets_one_row_and_a_task(rounds: list[Round]) -> None:
+    rows, tasks = reference_rows(rounds, cores=2)
+    assert [(row["partition_index"], row["segment_index"]) for row in rows] == [
+        (0, 0),
+        (0, 1),
+        (0, 2),
+        (1, 0),
+    ]
+    assert tasks == 4
+    assert {row["task"] for row in rows} == set(range(tasks))
+    starts = [row["start_offset"] for row in rows]
+    assert starts == [0, RECORDS_PER_SEGMENT, 2 * RECORDS_PER_SEGMENT, 0]
+
+
+def test_a_segment_is_told_of_the_aborts_that_reach_into_it_alone(rounds: list[Round]) -> None:
+    # Segments lie at 0 to 10, 11 to 21 and 22 to 32.
+    first = an_abort(1, first_offset=3, last_offset=10)
+    middle = an_abort(2, first_offset=10, last_offset=11)
+    beyond = an_abort(3, first_offset=33, last_offset=34)
+    aware = replace(rounds[0], aborted=(first, middle, beyond))
+    rows, _ = reference_rows([aware], cores=2)
+    told = [read_transaction_index(row["aborted"], where="row") for row in rows]
+    assert told == [(first, middle), (middle,), ()]
+
+
+def test_buckets_are_numbered_through_the_run(
+    rounds: list[Round], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert [each.buckets for each in rounds] == [1, 1]
+    assert first_bucket_tasks(rounds) == {0: 0, 1: 1}
+    monkeypatch.setattr(rounds_module, "BUCKET_BYTES", rounds[0].size_bytes // 3 + 1)
+    assert [each.buckets for each in rounds] == [3, 1]
+    assert first_bucket_tasks(rounds) == {0: 0, 1: 3}
+    rows, _ = reference_rows(rounds, cores=2)
+    assert [row["first_bucket_task"] for row in rows] == [0, 0, 0, 3]
+
+
+def test_large_segments_stand_alone_and_small_ones_share_a_task() -> None:
+    large = rounds_module.TASK_BYTES
+    placed, tasks = tasks_for([large, 10, 10, large, 10, 10], cores=1)
+    assert tasks == 3
+    assert len({placed[0], placed[3], placed[1]}) == 3
+    assert {placed[i] for i in (1, 2, 4, 5)} == {placed[1]}
+    assert tasks_for([], cores=4) == ([], 0)
+
+
+def test_a_groups_order_travels_with_its_first_segment(rounds: list[Round]) -> None:
+    each = rounds[0]
+    wanted = dict(enumerate(each.groups))
+    orders = list(group_orders(each, NO_TRANSACTIONS, wanted=wanted, close=True))
+    assert [order.segment_index for order in orders] == [0, 2]
+    assert [order.task.ends_in_batch for order in orders] == [False, True]
+    assert {order.task.run for order in orders} == {each.state.owner_run}
+    rows, _ = group_rows(orders, cores=2)
+    assert [row["payload"] is None for row in rows] == [False, True, False]
+    assert rows[0]["task"] == rows[1]["task"]
+
+
+def test_a_group_is_told_of_its_own_markers_alone(rounds: list[Round]) -> None:
+    each = rounds[0]
+    listed = tuple(an_abort(offset, offset, offset) for offset in (0, 21, 22, 32))
+    verdict = TransactionVerdict(
+        discardable=np.array([0, 21, 22, 32], np.int64), listed=listed, believed=()
+    )
+    wanted = dict(enumerate(each.groups))
+    first, second = group_orders(each, verdict, wanted=wanted, close=False)
+    assert (first.task.discardable.tolist(), second.task.discardable.tolist()) == (
+        [0, 21],
+        [22, 32],
+    )
+    assert (first.task.listed, second.task.listed) == (listed[:2], listed[2:])
+    assert not first.task.ends_in_batch
+    assert not second.task.ends_in_batch
+
+
+def receipt(number: int, result: GroupResult, each: Round) -> GroupReceipt:
+    source = each.groups[number].segments[0]
+    written = replace(source, segment_id="w" * 22, written_by_run="run")
+    return GroupReceipt(
+        group_index=number,
+        result=result,
+        segment=written if result is GroupResult.WRITTEN else None,
+        tally=Tally(),
+        bytes_read=1,
+        bytes_written=1,
+    )
+
+
+def test_only_what_was_written_is_swapped_and_the_claim_is_let_go(rounds: list[Round]) -> None:
+    each = rounds[0]
+    written = receipt(0, GroupResult.WRITTEN, each)
+    proposal = proposal_of(each, [written, receipt(1, GroupResult.UNCHANGED, each)], "commit")
+    retire, add, advance, release = proposal.updates
+    assert isinstance(retire, RetireSegments)
+    assert retire.ids == tuple(s.segment_id for s in each.groups[0].segments)
+    assert isinstance(add, AddSegments)
+    assert add.segments == (written.segment,)
+    assert advance == AdvanceCleanerOffset(epoch=1, offset=each.end_offset)
+    assert release == ReleaseClaim(run=each.state.owner_run)
+    assert proposal.at_ms == NOW_MS
+
+
+def test_a_round_that_changes_nothing_still_moves_the_cleaner_offset(
+    rounds: list[Round],
+) -> None:
+    each = rounds[1]
+    proposal = proposal_of(each, [receipt(0, GroupResult.UNCHANGED, each)], "commit")
+    assert [type(update) for update in proposal.updates] == [AdvanceCleanerOffset, ReleaseClaim]
+
+
+def test_the_cleaner_offset_never_moves_back(rounds: list[Round]) -> None:
+    each = replace(rounds[0], end_offset=RECORDS_PER_SEGMENT)
+    ahead = replace(each.state, cleaner_offsets=(CleanerOffset(epoch=1, offset=33),))
+    unchanged = [receipt(number, GroupResult.UNCHANGED, each) for number in range(2)]
+    proposal = proposal_of(replace(each, state=ahead), unchanged, "commit")
+    assert AdvanceCleanerOffset(epoch=1, offset=33) in proposal.updates
