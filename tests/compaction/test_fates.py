@@ -245,6 +245,8 @@ def of_producer(
         (of_producer(last=20, producer=4), False),
         (of_producer(last=20, producer=6), False),
         (of_producer(last=20, producer=NO_PRODUCER_ID), False),
+        (of_producer(last=40, producer=9), True),
+        (of_producer(last=40, producer=10), False),
         # A control batch may hold the last data offset: then its producer has nothing newer.
         (of_producer(last=20, is_control=True), True),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -123,3 +124,23 @@ def test_the_empty_key_is_a_key_like_any_other() -> None:
 
 def test_no_blocks_have_no_losers() -> None:
     assert bucket_losers([], 1, 64) == []
+
+
+@pytest.mark.parametrize(("competes_from", "lost"), [(0, {0, 1, 3}), (4, {0, 1, 3}), (5, {1})])
+def test_a_segment_finds_its_own_losers_alone(competes_from: int, lost: set[int]) -> None:
+    columns = columns_of([b"a", b"b", b"c", b"a", b"a", b"b"])
+    ordered, part_starts = ordered_by_part(columns, 64)
+    found = own_losers(ordered, part_starts, competes_from)
+    assert set(ordered.ordinal[found].tolist()) == lost
+
+
+@pytest.mark.parametrize("buckets", [1, 3])
+@pytest.mark.parametrize("hash_mask", HASH_MASKS)
+def test_many_keys_in_every_part_find_their_winners(buckets: int, hash_mask: int) -> None:
+    chance = random.Random(7)
+    keys = [b"key %d" % number for number in range(400)]
+    segments = tuple(tuple(chance.choices(keys, k=chance.randint(1, 300))) for _ in range(5))
+    case = Case(
+        segments=segments, first_dirty=250, buckets=buckets, stretch=90, hash_mask=hash_mask
+    )
+    assert losers_by_reduce(case) == sorted(losers_by_law(case))
