@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 import click
 from rich.console import Console
 
-from compaction.errors import CorruptLog, TierfoldError, UnreadableObject
+from compaction.errors import BadSettings, CorruptLog, TierfoldError, UnreadableObject
 from jobs.compact_job import compact
 from jobs.dump_job import dump_lines
 from jobs.outcome_reports import FAILED, FENCED, LOST_RACE, REFUSED, UNKNOWN, PartitionReport
@@ -28,6 +28,7 @@ from jobs.verify_job import verify
 from jobs.versions import tierfold_version
 from jobs.wiring import Wiring, wired
 
+EXIT_BUG: Final = 1
 EXIT_WRONG_SETTING: Final = 2
 EXIT_PARTITION_FAILED: Final = 3
 EXIT_FENCED: Final = 4
@@ -227,5 +228,15 @@ def main(prog_name: str = "tierfold", first_arguments: Sequence[str] = ()) -> No
         )
     except TierfoldError as error:
         click.echo(f"{prog_name}: {error}", err=True)
-        is_data = isinstance(error, CorruptLog | UnreadableObject)
-        sys.exit(EXIT_PARTITION_FAILED if is_data else EXIT_WRONG_SETTING)
+        sys.exit(_exit_code(error))
+
+
+def _exit_code(error: TierfoldError) -> int:
+    """By who must act: on a setting, on data, or on tierfold itself."""
+    match error:
+        case BadSettings():
+            return EXIT_WRONG_SETTING
+        case CorruptLog() | UnreadableObject():
+            return EXIT_PARTITION_FAILED
+        case _:
+            return EXIT_BUG

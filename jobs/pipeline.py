@@ -19,9 +19,12 @@ from pyspark.sql.types import StructType
 
 from compaction.aborted import AbortedTransaction
 from compaction.absorption import absorbed
+from compaction.commit import CommitProposal
+from compaction.errors import CorruptLog, UnreadableObject
 from compaction.grouping import SegmentGroup
-from compaction.outcomes import Outcome
+from compaction.outcomes import Outcome, Unknown
 from compaction.receipts import GroupReceipt, GroupResult, receipt_faults
+from compaction.segments import PartitionKey
 from compaction.transactions import TransactionVerdict, joined_marks, verdict
 from jobs.progress import ByteProgress
 from jobs.proposals import proposal_of
@@ -95,7 +98,7 @@ class Pipeline:
             proposal_of(each, so_far.receipts[each.index], new_commit_id())
             for each in so_far.working
         ]
-        outcomes = catalog.commit(proposals) if proposals else {}
+        outcomes = _committed(catalog, proposals) if proposals else {}
         return [_result(so_far, each, outcomes.get(each.key)) for each in rounds]
 
     def _scan_and_reduce(self, so_far: _Progressing, rounds: list[Round]) -> DataFrame:
@@ -209,6 +212,18 @@ class Pipeline:
     def _frame(self, rows: list[dict[str, Any]], schema: StructType) -> DataFrame:
         values = [tuple(row[name] for name in schema.names) for row in rows]
         return self._spark.createDataFrame(values, schema)
+
+
+def _committed(
+    catalog: Catalog, proposals: Sequence[CommitProposal]
+) -> dict[PartitionKey, Outcome]:
+    """Stage 8; where the catalog cannot be read, nobody knows what it took before."""
+    try:
+        return catalog.commit(proposals)
+    except (CorruptLog, UnreadableObject) as error:
+        return {
+            each.key: Unknown(commit_id=each.commit_id, cause=str(error)) for each in proposals
+        }
 
 
 def _with_believed(

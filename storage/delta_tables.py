@@ -201,8 +201,8 @@ _OF_STORE: Final = ("Object Store error", "Object at location", "Os {", "os erro
 _COMMIT_SUFFIXES: Final = (".json", ".parquet")
 
 _RESTORE: Final = (
-    "Restore the folder from a backup; or move it away: the next run starts from the objects"
-    " alone, and cleans everything again."
+    "Restore the folder from a backup: it alone says which segments were replaced. Where nothing"
+    " was compacted yet, move it away."
 )
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 import pytest
 from pyspark.sql import SparkSession
 
+from compaction.errors import InvariantBroken
 from compaction.tally import RECORD_FATES
 from storage.control_records import ControlType
 from storage.local_tiered_storage import TIER_FOLDER
@@ -292,12 +293,41 @@ def test_an_object_that_vanishes_after_the_claim_stops_its_partition_alone(two: 
 
 
 def test_a_catalog_that_vanishes_before_the_commit_publishes_nothing(two: Path) -> None:
+    live = {place: each["segments"] for place, each in status_of(two).items()}
     catalog = two / "_tierfold"
-    with meddled(before_commit=lambda: shutil.rmtree(catalog)):
+    with meddled(before_commit=lambda: catalog.rename(two / "away")):
         ran = tierfold("compact", two, *ALWAYS, "--json")
-    assert ran.code in {3, 4}
-    assert not {"compacted"} & set(ran.outcomes.values())
-    assert tierfold("compact", two, *ALWAYS).code in {0, 3}
+    assert (ran.code, set(ran.outcomes.values())) == (4, {"lost_race"})
+    shutil.rmtree(catalog, ignore_errors=True)
+    (two / "away").rename(catalog)
+    assert {place: each["segments"] for place, each in status_of(two).items()} == live
+
+
+def test_a_catalog_that_cannot_be_read_at_the_commit_is_told_partition_by_partition(
+    two: Path,
+) -> None:
+    log = two / "_tierfold" / "partitions" / "_delta_log"
+
+    def damage() -> None:
+        for commit in log.glob("*.json"):
+            commit.write_bytes(b"rubbish")
+
+    with meddled(before_commit=damage):
+        ran = tierfold("compact", two, *ALWAYS, "--json")
+    assert ran.code == 3
+    assert set(ran.outcomes.values()) == {"unknown"}
+    reason = ran.partitions["orders", 0]["reason"]
+    assert not told(reason, "_tierfold/partitions", "contradicts itself", "the next run finds out")
+
+
+def test_a_bug_of_ours_has_an_exit_code_of_its_own(two: Path) -> None:
+    def break_a_law() -> None:
+        raise InvariantBroken("a law is broken", where="row", remedy="Please report this bug.")
+
+    with meddled(before_claim=break_a_law):
+        ran = tierfold("compact", two, *ALWAYS)
+    assert (ran.code, ran.stdout) == (1, "")
+    assert ran.stderr == "tierfold: row: a law is broken. Please report this bug.\n"
 
 
 def test_a_partition_renamed_behind_the_catalogs_back_is_refused(two: Path) -> None:
