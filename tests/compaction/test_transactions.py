@@ -266,6 +266,14 @@ def test_an_emptied_control_batch_may_go_whatever_it_was() -> None:
     assert verdict(marks_of(marks), []).discardable.tolist() == [1]
 
 
+@pytest.mark.parametrize("kind", [ABORT, COMMIT])
+def test_a_transaction_that_ended_holds_nothing_back(kind: int) -> None:
+    other = [mark(0, DATA, producer=7), mark(1, kind, producer=7)]
+    known = [entry(0, 1, producer=7)] if kind == ABORT else []
+    (believed,) = verdict(marks_of([*other, mark(2, DATA), mark(3, ABORT)]), known).believed
+    assert believed == entry(2, 3, stable=4)
+
+
 @pytest.mark.parametrize("kind", [LEADER_CHANGE, EMPTIED])
 def test_only_an_end_marker_ends_another_open_transaction(kind: int) -> None:
     other = [mark(0, DATA, producer=7), mark(1, kind, producer=7)]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.first_sight import read_aborted
@@ -71,7 +71,6 @@ def as_consumed(log: Log) -> dict[bytes, bytes]:
 
 
 @given(drawings(), st.integers(1, 2000), st.data())
-@settings(max_examples=80)
 def test_a_consumer_sees_the_same_after_every_pass(
     text: str, segment_bytes: int, data: st.DataObject
 ) -> None:
@@ -100,7 +99,6 @@ def test_a_consumer_sees_the_same_after_every_pass(
 
 
 @given(drawings())
-@settings(max_examples=30)
 def test_from_the_third_pass_on_nothing_changes_at_the_same_time(text: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         twice = cleaned(cleaned(picture(text, Path(folder))))
