@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import pytest
+from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
+
+from compaction.errors import BadSettings
+from jobs.segment_options import COLUMNS, OPTIONS, check_schema, request_of, schema_of
+from jobs.survey import Scope
+from tests.tidy import house, papers
+
+README = (house.ROOT / "README.md").read_text(encoding="utf-8")
+NAMES = tuple(column.name for column in COLUMNS)
+
+
+def test_each_column_has_its_row_with_its_type() -> None:
+    said = {column.name: (f"`{column.kind.simpleString()}`", column.doc) for column in COLUMNS}
+    assert papers.missing_rows(said, README) == []
+    assert papers.rows_that_say_otherwise(said, README) == []
+
+
+def test_each_option_has_its_row_with_its_default() -> None:
+    said = {option.name: (option.default or "none", option.doc) for option in OPTIONS}
+    assert papers.missing_rows(said, README) == []
+    assert papers.rows_that_say_otherwise(said, README) == []
+
+
+def test_nothing_but_a_tier_need_be_named() -> None:
+    request = request_of({"path": "/tier"})
+    assert (request.tier_uri, request.catalog_uri, request.scope) == ("/tier", None, Scope())
+    assert request.is_committed
+    assert request.columns == NAMES
+
+
+def test_every_option_is_heard_whatever_its_case() -> None:
+    request = request_of(
+        {
+            "PATH": "/tier",
+            "catalog": "/elsewhere",
+            "Topics": "orders, pay*",
+            "partitions": "0,1?",
+            "Isolation.Level": "read_uncommitted",
+            "columns": "value, offset",
+        }
+    )
+    assert request.catalog_uri == "/elsewhere"
+    assert request.scope == Scope(topics=("orders", "pay*"), partitions=("0", "1?"))
+    assert not request.is_committed
+    assert schema_of(request.columns).names == ["value", "offset"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "no tier is named"),
+        ({"path": ""}, "no tier is named"),
+        ({"path": "/t", "topic": "a"}, "there is no option topic. The options are path, catalog,"),
+        ({"path": "/t", "isolation.level": "serializable"}, "It is read_committed or"),
+        (
+            {"path": "/t", "columns": "key,payload"},
+            "no column is 'payload'. The columns are topic,",
+        ),
+        ({"path": "/t", "columns": "key,key"}, "column key is named twice"),
+        ({"path": "/t", "columns": ""}, "columns is ''"),
+        ({"path": "/t", "topics": "a,,b"}, "topics is 'a,,b'"),
+    ],
+)
+def test_a_wrong_option_is_named_with_a_remedy(options: dict[str, str], said: str) -> None:
+    with pytest.raises(BadSettings) as refused:
+        request_of(options)
+    assert said in str(refused.value)
+
+
+def test_a_schema_may_choose_and_reorder() -> None:
+    check_schema(schema_of(NAMES))
+    check_schema(schema_of(("value", "offset", "headers")).add("topic", StringType(), False))
+
+
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        (StructField("offset", IntegerType()), "offset is asked for as int. It is read as bigint"),
+        (
+            StructField("key", StringType()),
+            "key is asked for as string. It is read as binary; cast",
+        ),
+        (StructField("payload", BinaryType()), "no column is 'payload'"),
+        (StructField("value", BinaryType(), False), "column value is asked for as NOT NULL"),
+    ],
+)
+def test_a_schema_that_cannot_be_read_is_refused(field: StructField, said: str) -> None:
+    with pytest.raises(BadSettings) as refused:
+        check_schema(StructType([field]))
+    assert said in str(refused.value)
+
+
+def test_a_schema_of_nothing_is_refused() -> None:
+    with pytest.raises(BadSettings, match="To count, read one"):
+        check_schema(StructType([]))
