@@ -79,7 +79,7 @@ def test_a_consumer_sees_the_same_after_every_pass(
         log = picture(text, Path(folder))
         expected = as_consumed(log)
         first_dirty = data.draw(st.integers(0, log.end_offset))
-        for now_ms in (0, 1, RETENTION_MS, RETENTION_MS + 1, 200_000, 300_000):
+        for now_ms in (0, RETENTION_MS, 200_000):
             log = cleaned(log, now_ms=now_ms, rules=rules, first_dirty=first_dirty)
             first_dirty = 0
             assert as_consumed(log) == expected
