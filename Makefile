@@ -12,7 +12,7 @@ RUNTIME := $(VENV)/.tierfold-runtime
 TESTING := $(VENV)/.tierfold-testing
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint clean
+.PHONY: help demo dist test lint clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,6 +20,9 @@ help: ## list the verbs
 demo: $(RUNTIME) ## compact a copy of the bundled sample tier and verify it (build/demo)
 	@scripts/require-java
 	@PATH="$(abspath $(BIN)):$$PATH" scripts/demo build/demo
+
+dist: $(RUNTIME) ## build the archive that a cluster's executors need (dist/)
+	@$(BIN)/python scripts/cluster_archive.py dist
 
 test: $(TESTING) ## every check: the whole test suite, linters, types and walls included
 	@scripts/require-java javac

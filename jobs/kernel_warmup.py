@@ -1,0 +1,319 @@
+"""Compiles every kernel, by doing a little of all the work there is, without Spark.
+
+numba compiles a kernel at its first call, once for each kind of arguments (read-only arrays and
+writable ones are two kinds), and keeps the machine code in `__pycache__` beside the source. What is
+compiled here is found there by every process that runs the same files. So the small job below goes
+through the very functions that the stages call, on segments that hold every sort of batch.
+
+    python -m jobs.kernel_warmup
+"""
+
+from __future__ import annotations
+
+import struct
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from compaction.aborted import AbortedTransaction
+from compaction.fates import RoundRules
+from compaction.grouping import SegmentGroup
+from compaction.key_blocks import KeyBlock, pack, parts_per_bucket, unpack
+from compaction.latest import LatestValues, latest_of, pack_latest, unpack_latest
+from compaction.latest_compare import compared
+from compaction.segments import LeaderEpoch, PartitionKey, Segment
+from compaction.transactions import verdict
+from compaction.units import OffsetSpan
+from compaction.winners import bucket_losers
+from storage.arrow_records import record_batches
+from storage.batch_draft import BatchDraft, RecordDraft, write_batch
+from storage.batch_heads import read_heads
+from storage.checksums import checksum
+from storage.compression import Codec, compress
+from storage.control_records import ControlType, end_marker
+from storage.group_rewrite import GroupTask, rewrite_group
+from storage.index_builder import build_indexes
+from storage.leader_epoch_checkpoint import write_leader_epoch_checkpoint
+from storage.local_tiered_storage import TIER_FOLDER, LocalTieredStorage, Part
+from storage.log_pieces import pieces_of, read_piece
+from storage.producer_snapshot import write_producer_snapshot
+from storage.segment_check import CheckOrder, ReadSegment, read_and_check
+from storage.segment_scan import ScannedSegment, scan_segment
+from storage.tiers import open_tier
+from storage.transaction_index import write_transaction_index
+
+KEY: Final = PartitionKey(topic="warmup", partition=0, topic_id="AAAAAAAAAAAAAAAAAAAAAA")
+EPOCH: Final = LeaderEpoch(epoch=0, start_offset=0)
+PRODUCER_ID: Final = 1
+TIMESTAMP_MS: Final = 1_700_000_000_000
+BUCKETS: Final = 1
+INDEX_INTERVAL_BYTES: Final = 1
+"""Every batch but the first has an index entry."""
+
+FIELDS: Final = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    ]
+)
+"""What a reader's kernels copy: bytes, and headers."""
+
+_SECOND_START: Final = 10
+_LEGACY: Final = struct.Struct(">qiIbbqi")
+"""Offset, size, crc, magic, attributes, timestamp, key length: a message of magic 1 (KIP-32)."""
+
+
+def warm_kernels() -> None:
+    """Runs every kernel once for each kind of arguments that the jobs have for it."""
+    with tempfile.TemporaryDirectory(prefix="tierfold-warmup-") as folder:
+        (Path(folder) / TIER_FOLDER).mkdir()
+        tier = open_tier(folder)
+        aborted = _aborted(first_offset=2, marker_offset=4)
+        segments = (
+            _uploaded(tier, 0, _first_log(), aborted),
+            _uploaded(tier, _SECOND_START, _second_log(), ()),
+        )
+        found = [_scanned(tier, segment, aborted) for segment in segments]
+        _reduce(found)
+        _rewrite(tier, segments, found, aborted)
+        _read(tier, segments[0], aborted)
+        _verify(tier, segments, aborted)
+        _verify(tier, [_uploaded(tier, 0, _legacy_log(), ())], ())
+
+
+def _record(offset: int, key: bytes | None, value: bytes | None) -> RecordDraft:
+    return RecordDraft(
+        offset=offset,
+        timestamp_ms=TIMESTAMP_MS + offset,
+        key=key,
+        value=value,
+        headers=((b"name", b"value"), (b"null", None)),
+    )
+
+
+def _first_log() -> bytes:
+    """Plain records, a transaction and the marker that aborts it, a key that comes again."""
+    key, value = end_marker(0, ControlType.ABORT)
+    marker = RecordDraft(offset=4, timestamp_ms=TIMESTAMP_MS, key=key, value=value)
+    drafts = (
+        BatchDraft(
+            base_offset=0,
+            records=(_record(0, b"a longer key", b"old"), _record(1, b"a longer key", b"new")),
+            leader_epoch=EPOCH.epoch,
+        ),
+        BatchDraft(
+            base_offset=2,
+            records=(_record(2, b"lost", b"1"), _record(3, b"lost", b"2")),
+            leader_epoch=EPOCH.epoch,
+            producer_id=PRODUCER_ID,
+            producer_epoch=0,
+            base_sequence=0,
+            is_transactional=True,
+        ),
+        BatchDraft(
+            base_offset=4,
+            records=(marker,),
+            leader_epoch=EPOCH.epoch,
+            producer_id=PRODUCER_ID,
+            producer_epoch=0,
+            is_transactional=True,
+            is_control=True,
+        ),
+        BatchDraft(
+            base_offset=5,
+            records=(_record(5, b"kept", b"x"), _record(9, None, b"no key")),
+            leader_epoch=EPOCH.epoch,
+        ),
+    )
+    return b"".join(map(write_batch, drafts))
+
+
+def _second_log() -> bytes:
+    """A compressed batch: its records lie in a buffer of their own."""
+    at = _SECOND_START
+    records = (
+        _record(at, b"kept", b"y"),
+        _record(at + 1, b"kept", b"z"),
+        _record(at + 2, b"a tombstone", None),
+    )
+    return write_batch(
+        BatchDraft(
+            base_offset=at, records=records, codec=Codec.GZIP, leader_epoch=EPOCH.epoch
+        )
+    )
+
+
+def _legacy_log() -> bytes:
+    """A message of magic 1, and a compressed one that holds another: `verify` reads both."""
+    plain = _message(0, Codec.NONE, b"key", b"value")
+    inner = _message(0, Codec.NONE, b"key", b"newer")
+    return plain + _message(1, Codec.GZIP, None, compress(Codec.GZIP, inner))
+
+
+def _message(offset: int, codec: Codec, key: bytes | None, value: bytes) -> bytes:
+    tail = (key or b"") + struct.pack(">i", len(value)) + value
+    size_bytes = _LEGACY.size - 12 + len(tail)
+    key_bytes = -1 if key is None else len(key)
+
+    def whole(crc: int) -> bytes:
+        head = _LEGACY.pack(offset, size_bytes, crc, 1, codec, TIMESTAMP_MS, key_bytes)
+        return head + tail
+
+    return whole(checksum(np.frombuffer(whole(0), np.uint8), magic=1))
+
+
+def _aborted(*, first_offset: int, marker_offset: int) -> tuple[AbortedTransaction, ...]:
+    return (
+        AbortedTransaction(
+            producer_id=PRODUCER_ID,
+            first_offset=first_offset,
+            last_offset=marker_offset,
+            last_stable_offset=marker_offset + 1,
+        ),
+    )
+
+
+def _uploaded(
+    tier: LocalTieredStorage,
+    start_offset: int,
+    log: bytes,
+    aborted: Sequence[AbortedTransaction],
+) -> Segment:
+    """Writes a segment as a broker would; what the catalog would say of it."""
+    heads = read_heads(np.frombuffer(log, np.uint8), where="warm-up")
+    offset_index, time_index = build_indexes(
+        heads.position,
+        heads.size_bytes,
+        heads.last_offset,
+        heads.max_timestamp_ms,
+        start_offset=start_offset,
+        index_interval_bytes=INDEX_INTERVAL_BYTES,
+    )
+    staged = tier.new_segment(KEY, start_offset)
+    with staged.open_log() as writer:
+        writer.write(log)
+    staged.put(Part.OFFSET_INDEX, offset_index)
+    staged.put(Part.TIME_INDEX, time_index)
+    if aborted:
+        staged.put(Part.TRANSACTION_INDEX, write_transaction_index(aborted))
+    staged.put(Part.SNAPSHOT, write_producer_snapshot([]))
+    staged.put(Part.LEADER_EPOCH_CHECKPOINT, write_leader_epoch_checkpoint([EPOCH]))
+    return Segment(
+        segment_id=staged.segment_id,
+        start_offset=start_offset,
+        end_offset=int(heads.last_offset[-1]),
+        size_bytes=len(log),
+        offset_index_bytes=len(offset_index),
+        time_index_bytes=len(time_index),
+        max_timestamp_ms=int(heads.max_timestamp_ms.max()),
+        leader_epochs=(EPOCH,),
+        has_transaction_index=bool(aborted),
+        first_timestamp_ms=int(heads.max_timestamp_ms[0]),
+    )
+
+
+def _scanned(
+    tier: LocalTieredStorage, segment: Segment, aborted: Sequence[AbortedTransaction]
+) -> ScannedSegment:
+    """As `jobs.stages.scan`, and what the driver makes of the marks."""
+    address = (KEY, segment.segment_id, segment.start_offset, Part.LOG)
+    found = scan_segment(
+        tier.read_part(*address), aborted, first_dirty=0, buckets=BUCKETS, where=tier.uri(*address)
+    )
+    verdict(found.marks, aborted)
+    return found
+
+
+def _reduce(found: Sequence[ScannedSegment]) -> None:
+    """As `jobs.stages.reduce`: of one block the keys are views, of several they are joined."""
+    shuffled = [_shuffled(block) for each in found for _, block in each.blocks]
+    for blocks in (shuffled[:1], shuffled):
+        bucket_losers(blocks, BUCKETS, parts_per_bucket(BUCKETS))
+
+
+def _shuffled(block: KeyBlock) -> KeyBlock:
+    return unpack(pack(block))
+
+
+def _rewrite(
+    tier: LocalTieredStorage,
+    segments: tuple[Segment, ...],
+    found: Sequence[ScannedSegment],
+    aborted: tuple[AbortedTransaction, ...],
+) -> None:
+    """As `jobs.stages.rewrite`, both segments into one."""
+    lost = {
+        segment.segment_id: each.own_lost for segment, each in zip(segments, found, strict=True)
+    }
+    none = np.empty((0, 2), np.int64)
+    task = GroupTask(
+        key=KEY,
+        group_index=0,
+        group=SegmentGroup(segments=segments),
+        rules=RoundRules(
+            now_ms=TIMESTAMP_MS,
+            delete_retention_ms=1,
+            end_offset=segments[-1].next_offset,
+            last_data_offsets=none,
+            marker_epochs=none,
+        ),
+        aborted=aborted,
+        discardable=np.empty(0, np.int64),
+        listed=aborted,
+        ends_in_batch=True,
+        run="warm-up",
+        index_interval_bytes=INDEX_INTERVAL_BYTES,
+    )
+    rewrite_group(tier, task, lambda segment, _records: lost[segment.segment_id])
+
+
+def _read(
+    tier: LocalTieredStorage, segment: Segment, aborted: tuple[AbortedTransaction, ...]
+) -> None:
+    """As `jobs.segment_source`."""
+    wanted = OffsetSpan(start=segment.start_offset, end=segment.next_offset)
+    for piece in pieces_of(tier, KEY, segment, wanted, aborted, segment.size_bytes):
+        for chosen in read_piece(tier, piece):
+            list(record_batches(KEY, chosen, FIELDS, where="warm-up"))
+
+
+def _verify(
+    tier: LocalTieredStorage,
+    segments: Sequence[Segment],
+    aborted: tuple[AbortedTransaction, ...],
+) -> None:
+    """As `jobs.stages.verify`: a bucket's keys of no segment, of one, and of several."""
+    checked = [_checked(tier, segment, aborted) for segment in segments]
+    latest = [_shuffled_latest(latest) for each in checked for _, latest in each.now]
+    sides = [latest_of(pieces) for pieces in ([], latest[:1], latest)]
+    for before in sides:
+        for now in sides:
+            compared(before, now)
+
+
+def _checked(
+    tier: LocalTieredStorage, segment: Segment, aborted: tuple[AbortedTransaction, ...]
+) -> ReadSegment:
+    order = CheckOrder(
+        key=KEY,
+        segment=segment,
+        is_live=True,
+        is_last=True,
+        index_interval_bytes=INDEX_INTERVAL_BYTES,
+        buckets=BUCKETS,
+        aborted_now=aborted,
+        aborted_before=None,
+    )
+    return read_and_check(tier, order)
+
+
+def _shuffled_latest(latest: LatestValues) -> LatestValues:
+    return unpack_latest(pack_latest(latest))
+
+
+if __name__ == "__main__":
+    warm_kernels()

@@ -1,0 +1,105 @@
+"""Builds what a cluster's executors need: one archive for spark-submit's `--archives`.
+
+    python scripts/cluster_archive.py dist
+
+It holds our packages, with every kernel compiled, and the packages of others that the executors
+import; what only the driver needs is left out. Run it with the interpreter of the environment that
+holds these packages: the archive is for executors of that Python's minor version, on that platform.
+"""
+
+from __future__ import annotations
+
+import compileall
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tempfile
+from importlib.metadata import distribution, version
+from pathlib import Path
+from py_compile import PycInvalidationMode
+from typing import Final
+
+from jobs.session import ANY_CPU
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+ROOMS: Final = ("jobs", "storage", "compaction", "conf")
+OTHERS: Final = ("cramjam", "google-crc32c", "llvmlite", "numba", "numpy", "pyarrow")
+"""PySpark itself is where Spark is: on the executors."""
+
+NOT_RUN: Final = frozenset({"__pycache__", "include", "src", "test", "tests"})
+"""Folders of others that nothing imports: their tests, and what one compiles against them."""
+
+GZIP_LEVEL: Final = 4
+
+
+def main(folder: Path) -> Path:
+    """Builds the archive in `folder`, and returns its path."""
+    archive = folder / f"tierfold-cluster-{version('tierfold')}-{_platform()}.tar.gz"
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".tierfold-", dir=folder) as scratch:
+        content = Path(scratch) / "content"
+        for room in ROOMS:
+            unwanted = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(ROOT / room, content / room, ignore=unwanted)
+        for name in OTHERS:
+            _copy_distribution(name, content)
+        _compile(content)
+        packed = Path(scratch) / archive.name
+        _pack(content, packed)
+        packed.replace(archive)
+    return archive
+
+
+def _platform() -> str:
+    python = f"py{sysconfig.get_config_var('py_version_nodot')}"
+    return f"{python}-{platform.system().lower()}-{platform.machine()}"
+
+
+def _copy_distribution(name: str, content: Path) -> None:
+    """The files that pip installed, at the same place below `content`."""
+    for file in distribution(name).files or ():
+        is_outside = ".." in file.parts  # Its commands, which lie in `bin`.
+        if not is_outside and NOT_RUN.isdisjoint(file.parts):
+            target = content / file
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(file.locate(), target)
+
+
+def _compile(content: Path) -> None:
+    """Kernels to machine code, modules to bytecode: nothing is left for the executors to do."""
+    environment = {
+        name: text for name, text in os.environ.items() if not name.startswith("NUMBA_")
+    }
+    subprocess.run(
+        [sys.executable, "-m", "jobs.kernel_warmup"],
+        cwd=content,
+        env=environment | ANY_CPU | {"PYTHONPATH": str(content)},
+        check=True,
+    )
+    unchecked = PycInvalidationMode.UNCHECKED_HASH
+    if not compileall.compile_dir(
+        content, quiet=1, workers=0, force=True, invalidation_mode=unchecked
+    ):
+        sys.exit("a module of the archive cannot be compiled; see above")
+
+
+def _pack(content: Path, archive: Path) -> None:
+    with tarfile.open(archive, "w:gz", compresslevel=GZIP_LEVEL) as packed:
+        for path in sorted(content.iterdir()):
+            packed.add(path, path.name, filter=_of_nobody)
+
+
+def _of_nobody(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Whoever unpacks it owns it."""
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    return entry
+
+
+if __name__ == "__main__":
+    built = main(Path(sys.argv[1]))
+    sys.stdout.write(f"{built} ({built.stat().st_size / 1e6:.0f} MB)\n")
