@@ -1,0 +1,21 @@
+"""What takes long to make, made once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.jobs.commands import ROOT
+
+
+@pytest.fixture(scope="session")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `make dist` builds."""
+    folder = tmp_path_factory.mktemp("dist")
+    build = [sys.executable, "scripts/cluster_archive.py", str(folder)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (built,) = folder.iterdir()
+    return built

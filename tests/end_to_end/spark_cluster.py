@@ -1,0 +1,262 @@
+"""A real standalone Spark cluster on this machine: a master, workers of one core each.
+
+Everything it writes lies in one folder, and every process it started is gone when its context ends.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+import pyspark
+
+from tests.jobs.commands import ROOT, Ran
+
+SPARK: Final = Path(pyspark.__file__).parent
+MASTER: Final = "org.apache.spark.deploy.master.Master"
+WORKER: Final = "org.apache.spark.deploy.worker.Worker"
+README: Final = (ROOT / "README.md").read_text(encoding="utf-8")
+SHOWN: Final = dict(re.findall(r"--conf (\S+?)=(\S+)", README))
+SHOWN_FOLDER: Final = "".join(re.findall(r"--archives [^\s#]+(#\S+)", README))
+"""Where the README has the archive unpacked."""
+
+PATIENCE_S: Final = 240.0
+APPLICATION_S: Final = 300.0
+LOOK_EVERY_S: Final = 0.05
+
+_T = TypeVar("_T")
+
+
+def awaited(what: str, look: Callable[[], _T | None]) -> _T:
+    """What `look` finds at last."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        found = look()
+        if found is not None:
+            return found
+        time.sleep(LOOK_EVERY_S)
+    raise TimeoutError(f"{what}: not within {PATIENCE_S:.0f} s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Daemon:
+    """A master or a worker, alone in a session of its own, and what it says."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def says(self, pattern: str) -> re.Match[str]:
+        """The first line that matches, waited for."""
+
+        def look() -> re.Match[str] | None:
+            said = self.log.read_text(encoding="utf-8", errors="replace")
+            if self.process.poll() is not None:
+                raise RuntimeError(f"it has ended:\n{said}")
+            return re.search(pattern, said)
+
+        return awaited(pattern, look)
+
+    def family(self) -> set[int]:
+        """Its process and all that descend from it: executors, their Python workers."""
+        return _with_descendants(self.process.pid)
+
+    def kill(self) -> None:
+        """As a machine that loses its power: the daemon and its executors, at once."""
+        family = self.family()
+        for pid in family:
+            _signalled(pid, signal.SIGKILL)
+        self.process.wait()
+        awaited("the killed processes", lambda: None if family & _living() else True)
+
+    def stop(self) -> None:
+        """Asks first."""
+        family = self.family()
+        self.process.terminate()
+        try:
+            self.process.wait(PATIENCE_S)
+            awaited("the executors", lambda: None if family & _living() else True)
+        except (subprocess.TimeoutExpired, TimeoutError):
+            for pid in family & _living():
+                _signalled(pid, signal.SIGKILL)
+            self.process.wait()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Application:
+    """What was submitted; its streams go to files, so that no pipe fills up unread."""
+
+    process: subprocess.Popen[bytes]
+    stdout: Path
+    stderr: Path
+
+    def ended(self) -> Ran:
+        """Its outcome, waited for."""
+        self.process.wait(APPLICATION_S)
+        said = (each.read_text(encoding="utf-8") for each in (self.stdout, self.stderr))
+        return Ran(code=self.process.returncode, stdout=next(said), stderr=next(said))
+
+    def stop(self) -> None:
+        """Whatever it is doing."""
+        self.process.kill()
+        self.process.wait()
+
+
+class Cluster:
+    """A master and its workers; `spark_cluster` runs one."""
+
+    def __init__(self, folder: Path, bare_python: Path) -> None:
+        self._folder = folder
+        self._bare_python = bare_python
+        self._environment = _environment(folder)
+        self._daemons: list[Daemon] = []
+        self._url = ""
+        self._submitted = 0
+
+    def start(self) -> None:
+        """A master and two workers."""
+        master = self._started("master", MASTER, "--host", "127.0.0.1", "--port", "0")
+        self._url = master.says(r"Starting Spark master at (spark://\S+)")[1]
+        for _ in range(2):
+            self.add_worker()
+
+    @property
+    def workers(self) -> list[Daemon]:
+        """Those that run."""
+        return [each for each in self._daemons[1:] if each.process.poll() is None]
+
+    def add_worker(self) -> Daemon:
+        """One core, 1 GB, and nothing of ours installed; returns when the master knows it."""
+        name = f"worker-{len(self._daemons)}"
+        options = ("--host", "127.0.0.1", "--cores", "1", "--memory", "1g")
+        where = ("--work-dir", str(self._folder / name))
+        worker = self._started(name, WORKER, *options, *where, self._url)
+        worker.says("Successfully registered with master")
+        return worker
+
+    def submitted(self, archive: Path, *application: str | Path) -> Application:
+        """The README's `spark-submit`, but for what it has to leave open: places and addresses."""
+        options = SHOWN | {
+            "spark.pyspark.python": str(self._bare_python),
+            "spark.pyspark.driver.python": sys.executable,
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+        }
+        confs = [f"--conf={name}={value}" for name, value in options.items()]
+        place = ("--master", self._url, "--archives", f"{archive}{SHOWN_FOLDER}")
+        self._submitted += 1
+        stdout, stderr = (
+            self._folder / f"application-{self._submitted}.{stream}" for stream in ("out", "err")
+        )
+        with stdout.open("wb") as out, stderr.open("wb") as err:
+            process = subprocess.Popen(
+                [SPARK / "bin" / "spark-submit", *place, *confs, *application],
+                cwd=ROOT,
+                env=self._environment,
+                stdout=out,
+                stderr=err,
+            )
+        return Application(process=process, stdout=stdout, stderr=stderr)
+
+    def stop(self) -> None:
+        """Workers first, so that none looks for its master."""
+        for daemon in reversed(self._daemons):
+            if daemon.process.poll() is None:
+                daemon.stop()
+
+    def _started(self, name: str, *command: str) -> Daemon:
+        log = self._folder / f"{name}.log"
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                [SPARK / "bin" / "spark-class", *command, "--webui-port", "0"],
+                cwd=self._folder,
+                env=self._environment,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._daemons.append(Daemon(process=process, log=log))
+        return self._daemons[-1]
+
+
+@contextmanager
+def spark_cluster(folder: Path, bare_python: Path) -> Iterator[Cluster]:
+    """A master with two workers, whose executors run `bare_python`."""
+    cluster = Cluster(folder, bare_python)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+def bare_python(folder: Path) -> Path:
+    """An interpreter of the same version that has nothing but what Python has."""
+    make = [sys.executable, "-m", "venv", "--without-pip", str(folder)]
+    subprocess.run(make, check=True)
+    return folder / "bin" / "python"
+
+
+def reading(pids: set[int], folder: Path) -> set[int]:
+    """Those of the processes that have a file below `folder` mapped into their memory."""
+    return {pid for pid in pids if str(folder) in _text_of(pid, "maps")}
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """Nothing of this session's own Spark, and no place outside `folder` to write to."""
+    ours = ("PYSPARK_", "SPARK_", "NUMBA_", "PYTHON")
+    kept = {name: text for name, text in os.environ.items() if not name.startswith(ours)}
+    scratch, conf = folder / "scratch", folder / "conf"
+    for each in (scratch, conf):
+        each.mkdir(exist_ok=True)
+    return kept | {
+        "SPARK_HOME": str(SPARK),
+        "SPARK_CONF_DIR": str(conf),
+        "SPARK_LOCAL_DIRS": str(scratch),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_NO_DAEMONIZE": "1",
+        "TMPDIR": str(scratch),
+    }
+
+
+def _living() -> set[int]:
+    """Processes that run; one that only waits to be buried does not."""
+    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    return {pid for pid in pids if "\nState:\tZ" not in (_text_of(pid, "status") or "\nState:\tZ")}
+
+
+def _with_descendants(ancestor: int) -> set[int]:
+    parents = {
+        pid: int(found[1])
+        for pid in _living()
+        if (found := re.search(r"^PPid:\t(\d+)$", _text_of(pid, "status"), re.MULTILINE))
+    }
+    family: set[int] = set()
+    news: Sequence[int] = [ancestor]
+    while news:
+        family.update(news)
+        news = [pid for pid, parent in parents.items() if parent in news]
+    return family
+
+
+def _text_of(pid: int, file: str) -> str:
+    try:
+        return Path(f"/proc/{pid}/{file}").read_text(encoding="utf-8", errors="replace")
+    except OSError:  # It has ended meanwhile.
+        return ""
+
+
+def _signalled(pid: int, which: signal.Signals) -> None:
+    try:
+        os.kill(pid, which)
+    except ProcessLookupError:
+        return

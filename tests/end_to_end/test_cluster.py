@@ -1,0 +1,127 @@
+"""spark-submit on a real standalone cluster whose workers have nothing of ours installed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from storage.segment_reader import Batch, read_segment
+from tests.end_to_end.spark_cluster import (
+    Cluster,
+    awaited,
+    bare_python,
+    reading,
+    spark_cluster,
+)
+from tests.jobs.commands import ALWAYS, ROOT, Ran, status_of, tierfold
+from tests.jobs.tiers import key_of, made_tier, put_segment, put_updates, sample_copy
+from tests.storage.live_segments import data
+
+NOW = ("--now", "1800000000000")
+LARGE_VALUE = bytes(512 * 1024)
+LARGE_SEGMENTS = 12
+ONE_GROUP_EACH = ("--set", "segment.bytes=1")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    python = bare_python(tmp_path_factory.mktemp("bare") / "python")
+    with spark_cluster(tmp_path_factory.mktemp("cluster"), python) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def tier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sample, and small topics beside it."""
+    folder = sample_copy(tmp_path_factory.mktemp("tier"))
+    for topic in ("orders", "users"):
+        for partition in range(2):
+            for number in range(3):
+                put_updates(folder, key_of(topic, partition), number)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def ran(
+    cluster: Cluster, archive: Path, tier: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Ran, Path, list[dict[str, Any]]]:
+    """A run on the cluster: what it said, the tier, and what the workers' kernels did."""
+    compacted, answers = _copied(tier), tmp_path_factory.mktemp("answers") / "kernels.json"
+    ask = ROOT / "tests" / "end_to_end" / "compact_and_ask.py"
+    submitted = cluster.submitted(archive, ask, answers, compacted, "--json", *NOW, *ALWAYS)
+    try:
+        done = submitted.ended()
+    finally:
+        submitted.stop()
+    assert done.code == 0, done.stderr
+    return done, compacted, json.loads(answers.read_text())
+
+
+def _copied(tier: Path) -> Path:
+    copy = tier.with_name(f"{tier.name}-copy-{len(list(tier.parent.iterdir()))}")
+    return Path(shutil.copytree(tier, copy))
+
+
+def _live(tier: Path) -> dict[tuple[str, int], list[tuple[int, list[Batch]]]]:
+    """By partition the live segments: their start offsets and batches."""
+    return {
+        place: [
+            (segment["start_offset"], list(read_segment(Path(segment["log"])).batches()))
+            for segment in entry["segments"]
+        ]
+        for place, entry in status_of(tier).items()
+    }
+
+
+def test_the_result_is_that_of_a_local_run(
+    spark: SparkSession, tier: Path, ran: tuple[Ran, Path, list[dict[str, Any]]]
+) -> None:
+    here = _copied(tier)
+    local = tierfold("compact", here, "--json", *NOW, *ALWAYS)
+    assert ran[0].outcomes == local.outcomes
+    assert set(local.outcomes.values()) == {"compacted"}
+    assert len(local.outcomes) == 5
+    assert _live(ran[1]) == _live(here)
+    assert tierfold("verify", ran[1]).code == 0
+
+
+def test_no_executor_compiled_a_kernel(ran: tuple[Ran, Path, list[dict[str, Any]]]) -> None:
+    answers = ran[2]
+    assert len({each["executor"] for each in answers}) == 2
+    for each in answers:
+        assert each["home"].startswith(f"{each['executor']}/tierfold/")
+        assert "storage.records._decode" in each["loaded"]
+        assert each["compiled"] == []
+
+
+def test_a_worker_killed_in_mid_run_costs_time_only(
+    spark: SparkSession, cluster: Cluster, archive: Path, tmp_path: Path
+) -> None:
+    made = made_tier(tmp_path / "tier")
+    key = key_of("large")
+    for number in range(LARGE_SEGMENTS):
+        pairs = [(f"{number % 4} {i}".encode(), LARGE_VALUE) for i in range(16)]
+        start = number * len(pairs)
+        batches = [data(start + i, pair) for i, pair in enumerate(pairs)]
+        put_segment(made, key, batches, start_offset=start)
+    here = _copied(made)
+    options = ("--json", *NOW, *ALWAYS, *ONE_GROUP_EACH)
+    doomed = cluster.workers[0]
+    submitted = cluster.submitted(archive, "jobs/compact_job.py", made, *options)
+    try:
+        awaited("a task of the worker", lambda: reading(doomed.family(), made) or None)
+        doomed.kill()
+        done = submitted.ended()
+    finally:
+        submitted.stop()
+        cluster.add_worker()
+    assert done.code == 0, done.stderr
+    assert tierfold("compact", here, *options).outcomes == done.outcomes
+    assert _live(made) == _live(here)
+    assert tierfold("verify", made).code == 0
