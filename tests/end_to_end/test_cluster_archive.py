@@ -1,0 +1,103 @@
+"""The archive for a cluster's executors: every kernel in it is compiled, and those are the ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jobs.session import ANY_CPU
+from storage.compression import Codec
+from tests.jobs.commands import ALWAYS
+from tests.jobs.tiers import key_of, put_segment, put_updates, sample_copy
+from tests.storage.legacy_messages import message, wrapper
+from tests.storage.live_segments import data
+
+KERNELS = """
+import importlib, json, pkgutil, sys
+from numba.core.registry import CPUDispatcher
+import compaction, jobs, storage
+for room in (compaction, jobs, storage):
+    for module in pkgutil.walk_packages(room.__path__, f"{room.__name__}."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+ours = [module for name, module in sys.modules.items()
+        if name.partition(".")[0] in ("compaction", "jobs", "storage")]
+kernels = {value for module in ours for value in vars(module).values()
+           if isinstance(value, CPUDispatcher)}
+print(json.dumps({
+    f"{kernel.py_func.__module__}.{kernel.__name__}": [
+        kernel._cache.cache_path,
+        len(kernel._cache._cache_file._load_index()),
+        kernel.targetoptions.get("inline") == "always",
+    ]
+    for kernel in kernels
+}))
+"""
+"""What each kernel has on disk: where, how many compiled forms; inlined ones have none."""
+
+
+@pytest.fixture(scope="module")
+def unpacked(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("unpacked")
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder, filter="data")
+    return folder
+
+
+def said_by(unpacked: Path, *arguments: str | Path) -> str:
+    """Python in the archive, as an executor runs it; our own checkout is out of its sight."""
+    ours = ("PYSPARK_", "SPARK_", "NUMBA_", "PYTHON")
+    kept = {name: text for name, text in os.environ.items() if not name.startswith(ours)}
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=unpacked,
+        env=kept | ANY_CPU | {"PYTHONPATH": str(unpacked)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def machine_code(unpacked: Path) -> dict[str, int]:
+    """Each file of numba's, and when it was written."""
+    return {str(path): path.stat().st_mtime_ns for path in unpacked.rglob("*.nb[ci]")}
+
+
+def test_every_kernel_is_compiled(unpacked: Path) -> None:
+    kernels = json.loads(said_by(unpacked, "-c", KERNELS))
+    assert "storage.records._decode" in kernels
+    for name, (folder, forms, is_inlined) in kernels.items():
+        room = name.partition(".")[0]
+        assert folder == str(unpacked / room / "__pycache__"), name
+        assert forms > 0 or is_inlined, name
+
+
+def test_the_jobs_need_no_kernel_but_those(unpacked: Path, tmp_path: Path) -> None:
+    tier = sample_copy(tmp_path / "tier")
+    for number in range(2):
+        put_updates(tier, key_of("updates"), number)
+    mixed = [replace(data(i, (b"key", b"value")), codec=codec) for i, codec in enumerate(Codec)]
+    put_segment(tier, key_of("mixed"), mixed, start_offset=0)
+    before = machine_code(unpacked)
+    said_by(unpacked, "-m", "jobs", "compact", tier, *ALWAYS)
+    # `compact` refuses legacy batches, `verify` reads them.
+    legacy = message(0, b"value") + wrapper(2, message(0, b"1") + message(1, b"2"))
+    put_segment(tier, key_of("legacy"), [legacy], start_offset=0)
+    said_by(unpacked, "-m", "jobs", "verify", tier)
+    assert len(before) > 40
+    assert machine_code(unpacked) == before
+
+
+def test_what_only_the_driver_needs_is_left_out(unpacked: Path) -> None:
+    tops = {path.name for path in unpacked.iterdir()}
+    assert {"compaction", "conf", "jobs", "storage", "numba", "numpy", "pyarrow"} <= tops
+    assert tops.isdisjoint({"click", "deltalake", "pandas", "pyspark", "rich", "tests"})
