@@ -143,7 +143,7 @@ def views(draw: st.DrawFn) -> View:
     """A stretch of a log of interleaved transactions: some cut off, gone, unlisted or emptied."""
     kinds = st.sampled_from([DATA, DATA, DATA, ABORT, COMMIT, LEADER_CHANGE])
     steps = draw(
-        st.lists(st.tuples(st.integers(0, 3), kinds, st.integers(0, 2)), min_size=1, max_size=40)
+        st.lists(st.tuples(st.integers(0, 3), kinds, st.integers(0, 2)), min_size=6, max_size=40)
     )
     marks: list[Mark] = []
     offset = draw(st.integers(0, 5))
@@ -152,8 +152,7 @@ def views(draw: st.DrawFn) -> View:
         marks.append(Mark(base=offset, last=last, producer=producer, kind=kind))
         offset = last + 1 + more
     entries = [each for each in _all_entries(marks) if draw(st.integers(0, 3))]
-    first = draw(st.integers(0, len(marks) // 2))
-    seen = marks[first : draw(st.integers(first, len(marks)))]
+    seen = marks[draw(st.integers(0, 4)) : len(marks) - draw(st.integers(0, 4))]
     seen = [each for each in seen if each.kind != DATA or draw(st.integers(0, 3))]
     emptied = [
         replace(each, kind=EMPTIED) if each.kind >= 0 and not draw(st.integers(0, 4)) else each
@@ -264,6 +263,25 @@ def test_an_emptied_control_batch_may_go_whatever_it_was() -> None:
     marks = [mark(0, DATA), mark(1, EMPTIED), mark(2, COMMIT)]
     # It says nothing of the transaction that it lies in.
     assert verdict(marks_of(marks), []).discardable.tolist() == [1]
+
+
+def test_a_commit_marker_may_go_where_only_aborted_batches_were_met() -> None:
+    # The ABORT marker between them is gone; the data, kept empty for its producer, is not.
+    found = verdict(marks_of([mark(0, DATA), mark(5, COMMIT)]), [entry(0, 3)])
+    assert found.discardable.tolist() == [5]
+
+
+def test_an_entry_that_ends_elsewhere_does_not_stand_for_this_marker() -> None:
+    found = verdict(marks_of([mark(1, DATA), mark(2, DATA), mark(5, ABORT)]), [entry(0, 9)])
+    assert found.believed == (entry(1, 5),)
+
+
+def test_producers_are_told_apart_where_they_interleave() -> None:
+    steps = [(1, DATA), (2, DATA), (1, COMMIT), (3, COMMIT), (2, ABORT), (1, COMMIT)]
+    marks = [mark(at, kind, producer=producer) for at, (producer, kind) in enumerate(steps)]
+    found = verdict(marks_of(marks), [])
+    assert found.discardable.tolist() == [3, 5]
+    assert found.believed == (entry(1, 4, producer=2),)
 
 
 @pytest.mark.parametrize("kind", [ABORT, COMMIT])

@@ -12,6 +12,7 @@ from storage.segment_reader import Batch, Record
 TIMESTAMP_MS: Final = 0
 """When every record of a picture was written."""
 
+_EMPTY: Final = "''"
 _PRODUCED: Final = re.compile(r"([Pp])(\d+)(?:\.(\d+))?\((.+)\)")
 _MARKER: Final = re.compile(r"(\d+):P(\d+)(?:\.(\d+))?:(C|A|\(\))(?:\^(-?\d+))?")
 _LEADER_CHANGE: Final = re.compile(r"(\d+):L")
@@ -88,9 +89,13 @@ def _record(word: str) -> RecordDraft:
     return RecordDraft(
         offset=int(offset),
         timestamp_ms=TIMESTAMP_MS,
-        key=key.encode() or None,
-        value=value.encode() or None,
+        key=_field(key),
+        value=_field(value),
     )
+
+
+def _field(text: str) -> bytes | None:
+    return b"" if text == _EMPTY else text.encode() or None
 
 
 def _marker(offset: int, kind: ControlType) -> RecordDraft:
@@ -144,5 +149,8 @@ def _data_word(batch: Batch) -> str:
 
 
 def _record_word(record: Record) -> str:
-    key, value = (record.key or b"").decode(), (record.value or b"").decode()
-    return f"{record.offset}:{key}={value}"
+    return f"{record.offset}:{_text(record.key)}={_text(record.value)}"
+
+
+def _text(field: bytes | None) -> str:
+    return "" if field is None else field.decode() or _EMPTY

@@ -7,6 +7,7 @@ Words stand for batches, in offset order:
     0:a=1           a record: offset, key, value; alone in its batch
     0:a=            a tombstone
     0:=1            a record without a key
+    0:''=1  0:a=''  an empty key, an empty value: neither is missing
     [0:a=1 1:b=2]   records in one batch
     0-3:[1:b=2]     a batch of the offsets 0 to 3 in which one record is left
     2:()  0-3:()    an emptied batch that keeps its place

@@ -14,6 +14,7 @@ from tests.pictures.log_pictures import KEY, drawn, listed, picture
 SAYINGS = [
     "0:a=1",
     "0:a= 1:=5 2:=",
+    "0:''=1 1:a='' [2:''='' 3:=]",
     "7:a=1 | 8:b=2 | 9:c=3 >",
     "[0:a=1 1:b=2] 4-9:[5:c=3 6:=] 10-12:[10:a=] 13-15:[15:a=]",
     "2:() 3-6:()",

@@ -20,6 +20,11 @@ def test_keys_are_compared_as_bytes_exactly(tmp_path: Path) -> None:
     assert drawn(cleaned(log)) == "0:a=1 1:A=1 3:12345678x=1 4:12345678y=1 5:aa=2"
 
 
+def test_the_empty_key_is_a_key_and_the_empty_value_no_tombstone(tmp_path: Path) -> None:
+    log = picture("0:''=1 1:''=2 2:a='' 3:b=", tmp_path)
+    assert drawn(cleaned(log)) == "0.. 1:''=2 2:a='' 3:b=^1000"
+
+
 def test_control_records_take_no_part(tmp_path: Path) -> None:
     # All COMMIT markers have one key; none supersedes another.
     log = picture("0:L 1:P1:C 2:P2:C 3:L 4:a=1", tmp_path)

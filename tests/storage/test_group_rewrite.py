@@ -17,9 +17,11 @@ from compaction.grouping import SegmentGroup
 from compaction.receipts import GroupReceipt, GroupResult
 from compaction.segments import Segment
 from compaction.tally import Tally
+from compaction.units import NO_TIMESTAMP_MS
 from storage.batch_draft import BatchDraft, RecordDraft, write_batch
 from storage.group_rewrite import GroupTask, rewrite_group
 from storage.local_tiered_storage import Part
+from storage.segment_reader import Batch
 from tests.pictures.log_pictures import (
     INDEX_INTERVAL_BYTES,
     KEY,
@@ -29,7 +31,7 @@ from tests.pictures.log_pictures import (
     files_of,
     picture,
 )
-from tests.storage.harm import summed
+from tests.storage.harm import patched, summed
 
 NO_PAIRS = np.empty((0, 2), np.int64)
 NOW_MS = 500
@@ -134,6 +136,13 @@ def test_records_and_their_bytes_are_tallied(tmp_path: Path) -> None:
     )
 
 
+def test_an_empty_key_is_a_key_and_an_empty_value_is_one(tmp_path: Path) -> None:
+    log = picture("[0:''=1 1:a='' 2:=1]^100 3:b=1", tmp_path)
+    receipt = rewritten(log)
+    assert after(log, receipt) == "0-2:[0:''=1 1:a='']^100 3:b=1"
+    assert receipt.tally.without_key == 1
+
+
 @pytest.mark.parametrize("window_bytes", [1, 100, 150, 10**6])
 def test_what_was_passed_by_is_copied_once_something_goes(
     window_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -173,22 +182,6 @@ def test_an_emptied_batch_that_must_stay_is_no_change(tmp_path: Path) -> None:
     assert rewritten(log).result is GroupResult.UNCHANGED
 
 
-@pytest.mark.parametrize("fields", [{"delete_horizon_ms": 90}, {"max_timestamp_ms": 7}])
-def test_a_batch_that_is_emptied_now_keeps_its_largest_timestamp_alone(
-    fields: dict[str, Any], tmp_path: Path
-) -> None:
-    log = picture("0:a=1 1:a=2", tmp_path)
-    record = RecordDraft(offset=1, timestamp_ms=0, key=None, value=b"x")
-    batch = write_batch(BatchDraft(base_offset=1, leader_epoch=0, records=(record,), **fields))
-    log = with_log(log, write_batch(BatchDraft(base_offset=0, leader_epoch=0)) + batch)
-    receipt = rewritten(log)
-    assert after(log, receipt) == "0.. 1:()"
-    assert receipt.segment is not None
-    (emptied,) = batches_of(replace(log, segments=(receipt.segment,)), receipt.segment)
-    assert (emptied.base_timestamp_ms, emptied.delete_horizon_ms) == (-1, None)
-    assert emptied.max_timestamp_ms == fields.get("max_timestamp_ms", 0)
-
-
 def with_log(log: Log, content: bytes) -> Log:
     """The log with another content of its only segment."""
     (segment,) = log.segments
@@ -196,17 +189,41 @@ def with_log(log: Log, content: bytes) -> Log:
     return replace(log, segments=(replace(segment, size_bytes=len(content)),))
 
 
-def test_an_empty_batch_in_another_form_than_kafkas_is_emptied_again(tmp_path: Path) -> None:
-    log = picture("0:()", tmp_path)
-    # A base timestamp that an emptied batch does not have.
-    content = bytearray(write_batch(BatchDraft(base_offset=0)))
-    content[27:35] = (5).to_bytes(8, "big")
-    log = with_log(log, summed(bytes(content)))
-    receipt = rewritten(log)
-    assert receipt.result is GroupResult.WRITTEN
+def last_batch(log: Log, receipt: GroupReceipt) -> Batch:
     assert receipt.segment is not None
-    (batch,) = batches_of(replace(log, segments=(receipt.segment,)), receipt.segment)
-    assert batch.base_timestamp_ms == -1
+    return batches_of(replace(log, segments=(receipt.segment,)), receipt.segment)[-1]
+
+
+@pytest.mark.parametrize(
+    ("timestamp_ms", "fields"),
+    [
+        (7, {}),
+        (7, {"delete_horizon_ms": 90}),
+        (NO_TIMESTAMP_MS, {}),
+        (NO_TIMESTAMP_MS, {"codec": 1}),
+    ],
+)
+def test_a_batch_that_is_emptied_keeps_of_its_times_the_largest_alone(
+    timestamp_ms: int, fields: dict[str, Any], tmp_path: Path
+) -> None:
+    log = picture("0:a=1", tmp_path)
+    record = RecordDraft(offset=0, timestamp_ms=timestamp_ms, key=None, value=b"x")
+    log = with_log(log, write_batch(BatchDraft(base_offset=0, records=(record,), **fields)))
+    emptied = last_batch(log, rewritten(log))
+    assert (emptied.size_bytes, emptied.records, emptied.codec) == (61, (), "none")
+    assert (emptied.base_timestamp_ms, emptied.delete_horizon_ms) == (NO_TIMESTAMP_MS, None)
+    assert emptied.max_timestamp_ms == timestamp_ms
+
+
+@pytest.mark.parametrize(("at", "form", "value"), [(27, "q", 5), (21, "h", 0x40)])
+def test_an_empty_batch_in_another_form_than_kafkas_is_emptied_again(
+    at: int, form: str, value: int, tmp_path: Path
+) -> None:
+    # Another base timestamp, or a horizon that stands for no record.
+    sound = write_batch(BatchDraft(base_offset=0))
+    log = with_log(picture("0:()", tmp_path), summed(patched(sound, at, form, value)))
+    emptied = last_batch(log, rewritten(log))
+    assert (emptied.base_timestamp_ms, emptied.delete_horizon_ms) == (NO_TIMESTAMP_MS, None)
 
 
 def test_the_round_is_closed_by_a_batch_of_the_newest_epoch(tmp_path: Path) -> None:
@@ -248,7 +265,7 @@ def test_a_damaged_source_leaves_nothing_behind(number: int, tmp_path: Path) -> 
     damaged(log, number)
     before = files_of(log)
     with pytest.raises(CorruptLog, match="bad CRC") as caught:
-        rewrite_group(log.tier, a_task(log), lambda _, records: np.ones(records, np.bool_))
+        rewrite_group(log.tier, a_task(log), lambda _, records: np.zeros(records, np.bool_))
     assert caught.value.where.endswith(f"{log.segments[number].segment_id}.log")
     assert files_of(log) == before
 
@@ -265,11 +282,12 @@ def test_an_interruption_leaves_nothing_behind(error: type[BaseException], tmp_p
             raise error
         return np.zeros(records, np.bool_)
 
-    with pytest.raises(error):
+    with pytest.raises(error) as caught:
         rewrite_group(log.tier, a_task(log), superseded)
-    # A log in the making was there, hidden; it is gone.
+    # A log in the making was there, hidden; it is gone, though the error is still in our hands.
     assert [len(extra) for extra in met] == [1]
     assert files_of(log) == before
+    assert caught.tb is not None
 
 
 def test_a_transaction_index_that_is_gone_stops_the_rewrite(tmp_path: Path) -> None:

@@ -55,9 +55,9 @@ def aborted_entry(producer_id: int, first: int, last: int) -> AbortedTransaction
 
 
 def test_records_with_a_key_take_part() -> None:
-    found = scanned("[0:a=1 1:=2 2:b=]", "5:c=1")
-    assert entries(found) == [(0, b"a"), (2, b"b"), (3, b"c")]
-    assert found.records == 4
+    found = scanned("[0:a=1 1:=2 2:b=]", "5:c=1", "6:''=1")
+    assert entries(found) == [(0, b"a"), (2, b"b"), (3, b"c"), (4, b"")]
+    assert found.records == 5
 
 
 def test_control_records_take_no_part_but_are_counted() -> None:
