@@ -15,7 +15,9 @@ from compaction.segments import LeaderEpoch, Segment
 from storage.batch_draft import BatchDraft, RecordDraft, write_batch
 from storage.first_sight import read_aborted, read_checkpoint, read_snapshot, sight
 from storage.local_tiered_storage import Part
+from storage.offset_index import read_offset_index
 from storage.segment_writer import Origin, SegmentWriter
+from storage.time_index import read_time_index
 from tests.pictures.log_pictures import INDEX_INTERVAL_BYTES, KEY, Log, files_of, picture
 
 
@@ -104,6 +106,16 @@ def test_what_is_written_does_not_depend_on_the_stretches(log: Log) -> None:
     other = written(log, *batches)
     for part in (Part.LOG, Part.OFFSET_INDEX, Part.TIME_INDEX):
         assert part_of(log, one, part) == part_of(log, other, part)
+
+
+def test_index_entries_count_from_the_segments_start(tmp_path: Path) -> None:
+    log = picture("5000:a=1 5001:b=1 | 5002:c=1", tmp_path)
+    segment = written(log, *[a_batch(5000 + i, 10 * i) for i in range(3)])
+    where = (segment.start_offset, "an index")
+    offsets = read_offset_index(part_of(log, segment, Part.OFFSET_INDEX), *where)
+    times = read_time_index(part_of(log, segment, Part.TIME_INDEX), *where)
+    assert offsets.offsets.tolist() == [5001, 5002]
+    assert times.offsets.tolist() == [5001, 5002]
 
 
 def test_an_empty_stretch_adds_nothing(log: Log) -> None:
