@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,7 +11,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from compaction.errors import InvariantBroken
+from compaction.plan import Compact
 from compaction.tally import RECORD_FATES
+from jobs.compact_job import _claimed
+from jobs.outcome_reports import FAILED, survey_report
+from jobs.settings import resolve
+from jobs.survey import Scope, survey
+from jobs.wiring import wired
 from storage.control_records import ControlType
 from storage.local_tiered_storage import TIER_FOLDER
 from storage.runs_table import RunsTable
@@ -350,3 +356,17 @@ def test_new_segments_are_compacted_onto_what_is_clean(two: Path) -> None:
     status = status_of(two)["orders", 0]
     assert live_values(status) == latest_updates(3)
     assert [each["retired_by_epoch"] for each in status["retired"]] == [1, 1, 2, 2]
+
+
+def test_a_plan_that_the_view_contradicts_is_not_even_claimed(two: Path) -> None:
+    live = wired(str(two), None, None)
+    surveyed = survey(live, resolve(["cleanup.policy=compact"]), Scope())
+    first, second = (each for each in surveyed if isinstance(each.choice, Compact))
+    assert isinstance(first.choice, Compact)
+    wrong = replace(first, choice=replace(first.choice, end_offset=first.choice.end_offset + 1))
+    reports = {each.key: survey_report(each) for each in (wrong, second)}
+    rounds = _claimed(live, [wrong, second], reports)
+    assert [each.key for each in rounds] == [second.key]
+    assert "the plan contradicts the view" in reports[first.key].reason
+    assert reports[first.key].outcome == FAILED
+    assert first.key not in live.catalog.read()

@@ -15,7 +15,9 @@ from compaction.outcomes import Committed
 from jobs import rounds as rounds_module
 from jobs.pipeline import Pipeline, RoundResult
 from jobs.progress import ByteProgress
+from storage.batch_draft import BatchDraft, RecordDraft, write_batch
 from storage.catalog import Catalog
+from storage.segment_reader import read_segment
 from tests.jobs.claimed_rounds import claimed_rounds
 from tests.jobs.commands import status_of
 from tests.jobs.tiers import (
@@ -133,6 +135,28 @@ def test_a_log_that_changes_between_scan_and_rewrite_is_noticed(
     assert orders.failure is not None
     assert "bad CRC" in orders.failure
     assert isinstance(payments.outcome, Committed)
+
+
+def test_results_that_contradict_the_scan_are_not_published(
+    spark: SparkSession, tier: Path
+) -> None:
+    victim = sorted(folder_of(tier, ORDERS).glob("*.log"))[-1]
+    beyond = read_segment(victim).heads.last_offset[-1] + 1
+    extra = write_batch(
+        BatchDraft(
+            base_offset=int(beyond),
+            records=(RecordDraft(offset=int(beyond), timestamp_ms=1, key=b"k", value=b"v"),),
+        )
+    )
+    grown = victim.read_bytes() + extra
+    progress = EventfulProgress(spark, "rewrite", lambda: overwrite(victim, grown))
+    orders, payments = run(tier, spark, progress)
+    assert orders.failure is not None
+    assert "the results contradict each other, nothing was published" in orders.failure
+    assert orders.outcome is None
+    assert isinstance(payments.outcome, Committed)
+    live = Catalog(str(tier / "_tierfold")).read()[ORDERS].segments
+    assert [each.written_by_run for each in live] == ["", ""]
 
 
 def test_however_keys_and_segments_are_dealt_the_result_is_the_same(
