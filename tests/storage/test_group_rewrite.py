@@ -215,11 +215,11 @@ def test_a_batch_that_is_emptied_keeps_of_its_times_the_largest_alone(
     assert emptied.max_timestamp_ms == timestamp_ms
 
 
-@pytest.mark.parametrize(("at", "form", "value"), [(27, "q", 5), (21, "h", 0x40)])
+@pytest.mark.parametrize(("at", "form", "value"), [(27, "q", 5), (21, "h", 0x40), (21, "h", 1)])
 def test_an_empty_batch_in_another_form_than_kafkas_is_emptied_again(
     at: int, form: str, value: int, tmp_path: Path
 ) -> None:
-    # Another base timestamp, or a horizon that stands for no record.
+    # Another base timestamp, a horizon or a codec that stands for no record.
     sound = write_batch(BatchDraft(base_offset=0))
     log = with_log(picture("0:()", tmp_path), summed(patched(sound, at, form, value)))
     emptied = last_batch(log, rewritten(log))
