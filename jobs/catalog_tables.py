@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from delta import configure_spark_with_delta_pip
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F

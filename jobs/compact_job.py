@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Final
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from rich.console import Console
 
 from compaction.aborted import AbortedTransaction
@@ -23,7 +26,7 @@ from jobs.outcome_reports import (
     result_report,
     survey_report,
 )
-from jobs.pipeline import Pipeline
+from jobs.pipeline import Pipeline, RoundResult
 from jobs.progress import ByteProgress
 from jobs.rounds import Round
 from jobs.run_records import record_run
@@ -31,8 +34,12 @@ from jobs.session import tierfold_session
 from jobs.settings import Settings
 from jobs.survey import READERS, Scope, Surveyed, contradictions, survey
 from jobs.wiring import Wiring
+from storage.catalog import Catalog
 from storage.clock import now_ms
 from storage.first_sight import read_aborted
+
+CAUSE_MAX: Final = 300
+"""Characters of Spark's own words that are passed on."""
 
 Reports = dict[PartitionKey, PartitionReport]
 
@@ -48,16 +55,45 @@ def compact(
     surveyed = survey(live, settings, scope)
     reports = {each.key: survey_report(each) for each in surveyed}
     due = [each for each in surveyed if isinstance(each.choice, Compact)]
-    rounds = _claimed(live, due, reports) if due else []
-    if rounds:
+    if due:
+        # Before the claim: where Spark cannot start, nobody's epoch should be opened.
         spark = tierfold_session()
         pipeline = Pipeline(spark, live.tier_uri, ByteProgress(spark, console))
-        for result in pipeline.run(rounds, live.catalog):
+        for result in results_of(pipeline, _claimed(live, due, reports), live.catalog):
             key = result.round.key
             reports[key] = result_report(reports[key], result)
-    if due:
         _record(live, [reports[each.key] for each in due], started_at_ms, console)
     return [reports[each.key] for each in surveyed]
+
+
+def results_of(
+    pipeline: Pipeline, rounds: Sequence[Round], catalog: Catalog
+) -> list[RoundResult]:
+    """Run the rounds; where that takes Spark's workers down, in halves, until one is to blame.
+
+    A worker that dies, for want of memory say, ends the job of all partitions; data that do that
+    must stop their own partition alone.
+    """
+    if not rounds:
+        return []
+    try:
+        return pipeline.run(rounds, catalog)
+    except (PySparkException, Py4JError) as error:
+        if len(rounds) == 1:
+            return [RoundResult(round=rounds[0], failure=_worker_died(rounds[0], error))]
+    middle = len(rounds) // 2
+    return [
+        *results_of(pipeline, rounds[:middle], catalog),
+        *results_of(pipeline, rounds[middle:], catalog),
+    ]
+
+
+def _worker_died(each: Round, error: Exception) -> str:
+    cause = next((line for line in str(error).splitlines() if "Exception" in line), repr(error))
+    return (
+        f"{each.key}: a Spark worker died over this partition ({cause.strip()[:CAUSE_MAX]}). "
+        "Its log says more; often it needs more memory. Nothing was published."
+    )
 
 
 def _record(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from pyspark import SparkContext
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from compaction.errors import BadSettings
@@ -43,7 +44,7 @@ Compiled for the CPU they run on, they were not measurably faster (scan and rewr
 def tierfold_session() -> SparkSession:
     """The session of this process: the one there is, spark-submit's, or a local one.
 
-    Raises BadSettings when no Java runtime can be found.
+    Raises BadSettings where no Java runtime can be found, or an old one cannot start Spark.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -55,7 +56,14 @@ def tierfold_session() -> SparkSession:
         builder = builder.config(name, value)
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         builder = _local(builder)
-    session = builder.getOrCreate()
+    try:
+        session = builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        if error.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        raise BadSettings(
+            "Java could not be started; its own words stand above", where="Spark", remedy=NO_JAVA
+        ) from error
     session.sparkContext.setLogLevel("ERROR")
     _prepare_executors(session.sparkContext)
     return session

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
 import pytest
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 from rich.console import Console
 
 from compaction.outcomes import Committed
 from jobs import rounds as rounds_module
+from jobs.compact_job import results_of
 from jobs.pipeline import Pipeline, RoundResult
 from jobs.progress import ByteProgress
+from jobs.rounds import Round
 from storage.batch_draft import BatchDraft, RecordDraft, write_batch
 from storage.catalog import Catalog
 from storage.segment_reader import read_segment
@@ -50,6 +53,15 @@ class EventfulProgress(ByteProgress):
         if title == self._stage and self._event is not None:
             self._event()
         return super().watched(title, bytes_total, action)
+
+
+class FragilePipeline(Pipeline):
+    """Spark's workers die whenever they meet one partition's data."""
+
+    def run(self, rounds: Sequence[Round], catalog: Catalog) -> list[RoundResult]:
+        if any(each.key == ORDERS for each in rounds):
+            raise Py4JError("job aborted\norg.apache.spark.SparkException: Python worker exited")
+        return super().run(rounds, catalog)
 
 
 def run(
@@ -157,6 +169,22 @@ def test_results_that_contradict_the_scan_are_not_published(
     assert isinstance(payments.outcome, Committed)
     live = Catalog(str(tier / "_tierfold")).read()[ORDERS].segments
     assert [each.written_by_run for each in live] == ["", ""]
+
+
+def test_data_that_take_a_worker_down_stop_their_own_partition_alone(
+    spark: SparkSession, tier: Path
+) -> None:
+    third = key_of("shipments")
+    put_updates(tier, third, 0)
+    live, rounds = claimed_rounds(tier)
+    pipeline = FragilePipeline(spark, live.tier_uri, EventfulProgress(spark))
+    results = {each.round.key: each for each in results_of(pipeline, rounds, live.catalog)}
+    assert set(results) == {ORDERS, PAYMENTS, third}
+    assert isinstance(results[PAYMENTS].outcome, Committed)
+    assert isinstance(results[third].outcome, Committed)
+    assert results[ORDERS].outcome is None
+    assert "a Spark worker died over this partition" in (results[ORDERS].failure or "")
+    assert "Python worker exited" in (results[ORDERS].failure or "")
 
 
 def test_however_keys_and_segments_are_dealt_the_result_is_the_same(
