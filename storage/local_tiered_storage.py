@@ -31,6 +31,7 @@ TIER_FOLDER: Final = "kafka-tiered-storage"
 """The folder that Kafka makes inside the configured one."""
 
 _PARTITION_MAX: Final = 2**31 - 1
+_OFFSET_MAX: Final = 2**63 - 1
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _PARTITION: Final = re.compile(r"0|[1-9][0-9]{0,9}")
 _START_OFFSET: Final = re.compile(r"[0-9]{20}")
@@ -222,7 +223,7 @@ def segment_name(file: str) -> tuple[int, str, Part] | None:
     digits, segment_id = stem[:_OFFSET_DIGITS], stem[_OFFSET_DIGITS + 1 :]
     if stem[_OFFSET_DIGITS : _OFFSET_DIGITS + 1] != "-" or not _START_OFFSET.fullmatch(digits):
         return None
-    if not is_kafka_uuid(segment_id) or suffix not in set(Part):
+    if not is_kafka_uuid(segment_id) or suffix not in set(Part) or int(digits) > _OFFSET_MAX:
         return None
     return int(digits), segment_id, Part(suffix)
 

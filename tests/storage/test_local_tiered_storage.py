@@ -113,10 +113,17 @@ def test_an_objects_name_is_cut_by_length(
         f"0000000000000000443x-{SEGMENT_ID}.log",
         f"00000000000000004437-{SEGMENT_ID[:-1]}.log",
         "00000000000000004437.log",
+        f"99999999999999999999-{SEGMENT_ID}.log",  # No offset: it takes more than 63 bits.
+        f"{2**63:020d}-{SEGMENT_ID}.log",
     ],
 )
 def test_any_other_file_is_no_part(name: str) -> None:
     assert segment_name(name) is None
+
+
+def test_the_last_offset_there_is_names_a_segment() -> None:
+    name = f"{2**63 - 1:020d}-{SEGMENT_ID}.log"
+    assert segment_name(name) == (2**63 - 1, SEGMENT_ID, Part.LOG)
 
 
 def test_partitions_are_sorted_and_strangers_told_apart(
