@@ -25,7 +25,7 @@ from compaction.tally import (
     TOMBSTONE_EXPIRED,
     WITHOUT_KEY,
 )
-from compaction.units import NO_HORIZON, NO_PRODUCER_ID
+from compaction.units import NO_HORIZON, NO_PRODUCER_ID, TIMESTAMP_MS_MAX
 
 
 class BatchFate(IntEnum):
@@ -166,10 +166,13 @@ def judge(batches: BatchColumns, verdicts: Verdicts, rules: RoundRules) -> Fates
     kept = np.bincount(at[survives], minlength=len(batches.last_offset))
     has_tombstone = np.zeros(len(count), np.bool_)
     has_tombstone[at[survives & ~batches.has_value]] = True
+    # A horizon beyond the end of time is none: what waits for it stays for ever, as in Kafka.
+    horizon_ms = rules.now_ms + rules.delete_retention_ms
     sets_horizon = (
         (kept > 0)
         & (has_tombstone | (batches.is_control & verdicts.discardable))
         & ~horizon_set
+        & (horizon_ms <= TIMESTAMP_MS_MAX)
     )
     batch = np.where(kept == count, BatchFate.COPY, BatchFate.REWRITE).astype(np.int8)
     batch[sets_horizon] = BatchFate.REWRITE
@@ -177,7 +180,7 @@ def judge(batches: BatchColumns, verdicts: Verdicts, rules: RoundRules) -> Fates
     batch[(kept == 0) & stays] = BatchFate.EMPTY
     batch[(kept == 0) & stays & batches.is_emptied] = BatchFate.COPY
     batch[(kept == 0) & ~stays] = BatchFate.DROP
-    horizon_ms = np.where(
-        sets_horizon, rules.now_ms + rules.delete_retention_ms, batches.horizon_ms
+    horizons_ms = np.where(
+        sets_horizon, min(horizon_ms, TIMESTAMP_MS_MAX), batches.horizon_ms
     )
-    return Fates(record=record, batch=batch, horizon_ms=horizon_ms)
+    return Fates(record=record, batch=batch, horizon_ms=horizons_ms)

@@ -63,6 +63,14 @@ def _concatenated(arrays: list[NDArray[Any]], dtype: type[np.generic]) -> NDArra
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTransaction:
+    """Data that no marker in view decides."""
+
+    producer_id: int
+    first_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionVerdict:
     """What the marks of one partition's round say."""
 
@@ -72,6 +80,8 @@ class TransactionVerdict:
     """Aborted transactions of which a batch was met, by marker offset: to be listed again."""
     believed: tuple[AbortedTransaction, ...]
     """Transactions that an ABORT marker decides although no index lists them."""
+    undecided: tuple[OpenTransaction, ...] = ()
+    """What no marker in view decides, by producer."""
 
 
 def aborted_batches(
@@ -124,18 +134,22 @@ def _cover(
 
 
 def verdict(marks: BatchMarks, aborted: Sequence[AbortedTransaction]) -> TransactionVerdict:
-    """Reads the marks of one partition's whole round, `[log start, end)`, in offset order."""
+    """Reads the marks of one partition's whole view in offset order.
+
+    Those above a round's end belong in it: a marker there decides data below.
+    """
     is_aborted = aborted_batches(marks, aborted)
     # Per producer in offset order; a stable sort keeps the offset order within a producer.
     order = np.argsort(marks.producer_id, kind="stable")
     may_go = np.zeros(len(marks), np.bool_)
     met_from = np.full(len(marks), -1, np.int64)
+    open_from = np.full(len(marks), -1, np.int64)
     _judge(
         order,
         (marks.producer_id, marks.base_offset, marks.control_type),
         is_aborted,
         may_go,
-        met_from,
+        (met_from, open_from),
     )
     by_marker = {(t.producer_id, t.last_offset): t for t in aborted}
     listed: list[AbortedTransaction] = []
@@ -148,7 +162,15 @@ def verdict(marks: BatchMarks, aborted: Sequence[AbortedTransaction]) -> Transac
             believed.append(entry)
         listed.append(entry)
     return TransactionVerdict(
-        discardable=marks.base_offset[may_go], listed=tuple(listed), believed=tuple(believed)
+        discardable=marks.base_offset[may_go],
+        listed=tuple(listed),
+        believed=tuple(believed),
+        undecided=tuple(
+            OpenTransaction(
+                producer_id=int(marks.producer_id[i]), first_offset=int(open_from[i])
+            )
+            for i in np.flatnonzero(open_from >= 0)
+        ),
     )
 
 
@@ -189,13 +211,15 @@ def _judge(
     batches: tuple[np.ndarray, np.ndarray, np.ndarray],
     is_aborted: np.ndarray,
     may_go: np.ndarray,
-    met_from: np.ndarray,
+    met: tuple[np.ndarray, np.ndarray],
 ) -> None:
     """Walk each producer's batches in offset order.
 
-    `met_from` gets, at an ABORT marker, the base offset of the first batch met of its transaction
-    (-1: none).
+    `met` is `met_from` and `open_from`. At an ABORT marker `met_from` gets the base offset of the
+    first batch met of its transaction; at a producer's last batch `open_from` gets that of the
+    first data that no marker decided and no index lists (-1: none).
     """
+    met_from, open_from = met
     producer_id, base_offset, control_type = batches
     producer = np.int64(-1)
     committed_met, aborted_met, any_met = False, np.int64(-1), np.int64(-1)
@@ -220,3 +244,5 @@ def _judge(
             committed_met, aborted_met, any_met = False, np.int64(-1), np.int64(-1)
         elif kind == EMPTIED:
             may_go[i] = True
+        if k + 1 == len(order) or producer_id[order[k + 1]] != producer:
+            open_from[i] = any_met

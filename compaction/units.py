@@ -13,6 +13,9 @@ from typing import Final
 NO_TIMESTAMP_MS: Final = -1
 """Kafka's `RecordBatch.NO_TIMESTAMP`."""
 
+TIMESTAMP_MS_MAX: Final = 2**63 - 1
+"""The latest time that a batch header can hold."""
+
 NO_PRODUCER_ID: Final = -1
 """Kafka's `RecordBatch.NO_PRODUCER_ID`."""
 

@@ -131,11 +131,18 @@ def result_report(planned: PartitionReport, result: RoundResult) -> PartitionRep
             f"{result.believed} aborted transactions are told of by their marker alone, no index "
             "lists them: their records were dropped",
         )
+    tally = sum((each.tally for each in result.receipts), Tally())
+    if tally.without_key:
+        notes = (
+            *notes,
+            f"{tally.without_key} of {tally.records_in} records have no key and were dropped: is "
+            "this topic meant to be compacted?",
+        )
     return replace(
         report,
         segments_out=len(result.receipts),
         bytes_out=unchanged + sum(each.bytes_written for each in written),
         objects_written=len(written),
-        tally=sum((each.tally for each in result.receipts), Tally()),
+        tally=tally,
         notes=notes,
     )

@@ -117,7 +117,7 @@ class Pipeline:
         ).persist(StorageLevel.MEMORY_AND_DISK)
         self._cached.append(losers)
         told = losers.where(F.col("kind").isin(int(RowKind.SCANNED), int(RowKind.FAILED)))
-        size_bytes = sum(each.size_bytes for each in rounds)
+        size_bytes = sum(each.scan_bytes for each in rounds)
         table: pa.Table = self._progress.watched("scan", size_bytes, told.toArrow)
         self._learn(so_far, rounds, list(rows_of(table.to_batches())))
         return losers
@@ -137,6 +137,9 @@ class Pipeline:
             so_far.records[each.index] = sum(segment.records for segment in found)
             marks = joined_marks([segment.marks for segment in found])
             so_far.verdicts[each.index] = verdict(marks, each.aborted)
+            unexplained = _unexplained(each, so_far.verdicts[each.index])
+            if unexplained:
+                so_far.failures[each.index] = unexplained
 
     def _believe(self, so_far: _Progressing, losers: DataFrame) -> DataFrame:
         """Aborts that no index told of: their partitions are scanned again, now knowing."""
@@ -167,7 +170,7 @@ class Pipeline:
                 each,
                 so_far.verdicts[each.index],
                 wanted=dict(enumerate(each.groups)),
-                close=each.end_offset == each.state.next_offset,
+                close=each.must_close(is_joined=False),
             )
         ]
         self._rewrite(so_far, losers, orders)
@@ -226,6 +229,27 @@ def _committed(
         }
 
 
+def _unexplained(each: Round, found: TransactionVerdict) -> str:
+    """Why the round stops: data of a transaction that nobody decided and nobody calls open.
+
+    Taken for committed it could beat an older value, and be aborted later. Empty: all is well.
+    """
+    opened = {
+        entry.producer_id
+        for entry in each.producers
+        if entry.current_txn_first_offset is not None
+    }
+    for one in found.undecided:
+        if one.first_offset < each.end_offset and one.producer_id not in opened:
+            return (
+                f"{each.key}: the transaction of producer {one.producer_id} from offset "
+                f"{one.first_offset} on has no marker in the tier, yet the newest producer "
+                "snapshot does not call it open. Compare the newest segment's .snapshot with the "
+                "broker's; nothing was published."
+            )
+    return ""
+
+
 def _with_believed(
     each: Round, found: TransactionVerdict
 ) -> tuple[AbortedTransaction, ...]:
@@ -249,8 +273,7 @@ def _joined_orders(
             so_far.rounds[each.index],
             so_far.verdicts[each.index],
             wanted=wanted,
-            # Where one group is left of a round that came out empty, it is written for its end.
-            close=each.end_offset == each.state.next_offset or len(groups) == 1,
+            close=so_far.rounds[each.index].must_close(is_joined=True),
         )
     )
 

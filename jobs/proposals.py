@@ -56,11 +56,16 @@ def proposal_of(each: Round, receipts: Sequence[GroupReceipt], commit_id: str) -
 
 
 def _cleaner_offset(each: Round) -> int:
-    """The round's end; it never moves back, even where a person forced a shorter round.
+    """Below it everything is clean: the round's end, but where a person forced a region.
 
-    A stored offset above the log's end is of a log that was cut off since: it says nothing.
+    A forced round that began above what is clean left a stretch uncleaned, so nothing moves: the
+    next plain round takes that stretch in, and no tombstone is gone before it. One that ended
+    below moves nothing back. A stored offset outside the log is of a log that was cut off since,
+    and says nothing.
     """
+    start, end = each.state.log_start_offset, each.state.next_offset
     stored = each.state.cleaner_offset
-    if stored is None or stored > each.state.next_offset:
-        return each.end_offset
-    return max(stored, each.end_offset)
+    clean_until = stored if stored is not None and start <= stored <= end else start
+    if each.first_dirty > clean_until:
+        return clean_until
+    return max(clean_until, each.end_offset)

@@ -58,9 +58,27 @@ class Round:
         return tuple(segment for group in self.groups for segment in group.segments)
 
     @property
+    def beyond(self) -> tuple[Segment, ...]:
+        """Live segments above the round: their markers decide transactions within it."""
+        return tuple(s for s in self.state.segments if s.start_offset >= self.end_offset)
+
+    @property
     def size_bytes(self) -> int:
         """Bytes of all source logs."""
         return sum(group.size_bytes for group in self.groups)
+
+    @property
+    def scan_bytes(self) -> int:
+        """Bytes that the scan reads."""
+        return self.size_bytes + sum(segment.size_bytes for segment in self.beyond)
+
+    def must_close(self, *, is_joined: bool) -> bool:
+        """Whether the round must end in a batch at `end_offset` − 1, an empty one if need be.
+
+        Readers stick at a hole at the end of the remote range. `is_joined`: empty groups were
+        joined; if one group is left, nothing of the round may have survived.
+        """
+        return self.end_offset == self.state.next_offset or (is_joined and len(self.groups) == 1)
 
     @property
     def buckets(self) -> int:
@@ -87,7 +105,9 @@ def first_bucket_tasks(rounds: Sequence[Round]) -> dict[int, int]:
 def reference_rows(rounds: Sequence[Round], cores: int) -> tuple[list[dict[str, Any]], int]:
     """Rows of `REFERENCE_SCHEMA`, one per source segment, and how many tasks they are dealt to."""
     first_bucket = first_bucket_tasks(rounds)
-    numbered = [(each, i, s) for each in rounds for i, s in enumerate(each.segments)]
+    numbered = [
+        (each, i, s) for each in rounds for i, s in enumerate(each.segments + each.beyond)
+    ]
     placed, tasks = tasks_for([segment.size_bytes for _, _, segment in numbered], cores)
     rows = [
         {
@@ -101,6 +121,7 @@ def reference_rows(rounds: Sequence[Round], cores: int) -> tuple[list[dict[str, 
             "start_offset": segment.start_offset,
             "size_bytes": segment.size_bytes,
             "first_dirty": each.first_dirty,
+            "marks_only": i >= len(each.segments),
             "buckets": each.buckets,
             "first_bucket_task": first_bucket[each.index],
             "aborted": write_transaction_index(

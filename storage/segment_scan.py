@@ -86,6 +86,20 @@ def marks_of(heads: BatchHeads, types: NDArray[np.int16]) -> tuple[BatchMarks, N
     return marks, rows
 
 
+def scan_marks(log: NDArray[np.uint8], *, where: str) -> BatchMarks:
+    """Reads a segment above the round: all that counts of it is what its markers decide.
+
+    `log` is uint8, the `.log` object's bytes. Raises CorruptLog.
+    """
+    heads = checked_heads(log, where=where)
+    marks: list[BatchMarks] = []
+    for first, last in windows(heads, window_bytes=WINDOW_BYTES):
+        window = heads.slice(first, last)
+        types = control_types(decode(log, window, where=where), window)
+        marks.append(marks_of(window, types)[0])
+    return joined_marks(marks)
+
+
 def scan_segment(
     log: NDArray[np.uint8],
     aborted: Sequence[AbortedTransaction],

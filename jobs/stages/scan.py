@@ -16,7 +16,7 @@ from compaction.segments import PartitionKey
 from compaction.transactions import BatchMarks
 from jobs.stages.segment_rows import ROW_SCHEMA, Row, RowKind, as_batch, failure, packed
 from storage.local_tiered_storage import Part
-from storage.segment_scan import ScannedSegment, scan_segment
+from storage.segment_scan import ScannedSegment, scan_marks, scan_segment
 from storage.tiers import open_tier
 from storage.transaction_index import read_transaction_index
 
@@ -63,6 +63,11 @@ def _rows(tier_uri: str, reference: dict[str, Any]) -> Iterator[Row]:
     address = (key, reference["segment_id"], reference["start_offset"], Part.LOG)
     where = tier.uri(*address)
     try:
+        if reference["marks_only"]:
+            marks = scan_marks(tier.read_part(*address), where=where)
+            told = SegmentScanned(marks=marks, records=0)
+            yield _row(reference, RowKind.SCANNED, 0, packed(told))
+            return
         aborted = read_transaction_index(reference["aborted"], where=where)
         found = scan_segment(
             tier.read_part(*address),

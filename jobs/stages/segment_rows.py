@@ -14,6 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql.types import (
     BinaryType,
+    BooleanType,
     IntegerType,
     LongType,
     StringType,
@@ -61,6 +62,7 @@ REFERENCE_SCHEMA: Final = StructType(
         StructField("start_offset", LongType(), nullable=False),
         StructField("size_bytes", LongType(), nullable=False),
         StructField("first_dirty", LongType(), nullable=False),
+        StructField("marks_only", BooleanType(), nullable=False),
         StructField("buckets", IntegerType(), nullable=False),
         StructField("first_bucket_task", IntegerType(), nullable=False),
         StructField("aborted", BinaryType(), nullable=False),

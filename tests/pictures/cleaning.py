@@ -141,13 +141,11 @@ def _rewritten(
     *,
     is_again: bool,
 ) -> tuple[GroupReceipt, ...]:
-    reaches_end = each.end_offset == each.state.next_offset
     orders = group_orders(
         each,
         verdict(joined_marks([scan.marks for scan in scans]), each.aborted),
         wanted=dict(enumerate(each.groups)),
-        # Where one group is left of a round that came out empty, it is written for its end.
-        close=reaches_end or (is_again and len(each.groups) == 1),
+        close=each.must_close(is_joined=is_again),
     )
     return tuple(
         rewrite_group(log.tier, order.task, lambda segment, _: lost[segment.segment_id])
