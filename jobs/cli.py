@@ -36,6 +36,9 @@ EXIT_FENCED: Final = 4
 WIDTH_WITHOUT_TERMINAL: Final = 120
 """Columns of a table that goes to a file or a pipe."""
 
+INT64: Final = click.IntRange(0, 2**63 - 1)
+"""A time or an offset as Kafka stores it: what is larger fits in no array and in no table."""
+
 _Verb = TypeVar("_Verb", bound=Callable[..., Any])
 
 
@@ -50,10 +53,10 @@ class AskedOfTier:
 def _replay_options(verb: _Verb) -> _Verb:
     """--now, --first-dirty, --set: every verb takes them, so that a replay tells all the same."""
     options = (
-        click.option("--now", "now_ms", type=int, metavar="MS", help="Instead of the clock."),
+        click.option("--now", "now_ms", type=INT64, metavar="MS", help="Instead of the clock."),
         click.option(
             "--first-dirty",
-            type=click.IntRange(min=0),
+            type=INT64,
             metavar="OFFSET",
             help="Where the dirty region begins; 0 cleans all again.",
         ),

@@ -144,6 +144,22 @@ def test_usage_is_told_with_exit_code_2() -> None:
     assert tierfold("compact", "x", "--first-dirty", "-1").code == 2
 
 
+@pytest.mark.parametrize("option", ["--now", "--first-dirty"])
+@pytest.mark.parametrize("verb", VERBS)
+def test_times_and_offsets_have_63_bits(verb: str, option: str, tier: Path) -> None:
+    for beyond in (-1, 2**63):
+        ran = tierfold(verb, tier, option, str(beyond))
+        assert (ran.code, ran.stdout) == (2, "")
+        assert not told(ran.stderr, option, str(beyond), f"0<=x<={2**63 - 1}"), ran.stderr
+
+
+@pytest.mark.parametrize("verb", ["plan", "status"])
+def test_the_last_moment_and_the_last_offset_are_no_bug(verb: str, tier: Path) -> None:
+    assert tierfold(verb, tier, *COMPACT, "--now", str(2**63 - 1)).code == 0
+    ran = tierfold(verb, tier, *COMPACT, "--first-dirty", str(2**63 - 1))
+    assert (ran.code, ran.stderr) == (3, "")
+
+
 def test_help_tells_the_exit_codes_and_the_version_is_told() -> None:
     ran = tierfold("--help")
     assert ran.code == 0
