@@ -7,11 +7,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from compaction.eligibility import DirtyRatio, dirty_ratio
-from compaction.errors import TierfoldError
 from compaction.regions import Regions, last_stable_of, regions_of
 from compaction.segments import PartitionKey, Segment
 from compaction.view import PartitionView, Refusal
-from jobs.survey import READERS, KnownPartition, Scope, known_partitions, viewed
+from jobs.survey import READERS, KnownPartition, Scope, known_partitions, refusal_of, viewed
 from jobs.wiring import Wiring
 from storage.first_sight import read_snapshot
 from storage.local_tiered_storage import Part
@@ -104,18 +103,22 @@ def status(live: Wiring, scope: Scope) -> list[PartitionStatus]:
 
 
 def _status(live: Wiring, known: KnownPartition, first_dirty: int | None) -> PartitionStatus:
-    key = known.key
     try:
-        view = known.refusal or viewed(live, key, known.state)
-        if isinstance(view, Refusal):
-            return _puzzling(key, f"{view.detail}. {view.remedy}")
-        newest = view.segments[-1:]
-        producers = [entry for each in newest for entry in read_snapshot(live.tier, key, each)]
-    except TierfoldError as error:
-        return _puzzling(key, str(error))
+        return _looked_at(live, known, first_dirty)
+    except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
+        return _puzzling(known.key, refusal_of(error, str(known.key)))
+
+
+def _looked_at(live: Wiring, known: KnownPartition, first_dirty: int | None) -> PartitionStatus:
+    key = known.key
+    view = known.refusal or viewed(live, key, known.state)
+    if isinstance(view, Refusal):
+        return _puzzling(key, view)
+    newest = view.segments[-1:]
+    producers = [entry for each in newest for entry in read_snapshot(live.tier, key, each)]
     regions = regions_of(view, last_stable_of(producers), forced_first_dirty=first_dirty)
     if isinstance(regions, Refusal):
-        return _puzzling(key, f"{regions.detail}. {regions.remedy}")
+        return _puzzling(key, regions)
     return PartitionStatus(
         key=key,
         view=view,
@@ -128,5 +131,6 @@ def _status(live: Wiring, known: KnownPartition, first_dirty: int | None) -> Par
     )
 
 
-def _puzzling(key: PartitionKey, problem: str) -> PartitionStatus:
+def _puzzling(key: PartitionKey, refusal: Refusal) -> PartitionStatus:
+    problem = f"{refusal.detail}. {refusal.remedy}"
     return PartitionStatus(key=key, view=None, regions=None, ratio=None, problem=problem)

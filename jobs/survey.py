@@ -125,17 +125,24 @@ def _shared_id(key: PartitionKey, names: set[str]) -> Refusal | None:
 def _surveyed(
     live: Wiring, known: KnownPartition, rules: Rules, first_dirty: int | None
 ) -> Surveyed:
-    key = known.key
     left_alone = rest_by_policy(rules) or known.refusal
     if left_alone is not None:
-        return Surveyed(key=key, rules=rules, view=None, choice=left_alone)
+        return Surveyed(key=known.key, rules=rules, view=None, choice=left_alone)
     try:
-        view = viewed(live, key, known.state)
-        if isinstance(view, Refusal):
-            return Surveyed(key=key, rules=rules, view=None, choice=view)
-        producers = _producers(live, view, first_dirty)
-    except TierfoldError as error:
-        return Surveyed(key=key, rules=rules, view=None, choice=refusal_of(error))
+        return _looked_at(live, known, rules, first_dirty)
+    except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
+        refusal = refusal_of(error, str(known.key))
+        return Surveyed(key=known.key, rules=rules, view=None, choice=refusal)
+
+
+def _looked_at(
+    live: Wiring, known: KnownPartition, rules: Rules, first_dirty: int | None
+) -> Surveyed:
+    key = known.key
+    view = viewed(live, key, known.state)
+    if isinstance(view, Refusal):
+        return Surveyed(key=key, rules=rules, view=None, choice=view)
+    producers = _producers(live, view, first_dirty)
     regions = regions_of(view, last_stable_of(producers), forced_first_dirty=first_dirty)
     if isinstance(regions, Refusal):
         return Surveyed(key=key, rules=rules, view=view, choice=regions)
@@ -143,12 +150,21 @@ def _surveyed(
     return Surveyed(key=key, rules=rules, view=view, choice=choice, producers=producers)
 
 
-def refusal_of(error: TierfoldError) -> Refusal:
-    """What could not be read or understood, as the partition's refusal."""
+def refusal_of(error: Exception, where: str) -> Refusal:
+    """What could not be read or understood, as the partition's refusal.
+
+    An error that names no place itself happened at `where`.
+    """
+    if isinstance(error, TierfoldError):
+        return Refusal(
+            reason=RefusalReason.UNREADABLE,
+            detail=f"{error.where}: {error.what}",
+            remedy=error.remedy,
+        )
     return Refusal(
         reason=RefusalReason.UNREADABLE,
-        detail=f"{error.where}: {error.what}",
-        remedy=error.remedy,
+        detail=f"{where}: unexpected {type(error).__name__}: {error}",
+        remedy="This is a bug; please report it.",
     )
 
 

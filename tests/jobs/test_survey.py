@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from compaction.plan import Compact
 from compaction.producers import NO_DATA_OFFSET, ProducerEntry
-from storage.local_tiered_storage import TIER_FOLDER
+from compaction.view import Refusal, RefusalReason
+from jobs.settings import resolve
+from jobs.status_job import status
+from jobs.survey import Scope, survey
+from jobs.wiring import wired
+from storage.local_store import LocalStore
+from storage.local_tiered_storage import TIER_FOLDER, LocalTieredStorage
+from storage.object_store import ObjectEntry
 from tests.jobs.commands import ALWAYS, COMPACT, status_of, tierfold, told
 from tests.jobs.tiers import (
     RECORDS_PER_SEGMENT,
@@ -193,6 +203,34 @@ def test_a_copy_of_a_partition_under_another_topics_name_is_refused(tier: Path) 
     told_by_status = tierfold("status", tier, "--json")
     assert told_by_status.code == 3
     assert key.topic_id in told_by_status.partitions["orders", 0]["problem"]
+
+
+class Whimsical(LocalStore):
+    """A store that fails in a way which nothing expects, in the folder of one topic."""
+
+    def list(self, folder: str) -> Iterator[ObjectEntry]:
+        if "/odd-0-" in folder:
+            raise ArithmeticError("7 is not 8")
+        return super().list(folder)
+
+
+def test_what_nothing_expects_stops_one_partition_alone(tier: Path) -> None:
+    for topic in ("odd", "orders"):
+        put_updates(tier, key_of(topic), 0)
+    opened = wired(str(tier), None, NOW_MS)
+    live = replace(opened, tier=LocalTieredStorage(Whimsical(tier)))
+    odd, orders = survey(live, resolve(COMPACT[1:]), Scope())
+    assert isinstance(orders.choice, Compact)
+    assert odd.choice == Refusal(
+        reason=RefusalReason.UNREADABLE,
+        detail="odd-0: unexpected ArithmeticError: 7 is not 8",
+        remedy="This is a bug; please report it.",
+    )
+    puzzling, understood = status(live, Scope())
+    assert understood.problem == ""
+    assert puzzling.problem == (
+        "odd-0: unexpected ArithmeticError: 7 is not 8. This is a bug; please report it."
+    )
 
 
 def test_a_topic_made_anew_is_another_partition(tier: Path) -> None:
