@@ -62,7 +62,7 @@ class Classified:
     partial: tuple[ListedSegment, ...]
     waiting: tuple[ListedSegment, ...]
     notes: tuple[str, ...]
-    """Why something is not taken yet, a sentence each; the partition is worked on all the same."""
+    """Why something is not taken, a sentence each; the partition is worked on all the same."""
     problems: tuple[str, ...]
     """Why the partition is refused, a sentence each naming the segment; empty: it is not."""
 
@@ -84,14 +84,15 @@ def classify(listed: Sequence[ListedSegment], state: PartitionState | None) -> C
     beyond = [each for each in unknown if each.start_offset >= state.next_offset]
     stop = _taken_below(beyond, state.next_offset)
     new = tuple(each for each in beyond if each.is_complete and _is_below(each, stop))
+    orphans = tuple(each for each in unknown if each.start_offset < state.next_offset)
     return Classified(
         known=known,
         new=new,
-        orphans=tuple(each for each in unknown if each.start_offset < state.next_offset),
+        orphans=orphans,
         retired=retired,
         partial=tuple(each for each in beyond if not each.is_complete),
         waiting=tuple(each for each in beyond if each.is_complete and not _is_below(each, stop)),
-        notes=_notes(beyond, state.next_offset),
+        notes=_notes(beyond, state.next_offset) + _strange_orphans(orphans, state),
         problems=_live_problems(known, state.segments),
     )
 
@@ -147,6 +148,27 @@ def _notes(beyond: Sequence[ListedSegment], next_offset: int) -> tuple[str, ...]
         )
         notes.append(f"{_named(each)} lacks {_list(each.missing_parts)}: {waits}")
     return tuple(notes)
+
+
+def _strange_orphans(
+    orphans: Sequence[ListedSegment], state: PartitionState
+) -> tuple[str, ...]:
+    """Those that no attempt of ours left: a replacement starts where its first original did.
+
+    A broker's dead attempt starts where its second one does. What begins elsewhere inside the live
+    range hints that the segment around it ends earlier than the catalog says.
+    """
+    if not state.segments:
+        return ()
+    known = (*state.segments, *(each.segment for each in state.retired))
+    starts = {segment.start_offset for segment in known}
+    first = state.segments[0].start_offset
+    return tuple(
+        f"{_named(each)} begins inside the live range and no run of ours wrote it: it is not read;"
+        " check the end offset of the segment that covers it"
+        for each in orphans
+        if each.start_offset > first and each.start_offset not in starts
+    )
 
 
 def _live_problems(known: Sequence[ListedSegment], live: Sequence[Segment]) -> tuple[str, ...]:
