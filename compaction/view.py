@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
+from typing import Final
 
 from compaction.lineage import is_within_lineage
 from compaction.listing import Classified, ListedSegment
@@ -61,7 +62,7 @@ class PartitionView:
     lineage: tuple[LeaderEpoch, ...]
     log_start_offset: int
     notes: tuple[str, ...] = ()
-    """What is not taken yet and why, a sentence each."""
+    """What is not taken and why, a sentence each."""
 
     @property
     def next_offset(self) -> int:
@@ -108,11 +109,11 @@ def view_of(
         return refusal
     in_order = sorted(sighted, key=lambda each: (each.start_offset, each.segment_id))
     ours = [segment for segment in in_order if is_within_lineage(segment, lineage)]
+    apart = tuple(each for each in in_order if not is_within_lineage(each, lineage))
     if state is None:
-        breaks = first_break(ours)
-        if breaks is not None:
+        if (breaks := first_break(ours)) is not None:
             return breaks
-        chain = _Chain(taken=tuple(ours))
+        chain = _Chain(taken=tuple(ours), notes=_set_apart(apart))
         log_start_offset = ours[0].start_offset if ours else 0
     else:
         chain = _chained(ours, state.next_offset)
@@ -123,7 +124,7 @@ def view_of(
         segments=live + chain.taken,
         new_ids=tuple(segment.segment_id for segment in chain.taken),
         orphans=classified.orphans + tuple(listed[each.segment_id] for each in chain.covered),
-        out_of_lineage=tuple(each for each in in_order if not is_within_lineage(each, lineage)),
+        out_of_lineage=apart,
         retired_count=len(classified.retired),
         lineage=lineage,
         log_start_offset=log_start_offset,
@@ -151,6 +152,14 @@ def state_with_new(view: PartitionView) -> PartitionState:
     return replace(view.state, segments=view.segments, lineage=view.lineage)
 
 
+_CATALOG_FIRST: Final = (
+    "If tierfold has compacted this tier before, its catalog is missing: bring `_tierfold` back, or"
+    " name it with --catalog. Only if it never has, move the segment that the brokers do not name"
+    " out of the tier."
+)
+"""A replacement overlaps its originals: without the catalog nobody can tell which to move."""
+
+
 def first_break(segments: Sequence[Segment]) -> Refusal | None:
     """The first place where a segment does not start right beyond the one before it."""
     for before, after in pairwise(segments):
@@ -163,7 +172,7 @@ def first_break(segments: Sequence[Segment]) -> Refusal | None:
             f" segment {after.segment_id} starts at {after.start_offset}",
             remedy="Bring the missing segment back, or run again once its upload is complete."
             if is_gap
-            else "Move the segment that the brokers do not name out of the tier.",
+            else _CATALOG_FIRST,
         )
     return None
 
@@ -244,6 +253,17 @@ def _chained(ours: Sequence[Segment], next_offset: int) -> _Chain:
         taken.append(segment)
         next_offset = segment.next_offset
     return _Chain(taken=tuple(taken), covered=tuple(covered))
+
+
+def _set_apart(apart: Sequence[Segment]) -> tuple[str, ...]:
+    """First sight has only the newest checkpoint to go by: a person may know better."""
+    if not apart:
+        return ()
+    names = ", ".join(
+        f"segment {each.segment_id} (offsets {each.start_offset} to {each.end_offset})"
+        for each in apart
+    )
+    return (f"set apart as outside the leader epoch lineage, not read: {names}",)
 
 
 def _not_taken(rest: Sequence[Segment], rivals: Sequence[Segment], next_offset: int) -> str:

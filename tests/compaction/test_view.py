@@ -101,6 +101,17 @@ def test_first_sight_refuses_an_overlap() -> None:
     assert segment_id("over") in refusal.detail
 
 
+def test_the_way_out_of_an_overlap_is_the_lost_catalog_before_any_segment_is_moved() -> None:
+    # A replacement overlaps its originals; without the catalog each could be the wrong one.
+    merged = a_segment(0, 199, segment_id=segment_id("merged"))
+    remedy = refused([*CHAIN[:2], merged]).remedy
+    assert remedy == (
+        "If tierfold has compacted this tier before, its catalog is missing: bring `_tierfold`"
+        " back, or name it with --catalog. Only if it never has, move the segment that the"
+        " brokers do not name out of the tier."
+    )
+
+
 def test_first_sight_refuses_two_segments_with_one_start() -> None:
     refusal = refused([CHAIN[0], CHAIN[1], a_segment(100, 199, segment_id=segment_id("twin"))])
     assert refusal.reason is RefusalReason.OVERLAP
@@ -169,6 +180,21 @@ def test_a_segment_of_another_history_is_set_apart() -> None:
         view = seen(new, state, lineage)
         assert view.segments == (*CHAIN[:2], ours)
         assert view.out_of_lineage == (lost,)
+
+
+def test_first_sight_names_what_it_sets_apart() -> None:
+    lineage = epochs((0, 0), (2, 200))
+    lost = [
+        a_segment(start, start + 99, leader_epochs=epochs((1, start)), segment_id=segment_id(name))
+        for start, name in ((200, "lost"), (300, "too"))
+    ]
+    ours = replace(CHAIN[2], leader_epochs=epochs((2, 200)))
+    assert seen([*CHAIN[:2], *lost, ours], None, lineage).notes == (
+        "set apart as outside the leader epoch lineage, not read:"
+        f" segment {segment_id('lost')} (offsets 200 to 299),"
+        f" segment {segment_id('too')} (offsets 300 to 399)",
+    )
+    assert seen([*CHAIN[:2], ours], None, lineage).notes == ()
 
 
 def test_live_segments_that_a_newer_history_cut_off_refuse_the_partition() -> None:
