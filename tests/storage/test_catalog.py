@@ -245,6 +245,36 @@ def an_ordinary_user() -> Iterator[None]:
         os.seteuid(before)
 
 
+class TestReading:
+    def test_a_row_is_found_under_whatever_name_its_topic_has_now(self, uri: str) -> None:
+        renamed = replace(KEY, topic="renamed")
+        state = claim(Catalog(uri), fresh(), "a").state
+        assert Catalog(uri).read([renamed]) == {KEY: state}
+
+    def test_only_the_partitions_named_are_told(self, uri: str) -> None:
+        # Two topics in one predicate: it must not be read as their partitions' product.
+        mine, sibling = keys(2)
+        other = replace(sibling, topic="other", topic_id="O" * 21 + "A")
+        others_sibling = replace(other, partition=0)
+        Catalog(uri).claim([fresh(k) for k in (mine, sibling, other, others_sibling)], "a", at_ms=1)
+        assert set(Catalog(uri).read([mine, other])) == {mine, other}
+
+    def test_the_predicate_does_not_nest_deeper_with_each_topic(self, uri: str) -> None:
+        # delta-rs takes time beyond all measure over thousands of alternatives: a flat list, once.
+        asked: list[str | None] = []
+
+        class Asked(DeltaFolder):
+            def read(self, predicate: str | None = None) -> pa.Table:
+                asked.append(predicate)
+                return super().read(predicate)
+
+        topics = [
+            replace(each, topic_id=f"{number:021d}A") for number in (2, 1) for each in keys(2)
+        ]
+        assert Catalog(uri, Asked).read(topics) == {}
+        assert asked == [f"topic_id IN ('{1:021d}A', '{2:021d}A')"]
+
+
 class TestTrouble:
     def test_reading_makes_nothing(self, uri: str) -> None:
         Catalog(uri).read()
