@@ -12,7 +12,7 @@ RUNTIME := $(VENV)/.tierfold-runtime
 TESTING := $(VENV)/.tierfold-testing
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dist test lint clean
+.PHONY: help demo dist test lint bench clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,10 @@ lint: $(TESTING) ## the linters alone: style, types, and which room may import w
 	@$(BIN)/ruff check .
 	@$(BIN)/python -m mypy
 	@$(BIN)/lint-imports --no-cache
+
+bench: $(TESTING) ## measure against Kafka's own cleaner, in turn (build/bench; docs/performance.md)
+	@scripts/require-java javac
+	@$(BIN)/python -m tests.bench.run
 
 clean: ## remove what these verbs made: environment, builds, caches
 	rm -rf $(VENV) build dist tierfold.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
