@@ -158,7 +158,6 @@ def _aborted(
         return tuple(
             transaction
             for segment in segments
-            if segment.has_transaction_index
             for transaction in read_aborted(live.tier, each.key, segment)
         )
     except TierfoldError as error:
