@@ -8,7 +8,7 @@ the parts of a bucket, laid end to end, are the block that is shuffled.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numba
 import numpy as np
@@ -33,6 +33,10 @@ class KeyColumns:
     def __len__(self) -> int:
         return len(self.hash)
 
+    def numbered_from(self, first_ordinal: int) -> KeyColumns:
+        """The same keys, their ordinals raised by `first_ordinal`."""
+        return replace(self, ordinal=self.ordinal + np.uint32(first_ordinal))
+
     @property
     def key_at(self) -> NDArray[np.int64]:
         """Shape (n,): where each key begins in `keys`."""
@@ -46,20 +50,20 @@ def gathered(
     key_at: NDArray[np.int64],
     key_bytes: NDArray[np.int32],
     chosen: NDArray[np.bool_],
-    first_ordinal: int,
 ) -> KeyColumns:
     """The keys of the chosen records, in record order.
 
     `key_at`, `key_bytes` and `chosen` have shape (records,) and describe records whose keys lie in
-    `body`; record i has ordinal `first_ordinal + i`. A chosen record has a key (`key_bytes` ≥ 0).
+    `body`; record i has ordinal i. A chosen record has a key (`key_bytes` ≥ 0).
     """
     rows = np.flatnonzero(chosen)
     lengths = key_bytes[rows]
     hash_ = np.empty(len(rows), np.uint64)
     keys = np.empty(int(lengths.sum(dtype=np.int64)), np.uint8)
     _gather(body, key_at[rows], lengths, hash_, keys)
-    ordinal = (rows + first_ordinal).astype(np.uint32)
-    return KeyColumns(hash=hash_, ordinal=ordinal, key_bytes=lengths, keys=keys)
+    return KeyColumns(
+        hash=hash_, ordinal=rows.astype(np.uint32), key_bytes=lengths, keys=keys
+    )
 
 
 def joined(pieces: Sequence[KeyColumns]) -> KeyColumns:

@@ -71,7 +71,7 @@ def latest_in_window(
 
     `offset` and `chosen` have shape (records,); keys and values lie in `body`.
     """
-    columns = gathered(body, keys.at, keys.size_bytes, chosen, 0)
+    columns = gathered(body, keys.at, keys.size_bytes, chosen)
     kept = _last_of_each(columns)
     rows = kept.ordinal
     return LatestValues(

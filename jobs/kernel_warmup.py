@@ -42,7 +42,7 @@ from storage.local_tiered_storage import TIER_FOLDER, LocalTieredStorage, Part
 from storage.log_pieces import pieces_of, read_piece
 from storage.producer_snapshot import write_producer_snapshot
 from storage.segment_check import CheckOrder, ReadSegment, read_and_check
-from storage.segment_scan import ScannedSegment, scan_segment
+from storage.segment_scan import ScannedSegment, ScanOrder, scan_segment
 from storage.tiers import open_tier
 from storage.transaction_index import write_transaction_index
 
@@ -222,7 +222,10 @@ def _scanned(
     """As `jobs.stages.scan`, and what the driver makes of the marks."""
     address = (KEY, segment.segment_id, segment.start_offset, Part.LOG)
     found = scan_segment(
-        tier.read_part(*address), aborted, first_dirty=0, buckets=BUCKETS, where=tier.uri(*address)
+        tier.read_part(*address),
+        aborted,
+        ScanOrder(first_dirty=0, buckets=BUCKETS),
+        where=tier.uri(*address),
     )
     verdict(found.marks, aborted)
     return found

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from compaction.aborted import AbortedTransaction
@@ -34,8 +35,8 @@ from jobs.rounds import (
     first_bucket_tasks,
     group_orders,
     group_rows,
+    reduce_tasks,
     reference_rows,
-    tasks_for,
 )
 from jobs.stages.reduce import reduced
 from jobs.stages.rewrite import GROUP_SCHEMA, rewritten
@@ -105,15 +106,11 @@ class Pipeline:
         """Stages 4 and 5; learns the verdicts on transactions, keeps the losers for stage 6."""
         rows, tasks = reference_rows(rounds, self._cores)
         references = self._frame(rows, REFERENCE_SCHEMA)
-        bucket_sizes = [
-            each.size_bytes // each.buckets for each in rounds for _ in range(each.buckets)
-        ]
-        _, reduce_tasks = tasks_for(bucket_sizes, self._cores)
         first = first_bucket_tasks(rounds)
         losers = reduced(
             scanned(references, tasks, self._tier_uri, self._progress.bytes_done),
             {index: so_far.rounds[index].buckets for index in first},
-            reduce_tasks,
+            reduce_tasks(rounds, self._cores),
         ).persist(StorageLevel.MEMORY_AND_DISK)
         self._cached.append(losers)
         told = losers.where(F.col("kind").isin(int(RowKind.SCANNED), int(RowKind.FAILED)))
@@ -213,8 +210,8 @@ class Pipeline:
                 )
 
     def _frame(self, rows: list[dict[str, Any]], schema: StructType) -> DataFrame:
-        values = [tuple(row[name] for name in schema.names) for row in rows]
-        return self._spark.createDataFrame(values, schema)
+        table = pa.Table.from_pylist(rows, schema=to_arrow_schema(schema))
+        return self._spark.createDataFrame(table, schema)
 
 
 def _committed(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -25,6 +26,12 @@ BUCKET_BYTES: Final = 64 * 2**20
 
 TASK_BYTES: Final = 64 * 2**20
 """Log bytes that are worth a task of their own; a larger segment is still one task."""
+
+REDUCE_TASK_BYTES: Final = 256 * 2**20
+"""Log bytes whose keys one task reduces, all in memory at once; they are a fraction of that."""
+
+THREADS_MAX: Final = 4
+"""Threads of a task whose segments are more than its share; a machine may have as few cores."""
 
 TASKS_PER_CORE: Final = 2
 """At least this many tasks per core, where there is so much work: uneven ones then even out."""
@@ -92,6 +99,25 @@ def tasks_for(sizes: Sequence[int], cores: int) -> tuple[list[int], int]:
     return dealt(sizes, tasks), tasks
 
 
+def reduce_tasks(rounds: Sequence[Round], cores: int) -> int:
+    """How many tasks share the buckets of the rounds."""
+    sizes = [each.size_bytes // each.buckets for each in rounds for _ in range(each.buckets)]
+    return task_count(sizes, task_bytes=REDUCE_TASK_BYTES, tasks_min=cores)
+
+
+def threads_of(sizes: Sequence[int], placed: Sequence[int], cores: int) -> list[int]:
+    """Per item how many threads its task should use.
+
+    One, unless the task was dealt more than its share of the bytes: the cores that have no work
+    left then help with what that task still has to do.
+    """
+    loads: dict[int, int] = defaultdict(int)
+    for size, task in zip(sizes, placed, strict=True):
+        loads[task] += size
+    share = max(1, sum(sizes) // cores)
+    return [max(1, min(THREADS_MAX, -(-loads[task] // share))) for task in placed]
+
+
 def first_bucket_tasks(rounds: Sequence[Round]) -> dict[int, int]:
     """Per partition index the number of its first bucket among all buckets of the run."""
     first: dict[int, int] = {}
@@ -108,7 +134,8 @@ def reference_rows(rounds: Sequence[Round], cores: int) -> tuple[list[dict[str, 
     numbered = [
         (each, i, s) for each in rounds for i, s in enumerate(each.segments + each.beyond)
     ]
-    placed, tasks = tasks_for([segment.size_bytes for _, _, segment in numbered], cores)
+    sizes = [segment.size_bytes for _, _, segment in numbered]
+    placed, tasks = tasks_for(sizes, cores)
     rows = [
         {
             "task": task,
@@ -124,11 +151,14 @@ def reference_rows(rounds: Sequence[Round], cores: int) -> tuple[list[dict[str, 
             "marks_only": i >= len(each.segments),
             "buckets": each.buckets,
             "first_bucket_task": first_bucket[each.index],
+            "threads": threads,
             "aborted": write_transaction_index(
                 _reaching(each.aborted, segment.start_offset, segment.end_offset)
             ),
         }
-        for (each, i, segment), task in zip(numbered, placed, strict=True)
+        for (each, i, segment), task, threads in zip(
+            numbered, placed, threads_of(sizes, placed, cores), strict=True
+        )
     ]
     return rows, tasks
 
@@ -156,15 +186,18 @@ class GroupOrder:
 
 def group_rows(orders: Sequence[GroupOrder], cores: int) -> tuple[list[dict[str, Any]], int]:
     """Rows of `GROUP_SCHEMA`, one per source segment, and how many tasks they are dealt to."""
-    placed, tasks = tasks_for([order.task.group.size_bytes for order in orders], cores)
+    sizes = [order.task.group.size_bytes for order in orders]
+    placed, tasks = tasks_for(sizes, cores)
     rows = [
         {
             "task": task,
             "partition_index": order.partition_index,
             "segment_index": order.segment_index + i,
-            "payload": packed(order.task) if i == 0 else None,
+            "payload": packed(replace(order.task, threads=threads)) if i == 0 else None,
         }
-        for order, task in zip(orders, placed, strict=True)
+        for order, task, threads in zip(
+            orders, placed, threads_of(sizes, placed, cores), strict=True
+        )
         for i in range(len(order.task.group.segments))
     ]
     return rows, tasks

@@ -34,6 +34,10 @@ SPARK_SETTINGS: Final = {
     "spark.ui.showConsoleProgress": "false",
 }
 
+JVM_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""The JVM only plans and carries blocks: its second compiler and its parallel collector cost more
+than they bring. Measured on 1 GB of 1 KB values: 2.3 CPU seconds of the JVM without, 1.1 with."""
+
 ANY_CPU: Final = {"NUMBA_CPU_NAME": "generic"}
 """For executors and for the archive they are sent: kernels for every CPU of the platform.
 
@@ -90,7 +94,9 @@ def _local(builder: SparkSession.Builder) -> SparkSession.Builder:
         .config("spark.driver.memory", "2g")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={log4j}")
+        .config(
+            "spark.driver.extraJavaOptions", f"{JVM_OPTIONS} -Dlog4j2.configurationFile={log4j}"
+        )
     )
 
 

@@ -25,6 +25,7 @@ from storage.batch_rewrite import closing_batch, rewrite_batches
 from storage.control_records import control_types
 from storage.first_sight import read_aborted
 from storage.local_tiered_storage import LocalTieredStorage, Part
+from storage.lookahead import mapped_ahead
 from storage.records import Records, decode, windows
 from storage.segment_scan import WINDOW_BYTES, checked_heads, marks_of
 from storage.segment_writer import Origin, SegmentWriter
@@ -51,6 +52,7 @@ class GroupTask:
     """The group must end in a batch, an empty one if need be: readers stick at a hole there."""
     run: str
     index_interval_bytes: int
+    threads: int = 1
 
 
 class _Rewrite:
@@ -123,30 +125,52 @@ def _rewrite_segment(state: _Rewrite, segment: Segment, superseded: Superseded) 
     state.bytes_read += len(log)
     state.last_offset = int(heads.last_offset[-1])
     lost = superseded(segment, int(heads.count.sum(dtype=np.int64)))
-    ordinal = 0
-    for first, last in windows(heads, window_bytes=WINDOW_BYTES):
-        window = heads.slice(first, last)
-        records = decode(log, window, where=where)
-        beyond = ordinal + len(records.offset)
-        fates = _fates(task, window, records, lost[ordinal:beyond])
-        ordinal = beyond
-        state.tallies.append(
-            tally_of(
-                int(window.count.sum(dtype=np.int64)),
-                int((records.end - records.start).sum()),
-                fates.record,
-                records.end - records.start,
-            )
-        )
-        if (fates.batch == BatchFate.COPY).all():
-            start = int(window.position[0])
-            end = int(window.position[-1] + window.size_bytes[-1])
-            state.add(log[start:end], is_change=False)
-            continue
-        data, _ = rewrite_batches(
-            log, window, records, fates.record == KEPT, fates.batch, fates.horizon_ms
-        )
-        state.add(np.frombuffer(data, np.uint8), is_change=True)
+    beyond = np.cumsum(heads.count, dtype=np.int64)
+
+    def rewritten(window: tuple[int, int]) -> _Window:
+        first, last = window
+        here = lost[beyond[first] - heads.count[first] : beyond[last - 1]]
+        return _rewritten_window(task, log, heads.slice(first, last), here, where)
+
+    cut = windows(heads, window_bytes=WINDOW_BYTES)
+    for found in mapped_ahead(rewritten, cut, threads=task.threads):
+        state.tallies.append(found.tally)
+        state.add(found.data, is_change=found.is_change)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Window:
+    """What becomes of one window of a segment."""
+
+    data: NDArray[np.uint8]
+    is_change: bool
+    tally: Tally
+
+
+def _rewritten_window(
+    task: GroupTask,
+    log: NDArray[np.uint8],
+    heads: BatchHeads,
+    lost: NDArray[np.bool_],
+    where: str,
+) -> _Window:
+    """`lost` has shape (records of the window,)."""
+    records = decode(log, heads, where=where)
+    fates = _fates(task, heads, records, lost)
+    tally = tally_of(
+        int(heads.count.sum(dtype=np.int64)),
+        int((records.end - records.start).sum()),
+        fates.record,
+        records.end - records.start,
+    )
+    if (fates.batch == BatchFate.COPY).all():
+        start = int(heads.position[0])
+        end = int(heads.position[-1] + heads.size_bytes[-1])
+        return _Window(data=log[start:end], is_change=False, tally=tally)
+    data, _ = rewrite_batches(
+        log, heads, records, fates.record == KEPT, fates.batch, fates.horizon_ms
+    )
+    return _Window(data=np.frombuffer(data, np.uint8), is_change=True, tally=tally)
 
 
 def _fates(

@@ -21,13 +21,29 @@ from compaction.transactions import DATA, BatchMarks, aborted_batches, joined_ma
 from compaction.winners import own_losers
 from storage.batch_heads import BatchHeads, read_heads
 from storage.control_records import control_types
-from storage.records import Records, decode, windows
+from storage.lookahead import mapped_ahead
+from storage.records import decode, windows
 
-WINDOW_BYTES: Final = 64 * 2**20
-"""Stored bytes that are decoded at a time; what is decoded is a few times that at most."""
+WINDOW_BYTES: Final = 16 * 2**20
+"""Stored bytes that are decoded at a time; what is decoded is a few times that at most.
+
+Measured on 1 GB of lz4: 16 MiB take a tenth less time than 64 MiB, whose columns leave the cache;
+4 MiB are no quicker.
+"""
 
 KEYS_MAX: Final = 8_000_000
 """Keys held at a time; a segment with more emits its blocks in stretches of that many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanOrder:
+    """How a segment of a round is to be scanned."""
+
+    first_dirty: int
+    """Records at or above it compete for their keys."""
+    buckets: int
+    """Into how many buckets the partition's keys are parted."""
+    threads: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,12 +119,11 @@ def scan_marks(log: NDArray[np.uint8], *, where: str) -> BatchMarks:
 def scan_segment(
     log: NDArray[np.uint8],
     aborted: Sequence[AbortedTransaction],
+    order: ScanOrder,
     *,
-    first_dirty: int,
-    buckets: int,
     where: str,
 ) -> ScannedSegment:
-    """Reads a whole segment; records at or above `first_dirty` compete for their keys.
+    """Reads a whole segment of a round.
 
     `log` is uint8, the `.log` object's bytes. Raises CorruptLog.
     """
@@ -117,38 +132,59 @@ def scan_segment(
     pieces: list[KeyColumns] = []
     blocks: list[tuple[int, KeyBlock]] = []
     own_lost = np.zeros(int(heads.count.sum(dtype=np.int64)), np.bool_)
-    competes_from, ordinal, held = len(own_lost), 0, 0
-    for first, last in windows(heads, window_bytes=WINDOW_BYTES):
-        window = heads.slice(first, last)
-        records = decode(log, window, where=where)
-        window_marks, rows = marks_of(window, control_types(records, window))
-        marks.append(window_marks)
-        keys = _keys(window, records, aborted_batches(window_marks, aborted), rows, ordinal)
-        competing = np.flatnonzero(records.offset >= first_dirty)
-        if len(competing):
-            competes_from = min(competes_from, ordinal + int(competing[0]))
-        pieces.append(keys)
-        held += len(keys)
-        ordinal += len(records.offset)
+    first_ordinal = np.cumsum(heads.count, dtype=np.int64) - heads.count
+
+    def scanned(window: tuple[int, int]) -> _Window:
+        return _scanned_window(log, heads.slice(*window), aborted, order.first_dirty, where)
+
+    competes_from, held = len(own_lost), 0
+    cut = list(windows(heads, window_bytes=WINDOW_BYTES))
+    for (first, _), found in zip(
+        cut, mapped_ahead(scanned, cut, threads=order.threads), strict=True
+    ):
+        ordinal = int(first_ordinal[first])
+        marks.append(found.marks)
+        if found.first_competing is not None:
+            competes_from = min(competes_from, ordinal + found.first_competing)
+        pieces.append(found.keys.numbered_from(ordinal))
+        held += len(found.keys)
         if held >= KEYS_MAX:
-            blocks += _blocks(pieces, buckets, competes_from, own_lost)
+            blocks += _blocks(pieces, order.buckets, competes_from, own_lost)
             pieces, held = [], 0
-    blocks += _blocks(pieces, buckets, competes_from, own_lost)
+    blocks += _blocks(pieces, order.buckets, competes_from, own_lost)
     return ScannedSegment(marks=joined_marks(marks), own_lost=own_lost, blocks=tuple(blocks))
 
 
-def _keys(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Window:
+    """What one window of a segment says."""
+
+    marks: BatchMarks
+    keys: KeyColumns
+    """Numbered from the window's first record on."""
+    first_competing: int | None
+    """The number within the window of the first record that competes; None: none does."""
+
+
+def _scanned_window(
+    log: NDArray[np.uint8],
     heads: BatchHeads,
-    records: Records,
-    aborted: NDArray[np.bool_],
-    aborted_rows: NDArray[np.int64],
-    first_ordinal: int,
-) -> KeyColumns:
-    """The keys that take part: no control record, no aborted one, none without a key."""
+    aborted: Sequence[AbortedTransaction],
+    first_dirty: int,
+    where: str,
+) -> _Window:
+    records = decode(log, heads, where=where)
+    marks, rows = marks_of(heads, control_types(records, heads))
+    competing = np.flatnonzero(records.offset >= first_dirty)
     takes_part = ~heads.is_control
-    takes_part[aborted_rows[aborted]] = False
+    takes_part[rows[aborted_batches(marks, aborted)]] = False
+    # No control record, no aborted one, none without a key.
     chosen = takes_part[records.batch] & (records.key_bytes >= 0)
-    return gathered(records.body, records.key_at, records.key_bytes, chosen, first_ordinal)
+    return _Window(
+        marks=marks,
+        keys=gathered(records.body, records.key_at, records.key_bytes, chosen),
+        first_competing=int(competing[0]) if len(competing) else None,
+    )
 
 
 def _blocks(

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 from compaction.key_blocks import KeyBlock, parts_per_bucket, unpack
 from compaction.winners import bucket_losers
 from jobs.stages.segment_rows import ROW_SCHEMA, Row, RowKind, as_batch, rows_of
+from jobs.stages.worker_memory import settle
 
 
 def reduced(rows: DataFrame, buckets: dict[int, int], tasks: int) -> DataFrame:
@@ -33,6 +34,7 @@ def reduced(rows: DataFrame, buckets: dict[int, int], tasks: int) -> DataFrame:
                 yield as_batch([row])
         for (partition_index, _), found in blocks.items():
             yield as_batch(_lost_rows(partition_index, found, buckets[partition_index]))
+        settle("reduce")
 
     return rows.repartitionById(tasks, "task").mapInArrow(reduce, ROW_SCHEMA)
 

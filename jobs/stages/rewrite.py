@@ -26,6 +26,7 @@ from jobs.stages.segment_rows import (
     rows_of,
     unpacked,
 )
+from jobs.stages.worker_memory import settle
 from storage.group_rewrite import GroupTask, rewrite_group
 from storage.tiers import open_tier
 
@@ -83,6 +84,7 @@ def rewritten(
             task: GroupTask = unpacked(order.payload)
             yield as_batch([_rewritten(tier_uri, order, task, lost)])
             bytes_done.add(task.group.size_bytes)
+        settle("rewrite")
 
     return dealt.mapInArrow(rewrite, ROW_SCHEMA)
 

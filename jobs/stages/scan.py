@@ -15,8 +15,9 @@ from compaction.key_blocks import pack
 from compaction.segments import PartitionKey
 from compaction.transactions import BatchMarks
 from jobs.stages.segment_rows import ROW_SCHEMA, Row, RowKind, as_batch, failure, packed
+from jobs.stages.worker_memory import settle
 from storage.local_tiered_storage import Part
-from storage.segment_scan import ScannedSegment, scan_marks, scan_segment
+from storage.segment_scan import ScannedSegment, ScanOrder, scan_marks, scan_segment
 from storage.tiers import open_tier
 from storage.transaction_index import read_transaction_index
 
@@ -48,6 +49,7 @@ def _scanner(
             for reference in batch.to_pylist():
                 yield as_batch(_rows(tier_uri, reference))
                 bytes_done.add(reference["size_bytes"])
+        settle("scan")
 
     return scan
 
@@ -72,8 +74,11 @@ def _rows(tier_uri: str, reference: dict[str, Any]) -> Iterator[Row]:
         found = scan_segment(
             tier.read_part(*address),
             aborted,
-            first_dirty=reference["first_dirty"],
-            buckets=reference["buckets"],
+            ScanOrder(
+                first_dirty=reference["first_dirty"],
+                buckets=reference["buckets"],
+                threads=reference["threads"],
+            ),
             where=where,
         )
     except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported

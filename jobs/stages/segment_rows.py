@@ -65,6 +65,7 @@ REFERENCE_SCHEMA: Final = StructType(
         StructField("marks_only", BooleanType(), nullable=False),
         StructField("buckets", IntegerType(), nullable=False),
         StructField("first_bucket_task", IntegerType(), nullable=False),
+        StructField("threads", IntegerType(), nullable=False),
         StructField("aborted", BinaryType(), nullable=False),
     ]
 )

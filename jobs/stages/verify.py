@@ -27,6 +27,7 @@ from jobs.stages.segment_rows import (
     rows_of,
     unpacked,
 )
+from jobs.stages.worker_memory import settle
 from storage.segment_check import CheckOrder, read_and_check
 from storage.tiers import open_tier
 
@@ -53,6 +54,7 @@ def segments_checked(
                 task: CheckOrder = unpacked(order.pop("payload"))
                 yield as_batch(_rows(tier_uri, task, **order))
                 bytes_done.add(task.segment.size_bytes)
+        settle("check")
 
     return orders.repartitionById(tasks, "task").mapInArrow(check, ROW_SCHEMA)
 
@@ -119,6 +121,7 @@ def keys_compared(rows: DataFrame, tasks: int) -> DataFrame:
                     )
                 ]
             )
+        settle("compare")
 
     return rows.repartitionById(tasks, "task").mapInArrow(compare, ROW_SCHEMA)
 

@@ -47,8 +47,7 @@ def columns_of(
         np.cumsum(sizes) - sizes + len(gap),
         lengths,
         lengths >= 0,
-        first_ordinal,
-    )
+    ).numbered_from(first_ordinal)
 
 
 def keys_of(columns: KeyColumns) -> list[bytes]:

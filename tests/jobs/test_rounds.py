@@ -21,8 +21,10 @@ from jobs.rounds import (
     first_bucket_tasks,
     group_orders,
     group_rows,
+    reduce_tasks,
     reference_rows,
     tasks_for,
+    threads_of,
 )
 from storage.transaction_index import read_transaction_index
 from tests.jobs.claimed_rounds import NOW_MS, claimed_rounds
@@ -89,6 +91,25 @@ def test_large_segments_stand_alone_and_small_ones_share_a_task() -> None:
     assert len({placed[0], placed[3], placed[1]}) == 3
     assert {placed[i] for i in (1, 2, 4, 5)} == {placed[1]}
     assert tasks_for([], cores=4) == ([], 0)
+
+
+def test_a_task_with_more_than_its_share_is_helped() -> None:
+    # Two cores: 100 bytes are the share of each.
+    assert threads_of([150, 50], [0, 1], cores=2) == [2, 1]
+    assert threads_of([50, 50, 50, 50], [0, 1, 2, 3], cores=2) == [1, 1, 1, 1]
+    assert threads_of([100, 50, 50], [0, 0, 1], cores=2) == [2, 2, 1]
+    assert threads_of([100], [0], cores=64) == [rounds_module.THREADS_MAX]
+    assert threads_of([0], [0], cores=2) == [1]
+    assert threads_of([], [], cores=2) == []
+
+
+def test_small_buckets_share_a_task(
+    rounds: list[Round], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds_module, "BUCKET_BYTES", rounds[0].size_bytes // 8 + 1)
+    assert reduce_tasks(rounds[:1], cores=2) == 2
+    monkeypatch.setattr(rounds_module, "REDUCE_TASK_BYTES", rounds[0].size_bytes // 4 + 1)
+    assert reduce_tasks(rounds[:1], cores=2) == 4
 
 
 def test_a_groups_order_travels_with_its_first_segment(rounds: list[Round]) -> None:

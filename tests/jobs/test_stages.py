@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -166,3 +168,17 @@ def test_errors_travel_between_processes_whole() -> None:
     error = unpacked(packed(CorruptLog("it is torn", where="a.log", remedy="Restore it.")))
     assert isinstance(error, CorruptLog)
     assert (error.what, error.where, error.remedy) == ("it is torn", "a.log", "Restore it.")
+
+
+def test_a_worker_that_scanned_keeps_what_it_loaded_out_of_the_collectors_sight(
+    spark: SparkSession, tier: Path
+) -> None:
+    _, rounds = claimed_rounds(tier)
+    scan(spark, tier, rounds).toArrow()
+
+    def frozen(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        list(batches)
+        yield pa.RecordBatch.from_pydict({"frozen": [gc.get_freeze_count()]})
+
+    counts = spark.range(0, 2, 1, 2).mapInArrow(frozen, "frozen long").toArrow()
+    assert max(counts["frozen"].to_pylist()) > 0

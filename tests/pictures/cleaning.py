@@ -24,7 +24,7 @@ from jobs.rounds import Round, group_orders
 from storage.first_sight import read_aborted, read_snapshot
 from storage.group_rewrite import rewrite_group
 from storage.local_tiered_storage import Part
-from storage.segment_scan import ScannedSegment, scan_segment
+from storage.segment_scan import ScannedSegment, ScanOrder, scan_segment
 from tests.pictures.log_pictures import INDEX_INTERVAL_BYTES, KEY, Log
 
 RETENTION_MS: Final = 1000
@@ -109,8 +109,7 @@ def _scans(log: Log, each: Round) -> list[ScannedSegment]:
         scan_segment(
             log.tier.read_part(KEY, segment.segment_id, segment.start_offset, Part.LOG),
             each.aborted,
-            first_dirty=each.first_dirty,
-            buckets=_BUCKETS,
+            ScanOrder(first_dirty=each.first_dirty, buckets=_BUCKETS),
             where="a picture",
         )
         for segment in each.segments

@@ -143,14 +143,15 @@ def test_an_empty_key_is_a_key_and_an_empty_value_is_one(tmp_path: Path) -> None
     assert receipt.tally.without_key == 1
 
 
+@pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("window_bytes", [1, 100, 150, 10**6])
 def test_what_was_passed_by_is_copied_once_something_goes(
-    window_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    window_bytes: int, threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(storage.group_rewrite, "WINDOW_BYTES", window_bytes)
     log = picture("0:a=1 [1:b=1 2:c=1] 3:d=1 [4:e=1 5:f=1] 6:g=1", tmp_path)
     assert rewritten(log).result is GroupResult.UNCHANGED
-    receipt = rewritten(log, 5)
+    receipt = rewritten(log, 5, threads=threads)
     assert after(log, receipt) == "0:a=1 [1:b=1 2:c=1] 3:d=1 4-5:[4:e=1] 6:g=1"
     assert receipt.segment is not None
     assert receipt.bytes_written == receipt.segment.size_bytes

@@ -15,7 +15,7 @@ from compaction.errors import CorruptLog
 from compaction.transactions import ABORT, COMMIT, DATA, EMPTIED
 from storage.batch_draft import write_batch
 from storage.batch_heads import read_heads
-from storage.segment_scan import ScannedSegment, checked_heads, scan_segment
+from storage.segment_scan import ScannedSegment, ScanOrder, checked_heads, scan_segment
 from tests.pictures.batch_words import draft_of
 from tests.storage.legacy_messages import message
 
@@ -30,10 +30,10 @@ def scanned(
     first_dirty: int = 0,
     aborted: Sequence[AbortedTransaction] = (),
     buckets: int = 2,
+    threads: int = 1,
 ) -> ScannedSegment:
-    return scan_segment(
-        log_of(*words), aborted, first_dirty=first_dirty, buckets=buckets, where="a log"
-    )
+    order = ScanOrder(first_dirty=first_dirty, buckets=buckets, threads=threads)
+    return scan_segment(log_of(*words), aborted, order, where="a log")
 
 
 def entries(found: ScannedSegment) -> list[tuple[int, bytes]]:
@@ -111,15 +111,16 @@ ABORTED = (aborted_entry(1, 3, 6),)
     window_bytes=st.integers(1, 500),
     keys_max=st.integers(1, 12),
     first_dirty=st.integers(0, 11),
+    threads=st.sampled_from([1, 1, 3]),
 )
 def test_what_is_found_does_not_depend_on_how_much_is_held_at_a_time(
-    window_bytes: int, keys_max: int, first_dirty: int
+    window_bytes: int, keys_max: int, first_dirty: int, threads: int
 ) -> None:
     whole = scanned(*WORDS, first_dirty=first_dirty, aborted=ABORTED)
     with pytest.MonkeyPatch.context() as small:
         small.setattr(storage.segment_scan, "WINDOW_BYTES", window_bytes)
         small.setattr(storage.segment_scan, "KEYS_MAX", keys_max)
-        pieces = scanned(*WORDS, first_dirty=first_dirty, aborted=ABORTED)
+        pieces = scanned(*WORDS, first_dirty=first_dirty, aborted=ABORTED, threads=threads)
     assert pieces.records == whole.records
     assert pieces.marks.base_offset.tolist() == whole.marks.base_offset.tolist()
     assert pieces.marks.control_type.tolist() == whole.marks.control_type.tolist()
@@ -166,4 +167,4 @@ def test_a_bad_checksum_is_refused() -> None:
     log[-2] ^= 1
     position = int(read_heads(log_of("0:a=1", "1:b=2"), where="").position[1])
     with pytest.raises(CorruptLog, match=f"at byte {position} .*bad CRC"):
-        scan_segment(log, (), first_dirty=0, buckets=1, where="a log")
+        scan_segment(log, (), ScanOrder(first_dirty=0, buckets=1), where="a log")

@@ -1,0 +1,35 @@
+"""Windows of a segment on several threads, their results in order.
+
+What a window costs is spent in kernels, decompressors and checksums that let go of Python's lock,
+so that a task whose segment is larger than its share keeps a second core busy.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+_In = TypeVar("_In")
+_Out = TypeVar("_Out")
+
+
+def mapped_ahead(
+    function: Callable[[_In], _Out], items: Iterable[_In], *, threads: int
+) -> Iterator[_Out]:
+    """As `map(function, items)`; at most `threads` results are under way or wait to be taken.
+
+    An exception comes where its item's result would have come, as with `map`.
+    """
+    if threads == 1:
+        yield from map(function, items)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        waiting: deque[Future[_Out]] = deque()
+        for item in items:
+            if len(waiting) == threads:
+                yield waiting.popleft().result()
+            waiting.append(pool.submit(function, item))
+        while waiting:
+            yield waiting.popleft().result()
