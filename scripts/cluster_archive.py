@@ -27,7 +27,15 @@ from jobs.session import ANY_CPU
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 ROOMS: Final = ("jobs", "storage", "compaction", "conf")
-OTHERS: Final = ("cramjam", "google-crc32c", "llvmlite", "numba", "numpy", "pyarrow")
+OTHERS: Final = (
+    "google-crc32c",
+    "llvmlite",
+    "lz4",
+    "numba",
+    "numpy",
+    "pyarrow",
+    "zstandard",
+)
 """PySpark itself is where Spark is: on the executors."""
 
 NOT_RUN: Final = frozenset({"__pycache__", "include", "src", "test", "tests"})

@@ -207,33 +207,39 @@ def _payloads(
         return log, start, end
     body = np.empty(BODY_GUESS * int(heads.size_bytes.sum()), np.uint8)
     at = 0
-    for i, payload in enumerate(_plain_payloads(log, heads, where)):
-        start[i], end[i] = at, at + payload.size
-        if end[i] > body.size:
-            grown = np.empty(2 * int(end[i]), np.uint8)
+    sizes: list[int] = []
+    for payload in _plain_payloads(log, heads, where):
+        beyond = at + len(payload)
+        if beyond > body.size:
+            grown = np.empty(2 * beyond, np.uint8)
             grown[:at] = body[:at]
             body = grown
-        body[at : end[i]] = payload
-        at = int(end[i])
-    return as_kernel_input(body[:at]), start, end
+        body.data[at:beyond] = payload
+        sizes.append(len(payload))
+        at = beyond
+    end = np.cumsum(sizes, dtype=np.int64)
+    return as_kernel_input(body[:at]), end - sizes, end
 
 
 def _plain_payloads(
     log: NDArray[np.uint8], heads: BatchHeads, where: str
-) -> Iterator[NDArray[np.uint8]]:
+) -> Iterator[bytes | memoryview]:
     """One by one, so that the decompressor's memory is used again while it is in the cache."""
     start = (heads.position + BATCH_HEADER_BYTES).tolist()
     end = (heads.position + heads.size_bytes).tolist()
-    count, base_offset = heads.count.tolist(), heads.base_offset.tolist()
+    count = heads.count.tolist()
     for i, codec in enumerate(heads.codec.tolist()):
-        stored = log[start[i] : end[i]]
+        stored = log.data[start[i] : end[i]]
         if codec == Codec.NONE:
             yield stored
         elif count[i] == 0:  # Kafka does not look at the payload of no records.
-            yield stored[:0]
+            yield b""
         else:
-            here = f"{where}: {_batch_at(start[i] - BATCH_HEADER_BYTES, base_offset[i])}"
-            yield np.frombuffer(decompress(codec, stored, where=here), np.uint8)
+            try:
+                yield decompress(codec, stored, where=where)
+            except CorruptLog as error:
+                here = f"{where}: {_batch_at(heads.position[i], heads.base_offset[i])}"
+                raise CorruptLog(error.what, where=here, remedy=error.remedy) from error
 
 
 @kernel
