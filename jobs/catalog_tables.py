@@ -1,7 +1,7 @@
 """The catalog as DataFrames, for notebooks and reports: read by Spark, never written by it.
 
-    builder = with_delta(SparkSession.builder.appName("a look at the tier"))
-    segments(builder.getOrCreate(), "/tier/_tierfold").groupBy("topic").sum("size_bytes")
+    spark = tierfold_session(with_delta(SparkSession.builder))
+    segments(spark, "/tier/_tierfold").groupBy("topic").sum("size_bytes")
 
 What each column means is said in `storage.catalog_schema`.
 """

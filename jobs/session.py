@@ -48,8 +48,11 @@ Compiled for the CPU they run on, they were not measurably faster (scan and rewr
 """
 
 
-def tierfold_session() -> SparkSession:
+def tierfold_session(builder: SparkSession.Builder | None = None) -> SparkSession:
     """The session of this process: the one there is, spark-submit's, or a local one.
+
+    What `builder` says is kept, where a session is yet to be made:
+    `jobs.catalog_tables.with_delta` makes one whose session reads the catalog too.
 
     Raises BadSettings where no Java runtime can be found, or an old one cannot start Spark.
     """
@@ -58,7 +61,9 @@ def tierfold_session() -> SparkSession:
         return active
     # Without it Spark takes the first python on the PATH, which lacks our packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName("tierfold")
+    if builder is None:
+        builder = SparkSession.builder
+    builder = builder.appName("tierfold")
     for name, value in SPARK_SETTINGS.items():
         builder = builder.config(name, value)
     if "PYSPARK_GATEWAY_PORT" not in os.environ:

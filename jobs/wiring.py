@@ -32,7 +32,7 @@ class Wiring:
     """This run's name: its begin, and enough of an id to be unique."""
 
 
-def wired(tier_uri: str, catalog_uri: str | None, now: int | None) -> Wiring:
+def wired(tier_uri: str, catalog_uri: str | None = None, now: int | None = None) -> Wiring:
     """Opens the tier at `tier_uri` and its catalog; `now` (ms) replaces the clock."""
     time_ms = now_ms() if now is None else now
     where = catalog_uri if catalog_uri is not None else str(tier_path(tier_uri) / CATALOG_FOLDER)

@@ -77,7 +77,7 @@ def in_own_process(*command: str | Path) -> Ran:
     done = subprocess.run(
         [str(word) for word in command],
         cwd=ROOT,
-        env=_environment(),
+        env=users_environment(),
         capture_output=True,
         text=True,
         check=False,
@@ -91,7 +91,7 @@ def script(name: str) -> Path:
     return Path(sys.executable).parent / name
 
 
-def _environment() -> dict[str, str]:
+def users_environment() -> dict[str, str]:
     """As a user's shell has it: this session's own Spark must not show through."""
     kept = {name: text for name, text in os.environ.items() if not _is_of_spark(name)}
     first = str(Path(sys.executable).parent)

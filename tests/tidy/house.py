@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import ast
 import functools
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 ROOMS: Final = ("jobs", "storage", "compaction", "conf")
-TEXT_SUFFIXES: Final = frozenset({".py", ".md", ".toml", ".cfg", ".properties", ".java", ".xml"})
+TEXT_SUFFIXES: Final = frozenset(
+    {".py", ".md", ".toml", ".cfg", ".properties", ".java", ".xml", ".ipynb"}
+)
 NOT_OURS: Final = frozenset({"LICENSE"})
 
 
@@ -60,6 +63,21 @@ def product() -> tuple[Source, ...]:
 def tests() -> tuple[Source, ...]:
     """The files that check them."""
     return sources("tests")
+
+
+@functools.cache
+def notebooks() -> tuple[Source, ...]:
+    """Each notebook as one file of Python: its code cells, one after the other."""
+    return tuple(
+        source_of(code_of(path.read_text(encoding="utf-8")), path.relative_to(ROOT).as_posix())
+        for path in sorted((ROOT / "notebooks").glob("*.ipynb"))
+    )
+
+
+def code_of(notebook: str) -> str:
+    """The code cells of a notebook's JSON, as Python."""
+    cells = json.loads(notebook)["cells"]
+    return "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
 
 
 @functools.cache

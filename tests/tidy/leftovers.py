@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from typing import Final
 
@@ -34,6 +35,15 @@ def markers(path: str, text: str) -> list[str]:
         f"{path}:{number}: a leftover marker; do it, or open an issue: {line.strip()}"
         for number, line in enumerate(text.splitlines(), start=1)
         if MARKERS.search(line)
+    ]
+
+
+def stored_outputs(path: str, notebook: str) -> list[str]:
+    """What a notebook printed is true of one run, and every other run is a diff of it."""
+    return [
+        f"{path}: cell {cell['id']} has outputs stored; clear them"
+        for cell in json.loads(notebook)["cells"]
+        if cell.get("outputs") or cell.get("execution_count") is not None
     ]
 
 

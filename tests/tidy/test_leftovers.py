@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -15,6 +16,24 @@ Check = Callable[[Source], list[str]]
 def test_no_page_carries_a_marker() -> None:
     pages = house.texts()
     assert [fault for path, text in pages for fault in leftovers.markers(path, text)] == []
+
+
+def test_no_notebook_stores_what_it_printed() -> None:
+    pages = [(path, text) for path, text in house.texts() if path.endswith(".ipynb")]
+    assert len(pages) > 0
+    assert [fault for path, text in pages for fault in leftovers.stored_outputs(path, text)] == []
+
+
+@pytest.mark.parametrize(
+    "left", [{"outputs": [{"output_type": "stream"}]}, {"outputs": [], "execution_count": 1}]
+)
+def test_a_stored_output_is_found_with_its_cell(left: dict[str, object]) -> None:
+    cells = [{"id": "title"}, {"id": "fine", "outputs": [], "execution_count": None}]
+    assert leftovers.stored_outputs("a.ipynb", json.dumps({"cells": cells})) == []
+    cells.append({"id": "run", **left})
+    assert leftovers.stored_outputs("a.ipynb", json.dumps({"cells": cells})) == [
+        "a.ipynb: cell run has outputs stored; clear them"
+    ]
 
 
 @pytest.mark.parametrize("check", [leftovers.clocks, leftovers.dice, leftovers.mocks])

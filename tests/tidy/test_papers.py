@@ -17,8 +17,9 @@ CHANGELOG = (house.ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 SETUP = (house.ROOT / "setup.cfg").read_text(encoding="utf-8")
 RUNTIME = papers.requirements(SETUP, "options", "install_requires")
 TESTING = papers.requirements(SETUP, "options.extras_require", "test")
+NOTEBOOK = papers.requirements(SETUP, "options.extras_require", "notebook")
 # Run as commands, imported by nobody.
-TOOLS = {"ruff", "mypy", "import-linter", "setuptools", "wheel"}
+TOOLS = {"ruff", "mypy", "import-linter", "setuptools", "wheel", "ipykernel", "jupyterlab"}
 
 each_verb = pytest.mark.parametrize("verb", sorted(tierfold.commands))
 
@@ -60,7 +61,7 @@ def test_each_setting_has_its_row_with_default_unit_and_bounds() -> None:
 
 def test_each_dependency_has_its_row() -> None:
     assert papers.missing_rows(RUNTIME, README) == []
-    assert [name for name in TESTING if f"`{name}`" not in README] == []
+    assert [name for name in TESTING + NOTEBOOK if f"`{name}`" not in README] == []
 
 
 def test_each_dependency_is_needed_and_each_import_is_a_dependency() -> None:
@@ -70,9 +71,17 @@ def test_each_dependency_is_needed_and_each_import_is_a_dependency() -> None:
 
 
 def test_each_test_dependency_is_needed_and_each_import_of_a_test_is_a_dependency() -> None:
-    imports = {name for name in walls.outside_imports(house.tests()) if not _is_a_test_file(name)}
+    # The tests run the notebooks.
+    imports = walls.outside_imports(house.tests() + house.notebooks())
+    imports = {name for name in imports if not _is_a_test_file(name)}
     assert papers.unused_requirements(set(TESTING) - TOOLS, imports) == []
     assert papers.unlisted_imports(TESTING + RUNTIME, imports) == []
+
+
+def test_each_notebook_dependency_is_needed_and_each_import_of_one_is_a_dependency() -> None:
+    imports = walls.outside_imports(house.notebooks())
+    assert papers.unused_requirements(set(NOTEBOOK) - TOOLS, imports) == []
+    assert papers.unlisted_imports(NOTEBOOK + RUNTIME, imports) == []
 
 
 def _is_a_test_file(name: str) -> bool:

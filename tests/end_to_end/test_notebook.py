@@ -1,0 +1,130 @@
+"""The notebook in a fresh kernel, as somebody runs it who stands elsewhere: what it then shows."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from tests.jobs.commands import ROOT, users_environment
+from tests.jobs.segment_rows_expected import expected_rows
+from tests.jobs.tiers import SAMPLE, records_in
+
+NOTEBOOK: Final = ROOT / "notebooks" / "compact_the_sample.ipynb"
+PNG: Final = b"\x89PNG\r\n\x1a\n"
+KEY: Final = 4
+VALUE: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What an executed notebook holds, and the folders it was executed among."""
+
+    outputs: list[Any]
+    stood_in: Path
+    tier: Path
+
+    @property
+    def text(self) -> str:
+        """All that it says, without colours."""
+        said = (each.get("text") or each.get("data", {}).get("text/plain", "") for each in self)
+        return re.sub(r"\x1b\[[\d;]*m", "", "\n".join(said))
+
+    @property
+    def images(self) -> list[bytes]:
+        """Its figures."""
+        pictures = (each.get("data", {}).get("image/png") for each in self)
+        return [base64.b64decode(each) for each in pictures if each is not None]
+
+    def counted(self, what: str) -> tuple[int, int]:
+        """A row of its table: before, after."""
+        (row,) = re.findall(rf"^{what} +(\d+) +(\d+)$", self.text, re.MULTILINE)
+        return int(row[0]), int(row[1])
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.outputs)
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
+    """The notebook's outputs; a cell that fails is an error here."""
+    elsewhere, temporary, home = map(tmp_path_factory.mktemp, ("elsewhere", "temporary", "home"))
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    client = NotebookClient(
+        notebook, timeout=240, resources={"metadata": {"path": str(elsewhere)}}
+    )
+    environment = {name: t for name, t in users_environment().items() if "PYTEST" not in name}
+    # The code is this tree's, the folders are ours to look into, and nobody's settings count.
+    own = {"PYTHONPATH": ROOT, "TMPDIR": temporary, "IPYTHONDIR": home, "MPLCONFIGDIR": home}
+    client.execute(env=environment | {name: str(path) for name, path in own.items()})
+    outputs = [each for cell in notebook.cells for each in cell.get("outputs", ())]
+    (tier,) = temporary.glob("tierfold-*")
+    return Shown(outputs=outputs, stood_in=elsewhere, tier=tier)
+
+
+@pytest.fixture(scope="module")
+def committed() -> list[tuple[Any, ...]]:
+    """The sample's committed records, read without Spark."""
+    logs = sorted(SAMPLE.glob("kafka-tiered-storage/*/*.log"))
+    return expected_rows("tiered", 0, logs, is_committed=True)
+
+
+def new_logs(shown: Shown) -> list[Path]:
+    """What the compaction wrote."""
+    brought = {path.name for path in SAMPLE.glob("kafka-tiered-storage/*/*.log")}
+    found = sorted(shown.tier.glob("kafka-tiered-storage/*/*.log"))
+    return [path for path in found if path.name not in brought]
+
+
+def test_it_counts_records_and_keys(shown: Shown, committed: list[tuple[Any, ...]]) -> None:
+    keys = {bytes(row[KEY]) for row in committed}
+    assert shown.counted("records") == (len(committed), len(keys))
+    assert shown.counted("keys") == (len(keys), len(keys))
+    assert len(committed) > 5 * len(keys)
+
+
+def test_it_counts_segments_and_bytes(shown: Shown) -> None:
+    brought = list(SAMPLE.glob("kafka-tiered-storage/*/*.log"))
+    new = new_logs(shown)
+    assert shown.counted("segments") == (len(brought), len(new)) == (3, 1)
+    sizes = [sum(log.stat().st_size for log in logs) for logs in (brought, new)]
+    assert shown.counted("bytes") == tuple(sizes)
+    assert sizes[1] < sizes[0] // 5
+
+
+def test_every_key_has_the_latest_value_it_had(
+    shown: Shown, committed: list[tuple[Any, ...]]
+) -> None:
+    latest = {bytes(row[KEY]): row[VALUE] for row in committed}
+    assert {key: value for _, key, value in records_in(new_logs(shown))} == latest
+    assert "'0 latest values changed'" in shown.text
+
+
+def test_it_draws_two_figures(shown: Shown) -> None:
+    assert [image[: len(PNG)] for image in shown.images] == [PNG, PNG]
+    assert shown.images[0] != shown.images[1]
+
+
+def test_it_shows_the_report_and_the_catalog(shown: Shown) -> None:
+    before, after = shown.counted("bytes")
+    assert f"({before} → {after})" in shown.text
+    (run,) = re.findall(r"^run (\S+)", shown.text, re.MULTILINE)
+    rows = [re.sub(r"\s", "", line).split("|")[1:-1] for line in shown.text.splitlines()]
+    assert ["tiered", "0", "0", "12154", str(after), run] in rows
+    assert [run, "superseded"] in [row[:2] for row in rows]
+
+
+def test_nothing_goes_wrong_in_silence(shown: Shown) -> None:
+    assert "Traceback" not in shown.text
+    assert "WARN " not in shown.text
+
+
+def test_nothing_is_left_where_it_was_run(shown: Shown) -> None:
+    assert list(shown.stood_in.iterdir()) == []
