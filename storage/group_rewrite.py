@@ -13,7 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compaction.aborted import AbortedTransaction
-from compaction.fates import BatchColumns, BatchFate, Fates, RoundRules, Verdicts, judge
+from compaction.fates import (
+    BatchColumns,
+    BatchFate,
+    Fates,
+    RoundRules,
+    Verdicts,
+    earliest_due_ms,
+    judge,
+)
 from compaction.grouping import SegmentGroup
 from compaction.receipts import GroupReceipt, GroupResult
 from compaction.segments import PartitionKey, Segment
@@ -57,7 +65,8 @@ class _Rewrite:
     """One group in progress.
 
     A single segment of which nothing goes need not be written anew, so nothing is written until
-    something is known to go; what was passed by until then is copied at that moment.
+    something is known to go; what was passed by until then is copied at that moment. One whose
+    due time has come is written anyway, so that the catalog learns when it is due next.
     """
 
     def __init__(self, tier: LocalTieredStorage, task: GroupTask) -> None:
@@ -69,7 +78,9 @@ class _Rewrite:
         self.bytes_read = 0
         self.bytes_written = 0
         self.last_offset = -1
-        self.is_changed = len(task.group.segments) > 1
+        self.due_ms: int | None = None
+        segments = task.group.segments
+        self.is_changed = len(segments) > 1 or _has_come(segments[0], task.rules.now_ms)
 
     def add(self, data: NDArray[np.uint8], *, is_change: bool) -> None:
         """Takes the output of one stretch; `is_change`: it differs from its source."""
@@ -95,6 +106,10 @@ class _Rewrite:
                 self.writer.append(data)
             self.bytes_written += len(data)
         self.passed.clear()
+
+
+def _has_come(segment: Segment, now_ms: int) -> bool:
+    return segment.earliest_due_ms is not None and segment.earliest_due_ms <= now_ms
 
 
 def rewrite_group(
@@ -128,7 +143,9 @@ def _rewrite_segment(state: _Rewrite, segment: Segment, superseded: Superseded) 
         window = heads.slice(first, last)
         records = decode(log, window, where=where)
         beyond = ordinal + len(records.offset)
-        fates = _fates(task, window, records, lost[ordinal:beyond])
+        fates, due_ms = _fates(task, window, records, lost[ordinal:beyond])
+        known_ms = (each for each in (state.due_ms, due_ms) if each is not None)
+        state.due_ms = min(known_ms, default=None)
         ordinal = beyond
         state.tallies.append(
             tally_of(
@@ -151,7 +168,8 @@ def _rewrite_segment(state: _Rewrite, segment: Segment, superseded: Superseded) 
 
 def _fates(
     task: GroupTask, heads: BatchHeads, records: Records, lost: NDArray[np.bool_]
-) -> Fates:
+) -> tuple[Fates, int | None]:
+    """What becomes of a window, and when something of what is left of it is due."""
     marks, rows = marks_of(heads, control_types(records, heads))
     aborted = np.zeros(len(heads), np.bool_)
     aborted[rows[aborted_batches(marks, task.aborted)]] = True
@@ -174,7 +192,8 @@ def _fates(
         discardable=heads.is_control & np.isin(heads.base_offset, task.discardable),
         superseded=lost,
     )
-    return judge(columns, verdicts, task.rules)
+    fates = judge(columns, verdicts, task.rules)
+    return fates, earliest_due_ms(columns, fates, task.rules)
 
 
 def _close_round(state: _Rewrite) -> None:
@@ -202,7 +221,8 @@ def _receipt(state: _Rewrite) -> GroupReceipt:
     elif state.writer is None:
         result, segment = GroupResult.EMPTY, None
     else:
-        result, segment = GroupResult.WRITTEN, state.writer.finish(state.task.listed)
+        result = GroupResult.WRITTEN
+        segment = state.writer.finish(state.task.listed, state.due_ms)
     return GroupReceipt(
         group_index=state.task.group_index,
         result=result,

@@ -16,6 +16,7 @@ from compaction.view import PartitionView, view_of
 
 COMPACT = Rules(cleanup_policy=frozenset({"compact"}))
 CHAIN = a_chain(100, 100, 100, 100)
+NOW_MS = 2_000_000
 HOLD = LastStable(offset=212, producer_id=2999)
 
 
@@ -25,9 +26,9 @@ def chosen(
     last_stable: LastStable | None = None,
     forced: int | None = None,
 ) -> Choice:
-    regions = regions_of(view, last_stable, forced_first_dirty=forced)
+    regions = regions_of(view, last_stable, rules, NOW_MS, forced_first_dirty=forced)
     assert isinstance(regions, Regions)
-    return propose(view, rules, regions)
+    return propose(view, rules, regions, NOW_MS)
 
 
 def rest(
@@ -174,7 +175,12 @@ def test_every_choice_is_frozen_and_fits_into_json() -> None:
     read_back = json.loads(json.dumps(asdict(plan)))
     assert read_back["key"] == {"topic": "orders", "partition": 3, "topic_id": "T" * 22}
     assert read_back["groups"][0]["segments"][1]["start_offset"] == 100
-    assert read_back["ratio"] == {"clean_bytes": 0, "cleanable_bytes": 2000}
+    assert read_back["ratio"] == {
+        "clean_bytes": 0,
+        "cleanable_bytes": 2000,
+        "must_clean_bytes": 0,
+        "delay_ms": 0,
+    }
     assert json.loads(json.dumps(asdict(rest(a_view(())))))["reason"] == "empty"
     with pytest.raises(FrozenInstanceError):
         plan.end_offset = 5  # type: ignore[misc]

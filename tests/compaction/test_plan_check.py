@@ -17,6 +17,8 @@ from compaction.rules import Rules
 from compaction.segments import LeaderEpoch, Segment
 from compaction.view import PartitionView
 
+NOW_MS = 2_000_000
+RULES = Rules(cleanup_policy=frozenset({"compact"}))
 CHAIN = a_chain(100, 100, 100, 100)
 
 
@@ -28,9 +30,9 @@ def proposed(
         min_cleanable_dirty_ratio=Fraction(0),
         segment_bytes=segment_bytes,
     )
-    regions = regions_of(view, last_stable)
+    regions = regions_of(view, last_stable, rules, NOW_MS)
     assert isinstance(regions, Regions)
-    choice = propose(view, rules, regions)
+    choice = propose(view, rules, regions, NOW_MS)
     return choice if isinstance(choice, Compact) else None
 
 
@@ -44,7 +46,7 @@ def the_plan() -> Compact:
 def kinds(
     plan: Compact, view: PartitionView, last_stable: LastStable | None = None
 ) -> list[FaultKind]:
-    return [fault.kind for fault in faults(plan, view, last_stable)]
+    return [fault.kind for fault in faults(plan, view, last_stable, RULES, NOW_MS)]
 
 
 def groups(*parts: tuple[Segment, ...]) -> tuple[SegmentGroup, ...]:
@@ -116,7 +118,7 @@ def test_a_plan_that_was_tampered_with_is_caught(
 
 def test_a_source_that_was_replaced_since_is_caught_and_named() -> None:
     merged = a_segment(0, 199, segment_id="merged")
-    found = faults(the_plan(), a_view([merged, *CHAIN[2:]]))
+    found = faults(the_plan(), a_view([merged, *CHAIN[2:]]), None, RULES, NOW_MS)
     assert [fault.kind for fault in found] == [FaultKind.NOT_LIVE] * 2
     assert CHAIN[0].segment_id in found[0].detail
 
@@ -171,7 +173,7 @@ def test_whatever_is_proposed_has_no_fault_in_its_own_view(
     last_stable = None if opened is None else LastStable(offset=opened)
     plan = proposed(view, last_stable, segment_bytes=segment_bytes)
     if plan is not None:
-        assert faults(plan, view, last_stable) == ()
+        assert faults(plan, view, last_stable, RULES, NOW_MS) == ()
     else:
         # Only what is clean, or held back at or below the first segment boundary beyond, rests.
         starts_dirty = cleaner_offset if cleaner_offset in range(5, view.next_offset + 1) else 5
