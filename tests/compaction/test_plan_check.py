@@ -5,6 +5,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from aged import NOW_MS as AGED_AT_MS
+from aged import aged
 from builders import KEY, LINEAGE, a_chain, a_segment, a_view, cleaned_to
 from hypothesis import given
 from hypothesis import strategies as st
@@ -179,3 +181,110 @@ def test_whatever_is_proposed_has_no_fault_in_its_own_view(
         starts_dirty = cleaner_offset if cleaner_offset in range(5, view.next_offset + 1) else 5
         holds = opened is not None and opened < view.next_offset
         assert starts_dirty == view.next_offset or holds
+
+
+DUE = (
+    CHAIN[0],
+    replace(CHAIN[1], earliest_due_ms=NOW_MS),
+    CHAIN[2],
+    replace(CHAIN[3], earliest_due_ms=5),
+)
+
+
+def due_view(cleaned: int = 400) -> PartitionView:
+    return a_view(DUE, cleaner_offsets=cleaned_to(cleaned))
+
+
+def the_partial_plan() -> Compact:
+    """Groups [100, 200) and [300, 400) of a clean partition, whose horizons have passed."""
+    plan = proposed(due_view())
+    assert plan is not None
+    assert plan.is_partial
+    return plan
+
+
+def test_a_partial_plan_has_no_fault_in_the_view_it_was_made_from() -> None:
+    assert kinds(the_partial_plan(), due_view()) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        # A segment of which nothing is due.
+        (
+            lambda plan: replace(plan, groups=groups(DUE[:1], DUE[1:2], DUE[3:])),
+            [FaultKind.NOT_DUE],
+        ),
+        # One group of what does not follow.
+        (
+            lambda plan: replace(plan, groups=groups((DUE[1], DUE[3]))),
+            [FaultKind.NOT_CONTIGUOUS],
+        ),
+        # Groups out of order, and twice the same.
+        (
+            lambda plan: replace(plan, groups=groups(DUE[3:], DUE[1:2])),
+            [FaultKind.NOT_CONTIGUOUS, FaultKind.WRONG_COVER],
+        ),
+        (
+            lambda plan: replace(plan, groups=groups(DUE[1:2], DUE[1:2], DUE[3:])),
+            [FaultKind.NOT_CONTIGUOUS],
+        ),
+        (lambda plan: replace(plan, end_offset=300), [FaultKind.WRONG_COVER]),
+        # What it takes for clean is not.
+        (lambda plan: replace(plan, first_dirty=401), [FaultKind.FIRST_DIRTY_OUT_OF_RANGE]),
+        (lambda plan: replace(plan, first_dirty=300), [FaultKind.FIRST_DIRTY_OUT_OF_RANGE]),
+    ],
+)
+def test_a_partial_plan_that_was_tampered_with_is_caught(
+    change: Callable[[Compact], Compact], expected: list[FaultKind]
+) -> None:
+    assert kinds(change(the_partial_plan()), due_view()) == expected
+
+
+def test_a_partial_plan_whose_time_has_not_come_is_caught() -> None:
+    found = faults(the_partial_plan(), due_view(), None, RULES, NOW_MS - 1)
+    assert [fault.kind for fault in found] == [FaultKind.NOT_DUE]
+    assert DUE[1].segment_id in found[0].detail
+
+
+@pytest.mark.parametrize(
+    ("cleaned", "expected"),
+    [(300, [FaultKind.FIRST_DIRTY_OUT_OF_RANGE]), (500, [FaultKind.FIRST_DIRTY_OUT_OF_RANGE])],
+)
+def test_a_partial_plan_whose_segments_are_clean_no_more_is_caught(
+    cleaned: int, expected: list[FaultKind]
+) -> None:
+    assert kinds(the_partial_plan(), due_view(cleaned)) == expected
+
+
+@pytest.mark.parametrize(
+    ("ages_ms", "is_caught"),
+    [
+        ([90, 90, 90, 90], False),
+        ([90, 90, 90, 49], True),
+        ([90, 90, 90, 50], False),
+        ([49, 90, 90, 90], True),
+        # An overdue segment at or above a young one lets it through, one below does not.
+        ([90, 20, 90, 101], False),
+        ([101, 20, 90, 90], True),
+        ([20, 101, 90, 90], True),
+        ([90, 90, 101, (90, 20)], True),
+        ([90, 90, 90, (101, 20)], False),
+        ([90, 90, 90, (100, 20)], True),
+    ],
+)
+def test_a_plan_that_takes_in_what_is_too_young_is_caught(
+    ages_ms: list[int | tuple[int, int]], is_caught: bool
+) -> None:
+    view = aged(*ages_ms)
+    lags = replace(RULES, min_compaction_lag_ms=50, max_compaction_lag_ms=100)
+    plan = replace(the_plan(), groups=groups(view.segments))
+    found = faults(plan, view, None, lags, AGED_AT_MS)
+    assert [fault.kind for fault in found] == [FaultKind.TOO_YOUNG] * is_caught
+
+
+def test_what_was_clean_before_may_be_young() -> None:
+    view = aged(20, 90, 90, 90, cleaned=100)
+    lags = replace(RULES, min_compaction_lag_ms=50)
+    plan = replace(the_plan(), groups=groups(view.segments), first_dirty=100)
+    assert faults(plan, view, None, lags, AGED_AT_MS) == ()

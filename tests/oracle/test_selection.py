@@ -63,10 +63,10 @@ class Subject:
 
 
 def subject(
-    lab: KafkaLab, folder: Path, seed: int, *, roll_end: bool = True, **options: Option
+    lab: KafkaLab, folder: Path, seed: int, options: dict[str, Option]
 ) -> Subject:
     source = folder / f"t{seed}-0"
-    made = lab.make(source, **{**recipe(seed), **options, "roll_end": roll_end})
+    made = lab.make(source, **options)
     to_remote(source, folder, seed)
     live = wired(str(folder), None, TS_START_MS)
     (known,) = known_partitions(live, Scope())
@@ -100,7 +100,7 @@ def seen(
 
 @pytest.mark.parametrize("seed", seeds())
 def test_regions_and_bytes_are_kafkas(lab: KafkaLab, tmp_path: Path, seed: int) -> None:
-    each = subject(lab, tmp_path, seed)
+    each = subject(lab, tmp_path, seed, recipe(seed))
     log_start_offset = each.dice.choice([0, 0, each.dice.randint(0, each.end)])
     # The maximum lag is off where the minimum is on: see the override below.
     lags = [(0, each.dice.randint(1, 4000)), (each.dice.randint(1, 4000), LONG_MAX), (0, LONG_MAX)]
@@ -142,19 +142,16 @@ def test_kafka_holds_overdue_data_back_by_the_minimum_lag_and_we_do_not(
     lab: KafkaLab, tmp_path: Path, seed: int
 ) -> None:
     # KIP-354: the maximum overrides the minimum. LogCleanerManager lets it override the ratio only.
-    each = subject(lab, tmp_path, seed, ts_step=8, open_txn=False, segment_bytes="8k")
+    options: dict[str, Option] = {"records": 900, "ts_start": TS_START_MS, "segment_bytes": "8k"}
+    each = subject(lab, tmp_path, seed, options | {"seed": seed, "ts_step": seed})
     now_ms = each.made["lastTimestamp"]
-    case = SelectionCase(-1, now_ms, 2**40, now_ms - TS_START_MS - 200)
+    oldest_allowed_ms = each.view.segments[2].first_timestamp_ms
+    case = SelectionCase(-1, now_ms, 2**40, now_ms - oldest_allowed_ms)
     (theirs,) = lab.select(each.source, [case])
-    _, rules, regions = seen(each, case)
+    _, _, regions = seen(each, case)
     assert theirs["cleanableBytes"] == 0
     assert theirs["maxCompactionDelayMs"] > 0
-    overdue = [
-        segment.next_offset
-        for segment in each.view.segments
-        if now_ms - segment.first_timestamp_ms > rules.max_compaction_lag_ms
-    ]
-    assert regions.first_uncleanable == max(overdue) < regions.end
+    assert regions.first_uncleanable == each.view.segments[2].start_offset < regions.end
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3, 4, 5])
@@ -162,7 +159,8 @@ def test_what_only_a_local_marker_decides_is_undecided_here(
     lab: KafkaLab, tmp_path: Path, seed: int
 ) -> None:
     # The active segment holds data: the tier ends below it, and so does what its snapshot knows.
-    each = subject(lab, tmp_path, seed, roll_end=False, txn=3, segment_bytes="8k")
+    options = recipe(seed) | {"roll_end": False, "txn": 3, "segment_bytes": "8k"}
+    each = subject(lab, tmp_path, seed, options)
     case = SelectionCase(-1, each.made["lastTimestamp"], 0, LONG_MAX)
     (theirs,) = lab.select(each.source, [case])
     _, _, regions = seen(each, case)
