@@ -102,14 +102,13 @@ def due_segments(view: PartitionView, regions: Regions, now_ms: int) -> tuple[Se
     )
 
 
-def roll_overdue_ms(view: PartitionView, rules: Rules, now_ms: int) -> int:
-    """By how much the active segment is over the time at which it must roll; 0: it is not.
+def should_have_rolled_at_ms(view: PartitionView, rules: Rules, now_ms: int) -> int | None:
+    """When the active segment should have rolled, at the earliest; None: it need not have yet.
 
-    That time is `min(segment.ms, max.compaction.lag.ms)` (Kafka `LogConfig.maxSegmentMs`) after
-    the segment's first record. The tier does not show the active segment, but its records are no
-    older than the newest one uploaded: it is this late at most, and not at all if it holds none.
+    That is `min(segment.ms, max.compaction.lag.ms)` (Kafka `LogConfig.maxSegmentMs`) after its
+    first record. The tier does not show the active segment, but its records are no older than the
+    newest one uploaded; if it holds none, it need not roll at all.
     """
     newest_ms = view.segments[-1].max_timestamp_ms if view.segments else -1
-    if newest_ms < 0:
-        return 0
-    return max(now_ms - newest_ms - min(rules.segment_ms, rules.max_compaction_lag_ms), 0)
+    rolls_at_ms = newest_ms + min(rules.segment_ms, rules.max_compaction_lag_ms)
+    return rolls_at_ms if newest_ms >= 0 and rolls_at_ms < now_ms else None

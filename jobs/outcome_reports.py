@@ -64,8 +64,8 @@ class PartitionReport:
     tally: Tally = field(default_factory=Tally)
     ratio: DirtyRatio | None = None
     """How dirty and how overdue it was found; None where it was not looked at."""
-    roll_overdue_ms: int = 0
-    """By how much at most its active segment should have rolled before; 0: it need not."""
+    should_have_rolled_at_ms: int | None = None
+    """When its active segment should have rolled, at the earliest; None: it need not have yet."""
     notes: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
@@ -83,8 +83,9 @@ def max_compaction_delay_secs(reports: Iterable[PartitionReport]) -> int:
 
 def survey_report(each: Surveyed) -> PartitionReport:
     """What planning says, which is all there is to say unless something is then done."""
-    told = _planned(each)
-    return replace(told, ratio=each.ratio, roll_overdue_ms=each.roll_overdue_ms)
+    return replace(
+        _planned(each), ratio=each.ratio, should_have_rolled_at_ms=each.should_have_rolled_at_ms
+    )
 
 
 def _planned(each: Surveyed) -> PartitionReport:

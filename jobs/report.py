@@ -93,7 +93,7 @@ def _print_waiting(console: Console, reports: Sequence[PartitionReport]) -> None
     delay_secs = max_compaction_delay_secs(reports)
     if delay_secs:
         console.print(f"max-compaction-delay-secs: {delay_secs}", style="yellow")
-    late = sorted(each.key for each in reports if each.roll_overdue_ms)
+    late = sorted(each.key for each in reports if each.should_have_rolled_at_ms is not None)
     if late:
         named = ", ".join(map(str, late[:LATE_MAX])) + (", …" if len(late) > LATE_MAX else "")
         console.print(

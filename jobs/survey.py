@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
-from compaction.eligibility import DirtyRatio, dirty_ratio, roll_overdue_ms
+from compaction.eligibility import DirtyRatio, dirty_ratio, should_have_rolled_at_ms
 from compaction.errors import TierfoldError
 from compaction.listing import classify
 from compaction.plan import Choice, Compact, propose, rest_by_policy
@@ -60,8 +60,8 @@ class Surveyed:
     choice: Choice
     ratio: DirtyRatio | None = None
     """How dirty and how overdue it is; None where it was not looked at."""
-    roll_overdue_ms: int = 0
-    """By how much at most its active segment should have rolled before."""
+    should_have_rolled_at_ms: int | None = None
+    """When its active segment should have rolled, at the earliest; None: it need not have yet."""
     producers: tuple[ProducerEntry, ...] = ()
     """The newest producer snapshot in view; read only where something is dirty or due."""
 
@@ -160,7 +160,7 @@ def _looked_at(
         view=view,
         choice=propose(view, rules, regions, now_ms),
         ratio=dirty_ratio(view, regions, rules, now_ms),
-        roll_overdue_ms=roll_overdue_ms(view, rules, now_ms),
+        should_have_rolled_at_ms=should_have_rolled_at_ms(view, rules, now_ms),
         producers=producers,
     )
 

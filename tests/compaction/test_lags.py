@@ -9,7 +9,7 @@ from aged import NOW_MS, aged
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compaction.eligibility import DirtyRatio, dirty_ratio, roll_overdue_ms
+from compaction.eligibility import DirtyRatio, dirty_ratio, should_have_rolled_at_ms
 from compaction.plan import Choice, Compact, CompactReason, Rest, RestReason, propose
 from compaction.regions import LastStable, Regions, regions_of
 from compaction.rules import Rules
@@ -233,19 +233,20 @@ def test_must_clean_is_said_only_of_what_is_late_and_cleanable() -> None:
         # LogConfig.maxSegmentMs: min(segment.ms, max.compaction.lag.ms).
         (aged(900, 300), 200, 250, 100),
         (aged(900, 300), 250, 200, 100),
-        (aged(900, 300), 300, 2**63 - 1, 0),
+        (aged(900, 300), 300, 2**63 - 1, None),
         (aged(900, (600, 300)), 299, 2**63 - 1, 1),
         # Nothing uploaded, or no timestamp: nothing known.
-        (aged(), 1, 1, 0),
-        (aged(300, NONE_MS), 1, 1, 0),
-        (aged(-10), 1, 1, 0),
+        (aged(), 1, 1, None),
+        (aged(300, NONE_MS), 1, 1, None),
+        (aged(-10), 1, 1, None),
     ],
 )
 def test_when_the_active_segment_should_have_rolled(
-    view: PartitionView, segment_ms: int, maximum_ms: int, overdue_ms: int
+    view: PartitionView, segment_ms: int, maximum_ms: int, overdue_ms: int | None
 ) -> None:
     of = Rules(segment_ms=segment_ms, max_compaction_lag_ms=maximum_ms)
-    assert roll_overdue_ms(view, of, NOW_MS) == overdue_ms
+    expected = None if overdue_ms is None else NOW_MS - overdue_ms
+    assert should_have_rolled_at_ms(view, of, NOW_MS) == expected
 
 
 def allowed(dirty: list[Segment], of: Rules) -> int:
