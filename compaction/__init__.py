@@ -3,7 +3,8 @@
 Nouns      units · segments (partition, segment, the catalog's row) · listing · aborted · producers
            · rules (effective settings) · errors (who must act) · outcomes (how a commit ends)
 What       view (what lives) · lineage (leader epochs) · regions (cleaned, dirty, held back)
-           · eligibility (dirty ratio, what is overdue, what is due) · grouping · plan (Rest | Compact | Refuse) · plan_check
+           · eligibility (how dirty, how overdue, what is due) · grouping
+           · plan (Rest | Compact | Refuse) · plan_check
 Which      key_hash · key_columns · key_blocks · winners (the reduce by key)
            · transactions (aborted data, markers) · fates (records and batches) · tally
 Whether    receipts (what workers say they did) · absorption (empty groups) · commit (as data)
