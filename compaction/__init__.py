@@ -2,8 +2,9 @@
 
 Nouns      units · segments (partition, segment, the catalog's row) · listing · aborted · producers
            · rules (effective settings) · errors (who must act) · outcomes (how a commit ends)
-What       view (what lives) · lineage (leader epochs) · regions (cleaned, dirty, unstable)
-           · eligibility (dirty ratio) · grouping · plan (Rest | Compact | Refuse) · plan_check
+What       view (what lives) · lineage (leader epochs) · regions (cleaned, dirty, held back)
+           · eligibility (how dirty, how overdue, what is due) · grouping
+           · plan (Rest | Compact | Refuse) · plan_check
 Which      key_hash · key_columns · key_blocks · winners (the reduce by key)
            · transactions (aborted data, markers) · fates (records and batches) · tally
 Whether    receipts (what workers say they did) · absorption (empty groups) · commit (as data)

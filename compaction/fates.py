@@ -184,3 +184,20 @@ def judge(batches: BatchColumns, verdicts: Verdicts, rules: RoundRules) -> Fates
         sets_horizon, min(horizon_ms, TIMESTAMP_MS_MAX), batches.horizon_ms
     )
     return Fates(record=record, batch=batch, horizon_ms=horizons_ms)
+
+
+def earliest_due_ms(batches: BatchColumns, fates: Fates, rules: RoundRules) -> int | None:
+    """The earliest horizon at which something goes of what a judged stretch leaves; None: never.
+
+    Due is a tombstone or a control record under a horizon that had not passed yet: had it passed,
+    what could go is gone. A batch keeps its horizon when its last tombstone goes, and that is
+    nothing to come back for.
+    """
+    at = batches.record_batch
+    waits = (fates.record == KEPT) & (batches.is_control[at] | ~batches.has_value)
+    holds = np.zeros(len(batches.last_offset), np.bool_)
+    holds[at[waits]] = True
+    was_set = batches.horizon_ms != NO_HORIZON
+    had_passed = was_set & (batches.horizon_ms <= rules.now_ms)
+    horizons_ms = fates.horizon_ms[holds & ~had_passed & (fates.horizon_ms != NO_HORIZON)]
+    return int(horizons_ms.min()) if len(horizons_ms) else None

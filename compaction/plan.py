@@ -1,7 +1,7 @@
 """What should happen to a partition: a value of a closed set, with its reason.
 
     Rest      nothing to do, and why
-    Compact   these groups, up to here, and why not more
+    Compact   these groups, up to here, why, and why not more
     Refusal   a person must look first (`compaction.view`)
 
 Every choice is frozen and printable; `dataclasses.asdict` turns it into what JSON can hold.
@@ -10,15 +10,16 @@ Every choice is frozen and printable; `dataclasses.asdict` turns it into what JS
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from compaction.eligibility import DirtyRatio, dirty_ratio
+from compaction.eligibility import DirtyRatio, dirty_ratio, due_segments
 from compaction.grouping import SegmentGroup, grouped
 from compaction.regions import Regions
 from compaction.rules import Rules
-from compaction.segments import PartitionKey
+from compaction.segments import PartitionKey, Segment
 from compaction.units import BATCH_HEADER_BYTES
 from compaction.view import PartitionView, Refusal
 
@@ -31,7 +32,20 @@ class RestReason(StrEnum):
     EMPTY = "empty"
     NOTHING_DIRTY = "nothing dirty"
     ALL_UNSTABLE = "all unstable"
+    TOO_YOUNG = "too young"
     RATIO_TOO_LOW = "dirty ratio too low"
+
+
+class CompactReason(StrEnum):
+    """Why a partition is compacted."""
+
+    DIRTY = "dirty"
+    MUST_CLEAN = "must clean"
+    """`max.compaction.lag.ms` demands it, whatever the ratio (KIP-354)."""
+    FORCED = "forced"
+    """A person chose where the dirty region begins."""
+    HORIZON_PASSED = "delete horizon passed"
+    """Nothing dirty is to be cleaned, but tombstones or markers may go."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,20 +61,22 @@ class Rest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compact:
-    """One round: all live segments below `end_offset` are rewritten, group by group."""
+    """One round: live segments below `end_offset` are rewritten, group by group."""
 
     key: PartitionKey
+    reason: CompactReason
     first_dirty: int
     end_offset: int
-    """The first offset beyond the round (exclusive); the next cleaner offset."""
+    """The first offset beyond the round (exclusive); the next cleaner offset, if that is below."""
     groups: tuple[SegmentGroup, ...]
-    """In offset order; together the whole of `[log start, end_offset)`."""
+    """In offset order; together the whole of `[log start, end_offset)`, or, where only a delete
+    horizon has passed, the segments concerned."""
     ratio: DirtyRatio
     bytes_in: int
     """The groups' `.log`s; each is read twice, once for its keys and once to be rewritten."""
     bytes_out_estimate: int
-    """At most `bytes_in` and a closing batch, but for some bytes per record of a batch that gets
-    its delete horizon now: its timestamp deltas grow."""
+    """At most `bytes_in` and the closing batches, but for some bytes per record of a batch that
+    gets its delete horizon now: its timestamp deltas grow."""
     held_back: tuple[str, ...] = ()
     """Why the round does not reach the end of the remote range, a sentence each."""
     notes: tuple[str, ...] = ()
@@ -70,6 +86,11 @@ class Compact:
     def source_ids(self) -> tuple[str, ...]:
         """The segments that the round replaces, in offset order."""
         return tuple(each.segment_id for group in self.groups for each in group.segments)
+
+    @property
+    def is_partial(self) -> bool:
+        """Only the segments that a passed horizon concerns: what lies between them stays."""
+        return self.reason is CompactReason.HORIZON_PASSED
 
 
 Choice: TypeAlias = Rest | Compact | Refusal
@@ -94,45 +115,98 @@ def rest_by_policy(rules: Rules) -> Rest | None:
     return None
 
 
-def propose(view: PartitionView, rules: Rules, regions: Regions) -> Choice:
-    """Choose what to do with a partition; the same arguments give the same choice."""
-    rest = rest_by_policy(rules) or _rest_by_regions(view, regions)
-    if rest is not None:
-        return rest
-    ratio = dirty_ratio(view, regions)
-    if not regions.is_forced and not ratio.exceeds(rules.min_cleanable_dirty_ratio):
-        return Rest(
+def propose(view: PartitionView, rules: Rules, regions: Regions, now_ms: int) -> Choice:
+    """Choose what to do with a partition; the same arguments give the same choice.
+
+    Eligible is what is dirtier than `min.cleanable.dirty.ratio`, what `max.compaction.lag.ms`
+    demands, and what a person asks for (Kafka `grabFilthiestCompactedLog`); beyond Kafka, where
+    none of these holds, clean segments whose delete horizon has passed.
+    """
+    if (by_policy := rest_by_policy(rules)) is not None:
+        return by_policy
+    rest = _rest_by_regions(view, rules, regions)
+    ratio = dirty_ratio(view, regions, rules, now_ms)
+    if rest is None:
+        reason = _reason(rules, regions, ratio)
+        if reason is not None:
+            sources = [s for s in view.segments if s.start_offset < regions.first_uncleanable]
+            groups = grouped(sources, rules)
+            return _compact(view, rules, regions, reason=reason, groups=groups, ratio=ratio)
+        rest = Rest(
             reason=RestReason.RATIO_TOO_LOW,
             detail=f"{ratio.cleanable_bytes} of {ratio.total_bytes} bytes are dirty"
             f" ({ratio.percent}), min.cleanable.dirty.ratio wants more than"
             f" {_as_percent(rules)}",
             notes=_notes(view, regions),
         )
-    end_offset = regions.first_uncleanable
-    sources = tuple(each for each in view.segments if each.start_offset < end_offset)
-    bytes_in = sum(each.size_bytes for each in sources)
+    due = due_segments(view, regions, now_ms)
+    if not due:
+        return rest
+    groups = tuple(group for run in _runs(due) for group in grouped(run, rules))
+    reason = CompactReason.HORIZON_PASSED
+    return _compact(view, rules, regions, reason=reason, groups=groups, ratio=ratio)
+
+
+def _reason(rules: Rules, regions: Regions, ratio: DirtyRatio) -> CompactReason | None:
+    """Why cleanable data are cleaned now; None: they are not."""
+    if regions.is_forced:
+        return CompactReason.FORCED
+    if ratio.must_clean:
+        return CompactReason.MUST_CLEAN
+    return CompactReason.DIRTY if ratio.exceeds(rules.min_cleanable_dirty_ratio) else None
+
+
+def _compact(
+    view: PartitionView,
+    rules: Rules,
+    regions: Regions,
+    *,
+    reason: CompactReason,
+    groups: tuple[SegmentGroup, ...],
+    ratio: DirtyRatio,
+) -> Compact:
+    bytes_in = sum(group.size_bytes for group in groups)
+    closings = len(groups) if reason is CompactReason.HORIZON_PASSED else 1
     return Compact(
         key=view.key,
+        reason=reason,
         first_dirty=regions.first_dirty,
-        end_offset=end_offset,
-        groups=grouped(sources, rules),
+        end_offset=groups[-1].end_offset + 1,
+        groups=groups,
         ratio=ratio,
         bytes_in=bytes_in,
-        bytes_out_estimate=bytes_in + BATCH_HEADER_BYTES,
-        held_back=_held_back(regions),
+        bytes_out_estimate=bytes_in + BATCH_HEADER_BYTES * closings,
+        held_back=_held_back(rules, regions),
         notes=_notes(view, regions),
     )
 
 
-def _rest_by_regions(view: PartitionView, regions: Regions) -> Rest | None:
+def _runs(segments: Sequence[Segment]) -> Iterator[list[Segment]]:
+    """Stretches of segments that follow each other without a gap."""
+    run: list[Segment] = []
+    for each in segments:
+        if run and run[-1].next_offset != each.start_offset:
+            yield run
+            run = []
+        run.append(each)
+    if run:
+        yield run
+
+
+def _rest_by_regions(view: PartitionView, rules: Rules, regions: Regions) -> Rest | None:
     notes = _notes(view, regions)
     if not view.segments:
         return Rest(reason=RestReason.EMPTY, detail="no live segment in the tier", notes=notes)
     if not regions.dirty.is_empty:
         return None
-    held_back = _held_back(regions)
+    held_back = _held_back(rules, regions)
     if held_back and regions.first_dirty < regions.end:
-        return Rest(reason=RestReason.ALL_UNSTABLE, detail="; ".join(held_back), notes=notes)
+        is_young = not regions.uncleanable.is_empty
+        return Rest(
+            reason=RestReason.TOO_YOUNG if is_young else RestReason.ALL_UNSTABLE,
+            detail="; ".join(held_back),
+            notes=notes,
+        )
     return Rest(
         reason=RestReason.NOTHING_DIRTY,
         detail=f"everything below offset {regions.end} is clean",
@@ -140,16 +214,21 @@ def _rest_by_regions(view: PartitionView, regions: Regions) -> Rest | None:
     )
 
 
-def _held_back(regions: Regions) -> tuple[str, ...]:
+def _held_back(rules: Rules, regions: Regions) -> tuple[str, ...]:
+    said: list[str] = []
+    if not regions.uncleanable.is_empty:
+        said.append(
+            f"held back at offset {regions.first_uncleanable}: the segment from there on holds"
+            f" records younger than min.compaction.lag.ms ({rules.min_compaction_lag_ms})"
+        )
     last_stable = regions.last_stable
-    if last_stable is None:
-        return ()
-    whose = "" if last_stable.producer_id is None else f" of producer {last_stable.producer_id}"
-    waits = regions.first_uncleanable
-    return (
-        f"held back at offset {last_stable.offset}: open transaction{whose};"
-        f" the segments from offset {waits} on wait for its marker",
-    )
+    if last_stable is not None:
+        whose = "" if last_stable.producer_id is None else f" of producer {last_stable.producer_id}"
+        said.append(
+            f"held back at offset {last_stable.offset}: open transaction{whose};"
+            f" the segments from offset {regions.unstable_from} on wait for its marker"
+        )
+    return tuple(said)
 
 
 def _notes(view: PartitionView, regions: Regions) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from itertools import pairwise
 from compaction.lineage import is_within_lineage
 from compaction.plan import Compact
 from compaction.regions import LastStable
+from compaction.rules import Rules
 from compaction.segments import Segment
 from compaction.view import PartitionView
 
@@ -29,6 +30,8 @@ class FaultKind(StrEnum):
     END_NOT_ON_BOUNDARY = "end not on a segment boundary"
     FIRST_DIRTY_OUT_OF_RANGE = "first dirty out of range"
     UNSTABLE = "unstable"
+    TOO_YOUNG = "too young"
+    NOT_DUE = "not due"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +43,11 @@ class Fault:
 
 
 def faults(
-    plan: Compact, view: PartitionView, last_stable: LastStable | None = None
+    plan: Compact,
+    view: PartitionView,
+    last_stable: LastStable | None,
+    rules: Rules,
+    now_ms: int,
 ) -> tuple[Fault, ...]:
     """All that is wrong with `plan` where `view` holds; empty: it may be carried out.
 
@@ -48,6 +55,8 @@ def faults(
         plan: what was proposed, from this view or an older one.
         view: the partition as it is now.
         last_stable: the oldest open transaction in view; None: none is open.
+        rules: the topic's settings.
+        now_ms: the time, epoch milliseconds.
     """
     sources = tuple(segment for group in plan.groups for segment in group.segments)
     if plan.key != view.key:
@@ -58,8 +67,16 @@ def faults(
     return (
         *_sources_not_live(sources, view),
         *_sources_out_of_lineage(sources, view),
-        *_breaks(sources),
-        *_wrong_edges(plan, sources, view),
+        *(
+            (*_breaks_in_groups(plan), *_not_due(plan, sources, view, now_ms))
+            if plan.is_partial
+            else (
+                *_breaks(sources),
+                *_wrong_edges(plan, sources, view),
+                *_too_young(plan, sources, rules, now_ms),
+            )
+        ),
+        *_wrong_end(plan, sources, view),
         *_unstable(plan, last_stable),
     )
 
@@ -98,6 +115,73 @@ def _breaks(sources: tuple[Segment, ...]) -> tuple[Fault, ...]:
     )
 
 
+def _breaks_in_groups(plan: Compact) -> tuple[Fault, ...]:
+    """As `_breaks`, but between two groups a live segment may stay as it is."""
+    between = tuple(
+        Fault(
+            kind=FaultKind.NOT_CONTIGUOUS,
+            detail=f"group [{before.start_offset}, {before.end_offset}] is followed by"
+            f" [{after.start_offset}, {after.end_offset}]",
+        )
+        for before, after in pairwise(plan.groups)
+        if after.start_offset <= before.end_offset
+    )
+    within = (fault for group in plan.groups for fault in _breaks(group.segments))
+    return (*within, *between)
+
+
+def _not_due(
+    plan: Compact, sources: tuple[Segment, ...], view: PartitionView, now_ms: int
+) -> tuple[Fault, ...]:
+    """A partial plan may touch only what is clean, and holds something that may go now."""
+    clean_until = -1 if view.cleaner_offset is None else view.cleaner_offset
+    found = [
+        Fault(
+            kind=FaultKind.NOT_DUE,
+            detail=f"segment {each.segment_id} holds nothing whose delete horizon has passed",
+        )
+        for each in sources
+        if each.earliest_due_ms is None or each.earliest_due_ms > now_ms
+    ]
+    if not plan.end_offset <= plan.first_dirty == clean_until <= view.next_offset:
+        detail = (
+            f"the plan ends at {plan.end_offset} and takes what lies below {plan.first_dirty} for"
+            f" clean, the cleaner offset is {view.cleaner_offset}"
+        )
+        found.append(Fault(kind=FaultKind.FIRST_DIRTY_OUT_OF_RANGE, detail=detail))
+    return tuple(found)
+
+
+def _too_young(
+    plan: Compact, sources: tuple[Segment, ...], rules: Rules, now_ms: int
+) -> tuple[Fault, ...]:
+    """A dirty segment within `min.compaction.lag.ms`, with none overdue at or above it."""
+    if rules.min_compaction_lag_ms == 0:
+        return ()
+    dirty = [each for each in sources if each.end_offset >= plan.first_dirty]
+    while dirty and not (
+        0 < dirty[-1].first_timestamp_ms < now_ms - rules.max_compaction_lag_ms
+    ):
+        if any(now_ms - each.max_timestamp_ms < rules.min_compaction_lag_ms for each in dirty):
+            detail = f"segment {dirty[-1].segment_id} holds or follows records that are too young"
+            return (Fault(kind=FaultKind.TOO_YOUNG, detail=detail),)
+        dirty.pop()
+    return ()
+
+
+def _wrong_end(
+    plan: Compact, sources: tuple[Segment, ...], view: PartitionView
+) -> tuple[Fault, ...]:
+    found: list[Fault] = []
+    if sources[-1].end_offset + 1 != plan.end_offset:
+        detail = f"sources end at {sources[-1].end_offset}, the plan before {plan.end_offset}"
+        found.append(Fault(kind=FaultKind.WRONG_COVER, detail=detail))
+    if plan.end_offset not in {segment.end_offset + 1 for segment in view.segments}:
+        detail = f"no live segment ends right before offset {plan.end_offset}"
+        found.append(Fault(kind=FaultKind.END_NOT_ON_BOUNDARY, detail=detail))
+    return tuple(found)
+
+
 def _wrong_edges(
     plan: Compact, sources: tuple[Segment, ...], view: PartitionView
 ) -> tuple[Fault, ...]:
@@ -105,12 +189,6 @@ def _wrong_edges(
     if not view.segments or sources[0].start_offset != view.segments[0].start_offset:
         detail = f"the plan begins at offset {sources[0].start_offset}, not at the log's first"
         found.append(Fault(kind=FaultKind.WRONG_COVER, detail=detail))
-    if sources[-1].end_offset + 1 != plan.end_offset:
-        detail = f"sources end at {sources[-1].end_offset}, the plan before {plan.end_offset}"
-        found.append(Fault(kind=FaultKind.WRONG_COVER, detail=detail))
-    if plan.end_offset not in {segment.end_offset + 1 for segment in view.segments}:
-        detail = f"no live segment ends right before offset {plan.end_offset}"
-        found.append(Fault(kind=FaultKind.END_NOT_ON_BOUNDARY, detail=detail))
     if not view.log_start_offset <= plan.first_dirty < plan.end_offset:
         detail = (
             f"the first dirty offset {plan.first_dirty} lies outside"

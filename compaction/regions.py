@@ -1,9 +1,10 @@
 """Where a partition is clean, dirty, and held back (SEMANTICS 1; Kafka `LogCleanerManager`).
 
-    log start          first_dirty        first_uncleanable         end
-        |    cleaned       |       dirty         |  unstable, waits  |
+    log start     first_dirty     first_uncleanable   unstable_from       end
+        |  cleaned     |      dirty      |  uncleanable   |   unstable     |  active: local only
 
-`first_dirty` may lie inside a segment; `first_uncleanable` never does.
+Uncleanable is too young (`min.compaction.lag.ms`), unstable is at or above the last stable offset.
+`first_dirty` may lie inside a segment; `first_uncleanable` and `unstable_from` never do.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compaction.producers import ProducerEntry
+from compaction.rules import Rules
+from compaction.segments import Segment
 from compaction.units import OffsetSpan
 from compaction.view import PartitionView, Refusal, RefusalReason
 
@@ -34,10 +37,14 @@ class Regions:
     log_start: int
     first_dirty: int
     first_uncleanable: int
+    unstable_from: int
+    """Where the segments begin that an open transaction holds back; `end`: it holds none."""
     end: int
     """The first offset beyond the remote range."""
     last_stable: LastStable | None
-    """What holds the segments from `first_uncleanable` on back; None: nothing does."""
+    """What holds the segments from `unstable_from` on back; None: nothing does."""
+    earliest_dirty_ms: int | None = None
+    """The earliest timestamp of the uncompacted segments; None: none of them has one (KIP-354)."""
     reset: str | None = None
     """Why the stored cleaner offset was not believed, a sentence."""
     is_forced: bool = False
@@ -50,9 +57,19 @@ class Regions:
 
     @property
     def dirty(self) -> OffsetSpan:
-        """Offsets that a round may clean now; empty where an open transaction holds all back."""
+        """Offsets that a round may clean now; empty where all of them are held back."""
         end = max(self.first_dirty, self.first_uncleanable)
         return OffsetSpan(start=self.first_dirty, end=end)
+
+    @property
+    def uncleanable(self) -> OffsetSpan:
+        """Dirty offsets that `min.compaction.lag.ms` holds back."""
+        return OffsetSpan(start=self.dirty.end, end=max(self.dirty.end, self.unstable_from))
+
+    @property
+    def unstable(self) -> OffsetSpan:
+        """Dirty offsets that an open transaction holds back."""
+        return OffsetSpan(start=self.uncleanable.end, end=self.end)
 
 
 def last_stable_of(producers: Sequence[ProducerEntry]) -> LastStable | None:
@@ -72,13 +89,20 @@ def last_stable_of(producers: Sequence[ProducerEntry]) -> LastStable | None:
 
 
 def regions_of(
-    view: PartitionView, last_stable: LastStable | None, *, forced_first_dirty: int | None = None
+    view: PartitionView,
+    last_stable: LastStable | None,
+    rules: Rules,
+    now_ms: int,
+    *,
+    forced_first_dirty: int | None = None,
 ) -> Regions | Refusal:
     """Divide a partition into its regions.
 
     Args:
         view: the partition.
         last_stable: from `last_stable_of`, or from the batch heads where there is no snapshot.
+        rules: the topic's settings.
+        now_ms: the time, epoch milliseconds.
         forced_first_dirty: `--first-dirty`, instead of the stored cleaner offset; below the log
             start it means the log start, so that 0 cleans all again.
     """
@@ -89,20 +113,36 @@ def regions_of(
             detail=f"the first dirty offset {forced_first_dirty} lies above the log's end {end}",
             remedy=f"Choose one between {view.log_start_offset} and {end}.",
         )
-    stored, reset = _stored_first_dirty(view)
+    first_dirty, reset = _stored_first_dirty(view)
     is_forced = forced_first_dirty is not None
-    holds = last_stable is not None and last_stable.offset < end
+    if forced_first_dirty is not None:
+        first_dirty, reset = max(forced_first_dirty, view.log_start_offset), None
+    uncompacted = [each for each in view.segments if each.next_offset > first_dirty]
+    unstable_from = _unstable_from(view, last_stable)
+    first_timestamps_ms = [
+        each.first_timestamp_ms for each in uncompacted if each.first_timestamp_ms > 0
+    ]
     return Regions(
         log_start=view.log_start_offset,
-        first_dirty=max(forced_first_dirty, view.log_start_offset)
-        if forced_first_dirty is not None
-        else stored,
-        first_uncleanable=_first_uncleanable(view, last_stable),
+        first_dirty=first_dirty,
+        first_uncleanable=min(unstable_from, _lag_bound(uncompacted, rules, now_ms, end)),
+        unstable_from=unstable_from,
         end=end,
-        last_stable=last_stable if holds else None,
-        reset=None if is_forced else reset,
+        last_stable=last_stable if unstable_from < end else None,
+        earliest_dirty_ms=min(first_timestamps_ms, default=None),
+        reset=reset,
         is_forced=is_forced,
     )
+
+
+def is_overdue(segment: Segment, rules: Rules, now_ms: int) -> bool:
+    """Whether the segment waited longer than `max.compaction.lag.ms` to be cleaned (KIP-354).
+
+    Its age is its first batch's, counted only where that has a timestamp above 0, as in Kafka
+    `LogCleanerManager.maxCompactionDelay`.
+    """
+    age_ms = now_ms - segment.first_timestamp_ms
+    return segment.first_timestamp_ms > 0 and age_ms > rules.max_compaction_lag_ms
 
 
 def _stored_first_dirty(view: PartitionView) -> tuple[int, str | None]:
@@ -121,9 +161,23 @@ def _stored_first_dirty(view: PartitionView) -> tuple[int, str | None]:
     )
 
 
-def _first_uncleanable(view: PartitionView, last_stable: LastStable | None) -> int:
+def _unstable_from(view: PartitionView, last_stable: LastStable | None) -> int:
     """The end of the remote range or the LSO, whichever is lower, down to a segment's start."""
     if not view.segments or last_stable is None or last_stable.offset >= view.next_offset:
         return view.next_offset
     starts = [segment.start_offset for segment in view.segments]
     return starts[max(bisect_right(starts, last_stable.offset) - 1, 0)]
+
+
+def _lag_bound(uncompacted: Sequence[Segment], rules: Rules, now_ms: int, end: int) -> int:
+    """Where `min.compaction.lag.ms` stops a round; at least the end of the last overdue segment.
+
+    The first half is Kafka's `findFirstUncleanableSegment`, the second KIP-354's: the maximum
+    overrides the minimum. (Kafka itself lets the maximum override the ratio only.)
+    """
+    if rules.min_compaction_lag_ms == 0:
+        return end
+    youngest_ms = now_ms - rules.min_compaction_lag_ms
+    young = (each.start_offset for each in uncompacted if each.max_timestamp_ms > youngest_ms)
+    overdue = [each.next_offset for each in uncompacted if is_overdue(each, rules, now_ms)]
+    return max([next(young, end), *overdue])

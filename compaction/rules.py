@@ -20,6 +20,12 @@ class Rules:
     """Of `compact` and `delete`; empty: nobody said, the topic is left alone."""
     min_cleanable_dirty_ratio: Fraction = Fraction(1, 2)
     """Exact, so that a ratio is compared by whole numbers multiplied crosswise."""
+    min_compaction_lag_ms: int = 0
+    """How long a record stays uncleaned at least; 0: not checked."""
+    max_compaction_lag_ms: int = 2**63 - 1
+    """How long a record may stay uncleaned at most (KIP-354)."""
+    segment_ms: int = 604_800_000
+    """After how long a broker rolls an active segment."""
     delete_retention_ms: int = DAY_MS
     producer_id_expiration_ms: int = DAY_MS
     segment_bytes: int = 2**30

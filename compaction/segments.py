@@ -54,7 +54,8 @@ class Segment:
     first_timestamp_ms: int
     """The first batch's max timestamp, which KIP-354 takes as a segment's earliest."""
     earliest_due_ms: int | None = None
-    """The earliest delete horizon in it; None: none is set, or a broker wrote it."""
+    """The earliest delete horizon of a tombstone or marker in it; None: none is set, or a broker
+    wrote it."""
     cleaner_offsets: tuple[CleanerOffset, ...] = ()
     written_by_run: str = ""
     """The run that wrote it; empty: a broker."""

@@ -18,7 +18,15 @@ from rich.console import Console
 from compaction.errors import BadSettings, CorruptLog, TierfoldError, UnreadableObject
 from jobs.compact_job import compact
 from jobs.dump_job import dump_lines
-from jobs.outcome_reports import FAILED, FENCED, LOST_RACE, REFUSED, UNKNOWN, PartitionReport
+from jobs.outcome_reports import (
+    FAILED,
+    FENCED,
+    LOST_RACE,
+    REFUSED,
+    UNKNOWN,
+    PartitionReport,
+    max_compaction_delay_secs,
+)
 from jobs.plan_job import plan
 from jobs.report import document, print_reports, print_status, print_verified
 from jobs.settings import resolve
@@ -163,9 +171,9 @@ def status_verb(**given: Any) -> None:
     Example:
       tierfold status /mnt/tier --json
     """
-    resolve(given["overrides"])
+    settings = resolve(given["overrides"])
     asked = _asked_of_tier(given)
-    found = status(asked.live, asked.scope)
+    found = status(asked.live, settings, asked.scope)
     if given["as_json"]:
         click.echo(document(each.as_json() for each in found))
     else:
@@ -213,7 +221,12 @@ def dump_verb(segment: str, overrides: Sequence[str], **_ignored: Any) -> None:
 def _told(reports: list[PartitionReport], title: str, as_json: bool) -> None:
     """Print the reports and leave with the exit code they call for."""
     if as_json:
-        click.echo(document(each.as_json() for each in reports))
+        click.echo(
+            document(
+                (each.as_json() for each in reports),
+                max_compaction_delay_secs=max_compaction_delay_secs(reports),
+            )
+        )
     else:
         print_reports(_console(as_json=False), reports, title)
     outcomes = {each.outcome for each in reports}

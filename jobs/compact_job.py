@@ -32,7 +32,7 @@ from jobs.rounds import Round
 from jobs.run_records import record_run
 from jobs.session import tierfold_session
 from jobs.settings import Settings
-from jobs.survey import READERS, Scope, Surveyed, contradictions, survey
+from jobs.survey import READERS, Scope, Surveyed, contradictions, in_order_of_work, survey
 from jobs.wiring import Wiring
 from storage.catalog import Catalog
 from storage.clock import now_ms
@@ -54,7 +54,7 @@ def compact(
     started_at_ms = now_ms()
     surveyed = survey(live, settings, scope)
     reports = {each.key: survey_report(each) for each in surveyed}
-    due = [each for each in surveyed if isinstance(each.choice, Compact)]
+    due = in_order_of_work(surveyed)
     if due:
         # Before the claim: where Spark cannot start, nobody's epoch should be opened.
         spark = tierfold_session()
@@ -113,7 +113,7 @@ def _claimed(live: Wiring, due: Sequence[Surveyed], reports: Reports) -> list[Ro
     ready: list[Surveyed] = []
     for each in due:
         found = aborted[each.key]
-        faults = contradictions(each)
+        faults = contradictions(each, live.now_ms)
         if isinstance(found, TierfoldError):
             reports[each.key] = failure_report(reports[each.key], str(found))
         elif faults:
@@ -140,6 +140,7 @@ def _claimed(live: Wiring, due: Sequence[Surveyed], reports: Reports) -> list[Ro
                     aborted=found,
                     producers=each.producers,
                     now_ms=live.now_ms,
+                    is_partial=each.choice.is_partial,
                 )
             )
     return rounds

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
+from compaction.eligibility import DirtyRatio
 from compaction.outcomes import Committed, Fenced, LostRace, Outcome, Unknown
-from compaction.plan import Compact, Rest
+from compaction.plan import Compact, CompactReason, Rest
 from compaction.receipts import GroupResult
 from compaction.segments import PartitionKey
 from compaction.tally import Tally
@@ -27,6 +29,16 @@ LOST_RACE: Final = "lost_race"
 """Another run changed the partition first; plan again."""
 UNKNOWN: Final = "unknown"
 """The catalog did not answer; the next run finds out."""
+
+_WHY: Final[Mapping[CompactReason, tuple[str, ...]]] = {
+    CompactReason.DIRTY: (),
+    CompactReason.FORCED: (),
+    CompactReason.MUST_CLEAN: ("must be cleaned: max.compaction.lag.ms has passed",),
+    CompactReason.HORIZON_PASSED: (
+        "only the segments with tombstones or markers whose delete horizon has passed",
+    ),
+}
+"""What is said of a round beyond its numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +62,10 @@ class PartitionReport:
     """Bytes of the live logs that replaced those of `bytes_in`; in a plan, at most so many."""
     objects_written: int = 0
     tally: Tally = field(default_factory=Tally)
+    ratio: DirtyRatio | None = None
+    """How dirty and how overdue it was found; None where it was not looked at."""
+    should_have_rolled_at_ms: int | None = None
+    """When its active segment should have rolled, at the earliest; None: it need not have yet."""
     notes: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
@@ -59,14 +75,26 @@ class PartitionReport:
         return {"topic": key["topic"], "partition": key["partition"], **key, **entry}
 
 
+def max_compaction_delay_secs(reports: Iterable[PartitionReport]) -> int:
+    """Kafka's metric: by how much the most overdue partition is over `max.compaction.lag.ms`."""
+    delays_ms = (each.ratio.delay_ms for each in reports if each.ratio is not None)
+    return max(delays_ms, default=0) // 1000
+
+
 def survey_report(each: Surveyed) -> PartitionReport:
     """What planning says, which is all there is to say unless something is then done."""
+    return replace(
+        _planned(each), ratio=each.ratio, should_have_rolled_at_ms=each.should_have_rolled_at_ms
+    )
+
+
+def _planned(each: Surveyed) -> PartitionReport:
     choice = each.choice
     if isinstance(choice, Compact):
         return PartitionReport(
             key=each.key,
             outcome=PLANNED,
-            reason="; ".join(choice.held_back),
+            reason="; ".join((*_WHY[choice.reason], *choice.held_back)),
             first_dirty=choice.first_dirty,
             end_offset=choice.end_offset,
             segments_in=len(choice.source_ids),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from fractions import Fraction
 from typing import Any, Final
 
 from rich.console import Console
@@ -22,9 +23,13 @@ from jobs.outcome_reports import (
     REFUSED,
     UNKNOWN,
     PartitionReport,
+    max_compaction_delay_secs,
 )
 from jobs.status_job import PartitionStatus
 from jobs.verify_job import Verified
+
+LATE_MAX: Final = 5
+"""Partitions whose active segment is late that are named; the JSON document has them all."""
 
 ROWS_MAX: Final = 40
 """Rows of a table before it is cut: a summary fits a screen. The JSON document has them all."""
@@ -41,18 +46,22 @@ _STYLES: Final = {
 }
 
 
-def document(partitions: Iterable[dict[str, Any]]) -> str:
-    """The one document that `--json` prints."""
-    return json.dumps({"partitions": list(partitions)}, indent=2)
+def document(partitions: Iterable[dict[str, Any]], **of_all: int) -> str:
+    """The one document that `--json` prints; `of_all` is what holds for the partitions together."""
+    return json.dumps({"partitions": list(partitions), **of_all}, indent=2)
 
 
 def print_reports(console: Console, reports: Sequence[PartitionReport], title: str) -> None:
-    """The summary of `plan` or `compact`; what needs a person's eye comes first."""
+    """The summary of `plan` or `compact`; what needs a person's eye comes first.
+
+    Within an outcome, the order is that of the work.
+    """
     if not reports:
         console.print("No partitions: the tier is empty, or nothing matches the patterns.")
         return
     urgent = (REFUSED, FAILED, UNKNOWN, FENCED, LOST_RACE, COMPACTED, PLANNED, NOTHING_TO_DO)
-    ordered = sorted(reports, key=lambda each: (urgent.index(each.outcome), each.key))
+    by_work = sorted(sorted(reports, key=lambda each: each.key), key=_precedence, reverse=True)
+    ordered = sorted(by_work, key=lambda each: urgent.index(each.outcome))
     table = Table(title=title, title_justify="left")
     for column in ("partition", "outcome"):
         table.add_column(column, no_wrap=True)
@@ -72,6 +81,26 @@ def print_reports(console: Console, reports: Sequence[PartitionReport], title: s
     if len(ordered) > ROWS_MAX:
         console.print(f"… and {len(ordered) - ROWS_MAX} more; --json lists all.")
     _print_sums(console, reports)
+    _print_waiting(console, reports)
+
+
+def _precedence(each: PartitionReport) -> tuple[Fraction, Fraction]:
+    return each.ratio.precedence if each.ratio is not None else (Fraction(0), Fraction(0))
+
+
+def _print_waiting(console: Console, reports: Sequence[PartitionReport]) -> None:
+    """What is late: data to be cleaned, and active segments to be rolled by their brokers."""
+    delay_secs = max_compaction_delay_secs(reports)
+    if delay_secs:
+        console.print(f"max-compaction-delay-secs: {delay_secs}", style="yellow")
+    late = sorted(each.key for each in reports if each.should_have_rolled_at_ms is not None)
+    if late:
+        named = ", ".join(map(str, late[:LATE_MAX])) + (", …" if len(late) > LATE_MAX else "")
+        console.print(
+            f"{_counted(len(late), 'partition')} whose active segment should have rolled, if it"
+            f" holds a record: {named}.",
+            style="dim",
+        )
 
 
 def _bytes_column(each: PartitionReport) -> str:

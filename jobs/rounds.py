@@ -53,6 +53,8 @@ class Round:
     aborted: tuple[AbortedTransaction, ...]
     producers: tuple[ProducerEntry, ...] = field(repr=False)
     now_ms: int
+    is_partial: bool = False
+    """Each group is a round of its own; the segments between them stay as they are."""
 
     @property
     def key(self) -> PartitionKey:
@@ -61,13 +63,8 @@ class Round:
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """The source segments, `[log start, end_offset)`, in offset order."""
+        """The source segments in offset order: `[log start, end_offset)`, or a part of it."""
         return tuple(segment for group in self.groups for segment in group.segments)
-
-    @property
-    def beyond(self) -> tuple[Segment, ...]:
-        """Live segments above the round: their markers decide transactions within it."""
-        return tuple(s for s in self.state.segments if s.start_offset >= self.end_offset)
 
     @property
     def size_bytes(self) -> int:
@@ -76,8 +73,8 @@ class Round:
 
     @property
     def scan_bytes(self) -> int:
-        """Bytes that the scan reads."""
-        return self.size_bytes + sum(segment.size_bytes for segment in self.beyond)
+        """Bytes that the scan reads: of all that lives, for data and markers decide each other."""
+        return self.state.live_bytes
 
     def must_close(self, *, is_joined: bool) -> bool:
         """Whether the round must end in a batch at `end_offset` − 1, an empty one if need be.
@@ -85,7 +82,8 @@ class Round:
         Readers stick at a hole at the end of the remote range. `is_joined`: empty groups were
         joined; if one group is left, nothing of the round may have survived.
         """
-        return self.end_offset == self.state.next_offset or (is_joined and len(self.groups) == 1)
+        reaches_end = self.end_offset == self.state.next_offset
+        return self.is_partial or reaches_end or (is_joined and len(self.groups) == 1)
 
     @property
     def buckets(self) -> int:
@@ -129,11 +127,13 @@ def first_bucket_tasks(rounds: Sequence[Round]) -> dict[int, int]:
 
 
 def reference_rows(rounds: Sequence[Round], cores: int) -> tuple[list[dict[str, Any]], int]:
-    """Rows of `REFERENCE_SCHEMA`, one per source segment, and how many tasks they are dealt to."""
+    """Rows of `REFERENCE_SCHEMA`, one per live segment, and how many tasks they are dealt to.
+
+    Of a segment that is no source only the marks are read: they decide transactions within it.
+    """
     first_bucket = first_bucket_tasks(rounds)
-    numbered = [
-        (each, i, s) for each in rounds for i, s in enumerate(each.segments + each.beyond)
-    ]
+    numbered = [(each, i, s) for each in rounds for i, s in enumerate(each.state.segments)]
+    sources = {each.index: {s.segment_id for s in each.segments} for each in rounds}
     sizes = [segment.size_bytes for _, _, segment in numbered]
     placed, tasks = tasks_for(sizes, cores)
     rows = [
@@ -148,7 +148,7 @@ def reference_rows(rounds: Sequence[Round], cores: int) -> tuple[list[dict[str, 
             "start_offset": segment.start_offset,
             "size_bytes": segment.size_bytes,
             "first_dirty": each.first_dirty,
-            "marks_only": i >= len(each.segments),
+            "marks_only": segment.segment_id not in sources[each.index],
             "buckets": each.buckets,
             "first_bucket_task": first_bucket[each.index],
             "threads": threads,
@@ -180,7 +180,7 @@ class GroupOrder:
 
     partition_index: int
     segment_index: int
-    """The number of its first segment within the round."""
+    """The number of its first segment among the live ones."""
     task: GroupTask
 
 
@@ -210,8 +210,8 @@ def group_orders(
 
     `close`: the round's last group must end in a batch at `end_offset` − 1.
     """
-    rules = _round_rules(each)
-    place = {segment.segment_id: i for i, segment in enumerate(each.segments)}
+    whole = _round_rules(each)
+    place = {segment.segment_id: i for i, segment in enumerate(each.state.segments)}
     discardable = verdict.discardable
     for number, group in wanted.items():
         start, end = group.start_offset, group.end_offset
@@ -225,11 +225,11 @@ def group_orders(
                 key=each.key,
                 group_index=number,
                 group=group,
-                rules=rules,
+                rules=replace(whole, end_offset=end + 1) if each.is_partial else whole,
                 aborted=_reaching(each.aborted, start, end),
                 discardable=inside,
                 listed=tuple(t for t in verdict.listed if start <= t.last_offset <= end),
-                ends_in_batch=close and end + 1 == each.end_offset,
+                ends_in_batch=close and (each.is_partial or end + 1 == each.end_offset),
                 run=each.state.owner_run,
                 index_interval_bytes=each.rules.index_interval_bytes,
             ),

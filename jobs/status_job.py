@@ -8,8 +8,10 @@ from typing import Any
 
 from compaction.eligibility import DirtyRatio, dirty_ratio
 from compaction.regions import Regions, last_stable_of, regions_of
+from compaction.rules import Rules
 from compaction.segments import PartitionKey, Segment
 from compaction.view import PartitionView, Refusal
+from jobs.settings import Settings
 from jobs.survey import READERS, KnownPartition, Scope, known_partitions, refusal_of, viewed
 from jobs.wiring import Wiring
 from storage.first_sight import read_snapshot
@@ -92,38 +94,51 @@ def _retired_json(view: PartitionView | None) -> list[dict[str, Any]]:
     ]
 
 
-def status(live: Wiring, scope: Scope) -> list[PartitionStatus]:
+def status(live: Wiring, settings: Settings, scope: Scope) -> list[PartitionStatus]:
     """The partitions in scope, by topic and number, whatever their policy; nothing is changed.
 
     Raises BadSettings where the tier is none.
     """
     known = known_partitions(live, scope)
     with ThreadPoolExecutor(READERS) as pool:
-        return list(pool.map(lambda each: _status(live, each, scope.first_dirty), known))
+        return list(
+            pool.map(
+                lambda each: _status(
+                    live, each, settings.rules_for(each.key.topic), scope.first_dirty
+                ),
+                known,
+            )
+        )
 
 
-def _status(live: Wiring, known: KnownPartition, first_dirty: int | None) -> PartitionStatus:
+def _status(
+    live: Wiring, known: KnownPartition, rules: Rules, first_dirty: int | None
+) -> PartitionStatus:
     try:
-        return _looked_at(live, known, first_dirty)
+        return _looked_at(live, known, rules, first_dirty)
     except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
         return _puzzling(known.key, refusal_of(error, str(known.key)))
 
 
-def _looked_at(live: Wiring, known: KnownPartition, first_dirty: int | None) -> PartitionStatus:
+def _looked_at(
+    live: Wiring, known: KnownPartition, rules: Rules, first_dirty: int | None
+) -> PartitionStatus:
     key = known.key
     view = known.refusal or viewed(live, key, known.state)
     if isinstance(view, Refusal):
         return _puzzling(key, view)
     newest = view.segments[-1:]
     producers = [entry for each in newest for entry in read_snapshot(live.tier, key, each)]
-    regions = regions_of(view, last_stable_of(producers), forced_first_dirty=first_dirty)
+    regions = regions_of(
+        view, last_stable_of(producers), rules, live.now_ms, forced_first_dirty=first_dirty
+    )
     if isinstance(regions, Refusal):
         return _puzzling(key, regions)
     return PartitionStatus(
         key=key,
         view=view,
         regions=regions,
-        ratio=dirty_ratio(view, regions),
+        ratio=dirty_ratio(view, regions, rules, live.now_ms),
         logs=tuple(
             live.tier.uri(key, segment.segment_id, segment.start_offset, Part.LOG)
             for segment in view.segments

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
+from compaction.eligibility import DirtyRatio, dirty_ratio, should_have_rolled_at_ms
 from compaction.errors import TierfoldError
 from compaction.listing import classify
 from compaction.plan import Choice, Compact, propose, rest_by_policy
@@ -57,8 +58,12 @@ class Surveyed:
     view: PartitionView | None
     """None where nothing was looked at, or it could not be understood."""
     choice: Choice
+    ratio: DirtyRatio | None = None
+    """How dirty and how overdue it is; None where it was not looked at."""
+    should_have_rolled_at_ms: int | None = None
+    """When its active segment should have rolled, at the earliest; None: it need not have yet."""
     producers: tuple[ProducerEntry, ...] = ()
-    """The newest producer snapshot in view; read only where something is dirty."""
+    """The newest producer snapshot in view; read only where something is dirty or due."""
 
 
 def survey(live: Wiring, settings: Settings, scope: Scope) -> list[Surveyed]:
@@ -142,12 +147,32 @@ def _looked_at(
     view = viewed(live, key, known.state)
     if isinstance(view, Refusal):
         return Surveyed(key=key, rules=rules, view=None, choice=view)
+    now_ms = live.now_ms
     producers = _producers(live, view, first_dirty)
-    regions = regions_of(view, last_stable_of(producers), forced_first_dirty=first_dirty)
+    regions = regions_of(
+        view, last_stable_of(producers), rules, now_ms, forced_first_dirty=first_dirty
+    )
     if isinstance(regions, Refusal):
         return Surveyed(key=key, rules=rules, view=view, choice=regions)
-    choice = propose(view, rules, regions)
-    return Surveyed(key=key, rules=rules, view=view, choice=choice, producers=producers)
+    return Surveyed(
+        key=key,
+        rules=rules,
+        view=view,
+        choice=propose(view, rules, regions, now_ms),
+        ratio=dirty_ratio(view, regions, rules, now_ms),
+        should_have_rolled_at_ms=should_have_rolled_at_ms(view, rules, now_ms),
+        producers=producers,
+    )
+
+
+def in_order_of_work(surveyed: Sequence[Surveyed]) -> list[Surveyed]:
+    """Those that are to be compacted: most overdue first, then dirtiest (KIP-354)."""
+    due = [
+        (each.choice.ratio.precedence, each)
+        for each in surveyed
+        if isinstance(each.choice, Compact)
+    ]
+    return [each for _, each in sorted(due, key=lambda pair: pair[0], reverse=True)]
 
 
 def refusal_of(error: Exception, where: str) -> Refusal:
@@ -193,18 +218,23 @@ def _lineage(
 def _producers(
     live: Wiring, view: PartitionView, first_dirty: int | None
 ) -> tuple[ProducerEntry, ...]:
-    """The newest snapshot in view; not even that is read where everything is clean."""
+    """The newest snapshot in view; not even that is read where nothing can be due."""
     is_clean = first_dirty is None and view.cleaner_offset == view.next_offset
-    if not view.segments or is_clean:
+    has_due = any(
+        each.earliest_due_ms is not None and each.earliest_due_ms <= live.now_ms
+        for each in view.segments
+    )
+    if not view.segments or (is_clean and not has_due):
         return ()
     return read_snapshot(live.tier, view.key, view.segments[-1])
 
 
-def contradictions(each: Surveyed) -> tuple[str, ...]:
+def contradictions(each: Surveyed, now_ms: int) -> tuple[str, ...]:
     """What code that did not make the plan has against it; empty: nothing."""
     if each.view is None or not isinstance(each.choice, Compact):
         return ()
-    found = faults(each.choice, each.view, last_stable_of(each.producers))
+    last_stable = last_stable_of(each.producers)
+    found = faults(each.choice, each.view, last_stable, each.rules, now_ms)
     return tuple(fault.detail for fault in found)
 
 

@@ -62,7 +62,7 @@ SEGMENT: Final = pa.struct(
         _column(
             "earliest_due_ms",
             pa.int64(),
-            "earliest delete horizon in it; null: none is set, or a broker wrote it",
+            "earliest delete horizon of a tombstone or marker; null: none, or a broker wrote it",
             nullable=True,
         ),
         _column(

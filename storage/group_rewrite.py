@@ -13,7 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compaction.aborted import AbortedTransaction
-from compaction.fates import BatchColumns, BatchFate, Fates, RoundRules, Verdicts, judge
+from compaction.fates import (
+    BatchColumns,
+    BatchFate,
+    Fates,
+    RoundRules,
+    Verdicts,
+    earliest_due_ms,
+    judge,
+)
 from compaction.grouping import SegmentGroup
 from compaction.receipts import GroupReceipt, GroupResult
 from compaction.segments import PartitionKey, Segment
@@ -59,7 +67,8 @@ class _Rewrite:
     """One group in progress.
 
     A single segment of which nothing goes need not be written anew, so nothing is written until
-    something is known to go; what was passed by until then is copied at that moment.
+    something is known to go; what was passed by until then is copied at that moment. One whose
+    due time has come is written anyway, so that the catalog learns when it is due next.
     """
 
     def __init__(self, tier: LocalTieredStorage, task: GroupTask) -> None:
@@ -71,7 +80,9 @@ class _Rewrite:
         self.bytes_read = 0
         self.bytes_written = 0
         self.last_offset = -1
-        self.is_changed = len(task.group.segments) > 1
+        self.due_ms: int | None = None
+        segments = task.group.segments
+        self.is_changed = len(segments) > 1 or _has_come(segments[0], task.rules.now_ms)
 
     def add(self, data: NDArray[np.uint8], *, is_change: bool) -> None:
         """Takes the output of one stretch; `is_change`: it differs from its source."""
@@ -97,6 +108,10 @@ class _Rewrite:
                 self.writer.append(data)
             self.bytes_written += len(data)
         self.passed.clear()
+
+
+def _has_come(segment: Segment, now_ms: int) -> bool:
+    return segment.earliest_due_ms is not None and segment.earliest_due_ms <= now_ms
 
 
 def rewrite_group(
@@ -135,6 +150,8 @@ def _rewrite_segment(state: _Rewrite, segment: Segment, superseded: Superseded) 
     cut = windows(heads, window_bytes=WINDOW_BYTES)
     for found in mapped_ahead(rewritten, cut, threads=task.threads):
         state.tallies.append(found.tally)
+        known_ms = (each for each in (state.due_ms, found.due_ms) if each is not None)
+        state.due_ms = min(known_ms, default=None)
         state.add(found.data, is_change=found.is_change)
 
 
@@ -145,6 +162,8 @@ class _Window:
     data: NDArray[np.uint8]
     is_change: bool
     tally: Tally
+    due_ms: int | None
+    """When something of what is left is due; None: nothing is."""
 
 
 def _rewritten_window(
@@ -156,7 +175,7 @@ def _rewritten_window(
 ) -> _Window:
     """`lost` has shape (records of the window,)."""
     records = decode(log, heads, where=where)
-    fates = _fates(task, heads, records, lost)
+    fates, due_ms = _fates(task, heads, records, lost)
     tally = tally_of(
         int(heads.count.sum(dtype=np.int64)),
         int((records.end - records.start).sum()),
@@ -166,16 +185,19 @@ def _rewritten_window(
     if (fates.batch == BatchFate.COPY).all():
         start = int(heads.position[0])
         end = int(heads.position[-1] + heads.size_bytes[-1])
-        return _Window(data=log[start:end], is_change=False, tally=tally)
+        return _Window(data=log[start:end], is_change=False, tally=tally, due_ms=due_ms)
     data, _ = rewrite_batches(
         log, heads, records, fates.record == KEPT, fates.batch, fates.horizon_ms
     )
-    return _Window(data=np.frombuffer(data, np.uint8), is_change=True, tally=tally)
+    return _Window(
+        data=np.frombuffer(data, np.uint8), is_change=True, tally=tally, due_ms=due_ms
+    )
 
 
 def _fates(
     task: GroupTask, heads: BatchHeads, records: Records, lost: NDArray[np.bool_]
-) -> Fates:
+) -> tuple[Fates, int | None]:
+    """What becomes of a window, and when something of what is left of it is due."""
     marks, rows = marks_of(heads, control_types(records, heads))
     aborted = np.zeros(len(heads), np.bool_)
     aborted[rows[aborted_batches(marks, task.aborted)]] = True
@@ -198,7 +220,8 @@ def _fates(
         discardable=heads.is_control & np.isin(heads.base_offset, task.discardable),
         superseded=lost,
     )
-    return judge(columns, verdicts, task.rules)
+    fates = judge(columns, verdicts, task.rules)
+    return fates, earliest_due_ms(columns, fates, task.rules)
 
 
 def _close_round(state: _Rewrite) -> None:
@@ -226,7 +249,8 @@ def _receipt(state: _Rewrite) -> GroupReceipt:
     elif state.writer is None:
         result, segment = GroupResult.EMPTY, None
     else:
-        result, segment = GroupResult.WRITTEN, state.writer.finish(state.task.listed)
+        result = GroupResult.WRITTEN
+        segment = state.writer.finish(state.task.listed, state.due_ms)
     return GroupReceipt(
         group_index=state.task.group_index,
         result=result,

@@ -67,10 +67,13 @@ class SegmentWriter:
         self._log.write(data)
         self._size_bytes += len(data)
 
-    def finish(self, listed: tuple[AbortedTransaction, ...]) -> Segment:
+    def finish(
+        self, listed: tuple[AbortedTransaction, ...], earliest_due_ms: int | None
+    ) -> Segment:
         """Closes the log and writes the indexes, snapshot and epoch checkpoint beside it.
 
-        `listed` are the transactions for the transaction index, by marker offset. The snapshot and
+        `listed` are the transactions for the transaction index, by marker offset,
+        `earliest_due_ms` (epoch milliseconds) is when something in it may go. The snapshot and
         checkpoint are those of the last source, which ends at the same offset.
         """
         self._contexts.close()
@@ -93,9 +96,6 @@ class SegmentWriter:
         for part in (Part.SNAPSHOT, Part.LEADER_EPOCH_CHECKPOINT):
             data = self._tier.read_part(origin.key, source.segment_id, source.start_offset, part)
             self._staged.put(part, data.tobytes())
-        horizons = np.concatenate(
-            [heads.delete_horizon_ms[heads.has_delete_horizon] for heads in self._heads]
-        )
         return Segment(
             segment_id=self._staged.segment_id,
             start_offset=group.start_offset,
@@ -107,6 +107,6 @@ class SegmentWriter:
             leader_epochs=merged_epochs([segment.leader_epochs for segment in group.segments]),
             has_transaction_index=bool(listed),
             first_timestamp_ms=int(max_timestamps[0]),
-            earliest_due_ms=int(horizons.min()) if len(horizons) else None,
+            earliest_due_ms=earliest_due_ms,
             written_by_run=origin.run,
         )

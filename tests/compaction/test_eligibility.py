@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from compaction.eligibility import DirtyRatio, dirty_ratio
 from compaction.regions import LastStable, Regions, regions_of
+from compaction.rules import Rules
 
+NOW_MS = 2_000_000
 SIZES = (1, 20, 300, 4000)
 
 
@@ -23,9 +25,9 @@ def ratio_of(
     )
     view = a_view(chain, cleaner_offsets=() if cleaned is None else cleaned_to(cleaned))
     hold = None if last_stable is None else LastStable(offset=last_stable)
-    regions = regions_of(view, hold, forced_first_dirty=forced)
+    regions = regions_of(view, hold, Rules(), NOW_MS, forced_first_dirty=forced)
     assert isinstance(regions, Regions)
-    return dirty_ratio(view, regions)
+    return dirty_ratio(view, regions, Rules(), NOW_MS)
 
 
 @pytest.mark.parametrize(

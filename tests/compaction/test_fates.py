@@ -15,6 +15,7 @@ from compaction.fates import (
     Fates,
     RoundRules,
     Verdicts,
+    earliest_due_ms,
     judge,
     must_stay,
     producer_pairs,
@@ -86,6 +87,11 @@ def _fate_of(record: ARecord, batch: ABatch, *, is_over: bool) -> int:
 
 def judged(batches: list[ABatch]) -> Fates:
     """All batches at once; the ones that stay are the last of producers, the rest have none."""
+    return judged_with_due(batches)[0]
+
+
+def judged_with_due(batches: list[ABatch]) -> tuple[Fates, int | None]:
+    """The fates, and when something of what is left is due."""
     count = len(batches)
     records = [(i, record) for i, batch in enumerate(batches) for record in batch.records]
     horizons = [NO_HORIZON if b.horizon_ms is None else b.horizon_ms for b in batches]
@@ -105,7 +111,9 @@ def judged(batches: list[ABatch]) -> Fates:
         discardable=np.array([b.discardable for b in batches], np.bool_),
         superseded=np.array([r.superseded for _, r in records], np.bool_),
     )
-    return judge(columns, verdicts, rules(data=[(i, i) for i in range(count)], end_offset=-1))
+    of_round = rules(data=[(i, i) for i in range(count)], end_offset=-1)
+    fates = judge(columns, verdicts, of_round)
+    return fates, earliest_due_ms(columns, fates, of_round)
 
 
 def rules(
@@ -171,6 +179,42 @@ def test_every_combination_is_judged_as_the_law_says() -> None:
 def test_nothing_to_judge_has_no_fates() -> None:
     found = judged([])
     assert (found.record.tolist(), found.batch.tolist()) == ([], [])
+
+
+TOMBSTONE = ARecord(has_value=False)
+LOST_TOMBSTONE = ARecord(has_value=False, superseded=True)
+
+
+@pytest.mark.parametrize(
+    ("batch", "due_ms"),
+    [
+        # A horizon that this pass sets, and one that was set before.
+        (ABatch(records=(TOMBSTONE,)), NOW_MS + RETENTION_MS),
+        (ABatch(records=(TOMBSTONE,), horizon_ms=NOW_MS + 1), NOW_MS + 1),
+        (ABatch(is_control=True, discardable=True), NOW_MS + RETENTION_MS),
+        (ABatch(is_control=True, discardable=True, horizon_ms=NOW_MS + 9), NOW_MS + 9),
+        # What a marker's horizon waits for, a batch of its transaction, may be gone by then.
+        (ABatch(is_control=True, horizon_ms=NOW_MS + 9), NOW_MS + 9),
+        # Nothing waits for a horizon.
+        (ABatch(), None),
+        (ABatch(is_control=True), None),
+        (ABatch(records=(), stays=True), None),
+        # The horizon stays when what had it is gone: nothing to come back for.
+        (ABatch(records=(TOMBSTONE, ARecord()), horizon_ms=NOW_MS), None),
+        (ABatch(records=(LOST_TOMBSTONE, ARecord()), horizon_ms=NOW_MS + 1), None),
+        (ABatch(records=(TOMBSTONE,), aborted=True, horizon_ms=NOW_MS + 1), None),
+        # Passed, and still there: only a pass over what holds it back lets it go.
+        (ABatch(is_control=True, horizon_ms=NOW_MS), None),
+    ],
+)
+def test_what_a_batch_is_due_for_and_when(batch: ABatch, due_ms: int | None) -> None:
+    assert judged_with_due([batch])[1] == due_ms
+
+
+def test_the_earliest_of_a_stretch_is_told() -> None:
+    waiting = [ABatch(records=(TOMBSTONE,), horizon_ms=NOW_MS + at) for at in (30, 20, 25)]
+    assert judged_with_due([ABatch(), *waiting])[1] == NOW_MS + 20
+    assert judged_with_due([])[1] is None
 
 
 def fates_of(batch: ABatch) -> list[int]:

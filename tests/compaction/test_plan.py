@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import FrozenInstanceError, asdict
+from dataclasses import FrozenInstanceError, asdict, replace
 from fractions import Fraction
 
 import pytest
@@ -9,13 +9,22 @@ from builders import a_chain, a_view, cleaned_to, listed, segment_id
 
 from compaction.eligibility import DirtyRatio
 from compaction.listing import classify
-from compaction.plan import Choice, Compact, Rest, RestReason, propose, rest_by_policy
+from compaction.plan import (
+    Choice,
+    Compact,
+    CompactReason,
+    Rest,
+    RestReason,
+    propose,
+    rest_by_policy,
+)
 from compaction.regions import LastStable, Regions, regions_of
 from compaction.rules import Rules
 from compaction.view import PartitionView, view_of
 
 COMPACT = Rules(cleanup_policy=frozenset({"compact"}))
 CHAIN = a_chain(100, 100, 100, 100)
+NOW_MS = 2_000_000
 HOLD = LastStable(offset=212, producer_id=2999)
 
 
@@ -25,9 +34,9 @@ def chosen(
     last_stable: LastStable | None = None,
     forced: int | None = None,
 ) -> Choice:
-    regions = regions_of(view, last_stable, forced_first_dirty=forced)
+    regions = regions_of(view, last_stable, rules, NOW_MS, forced_first_dirty=forced)
     assert isinstance(regions, Regions)
-    return propose(view, rules, regions)
+    return propose(view, rules, regions, NOW_MS)
 
 
 def rest(
@@ -165,6 +174,78 @@ def test_rests_carry_the_notes_as_well() -> None:
     assert "999" in rest(view, last_stable=LastStable(offset=0)).notes[0]
 
 
+def due_at(*times_ms: int | None, cleaned: int = 400) -> PartitionView:
+    """A segment of 100 offsets per time at which something in it is due."""
+    segments = [
+        replace(segment, earliest_due_ms=due_ms)
+        for segment, due_ms in zip(a_chain(*[100] * len(times_ms)), times_ms, strict=True)
+    ]
+    return a_view(segments, cleaner_offsets=cleaned_to(cleaned))
+
+
+def spans(plan: Compact) -> list[tuple[int, int]]:
+    return [(group.start_offset, group.end_offset) for group in plan.groups]
+
+
+@pytest.mark.parametrize(
+    ("times_ms", "expected"),
+    [
+        # SEMANTICS 2, "Beyond [K]": only the segments concerned; neighbours among them are merged.
+        ((None, NOW_MS, None, None), [(100, 199)]),
+        ((5, None, 5, None), [(0, 99), (200, 299)]),
+        ((None, 5, 5, None), [(100, 299)]),
+        ((5, 5, 5, 5), [(0, 199), (200, 399)]),
+        # Not due yet.
+        ((NOW_MS + 1, None, None, 5), [(300, 399)]),
+    ],
+)
+def test_a_passed_horizon_makes_a_clean_partition_eligible(
+    times_ms: tuple[int | None, ...], expected: list[tuple[int, int]]
+) -> None:
+    plan = compact(due_at(*times_ms), replace(COMPACT, segment_bytes=2000))
+    assert (plan.reason, plan.is_partial) == (CompactReason.HORIZON_PASSED, True)
+    assert spans(plan) == expected
+    assert (plan.first_dirty, plan.end_offset) == (400, expected[-1][1] + 1)
+    assert plan.bytes_out_estimate == plan.bytes_in + 61 * len(plan.groups)
+
+
+def test_a_partition_with_neither_dirty_data_nor_a_passed_horizon_is_left_alone() -> None:
+    assert rest(due_at(None, NOW_MS + 1, cleaned=200)).reason is RestReason.NOTHING_DIRTY
+
+
+def test_a_horizon_is_looked_at_where_dirty_data_wait_for_more() -> None:
+    # Too low a ratio, and an open transaction.
+    view = due_at(5, None, None, None, cleaned=300)
+    for plan in (compact(view), compact(view, last_stable=LastStable(offset=300))):
+        assert spans(plan) == [(0, 99)]
+        assert (plan.first_dirty, plan.end_offset) == (300, 100)
+
+
+def test_a_round_over_dirty_data_takes_in_all_anyway() -> None:
+    plan = compact(due_at(5, None, None, None, cleaned=100))
+    assert (plan.reason, plan.is_partial) == (CompactReason.DIRTY, False)
+    assert spans(plan) == [(0, 399)]
+
+
+def test_above_the_cleaner_offset_no_horizon_counts() -> None:
+    # An older value may lie below: a forced round sets horizons there and moves no cleaner offset.
+    whole = replace(COMPACT, min_cleanable_dirty_ratio=Fraction(1))
+    for cleaned in (0, 99, 401):
+        assert rest(due_at(5, None, None, None, cleaned=cleaned), whole).reason is (
+            RestReason.RATIO_TOO_LOW
+        )
+    assert spans(compact(due_at(5, None, None, None, cleaned=100), whole)) == [(0, 99)]
+
+
+def test_above_the_last_stable_offset_no_horizon_counts() -> None:
+    view = due_at(5, None, None, 5)
+    assert spans(compact(view, last_stable=LastStable(offset=310))) == [(0, 99)]
+
+
+def test_a_forced_round_looks_at_no_horizon() -> None:
+    assert rest(due_at(5, 5, 5, 5), forced=400).reason is RestReason.NOTHING_DIRTY
+
+
 def test_the_same_arguments_give_the_same_choice() -> None:
     assert chosen(a_view(CHAIN)) == chosen(a_view(CHAIN))
 
@@ -174,7 +255,12 @@ def test_every_choice_is_frozen_and_fits_into_json() -> None:
     read_back = json.loads(json.dumps(asdict(plan)))
     assert read_back["key"] == {"topic": "orders", "partition": 3, "topic_id": "T" * 22}
     assert read_back["groups"][0]["segments"][1]["start_offset"] == 100
-    assert read_back["ratio"] == {"clean_bytes": 0, "cleanable_bytes": 2000}
+    assert read_back["ratio"] == {
+        "clean_bytes": 0,
+        "cleanable_bytes": 2000,
+        "must_clean_bytes": 0,
+        "delay_ms": 0,
+    }
     assert json.loads(json.dumps(asdict(rest(a_view(())))))["reason"] == "empty"
     with pytest.raises(FrozenInstanceError):
         plan.end_offset = 5  # type: ignore[misc]

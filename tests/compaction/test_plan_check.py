@@ -5,6 +5,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from aged import NOW_MS as AGED_AT_MS
+from aged import aged
 from builders import KEY, LINEAGE, a_chain, a_segment, a_view, cleaned_to
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +19,8 @@ from compaction.rules import Rules
 from compaction.segments import LeaderEpoch, Segment
 from compaction.view import PartitionView
 
+NOW_MS = 2_000_000
+RULES = Rules(cleanup_policy=frozenset({"compact"}))
 CHAIN = a_chain(100, 100, 100, 100)
 
 
@@ -28,9 +32,9 @@ def proposed(
         min_cleanable_dirty_ratio=Fraction(0),
         segment_bytes=segment_bytes,
     )
-    regions = regions_of(view, last_stable)
+    regions = regions_of(view, last_stable, rules, NOW_MS)
     assert isinstance(regions, Regions)
-    choice = propose(view, rules, regions)
+    choice = propose(view, rules, regions, NOW_MS)
     return choice if isinstance(choice, Compact) else None
 
 
@@ -44,7 +48,7 @@ def the_plan() -> Compact:
 def kinds(
     plan: Compact, view: PartitionView, last_stable: LastStable | None = None
 ) -> list[FaultKind]:
-    return [fault.kind for fault in faults(plan, view, last_stable)]
+    return [fault.kind for fault in faults(plan, view, last_stable, RULES, NOW_MS)]
 
 
 def groups(*parts: tuple[Segment, ...]) -> tuple[SegmentGroup, ...]:
@@ -116,7 +120,7 @@ def test_a_plan_that_was_tampered_with_is_caught(
 
 def test_a_source_that_was_replaced_since_is_caught_and_named() -> None:
     merged = a_segment(0, 199, segment_id="merged")
-    found = faults(the_plan(), a_view([merged, *CHAIN[2:]]))
+    found = faults(the_plan(), a_view([merged, *CHAIN[2:]]), None, RULES, NOW_MS)
     assert [fault.kind for fault in found] == [FaultKind.NOT_LIVE] * 2
     assert CHAIN[0].segment_id in found[0].detail
 
@@ -171,9 +175,116 @@ def test_whatever_is_proposed_has_no_fault_in_its_own_view(
     last_stable = None if opened is None else LastStable(offset=opened)
     plan = proposed(view, last_stable, segment_bytes=segment_bytes)
     if plan is not None:
-        assert faults(plan, view, last_stable) == ()
+        assert faults(plan, view, last_stable, RULES, NOW_MS) == ()
     else:
         # Only what is clean, or held back at or below the first segment boundary beyond, rests.
         starts_dirty = cleaner_offset if cleaner_offset in range(5, view.next_offset + 1) else 5
         holds = opened is not None and opened < view.next_offset
         assert starts_dirty == view.next_offset or holds
+
+
+DUE = (
+    CHAIN[0],
+    replace(CHAIN[1], earliest_due_ms=NOW_MS),
+    CHAIN[2],
+    replace(CHAIN[3], earliest_due_ms=5),
+)
+
+
+def due_view(cleaned: int = 400) -> PartitionView:
+    return a_view(DUE, cleaner_offsets=cleaned_to(cleaned))
+
+
+def the_partial_plan() -> Compact:
+    """Groups [100, 200) and [300, 400) of a clean partition, whose horizons have passed."""
+    plan = proposed(due_view())
+    assert plan is not None
+    assert plan.is_partial
+    return plan
+
+
+def test_a_partial_plan_has_no_fault_in_the_view_it_was_made_from() -> None:
+    assert kinds(the_partial_plan(), due_view()) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        # A segment of which nothing is due.
+        (
+            lambda plan: replace(plan, groups=groups(DUE[:1], DUE[1:2], DUE[3:])),
+            [FaultKind.NOT_DUE],
+        ),
+        # One group of what does not follow.
+        (
+            lambda plan: replace(plan, groups=groups((DUE[1], DUE[3]))),
+            [FaultKind.NOT_CONTIGUOUS],
+        ),
+        # Groups out of order, and twice the same.
+        (
+            lambda plan: replace(plan, groups=groups(DUE[3:], DUE[1:2])),
+            [FaultKind.NOT_CONTIGUOUS, FaultKind.WRONG_COVER],
+        ),
+        (
+            lambda plan: replace(plan, groups=groups(DUE[1:2], DUE[1:2], DUE[3:])),
+            [FaultKind.NOT_CONTIGUOUS],
+        ),
+        (lambda plan: replace(plan, end_offset=300), [FaultKind.WRONG_COVER]),
+        # What it takes for clean is not.
+        (lambda plan: replace(plan, first_dirty=401), [FaultKind.FIRST_DIRTY_OUT_OF_RANGE]),
+        (lambda plan: replace(plan, first_dirty=300), [FaultKind.FIRST_DIRTY_OUT_OF_RANGE]),
+    ],
+)
+def test_a_partial_plan_that_was_tampered_with_is_caught(
+    change: Callable[[Compact], Compact], expected: list[FaultKind]
+) -> None:
+    assert kinds(change(the_partial_plan()), due_view()) == expected
+
+
+def test_a_partial_plan_whose_time_has_not_come_is_caught() -> None:
+    found = faults(the_partial_plan(), due_view(), None, RULES, NOW_MS - 1)
+    assert [fault.kind for fault in found] == [FaultKind.NOT_DUE]
+    assert DUE[1].segment_id in found[0].detail
+
+
+@pytest.mark.parametrize(
+    ("cleaned", "expected"),
+    [(300, [FaultKind.FIRST_DIRTY_OUT_OF_RANGE]), (500, [FaultKind.FIRST_DIRTY_OUT_OF_RANGE])],
+)
+def test_a_partial_plan_whose_segments_are_clean_no_more_is_caught(
+    cleaned: int, expected: list[FaultKind]
+) -> None:
+    assert kinds(the_partial_plan(), due_view(cleaned)) == expected
+
+
+@pytest.mark.parametrize(
+    ("ages_ms", "is_caught"),
+    [
+        ([90, 90, 90, 90], False),
+        ([90, 90, 90, 49], True),
+        ([90, 90, 90, 50], False),
+        ([49, 90, 90, 90], True),
+        # An overdue segment at or above a young one lets it through, one below does not.
+        ([90, 20, 90, 101], False),
+        ([101, 20, 90, 90], True),
+        ([20, 101, 90, 90], True),
+        ([90, 90, 101, (90, 20)], True),
+        ([90, 90, 90, (101, 20)], False),
+        ([90, 90, 90, (100, 20)], True),
+    ],
+)
+def test_a_plan_that_takes_in_what_is_too_young_is_caught(
+    ages_ms: list[int | tuple[int, int]], is_caught: bool
+) -> None:
+    view = aged(*ages_ms)
+    lags = replace(RULES, min_compaction_lag_ms=50, max_compaction_lag_ms=100)
+    plan = replace(the_plan(), groups=groups(view.segments))
+    found = faults(plan, view, None, lags, AGED_AT_MS)
+    assert [fault.kind for fault in found] == [FaultKind.TOO_YOUNG] * is_caught
+
+
+def test_what_was_clean_before_may_be_young() -> None:
+    view = aged(20, 90, 90, 90, cleaned=100)
+    lags = replace(RULES, min_compaction_lag_ms=50)
+    plan = replace(the_plan(), groups=groups(view.segments), first_dirty=100)
+    assert faults(plan, view, None, lags, AGED_AT_MS) == ()

@@ -6,10 +6,13 @@ from hypothesis import strategies as st
 
 from compaction.producers import NO_DATA_OFFSET, ProducerEntry
 from compaction.regions import LastStable, Regions, last_stable_of, regions_of
+from compaction.rules import Rules
 from compaction.units import OffsetSpan
 from compaction.view import PartitionView, Refusal, RefusalReason
 
 CHAIN = a_chain(100, 100, 100)
+NOW_MS = 2_000_000
+ANY_AGE = Rules()
 
 
 def producer(producer_id: int, open_from: int | None) -> ProducerEntry:
@@ -26,9 +29,13 @@ def producer(producer_id: int, open_from: int | None) -> ProducerEntry:
 
 
 def divided(
-    view: PartitionView, last_stable: LastStable | None = None, forced: int | None = None
+    view: PartitionView,
+    last_stable: LastStable | None = None,
+    forced: int | None = None,
+    rules: Rules = ANY_AGE,
+    now_ms: int = NOW_MS,
 ) -> Regions:
-    regions = regions_of(view, last_stable, forced_first_dirty=forced)
+    regions = regions_of(view, last_stable, rules, now_ms, forced_first_dirty=forced)
     assert isinstance(regions, Regions)
     return regions
 
@@ -82,7 +89,9 @@ def test_a_forced_first_dirty_offset_replaces_the_stored_one() -> None:
 
 
 def test_a_forced_first_dirty_offset_above_the_log_is_refused() -> None:
-    refusal = regions_of(a_view(CHAIN, log_start_offset=40), None, forced_first_dirty=301)
+    refusal = regions_of(
+        a_view(CHAIN, log_start_offset=40), None, Rules(), NOW_MS, forced_first_dirty=301
+    )
     assert isinstance(refusal, Refusal)
     assert refusal.reason is RefusalReason.FIRST_DIRTY_OUT_OF_RANGE
     assert "offset 301 lies above the log's end 300" in refusal.detail

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from compaction.commit import AddSegments, AdvanceCleanerOffset, ReleaseClaim, RetireSegments
+from compaction.grouping import SegmentGroup
 from compaction.receipts import GroupReceipt, GroupResult
 from compaction.segments import CleanerOffset
 from compaction.tally import Tally
@@ -139,6 +140,35 @@ def test_a_group_is_told_of_its_own_markers_alone(rounds: list[Round]) -> None:
     assert (first.task.listed, second.task.listed) == (listed[:2], listed[2:])
     assert not first.task.ends_in_batch
     assert not second.task.ends_in_batch
+
+
+@pytest.fixture
+def partial(rounds: list[Round]) -> Round:
+    """Of the three segments only the second and the third are concerned, each by itself."""
+    segments = rounds[0].state.segments
+    groups = tuple(SegmentGroup(segments=(segment,)) for segment in segments[1:])
+    return replace(rounds[0], groups=groups, first_dirty=33, end_offset=33, is_partial=True)
+
+
+def test_segments_beside_a_round_are_read_for_their_marks_alone(
+    rounds: list[Round], partial: Round
+) -> None:
+    rows, _ = reference_rows([partial], cores=2)
+    assert [row["segment_index"] for row in rows] == [0, 1, 2]
+    assert [row["marks_only"] for row in rows] == [True, False, False]
+    assert partial.scan_bytes == rounds[0].scan_bytes == rounds[0].state.live_bytes
+    held_back = replace(rounds[0], groups=rounds[0].groups[:1], end_offset=22)
+    rows, _ = reference_rows([held_back], cores=2)
+    assert [row["marks_only"] for row in rows] == [False, False, True]
+
+
+def test_each_group_of_a_partial_round_is_a_round_of_its_own(partial: Round) -> None:
+    wanted = dict(enumerate(partial.groups))
+    close = partial.must_close(is_joined=False)
+    orders = list(group_orders(partial, NO_TRANSACTIONS, wanted=wanted, close=close))
+    assert [order.segment_index for order in orders] == [1, 2]
+    assert [order.task.rules.end_offset for order in orders] == [22, 33]
+    assert [order.task.ends_in_batch for order in orders] == [True, True]
 
 
 def receipt(number: int, result: GroupResult, each: Round) -> GroupReceipt:

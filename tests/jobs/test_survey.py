@@ -226,7 +226,7 @@ def test_what_nothing_expects_stops_one_partition_alone(tier: Path) -> None:
         detail="odd-0: unexpected ArithmeticError: 7 is not 8",
         remedy="This is a bug; please report it.",
     )
-    puzzling, understood = status(live, Scope())
+    puzzling, understood = status(live, resolve([]), Scope())
     assert understood.problem == ""
     assert puzzling.problem == (
         "odd-0: unexpected ArithmeticError: 7 is not 8. This is a bug; please report it."

@@ -18,7 +18,18 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Final, Literal, NotRequired, Self, TypeAlias, TypedDict, cast
+from typing import (
+    IO,
+    Any,
+    Final,
+    Literal,
+    NamedTuple,
+    NotRequired,
+    Self,
+    TypeAlias,
+    TypedDict,
+    cast,
+)
 
 from tests.oracle.dumped_segments import DumpedSegments, parse_dump
 from tests.oracle.kafka_jars import KafkaLabError, class_path, java
@@ -26,7 +37,7 @@ from tests.oracle.kafka_jars import KafkaLabError, class_path, java
 Option: TypeAlias = bool | int | float | str
 _Said: TypeAlias = tuple[str, str, str | None]
 """A tool's standard output, its standard error, and the stack trace where it failed."""
-Tool: TypeAlias = Literal["make", "clean", "dump", "fetch", "dumplog"]
+Tool: TypeAlias = Literal["make", "clean", "dump", "fetch", "select", "dumplog"]
 
 _SERVER: Final = "org.apache.kafka.storage.internals.log.LabServer"
 QUICK_START: Final = (
@@ -104,6 +115,32 @@ class Batch(TypedDict):
     records: list[Record]
 
 
+class SelectionCase(NamedTuple):
+    """What `LogCleanerManager` is asked about a log."""
+
+    checkpoint: int
+    """The cleaner's checkpoint; −1: none."""
+    now_ms: int
+    min_compaction_lag_ms: int
+    max_compaction_lag_ms: int
+
+
+class Selected(TypedDict):
+    """What `LogCleanerManager` says of a log at one time."""
+
+    firstDirtyOffset: int
+    firstUncleanableDirtyOffset: int
+    """As `cleanableOffsets` has it: it may lie inside a segment."""
+    forceUpdateCheckpoint: bool
+    firstUncleanableOffset: int
+    """Down to a segment's base, by `calculateCleanableBytes`."""
+    cleanableBytes: int
+    cleanBytes: int
+    maxCompactionDelayMs: int
+    lastStableOffset: int
+    activeSegmentBase: int
+
+
 class SideFiles(TypedDict):
     """The entries of a folder's side files in file order; each dict names its `file`."""
 
@@ -178,6 +215,17 @@ class KafkaLab:
             "dedupe-bytes": _DEDUPE_BYTES,
         }
         return cast(dict[str, Any], json.loads(self._call("clean", given | options)))
+
+    def select(
+        self, log: Path, cases: Sequence[SelectionCase], *, log_start_offset: int = 0
+    ) -> list[Selected]:
+        """What `LogCleanerManager` says of the log in the folder `log`, a result per case."""
+        options: dict[str, Option] = {
+            "dir": log.as_posix(),
+            "log-start-offset": log_start_offset,
+            "cases": ",".join(":".join(map(str, case)) for case in cases),
+        }
+        return cast(list[Selected], json.loads(self._call("select", options)))
 
     def batches(self, path: Path) -> list[Batch]:
         """Every batch, with its records, of all `.log` files of a folder (or of one file)."""

@@ -14,17 +14,20 @@ from compaction.aborted import AbortedTransaction
 from compaction.absorption import absorbed
 from compaction.grouping import grouped
 from compaction.key_blocks import KeyBlock, pack, parts_per_bucket, unpack
+from compaction.plan import Choice, Compact, propose
 from compaction.receipts import GroupReceipt, GroupResult, receipt_faults
+from compaction.regions import LastStable, Regions, last_stable_of, regions_of
 from compaction.rules import Rules
-from compaction.segments import PartitionState, Segment
+from compaction.segments import CleanerOffset, PartitionState, Segment
 from compaction.tally import Tally, total
-from compaction.transactions import joined_marks, verdict
+from compaction.transactions import TransactionVerdict, joined_marks, verdict
+from compaction.view import PartitionView
 from compaction.winners import bucket_losers
 from jobs.rounds import Round, group_orders
 from storage.first_sight import read_aborted, read_snapshot
 from storage.group_rewrite import rewrite_group
 from storage.local_tiered_storage import Part
-from storage.segment_scan import ScannedSegment, ScanOrder, scan_segment
+from storage.segment_scan import ScannedSegment, ScanOrder, scan_marks, scan_segment
 from tests.pictures.log_pictures import INDEX_INTERVAL_BYTES, KEY, Log
 
 RETENTION_MS: Final = 1000
@@ -61,9 +64,57 @@ def cleaned(log: Log, *, now_ms: int = 0, rules: Rules = RULES, first_dirty: int
 
 def passed(log: Log, *, now_ms: int = 0, rules: Rules = RULES, first_dirty: int = 0) -> Pass:
     """The same, with what the workers said."""
-    each = _round(log, now_ms, rules, first_dirty)
+    return _carried_out(log, _round(log, now_ms, rules, first_dirty))
+
+
+def seen(log: Log, *, cleaner_offset: int | None = None) -> PartitionView:
+    """The picture as planning sees it; clean below `cleaner_offset`."""
+    offsets = () if cleaner_offset is None else (CleanerOffset(epoch=1, offset=cleaner_offset),)
+    return PartitionView(
+        key=KEY,
+        state=replace(_state(log), cleaner_offsets=offsets),
+        segments=log.segments,
+        new_ids=(),
+        orphans=(),
+        out_of_lineage=(),
+        retired_count=0,
+        lineage=log.lineage,
+        log_start_offset=log.segments[0].start_offset,
+    )
+
+
+def last_stable(log: Log) -> LastStable | None:
+    """The oldest transaction that the newest segment's snapshot calls open."""
+    return last_stable_of(read_snapshot(log.tier, KEY, log.segments[-1]))
+
+
+def planned(
+    log: Log, *, cleaner_offset: int | None = None, now_ms: int = 0, rules: Rules = RULES
+) -> Choice:
+    """What planning chooses for the picture."""
+    view = seen(log, cleaner_offset=cleaner_offset)
+    regions = regions_of(view, last_stable(log), rules, now_ms)
+    assert isinstance(regions, Regions)
+    return propose(view, rules, regions, now_ms)
+
+
+def swept(log: Log, *, now_ms: int, rules: Rules = RULES) -> Log:
+    """A log that is clean to its end, after the round that its passed delete horizons call for."""
+    plan = planned(log, cleaner_offset=log.segments[-1].next_offset, now_ms=now_ms, rules=rules)
+    assert isinstance(plan, Compact)
+    assert plan.is_partial
+    each = replace(
+        _round(log, now_ms, rules, plan.first_dirty),
+        end_offset=plan.end_offset,
+        groups=plan.groups,
+        is_partial=True,
+    )
+    return _carried_out(log, each).log
+
+
+def _carried_out(log: Log, each: Round) -> Pass:
     scans = _scans(log, each)
-    first_verdict = verdict(joined_marks([scan.marks for scan in scans]), each.aborted)
+    first_verdict = _verdict(log, each, scans)
     believed = first_verdict.believed
     if believed:
         entries = sorted(each.aborted + believed, key=lambda entry: entry.last_offset)
@@ -85,15 +136,7 @@ def _round(log: Log, now_ms: int, rules: Rules, first_dirty: int) -> Round:
     entries = [t for each in log.segments for t in read_aborted(log.tier, KEY, each)]
     return Round(
         index=0,
-        state=PartitionState(
-            key=KEY,
-            epoch=1,
-            owner_run="a run",
-            cleaner_offsets=(),
-            log_start_offset=log.segments[0].start_offset,
-            segments=log.segments,
-            lineage=log.lineage,
-        ),
+        state=_state(log),
         first_dirty=first_dirty,
         end_offset=log.end_offset,
         groups=grouped(inside, rules),
@@ -102,6 +145,33 @@ def _round(log: Log, now_ms: int, rules: Rules, first_dirty: int) -> Round:
         producers=read_snapshot(log.tier, KEY, log.segments[-1]),
         now_ms=now_ms,
     )
+
+
+def _state(log: Log) -> PartitionState:
+    return PartitionState(
+        key=KEY,
+        epoch=1,
+        owner_run="a run",
+        cleaner_offsets=(),
+        log_start_offset=log.segments[0].start_offset,
+        segments=log.segments,
+        lineage=log.lineage,
+    )
+
+
+def _verdict(log: Log, each: Round, scans: Sequence[ScannedSegment]) -> TransactionVerdict:
+    """By the marks of all that lives: those of segments beside the round decide within it."""
+    found = {s.segment_id: scan.marks for s, scan in zip(each.segments, scans, strict=True)}
+    marks = [
+        found[segment.segment_id]
+        if segment.segment_id in found
+        else scan_marks(
+            log.tier.read_part(KEY, segment.segment_id, segment.start_offset, Part.LOG),
+            where="a picture",
+        )
+        for segment in log.segments
+    ]
+    return verdict(joined_marks(marks), each.aborted)
 
 
 def _scans(log: Log, each: Round) -> list[ScannedSegment]:
@@ -142,7 +212,7 @@ def _rewritten(
 ) -> tuple[GroupReceipt, ...]:
     orders = group_orders(
         each,
-        verdict(joined_marks([scan.marks for scan in scans]), each.aborted),
+        _verdict(log, each, scans),
         wanted=dict(enumerate(each.groups)),
         close=each.must_close(is_joined=is_again),
     )
@@ -154,8 +224,8 @@ def _rewritten(
 
 def _after(log: Log, each: Round, receipts: Sequence[GroupReceipt]) -> Log:
     """What lives once the round is committed."""
-    live: list[Segment] = []
+    sources = {segment.segment_id for segment in each.segments}
+    live = [segment for segment in log.segments if segment.segment_id not in sources]
     for group, receipt in zip(each.groups, receipts, strict=True):
         live += group.segments if receipt.segment is None else (receipt.segment,)
-    beyond = log.segments[-1:] if log.is_last_beyond else ()
-    return replace(log, segments=(*live, *beyond))
+    return replace(log, segments=tuple(sorted(live, key=lambda segment: segment.start_offset)))

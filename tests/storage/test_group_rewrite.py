@@ -298,3 +298,22 @@ def test_a_transaction_index_that_is_gone_stops_the_rewrite(tmp_path: Path) -> N
     with pytest.raises(UnreadableObject):
         rewritten(log)
     assert files_of(log) == before
+
+
+def test_a_segment_whose_time_has_come_is_written_though_nothing_goes(tmp_path: Path) -> None:
+    # So that the catalog, which named that time, stops naming it.
+    log = picture("0:a=1 1:b=1", tmp_path)
+    (segment,) = log.segments
+    for due_ms, result in ((NOW_MS, GroupResult.WRITTEN), (NOW_MS + 1, GroupResult.UNCHANGED)):
+        dated = replace(log, segments=(replace(segment, earliest_due_ms=due_ms),))
+        receipt = rewritten(dated)
+        assert receipt.result is result
+        if receipt.segment is not None:
+            assert receipt.segment.earliest_due_ms is None
+            assert drawn(replace(log, segments=(receipt.segment,))) == drawn(log)
+
+
+def test_a_new_segment_is_due_when_the_first_of_its_sources_records_is(tmp_path: Path) -> None:
+    receipt = rewritten(picture("0:a=^900 1:b=1 | 2:c=^800 3:d= | 4:e=1", tmp_path))
+    assert receipt.segment is not None
+    assert receipt.segment.earliest_due_ms == 800

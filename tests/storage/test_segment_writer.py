@@ -20,6 +20,8 @@ from storage.segment_writer import Origin, SegmentWriter
 from storage.time_index import read_time_index
 from tests.pictures.log_pictures import INDEX_INTERVAL_BYTES, KEY, Log, files_of, picture
 
+DUE_MS = 300
+
 
 def a_batch(base_offset: int, *timestamps_ms: int, **fields: Any) -> np.ndarray:
     records = tuple(
@@ -49,7 +51,7 @@ def written(
     with a_writer(log) as writer:
         for stretch in stretches:
             writer.append(stretch)
-        return writer.finish(listed)
+        return writer.finish(listed, DUE_MS)
 
 
 def part_of(log: Log, segment: Segment, part: Part) -> bytes:
@@ -79,18 +81,8 @@ def test_the_largest_timestamp_is_that_of_any_batch_an_empty_one_included(log: L
     assert segment.first_timestamp_ms == 50
 
 
-def test_the_earliest_horizon_is_told(log: Log) -> None:
-    segment = written(
-        log,
-        a_batch(0, 5, delete_horizon_ms=800),
-        np.concatenate([a_batch(1, 5, delete_horizon_ms=300), a_batch(2, -900)]),
-        a_batch(3, 5, delete_horizon_ms=500),
-    )
-    assert segment.earliest_due_ms == 300
-
-
-def test_without_horizons_none_is_due(log: Log) -> None:
-    assert written(log, a_batch(0, 5), a_batch(1, 6)).earliest_due_ms is None
+def test_when_something_in_it_is_due_is_passed_on(log: Log) -> None:
+    assert written(log, a_batch(0, 5)).earliest_due_ms == DUE_MS
 
 
 def test_sizes_are_those_of_the_objects(log: Log) -> None:

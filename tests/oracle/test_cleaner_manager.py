@@ -1,0 +1,168 @@
+"""Regions and bytes against Kafka's own `LogCleanerManager`, on fuzzed logs, where the rules agree.
+
+A log is written by Kafka and uploaded whole; what first sight makes of the tier is divided by
+`regions_of`, while Kafka divides the log. Its active segment is empty, so the two see the same
+data. Where the rules differ on purpose a test of its own says how.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from compaction.eligibility import dirty_ratio
+from compaction.regions import LastStable, Regions, last_stable_of, regions_of
+from compaction.rules import Rules
+from compaction.segments import CleanerOffset
+from compaction.view import PartitionView, fresh_state
+from jobs.survey import Scope, known_partitions, viewed
+from jobs.wiring import wired
+from storage.first_sight import read_snapshot
+from tests.oracle.kafka_lab import KafkaLab, MadeLog, Option, Selected, SelectionCase
+from tests.oracle.recipes import TS_START_MS, recipe
+from tests.oracle.remote_views import to_remote
+
+SEEDS_VARIABLE = "TIERFOLD_SELECTION_SEEDS"
+CASES = 12
+LONG_MAX = 2**63 - 1
+
+
+def seeds() -> range:
+    """`TIERFOLD_SELECTION_SEEDS`, as `FIRST:END` with the end excluded, or 40."""
+    first, end = (os.environ.get(SEEDS_VARIABLE) or "0:40").split(":")
+    return range(int(first), int(end))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """One seed's log, as Kafka wrote it and as its tier is seen."""
+
+    source: Path
+    made: MadeLog
+    view: PartitionView
+    last_stable: LastStable | None
+    dice: random.Random
+
+    @property
+    def end(self) -> int:
+        return self.view.next_offset
+
+    def a_time_ms(self) -> int:
+        span_ms = self.made["lastTimestamp"] - TS_START_MS
+        return TS_START_MS + self.dice.randint(-10, span_ms + 3000)
+
+    def a_checkpoint(self) -> int:
+        """None, within the log, at a segment's edge, or above the log's end."""
+        edges = [each.start_offset for each in self.view.segments]
+        within = self.dice.randint(0, self.end)
+        return self.dice.choice([-1, within, self.dice.choice(edges), self.end, self.end + 1])
+
+
+def subject(
+    lab: KafkaLab, folder: Path, seed: int, options: dict[str, Option]
+) -> Subject:
+    source = folder / f"t{seed}-0"
+    made = lab.make(source, **options)
+    to_remote(source, folder, seed)
+    live = wired(str(folder), None, TS_START_MS)
+    (known,) = known_partitions(live, Scope())
+    view = viewed(live, known.key, None)
+    assert isinstance(view, PartitionView)
+    producers = read_snapshot(live.tier, known.key, view.segments[-1])
+    return Subject(
+        source=source,
+        made=made,
+        view=view,
+        last_stable=last_stable_of(producers),
+        dice=random.Random(seed),
+    )
+
+
+def seen(
+    of: Subject, case: SelectionCase, log_start_offset: int = 0
+) -> tuple[PartitionView, Rules, Regions]:
+    """Ours for a case: the view with the case's cleaner offset, its rules, its regions."""
+    vector = () if case.checkpoint < 0 else (CleanerOffset(epoch=1, offset=case.checkpoint),)
+    state = replace(fresh_state(of.view), cleaner_offsets=vector)
+    view = replace(of.view, state=state, log_start_offset=log_start_offset)
+    rules = Rules(
+        min_compaction_lag_ms=case.min_compaction_lag_ms,
+        max_compaction_lag_ms=case.max_compaction_lag_ms,
+    )
+    regions = regions_of(view, of.last_stable, rules, case.now_ms)
+    assert isinstance(regions, Regions)
+    return view, rules, regions
+
+
+@pytest.mark.parametrize("seed", seeds())
+def test_regions_and_bytes_are_kafkas(lab: KafkaLab, tmp_path: Path, seed: int) -> None:
+    each = subject(lab, tmp_path, seed, recipe(seed))
+    log_start_offset = each.dice.choice([0, 0, each.dice.randint(0, each.end)])
+    # The maximum lag is off where the minimum is on: see the override below.
+    lags = [(0, each.dice.randint(1, 4000)), (each.dice.randint(1, 4000), LONG_MAX), (0, LONG_MAX)]
+    cases = [
+        SelectionCase(each.a_checkpoint(), each.a_time_ms(), *lags[number % len(lags)])
+        for number in range(CASES)
+    ]
+    kafkas = lab.select(each.source, cases, log_start_offset=log_start_offset)
+    for case, theirs in zip(cases, kafkas, strict=True):
+        view, rules, regions = seen(each, case, log_start_offset)
+        ratio = dirty_ratio(view, regions, rules, case.now_ms)
+        assert theirs["activeSegmentBase"] == regions.end
+        ours = (
+            regions.first_dirty,
+            # Kafka answers with the first dirty offset where nothing above it is cleanable, and
+            # takes that down to a segment's base.
+            regions.dirty.is_empty or regions.first_uncleanable,
+            regions.reset is not None,
+            ratio.cleanable_bytes,
+            ratio.clean_bytes,
+            ratio.delay_ms,
+        )
+        assert ours == (
+            theirs["firstDirtyOffset"],
+            _is_empty(theirs) or theirs["firstUncleanableOffset"],
+            theirs["forceUpdateCheckpoint"],
+            theirs["cleanableBytes"],
+            theirs["cleanBytes"],
+            theirs["maxCompactionDelayMs"],
+        ), case
+
+
+def _is_empty(theirs: Selected) -> bool:
+    return theirs["firstUncleanableOffset"] <= theirs["firstDirtyOffset"]
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_kafka_holds_overdue_data_back_by_the_minimum_lag_and_we_do_not(
+    lab: KafkaLab, tmp_path: Path, seed: int
+) -> None:
+    # KIP-354: the maximum overrides the minimum. LogCleanerManager lets it override the ratio only.
+    options: dict[str, Option] = {"records": 900, "ts_start": TS_START_MS, "segment_bytes": "8k"}
+    each = subject(lab, tmp_path, seed, options | {"seed": seed, "ts_step": seed})
+    now_ms = each.made["lastTimestamp"]
+    oldest_allowed_ms = each.view.segments[2].first_timestamp_ms
+    case = SelectionCase(-1, now_ms, 2**40, now_ms - oldest_allowed_ms)
+    (theirs,) = lab.select(each.source, [case])
+    _, _, regions = seen(each, case)
+    assert theirs["cleanableBytes"] == 0
+    assert theirs["maxCompactionDelayMs"] > 0
+    assert regions.first_uncleanable == each.view.segments[2].start_offset < regions.end
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 4, 5])
+def test_what_only_a_local_marker_decides_is_undecided_here(
+    lab: KafkaLab, tmp_path: Path, seed: int
+) -> None:
+    # The active segment holds data: the tier ends below it, and so does what its snapshot knows.
+    options = recipe(seed) | {"roll_end": False, "txn": 3, "segment_bytes": "8k"}
+    each = subject(lab, tmp_path, seed, options)
+    case = SelectionCase(-1, each.made["lastTimestamp"], 0, LONG_MAX)
+    (theirs,) = lab.select(each.source, [case])
+    _, _, regions = seen(each, case)
+    assert theirs["activeSegmentBase"] == regions.end
+    assert regions.first_uncleanable <= theirs["firstUncleanableOffset"] <= regions.end
