@@ -58,7 +58,9 @@ def test_the_page_of_settings_is_what_the_code_makes_of_them() -> None:
     written = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
     assert written == page(), "run: python -m jobs.settings_page > docs/settings.md"
     for setting in SETTINGS:
-        assert f"| `{setting.name}` | {setting.default or 'none'} | {setting.unit} |" in written
+        cells = (f"`{setting.name}`", setting.default or "none", setting.unit)
+        assert f"| {' | '.join(cells)} | {setting.kind.allowed} |" in written
+        assert all(f"`{name.name}`" in written for name in setting.broker_names)
         assert setting.doc in written
 
 

@@ -130,6 +130,13 @@ def test_every_setting_can_be_said_at_each_level_it_has(tmp_path: Path) -> None:
             "topics like a*",
             "is below",
         ),
+        # A pattern that does not match its own text.
+        (
+            '[topics."[ab]"]\n"max.compaction.lag.ms" = 5',
+            ("log.cleaner.min.compaction.lag.ms=6", "cleanup.policy=compact"),
+            "topics like [ab]",
+            "is below",
+        ),
         (
             "",
             ("compaction.strategy=header",),
