@@ -6,10 +6,21 @@ Names are Kafka's topic configs with underscores; units last.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from fractions import Fraction
 from typing import Final
 
 DAY_MS: Final = 86_400_000
+LONG_MAX: Final = 2**63 - 1
+"""Java's largest long: Kafka's way to write "never"."""
+
+
+class CompactionStrategy(StrEnum):
+    """By what the latest record of a key is told (KIP-280)."""
+
+    OFFSET = "offset"
+    TIMESTAMP = "timestamp"
+    HEADER = "header"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,21 +29,64 @@ class Rules:
 
     cleanup_policy: frozenset[str] = frozenset()
     """Of `compact` and `delete`; empty: nobody said, the topic is left alone."""
+    compaction_strategy: CompactionStrategy = CompactionStrategy.OFFSET
+    compaction_strategy_header: str = ""
+    """Name of the header that holds a record's version; empty: nobody said."""
     min_cleanable_dirty_ratio: Fraction = Fraction(1, 2)
     """Exact, so that a ratio is compared by whole numbers multiplied crosswise."""
     min_compaction_lag_ms: int = 0
     """How long a record stays uncleaned at least; 0: not checked."""
-    max_compaction_lag_ms: int = 2**63 - 1
+    max_compaction_lag_ms: int = LONG_MAX
     """How long a record may stay uncleaned at most (KIP-354)."""
-    segment_ms: int = 604_800_000
-    """After how long a broker rolls an active segment."""
     delete_retention_ms: int = DAY_MS
     producer_id_expiration_ms: int = DAY_MS
+    segment_ms: int = 7 * DAY_MS
+    """After how long a broker rolls an active segment."""
     segment_bytes: int = 2**30
     segment_index_bytes: int = 10 * 2**20
     index_interval_bytes: int = 4096
+    chunk_bytes: int | None = None
+    """Most bytes of dirty segments that are cleaned in one go; None: no bound."""
 
     @property
     def is_compacted(self) -> bool:
         """The policy names `compact`."""
         return "compact" in self.cleanup_policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contradiction:
+    """Two settings, each allowed by itself, that cannot both hold; names are fields of `Rules`."""
+
+    first: str
+    says: str
+    """What is wrong between them: "is below", "needs"."""
+    second: str
+    remedy: str
+
+
+def contradictions(rules: Rules) -> tuple[Contradiction, ...]:
+    """What cannot hold together; empty: all is well."""
+    found = []
+    # KIP-354, Kafka's `LogConfig.validateValues`.
+    if rules.max_compaction_lag_ms < rules.min_compaction_lag_ms:
+        found.append(
+            Contradiction(
+                first="max_compaction_lag_ms",
+                says="is below",
+                second="min_compaction_lag_ms",
+                remedy="Raise the former or lower the latter.",
+            )
+        )
+    # KIP-280 falls back to `offset` without a word: what the user asked for would not happen.
+    is_by_header = rules.compaction_strategy is CompactionStrategy.HEADER
+    if is_by_header and not rules.compaction_strategy_header:
+        found.append(
+            Contradiction(
+                first="compaction_strategy",
+                says="needs",
+                second="compaction_strategy_header",
+                remedy="Name the header that holds a record's version.",
+            )
+        )
+    return tuple(found)

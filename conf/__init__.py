@@ -1,1 +1,1 @@
-"""Defaults as data: TOML for the topics' settings, properties for Spark's log."""
+"""Defaults as data, and an example of a user's file, in TOML; properties for Spark's log."""

@@ -3,7 +3,11 @@
     cli                 the command line: verbs, options, exit codes
     plan_job, compact_job, status_job, verify_job, dump_job
                         one module per verb; each also runs under spark-submit
-    settings            Kafka's names, defaults and --set, resolved per topic
+    settings            what a topic's settings are: defaults, the user's file, --set, resolved
+    settings_known, setting_kinds
+                        the settings there are, Kafka's names for them, what each may be
+    settings_layers     who says what: reads the files and the command line
+    settings_page       docs/settings.md, made from the table of settings
     wiring              the live things: tier, catalog, clock, consoles; nothing else makes them
     survey              stages 1 and 2: what is there, and what would be done (metadata only)
     rounds              what the driver and the workers tell each other about one partition's round

@@ -7,9 +7,11 @@ Exit codes: 0 done, or nothing to do; 1 a bug; 2 a wrong setting or usage; 3 a p
 from __future__ import annotations
 
 import functools
+import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
@@ -28,8 +30,15 @@ from jobs.outcome_reports import (
     max_compaction_delay_secs,
 )
 from jobs.plan_job import plan
-from jobs.report import document, print_reports, print_status, print_verified
-from jobs.settings import resolve
+from jobs.report import (
+    document,
+    print_reports,
+    print_settings,
+    print_status,
+    print_verified,
+)
+from jobs.settings import Settings, resolve
+from jobs.settings_layers import is_topic
 from jobs.status_job import status
 from jobs.survey import Scope
 from jobs.verify_job import verify
@@ -47,6 +56,12 @@ WIDTH_WITHOUT_TERMINAL: Final = 120
 INT64: Final = click.IntRange(0, 2**63 - 1)
 """A time or an offset as Kafka stores it: what is larger fits in no array and in no table."""
 
+CONFIG_VARIABLE: Final = "TIERFOLD_CONFIG"
+
+JSON_OPTION: Final = click.option(
+    "--json", "as_json", is_flag=True, help="One JSON document on stdout."
+)
+
 _Verb = TypeVar("_Verb", bound=Callable[..., Any])
 
 
@@ -58,15 +73,15 @@ class AskedOfTier:
     scope: Scope
 
 
-def _replay_options(verb: _Verb) -> _Verb:
-    """--now, --first-dirty, --set: every verb takes them, so that a replay tells all the same."""
+def _settings_options(verb: _Verb) -> _Verb:
+    """--config and --set: every verb takes them."""
     options = (
-        click.option("--now", "now_ms", type=INT64, metavar="MS", help="Instead of the clock."),
         click.option(
-            "--first-dirty",
-            type=INT64,
-            metavar="OFFSET",
-            help="Where the dirty region begins; 0 cleans all again.",
+            "--config",
+            type=click.Path(path_type=Path),
+            envvar=CONFIG_VARIABLE,
+            metavar="FILE",
+            help=f"Settings of brokers and topics, in TOML. Else ${CONFIG_VARIABLE}.",
         ),
         click.option(
             "--set",
@@ -76,7 +91,21 @@ def _replay_options(verb: _Verb) -> _Verb:
             help="A setting, by Kafka's name for it. Repeatable.",
         ),
     )
-    return functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), verb)
+    return _with(options, verb)
+
+
+def _replay_options(verb: _Verb) -> _Verb:
+    """--now, --first-dirty, settings: a verb that reads a tier replays another's run with them."""
+    options = (
+        click.option("--now", "now_ms", type=INT64, metavar="MS", help="Instead of the clock."),
+        click.option(
+            "--first-dirty",
+            type=INT64,
+            metavar="OFFSET",
+            help="Where the dirty region begins; 0 cleans all again.",
+        ),
+    )
+    return _with(options, _settings_options(verb))
 
 
 def _tier_options(verb: _Verb) -> _Verb:
@@ -90,9 +119,19 @@ def _tier_options(verb: _Verb) -> _Verb:
         click.option(
             "--partition", "partitions", multiple=True, metavar="GLOB", help="Only these numbers."
         ),
-        click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout."),
+        JSON_OPTION,
     )
+    return _with(options, verb)
+
+
+def _with(options: Sequence[Callable[[_Verb], _Verb]], verb: _Verb) -> _Verb:
+    """The verb with these options, shown in their order."""
     return functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), verb)
+
+
+def _settings(given: dict[str, Any]) -> Settings:
+    """What was said of settings; asked for first, so that nothing is read where it is wrong."""
+    return resolve(given["overrides"], given["config"])
 
 
 def _asked_of_tier(given: dict[str, Any]) -> AskedOfTier:
@@ -134,7 +173,7 @@ def plan_verb(**given: Any) -> None:
     Example:
       tierfold plan /mnt/tier --set cleanup.policy=compact --topic 'orders.*'
     """
-    settings = resolve(given["overrides"])
+    settings = _settings(given)
     asked = _asked_of_tier(given)
     _told(plan(asked.live, settings, asked.scope), "plan", given["as_json"])
 
@@ -150,7 +189,7 @@ def compact_verb(**given: Any) -> None:
     Example:
       tierfold compact /mnt/tier --set cleanup.policy=compact --set delete.retention.ms=3600000
     """
-    settings = resolve(given["overrides"])
+    settings = _settings(given)
     asked = _asked_of_tier(given)
     if given["dry_run"]:
         reports, title = plan(asked.live, settings, asked.scope), "dry run: nothing is changed"
@@ -171,7 +210,7 @@ def status_verb(**given: Any) -> None:
     Example:
       tierfold status /mnt/tier --json
     """
-    settings = resolve(given["overrides"])
+    settings = _settings(given)
     asked = _asked_of_tier(given)
     found = status(asked.live, settings, asked.scope)
     if given["as_json"]:
@@ -192,7 +231,7 @@ def verify_verb(**given: Any) -> None:
     Example:
       tierfold verify /mnt/tier --topic orders
     """
-    settings = resolve(given["overrides"])
+    settings = _settings(given)
     asked = _asked_of_tier(given)
     found = verify(asked.live, settings, asked.scope, Console(stderr=True))
     if given["as_json"]:
@@ -206,16 +245,42 @@ def verify_verb(**given: Any) -> None:
 @tierfold.command("dump")
 @click.argument("segment", type=click.Path())
 @_replay_options
-def dump_verb(segment: str, overrides: Sequence[str], **_ignored: Any) -> None:
+def dump_verb(segment: str, **given: Any) -> None:
     """Print the batches and records of a segment's .log as JSON lines.
 
     \b
     Example:
       tierfold dump 00000000000000000000-0hLI51_3SZKS69rydQPI4w.log | jq .baseOffset
     """
-    resolve(overrides)
+    _settings(given)
     for line in dump_lines(segment):
         click.echo(line)
+
+
+@tierfold.command("config")
+@click.argument("topic")
+@_settings_options
+@JSON_OPTION
+def config_verb(topic: str, **given: Any) -> None:
+    """Show every setting as TOPIC has it, and who said so; reads no tier.
+
+    \b
+    Example:
+      tierfold config orders --config tierfold.toml
+    """
+    settings = _settings(given)
+    if not is_topic(topic):
+        raise BadSettings(
+            f"{topic!r} is no topic's name",
+            where="tierfold config",
+            remedy="Name one topic: letters, digits, dots, dashes and underscores.",
+        )
+    found = settings.effective(topic)
+    if given["as_json"]:
+        settled = {"topic": topic, "settings": [each.as_json() for each in found]}
+        click.echo(json.dumps(settled, indent=2))
+    else:
+        print_settings(_console(as_json=False), topic, found)
 
 
 def _told(reports: list[PartitionReport], title: str, as_json: bool) -> None:

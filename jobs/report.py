@@ -25,6 +25,7 @@ from jobs.outcome_reports import (
     PartitionReport,
     max_compaction_delay_secs,
 )
+from jobs.settings import Effective
 from jobs.status_job import PartitionStatus
 from jobs.verify_job import Verified
 
@@ -143,6 +144,18 @@ def print_status(console: Console, partitions: Sequence[PartitionStatus]) -> Non
     console.print(table)
     if len(ordered) > ROWS_MAX:
         console.print(f"… and {len(ordered) - ROWS_MAX} more; --json lists all.")
+
+
+def print_settings(console: Console, topic: str, found: Sequence[Effective]) -> None:
+    """The table of `config`."""
+    table = Table(title=f"settings of {topic}", title_justify="left")
+    table.add_column("setting", no_wrap=True)
+    table.add_column("value", justify="right")
+    table.add_column("unit", no_wrap=True)
+    table.add_column("from")
+    for each in found:
+        table.add_row(each.setting.name, Text(each.text), each.setting.unit, Text(each.source))
+    console.print(table)
 
 
 def _status_row(each: PartitionStatus) -> tuple[str | Text, ...]:

@@ -1,4 +1,4 @@
-"""What a setting's value may be: three kinds, each of which reads text and says what it allows.
+"""What a setting's value may be: a few kinds, each of which reads text and says what it allows.
 
 A kind's `parse` raises `ValueError` for a text that it does not allow; the caller knows which
 setting that was, and from where, and says so (`jobs.settings`).
@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, Protocol
+
+from compaction.rules import CompactionStrategy
 
 POLICIES: Final = frozenset({"compact", "delete"})
 
@@ -86,3 +88,35 @@ class PolicyList:
         if len(set(names)) != len(names) or not POLICIES.issuperset(names):
             raise ValueError(text)
         return frozenset(names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strategy:
+    """One of KIP-280's strategies."""
+
+    @property
+    def allowed(self) -> str:
+        """The three there are."""
+        *first, last = CompactionStrategy
+        return f"{', '.join(first)} or {last}"
+
+    def parse(self, text: str) -> CompactionStrategy:
+        """The strategy of that name."""
+        return CompactionStrategy(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeaderName:
+    """The name of a record header: any text that Kafka can store, but none that is empty."""
+
+    @property
+    def allowed(self) -> str:
+        """Nearly everything."""
+        return "the name of a record header, at least one character"
+
+    def parse(self, text: str) -> str:
+        """The name as it is written."""
+        if not text:
+            raise ValueError(text)
+        text.encode("utf-8")  # half a character, as a terminal may send it, is a ValueError
+        return text

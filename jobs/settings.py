@@ -1,181 +1,185 @@
-"""The settings, from `conf/defaults.toml` and `--set NAME=VALUE` to the `Rules` of a topic.
+"""The settings, resolved as Kafka resolves them: what a topic is told goes before what a broker is.
 
-Names are Kafka's topic settings. Later layers win over earlier ones; within the command line the
-last `--set` of a name wins. Nothing is read or written before every layer has been understood.
+    1  conf/defaults.toml                   Kafka's own defaults
+    2  [broker] of the user's file          names as in a broker's server.properties
+    3  --set of a broker's name
+    4  [topics."PATTERN"] of the user's file, in the file's order
+    5  [topics."NAME"] of the user's file, a topic's own table
+    6  --set of a topic's name
+
+The later one wins, setting by setting; of two `--set` of a name, the last. `cleanup.policy` has no
+default: where none of them says it, the topic is left alone. All is understood, and checked for
+what cannot hold together, before anything else is read.
 """
 
 from __future__ import annotations
 
-import difflib
-import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from importlib import resources
+from decimal import Context
+from fractions import Fraction
+from pathlib import Path
 from typing import Any, Final
 
 from compaction.errors import BadSettings
-from compaction.rules import Rules
-from jobs.setting_kinds import PolicyList, Ratio, SettingKind, WholeNumber
+from compaction.rules import Rules, contradictions
+from jobs.settings_known import SETTINGS, Setting
+from jobs.settings_layers import (
+    ConfigFile,
+    Layer,
+    Said,
+    TopicTable,
+    command_line,
+    read_config,
+    shipped_defaults,
+)
 
-INT_MAX: Final = 2**31 - 1
-LONG_MAX: Final = 2**63 - 1
-DEFAULTS_FILE: Final = "conf/defaults.toml"
-COMMAND_LINE: Final = "--set"
+NOBODY: Final = "default"
+"""The source of a value that no layer gives."""
+
+_POLICY: Final = "cleanup_policy"
+_EXACT: Final = Context(prec=250)
+"""More digits than a ratio's text can have, exponent and all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """One setting: Kafka's name for it, and what it may be."""
+class Effective:
+    """A setting as a topic has it."""
 
-    name: str
-    kind: SettingKind
-    default: str | None
-    """Kafka's own default as text, None where there is none on purpose."""
-    unit: str
-    doc: str
+    setting: Setting
+    value: Any
+    """None: nobody gave one, and it has no default."""
+    source: str
+    """Who gave it: a file and its table, the command line, or `NOBODY`."""
 
     @property
-    def field(self) -> str:
-        """The field of `Rules` that holds the value."""
-        return self.name.replace(".", "_")
+    def text(self) -> str:
+        """The value as a file or `--set` would have it; "none" for None."""
+        return _text(self.value)
 
-
-SETTINGS: Final[tuple[Setting, ...]] = (
-    Setting(
-        name="cleanup.policy",
-        kind=PolicyList(),
-        default=None,
-        unit="list",
-        doc="Only topics whose policy names compact are compacted; without one a topic is left "
-        "alone.",
-    ),
-    Setting(
-        name="min.cleanable.dirty.ratio",
-        kind=Ratio(),
-        default="0.5",
-        unit="ratio",
-        doc="A partition is compacted when the dirty share of its bytes is above this.",
-    ),
-    Setting(
-        name="delete.retention.ms",
-        kind=WholeNumber(least=0, most=LONG_MAX),
-        default="86400000",
-        unit="milliseconds",
-        doc="How long a tombstone or a transaction marker stays after the first pass that met it.",
-    ),
-    Setting(
-        name="producer.id.expiration.ms",
-        kind=WholeNumber(least=1, most=INT_MAX),
-        default="86400000",
-        unit="milliseconds",
-        doc="A producer silent for that long is forgotten, and its last batch may go.",
-    ),
-    Setting(
-        name="segment.bytes",
-        # Kafka's floor for topics is 1 MiB; merging to less does no harm and shows more on a
-        # small log, so that this one is lower.
-        kind=WholeNumber(least=1, most=INT_MAX),
-        default="1073741824",
-        unit="bytes",
-        doc="Neighbouring segments are merged up to this size of the log.",
-    ),
-    Setting(
-        name="segment.index.bytes",
-        kind=WholeNumber(least=4, most=INT_MAX),
-        default="10485760",
-        unit="bytes",
-        doc="Neighbouring segments are merged while each index stays within this size.",
-    ),
-    Setting(
-        name="index.interval.bytes",
-        kind=WholeNumber(least=0, most=INT_MAX),
-        default="4096",
-        unit="bytes",
-        doc="How many bytes of log lie between two entries of an index.",
-    ),
-)
-
-_BY_NAME: Final[Mapping[str, Setting]] = {setting.name: setting for setting in SETTINGS}
+    def as_json(self) -> dict[str, Any]:
+        """The entry of `--json`; a ratio is text, which is exact."""
+        value = self.value if isinstance(self.value, int | None) else self.text
+        return {
+            "name": self.setting.name,
+            "value": value,
+            "unit": self.setting.unit,
+            "source": self.source,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Everything that was said, understood."""
 
-    rules: Rules
-    """What holds for every topic that nothing more particular is said about."""
+    broker: Layer
+    """What holds for a topic that nothing more particular is said about."""
+    tables: tuple[TopicTable, ...]
+    """In the order in which they lie upon each other."""
+    command_line: Layer
+    """Of every topic."""
 
-    def rules_for(self, topic: str) -> Rules:  # noqa: ARG002  (every topic has the same rules yet)
-        """The effective settings of one topic."""
-        return self.rules
+    def rules_for(self, topic: str) -> Rules:
+        """The effective settings of one topic.
+
+        Raises `BadSettings` where it is to be compacted by two that cannot both hold.
+        """
+        said = self._said_for(topic)
+        rules = _rules(said)
+        if rules.is_compacted:
+            _refuse_contradictions(said, f"topic {topic}")
+        return rules
+
+    def rules_by_topic(self, topics: Iterable[str]) -> dict[str, Rules]:
+        """The effective settings of many, all of them checked; raises as `rules_for` does."""
+        return {topic: self.rules_for(topic) for topic in dict.fromkeys(topics)}
+
+    def effective(self, topic: str) -> list[Effective]:
+        """Each setting as the topic has it, and who said so; raises as `rules_for` does."""
+        self.rules_for(topic)
+        said = self._said_for(topic)
+        return [_effective(setting, said) for setting in SETTINGS]
+
+    def check(self) -> None:
+        """Refuse what cannot hold together, of each table's topics and of those of no table.
+
+        A topic that is left alone is exempt, unless nobody speaks of any policy. Raises
+        `BadSettings`.
+        """
+        everyone = "every topic" if not self.tables else "topics that no table names"
+        found = [(everyone, self._said_for(None))]
+        found += [
+            (f"topic {each.pattern}" if each.is_exact else f"topics like {each.pattern}", said)
+            for each in self.tables
+            for said in [self._said_for(each.pattern)]
+        ]
+        is_policy_said = any(_POLICY in said for _, said in found)
+        for whose, said in found:
+            if _rules(said).is_compacted or not is_policy_said:
+                _refuse_contradictions(said, whose)
+
+    def _said_for(self, topic: str | None) -> dict[str, Said]:
+        """By field; None: a topic that no table names."""
+        said = dict(self.broker)
+        for table in self.tables:
+            if topic is not None and table.holds(topic):
+                said.update(table.layer)
+        said.update(self.command_line)
+        return said
 
 
-def resolve(overrides: Sequence[str]) -> Settings:
-    """The settings of a run: the shipped defaults, then `overrides`, each `NAME=VALUE`.
+def resolve(overrides: Sequence[str], config: Path | None = None) -> Settings:
+    """The settings of a run: the shipped defaults, the user's file, `overrides` as `NAME=VALUE`.
 
-    Raises `BadSettings` for an override without `=`, an unknown name, a value not allowed.
+    Raises `BadSettings` for a file that cannot be read, an unknown name, a value not allowed, and
+    two values that cannot both hold.
     """
-    values = default_values()
-    for override in overrides:
-        name, equals, text = override.partition("=")
-        where = f"{COMMAND_LINE} {override}"
-        if not equals:
-            raise BadSettings(
-                "no value",
-                where=where,
-                remedy=f"Write it as {COMMAND_LINE} NAME=VALUE, without spaces around the sign.",
-            )
-        setting = _setting(name.strip(), where=where)
-        values[setting.field] = _value(setting, text.strip(), where=where)
-    return Settings(rules=Rules(**values))
+    file = ConfigFile(broker={}, tables=()) if config is None else read_config(config)
+    said = command_line(overrides)
+    settings = Settings(
+        broker={**shipped_defaults(), **file.broker, **said.broker},
+        # The sort keeps the file's order: exact names after patterns, and so over them.
+        tables=tuple(sorted(file.tables, key=lambda table: table.is_exact)),
+        command_line=said.topics,
+    )
+    settings.check()
+    return settings
 
 
-def default_values() -> dict[str, Any]:
-    """Values by field of `Rules`, from the packaged `conf/defaults.toml`."""
-    toml = resources.files("conf").joinpath("defaults.toml").read_text(encoding="utf-8")
-    return values_of_toml(toml, where=DEFAULTS_FILE)
+def _rules(said: Layer) -> Rules:
+    return Rules(**{field: each.value for field, each in said.items()})
 
 
-def values_of_toml(toml: str, *, where: str) -> dict[str, Any]:
-    """Values by field of `Rules`; `where` names the file in messages.
+def _effective(setting: Setting, said: Layer) -> Effective:
+    found = said.get(setting.field, Said(value=None, source=NOBODY))
+    return Effective(setting=setting, value=found.value, source=found.source)
 
-    Raises `BadSettings` for text that is no TOML, an unknown name, a value not allowed.
-    """
-    try:
-        # parse_float=str: a ratio stays what was written, 0.1 and not the float nearest to it.
-        table = tomllib.loads(toml, parse_float=str)
-    except tomllib.TOMLDecodeError as fault:
+
+def _refuse_contradictions(said: Layer, whose: str) -> None:
+    for found in contradictions(_rules(said)):
         raise BadSettings(
-            f"not TOML: {fault}", where=where, remedy='Write one "NAME" = VALUE per line.'
-        ) from fault
-    settings = {name: _setting(name, where=where) for name in table}
-    return {
-        setting.field: _value(setting, _as_text(table[name]), where=where)
-        for name, setting in settings.items()
-    }
+            f"{_told(found.first, said)} {found.says} {_told(found.second, said)}",
+            where=whose,
+            remedy=found.remedy,
+        )
 
 
-def _as_text(value: object) -> str:
-    """A TOML value as `--set` would have it, so that one parser serves both."""
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+def _told(field: str, said: Layer) -> str:
+    """A setting in a sentence: its name, its value, and who gave it."""
+    (setting,) = (each for each in SETTINGS if each.field == field)
+    found = _effective(setting, said)
+    if found.value is None:
+        return f"{setting.name}, which nobody sets"
+    return f"{setting.name} = {found.text} ({found.source})"
 
 
-def _setting(name: str, *, where: str) -> Setting:
-    """The setting of that name, or the refusal that lists what comes near it."""
-    if name in _BY_NAME:
-        return _BY_NAME[name]
-    near = difflib.get_close_matches(name, _BY_NAME, n=3, cutoff=0.6)
-    remedy = f"Did you mean {' or '.join(near)}?" if near else f"Known are {', '.join(_BY_NAME)}."
-    raise BadSettings(f"there is no setting {name!r}", where=where, remedy=remedy)
-
-
-def _value(setting: Setting, text: str, *, where: str) -> object:
-    """The value that the text stands for, or the refusal that says what is allowed."""
-    try:
-        return setting.kind.parse(text)
-    except ValueError as fault:
-        raise BadSettings(
-            f"{setting.name} cannot be {text!r}",
-            where=where,
-            remedy=f"Give {setting.kind.allowed} ({setting.unit}).",
-        ) from fault
+def _text(value: object) -> str:
+    match value:
+        case None:
+            return "none"
+        case frozenset():
+            return ",".join(sorted(value))
+        case Fraction():
+            return format(_EXACT.divide(value.numerator, value.denominator), "f")
+        case _:
+            return str(value)

@@ -69,16 +69,15 @@ class Surveyed:
 def survey(live: Wiring, settings: Settings, scope: Scope) -> list[Surveyed]:
     """Look at every partition in scope, in order of topic and number.
 
-    Raises BadSettings where the tier is none; what is wrong with one partition is its choice.
+    Raises BadSettings where the tier is none, or a topic's settings cannot both hold; what is wrong
+    with one partition is its choice.
     """
     known = known_partitions(live, scope)
+    rules = settings.rules_by_topic(each.key.topic for each in known)
     with ThreadPoolExecutor(READERS) as pool:
         return list(
             pool.map(
-                lambda each: _surveyed(
-                    live, each, settings.rules_for(each.key.topic), scope.first_dirty
-                ),
-                known,
+                lambda each: _surveyed(live, each, rules[each.key.topic], scope.first_dirty), known
             )
         )
 

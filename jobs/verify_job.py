@@ -142,19 +142,17 @@ class _Verification:
 def verify(live: Wiring, settings: Settings, scope: Scope, console: Console) -> list[Verified]:
     """Verify every partition in scope, by topic and number, whatever its policy.
 
-    `console` gets the progress. Raises BadSettings where the tier is none; what is wrong with one
-    partition is its fault.
+    `console` gets the progress. Raises BadSettings where the tier is none, or a topic's settings
+    cannot both hold; what is wrong with one partition is its fault.
     """
     keys = [key for key in live.tier.partitions() if scope.holds(key)]
+    rules = settings.rules_by_topic(key.topic for key in keys)
     states = live.catalog.read(keys)
     with ThreadPoolExecutor(READERS) as pool:
         subjects = list(
             pool.map(
                 lambda key: subject_of(
-                    live,
-                    key,
-                    states.get(key),
-                    settings.rules_for(key.topic).index_interval_bytes,
+                    live, key, states.get(key), rules[key.topic].index_interval_bytes
                 ),
                 keys,
             )

@@ -13,11 +13,10 @@ import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from compaction.rules import Rules
 from jobs.outcome_reports import max_compaction_delay_secs
 from jobs.plan_job import plan
 from jobs.report import print_reports
-from jobs.settings import Settings
+from jobs.settings import Settings, resolve
 from jobs.status_job import status
 from jobs.survey import Scope, contradictions, in_order_of_work, survey
 from jobs.wiring import wired
@@ -120,12 +119,8 @@ def test_a_marker_goes_only_when_no_segment_holds_its_data(
 
 def lagging(*, minimum_ms: int = 0, maximum_ms: int) -> Settings:
     """Settings whose compaction lags are these."""
-    rules = Rules(
-        cleanup_policy=frozenset({"compact"}),
-        min_compaction_lag_ms=minimum_ms,
-        max_compaction_lag_ms=maximum_ms,
-    )
-    return Settings(rules=rules)
+    lags = (f"min.compaction.lag.ms={minimum_ms}", f"max.compaction.lag.ms={maximum_ms}")
+    return resolve(("cleanup.policy=compact", *lags))
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Settings: names, layers, and a clear refusal for each thing a user gets wrong."""
+"""Single settings: names, values, and a clear refusal for each that a user gets wrong."""
 
 from __future__ import annotations
 
@@ -10,10 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compaction.errors import BadSettings
-from compaction.rules import Rules
-from jobs.settings import SETTINGS, Setting, default_values, resolve, values_of_toml
+from compaction.rules import LONG_MAX, CompactionStrategy, Rules
+from jobs.settings import resolve
+from jobs.settings_known import BY_BROKER_NAME, SETTINGS, Setting
+from jobs.settings_layers import shipped_defaults
 
 DEFAULTS_TEXT = resources.files("conf").joinpath("defaults.toml").read_text(encoding="utf-8")
+
+
+def rules_of(*overrides: str) -> Rules:
+    return resolve(overrides).rules_for("orders")
 
 
 def refusal(*overrides: str) -> BadSettings:
@@ -35,7 +41,7 @@ def test_the_shipped_file_and_the_table_say_the_same() -> None:
         for setting in SETTINGS
         if setting.default is not None
     }
-    assert default_values() == table
+    assert {field: said.value for field, said in shipped_defaults().items()} == table
 
 
 def test_every_setting_is_a_field_of_the_rules_and_every_field_has_a_setting() -> None:
@@ -44,7 +50,8 @@ def test_every_setting_is_a_field_of_the_rules_and_every_field_has_a_setting() -
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
 def test_the_shipped_file_gives_each_setting_its_unit_and_a_reason(setting: Setting) -> None:
-    paragraphs = [part for part in DEFAULTS_TEXT.split("\n\n") if f'"{setting.name}"' in part]
+    given = f'"{setting.name}" = ' if setting.default else f'"{setting.name}"'
+    paragraphs = [part for part in DEFAULTS_TEXT.split("\n\n") if given in part]
     assert len(paragraphs) == 1
     comment = [line for line in paragraphs[0].splitlines() if line.startswith("#")]
     assert len(comment) >= 2
@@ -61,6 +68,14 @@ def test_the_shipped_file_gives_each_setting_its_unit_and_a_reason(setting: Sett
         ("min.cleanable.dirty.ratio=0.1", "min_cleanable_dirty_ratio", Fraction(1, 10)),
         ("min.cleanable.dirty.ratio=1.0", "min_cleanable_dirty_ratio", Fraction(1)),
         ("min.cleanable.dirty.ratio=5e-1", "min_cleanable_dirty_ratio", Fraction(1, 2)),
+        ("compaction.strategy=offset", "compaction_strategy", CompactionStrategy.OFFSET),
+        ("compaction.strategy=timestamp", "compaction_strategy", CompactionStrategy.TIMESTAMP),
+        ("compaction.strategy.header=größe", "compaction_strategy_header", "größe"),
+        ("min.compaction.lag.ms=1", "min_compaction_lag_ms", 1),
+        ("max.compaction.lag.ms=1", "max_compaction_lag_ms", 1),
+        ("segment.ms=1", "segment_ms", 1),
+        ("chunk.bytes=1", "chunk_bytes", 1),
+        (f"chunk.bytes={LONG_MAX}", "chunk_bytes", LONG_MAX),
         ("delete.retention.ms=0", "delete_retention_ms", 0),
         ("delete.retention.ms=9223372036854775807", "delete_retention_ms", 2**63 - 1),
         ("producer.id.expiration.ms=1", "producer_id_expiration_ms", 1),
@@ -71,7 +86,7 @@ def test_the_shipped_file_gives_each_setting_its_unit_and_a_reason(setting: Sett
     ],
 )
 def test_a_value_within_kafkas_bounds_is_taken(override: str, field: str, value: object) -> None:
-    assert getattr(resolve([override]).rules, field) == value
+    assert getattr(rules_of(override), field) == value
 
 
 @pytest.mark.parametrize(
@@ -90,6 +105,20 @@ def test_a_value_within_kafkas_bounds_is_taken(override: str, field: str, value:
         "min.cleanable.dirty.ratio=NaN",
         "min.cleanable.dirty.ratio=1e999999999",
         "min.cleanable.dirty.ratio=0,5",
+        "compaction.strategy=",
+        "compaction.strategy=Offset",
+        "compaction.strategy=latest",
+        "compaction.strategy.header=",
+        "compaction.strategy.header=half \udcc3",
+        "min.compaction.lag.ms=-1",
+        "max.compaction.lag.ms=0",
+        "segment.ms=0",
+        "chunk.bytes=0",
+        "chunk.bytes=none",
+        "log.roll.hours=0",
+        "log.roll.hours=2147483648",
+        "log.roll.ms=1.5",
+        "log.cleaner.min.cleanable.ratio=2",
         "delete.retention.ms=-1",
         "delete.retention.ms=1d",
         "delete.retention.ms=1.5",
@@ -107,11 +136,12 @@ def test_a_value_within_kafkas_bounds_is_taken(override: str, field: str, value:
 )
 def test_any_other_value_is_refused_by_name_value_and_what_is_allowed(override: str) -> None:
     name, _, text = override.partition("=")
-    allowed = {setting.name: setting.kind.allowed for setting in SETTINGS}[name]
+    allowed = {setting.name: setting.kind.allowed for setting in SETTINGS}
+    allowed |= {known: spelling.allowed for known, spelling in BY_BROKER_NAME.items()}
     said = str(refusal(override))
     assert said.startswith(f"--set {override}: ")
     assert f"{name} cannot be {text!r}" in said
-    assert allowed in said
+    assert allowed[name] in said
 
 
 def test_an_unknown_name_is_answered_with_what_comes_near() -> None:
@@ -134,36 +164,12 @@ def test_an_override_without_a_value_is_refused_with_the_form_it_should_have(
 
 
 def test_the_last_override_of_a_name_wins_over_earlier_ones_and_the_defaults() -> None:
-    rules = resolve(["segment.bytes=10", "index.interval.bytes=7", "segment.bytes=20"]).rules
+    rules = rules_of("segment.bytes=10", "index.interval.bytes=7", "segment.bytes=20")
     assert rules == Rules(segment_bytes=20, index_interval_bytes=7)
 
 
 def test_a_wrong_override_is_refused_even_where_a_later_one_would_win() -> None:
     assert "'abc'" in str(refusal("segment.bytes=abc", "segment.bytes=20"))
-
-
-def test_a_file_is_read_by_the_same_rules_as_the_command_line() -> None:
-    toml = '"cleanup.policy" = ["compact", "delete"]\n"min.cleanable.dirty.ratio" = 0.1\n'
-    assert values_of_toml(toml, where="mine.toml") == {
-        "cleanup_policy": frozenset({"compact", "delete"}),
-        "min_cleanable_dirty_ratio": Fraction(1, 10),
-    }
-
-
-@pytest.mark.parametrize(
-    ("toml", "complaint"),
-    [
-        ("segment.bytes = 1", "'segment'"),
-        ('"segment.bytes" = true', "cannot be 'True'"),
-        ('"segment.byte" = 1', "Did you mean"),
-        ('"segment.bytes" = ', "not TOML"),
-    ],
-)
-def test_a_wrong_file_is_refused_by_its_name(toml: str, complaint: str) -> None:
-    with pytest.raises(BadSettings) as caught:
-        values_of_toml(toml, where="mine.toml")
-    assert caught.value.where == "mine.toml"
-    assert complaint in str(caught.value)
 
 
 @given(st.text(max_size=40), st.sampled_from([setting.name for setting in SETTINGS]))
@@ -174,3 +180,16 @@ def test_whatever_is_typed_is_either_understood_or_refused_by_name(text: str, na
     except BadSettings as refused:
         said = str(refused)
     assert said == "" or f"{name} cannot be {text.strip()!r}" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("1", "1"), ("0", "0"), (".25", "0.25"), ("5e-1", "0.5"), ("1e-30", "0." + 29 * "0" + "1")],
+)
+def test_a_ratio_is_told_exactly(text: str, value: str) -> None:
+    (told,) = (
+        each
+        for each in resolve([f"min.cleanable.dirty.ratio={text}"]).effective("orders")
+        if each.setting.name == "min.cleanable.dirty.ratio"
+    )
+    assert told.text == told.as_json()["value"] == value

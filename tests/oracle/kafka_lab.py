@@ -37,7 +37,7 @@ from tests.oracle.kafka_jars import KafkaLabError, class_path, java
 Option: TypeAlias = bool | int | float | str
 _Said: TypeAlias = tuple[str, str, str | None]
 """A tool's standard output, its standard error, and the stack trace where it failed."""
-Tool: TypeAlias = Literal["make", "clean", "dump", "fetch", "select", "dumplog"]
+Tool: TypeAlias = Literal["make", "clean", "dump", "fetch", "select", "dumplog", "settings"]
 
 _SERVER: Final = "org.apache.kafka.storage.internals.log.LabServer"
 QUICK_START: Final = (
@@ -262,6 +262,19 @@ class KafkaLab:
         options |= {name: partition[name] for name in ("topic", "partition", "topic_id")}
         numbers = ("start_offset", "end_offset", "size_bytes", "max_timestamp_ms")
         self._call("fetch", options | {name: segment[name] for name in numbers})
+
+    def known_settings(self) -> dict[str, dict[str, Any]]:
+        """Every topic setting of Kafka's: type, default, bounds, the broker's names for it."""
+        known: dict[str, dict[str, Any]] = json.loads(self._call("settings", {}))
+        return known
+
+    def resolved_settings(self, cases: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Per case of `broker` and `topic` settings: the `values` of the topic, or `refused`."""
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump(cases, file)
+            file.flush()
+            answers: list[dict[str, Any]] = json.loads(self._call("settings", {"cases": file.name}))
+        return answers
 
     def dump_log_segments(self, files: Sequence[Path], *, deep: bool = True) -> DumpedSegments:
         """What Kafka's `DumpLogSegments` prints of local files, and all that it complains of.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import configparser
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final
 
 # A distribution is installed under one name and imported under another.
@@ -73,17 +73,6 @@ def missing_rows(names: Iterable[str], page: str) -> list[str]:
     """Names that have no row of their own in any table of the page."""
     rows = table_rows(page)
     return [f"README.md: no table row begins with `{name}`" for name in names if name not in rows]
-
-
-def rows_that_say_otherwise(said: Mapping[str, tuple[str, ...]], page: str) -> list[str]:
-    """Rows that lack one of the cells that the code has for them."""
-    rows = table_rows(page)
-    return [
-        f"README.md: the row of `{name}` does not say {cell}"
-        for name, cells in said.items()
-        for cell in cells
-        if f" {cell} |" not in rows.get(name, "")
-    ]
 
 
 def links(page: str) -> list[str]:

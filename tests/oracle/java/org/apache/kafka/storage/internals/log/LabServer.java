@@ -15,7 +15,7 @@ import java.io.StringWriter;
 import java.nio.charset.StandardCharsets;
 
 /**
- * One JVM for many calls. Reads a JSON line {"tool": "make|clean|dump|fetch|select|dumplog", "args": [..]} from standard input, runs
+ * One JVM for many calls. Reads a JSON line {"tool": "make|clean|dump|fetch|select|dumplog|settings", "args": [..]} from standard input, runs
  * that tool's main with standard output and error captured, and answers one JSON line:
  * {"out": .., "err": .., "failure": null or a stack trace}. Ends when its input ends.
  */
@@ -75,6 +75,7 @@ public final class LabServer {
             case "dump" -> LogDump.main(args);
             case "fetch" -> TierReader.main(args);
             case "select" -> CleanableRegions.main(args);
+            case "settings" -> SettingsReader.main(args);
             case "dumplog" -> DumpLogSegments.main(args);
             default -> throw new IllegalArgumentException("unknown tool " + tool);
         }

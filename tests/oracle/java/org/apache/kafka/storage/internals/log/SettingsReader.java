@@ -1,0 +1,93 @@
+package org.apache.kafka.storage.internals.log;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+
+import kafka.server.KafkaConfig;
+
+import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.config.ConfigDef.ConfigKey;
+import org.apache.kafka.server.config.AbstractKafkaConfig;
+import org.apache.kafka.server.config.ConfigSynonym;
+import org.apache.kafka.server.config.ServerTopicConfigSynonyms;
+
+import java.nio.file.Path;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+
+/**
+ * What Kafka knows of settings. Without options: every topic setting with its default, its bounds and the broker's names for
+ * it. With --cases FILE, a JSON list of {"broker": {..}, "topic": {..}}: what a topic of such a broker has, or why not.
+ */
+public final class SettingsReader {
+    private static final ObjectMapper MAPPER = new ObjectMapper();
+    private static final Map<String, String> LEAST = Map.of("process.roles", "broker,controller", "node.id", "1",
+        "controller.quorum.voters", "1@localhost:9093", "listeners", "PLAINTEXT://:9092,CONTROLLER://:9093",
+        "controller.listener.names", "CONTROLLER");
+
+    private SettingsReader() { }
+
+    public static void main(String[] argv) throws Exception {
+        LabUtil.Args a = new LabUtil.Args(argv);
+        String cases = a.str("cases", "");
+        a.finish();
+        System.out.print(MAPPER.writeValueAsString(cases.isEmpty() ? known() : resolved(MAPPER.readTree(Path.of(cases).toFile()))));
+    }
+
+    private static ObjectNode known() {
+        ObjectNode all = MAPPER.createObjectNode();
+        for (ConfigKey key : LogConfig.configKeys().values()) {
+            ArrayNode synonyms = described(all.putObject(key.name), key).putArray("broker");
+            List<ConfigSynonym> names = ServerTopicConfigSynonyms.ALL_TOPIC_CONFIG_SYNONYMS.get(key.name);
+            if (names == null) continue;
+            for (ConfigSynonym each : names) {
+                ObjectNode synonym = synonyms.addObject().put("name", each.name()).put("seven", each.converter().apply("7"));
+                described(synonym, AbstractKafkaConfig.CONFIG_DEF.configKeys().get(each.name()));
+            }
+        }
+        String ofBrokersAlone = "producer.id.expiration.ms";
+        described(all.putObject(ofBrokersAlone), AbstractKafkaConfig.CONFIG_DEF.configKeys().get(ofBrokersAlone));
+        return all;
+    }
+
+    private static ObjectNode described(ObjectNode into, ConfigKey key) {
+        return into.put("type", key.type.toString())
+            .put("default", key.defaultValue == null ? null : key.defaultValue.toString())
+            .put("allowed", key.validator == null ? null : key.validator.toString());
+    }
+
+    private static ArrayNode resolved(JsonNode cases) {
+        ArrayNode answers = MAPPER.createArrayNode();
+        for (JsonNode each : cases) {
+            ObjectNode answer = answers.addObject();
+            try {
+                Map<String, Object> broker = new HashMap<>(LEAST);
+                broker.putAll(texts(each.get("broker")));
+                Properties topic = new Properties();
+                topic.putAll(texts(each.get("topic")));
+                Map<String, Object> defaults = new KafkaConfig(broker, false).extractLogConfigMap();
+                LogConfig.validate(Map.of(), texts(each.get("topic")), defaults, true);
+                LogConfig effective = LogConfig.fromProps(defaults, topic);
+                ObjectNode values = answer.putObject("values");
+                effective.values().forEach((name, value) -> values.put(name, value == null ? null : value.toString()));
+            } catch (KafkaException | IllegalArgumentException refused) {
+                answer.put("refused", refused.getMessage());
+            }
+        }
+        return answers;
+    }
+
+    private static Map<String, String> texts(JsonNode node) {
+        Map<String, String> texts = new HashMap<>();
+        for (Iterator<Map.Entry<String, JsonNode>> all = node.fields(); all.hasNext(); ) {
+            Map.Entry<String, JsonNode> each = all.next();
+            texts.put(each.getKey(), each.getValue().asText());
+        }
+        return texts;
+    }
+}

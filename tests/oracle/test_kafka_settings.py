@@ -1,0 +1,135 @@
+"""tierfold's settings against Kafka's own classes: the table of them, and who wins.
+
+Kafka's side is `KafkaConfig` and `LogConfig`, as a broker resolves a topic's settings.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from compaction.errors import BadSettings
+from jobs.settings import Effective, resolve
+from jobs.settings_known import BY_BROKER_NAME, BY_TOPIC_NAME, KAFKA, SETTINGS, Setting
+from tests.oracle.kafka_lab import KafkaLab
+
+OF_KAFKA: Final = [setting for setting in SETTINGS if setting.source == KAFKA]
+OF_TOPICS: Final = [setting for setting in OF_KAFKA if setting.is_for_topics]
+CASES: Final = 300
+# Two lags of three values each: a third of the cases has one that is below the other.
+TEXTS: Final = {
+    # Not delete alone: a topic that is left alone is not refused here, in Kafka it is.
+    "cleanup.policy": ("compact", "compact,delete"),
+    "min.cleanable.dirty.ratio": ("0", "0.25", "1"),
+    "min.compaction.lag.ms": ("0", "10", "20"),
+    "max.compaction.lag.ms": ("10", "15", "9223372036854775807"),
+    "segment.bytes": ("1048576", "2147483647"),
+}
+NUMBERS: Final = ("4", "5", "2147483647")
+# For one setting or another too low, no number, no whole one, or too high.
+WRONG: Final = ("-1", "x", "1.5", "2147483648")
+
+
+@pytest.fixture(scope="module")
+def known(lab: KafkaLab) -> dict[str, dict[str, Any]]:
+    return lab.known_settings()
+
+
+@pytest.mark.parametrize("setting", OF_KAFKA, ids=lambda setting: setting.name)
+def test_defaults_are_kafkas(known: dict[str, dict[str, Any]], setting: Setting) -> None:
+    # The one default that tierfold has not, on purpose: SEMANTICS 2.
+    expected = None if setting.name == "cleanup.policy" else known[setting.name]["default"]
+    assert setting.default == expected
+
+
+@pytest.mark.parametrize("setting", OF_TOPICS, ids=lambda setting: setting.name)
+def test_brokers_names_are_kafkas_in_kafkas_order(
+    known: dict[str, dict[str, Any]], setting: Setting
+) -> None:
+    broker = known[setting.name]["broker"]
+    assert [each.name for each in setting.broker_names] == [each["name"] for each in broker]
+    for name, theirs in zip(setting.broker_names, broker, strict=True):
+        assert name.in_hours == (theirs["seven"] != "7")
+        if name.in_hours:
+            assert BY_BROKER_NAME[name.name].parse("7") == int(theirs["seven"])
+
+
+@pytest.mark.parametrize("setting", OF_KAFKA, ids=lambda setting: setting.name)
+def test_the_least_value_is_kafkas(known: dict[str, dict[str, Any]], setting: Setting) -> None:
+    theirs = known[setting.name]["allowed"]
+    ours = {
+        "cleanup.policy": "[compact, delete]",
+        "min.cleanable.dirty.ratio": "[0,...,1]",
+        # Less than Kafka's 1 MiB, on purpose: docs/settings.md.
+        "segment.bytes": "[1048576,...]",
+    }
+    least = getattr(setting.kind, "least", None)
+    assert theirs == ours.get(setting.name, f"[{least},...]")
+    assert known[setting.name]["type"] in {"LIST", "DOUBLE", "LONG", "INT"}
+    if known[setting.name]["type"] in {"LONG", "INT"}:
+        largest = {"LONG": 2**63 - 1, "INT": 2**31 - 1}[known[setting.name]["type"]]
+        assert getattr(setting.kind, "most", None) == largest
+
+
+def test_random_brokers_and_topics_resolve_as_kafka_resolves_them(
+    lab: KafkaLab, tmp_path: Path
+) -> None:
+    rng = random.Random(280)
+    cases = [_case(rng) for _ in range(CASES)]
+    # A file is refused too where a topic without settings of its own could not be: another case.
+    others = [{"broker": case["broker"], "topic": {}} for case in cases]
+    answers = zip(lab.resolved_settings(cases), lab.resolved_settings(others), strict=True)
+    refused = 0
+    for case, (theirs, of_others) in zip(cases, answers, strict=True):
+        ours = _resolved(case, tmp_path / "mine.toml")
+        assert (ours is None) == ("refused" in theirs or "refused" in of_others), (case, theirs)
+        refused += ours is None
+        for each in ours or ():
+            if each.setting in OF_TOPICS:
+                assert _as_kafka_says_it(each) == theirs["values"][each.setting.name], case
+    assert CASES / 10 < refused < CASES / 2
+
+
+def _case(rng: random.Random) -> dict[str, dict[str, str]]:
+    """What a broker and a topic of it are told; the policy always, for we have no default."""
+    broker = {
+        name.name: _text(rng, setting)
+        for setting in OF_TOPICS
+        for name in setting.broker_names
+        if rng.random() < 0.4
+    }
+    topic = {setting.name: _text(rng, setting) for setting in OF_TOPICS if rng.random() < 0.4}
+    return {"broker": {"log.cleanup.policy": "compact"} | broker, "topic": topic}
+
+
+def _text(rng: random.Random, setting: Setting) -> str:
+    wrong = rng.random() < 0.02
+    return rng.choice(WRONG if wrong else TEXTS.get(setting.name, NUMBERS))
+
+
+def _resolved(case: dict[str, dict[str, str]], config: Path) -> list[Effective] | None:
+    lines = ["[broker]", *(f'"{name}" = "{text}"' for name, text in case["broker"].items())]
+    lines += ["[topics.t]", *(f'"{name}" = "{text}"' for name, text in case["topic"].items())]
+    config.write_text("\n".join(lines), encoding="utf-8")
+    try:
+        return resolve((), config).effective("t")
+    except BadSettings:
+        return None
+
+
+def _as_kafka_says_it(each: Effective) -> str:
+    match each.setting.name:
+        case "cleanup.policy":
+            return f"[{', '.join(sorted(each.value))}]"
+        case "min.cleanable.dirty.ratio":
+            return str(float(each.value))
+        case _:
+            return each.text
+
+
+def test_no_name_is_both_a_topics_and_a_brokers_for_another_setting() -> None:
+    for name in BY_TOPIC_NAME.keys() & BY_BROKER_NAME.keys():
+        assert BY_TOPIC_NAME[name].setting is BY_BROKER_NAME[name].setting
