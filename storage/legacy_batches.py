@@ -9,6 +9,7 @@ The wrapper's checksum covers the inner messages, whose own are not looked at.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -16,9 +17,15 @@ from numpy.typing import NDArray
 
 from compaction.errors import CorruptLog
 from compaction.units import NO_TIMESTAMP_MS
-from storage.batch_heads import CODEC_BITS, LEGACY_BYTES_MIN, LOG_OVERHEAD_BYTES, BatchHeads
+from storage.batch_heads import (
+    CODEC_BITS,
+    LEGACY_BYTES_MIN,
+    LOG_OVERHEAD_BYTES,
+    UNKNOWN_COUNT,
+    BatchHeads,
+)
 from storage.compression import Codec, decompress
-from storage.records import RecordColumns, Records, decode, empty_columns
+from storage.records import RecordColumns, Records, decode, empty_columns, windows
 from storage.wire import as_kernel_input, be_int, kernel
 
 _OK, _TORN, _FIELD, _MAGIC, _NESTED, _ORDER, _EMPTY = range(7)
@@ -55,6 +62,44 @@ def decode_any(log: NDArray[np.uint8], heads: BatchHeads, *, where: str) -> Reco
     """
     reader = decode_legacy if len(heads) and heads.is_legacy[0] else decode
     return reader(log, heads, where=where)
+
+
+def with_inner_heads(
+    log: NDArray[np.uint8], heads: BatchHeads, *, window_bytes: int, where: str
+) -> BatchHeads:
+    """`heads` with what only a wrapper's messages tell: its base offset and its record count.
+
+    Every wrapper is decompressed for it, `window_bytes` of stored bytes at a time, and once more by
+    whoever wants its records.
+
+    Args:
+        log: uint8, the bytes that `heads` was read from.
+        heads: Any run of that log's batches; without a wrapper they come back as they are.
+        window_bytes: Of stored bytes, as in `storage.records.windows`.
+        where: Named in errors: the segment's object or file.
+
+    Raises:
+        CorruptLog: See `decode_legacy`; or a wrapper's messages begin before the batch before ends.
+    """
+    if not (heads.count == UNKNOWN_COUNT).any():
+        return heads
+    base_offset, count = heads.base_offset.copy(), heads.count.copy()
+    for first, last in windows(heads, window_bytes=window_bytes):
+        window = heads.slice(first, last)
+        if (window.count == UNKNOWN_COUNT).any():
+            records = decode_legacy(log, window, where=where)
+            base_offset[first:last] = records.offset[records.first_record[:-1]]
+            count[first:last] = np.diff(records.first_record)
+    back = np.flatnonzero(base_offset[1:] <= heads.last_offset[:-1])
+    if back.size:
+        i = int(back[0]) + 1
+        raise CorruptLog(
+            f"{_batch_at(heads, i)} begins at offset {base_offset[i]}, though offset "
+            f"{heads.last_offset[i - 1]} was there before it",
+            where=where,
+            remedy=_REMEDY,
+        )
+    return replace(heads, base_offset=base_offset, count=count)
 
 
 def decode_legacy(log: NDArray[np.uint8], heads: BatchHeads, *, where: str) -> Records:
