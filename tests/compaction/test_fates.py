@@ -31,6 +31,7 @@ from compaction.tally import (
     WITHOUT_KEY,
 )
 from compaction.units import NO_HORIZON, NO_PRODUCER_ID
+from tests.compaction.builders import a_segment
 
 NOW_MS = 10_000
 RETENTION_MS = 700
@@ -296,10 +297,6 @@ def test_the_last_batch_of_the_round_stays(last: int, *, stays: bool) -> None:
     assert must_stay(nobodys, rules(end_offset=100)).tolist() == [stays]
 
 
-def a_segment(start_offset: int, max_timestamp_ms: int) -> Segment:
-    return replace(segment(start_offset, start_offset + 9), max_timestamp_ms=max_timestamp_ms)
-
-
 @pytest.mark.parametrize(
     ("first_dirty", "horizon_ms"),
     [(0, 0), (10, 0), (11, 5000 - 700), (20, 5000 - 700), (21, 3000 - 700), (99, 3000 - 700)],
@@ -307,7 +304,7 @@ def a_segment(start_offset: int, max_timestamp_ms: int) -> Segment:
 def test_the_last_clean_segments_age_is_the_horizon_of_legacy_tombstones(
     first_dirty: int, horizon_ms: int
 ) -> None:
-    segments = (a_segment(10, 5000), a_segment(20, 3000))
+    segments = (a_segment(10, 19, max_timestamp_ms=5000), a_segment(20, 29, max_timestamp_ms=3000))
     assert legacy_delete_horizon_ms(segments, first_dirty, RETENTION_MS) == horizon_ms
 
 
