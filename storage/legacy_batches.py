@@ -10,6 +10,7 @@ The wrapper's checksum covers the inner messages, whose own are not looked at.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -138,27 +139,33 @@ def _batch_at(heads: BatchHeads, i: int) -> str:
 def _unwrapped(
     log: NDArray[np.uint8], heads: BatchHeads, where: str
 ) -> tuple[NDArray[np.uint8], _Spans]:
-    """All messages in one buffer: lone ones as they are, wrappers decompressed."""
-    codec = heads.codec
-    parts: list[NDArray[np.uint8]] = []
-    for i in range(len(heads)):
-        message = log[heads.position[i] : heads.position[i] + heads.size_bytes[i]]
-        if codec[i] == Codec.NONE:
-            parts.append(message)
-        else:
-            here = f"{where}: {_batch_at(heads, i)}"
-            value = _wrapper_value(message, int(heads.magic[i]), here)
-            mend = heads.magic[i] == 0
-            plain = decompress(int(codec[i]), value, where=here, mend_lz4_header=bool(mend))
-            parts.append(np.frombuffer(plain, np.uint8))
-    ends = np.cumsum(np.array([part.size for part in parts], np.int64))
-    body = np.concatenate(parts) if parts else np.empty(0, np.uint8)
-    return as_kernel_input(body), _Spans(
-        start=np.append(0, ends[:-1]) if parts else ends,
+    """All messages in one buffer: lone ones as they are, wrappers decompressed.
+
+    Neighbouring lone messages are taken as one slice: they may be all of a log.
+    """
+    codec, ends_at = heads.codec, heads.position + heads.size_bytes
+    is_wrapper = codec != Codec.NONE
+    sizes = heads.size_bytes.copy()
+    parts: list[NDArray[np.uint8]] = [np.empty(0, np.uint8)]
+    edges = np.flatnonzero(is_wrapper[1:] | is_wrapper[:-1]) + 1
+    cuts = [0, *edges.tolist(), len(heads)] if len(heads) else []
+    for first, last in pairwise(cuts):
+        part = log[heads.position[first] : ends_at[last - 1]]
+        if is_wrapper[first]:
+            here = f"{where}: {_batch_at(heads, first)}"
+            value = _wrapper_value(part, int(heads.magic[first]), here)
+            mend = heads.magic[first] == 0
+            plain = decompress(int(codec[first]), value, where=here, mend_lz4_header=bool(mend))
+            part = np.frombuffer(plain, np.uint8)
+            sizes[first] = part.size
+        parts.append(part)
+    ends = np.cumsum(sizes)
+    return as_kernel_input(np.concatenate(parts)), _Spans(
+        start=ends - sizes,
         end=ends,
         first_record=np.zeros(len(heads) + 1, np.int64),
         magic=heads.magic,
-        is_wrapper=codec != Codec.NONE,
+        is_wrapper=is_wrapper,
         last_offset=heads.last_offset,
         timestamp_ms=heads.max_timestamp_ms,
         is_log_append_time=heads.is_log_append_time,
