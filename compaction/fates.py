@@ -9,7 +9,7 @@ but kept, or dropped.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compaction.producers import ProducerEntry
+from compaction.segments import Segment
 from compaction.tally import (
     ABORTED,
     KEPT,
@@ -25,7 +26,12 @@ from compaction.tally import (
     TOMBSTONE_EXPIRED,
     WITHOUT_KEY,
 )
-from compaction.units import NO_HORIZON, NO_PRODUCER_ID, TIMESTAMP_MS_MAX
+from compaction.units import (
+    NO_HORIZON,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP_MS,
+    TIMESTAMP_MS_MAX,
+)
 
 
 class BatchFate(IntEnum):
@@ -49,6 +55,8 @@ class BatchColumns:
     producer_id: NDArray[np.int64]
     producer_epoch: NDArray[np.int16]
     is_control: NDArray[np.bool_]
+    is_legacy: NDArray[np.bool_]
+    """Shape (b,): of magic 0 or 1, so that whatever of it is kept is converted."""
     is_emptied: NDArray[np.bool_]
     """Shape (b,): already in the form an emptied batch has, so that nothing is to be written."""
     horizon_ms: NDArray[np.int64]
@@ -69,6 +77,8 @@ class Verdicts:
     """Shape (b,): control batches whose transaction this pass met no batch of."""
     superseded: NDArray[np.bool_]
     """Shape (r,): records that lose their key to a newer one."""
+    legacy_tombstones_go: bool
+    """See `legacy_tombstones_go`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +93,8 @@ class RoundRules:
     """Shape (p, 2): (producer id, last data offset) of the active producers, sorted."""
     marker_epochs: NDArray[np.int64]
     """Shape (q, 2): (producer id, epoch) of the active producers without data, sorted."""
+    legacy_delete_horizon_ms: int = 0
+    """See `legacy_delete_horizon_ms`; 0: there is no clean segment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +144,30 @@ def _is_listed(
     return np.asarray((pairs[at, 0] == first) & (pairs[at, 1] == second), np.bool_)
 
 
+def legacy_delete_horizon_ms(
+    segments: Sequence[Segment], first_dirty: int, delete_retention_ms: int
+) -> int:
+    """The time up to which tombstones of magic 0 and 1 may go, for their batches carry no horizon.
+
+    The last modified time, for us the max timestamp, of the last of `segments` (in offset order)
+    that begins below `first_dirty`, less the retention; 0 where none does. Rule: Kafka's
+    `legacyDeleteHorizonMs` in `Cleaner.doClean`.
+    """
+    clean = [segment for segment in segments if segment.start_offset < first_dirty]
+    return clean[-1].max_timestamp_ms - delete_retention_ms if clean else 0
+
+
+def legacy_tombstones_go(max_timestamp_ms: int, rules: RoundRules) -> bool:
+    """Whether tombstones of magic 0 and 1 may go from a segment of that max timestamp.
+
+    Rule: Kafka's `retainLegacyDeletesAndTxnMarkers` in `Cleaner.cleanSegments`. A segment without
+    any timestamp keeps them: a broker asks for the file's own time then, which we do not have. As
+    they are converted they get a horizon, so that they wait `delete.retention.ms` and no longer.
+    """
+    is_timed = max_timestamp_ms != NO_TIMESTAMP_MS
+    return is_timed and max_timestamp_ms <= rules.legacy_delete_horizon_ms
+
+
 def must_stay(batches: BatchColumns, rules: RoundRules) -> NDArray[np.bool_]:
     """Shape (b,): batches that stay even when emptied.
 
@@ -153,7 +189,8 @@ def judge(batches: BatchColumns, verdicts: Verdicts, rules: RoundRules) -> Fates
     at = batches.record_batch
     record = np.full(len(at), KEPT, np.uint8)
     # The last assignment wins, so the reasons are written in reverse order of judgement.
-    record[horizon_passed[at] & ~batches.has_value] = TOMBSTONE_EXPIRED
+    tombstone_goes = horizon_passed | (batches.is_legacy & verdicts.legacy_tombstones_go)
+    record[tombstone_goes[at] & ~batches.has_value] = TOMBSTONE_EXPIRED
     record[verdicts.superseded] = SUPERSEDED
     record[~batches.has_key] = WITHOUT_KEY
     record[verdicts.aborted[at]] = ABORTED
@@ -175,7 +212,7 @@ def judge(batches: BatchColumns, verdicts: Verdicts, rules: RoundRules) -> Fates
         & (horizon_ms <= TIMESTAMP_MS_MAX)
     )
     batch = np.where(kept == count, BatchFate.COPY, BatchFate.REWRITE).astype(np.int8)
-    batch[sets_horizon] = BatchFate.REWRITE
+    batch[sets_horizon | batches.is_legacy] = BatchFate.REWRITE
     stays = must_stay(batches, rules)
     batch[(kept == 0) & stays] = BatchFate.EMPTY
     batch[(kept == 0) & stays & batches.is_emptied] = BatchFate.COPY

@@ -148,7 +148,7 @@ def _second_log() -> bytes:
 
 
 def _legacy_log() -> bytes:
-    """A message of magic 1, and a compressed one that holds another: `verify` reads both."""
+    """A message of magic 1, and a compressed one that holds another: all verbs read both."""
     plain = _message(0, Codec.NONE, b"key", b"value")
     inner = _message(0, Codec.NONE, b"key", b"newer")
     return plain + _message(1, Codec.GZIP, None, compress(Codec.GZIP, inner))

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from compaction.aborted import AbortedTransaction
-from compaction.fates import RoundRules, producer_pairs
+from compaction.fates import RoundRules, legacy_delete_horizon_ms, producer_pairs
 from compaction.grouping import SegmentGroup
 from compaction.packing import dealt, task_count
 from compaction.producers import ProducerEntry
@@ -248,4 +248,7 @@ def _round_rules(each: Round) -> RoundRules:
         end_offset=each.end_offset,
         last_data_offsets=data,
         marker_epochs=markers,
+        legacy_delete_horizon_ms=legacy_delete_horizon_ms(
+            each.segments, each.first_dirty, each.rules.delete_retention_ms
+        ),
     )

@@ -79,7 +79,7 @@ COLUMNS: Final = (
     ReaderColumn(
         name="leader_epoch",
         kind=IntegerType(),
-        doc="The leader epoch of the record's batch; null in legacy batches.",
+        doc="The leader epoch of the record's batch; null in legacy batches, converted or not.",
     ),
 )
 """All columns, in the order in which they are read unless somebody chooses."""

@@ -21,6 +21,7 @@ from compaction.fates import (
     Verdicts,
     earliest_due_ms,
     judge,
+    legacy_tombstones_go,
 )
 from compaction.grouping import SegmentGroup
 from compaction.receipts import GroupReceipt, GroupResult
@@ -32,9 +33,10 @@ from storage.batch_heads import BatchHeads
 from storage.batch_rewrite import closing_batch, rewrite_batches
 from storage.control_records import control_types
 from storage.first_sight import read_aborted
+from storage.legacy_batches import decode_any
 from storage.local_tiered_storage import LocalTieredStorage, Part
 from storage.lookahead import mapped_ahead
-from storage.records import Records, decode, windows
+from storage.records import Records, windows
 from storage.segment_scan import WINDOW_BYTES, checked_heads, marks_of
 from storage.segment_writer import Origin, SegmentWriter
 
@@ -138,14 +140,15 @@ def _rewrite_segment(state: _Rewrite, segment: Segment, superseded: Superseded) 
     log = state.tier.read_part(task.key, segment.segment_id, segment.start_offset, Part.LOG)
     heads = checked_heads(log, where=where)
     state.bytes_read += len(log)
-    state.last_offset = int(heads.last_offset[-1])
     lost = superseded(segment, int(heads.count.sum(dtype=np.int64)))
     beyond = np.cumsum(heads.count, dtype=np.int64)
+
+    source = _Source(task=task, segment=segment, log=log, where=where)
 
     def rewritten(window: tuple[int, int]) -> _Window:
         first, last = window
         here = lost[beyond[first] - heads.count[first] : beyond[last - 1]]
-        return _rewritten_window(task, log, heads.slice(first, last), here, where)
+        return _rewritten_window(source, heads.slice(first, last), here)
 
     cut = windows(heads, window_bytes=WINDOW_BYTES)
     for found in mapped_ahead(rewritten, cut, threads=task.threads):
@@ -153,6 +156,17 @@ def _rewrite_segment(state: _Rewrite, segment: Segment, superseded: Superseded) 
         known_ms = (each for each in (state.due_ms, found.due_ms) if each is not None)
         state.due_ms = min(known_ms, default=None)
         state.add(found.data, is_change=found.is_change)
+        state.last_offset = found.last_offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Source:
+    """A segment that is being rewritten."""
+
+    task: GroupTask
+    segment: Segment
+    log: NDArray[np.uint8]
+    where: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,18 +178,15 @@ class _Window:
     tally: Tally
     due_ms: int | None
     """When something of what is left is due; None: nothing is."""
+    last_offset: int
+    """Where the window ends: its last batch's last offset, as far as that is kept."""
 
 
-def _rewritten_window(
-    task: GroupTask,
-    log: NDArray[np.uint8],
-    heads: BatchHeads,
-    lost: NDArray[np.bool_],
-    where: str,
-) -> _Window:
+def _rewritten_window(source: _Source, heads: BatchHeads, lost: NDArray[np.bool_]) -> _Window:
     """`lost` has shape (records of the window,)."""
-    records = decode(log, heads, where=where)
-    fates, due_ms = _fates(task, heads, records, lost)
+    log = source.log
+    records = decode_any(log, heads, where=source.where)
+    fates, due_ms = _fates(source, heads, records, lost)
     tally = tally_of(
         int(heads.count.sum(dtype=np.int64)),
         int((records.end - records.start).sum()),
@@ -185,19 +196,33 @@ def _rewritten_window(
     if (fates.batch == BatchFate.COPY).all():
         start = int(heads.position[0])
         end = int(heads.position[-1] + heads.size_bytes[-1])
-        return _Window(data=log[start:end], is_change=False, tally=tally, due_ms=due_ms)
-    data, _ = rewrite_batches(
-        log, heads, records, fates.record == KEPT, fates.batch, fates.horizon_ms
-    )
+        data, is_change = log[start:end], False
+    else:
+        data, _ = rewrite_batches(
+            log, heads, records, fates.record == KEPT, fates.batch, fates.horizon_ms
+        )
+        is_change = True
     return _Window(
-        data=np.frombuffer(data, np.uint8), is_change=True, tally=tally, due_ms=due_ms
+        data=data,
+        is_change=is_change,
+        tally=tally,
+        due_ms=due_ms,
+        last_offset=_last_offset(heads, records, fates),
     )
+
+
+def _last_offset(heads: BatchHeads, records: Records, fates: Fates) -> int:
+    """Where the last batch ends: one that is converted ends at its last survivor."""
+    if not heads.is_legacy[-1] or fates.batch[-1] != BatchFate.REWRITE:
+        return int(heads.last_offset[-1])
+    return int(records.offset[fates.record == KEPT][-1])
 
 
 def _fates(
-    task: GroupTask, heads: BatchHeads, records: Records, lost: NDArray[np.bool_]
+    source: _Source, heads: BatchHeads, records: Records, lost: NDArray[np.bool_]
 ) -> tuple[Fates, int | None]:
     """What becomes of a window, and when something of what is left of it is due."""
+    task = source.task
     marks, rows = marks_of(heads, control_types(records, heads))
     aborted = np.zeros(len(heads), np.bool_)
     aborted[rows[aborted_batches(marks, task.aborted)]] = True
@@ -206,7 +231,9 @@ def _fates(
         producer_id=heads.producer_id,
         producer_epoch=heads.producer_epoch,
         is_control=heads.is_control,
-        is_emptied=(heads.size_bytes == BATCH_HEADER_BYTES)
+        is_legacy=heads.is_legacy,
+        is_emptied=~heads.is_legacy
+        & (heads.size_bytes == BATCH_HEADER_BYTES)
         & (heads.codec == 0)
         & ~heads.has_delete_horizon
         & (heads.base_timestamp_ms == NO_TIMESTAMP_MS),
@@ -219,6 +246,7 @@ def _fates(
         aborted=aborted,
         discardable=heads.is_control & np.isin(heads.base_offset, task.discardable),
         superseded=lost,
+        legacy_tombstones_go=legacy_tombstones_go(source.segment.max_timestamp_ms, task.rules),
     )
     fates = judge(columns, verdicts, task.rules)
     return fates, earliest_due_ms(columns, fates, task.rules)

@@ -9,6 +9,8 @@ The wrapper's checksum covers the inner messages, whose own are not looked at.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -16,9 +18,15 @@ from numpy.typing import NDArray
 
 from compaction.errors import CorruptLog
 from compaction.units import NO_TIMESTAMP_MS
-from storage.batch_heads import CODEC_BITS, LEGACY_BYTES_MIN, LOG_OVERHEAD_BYTES, BatchHeads
+from storage.batch_heads import (
+    CODEC_BITS,
+    LEGACY_BYTES_MIN,
+    LOG_OVERHEAD_BYTES,
+    UNKNOWN_COUNT,
+    BatchHeads,
+)
 from storage.compression import Codec, decompress
-from storage.records import RecordColumns, Records, decode, empty_columns
+from storage.records import RecordColumns, Records, decode, empty_columns, windows
 from storage.wire import as_kernel_input, be_int, kernel
 
 _OK, _TORN, _FIELD, _MAGIC, _NESTED, _ORDER, _EMPTY = range(7)
@@ -57,6 +65,44 @@ def decode_any(log: NDArray[np.uint8], heads: BatchHeads, *, where: str) -> Reco
     return reader(log, heads, where=where)
 
 
+def with_inner_heads(
+    log: NDArray[np.uint8], heads: BatchHeads, *, window_bytes: int, where: str
+) -> BatchHeads:
+    """`heads` with what only a wrapper's messages tell: its base offset and its record count.
+
+    Every wrapper is decompressed for it, `window_bytes` of stored bytes at a time, and once more by
+    whoever wants its records.
+
+    Args:
+        log: uint8, the bytes that `heads` was read from.
+        heads: Any run of that log's batches; without a wrapper they come back as they are.
+        window_bytes: Of stored bytes, as in `storage.records.windows`.
+        where: Named in errors: the segment's object or file.
+
+    Raises:
+        CorruptLog: See `decode_legacy`; or a wrapper's messages begin before the batch before ends.
+    """
+    if not (heads.count == UNKNOWN_COUNT).any():
+        return heads
+    base_offset, count = heads.base_offset.copy(), heads.count.copy()
+    for first, last in windows(heads, window_bytes=window_bytes):
+        window = heads.slice(first, last)
+        if (window.count == UNKNOWN_COUNT).any():
+            records = decode_legacy(log, window, where=where)
+            base_offset[first:last] = records.offset[records.first_record[:-1]]
+            count[first:last] = np.diff(records.first_record)
+    back = np.flatnonzero(base_offset[1:] <= heads.last_offset[:-1])
+    if back.size:
+        i = int(back[0]) + 1
+        raise CorruptLog(
+            f"{_batch_at(heads, i)} begins at offset {base_offset[i]}, though offset "
+            f"{heads.last_offset[i - 1]} was there before it",
+            where=where,
+            remedy=_REMEDY,
+        )
+    return replace(heads, base_offset=base_offset, count=count)
+
+
 def decode_legacy(log: NDArray[np.uint8], heads: BatchHeads, *, where: str) -> Records:
     """The records of all of `heads`, which are magic 0 or 1; a record's span is its message.
 
@@ -93,27 +139,33 @@ def _batch_at(heads: BatchHeads, i: int) -> str:
 def _unwrapped(
     log: NDArray[np.uint8], heads: BatchHeads, where: str
 ) -> tuple[NDArray[np.uint8], _Spans]:
-    """All messages in one buffer: lone ones as they are, wrappers decompressed."""
-    codec = heads.codec
-    parts: list[NDArray[np.uint8]] = []
-    for i in range(len(heads)):
-        message = log[heads.position[i] : heads.position[i] + heads.size_bytes[i]]
-        if codec[i] == Codec.NONE:
-            parts.append(message)
-        else:
-            here = f"{where}: {_batch_at(heads, i)}"
-            value = _wrapper_value(message, int(heads.magic[i]), here)
-            mend = heads.magic[i] == 0
-            plain = decompress(int(codec[i]), value, where=here, mend_lz4_header=bool(mend))
-            parts.append(np.frombuffer(plain, np.uint8))
-    ends = np.cumsum(np.array([part.size for part in parts], np.int64))
-    body = np.concatenate(parts) if parts else np.empty(0, np.uint8)
-    return as_kernel_input(body), _Spans(
-        start=np.append(0, ends[:-1]) if parts else ends,
+    """All messages in one buffer: lone ones as they are, wrappers decompressed.
+
+    Neighbouring lone messages are taken as one slice: they may be all of a log.
+    """
+    codec, ends_at = heads.codec, heads.position + heads.size_bytes
+    is_wrapper = codec != Codec.NONE
+    sizes = heads.size_bytes.copy()
+    parts: list[NDArray[np.uint8]] = [np.empty(0, np.uint8)]
+    edges = np.flatnonzero(is_wrapper[1:] | is_wrapper[:-1]) + 1
+    cuts = [0, *edges.tolist(), len(heads)] if len(heads) else []
+    for first, last in pairwise(cuts):
+        part = log[heads.position[first] : ends_at[last - 1]]
+        if is_wrapper[first]:
+            here = f"{where}: {_batch_at(heads, first)}"
+            value = _wrapper_value(part, int(heads.magic[first]), here)
+            mend = heads.magic[first] == 0
+            plain = decompress(int(codec[first]), value, where=here, mend_lz4_header=bool(mend))
+            part = np.frombuffer(plain, np.uint8)
+            sizes[first] = part.size
+        parts.append(part)
+    ends = np.cumsum(sizes)
+    return as_kernel_input(np.concatenate(parts)), _Spans(
+        start=ends - sizes,
         end=ends,
         first_record=np.zeros(len(heads) + 1, np.int64),
         magic=heads.magic,
-        is_wrapper=codec != Codec.NONE,
+        is_wrapper=is_wrapper,
         last_offset=heads.last_offset,
         timestamp_ms=heads.max_timestamp_ms,
         is_log_append_time=heads.is_log_append_time,

@@ -18,6 +18,7 @@ from compaction.errors import TierfoldError
 from compaction.latest import LatestValues
 from compaction.segments import PartitionKey, Segment
 from compaction.transactions import ABORT, BatchMarks, joined_marks
+from compaction.units import NO_PRODUCER_ID
 from storage.batch_heads import NO_EPOCH, BatchHeads, read_heads
 from storage.control_records import control_types
 from storage.first_sight import read_aborted, read_checkpoint, read_snapshot
@@ -215,12 +216,17 @@ def _log_faults(order: CheckOrder, log: _Log) -> Iterator[str]:
 
 
 def _epoch_faults(segment: Segment, log: _Log) -> Iterator[str]:
-    """Each batch carries the epoch of its base offset; messages of magic 0 and 1 carry none."""
+    """Each batch carries the epoch of its base offset.
+
+    Messages of magic 0 and 1 carry none, nor does what a cleaner converted of them.
+    """
     epochs = sorted(segment.leader_epochs, key=lambda entry: (entry.start_offset, entry.epoch))
     starts = np.array([entry.start_offset for entry in epochs], np.int64)
     numbers = np.array([NO_EPOCH, *(entry.epoch for entry in epochs)], np.int64)
     expected = numbers[np.searchsorted(starts, log.base_offset, side="right")]
-    wrong = np.flatnonzero(~log.heads.is_legacy & (log.heads.leader_epoch != expected))
+    has_none = (log.heads.leader_epoch == NO_EPOCH) & (log.heads.producer_id == NO_PRODUCER_ID)
+    is_wrong = ~log.heads.is_legacy & ~has_none & (log.heads.leader_epoch != expected)
+    wrong = np.flatnonzero(is_wrong)
     if wrong.size:
         batch = int(wrong[0])
         yield (

@@ -21,8 +21,9 @@ from compaction.transactions import DATA, BatchMarks, aborted_batches, joined_ma
 from compaction.winners import own_losers
 from storage.batch_heads import BatchHeads, read_heads
 from storage.control_records import control_types
+from storage.legacy_batches import decode_any, with_inner_heads
 from storage.lookahead import mapped_ahead
-from storage.records import decode, windows
+from storage.records import windows
 
 WINDOW_BYTES: Final = 4 * 2**20
 """Stored bytes that are decoded at a time; what is decoded is a few times that at most.
@@ -63,10 +64,9 @@ class ScannedSegment:
 
 
 def checked_heads(log: NDArray[np.uint8], *, where: str) -> BatchHeads:
-    """The batch headers of a segment that can be compacted.
+    """The batch headers of a segment that can be compacted; wrappers tell what is inside.
 
-    Raises CorruptLog for malformed bytes, an empty log, and legacy batches, which this version
-    does not rewrite.
+    Raises CorruptLog for malformed bytes and an empty log.
     """
     heads = read_heads(log, where=where)
     if not len(heads):
@@ -75,15 +75,7 @@ def checked_heads(log: NDArray[np.uint8], *, where: str) -> BatchHeads:
             where=where,
             remedy="No broker uploads such a segment; restore the object from a backup.",
         )
-    if heads.is_legacy.any():
-        first = int(np.flatnonzero(heads.is_legacy)[0])
-        raise CorruptLog(
-            f"the batch at position {heads.position[first]} (offset {heads.last_offset[first]}) "
-            f"has magic {heads.magic[first]}; this version does not compact legacy batches",
-            where=where,
-            remedy="Leave this topic out, or wait for a version that converts magic 0 and 1.",
-        )
-    return heads
+    return with_inner_heads(log, heads, window_bytes=WINDOW_BYTES, where=where)
 
 
 def marks_of(heads: BatchHeads, types: NDArray[np.int16]) -> tuple[BatchMarks, NDArray[np.int64]]:
@@ -111,7 +103,7 @@ def scan_marks(log: NDArray[np.uint8], *, where: str) -> BatchMarks:
     marks: list[BatchMarks] = []
     for first, last in windows(heads, window_bytes=WINDOW_BYTES):
         window = heads.slice(first, last)
-        types = control_types(decode(log, window, where=where), window)
+        types = control_types(decode_any(log, window, where=where), window)
         marks.append(marks_of(window, types)[0])
     return joined_marks(marks)
 
@@ -173,7 +165,7 @@ def _scanned_window(
     first_dirty: int,
     where: str,
 ) -> _Window:
-    records = decode(log, heads, where=where)
+    records = decode_any(log, heads, where=where)
     marks, rows = marks_of(heads, control_types(records, heads))
     competing = np.flatnonzero(records.offset >= first_dirty)
     takes_part = ~heads.is_control

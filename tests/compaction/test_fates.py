@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -17,6 +17,8 @@ from compaction.fates import (
     Verdicts,
     earliest_due_ms,
     judge,
+    legacy_delete_horizon_ms,
+    legacy_tombstones_go,
     must_stay,
     producer_pairs,
 )
@@ -30,6 +32,7 @@ from compaction.tally import (
     WITHOUT_KEY,
 )
 from compaction.units import NO_HORIZON, NO_PRODUCER_ID
+from tests.compaction.builders import a_segment
 
 NOW_MS = 10_000
 RETENTION_MS = 700
@@ -52,11 +55,15 @@ class ABatch:
     horizon_ms: int | None = None
     stays: bool = False
     is_emptied: bool = False
+    is_legacy: bool = False
 
 
-def judged_alone(batch: ABatch) -> tuple[list[int], BatchFate, int | None]:
+def judged_alone(
+    batch: ABatch, *, legacy_go: bool = False
+) -> tuple[list[int], BatchFate, int | None]:
     """The law, one batch at a time: its records' fates, its own, the horizon it is written with."""
     is_over = batch.horizon_ms is not None and batch.horizon_ms <= NOW_MS
+    is_over = is_over or (batch.is_legacy and legacy_go)
     fates = [_fate_of(record, batch, is_over=is_over) for record in batch.records]
     kept = [record for record, fate in zip(batch.records, fates, strict=True) if fate == KEPT]
     if not kept:
@@ -67,7 +74,7 @@ def judged_alone(batch: ABatch) -> tuple[list[int], BatchFate, int | None]:
     waits = waits or (batch.is_control and batch.discardable)
     if waits and batch.horizon_ms is None:
         return fates, BatchFate.REWRITE, NOW_MS + RETENTION_MS
-    is_whole = len(kept) == len(batch.records)
+    is_whole = len(kept) == len(batch.records) and not batch.is_legacy
     return fates, BatchFate.COPY if is_whole else BatchFate.REWRITE, batch.horizon_ms
 
 
@@ -85,7 +92,7 @@ def _fate_of(record: ARecord, batch: ABatch, *, is_over: bool) -> int:
     return KEPT
 
 
-def judged(batches: list[ABatch]) -> Fates:
+def judged(batches: list[ABatch], *, legacy_go: bool = False) -> Fates:
     """All batches at once; the ones that stay are the last of producers, the rest have none."""
     return judged_with_due(batches)[0]
 
@@ -100,6 +107,7 @@ def judged_with_due(batches: list[ABatch]) -> tuple[Fates, int | None]:
         producer_id=np.array([i if b.stays else -1 for i, b in enumerate(batches)], np.int64),
         producer_epoch=np.zeros(count, np.int16),
         is_control=np.array([b.is_control for b in batches], np.bool_),
+        is_legacy=np.array([b.is_legacy for b in batches], np.bool_),
         is_emptied=np.array([b.is_emptied for b in batches], np.bool_),
         horizon_ms=np.array(horizons, np.int64),
         record_batch=np.array([i for i, _ in records], np.int32),
@@ -110,6 +118,7 @@ def judged_with_due(batches: list[ABatch]) -> tuple[Fates, int | None]:
         aborted=np.array([b.aborted for b in batches], np.bool_),
         discardable=np.array([b.discardable for b in batches], np.bool_),
         superseded=np.array([r.superseded for _, r in records], np.bool_),
+        legacy_tombstones_go=legacy_go,
     )
     of_round = rules(data=[(i, i) for i in range(count)], end_offset=-1)
     fates = judge(columns, verdicts, of_round)
@@ -153,12 +162,16 @@ def every_batch() -> Iterator[ABatch]:
                 stays=stays,
                 is_emptied=emptied,
             )
+    # Before magic 2 there were no transactions, no horizons and no batches without records.
+    for records, stays in product([each for each in contents if each], flags):
+        yield ABatch(records=records, stays=stays, is_legacy=True)
 
 
-def test_every_combination_is_judged_as_the_law_says() -> None:
+@pytest.mark.parametrize("legacy_go", [False, True])
+def test_every_combination_is_judged_as_the_law_says(*, legacy_go: bool) -> None:
     batches = list(every_batch())
-    found = judged(batches)
-    expected = [judged_alone(batch) for batch in batches]
+    found = judged(batches, legacy_go=legacy_go)
+    expected = [judged_alone(batch, legacy_go=legacy_go) for batch in batches]
     assert found.record.tolist() == [fate for fates, _, _ in expected for fate in fates]
     wrong = [
         (batch, BatchFate(fate), horizon)
@@ -273,6 +286,7 @@ def of_producer(
         producer_id=np.array([producer], np.int64),
         producer_epoch=np.array([epoch], np.int16),
         is_control=np.array([is_control], np.bool_),
+        is_legacy=np.zeros(1, np.bool_),
         is_emptied=np.zeros(1, np.bool_),
         horizon_ms=np.array([NO_HORIZON], np.int64),
         record_batch=np.empty(0, np.int32),
@@ -325,6 +339,29 @@ def test_without_data_a_producers_markers_of_its_epoch_stay(
 def test_the_last_batch_of_the_round_stays(last: int, *, stays: bool) -> None:
     nobodys = of_producer(last=last, producer=NO_PRODUCER_ID)
     assert must_stay(nobodys, rules(end_offset=100)).tolist() == [stays]
+
+
+@pytest.mark.parametrize(
+    ("first_dirty", "horizon_ms"),
+    [(0, 0), (10, 0), (11, 5000 - 700), (20, 5000 - 700), (21, 3000 - 700), (99, 3000 - 700)],
+)
+def test_the_last_clean_segments_age_is_the_horizon_of_legacy_tombstones(
+    first_dirty: int, horizon_ms: int
+) -> None:
+    segments = (a_segment(10, 19, max_timestamp_ms=5000), a_segment(20, 29, max_timestamp_ms=3000))
+    assert legacy_delete_horizon_ms(segments, first_dirty, RETENTION_MS) == horizon_ms
+
+
+@pytest.mark.parametrize(
+    ("max_timestamp_ms", "horizon_ms", "go"),
+    [(5000, 4999, False), (5000, 5000, True), (0, 0, True), (1, 0, False), (-1, 5000, False)],
+)
+def test_legacy_tombstones_go_from_segments_as_old_as_the_horizon(
+    max_timestamp_ms: int, horizon_ms: int, *, go: bool
+) -> None:
+    # Without a timestamp nothing tells how old a segment is.
+    known = replace(rules(), legacy_delete_horizon_ms=horizon_ms)
+    assert legacy_tombstones_go(max_timestamp_ms, known) is go
 
 
 def a_producer(

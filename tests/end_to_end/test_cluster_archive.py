@@ -87,11 +87,10 @@ def test_the_jobs_need_no_kernel_but_those(unpacked: Path, tmp_path: Path) -> No
         put_updates(tier, key_of("updates"), number)
     mixed = [replace(data(i, (b"key", b"value")), codec=codec) for i, codec in enumerate(Codec)]
     put_segment(tier, key_of("mixed"), mixed, start_offset=0)
-    before = machine_code(unpacked)
-    said_by(unpacked, "-m", "jobs", "compact", tier, *ALWAYS)
-    # `compact` refuses legacy batches, `verify` reads them.
     legacy = message(0, b"value") + wrapper(2, message(0, b"1") + message(1, b"2"))
     put_segment(tier, key_of("legacy"), [legacy], start_offset=0)
+    before = machine_code(unpacked)
+    said_by(unpacked, "-m", "jobs", "compact", tier, *ALWAYS)
     said_by(unpacked, "-m", "jobs", "verify", tier)
     assert len(before) > 40
     assert machine_code(unpacked) == before

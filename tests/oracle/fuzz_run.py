@@ -1,8 +1,8 @@
-"""Many logs, one tier, four passes of tierfold's own command, and Kafka's cleaner on the same.
+"""Many logs, a tier for each course, passes of tierfold's own command, and Kafka's on the same.
 
 Each seed is a topic `t<seed>` of one partition. A pass compacts the whole tier with one command, so
-that Spark starts once for all seeds; what lives afterwards is copied to local names, for Kafka's
-classes to read. Kafka's cleaner gets the view before the first pass, then goes its own way.
+that Spark starts once for all its seeds; what lives afterwards is copied to local names, for
+Kafka's classes to read. Kafka's cleaner gets the view before the first pass, then goes its own way.
 """
 
 from __future__ import annotations
@@ -16,27 +16,52 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from compaction.units import NO_TIMESTAMP_MS
 from tests.oracle.kafka_lab import KafkaLab
-from tests.oracle.recipes import TS_START_MS, recipe, uploads_below_stable
+from tests.oracle.recipes import LEGACY_FROM, TS_START_MS, recipe, uploads_below_stable
 from tests.oracle.remote_views import RemoteSegment, all_segments, to_local, to_remote
 
 SEEDS_VARIABLE: Final = "TIERFOLD_ORACLE_SEEDS"
 SEGMENT_BYTES: Final = 100_000
-DELETE_RETENTION_MS: Final = 60_000
 PRODUCER_EXPIRATION_MS: Final = 80_000
 """For logs whose records all have the first timestamp: to the millisecond, at the third pass."""
 
-FIRST_DIRTY: Final = 25
-"""Where the first pass begins: within a batch; the clean region below keeps its duplicates."""
 
-PASSES_MS: Final = tuple(TS_START_MS + at_ms for at_ms in (20_000, 79_999, 80_000, 140_000))
-"""After the newest record; a millisecond before the delete horizons that the first pass set, and
-at them; at those of the third, for a marker gets its horizon only once its data are gone."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """The passes over one tier, and what its topics have in common."""
+
+    passes_ms: tuple[int, ...]
+    """The clock of each pass."""
+    first_dirty: int
+    """Where the first pass begins: within a batch; the clean region below keeps its duplicates."""
+    delete_retention_ms: int
+
+    def settings_at(self, number: int) -> tuple[int, int, int]:
+        """Of pass `number`, from 1 on: the time, the first dirty offset, the retention in ms."""
+        first_dirty = self.first_dirty if number == 1 else 0
+        return self.passes_ms[number - 1], first_dirty, self.delete_retention_ms
+
+
+_COURSE: Final = Course(
+    # After the newest record; a millisecond before the delete horizons that the first pass set, and
+    # at them; at those of the third, for a marker gets its horizon only once its data are gone.
+    passes_ms=tuple(TS_START_MS + at_ms for at_ms in (20_000, 79_999, 80_000, 140_000)),
+    first_dirty=25,
+    delete_retention_ms=60_000,
+)
+_LEGACY_COURSE: Final = Course(
+    # A tombstone of magic 0 or 1 has no horizon before the first pass, which converts it or, in a
+    # segment a second older than the last clean one, lets it go.
+    passes_ms=tuple(TS_START_MS + at_ms for at_ms in (20_000, 20_999, 21_000)),
+    first_dirty=400,
+    delete_retention_ms=1000,
+)
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _SETTINGS: Final = {
     "cleanup.policy": "compact",
-    "delete.retention.ms": DELETE_RETENTION_MS,
     "segment.bytes": SEGMENT_BYTES,
     "producer.id.expiration.ms": PRODUCER_EXPIRATION_MS,
     "min.cleanable.dirty.ratio": 0,
@@ -75,18 +100,37 @@ class FuzzedTopic:
     passes: tuple[Pass, ...]
 
 
-def seeds() -> range:
-    """The seeds to run: `TIERFOLD_ORACLE_SEEDS`, as `FIRST:END` with the end excluded, or 40."""
-    first, end = (os.environ.get(SEEDS_VARIABLE) or "0:40").split(":")
-    return range(int(first), int(end))
+def seeds() -> tuple[int, ...]:
+    """The seeds to run: `TIERFOLD_ORACLE_SEEDS`, as `FIRST:END` with the end excluded, or 55.
+
+    Of those, 40 stand for logs of magic 2, and 15 for logs with batches of magic 0 and 1.
+    """
+    spans = os.environ.get(SEEDS_VARIABLE) or f"0:40,{LEGACY_FROM}:{LEGACY_FROM + 15}"
+    ranges = (range(*map(int, span.split(":"))) for span in spans.split(","))
+    return tuple(seed for each in ranges for seed in each)
 
 
 def run_passes(lab: KafkaLab, folder: Path, wanted: Iterable[int]) -> dict[int, FuzzedTopic]:
-    """Make each seed's log, compact them all four times, and have Kafka do the same."""
+    """Make each seed's log, take them all through their course, and have Kafka do the same."""
+    legacy = [seed for seed in wanted if seed >= LEGACY_FROM]
+    others = [seed for seed in wanted if seed < LEGACY_FROM]
+    topics: dict[int, FuzzedTopic] = {}
+    for course, chosen in ((_COURSE, others), (_LEGACY_COURSE, legacy)):
+        if chosen:
+            topics |= _run_course(lab, folder / f"from-{chosen[0]}", chosen, course)
+    return topics
+
+
+def _run_course(
+    lab: KafkaLab, folder: Path, wanted: Iterable[int], course: Course
+) -> dict[int, FuzzedTopic]:
     tier = folder / "tier"
     topics = {seed: _uploaded(lab, folder, tier, seed) for seed in wanted}
-    for number, now_ms in enumerate(PASSES_MS, start=1):
-        clock = (now_ms, FIRST_DIRTY if number == 1 else 0)
+    for seed, topic in topics.items():
+        if seed >= LEGACY_FROM:
+            _date(lab, topic.before, course)
+    for number in range(1, len(course.passes_ms) + 1):
+        clock = course.settings_at(number)
         reports = run_tierfold("compact", tier, _compact_arguments(*clock))["partitions"]
         statuses = run_tierfold("status", tier)["partitions"]
         for report, status in zip(reports, statuses, strict=True):
@@ -110,9 +154,27 @@ def run_tierfold(verb: str, tier: Path, arguments: Sequence[str] = ()) -> dict[s
     return answer
 
 
-def _compact_arguments(now_ms: int, first_dirty: int) -> list[str]:
-    settings = [text for name, value in _SETTINGS.items() for text in ("--set", f"{name}={value}")]
+def _compact_arguments(now_ms: int, first_dirty: int, delete_retention_ms: int) -> list[str]:
+    named = _SETTINGS | {"delete.retention.ms": delete_retention_ms}
+    settings = [text for name, value in named.items() for text in ("--set", f"{name}={value}")]
     return ["--now", str(now_ms), "--first-dirty", str(first_dirty), *settings]
+
+
+def _date(lab: KafkaLab, folder: Path, course: Course) -> None:
+    """Gives each log file the modification time that we take its largest timestamp for.
+
+    A segment without any timestamp keeps its tombstones, so its file is new; unless it is the last
+    clean one, by whose age the tombstones of others go: none do, so it is old.
+    """
+    largest_ms: dict[str, int] = {}
+    for batch in lab.batches(folder):
+        known_ms = largest_ms.get(batch["file"], NO_TIMESTAMP_MS)
+        largest_ms[batch["file"]] = max(known_ms, batch["maxTimestamp"])
+    last_clean = max(name for name in largest_ms if int(name[:20]) < course.first_dirty)
+    for name, known_ms in largest_ms.items():
+        untimed_ms = 1 if name == last_clean else course.passes_ms[0]
+        time_ns = 1_000_000 * (untimed_ms if known_ms == NO_TIMESTAMP_MS else known_ms)
+        os.utime(folder / name, ns=(time_ns, time_ns))
 
 
 def _uploaded(lab: KafkaLab, folder: Path, tier: Path, seed: int) -> FuzzedTopic:
@@ -134,9 +196,10 @@ def _passed(
     lab: KafkaLab,
     folder: Path,
     told: tuple[FuzzedTopic, Mapping[str, Any], Mapping[str, Any]],
-    clock: tuple[int, int],
+    clock: tuple[int, int, int],
 ) -> Pass:
     topic, report, status = told
+    now_ms, first_dirty, delete_retention_ms = clock
     name = topic.before.name
     segments = tuple(
         RemoteSegment(
@@ -150,11 +213,11 @@ def _passed(
     cleaned = lab.clean(
         topic.passes[-1].oracle if topic.passes else topic.before,
         oracle,
-        now_ms=clock[0],
+        now_ms=now_ms,
         # Kafka's cleaner throws where the dirty region begins above what may be cleaned. There it
         # gets the whole log: did it find something after all, the two would differ.
-        first_dirty=clock[1] if report["outcome"] == "compacted" else 0,
-        delete_retention_ms=DELETE_RETENTION_MS,
+        first_dirty=first_dirty if report["outcome"] == "compacted" else 0,
+        delete_retention_ms=delete_retention_ms,
         segment_bytes=SEGMENT_BYTES,
         producer_expiration_ms=PRODUCER_EXPIRATION_MS,
     )

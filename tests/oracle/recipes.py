@@ -13,11 +13,55 @@ TS_STEP_MOST_MS: Final = 8
 _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
+LEGACY_FROM: Final = 1000
+"""Seeds from here on stand for logs with batches of magic 0 and 1."""
+
+_MAGICS: Final = ("0", "1", "0,1", "1,2", "0,1,2")
+_LEGACY_CODECS: Final = ("none", "gzip", "snappy", "lz4")
+
+
 def recipe(seed: int) -> dict[str, Option]:
     """The options of seed `seed`'s log; all logs begin at `TS_START_MS`.
 
     Every topic is compacted by the same settings, so only what a log holds differs.
     """
+    options = _recipe(seed)
+    if seed >= LEGACY_FROM:
+        options |= _legacy(seed, options)
+        options.pop("open_txn_at", None)
+    return options
+
+
+def _legacy(seed: int, options: dict[str, Option]) -> dict[str, Option]:
+    """What is otherwise in a log with batches of magic 0 and 1.
+
+    It is long enough for the clean region below the first pass, its transactions all commit, and
+    without producers, whose batches are always of magic 2, it may have none of those at all.
+
+    Where a first dirty offset lies behind an aborted transaction's marker in the same segment,
+    Kafka's cleaner begins to read behind the marker and takes the producer's next transaction for
+    aborted, too: it then keeps records that are superseded.
+    """
+    rnd = random.Random(-seed)
+    producers = rnd.choice([(0, 0), (0, 0), (2, 2)])
+    return {
+        "magic": _MAGICS[seed % len(_MAGICS)],
+        "legacy_holes": rnd.choice([0, 0.3]),
+        "codec": rnd.choice(["none", ",".join(_LEGACY_CODECS), rnd.choice(_LEGACY_CODECS)]),
+        "records": rnd.randint(600, RECORDS_MOST),
+        "batch_records": rnd.choice(["1:4", "1:30"]),
+        "segment_bytes": rnd.choice(["6k", "12k", "30k"]),
+        "tombstones": rnd.choice([0.1, 0.4]),
+        "null_keys": rnd.choice([0, 0.2]),
+        "idem": producers[0],
+        "txn": producers[1],
+        "abort": 0,
+        "open_txn": False,
+        "empty_batches": options["empty_batches"] if any(producers) else 0,
+    }
+
+
+def _recipe(seed: int) -> dict[str, Option]:
     rnd = random.Random(seed)
     codecs = rnd.choice([("none",), (rnd.choice(_CODECS),), tuple(rnd.sample(_CODECS, 3)), _CODECS])
     options: dict[str, Option] = {
@@ -77,7 +121,7 @@ def features(options: dict[str, Option]) -> set[str]:
     reached |= {f"{name} {options[name]}" for name in ("ts_type", "key_kind", "segment_bytes")}
     if "," in str(options["codec"]):
         reached.add("mixed codecs")
-    if "txn" in options:
+    if options.get("txn"):
         reached.add(f"txn_version {options['txn_version']}")
     wanted = ("tombstones", "null_keys", "empty_batches", "ts_jitter", "open_txn", "idem")
     reached |= {name for name in wanted if options.get(name)}

@@ -7,12 +7,15 @@ from itertools import pairwise
 
 from tests.oracle.fuzz_run import FuzzedTopic, Pass
 from tests.oracle.kafka_lab import Batch, KafkaLab
+from tests.oracle.recipes import LEGACY_FROM
 
 FATES = {
     *("compressed batch copied", "compressed batch rewritten", "batch emptied", "batch gone"),
     *("horizon set", "tombstone gone", "marker gone", "marker stays", "aborted transaction listed"),
     *("undecided batch untouched", "nothing cleaned", "producer forgotten"),
 }
+
+CODECS = ("none", "gzip", "snappy", "lz4")
 
 
 def test_all_seeds_together_meet_every_fate(lab: KafkaLab, fuzzed: dict[int, FuzzedTopic]) -> None:
@@ -27,6 +30,34 @@ def test_all_seeds_together_meet_every_fate(lab: KafkaLab, fuzzed: dict[int, Fuz
         for one, two in pairwise(topic.passes):
             met["producer forgotten"] += len(one.producers - two.producers)
     assert {fate for fate in FATES if met[fate] < 3} == set(), met
+
+
+def test_legacy_seeds_together_meet_both_ends_of_a_tombstone(
+    lab: KafkaLab, fuzzed: dict[int, FuzzedTopic]
+) -> None:
+    met: Counter[str] = Counter()
+    for seed, topic in fuzzed.items():
+        if seed >= LEGACY_FROM:
+            cleaned = lab.batches(topic.passes[0].oracle)
+            met.update(_legacy_fates(lab.batches(topic.before), cleaned))
+    wanted = {f"magic {magic} {codec} converted" for magic in (0, 1) for codec in CODECS}
+    wanted |= {"last tombstone gone at once", "last tombstone waits"}
+    assert {fate for fate in wanted if met[fate] < 3} == set(), met
+
+
+def _legacy_fates(source: list[Batch], found: list[Batch]) -> Counter[str]:
+    met: Counter[str] = Counter()
+    last = {record["key"]: record["offset"] for batch in source for record in batch["records"]}
+    left = {record["offset"] for batch in found for record in batch["records"]}
+    for batch in source:
+        for record in batch["records"]:
+            if batch["magic"] == 2 or last[record["key"]] != record["offset"]:
+                continue
+            is_left = record["offset"] in left
+            met[f"magic {batch['magic']} {batch['codec']} converted"] += is_left
+            if record["key"] is not None and record["valueLen"] < 0:
+                met["last tombstone waits" if is_left else "last tombstone gone at once"] += 1
+    return met
 
 
 def _fates(source: list[Batch], found: list[Batch], done: Pass) -> Counter[str]:

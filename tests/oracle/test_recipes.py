@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from tests.oracle.recipes import RECORDS_MOST, features, recipe, uploads_below_stable
+from tests.oracle.recipes import (
+    LEGACY_FROM,
+    RECORDS_MOST,
+    features,
+    recipe,
+    uploads_below_stable,
+)
 
 EVERY_FEATURE = {
     *(f"codec {name}" for name in ("none", "gzip", "snappy", "lz4", "zstd")),
@@ -18,6 +24,16 @@ def test_forty_seeds_reach_every_feature() -> None:
     counts = {name: sum(name in one for one in reached) for name in sorted(EVERY_FEATURE)}
     assert set().union(*reached) == EVERY_FEATURE
     assert min(counts.values()) >= 3, counts
+
+
+def test_fifteen_legacy_seeds_reach_every_magic_codec_and_shape() -> None:
+    options = [recipe(seed) for seed in range(LEGACY_FROM, LEGACY_FROM + 15)]
+    assert {one["magic"] for one in options} == {"0", "1", "0,1", "1,2", "0,1,2"}
+    codecs = [codec for one in options for codec in str(one["codec"]).split(",")]
+    assert min(codecs.count(name) for name in ("none", "gzip", "snappy", "lz4")) >= 3
+    for name in ("legacy_holes", "null_keys", "idem", "txn"):
+        assert {bool(one[name]) for one in options} == {True, False}
+    assert {one["ts_type"] for one in options} == {"CreateTime", "LogAppendTime"}
 
 
 def test_undecided_transactions_are_uploaded_by_some_seeds_and_held_back_by_others() -> None:

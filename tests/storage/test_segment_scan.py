@@ -15,9 +15,15 @@ from compaction.errors import CorruptLog
 from compaction.transactions import ABORT, COMMIT, DATA, EMPTIED
 from storage.batch_draft import write_batch
 from storage.batch_heads import read_heads
-from storage.segment_scan import ScannedSegment, ScanOrder, checked_heads, scan_segment
+from storage.segment_scan import (
+    ScannedSegment,
+    ScanOrder,
+    checked_heads,
+    scan_marks,
+    scan_segment,
+)
 from tests.pictures.batch_words import draft_of
-from tests.storage.legacy_messages import message
+from tests.storage.legacy_messages import message, wrapper
 
 
 def log_of(*words: str) -> np.ndarray:
@@ -153,12 +159,52 @@ def test_an_empty_log_is_refused() -> None:
         checked_heads(np.empty(0, np.uint8), where="a log")
 
 
-@pytest.mark.parametrize("magic", [0, 1])
-def test_a_legacy_batch_is_refused_by_position_and_offset(magic: int) -> None:
-    sound = write_batch(draft_of("0:a=1", 0))
-    log = np.frombuffer(sound + message(1, b"x", magic=magic), np.uint8)
-    expected = rf"position {len(sound)} \(offset 1\) has magic {magic}"
-    with pytest.raises(CorruptLog, match=expected):
+def legacy_log() -> np.ndarray:
+    """A lone message, a wrapper of three, a batch of magic 2, another wrapper."""
+    lone = message(3, b"x", key=b"a", magic=0)
+    three = [message(offset, b"x", key=key) for offset, key in enumerate((b"a", None, b"b"))]
+    newer = write_batch(draft_of("8:c=1", 0))
+    last = wrapper(9, message(0, None, key=b"a"))
+    return np.frombuffer(lone + wrapper(7, b"".join(three)) + newer + last, np.uint8)
+
+
+def test_what_is_inside_a_wrapper_takes_part() -> None:
+    order = ScanOrder(first_dirty=0, buckets=2)
+    found = scan_segment(legacy_log(), (), order, where="a log")
+    assert found.records == 6
+    assert found.own_lost.tolist() == [True, True, False, False, False, False]
+    assert entries(found) == [(3, b"b"), (4, b"c"), (5, b"a")]
+
+
+@pytest.mark.parametrize("window_bytes", [1, 100, 10**6])
+def test_heads_tell_what_is_inside_a_wrapper(
+    window_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage.segment_scan, "WINDOW_BYTES", window_bytes)
+    heads = checked_heads(legacy_log(), where="a log")
+    assert heads.base_offset.tolist() == [3, 5, 8, 9]
+    assert heads.last_offset.tolist() == [3, 7, 8, 9]
+    assert heads.count.tolist() == [1, 3, 1, 1]
+
+
+def test_of_what_lies_beyond_the_round_only_the_marks_are_told() -> None:
+    old = wrapper(1, message(0, b"x") + message(1, b"y"))
+    new = b"".join(write_batch(draft_of(word, 0)) for word in ("P1(2:a=1)", "3:P1:C"))
+    marks = scan_marks(np.frombuffer(old + new, np.uint8), where="a log")
+    assert marks.base_offset.tolist() == [2, 3]
+    assert marks.control_type.tolist() == [DATA, COMMIT]
+
+
+def test_a_wrapper_that_begins_before_the_batch_before_ends_is_refused() -> None:
+    first = wrapper(4, message(0, b"x") + message(1, b"y"))
+    inner = message(4, b"x", magic=0) + message(6, b"y", magic=0)
+    log = np.frombuffer(first + wrapper(6, inner, magic=0), np.uint8)
+    expected = rf"the message at byte {len(first)} \(offset 6\) begins at offset 4, though offset 4"
+    with (
+        pytest.MonkeyPatch.context() as small,
+        pytest.raises(CorruptLog, match=expected),
+    ):
+        small.setattr(storage.segment_scan, "WINDOW_BYTES", 1)
         checked_heads(log, where="a log")
 
 

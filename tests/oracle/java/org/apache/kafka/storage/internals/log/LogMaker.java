@@ -21,6 +21,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
 import java.util.SplittableRandom;
+import java.util.TreeMap;
 
 /**
  * Writes one partition's log in Kafka's own format through UnifiedLog, without a broker, from a seed and parameters.
@@ -37,7 +38,9 @@ public final class LogMaker {
     private final List<Compression> codecs = new ArrayList<>();
     private final RecordContent.Dist batchRecords;
     private final int batchBytes;
-    private final byte magic;
+    private final byte[] magics;
+    private final double legacyHoles;
+    private final TimestampType tsType;
     private final long tsStart;
     private final double tsStep;
     private final long tsJitter;
@@ -61,6 +64,7 @@ public final class LogMaker {
     private final ByteBuffer buf = ByteBuffer.allocate(4 << 20);
     private final boolean rollEnd;
 
+    private final TreeMap<Integer, Long> epochStarts = new TreeMap<>();
     private long written;       // data records so far
     private long batches;
     private long bytes;
@@ -92,11 +96,14 @@ public final class LogMaker {
         for (String c : a.str("codec", "none").split(",")) codecs.add(Compression.of(CompressionType.forName(c)).build());
         batchRecords = new RecordContent.Dist(a.str("batch-records", "1:50"));
         batchBytes = a.intg("batch-bytes", 16384);
-        magic = (byte) a.intg("magic", 2);
+        String[] ms = a.str("magic", "2").split(",");
+        magics = new byte[ms.length];
+        for (int i = 0; i < ms.length; i++) magics[i] = Byte.parseByte(ms[i]);
+        legacyHoles = a.dbl("legacy-holes", 0);
         tsStart = a.num("ts-start", 1_700_000_000_000L);
         tsStep = a.dbl("ts-step", 1);
         tsJitter = a.num("ts-jitter", 0);
-        String tsType = a.str("ts-type", "CreateTime");
+        tsType = TimestampType.forName(a.str("ts-type", "CreateTime"));
         epochs = a.intg("epochs", 1);
         emptyBatches = a.dbl("empty-batches", 0);
         int nIdem = a.intg("idem", 0);
@@ -120,7 +127,7 @@ public final class LogMaker {
         LabUtil.deleteTree(out);
         Files.createDirectories(out);
         var config = LabUtil.topicConfig(a.num("segment-bytes", 1L << 30), a.num("index-bytes", 10 << 20),
-                a.num("index-interval-bytes", 4096), a.num("max-message-bytes", 4 << 20), 86_400_000L, compact, tsType,
+                a.num("index-interval-bytes", 4096), a.num("max-message-bytes", 4 << 20), 86_400_000L, compact, tsType.name,
                 a.num("segment-ms", Long.MAX_VALUE));
         SplittableRandom idRnd = new SplittableRandom(a.num("seed", 1) ^ 0x5eedL);
         a.finish();
@@ -140,6 +147,7 @@ public final class LogMaker {
         while (written < records && bytes < maxBytes) {
             double done = Math.max((double) written / records, (double) bytes / maxBytes);
             int leaderEpoch = (int) (done * epochs);
+            epochStarts.putIfAbsent(leaderEpoch, log.logEndOffset());
             if (opener == null && done >= openTxnAt) opener = new Producer(2999);
             time.now = (long) (tsStart + written * tsStep);
             if (emptyBatches > 0 && rnd.nextDouble() < emptyBatches) appendEmpty(leaderEpoch);
@@ -153,7 +161,12 @@ public final class LogMaker {
             if (isTxn && --p.batchesLeft == 0) endTxn(p, rnd.nextDouble() < abort, leaderEpoch);
         }
         int lastEpoch = epochs - 1;
-        for (Producer p : txn) if (p.inTxn) endTxn(p, rnd.nextDouble() < abort, lastEpoch);
+        for (Producer p : txn) {
+            if (!p.inTxn) continue;
+            epochStarts.putIfAbsent(lastEpoch, log.logEndOffset());
+            endTxn(p, rnd.nextDouble() < abort, lastEpoch);
+        }
+        restoreEpochs();
         log.updateHighWatermark(log.logEndOffset());
         if (rollEnd && log.activeSegment().size() > 0) log.roll();
         scheduler.drain();
@@ -181,9 +194,24 @@ public final class LogMaker {
         return mix[2] > 0 ? txn.get(rnd.nextInt(txn.size())) : null;
     }
 
+    /** An append of magic 0 or 1 makes Kafka forget all leader epochs; a tier's segments need them. */
+    private void restoreEpochs() {
+        for (byte magic : magics) {
+            if (magic >= 2) continue;
+            log.leaderEpochCache().clearAndFlush();
+            epochStarts.forEach((epoch, start) -> log.leaderEpochCache().assign(epoch, start));
+            return;
+        }
+    }
+
     private void appendData(Producer p, boolean isTxn, int leaderEpoch) throws Exception {
-        buf.clear();
+        byte magic = p != null ? RecordBatch.MAGIC_VALUE_V2 : magics.length == 1 ? magics[0] : magics[rnd.nextInt(magics.length)];
         Compression codec = codecs.size() == 1 ? codecs.get(0) : codecs.get(rnd.nextInt(codecs.size()));
+        if (magic < 2) {
+            appendLegacy(magic, codec.type() == CompressionType.ZSTD ? Compression.NONE : codec, leaderEpoch);
+            return;
+        }
+        buf.clear();
         MemoryRecordsBuilder b = MemoryRecords.builder(buf, magic, codec, TimestampType.CREATE_TIME, 0L, RecordBatch.NO_TIMESTAMP,
                 p == null ? RecordBatch.NO_PRODUCER_ID : p.pid, p == null ? RecordBatch.NO_PRODUCER_EPOCH : p.epoch,
                 p == null ? RecordBatch.NO_SEQUENCE : p.seq, isTxn, RecordBatch.NO_PARTITION_LEADER_EPOCH);
@@ -198,14 +226,55 @@ public final class LogMaker {
             raw += content.keySize + 12;
             long ts = (long) (tsStart + (written + n) * tsStep);
             if (tsJitter > 0) ts += rnd.nextLong(-tsJitter, tsJitter + 1);
-            b.append(ts, key, value, magic < 2 ? RecordContent.NO_HEADERS : content.nextHeaders());
+            b.append(ts, key, value, content.nextHeaders());
             n++;
         }
         MemoryRecords r = b.build();
         int size = r.sizeInBytes();
-        if (magic < 2) log.appendAsLeaderWithRecordVersion(r, leaderEpoch, RecordVersion.lookup(magic));
-        else log.appendAsLeader(r, leaderEpoch, AppendOrigin.CLIENT, requestLocal, VerificationGuard.SENTINEL, TransactionVersion.TV_UNKNOWN);
+        log.appendAsLeader(r, leaderEpoch, AppendOrigin.CLIENT, requestLocal, VerificationGuard.SENTINEL, TransactionVersion.TV_UNKNOWN);
         if (p != null) p.seq += n;
+        written += n;
+        bytes += size;
+        batches++;
+    }
+
+    /**
+     * Messages of magic 0 or 1, as a producer sends them or, for a share of --legacy-holes, as an older cleaner left them:
+     * those come in by replication, with holes between their offsets.
+     */
+    private void appendLegacy(byte magic, Compression codec, int leaderEpoch) throws Exception {
+        boolean holes = legacyHoles > 0 && rnd.nextDouble() < legacyHoles;
+        long offset = holes ? log.logEndOffset() : 0;
+        buf.clear();
+        MemoryRecordsBuilder b = MemoryRecords.builder(buf, magic, codec, holes ? tsType : TimestampType.CREATE_TIME, offset,
+                holes && tsType == TimestampType.LOG_APPEND_TIME ? time.now : RecordBatch.NO_TIMESTAMP,
+                RecordBatch.NO_PRODUCER_ID, RecordBatch.NO_PRODUCER_EPOCH, RecordBatch.NO_SEQUENCE, false,
+                RecordBatch.NO_PARTITION_LEADER_EPOCH);
+        int want = (int) Math.min(Math.max(1, batchRecords.draw(rnd)), records - written);
+        int n = 0;
+        int raw = 0;
+        while (n < want && (n == 0 || raw < batchBytes)) {
+            ByteBuffer key = content.nextKey();
+            ByteBuffer value = content.nextValue();
+            // Kafka's cleaner throws where it must leave a legacy batch empty: the log's last record has to survive
+            boolean last = written + n == records - 1;
+            while (last && key == null) key = content.nextKey();
+            while (last && value == null) value = content.nextValue();
+            if (value == null) tombs++;
+            else raw += value.remaining();
+            raw += content.keySize + 12;
+            long ts = (long) (tsStart + (written + n) * tsStep);
+            if (tsJitter > 0) ts += rnd.nextLong(-tsJitter, tsJitter + 1);
+            if (holes) offset += rnd.nextInt(3) == 0 ? rnd.nextInt(5) : 0;
+            b.appendWithOffset(offset++, ts, key, value, RecordContent.NO_HEADERS);
+            n++;
+        }
+        MemoryRecords r = b.build();
+        int size = r.sizeInBytes();
+        if (holes) {
+            log.appendAsFollower(r, leaderEpoch);
+            log.updateHighWatermark(log.logEndOffset());
+        } else log.appendAsLeaderWithRecordVersion(r, leaderEpoch, RecordVersion.lookup(magic));
         written += n;
         bytes += size;
         batches++;
