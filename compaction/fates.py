@@ -83,6 +83,9 @@ class RoundRules:
     """Shape (p, 2): (producer id, last data offset) of the active producers, sorted."""
     marker_epochs: NDArray[np.int64]
     """Shape (q, 2): (producer id, epoch) of the active producers without data, sorted."""
+    is_last_chunk: bool = True
+    """No cleanable segment lies beyond the round: what could still lose to something in it, or
+    save something from it, has been read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

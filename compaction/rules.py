@@ -25,6 +25,9 @@ class Rules:
     segment_bytes: int = 2**30
     segment_index_bytes: int = 10 * 2**20
     index_interval_bytes: int = 4096
+    chunk_bytes: int | None = None
+    """At most so many dirty bytes are cleaned per commit, and at least one segment (tierfold's own
+    setting); None: the whole dirty region at once."""
 
     @property
     def is_compacted(self) -> bool:

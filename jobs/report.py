@@ -16,6 +16,7 @@ from jobs.outcome_reports import (
     COMPACTED,
     FAILED,
     FENCED,
+    LEFT,
     LOST_RACE,
     NOTHING_TO_DO,
     PLANNED,
@@ -32,6 +33,7 @@ ROWS_MAX: Final = 40
 _STYLES: Final = {
     COMPACTED: "green",
     PLANNED: "cyan",
+    LEFT: "blue",
     NOTHING_TO_DO: "dim",
     REFUSED: "red",
     FAILED: "red",
@@ -51,7 +53,8 @@ def print_reports(console: Console, reports: Sequence[PartitionReport], title: s
     if not reports:
         console.print("No partitions: the tier is empty, or nothing matches the patterns.")
         return
-    urgent = (REFUSED, FAILED, UNKNOWN, FENCED, LOST_RACE, COMPACTED, PLANNED, NOTHING_TO_DO)
+    tried = (REFUSED, FAILED, UNKNOWN, FENCED, LOST_RACE, COMPACTED)
+    urgent = (*tried, PLANNED, LEFT, NOTHING_TO_DO)
     ordered = sorted(reports, key=lambda each: (urgent.index(each.outcome), each.key))
     table = Table(title=title, title_justify="left")
     for column in ("partition", "outcome"):

@@ -53,6 +53,10 @@ class Round:
     aborted: tuple[AbortedTransaction, ...]
     producers: tuple[ProducerEntry, ...] = field(repr=False)
     now_ms: int
+    is_last_chunk: bool = True
+    """It reaches the end of the region to be cleaned; then the claim is released with it."""
+    marks_end: int | None = None
+    """Transactions that reach into the round are decided below this offset; None: anywhere."""
 
     @property
     def key(self) -> PartitionKey:
@@ -66,8 +70,11 @@ class Round:
 
     @property
     def beyond(self) -> tuple[Segment, ...]:
-        """Live segments above the round: their markers decide transactions within it."""
-        return tuple(s for s in self.state.segments if s.start_offset >= self.end_offset)
+        """Live segments above the round whose markers decide transactions within it."""
+        marks_end = self.state.next_offset if self.marks_end is None else self.marks_end
+        return tuple(
+            s for s in self.state.segments if self.end_offset <= s.start_offset < marks_end
+        )
 
     @property
     def size_bytes(self) -> int:
@@ -248,4 +255,5 @@ def _round_rules(each: Round) -> RoundRules:
         end_offset=each.end_offset,
         last_data_offsets=data,
         marker_epochs=markers,
+        is_last_chunk=each.is_last_chunk,
     )
