@@ -40,6 +40,9 @@ class Budget:
     """No chunk is begun once so much time has passed."""
 
 
+UNBOUND: Final = Budget()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
     """A partition that is to be compacted."""

@@ -6,11 +6,10 @@ Also a script for spark-submit: `spark-submit --master local[2] jobs/compact_job
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from rich.console import Console
 
-from compaction.chunks import Budget
+from compaction.chunks import UNBOUND, Budget
 from compaction.errors import TierfoldError
 from compaction.plan import Compact
 from jobs.outcome_reports import PartitionReport, survey_report
@@ -23,8 +22,6 @@ from jobs.survey import Scope, survey
 from jobs.waves import Waves
 from jobs.wiring import Wiring
 from storage.clock import now_ms
-
-UNBOUND: Final = Budget()
 
 
 def compact(

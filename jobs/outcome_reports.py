@@ -151,9 +151,16 @@ def result_report(planned: PartitionReport, result: RoundResult) -> PartitionRep
     )
 
 
-def left_report(planned: PartitionReport, reason: str) -> PartitionReport:
+def left_report(planned: PartitionReport, why: str) -> PartitionReport:
     """The budget of the run ended before anything of the partition was begun."""
-    return replace(planned, outcome=LEFT, reason=reason, segments_out=planned.segments_in)
+    reason = f"left for the next run: {why}"
+    return replace(
+        planned,
+        outcome=LEFT,
+        reason=reason,
+        segments_out=planned.segments_in,
+        bytes_out=planned.bytes_in,
+    )
 
 
 def whole_report(chunks: Sequence[PartitionReport], *, left: str = "") -> PartitionReport:
@@ -165,7 +172,7 @@ def whole_report(chunks: Sequence[PartitionReport], *, left: str = "") -> Partit
     done = [each for each in chunks if each.outcome == COMPACTED]
     last = chunks[-1]
     if left:
-        last = replace(last, reason=f"done up to offset {last.end_offset}; {left}")
+        last = replace(last, reason=f"the rest is left for the next run: {left}")
     if not done or len(chunks) == 1:
         return last
     told = f"in {len(done)} chunks"

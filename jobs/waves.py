@@ -84,7 +84,7 @@ class Work:
 
     def leave(self, why: str) -> None:
         """The run ends before the next chunk."""
-        self.left, self.is_open = f"left for the next run: {why}", False
+        self.left, self.is_open = why, False
 
     def end(self, report: PartitionReport) -> None:
         """A chunk was tried in vain."""
