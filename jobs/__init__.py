@@ -4,8 +4,10 @@
     plan_job, compact_job, status_job, verify_job, dump_job
                         one module per verb; each also runs under spark-submit
     settings            Kafka's names, defaults and --set, resolved per topic
+    quantities          sizes and durations as people write them
     wiring              the live things: tier, catalog, clock, consoles; nothing else makes them
     survey              stages 1 and 2: what is there, and what would be done (metadata only)
+    waves               chunk after chunk: claim, pass, commit, and what that leaves to be done
     rounds              what the driver and the workers tell each other about one partition's round
     pipeline            stages 3 to 8: claim, scan, reduce, rewrite, check, commit
     stages/             those of them that run on Spark

@@ -1,7 +1,8 @@
 """The command line: `tierfold VERB …`, also `python -m jobs VERB …` and under spark-submit.
 
-Exit codes: 0 done, or nothing to do; 1 a bug; 2 a wrong setting or usage; 3 a partition failed;
-4 fenced: another run holds or took over a partition. Where both happened, 3 is told.
+Exit codes: 0 done, or nothing to do, or left by a budget; 1 a bug; 2 a wrong setting or usage; 3 a
+partition failed; 4 fenced: another run holds or took over a partition. Where both happened, 3 is
+told.
 """
 
 from __future__ import annotations
