@@ -207,6 +207,19 @@ def test_each_chunk_is_a_commit_under_one_epoch_and_a_row_of_the_record(tier: Pa
     assert live_values(status_of(tier)["orders", 0]) == latest_updates(3)
 
 
+def test_the_claim_lasts_until_the_last_chunk(tier: Path) -> None:
+    owners: list[str] = []
+    catalog = Catalog(str(tier / "_tierfold"))
+    compacted(
+        tier, EACH_SEGMENT, before_commit=lambda: owners.append(catalog.read()[ORDERS].owner_run)
+    )
+    assert len(owners) == 3
+    assert owners[0]
+    assert set(owners) == {owners[0]}
+    state = catalog.read()[ORDERS]
+    assert {segment.written_by_run for segment in state.segments} == {owners[0]}
+
+
 def test_a_run_that_is_taken_over_between_chunks_keeps_what_it_committed(tier: Path) -> None:
     rival = at_the(2, rival_claims(str(tier / "_tierfold"), ORDERS))
     reports = compacted(tier, EACH_SEGMENT, before_commit=rival)
