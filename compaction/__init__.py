@@ -9,7 +9,7 @@ Which      key_hash · key_columns · key_blocks · winners (the reduce by key)
            · transactions (aborted data, markers) · fates (records and batches) · tally
 Whether    receipts (what workers say they did) · absorption (empty groups) · commit (as data)
            · invariants (before and after)
-How much   packing (work dealt to tasks)
+How much   chunks (of a partition, waves of a run) · packing (work dealt to tasks)
 
 Ladder: a *view* is what is there; a *plan* is what should be done; a *round* is a plan under one
 compaction epoch; a *group* is what one task rewrites; a *receipt* is what it says it did; a *commit

@@ -95,6 +95,9 @@ class RoundRules:
     """Shape (q, 2): (producer id, epoch) of the active producers without data, sorted."""
     legacy_delete_horizon_ms: int = 0
     """See `legacy_delete_horizon_ms`; 0: there is no clean segment."""
+    is_last_chunk: bool = True
+    """No cleanable segment lies beyond the round: what could still lose to something in it, or
+    save something from it, has been read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

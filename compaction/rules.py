@@ -46,7 +46,8 @@ class Rules:
     segment_index_bytes: int = 10 * 2**20
     index_interval_bytes: int = 4096
     chunk_bytes: int | None = None
-    """Most bytes of dirty segments that are cleaned in one go; None: no bound."""
+    """At most so many dirty bytes are cleaned per commit, and at least one segment (tierfold's own
+    setting); None: the whole dirty region at once."""
 
     @property
     def is_compacted(self) -> bool:

@@ -8,8 +8,10 @@
                         the settings there are, Kafka's names for them, what each may be
     settings_layers     who says what: reads the files and the command line
     settings_page       docs/settings.md, made from the table of settings
+    quantities          sizes and durations as people write them
     wiring              the live things: tier, catalog, clock, consoles; nothing else makes them
     survey              stages 1 and 2: what is there, and what would be done (metadata only)
+    waves               chunk after chunk: claim, pass, commit, and what that leaves to be done
     rounds              what the driver and the workers tell each other about one partition's round
     pipeline            stages 3 to 8: claim, scan, reduce, rewrite, check, commit
     stages/             those of them that run on Spark

@@ -1,7 +1,8 @@
 """The command line: `tierfold VERB …`, also `python -m jobs VERB …` and under spark-submit.
 
-Exit codes: 0 done, or nothing to do; 1 a bug; 2 a wrong setting or usage; 3 a partition failed;
-4 fenced: another run holds or took over a partition. Where both happened, 3 is told.
+Exit codes: 0 done, or nothing to do, or left by a budget; 1 a bug; 2 a wrong setting or usage; 3 a
+partition failed; 4 fenced: another run holds or took over a partition. Where both happened, 3 is
+told.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, Final, TypeVar
 import click
 from rich.console import Console
 
+from compaction.chunks import Budget
 from compaction.errors import BadSettings, CorruptLog, TierfoldError, UnreadableObject
 from jobs.compact_job import compact
 from jobs.dump_job import dump_lines
@@ -30,6 +32,7 @@ from jobs.outcome_reports import (
     max_compaction_delay_secs,
 )
 from jobs.plan_job import plan
+from jobs.quantities import DURATION_MS, SIZE_BYTES
 from jobs.report import (
     document,
     print_reports,
@@ -134,6 +137,32 @@ def _settings(given: dict[str, Any]) -> Settings:
     return resolve(given["overrides"], given["config"])
 
 
+def _budget_options(verb: _Verb) -> _Verb:
+    """What a run may take; what is left goes on with the next run."""
+    options = (
+        click.option(
+            "--max-partitions",
+            type=click.IntRange(1),
+            metavar="N",
+            help="Only the first N of those that are due.",
+        ),
+        click.option(
+            "--max-bytes",
+            type=SIZE_BYTES,
+            metavar="SIZE",
+            help="Read so much of the log at most, such as 10GiB, and at least one segment.",
+        ),
+        click.option(
+            "--max-duration",
+            "max_duration_ms",
+            type=DURATION_MS,
+            metavar="TIME",
+            help="Begin no chunk after that long, such as 90m.",
+        ),
+    )
+    return functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), verb)
+
+
 def _asked_of_tier(given: dict[str, Any]) -> AskedOfTier:
     scope = Scope(
         topics=given["topics"] or ("*",),
@@ -181,6 +210,7 @@ def plan_verb(**given: Any) -> None:
 @tierfold.command("compact")
 @_tier_options
 @_replay_options
+@_budget_options
 @click.option("--dry-run", is_flag=True, help="Only say what would be done, as `plan` does.")
 def compact_verb(**given: Any) -> None:
     """Compact every eligible partition.
@@ -191,11 +221,17 @@ def compact_verb(**given: Any) -> None:
     """
     settings = _settings(given)
     asked = _asked_of_tier(given)
+    budget = Budget(
+        max_partitions=given["max_partitions"],
+        max_bytes=given["max_bytes"],
+        max_duration_ms=given["max_duration_ms"],
+    )
     if given["dry_run"]:
-        reports, title = plan(asked.live, settings, asked.scope), "dry run: nothing is changed"
+        reports = plan(asked.live, settings, asked.scope, budget)
+        title = "dry run: nothing is changed"
     else:
         # Progress is no result: it goes to stderr, always.
-        reports = compact(asked.live, settings, asked.scope, Console(stderr=True))
+        reports = compact(asked.live, settings, asked.scope, Console(stderr=True), budget)
         title = f"run {asked.live.run}"
     _told(reports, title, given["as_json"])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
@@ -11,13 +11,15 @@ from compaction.outcomes import Committed, Fenced, LostRace, Outcome, Unknown
 from compaction.plan import Compact, CompactReason, Rest
 from compaction.receipts import GroupResult
 from compaction.segments import PartitionKey
-from compaction.tally import Tally
+from compaction.tally import Tally, total
 from jobs.pipeline import RoundResult
 from jobs.survey import Surveyed
 
 PLANNED: Final = "planned"
 """A dry run: this would be compacted."""
 COMPACTED: Final = "compacted"
+LEFT: Final = "left"
+"""Due, but this run's budget ends before it; the next run goes on with it."""
 NOTHING_TO_DO: Final = "nothing_to_do"
 REFUSED: Final = "refused"
 """A person must look first; nothing was tried."""
@@ -173,4 +175,60 @@ def result_report(planned: PartitionReport, result: RoundResult) -> PartitionRep
         objects_written=len(written),
         tally=tally,
         notes=notes,
+    )
+
+
+def left_report(planned: PartitionReport, why: str) -> PartitionReport:
+    """The budget of the run ended before anything of the partition was begun."""
+    reason = f"left for the next run: {why}"
+    return replace(
+        planned,
+        outcome=LEFT,
+        reason=reason,
+        segments_out=planned.segments_in,
+        bytes_out=planned.bytes_in,
+    )
+
+
+def whole_report(chunks: Sequence[PartitionReport], *, left: str = "") -> PartitionReport:
+    """One report of all chunks of a partition that a run tried, at least one, in their order.
+
+    Each chunk reads what the one before it left, which counts once. `left`: why the run ended
+    before the last chunk.
+    """
+    done = [each for each in chunks if each.outcome == COMPACTED]
+    last = chunks[-1]
+    if left:
+        last = replace(last, reason=f"the rest is left for the next run: {left}")
+    if not done or len(chunks) == 1:
+        return last
+    told = f"in {len(done)} chunks"
+    if len(done) < len(chunks):
+        told = f"before that, chunks were committed up to offset {done[-1].end_offset}"
+    return replace(
+        last,
+        first_dirty=done[0].first_dirty,
+        segments_in=_summed(done, "segments_in", "segments_out"),
+        segments_out=done[-1].segments_out,
+        bytes_in=_summed(done, "bytes_in", "bytes_out"),
+        bytes_out=done[-1].bytes_out,
+        objects_written=sum(each.objects_written for each in done),
+        tally=sum((_handed_on(each.tally) for each in done[:-1]), total(e.tally for e in done)),
+        notes=tuple(dict.fromkeys((told, *(note for each in chunks for note in each.notes)))),
+    )
+
+
+def _summed(done: Sequence[PartitionReport], taken: str, left: str) -> int:
+    """What came in over all chunks, without what one chunk left to the next."""
+    came_in = sum(getattr(each, taken) for each in done)
+    return int(came_in - sum(getattr(each, left) for each in done[:-1]))
+
+
+def _handed_on(tally: Tally) -> Tally:
+    """What takes the records that the next chunk reads again out of a sum."""
+    return Tally(
+        records_in=-tally.kept,
+        kept=-tally.kept,
+        record_bytes_in=-tally.kept_bytes,
+        kept_bytes=-tally.kept_bytes,
     )

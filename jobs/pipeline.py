@@ -20,12 +20,12 @@ from pyspark.sql.types import StructType
 
 from compaction.aborted import AbortedTransaction
 from compaction.absorption import absorbed
-from compaction.commit import CommitProposal
+from compaction.commit import CommitProposal, applied
 from compaction.errors import CorruptLog, UnreadableObject
 from compaction.grouping import SegmentGroup
-from compaction.outcomes import Outcome, Unknown
+from compaction.outcomes import Committed, Outcome, Unknown
 from compaction.receipts import GroupReceipt, GroupResult, receipt_faults
-from compaction.segments import PartitionKey
+from compaction.segments import PartitionKey, PartitionState
 from compaction.transactions import TransactionVerdict, joined_marks, verdict
 from jobs.progress import ByteProgress
 from jobs.proposals import proposal_of
@@ -56,6 +56,8 @@ class RoundResult:
     failure: str | None = None
     believed: int = 0
     """Aborted transactions that only their marker told of."""
+    state: PartitionState | None = None
+    """The row that the commit left; None where none took place."""
 
 
 @dataclass(slots=True)
@@ -95,12 +97,13 @@ class Pipeline:
             while self._cached:
                 self._cached.pop().unpersist()
         self._check(so_far)
-        proposals = [
-            proposal_of(each, so_far.receipts[each.index], new_commit_id())
+        proposals = {
+            each.index: proposal_of(each, so_far.receipts[each.index], new_commit_id())
             for each in so_far.working
-        ]
-        outcomes = _committed(catalog, proposals) if proposals else {}
-        return [_result(so_far, each, outcomes.get(each.key)) for each in rounds]
+        }
+        outcomes = _committed(catalog, [*proposals.values()]) if proposals else {}
+        results = (_result(so_far, each, outcomes.get(each.key)) for each in rounds)
+        return [_with_state(each, proposals.get(each.round.index)) for each in results]
 
     def _scan_and_reduce(self, so_far: _Progressing, rounds: list[Round]) -> DataFrame:
         """Stages 4 and 5; learns the verdicts on transactions, keeps the losers for stage 6."""
@@ -285,3 +288,10 @@ def _result(so_far: _Progressing, each: Round, outcome: Outcome | None) -> Round
         failure=so_far.failures.get(each.index),
         believed=len(found.believed) if found is not None else 0,
     )
+
+
+def _with_state(result: RoundResult, proposal: CommitProposal | None) -> RoundResult:
+    """The result with the row that its commit wrote, known without reading it back."""
+    if proposal is None or not isinstance(result.outcome, Committed):
+        return result
+    return replace(result, state=applied(proposal, result.round.state))

@@ -16,13 +16,14 @@ from compaction.commit import (
     Update,
 )
 from compaction.receipts import GroupReceipt, GroupResult
+from compaction.segments import PartitionState
 from jobs.rounds import Round
 
 
 def proposal_of(each: Round, receipts: Sequence[GroupReceipt], commit_id: str) -> CommitProposal:
     """Sources out, results in, the cleaner offset moved: one atomic step, under our epoch.
 
-    A group that came out unchanged stays live as it is.
+    A group that came out unchanged stays live as it is. The claim lasts until the last chunk.
     """
     run = each.state.owner_run
     written = [
@@ -49,9 +50,23 @@ def proposal_of(each: Round, receipts: Sequence[GroupReceipt], commit_id: str) -
         updates=(
             *swap,
             AdvanceCleanerOffset(epoch=each.state.epoch, offset=_cleaner_offset(each)),
-            ReleaseClaim(run=run),
+            *((ReleaseClaim(run=run),) if each.is_last_chunk else ()),
         ),
         at_ms=each.now_ms,
+    )
+
+
+def release_of(state: PartitionState, commit_id: str, at_ms: int) -> CommitProposal:
+    """The claim given back and nothing else: the run ends before the partition's last chunk."""
+    return CommitProposal(
+        key=state.key,
+        commit_id=commit_id,
+        requires=(
+            EpochIs(epoch=state.epoch, owner_run=state.owner_run),
+            CommitIs(commit_id=state.commit_id),
+        ),
+        updates=(ReleaseClaim(run=state.owner_run),),
+        at_ms=at_ms,
     )
 
 

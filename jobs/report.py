@@ -17,6 +17,7 @@ from jobs.outcome_reports import (
     COMPACTED,
     FAILED,
     FENCED,
+    LEFT,
     LOST_RACE,
     NOTHING_TO_DO,
     PLANNED,
@@ -38,6 +39,7 @@ ROWS_MAX: Final = 40
 _STYLES: Final = {
     COMPACTED: "green",
     PLANNED: "cyan",
+    LEFT: "blue",
     NOTHING_TO_DO: "dim",
     REFUSED: "red",
     FAILED: "red",
@@ -60,7 +62,8 @@ def print_reports(console: Console, reports: Sequence[PartitionReport], title: s
     if not reports:
         console.print("No partitions: the tier is empty, or nothing matches the patterns.")
         return
-    urgent = (REFUSED, FAILED, UNKNOWN, FENCED, LOST_RACE, COMPACTED, PLANNED, NOTHING_TO_DO)
+    tried = (REFUSED, FAILED, UNKNOWN, FENCED, LOST_RACE, COMPACTED)
+    urgent = (*tried, PLANNED, LEFT, NOTHING_TO_DO)
     by_work = sorted(sorted(reports, key=lambda each: each.key), key=_precedence, reverse=True)
     ordered = sorted(by_work, key=lambda each: urgent.index(each.outcome))
     table = Table(title=title, title_justify="left")

@@ -55,6 +55,10 @@ class Round:
     now_ms: int
     is_partial: bool = False
     """Each group is a round of its own; the segments between them stay as they are."""
+    is_last_chunk: bool = True
+    """It reaches the end of the region to be cleaned; then the claim is released with it."""
+    marks_end: int | None = None
+    """Transactions that reach into the round are decided below this offset; None: anywhere."""
 
     @property
     def key(self) -> PartitionKey:
@@ -67,14 +71,25 @@ class Round:
         return tuple(segment for group in self.groups for segment in group.segments)
 
     @property
+    def scanned(self) -> tuple[tuple[int, Segment], ...]:
+        """The segments that the scan reads, each with its number among the live ones.
+
+        The sources, and those whose markers decide transactions within them.
+        """
+        marks_end = self.state.next_offset if self.marks_end is None else self.marks_end
+        return tuple(
+            (i, s) for i, s in enumerate(self.state.segments) if s.start_offset < marks_end
+        )
+
+    @property
     def size_bytes(self) -> int:
         """Bytes of all source logs."""
         return sum(group.size_bytes for group in self.groups)
 
     @property
     def scan_bytes(self) -> int:
-        """Bytes that the scan reads: of all that lives, for data and markers decide each other."""
-        return self.state.live_bytes
+        """Bytes that the scan reads."""
+        return sum(segment.size_bytes for _, segment in self.scanned)
 
     def must_close(self, *, is_joined: bool) -> bool:
         """Whether the round must end in a batch at `end_offset` − 1, an empty one if need be.
@@ -127,12 +142,12 @@ def first_bucket_tasks(rounds: Sequence[Round]) -> dict[int, int]:
 
 
 def reference_rows(rounds: Sequence[Round], cores: int) -> tuple[list[dict[str, Any]], int]:
-    """Rows of `REFERENCE_SCHEMA`, one per live segment, and how many tasks they are dealt to.
+    """Rows of `REFERENCE_SCHEMA`, one per scanned segment, and how many tasks they are dealt to.
 
     Of a segment that is no source only the marks are read: they decide transactions within it.
     """
     first_bucket = first_bucket_tasks(rounds)
-    numbered = [(each, i, s) for each in rounds for i, s in enumerate(each.state.segments)]
+    numbered = [(each, i, s) for each in rounds for i, s in each.scanned]
     sources = {each.index: {s.segment_id for s in each.segments} for each in rounds}
     sizes = [segment.size_bytes for _, _, segment in numbered]
     placed, tasks = tasks_for(sizes, cores)
@@ -251,4 +266,5 @@ def _round_rules(each: Round) -> RoundRules:
         legacy_delete_horizon_ms=legacy_delete_horizon_ms(
             each.segments, each.first_dirty, each.rules.delete_retention_ms
         ),
+        is_last_chunk=each.is_last_chunk,
     )

@@ -1,4 +1,4 @@
-"""The record of a run: one row per partition in the catalog's `runs` table."""
+"""The record of a run: one row per partition and chunk in the catalog's `runs` table."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from storage.runs_table import RunRow, RunsTable
 
 
 def record_run(
-    live: Wiring, reports: Sequence[PartitionReport], started_at_ms: int, command: str
+    live: Wiring,
+    reports: Sequence[tuple[int, PartitionReport]],
+    started_at_ms: int,
+    command: str,
 ) -> None:
-    """Append what became of each partition that was worked on; raises TierfoldError."""
+    """Append what became of each chunk, numbered from 0, that was tried; raises TierfoldError."""
     finished_at_ms = now_ms()
     RunsTable(live.catalog_uri).append(
         [
@@ -24,7 +27,7 @@ def record_run(
                 topic=each.key.topic,
                 partition=each.key.partition,
                 topic_id=each.key.topic_id,
-                chunk=0,
+                chunk=chunk,
                 command=command,
                 outcome=each.outcome,
                 reason=each.reason,
@@ -41,6 +44,6 @@ def record_run(
                 now_ms=live.now_ms,
                 tierfold_version=tierfold_version(),
             )
-            for each in reports
+            for chunk, each in reports
         ]
     )

@@ -94,10 +94,12 @@ def _fate_of(record: ARecord, batch: ABatch, *, is_over: bool) -> int:
 
 def judged(batches: list[ABatch], *, legacy_go: bool = False) -> Fates:
     """All batches at once; the ones that stay are the last of producers, the rest have none."""
-    return judged_with_due(batches)[0]
+    return judged_with_due(batches, legacy_go=legacy_go)[0]
 
 
-def judged_with_due(batches: list[ABatch]) -> tuple[Fates, int | None]:
+def judged_with_due(
+    batches: list[ABatch], *, legacy_go: bool = False
+) -> tuple[Fates, int | None]:
     """The fates, and when something of what is left is due."""
     count = len(batches)
     records = [(i, record) for i, batch in enumerate(batches) for record in batch.records]

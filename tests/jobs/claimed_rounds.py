@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from compaction.chunks import Chunk
 from compaction.plan import Compact
-from jobs.compact_job import _claimed
-from jobs.outcome_reports import survey_report
 from jobs.rounds import Round
 from jobs.settings import resolve
 from jobs.survey import Scope, survey
+from jobs.waves import Work, rounds_of
 from jobs.wiring import Wiring, wired
 
 NOW_MS: Final = 1_800_000_000_000
@@ -21,6 +21,9 @@ def claimed_rounds(tier: Path, *settings: str) -> tuple[Wiring, list[Round]]:
     """Every partition of the tier, surveyed and claimed."""
     live = wired(str(tier), None, NOW_MS)
     surveyed = survey(live, resolve([*ALWAYS, *settings]), Scope())
-    due = [each for each in surveyed if isinstance(each.choice, Compact)]
-    reports = {each.key: survey_report(each) for each in due}
-    return live, _claimed(live, due, reports)
+    begun = [
+        (Work(surveyed=each, plan=each.choice), Chunk(plan=each.choice, is_last=True))
+        for each in surveyed
+        if isinstance(each.choice, Compact)
+    ]
+    return live, rounds_of(live, begun)

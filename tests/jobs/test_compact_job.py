@@ -10,13 +10,14 @@ from typing import Any, Final
 import pytest
 from pyspark.sql import SparkSession
 
+from compaction.chunks import Chunk
 from compaction.errors import InvariantBroken
 from compaction.plan import Compact
 from compaction.tally import RECORD_FATES
-from jobs.compact_job import _claimed
-from jobs.outcome_reports import FAILED, survey_report
+from jobs.outcome_reports import FAILED
 from jobs.settings import resolve
 from jobs.survey import Scope, survey
+from jobs.waves import Work, rounds_of
 from jobs.wiring import wired
 from storage.compression import Codec
 from storage.control_records import ControlType
@@ -371,10 +372,13 @@ def test_a_plan_that_the_view_contradicts_is_not_even_claimed(two: Path) -> None
     surveyed = survey(live, resolve(["cleanup.policy=compact"]), Scope())
     first, second = (each for each in surveyed if isinstance(each.choice, Compact))
     assert isinstance(first.choice, Compact)
-    wrong = replace(first, choice=replace(first.choice, end_offset=first.choice.end_offset + 1))
-    reports = {each.key: survey_report(each) for each in (wrong, second)}
-    rounds = _claimed(live, [wrong, second], reports)
+    wrong = Work(surveyed=first, plan=first.choice)
+    right = Work(surveyed=second, plan=second.choice)
+    plan = replace(first.choice, end_offset=first.choice.end_offset + 1)
+    begun = [(work, Chunk(plan=work.plan, is_last=True)) for work in (wrong, right)]
+    begun[0] = (wrong, Chunk(plan=plan, is_last=True))
+    rounds = rounds_of(live, begun)
     assert [each.key for each in rounds] == [second.key]
-    assert "the plan contradicts the view" in reports[first.key].reason
-    assert reports[first.key].outcome == FAILED
+    assert "the plan contradicts the view" in wrong.report.reason
+    assert wrong.report.outcome == FAILED
     assert first.key not in live.catalog.read()

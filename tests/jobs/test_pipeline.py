@@ -14,10 +14,10 @@ from rich.console import Console
 
 from compaction.outcomes import Committed
 from jobs import rounds as rounds_module
-from jobs.compact_job import results_of
 from jobs.pipeline import Pipeline, RoundResult
 from jobs.progress import ByteProgress
 from jobs.rounds import Round
+from jobs.waves import results_of
 from storage.batch_draft import BatchDraft, RecordDraft, write_batch
 from storage.catalog import Catalog
 from storage.segment_reader import read_segment

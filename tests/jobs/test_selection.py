@@ -198,7 +198,8 @@ def test_a_plan_made_for_another_time_is_contradicted(three_topics: Path) -> Non
     wiring = wired(str(three_topics), None, WRITTEN_AT_MS + 40)
     orders = survey(wiring, lagging(maximum_ms=2**63 - 1), Scope())[0]
     assert contradictions(orders, wiring.now_ms) == ()
-    stricter = replace(orders, rules=lagging(minimum_ms=30, maximum_ms=2**63 - 1).rules_for("orders"))
+    too_strict = lagging(minimum_ms=30, maximum_ms=2**63 - 1).rules_for("orders")
+    stricter = replace(orders, rules=too_strict)
     (why,) = contradictions(stricter, wiring.now_ms)
     assert "too young" in why
 

@@ -1,0 +1,320 @@
+"""The waves of a run: claim, pass, commit, and what that leaves for the next wave.
+
+A wave is one pass over the data for the chunks of many partitions; each chunk is committed by
+itself. A partition is claimed with its first chunk and keeps that epoch to its last; the plan of
+the next chunk comes from the row that the commit before it left. What fails leaves the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from compaction.aborted import AbortedTransaction
+from compaction.chunks import Budget, Chunk, Due, Room, Wave, next_wave, remaining
+from compaction.errors import TierfoldError
+from compaction.outcomes import Committed
+from compaction.plan import Compact
+from compaction.segments import PartitionState, Segment
+from compaction.view import state_with_new
+from jobs.outcome_reports import (
+    PartitionReport,
+    failure_report,
+    left_report,
+    outcome_report,
+    result_report,
+    survey_report,
+    whole_report,
+)
+from jobs.pipeline import Pipeline, RoundResult
+from jobs.proposals import release_of
+from jobs.rounds import Round
+from jobs.survey import READERS, Surveyed, contradictions
+from jobs.wiring import Wiring
+from storage.catalog import Catalog, new_commit_id
+from storage.clock import now_ms
+from storage.first_sight import read_aborted, read_snapshot
+from storage.tiers import free_bytes
+
+CAUSE_MAX: Final = 300
+"""Characters of Spark's own words that are passed on."""
+
+WAVE_BYTES: Final = 8 * 2**30
+"""Source bytes of a wave of several partitions where `--max-duration` bounds the run: some tens of
+seconds of work, after which the clock is looked at."""
+
+Record = Callable[[Sequence[tuple[int, PartitionReport]], int], None]
+"""Keeps what became of a wave's numbered chunks; takes when the wave began, epoch milliseconds."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Work:
+    """A partition on its way through the run."""
+
+    surveyed: Surveyed
+    """Its view is what is there now."""
+    plan: Compact
+    """What is left to be done."""
+    state: PartitionState | None = None
+    """The row under our epoch; None before the claim."""
+    aborted: tuple[AbortedTransaction, ...] = ()
+    chunks: list[PartitionReport] = field(default_factory=list)
+    """One of each chunk that was tried."""
+    is_open: bool = True
+    """There is more to do."""
+    left: str = ""
+    """Why the run ended before it was done."""
+
+    @property
+    def due(self) -> Due:
+        """What the next wave is chosen from."""
+        return Due(plan=self.plan, rules=self.surveyed.rules, chunks_done=len(self.chunks))
+
+    @property
+    def report(self) -> PartitionReport:
+        """What became of it."""
+        if self.chunks:
+            return whole_report(self.chunks, left=self.left)
+        return left_report(survey_report(self.surveyed), self.left)
+
+    def leave(self, why: str) -> None:
+        """The run ends before the next chunk."""
+        self.left, self.is_open = why, False
+
+    def end(self, report: PartitionReport) -> None:
+        """A chunk was tried in vain."""
+        self.chunks.append(report)
+        self.is_open = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Waves:
+    """Runs what is due on one Spark session, wave by wave, within a budget."""
+
+    live: Wiring
+    pipeline: Pipeline
+    budget: Budget
+    started_at_ms: int
+    record: Record
+    spent_bytes: int = 0
+
+    def run(self, due: Sequence[Surveyed]) -> list[PartitionReport]:
+        """All of it, in the order given; one report per partition."""
+        works = [
+            Work(surveyed=each, plan=each.choice)
+            for each in due
+            if isinstance(each.choice, Compact)
+        ]
+        chosen = works[: self.budget.max_partitions]
+        for each in works[len(chosen) :]:
+            each.leave(f"--max-partitions is {self.budget.max_partitions}")
+        pending = chosen
+        while pending:
+            free = free_bytes(self.live.tier_uri)
+            wave = self._next(pending, free)
+            if not wave.chunks:
+                for each in pending:
+                    each.leave(wave.stop)
+                break
+            begun = list(zip(pending, wave.chunks, strict=False))
+            self._pass(begun, free)
+            pending = [each for each in pending if each.is_open]
+        self._release([each for each in chosen if each.left and each.state is not None])
+        return [each.report for each in works]
+
+    def _next(self, pending: Sequence[Work], free: int) -> Wave:
+        bound_ms = self.budget.max_duration_ms
+        if bound_ms is not None and now_ms() - self.started_at_ms >= bound_ms:
+            return Wave(chunks=(), stop="--max-duration has passed")
+        room = Room(
+            budget_bytes=self.budget.max_bytes,
+            spent_bytes=self.spent_bytes,
+            free_bytes=free,
+            wave_bytes=None if bound_ms is None else WAVE_BYTES,
+        )
+        return next_wave([each.due for each in pending], room)
+
+    def _pass(self, begun: Sequence[tuple[Work, Chunk]], free: int) -> None:
+        """One wave: claim what is new, run the rounds, take what came out."""
+        for work, chunk in begun:
+            if chunk.plan.bytes_in > free:
+                work.end(failure_report(_planned(work, chunk), _no_space(chunk, free)))
+        began_at_ms = now_ms()
+        self.spent_bytes += sum(chunk.plan.bytes_in for _, chunk in begun)
+        by_key = {work.surveyed.key: (work, chunk) for work, chunk in begun}
+        rounds = rounds_of(self.live, begun)
+        for result in results_of(self.pipeline, rounds, self.live.catalog):
+            _take(*by_key[result.round.key], result)
+        tried = [(len(work.chunks) - 1, work.chunks[-1]) for work, _ in begun]
+        self.record(tried, began_at_ms)
+
+    def _release(self, works: Sequence[Work]) -> None:
+        """Give back what is claimed and not done; whoever took it over meanwhile may have it."""
+        states = [work.state for work in works if work.state is not None]
+        proposals = [release_of(each, new_commit_id(), self.live.now_ms) for each in states]
+        if proposals:
+            self.live.catalog.commit(proposals)
+
+
+def rounds_of(live: Wiring, begun: Sequence[tuple[Work, Chunk]]) -> list[Round]:
+    """The chunks as claimed rounds; those that cannot be begun end here, and say why."""
+    hopeful = [pair for pair in begun if pair[0].is_open]
+    with ThreadPoolExecutor(READERS) as pool:
+        found = list(pool.map(lambda pair: _marks_end(live, *pair), hopeful))
+    rounds: list[tuple[Work, Chunk, int | None]] = []
+    for (work, chunk), marks_end in zip(hopeful, found, strict=True):
+        if isinstance(marks_end, str):
+            work.end(failure_report(_planned(work, chunk), marks_end))
+        else:
+            rounds.append((work, chunk, marks_end))
+    _claim(live, [(work, chunk) for work, chunk, _ in rounds if work.state is None])
+    claimed = [each for each in rounds if each[0].is_open]
+    return [
+        replace(_round(live, work, chunk, work.state), index=index, marks_end=marks_end)
+        for index, (work, chunk, marks_end) in enumerate(claimed)
+        if work.state is not None
+    ]
+
+
+def _claim(live: Wiring, begun: Sequence[tuple[Work, Chunk]]) -> None:
+    """Stage 3: one commit opens the next epoch of every partition that is new."""
+    views = [work.surveyed.view for work, _ in begun]
+    rows = [state_with_new(view) for view in views if view is not None]
+    claims = live.catalog.claim(rows, live.run, at_ms=live.now_ms) if rows else {}
+    for work, chunk in begun:
+        claim = claims[work.surveyed.key]
+        if isinstance(claim.outcome, Committed):
+            work.state = claim.state
+        else:
+            work.end(outcome_report(_planned(work, chunk), claim.outcome))
+
+
+def _planned(work: Work, chunk: Chunk) -> PartitionReport:
+    return survey_report(replace(work.surveyed, choice=chunk.plan))
+
+
+def _no_space(chunk: Chunk, free: int) -> str:
+    return (
+        f"{chunk.plan.key}: the next chunk may write {chunk.plan.bytes_in} bytes beside its"
+        f" sources, and the tier has {free} bytes free. Make room there, then run again."
+    )
+
+
+def _marks_end(live: Wiring, work: Work, chunk: Chunk) -> int | str | None:
+    """Read what the chunk's transactions need: `Round.marks_end`, or why the chunk is not begun."""
+    each = replace(work.surveyed, choice=chunk.plan)
+    faults = contradictions(each, live.now_ms)
+    if faults:
+        return f"the plan contradicts the view: {'; '.join(faults)}. Please report this bug."
+    segments = each.view.segments if each.view is not None else ()
+    try:
+        work.aborted = _aborted(live, work, segments)
+        return None if chunk.is_last else _decided_at(live, chunk.plan, segments)
+    except TierfoldError as error:
+        return str(error)
+
+
+def _aborted(
+    live: Wiring, work: Work, segments: Sequence[Segment]
+) -> tuple[AbortedTransaction, ...]:
+    """The aborted transactions of every segment in view, above the round too.
+
+    A marker may sit there. What lies beyond the chunk before was read for that one. Raises
+    TierfoldError also where an index that metadata promises is absent.
+    """
+    first_dirty = work.plan.first_dirty
+    is_first = not work.chunks
+    beyond = () if is_first else (t for t in work.aborted if t.last_offset >= first_dirty)
+    below = (
+        transaction
+        for segment in segments
+        if is_first or segment.start_offset < first_dirty
+        for transaction in read_aborted(live.tier, work.surveyed.key, segment)
+    )
+    return (*below, *beyond)
+
+
+def _decided_at(live: Wiring, plan: Compact, segments: Sequence[Segment]) -> int:
+    """Where all transactions that reach into the chunk are decided, by the producer snapshots.
+
+    Reading the marks of all that lies beyond would cost every chunk as much as the whole log.
+    """
+    for segment in segments:
+        if segment.next_offset < plan.end_offset:
+            continue
+        opened = (
+            entry.current_txn_first_offset
+            for entry in read_snapshot(live.tier, plan.key, segment)
+        )
+        if not any(first is not None and first < plan.end_offset for first in opened):
+            return segment.next_offset
+    return segments[-1].next_offset
+
+
+def _round(live: Wiring, work: Work, chunk: Chunk, state: PartitionState) -> Round:
+    return Round(
+        index=0,
+        state=state,
+        first_dirty=chunk.plan.first_dirty,
+        end_offset=chunk.plan.end_offset,
+        groups=chunk.plan.groups,
+        rules=work.surveyed.rules,
+        aborted=work.aborted,
+        producers=work.surveyed.producers,
+        now_ms=live.now_ms,
+        is_partial=chunk.plan.is_partial,
+        is_last_chunk=chunk.is_last,
+    )
+
+
+def results_of(
+    pipeline: Pipeline, rounds: Sequence[Round], catalog: Catalog
+) -> list[RoundResult]:
+    """Run the rounds; where that takes Spark's workers down, in halves, until one is to blame.
+
+    A worker that dies, for want of memory say, ends the job of all partitions; data that do that
+    must stop their own partition alone.
+    """
+    if not rounds:
+        return []
+    try:
+        return pipeline.run(rounds, catalog)
+    except (PySparkException, Py4JError) as error:
+        if len(rounds) == 1:
+            return [RoundResult(round=rounds[0], failure=_worker_died(rounds[0], error))]
+    middle = len(rounds) // 2
+    return [
+        *results_of(pipeline, rounds[:middle], catalog),
+        *results_of(pipeline, rounds[middle:], catalog),
+    ]
+
+
+def _worker_died(each: Round, error: Exception) -> str:
+    cause = next((line for line in str(error).splitlines() if "Exception" in line), repr(error))
+    return (
+        f"{each.key}: a Spark worker died over this partition ({cause.strip()[:CAUSE_MAX]}). "
+        "Its log says more; often it needs more memory. Nothing was published."
+    )
+
+
+def _take(work: Work, chunk: Chunk, result: RoundResult) -> None:
+    """The chunk's report, and what is left of the partition in the row that its commit wrote."""
+    report = result_report(_planned(work, chunk), result)
+    work.chunks.append(report)
+    work.is_open = result.state is not None and not chunk.is_last
+    work.state = result.state or work.state
+    if result.state is None or not work.is_open or work.surveyed.view is None:
+        return
+    work.aborted = result.round.aborted
+    segments = result.state.segments
+    work.surveyed = replace(
+        work.surveyed,
+        view=replace(work.surveyed.view, state=result.state, segments=segments, new_ids=()),
+    )
+    work.plan = remaining(work.plan, chunk.plan.end_offset, segments, work.surveyed.rules)
+
