@@ -68,7 +68,10 @@ class Verdicts:
     discardable: NDArray[np.bool_]
     """Shape (b,): control batches whose transaction this pass met no batch of."""
     superseded: NDArray[np.bool_]
-    """Shape (r,): records that lose their key to a newer one."""
+    """Shape (r,): records that lose their key to another one."""
+    has_won: NDArray[np.bool_]
+    """Shape (r,): records that made another lose in this pass, told only where versions decide:
+    such a tombstone stays until a pass after its losers are gone (SEMANTICS 3)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +86,8 @@ class RoundRules:
     """Shape (p, 2): (producer id, last data offset) of the active producers, sorted."""
     marker_epochs: NDArray[np.int64]
     """Shape (q, 2): (producer id, epoch) of the active producers without data, sorted."""
+    keeps_tombstones: bool = False
+    """Whatever their horizons: what a tombstone is to supersede may lie above this chunk."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +158,9 @@ def judge(batches: BatchColumns, verdicts: Verdicts, rules: RoundRules) -> Fates
     at = batches.record_batch
     record = np.full(len(at), KEPT, np.uint8)
     # The last assignment wins, so the reasons are written in reverse order of judgement.
-    record[horizon_passed[at] & ~batches.has_value] = TOMBSTONE_EXPIRED
+    if not rules.keeps_tombstones:
+        may_go = horizon_passed[at] & ~batches.has_value & ~verdicts.has_won
+        record[may_go] = TOMBSTONE_EXPIRED
     record[verdicts.superseded] = SUPERSEDED
     record[~batches.has_key] = WITHOUT_KEY
     record[verdicts.aborted[at]] = ABORTED

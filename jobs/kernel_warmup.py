@@ -28,7 +28,7 @@ from compaction.latest_compare import compared
 from compaction.segments import LeaderEpoch, PartitionKey, Segment
 from compaction.transactions import verdict
 from compaction.units import OffsetSpan
-from compaction.winners import bucket_losers
+from compaction.winners import bucket_contest
 from storage.arrow_records import record_batches
 from storage.batch_draft import BatchDraft, RecordDraft, write_batch
 from storage.batch_heads import read_heads
@@ -235,7 +235,7 @@ def _reduce(found: Sequence[ScannedSegment]) -> None:
     """As `jobs.stages.reduce`: of one block the keys are views, of several they are joined."""
     shuffled = [_shuffled(block) for each in found for _, block in each.blocks]
     for blocks in (shuffled[:1], shuffled):
-        bucket_losers(blocks, BUCKETS, parts_per_bucket(BUCKETS))
+        bucket_contest(blocks, BUCKETS, parts_per_bucket(BUCKETS))
 
 
 def _shuffled(block: KeyBlock) -> KeyBlock:
@@ -250,7 +250,7 @@ def _rewrite(
 ) -> None:
     """As `jobs.stages.rewrite`, both segments into one."""
     lost = {
-        segment.segment_id: each.own_lost for segment, each in zip(segments, found, strict=True)
+        segment.segment_id: each.own_standing for segment, each in zip(segments, found, strict=True)
     }
     none = np.empty((0, 2), np.int64)
     task = GroupTask(

@@ -14,7 +14,7 @@ from compaction.fates import RoundRules, producer_pairs
 from compaction.grouping import SegmentGroup
 from compaction.packing import dealt, task_count
 from compaction.producers import ProducerEntry
-from compaction.rules import Rules
+from compaction.rules import CompactionStrategy, Rules
 from compaction.segments import PartitionKey, PartitionState, Segment
 from compaction.transactions import TransactionVerdict
 from jobs.stages.segment_rows import packed
@@ -53,6 +53,8 @@ class Round:
     aborted: tuple[AbortedTransaction, ...]
     producers: tuple[ProducerEntry, ...] = field(repr=False)
     now_ms: int
+    is_last_chunk: bool = True
+    """Nothing of the partition is cleaned after it in this run."""
 
     @property
     def key(self) -> PartitionKey:
@@ -152,6 +154,8 @@ def reference_rows(rounds: Sequence[Round], cores: int) -> tuple[list[dict[str, 
             "buckets": each.buckets,
             "first_bucket_task": first_bucket[each.index],
             "threads": threads,
+            "strategy": each.rules.compaction_strategy.value,
+            "strategy_header": each.rules.compaction_strategy_header,
             "aborted": write_transaction_index(
                 _reaching(each.aborted, segment.start_offset, segment.end_offset)
             ),
@@ -248,4 +252,6 @@ def _round_rules(each: Round) -> RoundRules:
         end_offset=each.end_offset,
         last_data_offsets=data,
         marker_epochs=markers,
+        keeps_tombstones=not each.is_last_chunk
+        and each.rules.compaction_strategy is not CompactionStrategy.OFFSET,
     )

@@ -20,6 +20,7 @@ from compaction.segments import PartitionKey, Segment
 from compaction.tally import KEPT, Tally, tally_of, total
 from compaction.transactions import aborted_batches
 from compaction.units import BATCH_HEADER_BYTES, NO_TIMESTAMP_MS
+from compaction.winners import LOST, WON
 from storage.batch_heads import BatchHeads
 from storage.batch_rewrite import closing_batch, rewrite_batches
 from storage.control_records import control_types
@@ -30,8 +31,8 @@ from storage.records import Records, decode, windows
 from storage.segment_scan import WINDOW_BYTES, checked_heads, marks_of
 from storage.segment_writer import Origin, SegmentWriter
 
-Superseded: TypeAlias = Callable[[Segment, int], NDArray[np.bool_]]
-"""(segment, its record count) → shape (records,): which lose their key to a newer record."""
+Standing: TypeAlias = Callable[[Segment, int], NDArray[np.uint8]]
+"""(segment, its record count) → shape (records,): bits `LOST` and `WON` of `compaction.winners`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,13 +101,13 @@ class _Rewrite:
 
 
 def rewrite_group(
-    tier: LocalTieredStorage, task: GroupTask, superseded: Superseded
+    tier: LocalTieredStorage, task: GroupTask, standing: Standing
 ) -> GroupReceipt:
     """Rewrites one group; raises CorruptLog or UnreadableObject, and then nothing of it counts."""
     state = _Rewrite(tier, task)
     try:
         for segment in task.group.segments:
-            _rewrite_segment(state, segment, superseded)
+            _rewrite_segment(state, segment, standing)
         _close_round(state)
         if _lists_differ(state):
             state.add(np.empty(0, np.uint8), is_change=True)
@@ -117,19 +118,19 @@ def rewrite_group(
         raise
 
 
-def _rewrite_segment(state: _Rewrite, segment: Segment, superseded: Superseded) -> None:
+def _rewrite_segment(state: _Rewrite, segment: Segment, standing: Standing) -> None:
     task = state.task
     where = state.tier.uri(task.key, segment.segment_id, segment.start_offset, Part.LOG)
     log = state.tier.read_part(task.key, segment.segment_id, segment.start_offset, Part.LOG)
     heads = checked_heads(log, where=where)
     state.bytes_read += len(log)
     state.last_offset = int(heads.last_offset[-1])
-    lost = superseded(segment, int(heads.count.sum(dtype=np.int64)))
+    whole = standing(segment, int(heads.count.sum(dtype=np.int64)))
     beyond = np.cumsum(heads.count, dtype=np.int64)
 
     def rewritten(window: tuple[int, int]) -> _Window:
         first, last = window
-        here = lost[beyond[first] - heads.count[first] : beyond[last - 1]]
+        here = whole[beyond[first] - heads.count[first] : beyond[last - 1]]
         return _rewritten_window(task, log, heads.slice(first, last), here, where)
 
     cut = windows(heads, window_bytes=WINDOW_BYTES)
@@ -151,12 +152,12 @@ def _rewritten_window(
     task: GroupTask,
     log: NDArray[np.uint8],
     heads: BatchHeads,
-    lost: NDArray[np.bool_],
+    standing: NDArray[np.uint8],
     where: str,
 ) -> _Window:
-    """`lost` has shape (records of the window,)."""
+    """`standing` has shape (records of the window,)."""
     records = decode(log, heads, where=where)
-    fates = _fates(task, heads, records, lost)
+    fates = _fates(task, heads, records, standing)
     tally = tally_of(
         int(heads.count.sum(dtype=np.int64)),
         int((records.end - records.start).sum()),
@@ -174,7 +175,7 @@ def _rewritten_window(
 
 
 def _fates(
-    task: GroupTask, heads: BatchHeads, records: Records, lost: NDArray[np.bool_]
+    task: GroupTask, heads: BatchHeads, records: Records, standing: NDArray[np.uint8]
 ) -> Fates:
     marks, rows = marks_of(heads, control_types(records, heads))
     aborted = np.zeros(len(heads), np.bool_)
@@ -196,7 +197,8 @@ def _fates(
     verdicts = Verdicts(
         aborted=aborted,
         discardable=heads.is_control & np.isin(heads.base_offset, task.discardable),
-        superseded=lost,
+        superseded=(standing & LOST).view(np.bool_),
+        has_won=(standing & WON) != 0,
     )
     return judge(columns, verdicts, task.rules)
 

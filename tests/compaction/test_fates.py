@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -40,6 +40,7 @@ class ARecord:
     has_key: bool = True
     has_value: bool = True
     superseded: bool = False
+    has_won: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +54,15 @@ class ABatch:
     is_emptied: bool = False
 
 
-def judged_alone(batch: ABatch) -> tuple[list[int], BatchFate, int | None]:
+def judged_alone(
+    batch: ABatch, *, keeps_tombstones: bool = False
+) -> tuple[list[int], BatchFate, int | None]:
     """The law, one batch at a time: its records' fates, its own, the horizon it is written with."""
     is_over = batch.horizon_ms is not None and batch.horizon_ms <= NOW_MS
-    fates = [_fate_of(record, batch, is_over=is_over) for record in batch.records]
+    fates = [
+        _fate_of(record, batch, is_over=is_over, keeps_tombstones=keeps_tombstones)
+        for record in batch.records
+    ]
     kept = [record for record, fate in zip(batch.records, fates, strict=True) if fate == KEPT]
     if not kept:
         if not batch.stays:
@@ -70,7 +76,9 @@ def judged_alone(batch: ABatch) -> tuple[list[int], BatchFate, int | None]:
     return fates, BatchFate.COPY if is_whole else BatchFate.REWRITE, batch.horizon_ms
 
 
-def _fate_of(record: ARecord, batch: ABatch, *, is_over: bool) -> int:
+def _fate_of(
+    record: ARecord, batch: ABatch, *, is_over: bool, keeps_tombstones: bool
+) -> int:
     if batch.is_control:
         return MARKER_EXPIRED if batch.discardable and is_over else KEPT
     if batch.aborted:
@@ -79,12 +87,13 @@ def _fate_of(record: ARecord, batch: ABatch, *, is_over: bool) -> int:
         return WITHOUT_KEY
     if record.superseded:
         return SUPERSEDED
-    if not record.has_value and is_over:
+    waits = record.has_won or keeps_tombstones
+    if not record.has_value and is_over and not waits:
         return TOMBSTONE_EXPIRED
     return KEPT
 
 
-def judged(batches: list[ABatch]) -> Fates:
+def judged(batches: list[ABatch], *, keeps_tombstones: bool = False) -> Fates:
     """All batches at once; the ones that stay are the last of producers, the rest have none."""
     count = len(batches)
     records = [(i, record) for i, batch in enumerate(batches) for record in batch.records]
@@ -104,8 +113,10 @@ def judged(batches: list[ABatch]) -> Fates:
         aborted=np.array([b.aborted for b in batches], np.bool_),
         discardable=np.array([b.discardable for b in batches], np.bool_),
         superseded=np.array([r.superseded for _, r in records], np.bool_),
+        has_won=np.array([r.has_won for _, r in records], np.bool_),
     )
-    return judge(columns, verdicts, rules(data=[(i, i) for i in range(count)], end_offset=-1))
+    whole = rules(data=[(i, i) for i in range(count)], end_offset=-1)
+    return judge(columns, verdicts, replace(whole, keeps_tombstones=keeps_tombstones))
 
 
 def rules(
@@ -130,6 +141,7 @@ def every_batch() -> Iterator[ABatch]:
         ARecord(has_key=key, has_value=value, superseded=lost)
         for key, value, lost in product(flags, repeat=3)
     ]
+    kinds.append(ARecord(has_value=False, has_won=True))
     contents = [(), *product(kinds), *product(kinds, repeat=2)]
     horizons = (None, NOW_MS - 1, NOW_MS, NOW_MS + 1)
     for records, horizon_ms in product(contents, horizons):
@@ -147,10 +159,11 @@ def every_batch() -> Iterator[ABatch]:
             )
 
 
-def test_every_combination_is_judged_as_the_law_says() -> None:
+@pytest.mark.parametrize("keeps_tombstones", [False, True])
+def test_every_combination_is_judged_as_the_law_says(*, keeps_tombstones: bool) -> None:
     batches = list(every_batch())
-    found = judged(batches)
-    expected = [judged_alone(batch) for batch in batches]
+    found = judged(batches, keeps_tombstones=keeps_tombstones)
+    expected = [judged_alone(batch, keeps_tombstones=keeps_tombstones) for batch in batches]
     assert found.record.tolist() == [fate for fates, _, _ in expected for fate in fates]
     wrong = [
         (batch, BatchFate(fate), horizon)
