@@ -106,6 +106,14 @@ def picture(text: str, folder: Path) -> Log:
     return Log(tier=tier, segments=segments, lineage=lineage, is_last_beyond=">" in text)
 
 
+def grown(log: Log, text: str) -> Log:
+    """The log with what `text` draws uploaded behind it; no producer of before writes on."""
+    found = list(_segments(text))
+    drafts = [draft for segment in found for draft in segment.drafts]
+    segments = tuple(_upload(log.tier, drafts, segment, log.lineage) for segment in found)
+    return replace(log, segments=(*log.segments, *segments))
+
+
 def _segments(body: str) -> Iterator[_Drawn]:
     leader_epoch = 0
     for part in body.split("|"):
