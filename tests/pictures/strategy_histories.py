@@ -49,7 +49,7 @@ def histories(draw: st.DrawFn) -> tuple[Chunk, ...]:
     chunks: list[Chunk] = []
     offset = 0
     strategies = draw(st.sampled_from([*(([each]) for each in CompactionStrategy), None]))
-    for _ in range(draw(st.integers(1, 4))):
+    for _ in range(draw(st.integers(1, 3))):
         of_round = draw(st.sampled_from(strategies or list(CompactionStrategy)))
         segments: list[tuple[str, ...]] = []
         for _ in range(draw(st.integers(1, 3))):
@@ -65,7 +65,7 @@ def histories(draw: st.DrawFn) -> tuple[Chunk, ...]:
                 Chunk(
                     segments=tuple(segments[start:end]),
                     strategy=of_round,
-                    waited_ms=draw(st.sampled_from((0, 400, 1000))) if start == 0 else 0,
+                    waited_ms=draw(st.sampled_from((0, 1000))) if start == 0 else 0,
                     is_last_chunk=end == len(segments),
                     segment_bytes=draw(st.sampled_from((1, 400, 2**30))),
                 )

@@ -36,7 +36,10 @@ def test_what_is_built_is_drawn_again(text: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["0", "a=1", "()", "[]", "P1()", "1:P1:X", "0:a=1 > 1:b=2", "0:a^1=2", "0:a=1@x", "[0:a=1", "0:a=1 |"],
+    [
+        *("0", "a=1", "()", "[]", "P1()", "1:P1:X", "[0:a=1", "0:a=1 |"),
+        *("0:a=1 > 1:b=2", "0:a^1=2", "0:a=1@x"),
+    ],
 )
 def test_what_says_nothing_is_refused(text: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"draw|say"):
