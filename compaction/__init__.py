@@ -5,6 +5,7 @@ Nouns      units · segments (partition, segment, the catalog's row) · listing 
 What       view (what lives) · lineage (leader epochs) · regions (cleaned, dirty, unstable)
            · eligibility (dirty ratio) · grouping · plan (Rest | Compact | Refuse) · plan_check
 Which      key_hash · key_columns · key_blocks · winners (the reduce by key)
+           · strategies (what is remembered of them, what a change means)
            · transactions (aborted data, markers) · fates (records and batches) · tally
 Whether    receipts (what workers say they did) · absorption (empty groups) · commit (as data)
            · invariants (before and after)

@@ -80,10 +80,13 @@ def warm_kernels() -> None:
             _uploaded(tier, 0, _first_log(), aborted),
             _uploaded(tier, _SECOND_START, _second_log(), ()),
         )
-        for strategy in CompactionStrategy:
-            found = [_scanned(tier, segment, aborted, strategy) for segment in segments]
+        scans = {
+            strategy: [_scanned(tier, segment, aborted, strategy) for segment in segments]
+            for strategy in CompactionStrategy
+        }
+        for found in scans.values():
             _reduce(found)
-        _rewrite(tier, segments, found, aborted)
+        _rewrite(tier, segments, scans[CompactionStrategy.OFFSET], aborted)
         _read(tier, segments[0], aborted)
         _verify(tier, segments, aborted)
         _verify(tier, [_uploaded(tier, 0, _legacy_log(), ())], ())

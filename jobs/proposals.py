@@ -10,12 +10,14 @@ from compaction.commit import (
     CommitIs,
     CommitProposal,
     EpochIs,
+    NoteStrategy,
     ReleaseClaim,
     RetireSegments,
     SegmentsAreLive,
     Update,
 )
 from compaction.receipts import GroupReceipt, GroupResult
+from compaction.strategies import latest_strategy, strategy_name
 from jobs.rounds import Round
 
 
@@ -49,10 +51,16 @@ def proposal_of(each: Round, receipts: Sequence[GroupReceipt], commit_id: str) -
         updates=(
             *swap,
             AdvanceCleanerOffset(epoch=each.state.epoch, offset=_cleaner_offset(each)),
+            *_noted(each),
             ReleaseClaim(run=run),
         ),
         at_ms=each.now_ms,
     )
+
+
+def _noted(each: Round) -> tuple[NoteStrategy, ...]:
+    name = strategy_name(each.rules)
+    return () if latest_strategy(each.state) == name else (NoteStrategy(name=name),)
 
 
 def _cleaner_offset(each: Round) -> int:

@@ -76,7 +76,7 @@ def _read_versions(
     malformed = 0
     for i in range(headers_at.size):
         at, end = headers_at[i], headers_end[i]
-        found_at, found_bytes = np.int64(-1), np.int64(0)
+        found_at, found_bytes = -1, 0
         for _ in range(headers_count[i]):
             name_bytes, name_at = read_varint(body, at, end)
             value_bytes, at = read_varint(body, name_at + name_bytes, end)
