@@ -11,8 +11,8 @@ from compaction.rules import CompactionStrategy
 from tests.pictures.batch_words import TIMESTAMP_MS, draft_of
 from tests.pictures.strategy_model import ModelLog, ModelRecord
 
-KEYS = ("", "a", "b", "c")
-"""The first one: no key."""
+KEYS = ("", "a", "a", "b", "b", "c")
+"""The first one: no key; some come more often, so that equal ones meet."""
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 
@@ -49,7 +49,7 @@ def histories(draw: st.DrawFn) -> tuple[Chunk, ...]:
     chunks: list[Chunk] = []
     offset = 0
     strategies = draw(st.sampled_from([*(([each]) for each in CompactionStrategy), None]))
-    for _ in range(draw(st.integers(1, 3))):
+    for _ in range(draw(st.integers(2, 3))):
         of_round = draw(st.sampled_from(strategies or list(CompactionStrategy)))
         segments: list[tuple[str, ...]] = []
         for _ in range(draw(st.integers(1, 3))):

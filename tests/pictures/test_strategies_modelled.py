@@ -51,7 +51,7 @@ CASES: Final = (
 def test_the_histories_come_to_every_case_of_the_law() -> None:
     met: Counter[str] = Counter()
 
-    @settings(max_examples=600, phases=[Phase.generate], database=None, derandomize=True)
+    @settings(max_examples=1000, phases=[Phase.generate], database=None, derandomize=True)
     @given(histories())
     def watch(history: tuple[Chunk, ...]) -> None:
         met.update(met_in(history, RETENTION_MS))
