@@ -6,6 +6,7 @@ What       view (what lives) · lineage (leader epochs) · regions (cleaned, dir
            · eligibility (how dirty, how overdue, what is due) · grouping
            · plan (Rest | Compact | Refuse) · plan_check
 Which      key_hash · key_columns · key_blocks · winners (the reduce by key)
+           · strategies (what is remembered of them, what a change means)
            · transactions (aborted data, markers) · fates (records and batches) · tally
 Whether    receipts (what workers say they did) · absorption (empty groups) · commit (as data)
            · invariants (before and after)

@@ -23,6 +23,7 @@ from compaction.segments import (
     RetiredSegment,
     Segment,
 )
+from compaction.strategies import with_strategy
 
 CLEANER_OFFSETS_KEPT: Final = 64
 """Newest entries of a cleaner offset vector that a row keeps; every run that commits adds one.
@@ -82,13 +83,23 @@ class AdvanceCleanerOffset:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NoteStrategy:
+    """Remember under which compaction strategy records were superseded (KIP-280)."""
+
+    name: str
+    """As `compaction.strategies.strategy_name`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseClaim:
     """Say that `run` is done with the partition; the epoch stays."""
 
     run: str
 
 
-Update: TypeAlias = RetireSegments | AddSegments | AdvanceCleanerOffset | ReleaseClaim
+Update: TypeAlias = (
+    RetireSegments | AddSegments | AdvanceCleanerOffset | NoteStrategy | ReleaseClaim
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +210,8 @@ def _updated(state: PartitionState, update: Update) -> PartitionState:
             stamped = (replace(each, cleaner_offsets=state.cleaner_offsets) for each in segments)
             live = sorted((*state.segments, *stamped), key=lambda each: each.start_offset)
             return replace(state, segments=tuple(live))
+        case NoteStrategy(name=name):
+            return replace(state, strategies=with_strategy(state.strategies, name))
         case ReleaseClaim(run=run):
             return replace(state, owner_run="") if state.owner_run == run else state
         case _:

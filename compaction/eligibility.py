@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from compaction.regions import Regions, is_overdue
-from compaction.rules import Rules
+from compaction.rules import CompactionStrategy, Rules
 from compaction.segments import Segment
+from compaction.strategies import latest_strategy, strategy_name
 from compaction.view import PartitionView
 
 
@@ -83,14 +84,19 @@ def dirty_ratio(view: PartitionView, regions: Regions, rules: Rules, now_ms: int
     )
 
 
-def due_segments(view: PartitionView, regions: Regions, now_ms: int) -> tuple[Segment, ...]:
+def due_segments(
+    view: PartitionView, regions: Regions, rules: Rules, now_ms: int
+) -> tuple[Segment, ...]:
     """The clean segments that hold a tombstone or marker whose delete horizon has passed.
 
     Beyond Kafka, where they wait for new dirty data (SEMANTICS 2). Only where the cleaner offset
     is believed: a tombstone above it may still have older values below. None where a person chose
     the first dirty offset.
+
+    Under the strategies `timestamp` and `header` what waits above may be older than a tombstone
+    here: only where all is clean, and was cleaned under the same strategy.
     """
-    if regions.is_forced:
+    if regions.is_forced or not _is_settled(view, regions, rules):
         return ()
     clean_until = min(regions.first_dirty, regions.unstable_from)
     return tuple(
@@ -100,6 +106,14 @@ def due_segments(view: PartitionView, regions: Regions, now_ms: int) -> tuple[Se
         and each.earliest_due_ms is not None
         and each.earliest_due_ms <= now_ms
     )
+
+
+def _is_settled(view: PartitionView, regions: Regions, rules: Rules) -> bool:
+    """Nothing in view can still lose to a tombstone of the clean region."""
+    if rules.compaction_strategy is CompactionStrategy.OFFSET:
+        return True
+    is_same = view.state is not None and latest_strategy(view.state) == strategy_name(rules)
+    return is_same and regions.first_dirty == regions.end
 
 
 def should_have_rolled_at_ms(view: PartitionView, rules: Rules, now_ms: int) -> int | None:

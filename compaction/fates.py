@@ -76,7 +76,10 @@ class Verdicts:
     discardable: NDArray[np.bool_]
     """Shape (b,): control batches whose transaction this pass met no batch of."""
     superseded: NDArray[np.bool_]
-    """Shape (r,): records that lose their key to a newer one."""
+    """Shape (r,): records that lose their key to another one."""
+    has_won: NDArray[np.bool_]
+    """Shape (r,): records that made another lose in this pass, told only where versions decide:
+    such a tombstone stays until a pass after its losers are gone (SEMANTICS 3)."""
     legacy_tombstones_go: bool
     """See `legacy_tombstones_go`."""
 
@@ -95,9 +98,8 @@ class RoundRules:
     """Shape (q, 2): (producer id, epoch) of the active producers without data, sorted."""
     legacy_delete_horizon_ms: int = 0
     """See `legacy_delete_horizon_ms`; 0: there is no clean segment."""
-    is_last_chunk: bool = True
-    """No cleanable segment lies beyond the round: what could still lose to something in it, or
-    save something from it, has been read."""
+    keeps_tombstones: bool = False
+    """Whatever their horizons: what a tombstone is to supersede may lie above this chunk."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,8 +194,9 @@ def judge(batches: BatchColumns, verdicts: Verdicts, rules: RoundRules) -> Fates
     at = batches.record_batch
     record = np.full(len(at), KEPT, np.uint8)
     # The last assignment wins, so the reasons are written in reverse order of judgement.
-    tombstone_goes = horizon_passed | (batches.is_legacy & verdicts.legacy_tombstones_go)
-    record[tombstone_goes[at] & ~batches.has_value] = TOMBSTONE_EXPIRED
+    if not rules.keeps_tombstones:
+        goes = horizon_passed | (batches.is_legacy & verdicts.legacy_tombstones_go)
+        record[goes[at] & ~batches.has_value & ~verdicts.has_won] = TOMBSTONE_EXPIRED
     record[verdicts.superseded] = SUPERSEDED
     record[~batches.has_key] = WITHOUT_KEY
     record[verdicts.aborted[at]] = ABORTED
@@ -230,14 +233,18 @@ def earliest_due_ms(batches: BatchColumns, fates: Fates, rules: RoundRules) -> i
     """The earliest horizon at which something goes of what a judged stretch leaves; None: never.
 
     Due is a tombstone or a control record under a horizon that had not passed yet: had it passed,
-    what could go is gone. A batch keeps its horizon when its last tombstone goes, and that is
-    nothing to come back for.
+    what could go is gone, but for a tombstone that other strategies than `offset` keep until its
+    losers are. A batch keeps its horizon when its last tombstone goes, and that is nothing to come
+    back for.
     """
     at = batches.record_batch
-    waits = (fates.record == KEPT) & (batches.is_control[at] | ~batches.has_value)
+    is_kept = fates.record == KEPT
     holds = np.zeros(len(batches.last_offset), np.bool_)
-    holds[at[waits]] = True
+    holds[at[is_kept & (batches.is_control[at] | ~batches.has_value)]] = True
+    holds_tombstone = np.zeros(len(holds), np.bool_)
+    holds_tombstone[at[is_kept & ~batches.is_control[at] & ~batches.has_value]] = True
     was_set = batches.horizon_ms != NO_HORIZON
     had_passed = was_set & (batches.horizon_ms <= rules.now_ms)
-    horizons_ms = fates.horizon_ms[holds & ~had_passed & (fates.horizon_ms != NO_HORIZON)]
+    is_due = holds & (~had_passed | holds_tombstone) & (fates.horizon_ms != NO_HORIZON)
+    horizons_ms = fates.horizon_ms[is_due]
     return int(horizons_ms.min()) if len(horizons_ms) else None

@@ -1,8 +1,9 @@
 """What is shuffled: per segment and key bucket one packed block of keys, never a row per key.
 
 A row per key costs microseconds of JVM and shuffle time per record; a block costs one row.
-Layout, little-endian: int64 entries, int64 key bytes in all, int64 `competes_from`; then the
-columns hash (uint64), ordinal (uint32), key length (int32), and the keys' bytes end to end.
+Layout, little-endian: int64 entries, int64 key bytes in all, int64 `competes_from`, int64 1 where
+versions follow, else 0; then the columns hash (uint64), version (int64, if any), ordinal (uint32),
+key length (int32), whether a version is known (bool, if any), and the keys' bytes end to end.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from compaction.key_columns import KeyColumns, taken
+from compaction.key_columns import KeyColumns, Versions, taken
 
-HEADER: Final = struct.Struct("<qqq")
+HEADER: Final = struct.Struct("<qqqq")
 
 PARTS_AT_LEAST: Final = 64
 """Enough parts that the table of one of them stays in the cache for a segment of any size."""
@@ -34,7 +35,8 @@ class KeyBlock:
 
     columns: KeyColumns
     competes_from: int
-    """Entries with an ordinal at or above this compete; those below can only lose."""
+    """Entries with an ordinal at or above this compete; those below can only lose. Of no account
+    where versions decide: then all compete."""
 
     @property
     def first_ordinal(self) -> int:
@@ -44,13 +46,16 @@ class KeyBlock:
 
 def pack(block: KeyBlock) -> bytes:
     """The block as bytes for a shuffle."""
-    columns = block.columns
+    columns, versions = block.columns, block.columns.versions
+    has_versions = versions is not None
     return b"".join(
         (
-            HEADER.pack(len(columns), len(columns.keys), block.competes_from),
+            HEADER.pack(len(columns), len(columns.keys), block.competes_from, has_versions),
             columns.hash.tobytes(),
+            b"" if versions is None else versions.value.tobytes(),
             columns.ordinal.tobytes(),
             columns.key_bytes.tobytes(),
+            b"" if versions is None else versions.is_known.tobytes(),
             columns.keys.tobytes(),
         )
     )
@@ -58,16 +63,23 @@ def pack(block: KeyBlock) -> bytes:
 
 def unpack(data: bytes) -> KeyBlock:
     """The block that `pack` made; views of `data`, nothing is copied."""
-    entries, key_bytes, competes_from = HEADER.unpack_from(data)
+    entries, key_bytes, competes_from, has_versions = HEADER.unpack_from(data)
     at = HEADER.size
     hash_ = np.frombuffer(data, np.uint64, entries, at)
     at += hash_.nbytes
+    value = np.frombuffer(data, np.int64, entries * has_versions, at)
+    at += value.nbytes
     ordinal = np.frombuffer(data, np.uint32, entries, at)
     at += ordinal.nbytes
     lengths = np.frombuffer(data, np.int32, entries, at)
     at += lengths.nbytes
+    is_known = np.frombuffer(data, np.bool_, entries * has_versions, at)
+    at += is_known.nbytes
     keys = np.frombuffer(data, np.uint8, key_bytes, at)
-    columns = KeyColumns(hash=hash_, ordinal=ordinal, key_bytes=lengths, keys=keys)
+    versions = Versions(value=value, is_known=is_known) if has_versions else None
+    columns = KeyColumns(
+        hash=hash_, ordinal=ordinal, key_bytes=lengths, keys=keys, versions=versions
+    )
     return KeyBlock(columns=columns, competes_from=competes_from)
 
 

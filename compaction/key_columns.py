@@ -18,6 +18,20 @@ from compaction.key_hash import hash_key, load_u64, part_of, store_u64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Versions:
+    """What decides between records of a key instead of their offsets (KIP-280)."""
+
+    value: NDArray[np.int64]
+    """Shape (n,): the higher one wins; 0 where none is known."""
+    is_known: NDArray[np.bool_]
+    """Shape (n,): a record without a version loses to one with any."""
+
+    def __getitem__(self, rows: NDArray[np.int64]) -> Versions:
+        """The versions at `rows` (shape (m,)), in that order."""
+        return Versions(value=self.value[rows], is_known=self.is_known[rows])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KeyColumns:
     """`n` keyed records, one entry each."""
 
@@ -29,6 +43,8 @@ class KeyColumns:
     """Shape (n,): the length of each key."""
     keys: NDArray[np.uint8]
     """The keys' bytes, end to end, in the order of the entries."""
+    versions: Versions | None = None
+    """None: offsets decide."""
 
     def __len__(self) -> int:
         return len(self.hash)
@@ -67,7 +83,7 @@ def gathered(
 
 
 def joined(pieces: Sequence[KeyColumns]) -> KeyColumns:
-    """The entries of all pieces, in their order."""
+    """The entries of all pieces, in their order; all have versions, or none has."""
     if len(pieces) == 1:
         return pieces[0]
     if not pieces:
@@ -82,6 +98,17 @@ def joined(pieces: Sequence[KeyColumns]) -> KeyColumns:
         ordinal=np.concatenate([piece.ordinal for piece in pieces]),
         key_bytes=np.concatenate([piece.key_bytes for piece in pieces]),
         keys=np.concatenate([piece.keys for piece in pieces]),
+        versions=_joined_versions([piece.versions for piece in pieces]),
+    )
+
+
+def _joined_versions(pieces: Sequence[Versions | None]) -> Versions | None:
+    known = [piece for piece in pieces if piece is not None]
+    if not known:
+        return None
+    return Versions(
+        value=np.concatenate([piece.value for piece in known]),
+        is_known=np.concatenate([piece.is_known for piece in known]),
     )
 
 
@@ -100,7 +127,11 @@ def taken(columns: KeyColumns, rows: NDArray[np.int64]) -> KeyColumns:
     keys = np.empty(int(lengths.sum(dtype=np.int64)), np.uint8)
     _copy_keys(columns.keys, columns.key_at[rows], lengths, keys)
     return KeyColumns(
-        hash=columns.hash[rows], ordinal=columns.ordinal[rows], key_bytes=lengths, keys=keys
+        hash=columns.hash[rows],
+        ordinal=columns.ordinal[rows],
+        key_bytes=lengths,
+        keys=keys,
+        versions=None if columns.versions is None else columns.versions[rows],
     )
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from compaction.key_blocks import PARTS_AT_LEAST
 from compaction.key_columns import KeyColumns, gathered, joined, ordered_by_part, taken
 from compaction.value_digest import digests
-from compaction.winners import own_losers
+from compaction.winners import own_contest
 
 NO_VALUE: Final = -1
 """In `LatestValues.value_bytes`: a tombstone."""
@@ -160,7 +160,7 @@ def unpack_latest(data: bytes) -> LatestValues:
 def _last_of_each(columns: KeyColumns) -> KeyColumns:
     """The entries that no later one of the same key follows, ordered by part."""
     ordered, starts = ordered_by_part(columns, PARTS_AT_LEAST)
-    return taken(ordered, np.flatnonzero(~own_losers(ordered, starts, 0)))
+    return taken(ordered, np.flatnonzero(~own_contest(ordered, starts, 0).lost))
 
 
 def numbered(columns: KeyColumns) -> KeyColumns:

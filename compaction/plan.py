@@ -139,7 +139,7 @@ def propose(view: PartitionView, rules: Rules, regions: Regions, now_ms: int) ->
             f" {_as_percent(rules)}",
             notes=_notes(view, regions),
         )
-    due = due_segments(view, regions, now_ms)
+    due = due_segments(view, regions, rules, now_ms)
     if not due:
         return rest
     groups = tuple(group for run in _runs(due) for group in grouped(run, rules))

@@ -16,11 +16,14 @@ LONG_MAX: Final = 2**63 - 1
 
 
 class CompactionStrategy(StrEnum):
-    """By what the latest record of a key is told (KIP-280)."""
+    """Which record of a key wins (KIP-280 `compaction.strategy`); among equals the last one."""
 
     OFFSET = "offset"
+    """The highest offset, as in Kafka."""
     TIMESTAMP = "timestamp"
+    """The highest record timestamp."""
     HEADER = "header"
+    """The highest version in the header that `compaction.strategy.header` names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,6 +95,9 @@ class PartitionState:
     commit_id: str = ""
     """Changes with every commit; a conditional update names the one it read."""
     committed_at_ms: int = 0
+    strategies: tuple[str, ...] = ()
+    """Under which compaction strategies it was compacted, each once, the latest one last; empty:
+    under offset alone, if at all."""
 
     @property
     def live_bytes(self) -> int:

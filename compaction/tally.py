@@ -47,6 +47,9 @@ class Tally:
     superseded_bytes: int = 0
     tombstones_expired_bytes: int = 0
     markers_expired_bytes: int = 0
+    malformed_versions: int = 0
+    """Beside the fates, none of them: records that took part in `compaction.strategy=header` with
+    a version that is none, null or not of 8 bytes. They counted as without a version."""
 
     def __add__(self, other: Tally) -> Tally:
         return Tally(

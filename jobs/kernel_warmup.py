@@ -25,10 +25,11 @@ from compaction.grouping import SegmentGroup
 from compaction.key_blocks import KeyBlock, pack, parts_per_bucket, unpack
 from compaction.latest import LatestValues, latest_of, pack_latest, unpack_latest
 from compaction.latest_compare import compared
+from compaction.rules import CompactionStrategy
 from compaction.segments import LeaderEpoch, PartitionKey, Segment
 from compaction.transactions import verdict
 from compaction.units import OffsetSpan
-from compaction.winners import bucket_losers
+from compaction.winners import bucket_contest
 from storage.arrow_records import record_batches
 from storage.batch_draft import BatchDraft, RecordDraft, write_batch
 from storage.batch_heads import read_heads
@@ -41,6 +42,7 @@ from storage.leader_epoch_checkpoint import write_leader_epoch_checkpoint
 from storage.local_tiered_storage import TIER_FOLDER, LocalTieredStorage, Part
 from storage.log_pieces import pieces_of, read_piece
 from storage.producer_snapshot import write_producer_snapshot
+from storage.record_versions import VersionSource
 from storage.segment_check import CheckOrder, ReadSegment, read_and_check
 from storage.segment_scan import ScannedSegment, ScanOrder, scan_segment
 from storage.tiers import open_tier
@@ -49,6 +51,7 @@ from storage.transaction_index import write_transaction_index
 KEY: Final = PartitionKey(topic="warmup", partition=0, topic_id="AAAAAAAAAAAAAAAAAAAAAA")
 EPOCH: Final = LeaderEpoch(epoch=0, start_offset=0)
 PRODUCER_ID: Final = 1
+HEADER: Final = "version"
 TIMESTAMP_MS: Final = 1_700_000_000_000
 BUCKETS: Final = 1
 INDEX_INTERVAL_BYTES: Final = 1
@@ -77,9 +80,13 @@ def warm_kernels() -> None:
             _uploaded(tier, 0, _first_log(), aborted),
             _uploaded(tier, _SECOND_START, _second_log(), ()),
         )
-        found = [_scanned(tier, segment, aborted) for segment in segments]
-        _reduce(found)
-        _rewrite(tier, segments, found, aborted)
+        scans = {
+            strategy: [_scanned(tier, segment, aborted, strategy) for segment in segments]
+            for strategy in CompactionStrategy
+        }
+        for found in scans.values():
+            _reduce(found)
+        _rewrite(tier, segments, scans[CompactionStrategy.OFFSET], aborted)
         _read(tier, segments[0], aborted)
         _verify(tier, segments, aborted)
         _verify(tier, [_uploaded(tier, 0, _legacy_log(), ())], ())
@@ -91,7 +98,7 @@ def _record(offset: int, key: bytes | None, value: bytes | None) -> RecordDraft:
         timestamp_ms=TIMESTAMP_MS + offset,
         key=key,
         value=value,
-        headers=((b"name", b"value"), (b"null", None)),
+        headers=((HEADER.encode(), struct.pack(">q", offset)), (b"null", None)),
     )
 
 
@@ -217,14 +224,21 @@ def _uploaded(
 
 
 def _scanned(
-    tier: LocalTieredStorage, segment: Segment, aborted: Sequence[AbortedTransaction]
+    tier: LocalTieredStorage,
+    segment: Segment,
+    aborted: Sequence[AbortedTransaction],
+    strategy: CompactionStrategy,
 ) -> ScannedSegment:
     """As `jobs.stages.scan`, and what the driver makes of the marks."""
     address = (KEY, segment.segment_id, segment.start_offset, Part.LOG)
     found = scan_segment(
         tier.read_part(*address),
         aborted,
-        ScanOrder(first_dirty=0, buckets=BUCKETS),
+        ScanOrder(
+            first_dirty=0,
+            buckets=BUCKETS,
+            versions=VersionSource(strategy=strategy, header=HEADER),
+        ),
         where=tier.uri(*address),
     )
     verdict(found.marks, aborted)
@@ -235,7 +249,7 @@ def _reduce(found: Sequence[ScannedSegment]) -> None:
     """As `jobs.stages.reduce`: of one block the keys are views, of several they are joined."""
     shuffled = [_shuffled(block) for each in found for _, block in each.blocks]
     for blocks in (shuffled[:1], shuffled):
-        bucket_losers(blocks, BUCKETS, parts_per_bucket(BUCKETS))
+        bucket_contest(blocks, BUCKETS, parts_per_bucket(BUCKETS))
 
 
 def _shuffled(block: KeyBlock) -> KeyBlock:
@@ -250,7 +264,7 @@ def _rewrite(
 ) -> None:
     """As `jobs.stages.rewrite`, both segments into one."""
     lost = {
-        segment.segment_id: each.own_lost for segment, each in zip(segments, found, strict=True)
+        segment.segment_id: each.own_standing for segment, each in zip(segments, found, strict=True)
     }
     none = np.empty((0, 2), np.int64)
     task = GroupTask(

@@ -161,7 +161,17 @@ def result_report(planned: PartitionReport, result: RoundResult) -> PartitionRep
             f"{result.believed} aborted transactions are told of by their marker alone, no index "
             "lists them: their records were dropped",
         )
-    tally = sum((each.tally for each in result.receipts), Tally())
+    tally = sum(
+        (each.tally for each in result.receipts),
+        Tally(malformed_versions=result.malformed_versions),
+    )
+    if tally.malformed_versions:
+        header = result.round.rules.compaction_strategy_header
+        notes = (
+            *notes,
+            f"{tally.malformed_versions} of {tally.records_in} records have a {header} header that"
+            " is no version, null or not of 8 bytes: they counted as without one",
+        )
     if tally.without_key:
         notes = (
             *notes,

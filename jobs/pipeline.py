@@ -58,6 +58,8 @@ class RoundResult:
     """Aborted transactions that only their marker told of."""
     state: PartitionState | None = None
     """The row that the commit left; None where none took place."""
+    malformed_versions: int = 0
+    """Records whose version header is none, under `compaction.strategy=header`."""
 
 
 @dataclass(slots=True)
@@ -67,6 +69,7 @@ class _Progressing:
     rounds: dict[int, Round]
     verdicts: dict[int, TransactionVerdict] = field(default_factory=dict)
     records: dict[int, int] = field(default_factory=dict)
+    malformed: dict[int, int] = field(default_factory=dict)
     receipts: dict[int, tuple[GroupReceipt, ...]] = field(default_factory=dict)
     failures: dict[int, str] = field(default_factory=dict)
 
@@ -135,6 +138,7 @@ class Pipeline:
                 continue
             found = by_partition[each.index]
             so_far.records[each.index] = sum(segment.records for segment in found)
+            so_far.malformed[each.index] = sum(segment.malformed_versions for segment in found)
             marks = joined_marks([segment.marks for segment in found])
             so_far.verdicts[each.index] = verdict(marks, each.aborted)
             unexplained = _unexplained(each, so_far.verdicts[each.index])
@@ -287,6 +291,7 @@ def _result(so_far: _Progressing, each: Round, outcome: Outcome | None) -> Round
         outcome=outcome,
         failure=so_far.failures.get(each.index),
         believed=len(found.believed) if found is not None else 0,
+        malformed_versions=so_far.malformed.get(each.index, 0),
     )
 
 

@@ -10,6 +10,7 @@ from compaction.commit import (
     CommitIs,
     CommitProposal,
     EpochIs,
+    NoteStrategy,
     ReleaseClaim,
     RetireSegments,
     SegmentsAreLive,
@@ -17,6 +18,7 @@ from compaction.commit import (
 )
 from compaction.receipts import GroupReceipt, GroupResult
 from compaction.segments import PartitionState
+from compaction.strategies import latest_strategy, strategy_name
 from jobs.rounds import Round
 
 
@@ -50,6 +52,7 @@ def proposal_of(each: Round, receipts: Sequence[GroupReceipt], commit_id: str) -
         updates=(
             *swap,
             AdvanceCleanerOffset(epoch=each.state.epoch, offset=_cleaner_offset(each)),
+            *_noted(each),
             *((ReleaseClaim(run=run),) if each.is_last_chunk else ()),
         ),
         at_ms=each.now_ms,
@@ -68,6 +71,13 @@ def release_of(state: PartitionState, commit_id: str, at_ms: int) -> CommitPropo
         updates=(ReleaseClaim(run=state.owner_run),),
         at_ms=at_ms,
     )
+
+
+def _noted(each: Round) -> tuple[NoteStrategy, ...]:
+    """A round that only passed horizons call for compares nothing: it notes nothing."""
+    name = strategy_name(each.rules)
+    is_known = each.is_partial or latest_strategy(each.state) == name
+    return () if is_known else (NoteStrategy(name=name),)
 
 
 def _cleaner_offset(each: Round) -> int:

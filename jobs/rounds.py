@@ -14,7 +14,7 @@ from compaction.fates import RoundRules, legacy_delete_horizon_ms, producer_pair
 from compaction.grouping import SegmentGroup
 from compaction.packing import dealt, task_count
 from compaction.producers import ProducerEntry
-from compaction.rules import Rules
+from compaction.rules import CompactionStrategy, Rules
 from compaction.segments import PartitionKey, PartitionState, Segment
 from compaction.transactions import TransactionVerdict
 from jobs.stages.segment_rows import packed
@@ -167,6 +167,8 @@ def reference_rows(rounds: Sequence[Round], cores: int) -> tuple[list[dict[str, 
             "buckets": each.buckets,
             "first_bucket_task": first_bucket[each.index],
             "threads": threads,
+            "strategy": each.rules.compaction_strategy.value,
+            "strategy_header": each.rules.compaction_strategy_header,
             "aborted": write_transaction_index(
                 _reaching(each.aborted, segment.start_offset, segment.end_offset)
             ),
@@ -266,5 +268,6 @@ def _round_rules(each: Round) -> RoundRules:
         legacy_delete_horizon_ms=legacy_delete_horizon_ms(
             each.segments, each.first_dirty, each.rules.delete_retention_ms
         ),
-        is_last_chunk=each.is_last_chunk,
+        keeps_tombstones=not each.is_last_chunk
+        and each.rules.compaction_strategy is not CompactionStrategy.OFFSET,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -22,6 +22,7 @@ from compaction.producers import ProducerEntry
 from compaction.regions import last_stable_of, regions_of
 from compaction.rules import Rules
 from compaction.segments import LeaderEpoch, PartitionKey, PartitionState, Segment
+from compaction.strategies import strategy_change
 from compaction.view import PartitionView, Refusal, RefusalReason, view_of
 from jobs.settings import Settings
 from jobs.wiring import Wiring
@@ -147,6 +148,7 @@ def _looked_at(
     if isinstance(view, Refusal):
         return Surveyed(key=key, rules=rules, view=None, choice=view)
     now_ms = live.now_ms
+    view = replace(view, notes=(*strategy_change(known.state, rules), *view.notes))
     producers = _producers(live, view, first_dirty)
     regions = regions_of(
         view, last_stable_of(producers), rules, now_ms, forced_first_dirty=first_dirty

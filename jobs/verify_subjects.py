@@ -13,6 +13,7 @@ from typing import Any
 from compaction.aborted import AbortedTransaction
 from compaction.errors import TierfoldError
 from compaction.segments import PartitionKey, PartitionState, Segment
+from compaction.strategies import BY_OFFSET
 from compaction.transactions import TransactionVerdict
 from compaction.view import PartitionView, Refusal, first_break
 from jobs.rounds import BUCKET_BYTES, tasks_for
@@ -120,6 +121,11 @@ def _with_originals(live: Wiring, subject: Subject, view: PartitionView) -> Subj
         (segment for segment in known if not segment.written_by_run),
         key=lambda segment: segment.start_offset,
     )
+    others = [] if view.state is None else [s for s in view.state.strategies if s != BY_OFFSET]
+    if others:
+        return subject.without_comparison(
+            f"compacted by {', '.join(others)}, and only the highest offset is compared"
+        )
     gone = _gone(live, subject.key, originals)
     if gone:
         return subject.without_comparison(f"{gone} of {len(originals)} original segments are gone")

@@ -9,7 +9,8 @@ Side files      offset_index · time_index · index_builder · transaction_index
 The tier        object_store (what a store must do) · local_store · local_tiered_storage (Kafka's
                 own folder layout) · kafka_uuid · tiers (opens one by URI) · first_sight (what is
                 read once of a new segment)
-Worker's work   segment_scan (keys and marks of a segment) · segment_writer (a new segment)
+Worker's work   record_versions (what decides between the records of a key)
+                · segment_scan (keys and marks of a segment) · segment_writer (a new segment)
                 · group_rewrite (a group of segments into one)
 The catalog     catalog · catalog_schema · catalog_rows · runs_table · delta_tables · clock
 

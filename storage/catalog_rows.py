@@ -126,7 +126,8 @@ def values_of(column: pa.Array) -> list[Any]:
         return [dict(pairs) for pairs in column.to_pylist()]
     if pa.types.is_list(column.type):
         flat = values_of(column.flatten())
-        ends = accumulate(column.value_lengths().to_pylist(), initial=0)
+        # A null, where it is allowed, is the same as an empty list.
+        ends = accumulate(column.value_lengths().fill_null(0).to_pylist(), initial=0)
         return [tuple(flat[start:end]) for start, end in pairwise(ends)]
     if pa.types.is_struct(column.type):
         names = tuple(each.name for each in column.type)
@@ -140,9 +141,13 @@ def values_of(column: pa.Array) -> list[Any]:
 def promised_column(rows: pa.Table, field: pa.Field, where: str) -> pa.Array:
     """One column in one piece, of the type that the schema promises.
 
+    One that may be null may also be missing: an older version made the table.
+
     Raises:
         CorruptLog: it is missing, of another type, or holds nulls where it must not.
     """
+    if field.name not in rows.column_names and field.nullable:
+        return pa.nulls(len(rows), field.type)
     if field.name not in rows.column_names:
         raise _malformed(f"column {field.name} is missing", where)
     found = rows.column(field.name)

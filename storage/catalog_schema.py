@@ -3,7 +3,8 @@
     <catalog>/partitions   one row per topic-partition: one atomic state
     <catalog>/runs         one row per run, partition and chunk: what happened
 
-Offsets are Kafka's, times are epoch milliseconds, sizes are bytes. A list is never null.
+Offsets are Kafka's, times are epoch milliseconds, sizes are bytes. A list is never null, but for
+`strategies` in rows of format version 1.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from typing import Final
 
 import pyarrow as pa
 
-FORMAT_VERSION: Final = 1
-"""The version that this code writes; it reads this one and older ones."""
+FORMAT_VERSION: Final = 2
+"""The version that this code writes; it reads this one and older ones.
+
+Version 2 added `strategies` to `partitions`.
+"""
 
 PARTITION_COLUMNS: Final = ("topic_id", "partition")
 """Delta partition columns of `partitions`.
@@ -98,6 +102,12 @@ PARTITIONS: Final = pa.schema(
             "clean_bytes", pa.int64(), "of these, of segments that start below the cleaner offset"
         ),
         _column("dirty_bytes", pa.int64(), "of these, of segments that start at or above it"),
+        _column(
+            "strategies",
+            pa.list_(pa.field("element", pa.string(), nullable=False)),
+            "compaction strategies it was compacted under, the latest last; none: offset",
+            nullable=True,
+        ),
         _column("commit_id", pa.string(), "changes with every commit; conditional updates name it"),
         _column("committed_at_ms", pa.int64(), "when the commit was proposed"),
         _column("format_version", pa.int32(), "version of this row's layout"),

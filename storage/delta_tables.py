@@ -15,7 +15,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Schema, write_deltalake
 from deltalake.exceptions import (
     CommitFailedError,
     DeltaError,
@@ -150,7 +150,7 @@ class DeltaFolder:
     def _opened_or_made(self) -> DeltaTable:
         table = self._open()
         if table is not None:
-            return table
+            return self._with_all_columns(table)
         try:
             return DeltaTable.create(
                 self._uri,
@@ -164,6 +164,23 @@ class DeltaFolder:
             if made_by_another_run is None:
                 raise
             return made_by_another_run
+
+    def _with_all_columns(self, table: DeltaTable) -> DeltaTable:
+        """The table with the nullable columns that came after the version that made it."""
+        known = {each.name for each in table.schema().fields}
+        new = [each for each in self._layout.schema if each.nullable and each.name not in known]
+        if not new:
+            return table
+        try:
+            table.alter.add_columns(Schema.from_arrow(pa.schema(new)).fields)
+        except DeltaError:
+            # Another run adds them at the same moment: then they are there.
+            if any(each.name not in self._names() for each in new):
+                raise
+        return DeltaTable(self._uri)
+
+    def _names(self) -> set[str]:
+        return {each.name for each in DeltaTable(self._uri).schema().fields}
 
     @contextmanager
     def _told_plainly(self) -> Iterator[None]:

@@ -29,6 +29,7 @@ from compaction.segments import PartitionKey, Segment
 from compaction.tally import KEPT, Tally, tally_of, total
 from compaction.transactions import aborted_batches
 from compaction.units import BATCH_HEADER_BYTES, NO_TIMESTAMP_MS
+from compaction.winners import LOST, WON
 from storage.batch_heads import BatchHeads
 from storage.batch_rewrite import closing_batch, rewrite_batches
 from storage.control_records import control_types
@@ -40,8 +41,8 @@ from storage.records import Records, windows
 from storage.segment_scan import WINDOW_BYTES, checked_heads, marks_of
 from storage.segment_writer import Origin, SegmentWriter
 
-Superseded: TypeAlias = Callable[[Segment, int], NDArray[np.bool_]]
-"""(segment, its record count) → shape (records,): which lose their key to a newer record."""
+Standing: TypeAlias = Callable[[Segment, int], NDArray[np.uint8]]
+"""(segment, its record count) → shape (records,): bits `LOST` and `WON` of `compaction.winners`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,13 +118,13 @@ def _has_come(segment: Segment, now_ms: int) -> bool:
 
 
 def rewrite_group(
-    tier: LocalTieredStorage, task: GroupTask, superseded: Superseded
+    tier: LocalTieredStorage, task: GroupTask, standing: Standing
 ) -> GroupReceipt:
     """Rewrites one group; raises CorruptLog or UnreadableObject, and then nothing of it counts."""
     state = _Rewrite(tier, task)
     try:
         for segment in task.group.segments:
-            _rewrite_segment(state, segment, superseded)
+            _rewrite_segment(state, segment, standing)
         _close_round(state)
         if _lists_differ(state):
             state.add(np.empty(0, np.uint8), is_change=True)
@@ -134,20 +135,20 @@ def rewrite_group(
         raise
 
 
-def _rewrite_segment(state: _Rewrite, segment: Segment, superseded: Superseded) -> None:
+def _rewrite_segment(state: _Rewrite, segment: Segment, standing: Standing) -> None:
     task = state.task
     where = state.tier.uri(task.key, segment.segment_id, segment.start_offset, Part.LOG)
     log = state.tier.read_part(task.key, segment.segment_id, segment.start_offset, Part.LOG)
     heads = checked_heads(log, where=where)
     state.bytes_read += len(log)
-    lost = superseded(segment, int(heads.count.sum(dtype=np.int64)))
+    whole = standing(segment, int(heads.count.sum(dtype=np.int64)))
     beyond = np.cumsum(heads.count, dtype=np.int64)
 
     source = _Source(task=task, segment=segment, log=log, where=where)
 
     def rewritten(window: tuple[int, int]) -> _Window:
         first, last = window
-        here = lost[beyond[first] - heads.count[first] : beyond[last - 1]]
+        here = whole[beyond[first] - heads.count[first] : beyond[last - 1]]
         return _rewritten_window(source, heads.slice(first, last), here)
 
     cut = windows(heads, window_bytes=WINDOW_BYTES)
@@ -182,11 +183,13 @@ class _Window:
     """Where the window ends: its last batch's last offset, as far as that is kept."""
 
 
-def _rewritten_window(source: _Source, heads: BatchHeads, lost: NDArray[np.bool_]) -> _Window:
-    """`lost` has shape (records of the window,)."""
+def _rewritten_window(
+    source: _Source, heads: BatchHeads, standing: NDArray[np.uint8]
+) -> _Window:
+    """`standing` has shape (records of the window,)."""
     log = source.log
     records = decode_any(log, heads, where=source.where)
-    fates, due_ms = _fates(source, heads, records, lost)
+    fates, due_ms = _fates(source, heads, records, standing)
     tally = tally_of(
         int(heads.count.sum(dtype=np.int64)),
         int((records.end - records.start).sum()),
@@ -219,7 +222,7 @@ def _last_offset(heads: BatchHeads, records: Records, fates: Fates) -> int:
 
 
 def _fates(
-    source: _Source, heads: BatchHeads, records: Records, lost: NDArray[np.bool_]
+    source: _Source, heads: BatchHeads, records: Records, standing: NDArray[np.uint8]
 ) -> tuple[Fates, int | None]:
     """What becomes of a window, and when something of what is left of it is due."""
     task = source.task
@@ -245,7 +248,8 @@ def _fates(
     verdicts = Verdicts(
         aborted=aborted,
         discardable=heads.is_control & np.isin(heads.base_offset, task.discardable),
-        superseded=lost,
+        superseded=(standing & LOST).view(np.bool_),
+        has_won=(standing & WON) != 0,
         legacy_tombstones_go=legacy_tombstones_go(source.segment.max_timestamp_ms, task.rules),
     )
     fates = judge(columns, verdicts, task.rules)

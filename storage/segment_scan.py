@@ -7,7 +7,7 @@ believed for a reason.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -18,11 +18,12 @@ from compaction.errors import CorruptLog
 from compaction.key_blocks import KeyBlock, blocks_of, parts_per_bucket
 from compaction.key_columns import KeyColumns, gathered, joined, ordered_by_part
 from compaction.transactions import DATA, BatchMarks, aborted_batches, joined_marks
-from compaction.winners import own_losers
+from compaction.winners import LOST, WON, own_contest
 from storage.batch_heads import BatchHeads, read_heads
 from storage.control_records import control_types
 from storage.legacy_batches import decode_any, with_inner_heads
 from storage.lookahead import mapped_ahead
+from storage.record_versions import VersionSource
 from storage.records import windows
 
 WINDOW_BYTES: Final = 4 * 2**20
@@ -41,10 +42,11 @@ class ScanOrder:
     """How a segment of a round is to be scanned."""
 
     first_dirty: int
-    """Records at or above it compete for their keys."""
+    """Records at or above it compete for their keys; where versions decide all do."""
     buckets: int
     """Into how many buckets the partition's keys are parted."""
     threads: int = 1
+    versions: VersionSource = field(default_factory=VersionSource)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,15 +54,17 @@ class ScannedSegment:
     """What the later stages need to know of a segment."""
 
     marks: BatchMarks
-    own_lost: NDArray[np.bool_]
-    """Shape (records,): superseded by a later, competing record of the same segment."""
+    own_standing: NDArray[np.uint8]
+    """Shape (records,): bits `LOST` and `WON`, among the records of the same segment."""
     blocks: tuple[tuple[int, KeyBlock], ...]
     """(bucket, the keys in it that may still win or lose)."""
+    malformed_versions: int
+    """Records that take part and whose version is none: null, or of another length."""
 
     @property
     def records(self) -> int:
         """How many records the segment holds, control records included."""
-        return len(self.own_lost)
+        return len(self.own_standing)
 
 
 def checked_heads(log: NDArray[np.uint8], *, where: str) -> BatchHeads:
@@ -123,13 +127,13 @@ def scan_segment(
     marks: list[BatchMarks] = []
     pieces: list[KeyColumns] = []
     blocks: list[tuple[int, KeyBlock]] = []
-    own_lost = np.zeros(int(heads.count.sum(dtype=np.int64)), np.bool_)
+    own_standing = np.zeros(int(heads.count.sum(dtype=np.int64)), np.uint8)
     first_ordinal = np.cumsum(heads.count, dtype=np.int64) - heads.count
 
     def scanned(window: tuple[int, int]) -> _Window:
-        return _scanned_window(log, heads.slice(*window), aborted, order.first_dirty, where)
+        return _scanned_window(log, heads.slice(*window), aborted, order, where)
 
-    competes_from, held = len(own_lost), 0
+    competes_from, held, malformed = len(own_standing), 0, 0
     cut = list(windows(heads, window_bytes=WINDOW_BYTES))
     for (first, _), found in zip(
         cut, mapped_ahead(scanned, cut, threads=order.threads), strict=True
@@ -140,11 +144,17 @@ def scan_segment(
             competes_from = min(competes_from, ordinal + found.first_competing)
         pieces.append(found.keys.numbered_from(ordinal))
         held += len(found.keys)
+        malformed += found.malformed_versions
         if held >= KEYS_MAX:
-            blocks += _blocks(pieces, order.buckets, competes_from, own_lost)
+            blocks += _blocks(pieces, order.buckets, competes_from, own_standing)
             pieces, held = [], 0
-    blocks += _blocks(pieces, order.buckets, competes_from, own_lost)
-    return ScannedSegment(marks=joined_marks(marks), own_lost=own_lost, blocks=tuple(blocks))
+    blocks += _blocks(pieces, order.buckets, competes_from, own_standing)
+    return ScannedSegment(
+        marks=joined_marks(marks),
+        own_standing=own_standing,
+        blocks=tuple(blocks),
+        malformed_versions=malformed,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,34 +166,42 @@ class _Window:
     """Numbered from the window's first record on."""
     first_competing: int | None
     """The number within the window of the first record that competes; None: none does."""
+    malformed_versions: int
 
 
 def _scanned_window(
     log: NDArray[np.uint8],
     heads: BatchHeads,
     aborted: Sequence[AbortedTransaction],
-    first_dirty: int,
+    order: ScanOrder,
     where: str,
 ) -> _Window:
     records = decode_any(log, heads, where=where)
     marks, rows = marks_of(heads, control_types(records, heads))
-    competing = np.flatnonzero(records.offset >= first_dirty)
+    competing = np.flatnonzero(records.offset >= order.first_dirty)
     takes_part = ~heads.is_control
     takes_part[rows[aborted_batches(marks, aborted)]] = False
     # No control record, no aborted one, none without a key.
     chosen = takes_part[records.batch] & (records.key_bytes >= 0)
+    keys = gathered(records.body, records.key_at, records.key_bytes, chosen)
+    versions, malformed = order.versions.versions_of(records, keys.ordinal)
     return _Window(
         marks=marks,
-        keys=gathered(records.body, records.key_at, records.key_bytes, chosen),
+        keys=replace(keys, versions=versions),
         first_competing=int(competing[0]) if len(competing) else None,
+        malformed_versions=malformed,
     )
 
 
 def _blocks(
-    pieces: Sequence[KeyColumns], buckets: int, competes_from: int, own_lost: NDArray[np.bool_]
+    pieces: Sequence[KeyColumns],
+    buckets: int,
+    competes_from: int,
+    own_standing: NDArray[np.uint8],
 ) -> list[tuple[int, KeyBlock]]:
-    """The blocks of these keys; marks their own losers in `own_lost`."""
+    """The blocks of these keys; marks in `own_standing` how they stand among themselves."""
     ordered, starts = ordered_by_part(joined(pieces), buckets * parts_per_bucket(buckets))
-    lost = own_losers(ordered, starts, competes_from)
-    own_lost[ordered.ordinal[lost]] = True
+    lost, won = own_contest(ordered, starts, competes_from)
+    own_standing[ordered.ordinal[lost]] = LOST
+    own_standing[ordered.ordinal[won]] = WON
     return list(blocks_of(ordered, starts, lost, buckets=buckets, competes_from=competes_from))

@@ -1,4 +1,4 @@
-"""Stage 5: the distributed offset map. All blocks of one key bucket meet, and the losers are named.
+"""Stage 5: the distributed offset map. All blocks of one key bucket meet; losers are named.
 
 A key lies in one bucket whatever segment holds it, so a bucket decides its keys alone, and no task
 ever holds more than a bucket.
@@ -13,13 +13,13 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from compaction.key_blocks import KeyBlock, parts_per_bucket, unpack
-from compaction.winners import bucket_losers
+from compaction.winners import bucket_contest
 from jobs.stages.segment_rows import ROW_SCHEMA, Row, RowKind, as_batch, rows_of
 from jobs.stages.worker_memory import settle
 
 
 def reduced(rows: DataFrame, buckets: dict[int, int], tasks: int) -> DataFrame:
-    """KEYS rows → LOST rows, per segment that has losers; every other row passes through.
+    """KEYS rows → LOST and WON rows, per segment that has any; every other row passes through.
 
     `buckets` says how many buckets each partition index has; `tasks` how many tasks share them.
     """
@@ -33,26 +33,27 @@ def reduced(rows: DataFrame, buckets: dict[int, int], tasks: int) -> DataFrame:
             else:
                 yield as_batch([row])
         for (partition_index, _), found in blocks.items():
-            yield as_batch(_lost_rows(partition_index, found, buckets[partition_index]))
+            yield as_batch(_standing_rows(partition_index, found, buckets[partition_index]))
         settle("reduce")
 
     return rows.repartitionById(tasks, "task").mapInArrow(reduce, ROW_SCHEMA)
 
 
-def _lost_rows(
+def _standing_rows(
     partition_index: int, found: list[tuple[int, KeyBlock]], buckets: int
 ) -> Iterator[Row]:
-    """The losers of one bucket, a row per segment that has any."""
+    """The losers of one bucket, and who superseded them where that is told."""
     in_log_order = sorted(found, key=lambda entry: (entry[0], entry[1].first_ordinal))
-    losers = bucket_losers(
+    contest = bucket_contest(
         [block for _, block in in_log_order], buckets, parts_per_bucket(buckets)
     )
-    for (segment_index, _), lost in zip(in_log_order, losers, strict=True):
-        if len(lost):
-            yield Row(
-                task=0,
-                partition_index=partition_index,
-                segment_index=segment_index,
-                kind=RowKind.LOST,
-                payload=lost.tobytes(),
-            )
+    for (segment_index, _), told in zip(in_log_order, contest, strict=True):
+        for kind, ordinals in ((RowKind.LOST, told.lost), (RowKind.WON, told.won)):
+            if len(ordinals):
+                yield Row(
+                    task=0,
+                    partition_index=partition_index,
+                    segment_index=segment_index,
+                    kind=kind,
+                    payload=ordinals.tobytes(),
+                )

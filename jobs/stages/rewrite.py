@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 from compaction.segments import Segment
+from compaction.winners import LOST, WON
 from jobs.stages.segment_rows import (
     ROW_COLUMNS,
     ROW_SCHEMA,
@@ -40,20 +41,26 @@ GROUP_SCHEMA: Final = StructType(
 )
 """A row per source segment; `payload` is the packed `GroupTask` at a group's first segment."""
 
-Lost: TypeAlias = dict[tuple[int, int], list[Row]]
-"""(partition index, segment index) → what is known to be superseded there."""
+Standings: TypeAlias = dict[tuple[int, int], list[Row]]
+"""(partition index, segment index) → what is known of its records' standing."""
+
+_BIT_OF: Final = {
+    RowKind.OWN_LOST: LOST,
+    RowKind.LOST: LOST,
+    RowKind.OWN_WON: WON,
+    RowKind.WON: WON,
+}
 
 
 def rewritten(
     rows: DataFrame, groups: DataFrame, tasks: int, tier_uri: str, bytes_done: Accumulator[int]
 ) -> DataFrame:
-    """OWN_LOST and LOST rows, and `groups` → a RECEIPT or FAILED row per group.
+    """OWN_LOST, LOST, OWN_WON and WON rows, and `groups` → a RECEIPT or FAILED row per group.
 
     `groups` is of `GROUP_SCHEMA` and dealt to `tasks` tasks by its `task` column.
     """
-    is_loss = F.col("kind").isin(int(RowKind.OWN_LOST), int(RowKind.LOST))
-    losses = (
-        rows.where(is_loss)
+    standings = (
+        rows.where(F.col("kind").isin([int(kind) for kind in _BIT_OF]))
         .drop("task")
         .join(
             F.broadcast(groups.select("partition_index", "segment_index", "task")),
@@ -70,38 +77,38 @@ def rewritten(
         F.lit(int(RowKind.RECEIPT)).alias("kind"),
         "payload",
     )
-    dealt = losses.unionByName(orders).repartitionById(tasks, "task")
+    dealt = standings.unionByName(orders).repartitionById(tasks, "task")
 
     def rewrite(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        lost: Lost = defaultdict(list)
+        standings: Standings = defaultdict(list)
         ordered: list[Row] = []
         for row in rows_of(batches):
             if row.kind is RowKind.RECEIPT:
                 ordered.append(row)
             else:
-                lost[row.partition_index, row.segment_index].append(row)
+                standings[row.partition_index, row.segment_index].append(row)
         for order in ordered:
             task: GroupTask = unpacked(order.payload)
-            yield as_batch([_rewritten(tier_uri, order, task, lost)])
+            yield as_batch([_rewritten(tier_uri, order, task, standings)])
             bytes_done.add(task.group.size_bytes)
         settle("rewrite")
 
     return dealt.mapInArrow(rewrite, ROW_SCHEMA)
 
 
-def _rewritten(tier_uri: str, order: Row, task: GroupTask, lost: Lost) -> Row:
+def _rewritten(tier_uri: str, order: Row, task: GroupTask, standings: Standings) -> Row:
     """The receipt of one group, or why its partition stops."""
     index_of = {
         segment.segment_id: order.segment_index + i
         for i, segment in enumerate(task.group.segments)
     }
 
-    def superseded(segment: Segment, records: int) -> NDArray[np.bool_]:
-        return _mask(lost[order.partition_index, index_of[segment.segment_id]], records)
+    def standing(segment: Segment, records: int) -> NDArray[np.uint8]:
+        return _standing(standings[order.partition_index, index_of[segment.segment_id]], records)
 
     try:
         kind = RowKind.RECEIPT
-        payload = packed(rewrite_group(open_tier(tier_uri), task, superseded))
+        payload = packed(rewrite_group(open_tier(tier_uri), task, standing))
     except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
         kind = RowKind.FAILED
         payload = failure(error, f"{task.key}, group {task.group_index}")
@@ -114,13 +121,13 @@ def _rewritten(tier_uri: str, order: Row, task: GroupTask, lost: Lost) -> Row:
     )
 
 
-def _mask(rows: Sequence[Row], records: int) -> NDArray[np.bool_]:
-    """Shape (records,): what the rows of one segment say is superseded."""
-    mask = np.zeros(records, np.bool_)
+def _standing(rows: Sequence[Row], records: int) -> NDArray[np.uint8]:
+    """Shape (records,): what the rows of one segment say of its records."""
+    standing = np.zeros(records, np.uint8)
     for row in rows:
-        if row.kind is RowKind.OWN_LOST:
+        if row.kind in {RowKind.OWN_LOST, RowKind.OWN_WON}:
             bits = np.unpackbits(np.frombuffer(row.payload, np.uint8), count=records)
-            mask |= bits.astype(np.bool_)
+            standing |= bits * _BIT_OF[row.kind]
         else:
-            mask[np.frombuffer(row.payload, np.uint32)] = True
-    return mask
+            standing[np.frombuffer(row.payload, np.uint32)] |= _BIT_OF[row.kind]
+    return standing

@@ -12,11 +12,14 @@ from pyspark import Accumulator
 from pyspark.sql import DataFrame
 
 from compaction.key_blocks import pack
+from compaction.rules import CompactionStrategy
 from compaction.segments import PartitionKey
 from compaction.transactions import BatchMarks
+from compaction.winners import LOST, WON
 from jobs.stages.segment_rows import ROW_SCHEMA, Row, RowKind, as_batch, failure, packed
 from jobs.stages.worker_memory import settle
 from storage.local_tiered_storage import Part
+from storage.record_versions import VersionSource
 from storage.segment_scan import ScannedSegment, ScanOrder, scan_marks, scan_segment
 from storage.tiers import open_tier
 from storage.transaction_index import read_transaction_index
@@ -28,12 +31,13 @@ class SegmentScanned:
 
     marks: BatchMarks
     records: int
+    malformed_versions: int = 0
 
 
 def scanned(
     references: DataFrame, tasks: int, tier_uri: str, bytes_done: Accumulator[int]
 ) -> DataFrame:
-    """`REFERENCE_SCHEMA` → `ROW_SCHEMA`: KEYS, OWN_LOST, SCANNED or FAILED rows.
+    """`REFERENCE_SCHEMA` → `ROW_SCHEMA`: KEYS, OWN_LOST, OWN_WON, SCANNED or FAILED rows.
 
     The references are dealt to `tasks` tasks by their `task` column.
     """
@@ -78,6 +82,10 @@ def _rows(tier_uri: str, reference: dict[str, Any]) -> Iterator[Row]:
                 first_dirty=reference["first_dirty"],
                 buckets=reference["buckets"],
                 threads=reference["threads"],
+                versions=VersionSource(
+                    strategy=CompactionStrategy(reference["strategy"]),
+                    header=reference["strategy_header"],
+                ),
             ),
             where=where,
         )
@@ -92,9 +100,15 @@ def _found_rows(reference: dict[str, Any], found: ScannedSegment) -> Iterator[Ro
         yield _row(reference, RowKind.KEYS, bucket, pack(block))
     # These pass the reduce stage untouched; they are spread over its tasks.
     bucket = reference["segment_index"] % reference["buckets"]
-    bits = np.packbits(found.own_lost).tobytes()
-    yield _row(reference, RowKind.OWN_LOST, bucket, bits)
-    told = SegmentScanned(marks=found.marks, records=found.records)
+    for kind, bit in ((RowKind.OWN_LOST, LOST), (RowKind.OWN_WON, WON)):
+        bits = found.own_standing & bit
+        if kind is RowKind.OWN_LOST or bits.any():
+            yield _row(reference, kind, bucket, np.packbits(bits).tobytes())
+    told = SegmentScanned(
+        marks=found.marks,
+        records=found.records,
+        malformed_versions=found.malformed_versions,
+    )
     yield _row(reference, RowKind.SCANNED, bucket, packed(told))
 
 

@@ -48,6 +48,10 @@ class RowKind(IntEnum):
     """Packed `LatestValues` of a segment that a broker wrote (`verify`)."""
     COMPARED = 9
     """A pickled `KeysCompared`: for the driver (`verify`)."""
+    OWN_WON = 10
+    """A bitmap, a bit per record of the segment: superseded another one of the segment."""
+    WON = 11
+    """uint32 ordinals of records that superseded another segment's."""
 
 
 REFERENCE_SCHEMA: Final = StructType(
@@ -66,6 +70,8 @@ REFERENCE_SCHEMA: Final = StructType(
         StructField("buckets", IntegerType(), nullable=False),
         StructField("first_bucket_task", IntegerType(), nullable=False),
         StructField("threads", IntegerType(), nullable=False),
+        StructField("strategy", StringType(), nullable=False),
+        StructField("strategy_header", StringType(), nullable=False),
         StructField("aborted", BinaryType(), nullable=False),
     ]
 )

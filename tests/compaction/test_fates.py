@@ -44,6 +44,7 @@ class ARecord:
     has_key: bool = True
     has_value: bool = True
     superseded: bool = False
+    has_won: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,12 +60,15 @@ class ABatch:
 
 
 def judged_alone(
-    batch: ABatch, *, legacy_go: bool = False
+    batch: ABatch, *, keeps_tombstones: bool = False, legacy_go: bool = False
 ) -> tuple[list[int], BatchFate, int | None]:
     """The law, one batch at a time: its records' fates, its own, the horizon it is written with."""
     is_over = batch.horizon_ms is not None and batch.horizon_ms <= NOW_MS
     is_over = is_over or (batch.is_legacy and legacy_go)
-    fates = [_fate_of(record, batch, is_over=is_over) for record in batch.records]
+    fates = [
+        _fate_of(record, batch, is_over=is_over, keeps_tombstones=keeps_tombstones)
+        for record in batch.records
+    ]
     kept = [record for record, fate in zip(batch.records, fates, strict=True) if fate == KEPT]
     if not kept:
         if not batch.stays:
@@ -78,7 +82,9 @@ def judged_alone(
     return fates, BatchFate.COPY if is_whole else BatchFate.REWRITE, batch.horizon_ms
 
 
-def _fate_of(record: ARecord, batch: ABatch, *, is_over: bool) -> int:
+def _fate_of(
+    record: ARecord, batch: ABatch, *, is_over: bool, keeps_tombstones: bool
+) -> int:
     if batch.is_control:
         return MARKER_EXPIRED if batch.discardable and is_over else KEPT
     if batch.aborted:
@@ -87,18 +93,23 @@ def _fate_of(record: ARecord, batch: ABatch, *, is_over: bool) -> int:
         return WITHOUT_KEY
     if record.superseded:
         return SUPERSEDED
-    if not record.has_value and is_over:
+    waits = record.has_won or keeps_tombstones
+    if not record.has_value and is_over and not waits:
         return TOMBSTONE_EXPIRED
     return KEPT
 
 
-def judged(batches: list[ABatch], *, legacy_go: bool = False) -> Fates:
+def judged(
+    batches: list[ABatch], *, keeps_tombstones: bool = False, legacy_go: bool = False
+) -> Fates:
     """All batches at once; the ones that stay are the last of producers, the rest have none."""
-    return judged_with_due(batches, legacy_go=legacy_go)[0]
+    return judged_with_due(
+        batches, keeps_tombstones=keeps_tombstones, legacy_go=legacy_go
+    )[0]
 
 
 def judged_with_due(
-    batches: list[ABatch], *, legacy_go: bool = False
+    batches: list[ABatch], *, keeps_tombstones: bool = False, legacy_go: bool = False
 ) -> tuple[Fates, int | None]:
     """The fates, and when something of what is left is due."""
     count = len(batches)
@@ -120,9 +131,11 @@ def judged_with_due(
         aborted=np.array([b.aborted for b in batches], np.bool_),
         discardable=np.array([b.discardable for b in batches], np.bool_),
         superseded=np.array([r.superseded for _, r in records], np.bool_),
+        has_won=np.array([r.has_won for _, r in records], np.bool_),
         legacy_tombstones_go=legacy_go,
     )
-    of_round = rules(data=[(i, i) for i in range(count)], end_offset=-1)
+    whole = rules(data=[(i, i) for i in range(count)], end_offset=-1)
+    of_round = replace(whole, keeps_tombstones=keeps_tombstones)
     fates = judge(columns, verdicts, of_round)
     return fates, earliest_due_ms(columns, fates, of_round)
 
@@ -149,6 +162,7 @@ def every_batch() -> Iterator[ABatch]:
         ARecord(has_key=key, has_value=value, superseded=lost)
         for key, value, lost in product(flags, repeat=3)
     ]
+    kinds.append(ARecord(has_value=False, has_won=True))
     contents = [(), *product(kinds), *product(kinds, repeat=2)]
     horizons = (None, NOW_MS - 1, NOW_MS, NOW_MS + 1)
     for records, horizon_ms in product(contents, horizons):
@@ -170,10 +184,14 @@ def every_batch() -> Iterator[ABatch]:
 
 
 @pytest.mark.parametrize("legacy_go", [False, True])
-def test_every_combination_is_judged_as_the_law_says(*, legacy_go: bool) -> None:
+@pytest.mark.parametrize("keeps_tombstones", [False, True])
+def test_every_combination_is_judged_as_the_law_says(
+    *, keeps_tombstones: bool, legacy_go: bool
+) -> None:
     batches = list(every_batch())
-    found = judged(batches, legacy_go=legacy_go)
-    expected = [judged_alone(batch, legacy_go=legacy_go) for batch in batches]
+    told = {"keeps_tombstones": keeps_tombstones, "legacy_go": legacy_go}
+    found = judged(batches, **told)
+    expected = [judged_alone(batch, **told) for batch in batches]
     assert found.record.tolist() == [fate for fates, _, _ in expected for fate in fates]
     wrong = [
         (batch, BatchFate(fate), horizon)

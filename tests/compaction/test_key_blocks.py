@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -16,7 +18,7 @@ from compaction.key_blocks import (
     parts_per_bucket,
     unpack,
 )
-from compaction.key_columns import ordered_by_part
+from compaction.key_columns import Versions, ordered_by_part
 from tests.compaction.keyed import columns_of, keys, keys_of
 
 
@@ -32,9 +34,28 @@ def test_a_block_survives_the_shuffle(
     assert found.competes_from == competes_from
 
 
+@given(st.lists(st.tuples(keys, st.integers(-(2**63), 2**63 - 1), st.booleans()), max_size=20))
+def test_versions_survive_the_shuffle(entries: list[tuple[bytes, int, bool]]) -> None:
+    versions = Versions(
+        value=np.array([value for _, value, _ in entries], np.int64),
+        is_known=np.array([known for _, _, known in entries], np.bool_),
+    )
+    columns = replace(columns_of([key for key, _, _ in entries]), versions=versions)
+    found = unpack(pack(KeyBlock(columns=columns, competes_from=0))).columns
+    assert keys_of(found) == [key for key, _, _ in entries]
+    assert found.ordinal.tolist() == columns.ordinal.tolist()
+    assert found.versions is not None
+    told = zip(found.versions.value.tolist(), found.versions.is_known.tolist(), strict=True)
+    assert list(told) == [(value, known) for _, value, known in entries]
+
+
 def test_a_block_is_its_columns_and_nothing_more() -> None:
-    block = KeyBlock(columns=columns_of([b"ab", b"", b"c"]), competes_from=1)
+    columns = columns_of([b"ab", b"", b"c"])
+    block = KeyBlock(columns=columns, competes_from=1)
     assert len(pack(block)) == HEADER.size + 3 * (8 + 4 + 4) + 3
+    versions = Versions(value=np.zeros(3, np.int64), is_known=np.zeros(3, np.bool_))
+    block = KeyBlock(columns=replace(columns, versions=versions), competes_from=1)
+    assert len(pack(block)) == HEADER.size + 3 * (8 + 4 + 4 + 8 + 1) + 3
 
 
 @given(st.lists(keys, max_size=40), st.integers(1, 7), st.data())

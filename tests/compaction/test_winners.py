@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
@@ -14,11 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compaction.key_blocks import KeyBlock, blocks_of, pack, parts_per_bucket, unpack
-from compaction.key_columns import KeyColumns, ordered_by_part
-from compaction.winners import bucket_losers, own_losers
+from compaction.key_columns import KeyColumns, Versions, ordered_by_part
+from compaction.winners import bucket_contest, own_contest
 from tests.compaction.keyed import TRICKY, columns_of, maybe_keys
 
 EVERY_BIT = 2**64 - 1
+LOWEST, HIGHEST = -(2**63), 2**63 - 1
 HASH_MASKS = (EVERY_BIT, 0xC << 60, 0x3, 0)
 """The hash as it is; cut to few values; or to one, so that only the bytes tell keys apart."""
 
@@ -34,44 +35,93 @@ class Case:
     stretch: int = 1000
     """So many records of a segment go into a block."""
     hash_mask: int = EVERY_BIT
+    versions: tuple[int | None, ...] | None = None
+    """Of all records, in log order; None: offsets decide."""
+
+    @property
+    def log(self) -> list[bytes | None]:
+        """All records' keys."""
+        return [key for segment in self.segments for key in segment]
 
 
 def losers_by_law(case: Case) -> set[int]:
     """A record loses if a later record of its key competes."""
-    log = [key for segment in case.segments for key in segment]
+    log = case.log
     last = {key: place for place, key in enumerate(log) if place >= case.first_dirty}
     return {place for place, key in enumerate(log) if key is not None and last.get(key, -1) > place}
 
 
-def stretches(case: Case, segment: Sequence[bytes | None]) -> Iterator[KeyColumns]:
+def standing_by_versions(case: Case) -> tuple[set[int], set[int]]:
+    """Losers, and winners that made another lose: the highest version, then the last, wins."""
+    winners: dict[bytes, int] = {}
+    for place, key in enumerate(case.log):
+        if key is not None:
+            now = winners.setdefault(key, place)
+            if rank(case, place) >= rank(case, now):
+                winners[key] = place
+    lost = {
+        place
+        for place, key in enumerate(case.log)
+        if key is not None and winners[key] != place
+    }
+    return lost, {winners[case.log[place] or b""] for place in lost}
+
+
+def rank(case: Case, place: int) -> tuple[bool, int]:
+    version = (case.versions or ())[place]
+    return version is not None, version or 0
+
+
+def stretches(case: Case, number: int) -> Iterator[KeyColumns]:
+    """The keys of one segment, in stretches."""
+    segment = case.segments[number]
+    start = sum(map(len, case.segments[:number]))
     for first in range(0, len(segment), case.stretch):
         columns = columns_of(segment[first : first + case.stretch], first_ordinal=first)
-        yield replace(columns, hash=columns.hash & np.uint64(case.hash_mask))
+        versions = None
+        if case.versions is not None:
+            told = [case.versions[start + int(ordinal)] for ordinal in columns.ordinal]
+            versions = Versions(
+                value=np.array([each or 0 for each in told], np.int64),
+                is_known=np.array([each is not None for each in told], np.bool_),
+            )
+        cut = columns.hash & np.uint64(case.hash_mask)
+        yield replace(columns, hash=cut, versions=versions)
 
 
 def losers_by_reduce(case: Case, order: st.DataObject | None = None) -> list[int]:
     """Places of all losers, as the stages of a run find them; a place twice would be a bug."""
+    return standing_by_reduce(case, order)[0]
+
+
+def standing_by_reduce(
+    case: Case, order: st.DataObject | None = None
+) -> tuple[list[int], set[int]]:
+    """The same, and the places of all that made another lose and did not lose themselves."""
     parts = parts_per_bucket(case.buckets)
     starts = list(accumulate(map(len, case.segments), initial=0))
     lost: list[int] = []
+    won: set[int] = set()
     shuffled: dict[int, list[tuple[int, KeyBlock]]] = defaultdict(list)
     for number, segment in enumerate(case.segments):
         competes_from = min(max(case.first_dirty - starts[number], 0), len(segment))
-        for columns in stretches(case, segment):
+        for columns in stretches(case, number):
             ordered, part_starts = ordered_by_part(columns, case.buckets * parts)
-            own = own_losers(ordered, part_starts, competes_from)
-            lost += [starts[number] + int(ordinal) for ordinal in ordered.ordinal[own]]
+            own = own_contest(ordered, part_starts, competes_from)
+            lost += [starts[number] + int(ordinal) for ordinal in ordered.ordinal[own.lost]]
+            won |= {starts[number] + int(ordinal) for ordinal in ordered.ordinal[own.won]}
             for bucket, block in blocks_of(
-                ordered, part_starts, own, buckets=case.buckets, competes_from=competes_from
+                ordered, part_starts, own.lost, buckets=case.buckets, competes_from=competes_from
             ):
                 shuffled[bucket].append((number, unpack(pack(block))))
     for arrived in shuffled.values():
         met = order.draw(st.permutations(arrived)) if order else arrived
         in_log_order = sorted(met, key=lambda each: (each[0], each[1].first_ordinal))
-        found = bucket_losers([block for _, block in in_log_order], case.buckets, parts)
-        for (number, _), ordinals in zip(in_log_order, found, strict=True):
-            lost += [starts[number] + int(ordinal) for ordinal in ordinals]
-    return sorted(lost)
+        found = bucket_contest([block for _, block in in_log_order], case.buckets, parts)
+        for (number, _), told in zip(in_log_order, found, strict=True):
+            lost += [starts[number] + int(ordinal) for ordinal in told.lost]
+            won |= {starts[number] + int(ordinal) for ordinal in told.won}
+    return sorted(lost), won - set(lost)
 
 
 @st.composite
@@ -90,7 +140,49 @@ def cases(draw: st.DrawFn) -> Case:
 
 @given(cases(), st.data())
 def test_the_reduce_finds_the_losers_of_the_law(case: Case, order: st.DataObject) -> None:
-    assert losers_by_reduce(case, order) == sorted(losers_by_law(case))
+    assert standing_by_reduce(case, order) == (sorted(losers_by_law(case)), set())
+
+
+some_versions = st.none() | st.sampled_from((0, 1, -1, LOWEST, HIGHEST)) | st.integers(0, 4)
+"""Few enough that equal ones meet, none at all, and the very ends of what fits."""
+
+
+@given(cases(), st.data())
+def test_where_versions_decide_the_highest_wins(case: Case, data: st.DataObject) -> None:
+    count = len(case.log)
+    drawn = data.draw(st.lists(some_versions, min_size=count, max_size=count).map(tuple))
+    case = replace(case, versions=drawn)
+    lost, won = standing_by_versions(case)
+    assert standing_by_reduce(case, data) == (sorted(lost), won)
+
+
+@pytest.mark.parametrize(
+    ("versions", "winner"),
+    [
+        ((1, 2, 3), 2),
+        ((3, 2, 1), 0),
+        ((2, 3, 3), 2),
+        ((5, 5, 1), 1),
+        ((LOWEST, None, None), 0),
+        ((None, None, None), 2),
+        ((None, LOWEST, -1), 2),
+        ((HIGHEST, LOWEST, None), 0),
+        ((-1, 0, None), 1),
+    ],
+)
+@pytest.mark.parametrize("cut", [1, 2, 3])
+def test_any_version_beats_none_and_ties_go_to_the_last(
+    versions: tuple[int | None, ...], winner: int, cut: int
+) -> None:
+    keys = (b"k", b"k", b"k")
+    # Clean records compete like all others.
+    case = Case(segments=(keys[:cut], keys[cut:]), first_dirty=3, versions=versions)
+    assert standing_by_reduce(case) == ([i for i in range(3) if i != winner], {winner})
+
+
+def test_of_a_key_met_once_nobody_won() -> None:
+    case = Case(segments=((b"a", b"b"), (b"c",)), first_dirty=0, versions=(1, None, 2))
+    assert standing_by_reduce(case) == ([], set())
 
 
 @pytest.mark.parametrize("hash_mask", HASH_MASKS)
@@ -123,14 +215,14 @@ def test_the_empty_key_is_a_key_like_any_other() -> None:
 
 
 def test_no_blocks_have_no_losers() -> None:
-    assert bucket_losers([], 1, 64) == []
+    assert bucket_contest([], 1, 64) == []
 
 
 @pytest.mark.parametrize(("competes_from", "lost"), [(0, {0, 1, 3}), (4, {0, 1, 3}), (5, {1})])
 def test_a_segment_finds_its_own_losers_alone(competes_from: int, lost: set[int]) -> None:
     columns = columns_of([b"a", b"b", b"c", b"a", b"a", b"b"])
     ordered, part_starts = ordered_by_part(columns, 64)
-    found = own_losers(ordered, part_starts, competes_from)
+    found = own_contest(ordered, part_starts, competes_from).lost
     assert set(ordered.ordinal[found].tolist()) == lost
 
 
@@ -144,3 +236,6 @@ def test_many_keys_in_every_part_find_their_winners(buckets: int, hash_mask: int
         segments=segments, first_dirty=250, buckets=buckets, stretch=90, hash_mask=hash_mask
     )
     assert losers_by_reduce(case) == sorted(losers_by_law(case))
+    versions = tuple(chance.randint(-9, 9) for _ in case.log)
+    lost, won = standing_by_versions(replace(case, versions=versions))
+    assert standing_by_reduce(replace(case, versions=versions)) == (sorted(lost), won)

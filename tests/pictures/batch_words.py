@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import struct
+from dataclasses import replace
 from typing import Final
 
 from storage.batch_draft import BatchDraft, RecordDraft
@@ -10,15 +12,19 @@ from storage.control_records import ControlType, end_marker
 from storage.segment_reader import Batch, Record
 
 TIMESTAMP_MS: Final = 0
-"""When every record of a picture was written."""
+"""When a record of a picture was written that does not say when."""
+VERSION_HEADER: Final = "version"
+"""The header that a record's versions are in."""
 
 _EMPTY: Final = "''"
 _PRODUCED: Final = re.compile(r"([Pp])(\d+)(?:\.(\d+))?\((.+)\)")
 _MARKER: Final = re.compile(r"(\d+):P(\d+)(?:\.(\d+))?:(C|A|\(\))(?:\^(-?\d+))?")
 _LEADER_CHANGE: Final = re.compile(r"(\d+):L")
 _SPANNED: Final = re.compile(r"(?:(\d+)(?:-(\d+))?:)?(?:\[(.*)\]|(\(\)))(?:\^(-?\d+))?")
-_RECORD: Final = re.compile(r"(\d+):([^=^\s]*)=([^=^\s]*)")
+_RECORD: Final = re.compile(r"(\d+):([^=^\s]*)=([^=^\s@#]*)(?:@(-?\d+))?((?:#[^#^\s]+)*)")
 _SINGLE: Final = re.compile(rf"({_RECORD.pattern})(?:\^(-?\d+))?")
+_APPENDED: Final = re.compile(r"A(-?\d+)\((.+)\)")
+_VERSION: Final = struct.Struct(">q")
 _ENDS: Final = {"C": ControlType.COMMIT, "A": ControlType.ABORT}
 
 
@@ -46,6 +52,12 @@ def draft_of(word: str, leader_epoch: int) -> BatchDraft:
             leader_epoch=leader_epoch,
             is_control=True,
         )
+    if found := _APPENDED.fullmatch(word):
+        return replace(
+            draft_of(found[2], leader_epoch),
+            is_log_append_time=True,
+            max_timestamp_ms=int(found[1]),
+        )
     kind, producer, epoch, body = "", None, None, word
     if found := _PRODUCED.fullmatch(word):
         kind, producer, epoch, body = found.groups()
@@ -60,7 +72,7 @@ def draft_of(word: str, leader_epoch: int) -> BatchDraft:
         base_sequence=-1 if producer is None else 0,
         is_transactional=kind == "P",
         delete_horizon_ms=horizon_ms,
-        max_timestamp_ms=TIMESTAMP_MS,
+        max_timestamp_ms=None if records else TIMESTAMP_MS,
     )
 
 
@@ -68,7 +80,7 @@ def _body(text: str) -> tuple[int, int, tuple[RecordDraft, ...], int | None]:
     """Base offset, last offset, records and horizon of a batch of data."""
     if found := _SINGLE.fullmatch(text):
         record = _record(found[1])
-        return record.offset, record.offset, (record,), _number(found[5])
+        return record.offset, record.offset, (record,), _number(found[7])
     found = _SPANNED.fullmatch(text)
     if found is None:
         raise ValueError(f"{text!r} draws no batch")
@@ -85,13 +97,24 @@ def _record(word: str) -> RecordDraft:
     found = _RECORD.fullmatch(word)
     if found is None:
         raise ValueError(f"{word!r} draws no record")
-    offset, key, value = found.groups()
+    offset, key, value, timestamp, versions = found.groups()
     return RecordDraft(
         offset=int(offset),
-        timestamp_ms=TIMESTAMP_MS,
+        timestamp_ms=TIMESTAMP_MS if timestamp is None else int(timestamp),
         key=_field(key),
         value=_field(value),
+        headers=tuple(_header(version) for version in versions.split("#")[1:]),
     )
+
+
+def _header(version: str) -> tuple[bytes, bytes | None]:
+    """The header of a version; `null` is a null, any other word is itself, not of 8 bytes."""
+    name = VERSION_HEADER.encode()
+    if version == "null":
+        return name, None
+    if version.lstrip("-").isdigit():
+        return name, _VERSION.pack(int(version))
+    return name, version.encode()
 
 
 def _field(text: str) -> bytes | None:
@@ -114,6 +137,8 @@ def word_of(batch: Batch) -> str:
     if batch.is_control:
         return _control_word(batch, epoch) + horizon
     word = _data_word(batch) + horizon
+    if batch.is_log_append_time:
+        return f"A{batch.max_timestamp_ms}({word})"
     if batch.producer_id < 0:
         return word
     return f"{'P' if batch.is_transactional else 'p'}{batch.producer_id}{epoch}({word})"
@@ -140,7 +165,8 @@ def _data_word(batch: Batch) -> str:
     span = f"{batch.base_offset}" if is_one else f"{batch.base_offset}-{batch.last_offset}"
     if not batch.records:
         return f"{span}:()"
-    words = [_record_word(record) for record in batch.records]
+    shown = TIMESTAMP_MS if not batch.is_log_append_time else batch.max_timestamp_ms
+    words = [_record_word(record, shown) for record in batch.records]
     if is_one:
         return words[0]
     inside = f"[{' '.join(words)}]"
@@ -148,8 +174,17 @@ def _data_word(batch: Batch) -> str:
     return inside if told == (batch.base_offset, batch.last_offset) else f"{span}:{inside}"
 
 
-def _record_word(record: Record) -> str:
-    return f"{record.offset}:{_text(record.key)}={_text(record.value)}"
+def _record_word(record: Record, shown_ms: int) -> str:
+    """`shown_ms`: the timestamp that goes without saying."""
+    written = "" if record.timestamp_ms == shown_ms else f"@{record.timestamp_ms}"
+    versions = "".join(f"#{_version(value)}" for _, value in record.headers)
+    return f"{record.offset}:{_text(record.key)}={_text(record.value)}{written}{versions}"
+
+
+def _version(value: bytes | None) -> str:
+    if value is None:
+        return "null"
+    return str(_VERSION.unpack(value)[0]) if len(value) == _VERSION.size else value.decode()
 
 
 def _text(field: bytes | None) -> str:

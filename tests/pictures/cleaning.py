@@ -22,11 +22,12 @@ from compaction.segments import CleanerOffset, PartitionState, Segment
 from compaction.tally import Tally, total
 from compaction.transactions import TransactionVerdict, joined_marks, verdict
 from compaction.view import PartitionView
-from compaction.winners import bucket_losers
+from compaction.winners import LOST, WON, bucket_contest
 from jobs.rounds import Round, group_orders
 from storage.first_sight import read_aborted, read_snapshot
 from storage.group_rewrite import rewrite_group
 from storage.local_tiered_storage import Part
+from storage.record_versions import VersionSource
 from storage.segment_scan import ScannedSegment, ScanOrder, scan_marks, scan_segment
 from tests.pictures.log_pictures import INDEX_INTERVAL_BYTES, KEY, Log
 
@@ -50,6 +51,7 @@ class Pass:
     log: Log
     receipts: tuple[GroupReceipt, ...]
     believed: tuple[AbortedTransaction, ...]
+    malformed_versions: int = 0
 
     @property
     def tally(self) -> Tally:
@@ -62,9 +64,17 @@ def cleaned(log: Log, *, now_ms: int = 0, rules: Rules = RULES, first_dirty: int
     return passed(log, now_ms=now_ms, rules=rules, first_dirty=first_dirty).log
 
 
-def passed(log: Log, *, now_ms: int = 0, rules: Rules = RULES, first_dirty: int = 0) -> Pass:
+def passed(
+    log: Log,
+    *,
+    now_ms: int = 0,
+    rules: Rules = RULES,
+    first_dirty: int = 0,
+    is_last_chunk: bool = True,
+) -> Pass:
     """The same, with what the workers said."""
-    return _carried_out(log, _round(log, now_ms, rules, first_dirty))
+    each = replace(_round(log, now_ms, rules, first_dirty), is_last_chunk=is_last_chunk)
+    return _carried_out(log, each)
 
 
 def seen(log: Log, *, cleaner_offset: int | None = None) -> PartitionView:
@@ -120,14 +130,19 @@ def _carried_out(log: Log, each: Round) -> Pass:
         entries = sorted(each.aborted + believed, key=lambda entry: entry.last_offset)
         each = replace(each, aborted=tuple(entries))
         scans = _scans(log, each)
-    lost = _lost(each.segments, scans)
-    receipts = _rewritten(log, each, scans, lost, is_again=False)
+    standing = _standing(each.segments, scans)
+    receipts = _rewritten(log, each, scans, standing, is_again=False)
     is_empty = [receipt.result is GroupResult.EMPTY for receipt in receipts]
     if any(is_empty):
         each = replace(each, groups=absorbed(each.groups, is_empty))
-        receipts = _rewritten(log, each, scans, lost, is_again=True)
+        receipts = _rewritten(log, each, scans, standing, is_again=True)
     assert receipt_faults(each.groups, receipts, sum(scan.records for scan in scans)) == ()
-    return Pass(log=_after(log, each, receipts), receipts=receipts, believed=believed)
+    return Pass(
+        log=_after(log, each, receipts),
+        receipts=receipts,
+        believed=believed,
+        malformed_versions=sum(scan.malformed_versions for scan in scans),
+    )
 
 
 def _round(log: Log, now_ms: int, rules: Rules, first_dirty: int) -> Round:
@@ -179,34 +194,45 @@ def _scans(log: Log, each: Round) -> list[ScannedSegment]:
         scan_segment(
             log.tier.read_part(KEY, segment.segment_id, segment.start_offset, Part.LOG),
             each.aborted,
-            ScanOrder(first_dirty=each.first_dirty, buckets=_BUCKETS),
+            ScanOrder(
+                first_dirty=each.first_dirty,
+                buckets=_BUCKETS,
+                versions=VersionSource(
+                    strategy=each.rules.compaction_strategy,
+                    header=each.rules.compaction_strategy_header,
+                ),
+            ),
             where="a picture",
         )
         for segment in each.segments
     ]
 
 
-def _lost(
+def _standing(
     segments: Sequence[Segment], scans: Sequence[ScannedSegment]
-) -> dict[str, NDArray[np.bool_]]:
-    """Per segment id which records lose their key."""
-    lost = {s.segment_id: scan.own_lost.copy() for s, scan in zip(segments, scans, strict=True)}
+) -> dict[str, NDArray[np.uint8]]:
+    """Per segment id which records lose their key, and which make another one lose it."""
+    standing = {
+        s.segment_id: scan.own_standing.copy() for s, scan in zip(segments, scans, strict=True)
+    }
     met: dict[int, list[tuple[str, KeyBlock]]] = defaultdict(list)
     for segment, scan in zip(segments, scans, strict=True):
         for bucket, block in scan.blocks:
             met[bucket].append((segment.segment_id, unpack(pack(block))))
     for blocks in met.values():
-        losers = bucket_losers([block for _, block in blocks], _BUCKETS, parts_per_bucket(_BUCKETS))
-        for (segment_id, _), ordinals in zip(blocks, losers, strict=True):
-            lost[segment_id][ordinals] = True
-    return lost
+        parts = parts_per_bucket(_BUCKETS)
+        contest = bucket_contest([block for _, block in blocks], _BUCKETS, parts)
+        for (segment_id, _), told in zip(blocks, contest, strict=True):
+            standing[segment_id][told.lost] |= LOST
+            standing[segment_id][told.won] |= WON
+    return standing
 
 
 def _rewritten(
     log: Log,
     each: Round,
     scans: Sequence[ScannedSegment],
-    lost: dict[str, NDArray[np.bool_]],
+    standing: dict[str, NDArray[np.uint8]],
     *,
     is_again: bool,
 ) -> tuple[GroupReceipt, ...]:
@@ -217,7 +243,7 @@ def _rewritten(
         close=each.must_close(is_joined=is_again),
     )
     return tuple(
-        rewrite_group(log.tier, order.task, lambda segment, _: lost[segment.segment_id])
+        rewrite_group(log.tier, order.task, lambda segment, _: standing[segment.segment_id])
         for order in orders
     )
 

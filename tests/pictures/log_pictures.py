@@ -8,6 +8,9 @@ Words stand for batches, in offset order:
     0:a=            a tombstone
     0:=1            a record without a key
     0:''=1  0:a=''  an empty key, an empty value: neither is missing
+    0:a=1@7         written at time 7, not 0
+    0:a=1#5#-2      with two headers named version, of 8 bytes each; #null, #x: null, another length
+    A7(0:a=1)       a batch whose records' time is 7, when a broker appended it
     [0:a=1 1:b=2]   records in one batch
     0-3:[1:b=2]     a batch of the offsets 0 to 3 in which one record is left
     2:()  0-3:()    an emptied batch that keeps its place
@@ -21,7 +24,7 @@ Words stand for batches, in offset order:
     0..  ..5        the segment begins at 0, ends at 5, although no batch does
     >               at the end: the last segment is beyond the round (undecided, or too young)
 
-Every record was written at time 0. `picture` builds objects in a LocalTieredStorage folder as a
+`picture` builds objects in a LocalTieredStorage folder as a
 broker would have uploaded them; `cleaned` runs the functions that the stages of a run call, without
 Spark; `drawn` and `listed` show what lives then.
 """
@@ -101,6 +104,14 @@ def picture(text: str, folder: Path) -> Log:
     lineage = _lineage(drafts)
     segments = tuple(_upload(tier, drafts, segment, lineage) for segment in found)
     return Log(tier=tier, segments=segments, lineage=lineage, is_last_beyond=">" in text)
+
+
+def grown(log: Log, text: str) -> Log:
+    """The log with what `text` draws uploaded behind it; no producer of before writes on."""
+    found = list(_segments(text))
+    drafts = [draft for segment in found for draft in segment.drafts]
+    segments = tuple(_upload(log.tier, drafts, segment, log.lineage) for segment in found)
+    return replace(log, segments=(*log.segments, *segments))
 
 
 def _segments(body: str) -> Iterator[_Drawn]:

@@ -21,6 +21,8 @@ SAYINGS = [
     "0:a=^1000 [1:a= 2:b=3]^-5 4:P1:C^99",
     "P1(0:a=1) p2(1:a=) P1.3([2:a=1 3:b=2]^70) P4(5:()) p4(6-7:())",
     "0:P1:C 1:P1:A 2:P1:() 3:P1.4:A 4:P1.4:() 5:L",
+    "0:a=1@7 1:a=@-1#5#-2 [2:b=1#null 3:b=@3#x]^9 4:''=''@1#0",
+    "A7(0:a=1) A0([1:a=#1 2:b=2]) A-1(3:())",
     "e1 0:a=1 e3 1:b=2 | 2:c=3 e4 3:d=4",
 ]
 
@@ -34,7 +36,10 @@ def test_what_is_built_is_drawn_again(text: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["0", "a=1", "()", "[]", "P1()", "1:P1:X", "0:a=1 > 1:b=2", "0:a^1=2", "[0:a=1", "0:a=1 |"],
+    [
+        *("0", "a=1", "()", "[]", "P1()", "1:P1:X", "[0:a=1", "0:a=1 |"),
+        *("0:a=1 > 1:b=2", "0:a^1=2", "0:a=1@x"),
+    ],
 )
 def test_what_says_nothing_is_refused(text: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"draw|say"):

@@ -19,6 +19,7 @@ from compaction.outcomes import Committed, Fenced, LostRace, Unknown
 from compaction.segments import PartitionKey, PartitionState
 from storage.catalog import Catalog
 from storage.catalog_rows import table_of
+from storage.catalog_schema import FORMAT_VERSION, PARTITION_COLUMNS
 from storage.delta_tables import CHECKPOINT_INTERVAL, Condition, DeltaFolder
 from tests.compaction.builders import KEY
 
@@ -328,10 +329,27 @@ class TestTrouble:
         state: PartitionState = claim(Catalog(uri), fresh(), "a").state
         rows = table_of([replace(state, key=replace(KEY, partition=9))])
         at = rows.schema.get_field_index("format_version")
-        newer = rows.set_column(at, rows.schema.field(at), pa.array([2], pa.int32()))
+        version = pa.array([FORMAT_VERSION + 1], pa.int32())
+        newer = rows.set_column(at, rows.schema.field(at), version)
         write_deltalake(f"{uri}/partitions", newer, mode="append")
         with pytest.raises(BadSettings, match="made by a newer tierfold"):
             Catalog(uri).read()
+
+    def test_a_table_of_version_1_gets_the_column_that_it_lacks(self, uri: str) -> None:
+        older = table_of([replace(fresh(), epoch=1, commit_id="old")])
+        at = older.schema.get_field_index("format_version")
+        older = older.set_column(at, older.schema.field(at), pa.array([1], pa.int32()))
+        write_deltalake(
+            f"{uri}/partitions",
+            older.drop_columns(["strategies"]),
+            partition_by=list(PARTITION_COLUMNS),
+        )
+        assert Catalog(uri).read()[KEY].strategies == ()
+        claimed = claim(Catalog(uri), Catalog(uri).read()[KEY], "a")
+        assert isinstance(claimed.outcome, Committed)
+        assert Catalog(uri).read()[KEY] == claimed.state
+        (row,) = pa.table(DeltaTable(f"{uri}/partitions").scan()).to_pylist()
+        assert (row["strategies"], row["format_version"]) == ([], FORMAT_VERSION)
 
     def test_states_survive_checkpoints(self, uri: str) -> None:
         for count in range(CHECKPOINT_INTERVAL // 2 + 2):

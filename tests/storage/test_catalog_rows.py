@@ -78,6 +78,7 @@ STATES = st.builds(
     ).map(tuple),
     commit_id=st.text(min_size=1, max_size=5),
     committed_at_ms=LONG,
+    strategies=st.lists(st.text(max_size=5), max_size=3).map(tuple),
 )
 
 
@@ -162,6 +163,12 @@ MALFORMED: dict[str, tuple[pa.Table, str]] = {
 }
 
 
+def test_rows_of_version_1_know_of_no_strategy() -> None:
+    older = with_column("format_version", [1]).drop_columns(["strategies"])
+    assert states_of(older, where="the-table") == (STATE,)
+    assert states_of(with_column("strategies", [None]), where="the-table") == (STATE,)
+
+
 @pytest.mark.parametrize("case", MALFORMED)
 def test_a_malformed_row_is_corrupt(case: str) -> None:
     rows, found = MALFORMED[case]
@@ -173,5 +180,5 @@ def test_a_malformed_row_is_corrupt(case: str) -> None:
 
 def test_a_newer_layout_is_named_before_anything_is_missed() -> None:
     newer = with_column("format_version", [FORMAT_VERSION + 1]).drop_columns(["segments"])
-    with pytest.raises(BadSettings, match="made by a newer tierfold: format version 2"):
+    with pytest.raises(BadSettings, match="made by a newer tierfold: format version 3"):
         states_of(newer, where="the-table")

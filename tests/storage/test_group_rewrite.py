@@ -18,6 +18,7 @@ from compaction.receipts import GroupReceipt, GroupResult
 from compaction.segments import Segment
 from compaction.tally import Tally
 from compaction.units import NO_TIMESTAMP_MS
+from compaction.winners import LOST
 from storage.batch_draft import BatchDraft, RecordDraft, write_batch
 from storage.group_rewrite import GroupTask, rewrite_group
 from storage.local_tiered_storage import Part
@@ -68,11 +69,11 @@ def rewritten(log: Log, *lost: int, **fields: Any) -> GroupReceipt:
         first[segment.segment_id] = seen
         seen += sum(len(batch.records) for batch in batches_of(log, segment))
 
-    def superseded(segment: Segment, records: int) -> np.ndarray:
+    def standing(segment: Segment, records: int) -> np.ndarray:
         start = first[segment.segment_id]
-        return np.isin(np.arange(start, start + records), lost)
+        return np.isin(np.arange(start, start + records), lost) * LOST
 
-    return rewrite_group(log.tier, a_task(log, **fields), superseded)
+    return rewrite_group(log.tier, a_task(log, **fields), standing)
 
 
 def after(log: Log, receipt: GroupReceipt) -> str:

@@ -13,6 +13,7 @@ import storage.segment_scan
 from compaction.aborted import AbortedTransaction
 from compaction.errors import CorruptLog
 from compaction.transactions import ABORT, COMMIT, DATA, EMPTIED
+from compaction.winners import LOST
 from storage.batch_draft import write_batch
 from storage.batch_heads import read_heads
 from storage.segment_scan import (
@@ -76,12 +77,12 @@ def test_aborted_records_take_no_part() -> None:
     words = ("P1(0:a=1)", "P2([1:a=2 2:b=2])", "3:P2:A", "P2(4:b=3)")
     found = scanned(*words, aborted=(aborted_entry(2, 1, 3),))
     assert entries(found) == [(0, b"a"), (4, b"b")]
-    assert not found.own_lost.any()
+    assert not found.own_standing.any()
 
 
 def test_what_loses_within_the_segment_is_not_shuffled() -> None:
     found = scanned("[0:a=1 1:b=1]", "2:a=2")
-    assert found.own_lost.tolist() == [True, False, False]
+    assert found.own_standing.tolist() == [LOST, 0, 0]
     assert entries(found) == [(1, b"b"), (2, b"a")]
 
 
@@ -106,7 +107,7 @@ def test_the_marks_are_those_of_transactional_and_control_batches_in_order() -> 
 
 def test_a_segment_without_keys_has_no_blocks() -> None:
     found = scanned("0:=1", "1:P1:C", "2:()")
-    assert (found.blocks, found.own_lost.tolist()) == ((), [False, False])
+    assert (found.blocks, found.own_standing.tolist()) == ((), [0, 0])
 
 
 WORDS = ("[0:a=1 1:b=1 2:c=1]", "P1(3:a=2)", "[4:=1 5:b=2]", "6:P1:A", "[7:c=2 8:d=1]", "9:a=3")
@@ -131,9 +132,9 @@ def test_what_is_found_does_not_depend_on_how_much_is_held_at_a_time(
     assert pieces.marks.base_offset.tolist() == whole.marks.base_offset.tolist()
     assert pieces.marks.control_type.tolist() == whole.marks.control_type.tolist()
     # A stretch cannot know what a later one holds: what loses to it is left to the reduce.
-    assert not (pieces.own_lost & ~whole.own_lost).any()
-    lost = {int(ordinal) for ordinal in np.flatnonzero(pieces.own_lost)}
-    left = {int(ordinal) for ordinal in np.flatnonzero(whole.own_lost & ~pieces.own_lost)}
+    assert not (pieces.own_standing & ~whole.own_standing).any()
+    lost = {int(ordinal) for ordinal in np.flatnonzero(pieces.own_standing)}
+    left = {int(ordinal) for ordinal in np.flatnonzero(whole.own_standing & ~pieces.own_standing)}
     shuffled = entries(pieces)
     assert shuffled == sorted(entries(whole) + [(at, key) for at, key in shuffled if at in left])
     assert lost.isdisjoint(at for at, _ in shuffled)

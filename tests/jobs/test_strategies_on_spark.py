@@ -1,0 +1,193 @@
+"""The strategies on Spark: many topics at once against the model, and what a run tells of them."""
+
+from __future__ import annotations
+
+import io
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from compaction.outcomes import Committed
+from compaction.plan import Compact
+from compaction.rules import CompactionStrategy
+from compaction.segments import PartitionKey
+from jobs import rounds as rounds_module
+from jobs.compact_job import _claimed
+from jobs.outcome_reports import result_report, survey_report
+from jobs.pipeline import Pipeline, RoundResult
+from jobs.progress import ByteProgress
+from jobs.settings import resolve
+from jobs.survey import Scope, survey
+from jobs.verify_subjects import subject_of
+from jobs.wiring import Wiring, wired
+from storage.segment_reader import read_segment
+from tests.jobs.claimed_rounds import ALWAYS
+from tests.jobs.tiers import INDEX_INTERVAL_BYTES, folder_of, key_of, made_tier, put_segment
+from tests.pictures.batch_words import VERSION_HEADER, draft_of
+from tests.pictures.strategy_histories import Chunk, histories, records_of
+from tests.pictures.strategy_model import ModelLog, ModelRecord
+
+RETENTION_MS: Final = 1000
+ROUNDS: Final = 3
+TOPICS: Final = 8
+
+
+def drawn_histories() -> list[tuple[Chunk, ...]]:
+    """As many as there are topics, the same ones in every test run."""
+    found: list[tuple[Chunk, ...]] = []
+
+    @settings(
+        max_examples=20 * TOPICS,
+        phases=[Phase.generate],
+        database=None,
+        derandomize=True,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(histories())
+    def take(history: tuple[Chunk, ...]) -> None:
+        if len(history) >= ROUNDS and len(found) < TOPICS:
+            found.append(history[:ROUNDS])
+
+    take()
+    return found
+
+
+def put_chunk(tier: Path, key: PartitionKey, chunk: Chunk) -> None:
+    for words in chunk.segments:
+        drafts = [draft_of(word, 0) for word in words]
+        put_segment(tier, key, drafts, start_offset=drafts[0].base_offset)
+
+
+def cleaned(
+    spark: SparkSession, tier: Path, now_ms: int, chunks: dict[PartitionKey, Chunk]
+) -> tuple[Wiring, list[RoundResult]]:
+    """A run over all partitions of `chunks`, each under its chunk's strategy."""
+    live = wired(str(tier), None, now_ms)
+    surveyed = survey(live, resolve([*ALWAYS, f"delete.retention.ms={RETENTION_MS}"]), Scope())
+    due = [each for each in surveyed if isinstance(each.choice, Compact) and each.key in chunks]
+    reports = {each.key: survey_report(each) for each in due}
+    rounds = [
+        replace(
+            each,
+            is_last_chunk=chunks[each.key].is_last_chunk,
+            rules=replace(
+                each.rules,
+                compaction_strategy=chunks[each.key].strategy,
+                compaction_strategy_header=VERSION_HEADER,
+            ),
+        )
+        for each in _claimed(live, due, reports)
+    ]
+    progress = ByteProgress(spark, Console(file=io.StringIO()))
+    return live, Pipeline(spark, live.tier_uri, progress).run(rounds, live.catalog)
+
+
+def seen(live: Wiring, tier: Path, key: PartitionKey) -> Iterator[ModelRecord]:
+    state = live.catalog.read([key])[key]
+    for segment in state.segments:
+        (log,) = folder_of(tier, key).glob(f"*{segment.segment_id}.log")
+        for batch in read_segment(log).batches():
+            for record in batch.records:
+                yield ModelRecord(
+                    offset=record.offset,
+                    batch=batch.base_offset,
+                    timestamp_ms=record.timestamp_ms,
+                    key=record.key,
+                    value=record.value,
+                    headers=record.headers,
+                )
+
+
+def test_topics_under_every_strategy_end_as_the_model_says(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Several key buckets per partition, so that keys of one part ways.
+    monkeypatch.setattr(rounds_module, "BUCKET_BYTES", 200)
+    tier, now_ms = made_tier(tmp_path / "tier"), 0
+    topics = {key_of(f"topic{i}"): history for i, history in enumerate(drawn_histories())}
+    models: dict[PartitionKey, ModelLog] = defaultdict(
+        lambda: ModelLog(delete_retention_ms=RETENTION_MS)
+    )
+    for number in range(ROUNDS):
+        now_ms += RETENTION_MS * (number % 2)
+        chunks = {key: history[number] for key, history in topics.items()}
+        for key, chunk in chunks.items():
+            put_chunk(tier, key, chunk)
+            model = models[key]
+            model.records += records_of(chunk)
+            end = 1 + max((each.offset for each in records_of(chunk)), default=0)
+            model.clean(end, chunk.strategy, now_ms, is_last_chunk=chunk.is_last_chunk)
+        live, results = cleaned(spark, tier, now_ms, chunks)
+        assert len(results) == TOPICS
+        assert all(isinstance(each.outcome, Committed) for each in results), results
+        for key in topics:
+            assert list(seen(live, tier, key)) == models[key].records, (key, number)
+
+
+def test_a_run_remembers_its_strategy_and_the_next_plan_tells_of_a_change(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    tier, key = made_tier(tmp_path / "tier"), key_of("topic")
+    chunk = one_topic(tier, ("0:a=1@5", "1:a=2@4"), CompactionStrategy.TIMESTAMP)
+    live, _ = cleaned(spark, tier, 0, {key: chunk})
+    state = live.catalog.read([key])[key]
+    assert state.strategies == ("timestamp",)
+    one_topic(tier, ("2:a=3@3",), CompactionStrategy.OFFSET)
+    (planned,) = survey(live, resolve([*ALWAYS]), Scope())
+    assert isinstance(planned.choice, Compact)
+    (note,) = planned.choice.notes
+    assert note.startswith("the compaction strategy was timestamp and is offset now")
+    # The highest offset is not what won, so that `verify` leaves the keys alone.
+    subject = subject_of(live, key, state, INDEX_INTERVAL_BYTES)
+    assert (subject.before, subject.faults) == (None, ())
+    assert subject.notes == (
+        "not compared: compacted by timestamp, and only the highest offset is compared",
+    )
+
+
+def one_topic(tier: Path, words: Sequence[str], strategy: CompactionStrategy) -> Chunk:
+    chunk = Chunk(
+        segments=(tuple(words),),
+        strategy=strategy,
+        waited_ms=0,
+        is_last_chunk=True,
+        segment_bytes=1,
+    )
+    put_chunk(tier, key_of("topic"), chunk)
+    return chunk
+
+
+def test_an_expired_tombstone_waits_for_losers_of_its_own_segment_and_of_others(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    tier, key = made_tier(tmp_path / "tier"), key_of("topic")
+    words = ("0:a=@5^50", "1:b=1@4", "2:b=@5^50", "3:c=@5^50")
+    one_topic(tier, words, CompactionStrategy.TIMESTAMP)
+    chunk = one_topic(tier, ("4:a=1@4", "5:d=1"), CompactionStrategy.TIMESTAMP)
+    live, _ = cleaned(spark, tier, 50, {key: chunk})
+    assert [each.key for each in seen(live, tier, key)] == [b"a", b"b", b"d"]
+
+
+def test_malformed_versions_are_tallied_beside_the_fates(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    tier = made_tier(tmp_path / "tier")
+    words = ("0:a=1#null", "1:a=2#3", "2:b=1#short", "3:c=1", "4:=1#null")
+    chunk = one_topic(tier, words, CompactionStrategy.HEADER)
+    live, (result,) = cleaned(spark, tier, 0, {key_of("topic"): chunk})
+    (planned,) = (
+        survey_report(each) for each in survey(live, resolve([*ALWAYS]), Scope())
+    )
+    report = result_report(planned, result)
+    assert report.tally.malformed_versions == 2
+    assert report.tally.adds_up
+    assert (report.tally.kept, report.tally.superseded, report.tally.without_key) == (3, 1, 1)
+    (note,) = (each for each in report.notes if "no version" in each)
+    assert note.startswith("2 of 5 records have a version header that is no version")

@@ -1,0 +1,155 @@
+"""Hypothesis strategies: topics that grow and are compacted in between, as pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hypothesis import strategies as st
+
+from compaction.rules import CompactionStrategy
+from tests.pictures.batch_words import TIMESTAMP_MS, draft_of
+from tests.pictures.strategy_model import ModelLog, ModelRecord
+
+KEYS = ("", "a", "a", "b", "b", "c")
+"""The first one: no key; some come more often, so that equal ones meet."""
+
+LOWEST, HIGHEST = -(2**63), 2**63 - 1
+
+timestamps = st.sampled_from(("", "@1", "@2", "@3", "@-1"))
+one_version = st.sampled_from(
+    ("#1", "#2", "#3", "#0", "#-1", f"#{LOWEST}", f"#{HIGHEST}", "#null", "#short")
+)
+versions = st.lists(one_version, max_size=2).map("".join)
+words = st.builds("{}={{}}{}{}".format, st.sampled_from(KEYS), timestamps, versions)
+"""A record but for its offset, before `{}` becomes its value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """New segments and the pass that is made once they are there."""
+
+    segments: tuple[tuple[str, ...], ...]
+    """Words of batches."""
+    strategy: CompactionStrategy
+    waited_ms: int
+    """Since the pass before."""
+    is_last_chunk: bool
+    segment_bytes: int
+
+    @property
+    def text(self) -> str:
+        """As a picture."""
+        return " | ".join(" ".join(batches) for batches in self.segments)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[Chunk, ...]:
+    """Some rounds of new data, each cleaned in chunks of any size."""
+    chunks: list[Chunk] = []
+    offset = 0
+    strategies = draw(st.sampled_from([*(([each]) for each in CompactionStrategy), None]))
+    for _ in range(draw(st.integers(2, 3))):
+        of_round = draw(st.sampled_from(strategies or list(CompactionStrategy)))
+        segments: list[tuple[str, ...]] = []
+        for _ in range(draw(st.integers(1, 3))):
+            batches: list[str] = []
+            for _ in range(draw(st.integers(1, 2))):
+                batch, offset = draw(_batches(offset))
+                batches.append(batch)
+            segments.append(tuple(batches))
+        ends = {*draw(st.sets(st.integers(1, len(segments)))), len(segments)}
+        start = 0
+        for end in sorted(ends):
+            chunks.append(
+                Chunk(
+                    segments=tuple(segments[start:end]),
+                    strategy=of_round,
+                    waited_ms=draw(st.sampled_from((0, 1000))) if start == 0 else 0,
+                    is_last_chunk=end == len(segments),
+                    segment_bytes=draw(st.sampled_from((1, 400, 2**30))),
+                )
+            )
+            start = end
+    return tuple(chunks)
+
+
+@st.composite
+def _batches(draw: st.DrawFn, offset: int) -> tuple[str, int]:
+    """A batch from `offset` on, and the offset after it."""
+    inside: list[str] = []
+    for word in draw(st.lists(words, min_size=1, max_size=3)):
+        value = "" if draw(st.booleans()) else f"v{offset}"
+        inside.append(f"{offset}:{word.format(value)}")
+        offset += 1
+    body = inside[0] if len(inside) == 1 else f"[{' '.join(inside)}]"
+    appended_ms = draw(st.sampled_from((None, None, None, 1, 2)))
+    return body if appended_ms is None else f"A{appended_ms}({body})", offset
+
+
+def records_of(chunk: Chunk) -> Iterator[ModelRecord]:
+    """What the chunk's words mean to the model."""
+    for word in (word for batches in chunk.segments for word in batches):
+        draft = draft_of(word, 0)
+        for record in draft.records:
+            is_appended = draft.is_log_append_time
+            appended_ms = draft.max_timestamp_ms or TIMESTAMP_MS
+            yield ModelRecord(
+                offset=record.offset,
+                batch=draft.base_offset,
+                timestamp_ms=appended_ms if is_appended else record.timestamp_ms,
+                key=record.key,
+                value=record.value,
+                headers=record.headers,
+            )
+
+
+def met_in(history: tuple[Chunk, ...], delete_retention_ms: int) -> set[str]:
+    """Which of the cases that the law knows a history comes to, as the model sees them."""
+    log, now_ms, met = ModelLog(delete_retention_ms=delete_retention_ms), 0, set[str]()
+    strategy = history[0].strategy
+    for chunk in history:
+        now_ms += chunk.waited_ms
+        log.records += records_of(chunk)
+        end = log.records[-1].offset + 1 if log.records else 0
+        met |= {"the strategy changes"} if strategy is not chunk.strategy else set()
+        strategy = chunk.strategy
+        if strategy is not CompactionStrategy.OFFSET:
+            met |= {f"{each}, {strategy}" for each in _met_in_pass(log, chunk, end, now_ms)}
+        log.clean(end, strategy, now_ms, is_last_chunk=chunk.is_last_chunk)
+    return met
+
+
+def _met_in_pass(log: ModelLog, chunk: Chunk, end: int, now_ms: int) -> Iterator[str]:
+    best = log.winners(end, chunk.strategy)
+    last = log.records[-1]
+    for each in (each for each in log.records if each.key is not None):
+        winner = best[each.key or b""]
+        is_over = log.horizons_ms.get(each.batch, now_ms + 1) <= now_ms
+        if winner is each:
+            alone = sum(other.key == each.key for other in log.records) == 1
+            if each.value is None and is_over:
+                state = "alone" if alone else "needed"
+                yield f"an expired tombstone is {state}, last chunk: {chunk.is_last_chunk}"
+            continue
+        if each.rank(chunk.strategy)[:-1] == winner.rank(chunk.strategy)[:-1]:
+            yield "a tie"
+        if winner.offset < log.first_dirty <= each.offset:
+            yield "a late record loses to a clean one"
+        if winner.offset < each.offset and each is last:
+            yield "the record that ends the log loses"
+        yield "a tombstone wins" if winner.value is None else "a value wins"
+        yield "a tombstone loses" if each.value is None else "a value loses"
+        yield from _versions_met(each, winner)
+
+
+def _versions_met(each: ModelRecord, winner: ModelRecord) -> Iterator[str]:
+    rank, best = (one.rank(CompactionStrategy.HEADER) for one in (each, winner))
+    if rank[0] and best[0]:
+        yield "a negative version wins" if best[1] < 0 else "a version wins"
+    if best[0] and not rank[0]:
+        yield "a malformed version loses" if each.is_malformed else "a missing version loses"
+    if not best[0] and not rank[0]:
+        yield "no version on either side"
+    if len(winner.headers) > 1:
+        yield "a repeated header wins"

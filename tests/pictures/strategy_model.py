@@ -1,0 +1,96 @@
+"""The law of SEMANTICS 3 over a dictionary by key, on one screen; `test_strategies_modelled`."""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from compaction.rules import CompactionStrategy
+from tests.pictures.batch_words import VERSION_HEADER
+
+Rank: TypeAlias = tuple[int, ...]
+"""The highest wins; the offset comes last, so that no two are equal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRecord:
+    """A record, and which batch it is in."""
+
+    offset: int
+    batch: int
+    """The batch's base offset."""
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[bytes, bytes | None], ...] = ()
+
+    @property
+    def version(self) -> bytes | str | None:
+        """The last version header's value; the word `absent` where there is none."""
+        named = [value for name, value in self.headers if name == VERSION_HEADER.encode()]
+        return named[-1] if named else "absent"
+
+    def rank(self, strategy: CompactionStrategy) -> Rank:
+        """What of two records of a key is compared."""
+        if strategy is CompactionStrategy.OFFSET:
+            return (self.offset,)
+        if strategy is CompactionStrategy.TIMESTAMP:
+            return (self.timestamp_ms, self.offset)
+        if isinstance(self.version, bytes) and len(self.version) == 8:
+            return (1, struct.unpack(">q", self.version)[0], self.offset)
+        return (0, 0, self.offset)
+
+    @property
+    def is_malformed(self) -> bool:
+        """It has a version header that holds no version."""
+        return self.version != "absent" and self.rank(CompactionStrategy.HEADER)[0] == 0
+
+
+@dataclass(slots=True)
+class ModelLog:
+    """All records that are left, in offset order, and what passes remember of them."""
+
+    delete_retention_ms: int
+    records: list[ModelRecord] = field(default_factory=list)
+    horizons_ms: dict[int, int] = field(default_factory=dict)
+    """By the base offset of a batch."""
+    first_dirty: int = 0
+
+    def winners(self, end: int, strategy: CompactionStrategy) -> dict[bytes, ModelRecord]:
+        """Of each key below `end` the record that wins."""
+        best: dict[bytes, ModelRecord] = {}
+        for each in self.records:
+            competes = strategy is not CompactionStrategy.OFFSET or each.offset >= self.first_dirty
+            if each.key is None or each.offset >= end or not competes:
+                continue
+            other = best.get(each.key)
+            if other is None or each.rank(strategy) > other.rank(strategy):
+                best[each.key] = each
+        return best
+
+    def clean(
+        self, end: int, strategy: CompactionStrategy, now_ms: int, *, is_last_chunk: bool
+    ) -> None:
+        """One pass over everything below `end`."""
+        best = self.winners(end, strategy)
+        met = Counter(each.key for each in self.records if each.offset < end)
+        kept: list[ModelRecord] = []
+        for each in self.records:
+            if each.offset >= end:
+                kept.append(each)
+                continue
+            if each.key is None or best.get(each.key, each) is not each:
+                continue
+            is_over = self.horizons_ms.get(each.batch, now_ms + 1) <= now_ms
+            is_free = strategy is CompactionStrategy.OFFSET or (
+                is_last_chunk and met[each.key] == 1
+            )
+            if each.value is not None or not (is_over and is_free):
+                kept.append(each)
+        for each in kept:
+            if each.value is None and each.offset < end:
+                self.horizons_ms.setdefault(each.batch, now_ms + self.delete_retention_ms)
+        self.records = kept
+        self.first_dirty = end

@@ -1,0 +1,123 @@
+"""The strategies against their model: any topic that grows, any chunks, several rounds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from hypothesis import Phase, given, settings
+
+from compaction.rules import CompactionStrategy
+from tests.pictures.batch_words import VERSION_HEADER
+from tests.pictures.cleaning import RETENTION_MS, RULES, passed
+from tests.pictures.log_pictures import Log, batches_of, grown, picture
+from tests.pictures.strategy_histories import Chunk, histories, met_in, records_of
+from tests.pictures.strategy_model import ModelLog, ModelRecord
+
+IN_MEMORY: Final = "/dev/shm" if Path("/dev/shm").is_dir() else None
+"""Making sure that objects are on the disk is most of what the passes do."""
+
+BY_BOTH: Final = (
+    "a tie",
+    "a late record loses to a clean one",
+    "the record that ends the log loses",
+    "a tombstone wins",
+    "a value wins",
+    "a tombstone loses",
+    "a value loses",
+    "an expired tombstone is alone, last chunk: True",
+    "an expired tombstone is alone, last chunk: False",
+    "an expired tombstone is needed, last chunk: True",
+    "an expired tombstone is needed, last chunk: False",
+)
+BY_HEADER: Final = (
+    "a negative version wins",
+    "a version wins",
+    "a malformed version loses",
+    "a missing version loses",
+    "no version on either side",
+    "a repeated header wins",
+)
+CASES: Final = (
+    "the strategy changes",
+    *(f"{each}, {strategy}" for each in BY_BOTH for strategy in ("timestamp", "header")),
+    *(f"{each}, header" for each in BY_HEADER),
+)
+
+
+def test_the_histories_come_to_every_case_of_the_law() -> None:
+    met: Counter[str] = Counter()
+
+    @settings(max_examples=1000, phases=[Phase.generate], database=None, derandomize=True)
+    @given(histories())
+    def watch(history: tuple[Chunk, ...]) -> None:
+        met.update(met_in(history, RETENTION_MS))
+
+    watch()
+    assert {case for case in CASES if not met[case]} == set(), met
+
+
+@settings(max_examples=3 * settings().max_examples)
+@given(histories())
+def test_every_pass_leaves_what_the_model_leaves(history: tuple[Chunk, ...]) -> None:
+    with TemporaryDirectory(dir=IN_MEMORY) as folder:
+        model, log, now_ms = ModelLog(delete_retention_ms=RETENTION_MS), None, 0
+        for chunk in history:
+            now_ms += chunk.waited_ms
+            first_dirty = model.first_dirty
+            log = picture(chunk.text, Path(folder)) if log is None else grown(log, chunk.text)
+            model.records += records_of(chunk)
+            malformed = sum(each.is_malformed and each.key is not None for each in model.records)
+            is_header = chunk.strategy is CompactionStrategy.HEADER
+            model.clean(
+                log.end_offset, chunk.strategy, now_ms, is_last_chunk=chunk.is_last_chunk
+            )
+            done = passed(
+                log,
+                now_ms=now_ms,
+                rules=replace(
+                    RULES,
+                    compaction_strategy=chunk.strategy,
+                    compaction_strategy_header=VERSION_HEADER if is_header else "",
+                    segment_bytes=chunk.segment_bytes,
+                ),
+                first_dirty=first_dirty,
+                is_last_chunk=chunk.is_last_chunk,
+            )
+            assert done.log.end_offset == log.end_offset
+            log = done.log
+            assert seen(log) == (model.records, horizons_of(model))
+            assert batches_of(log, log.segments[-1])[-1].last_offset + 1 == log.end_offset
+            assert done.malformed_versions == (malformed if is_header else 0)
+
+
+def horizons_of(model: ModelLog) -> dict[int, int]:
+    """Of the batches of which something is left."""
+    left = {each.batch for each in model.records}
+    return {batch: at for batch, at in model.horizons_ms.items() if batch in left}
+
+
+def seen(log: Log) -> tuple[list[ModelRecord], dict[int, int]]:
+    """The records that live, and the delete horizons of their batches."""
+    batches = [batch for segment in log.segments for batch in batches_of(log, segment)]
+    records = [
+        ModelRecord(
+            offset=record.offset,
+            batch=batch.base_offset,
+            timestamp_ms=record.timestamp_ms,
+            key=record.key,
+            value=record.value,
+            headers=record.headers,
+        )
+        for batch in batches
+        for record in batch.records
+    ]
+    horizons_ms = {
+        batch.base_offset: batch.delete_horizon_ms
+        for batch in batches
+        if batch.delete_horizon_ms is not None and batch.records
+    }
+    return records, horizons_ms
