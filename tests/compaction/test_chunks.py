@@ -15,6 +15,7 @@ from compaction.regions import Regions, regions_of
 from compaction.rules import Rules
 from tests.compaction.builders import a_chain, a_segment, a_view, cleaned_to
 
+NOW_MS = 2_000_000
 RULES = Rules(
     cleanup_policy=frozenset({"compact"}),
     min_cleanable_dirty_ratio=Fraction(0),
@@ -32,9 +33,9 @@ def a_plan(*lengths: int, clean: int = 0, sizes: tuple[int, ...] = ()) -> Compac
         for each, size in zip(segments, sizes or [1000] * len(segments), strict=True)
     )
     view = a_view(segments, cleaner_offsets=cleaned_to(clean)) if clean else a_view(segments)
-    regions = regions_of(view, None)
+    regions = regions_of(view, None, RULES, NOW_MS)
     assert isinstance(regions, Regions)
-    plan = propose(view, RULES, regions)
+    plan = propose(view, RULES, regions, NOW_MS)
     assert isinstance(plan, Compact)
     return plan
 

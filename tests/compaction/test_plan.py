@@ -19,7 +19,7 @@ from compaction.plan import (
     rest_by_policy,
 )
 from compaction.regions import LastStable, Regions, regions_of
-from compaction.rules import Rules
+from compaction.rules import CompactionStrategy, Rules
 from compaction.view import PartitionView, view_of
 
 COMPACT = Rules(cleanup_policy=frozenset({"compact"}))
@@ -225,6 +225,21 @@ def test_a_round_over_dirty_data_takes_in_all_anyway() -> None:
     plan = compact(due_at(5, None, None, None, cleaned=100))
     assert (plan.reason, plan.is_partial) == (CompactReason.DIRTY, False)
     assert spans(plan) == [(0, 399)]
+
+
+def test_other_strategies_wait_until_all_is_clean_and_was_cleaned_alike() -> None:
+    # SEMANTICS 3: what waits above may be older than a tombstone below.
+    rules = replace(COMPACT, compaction_strategy=CompactionStrategy.TIMESTAMP)
+
+    def known(view: PartitionView, *strategies: str) -> PartitionView:
+        assert view.state is not None
+        return replace(view, state=replace(view.state, strategies=strategies))
+
+    clean = due_at(5, None, None, None)
+    assert compact(known(clean, "timestamp"), rules).is_partial
+    assert rest(known(clean, "timestamp", "offset"), rules).reason is RestReason.NOTHING_DIRTY
+    waiting = known(due_at(5, None, None, None, cleaned=300), "timestamp")
+    assert rest(waiting, rules).reason is RestReason.RATIO_TOO_LOW
 
 
 def test_above_the_cleaner_offset_no_horizon_counts() -> None:

@@ -51,6 +51,10 @@ def after(log: Log) -> list[Batch]:
     return [batch for segment in log.segments for batch in batches_of(log, segment)]
 
 
+WRITTEN_MS = {0: -1, 1: 7000}
+"""When a message of each magic was written: magic 0 knows no time."""
+
+
 def closing(word: str) -> str:
     """The word, and the empty batch that ends the tier."""
     return f"{word} e0 99:()"
@@ -64,7 +68,8 @@ def test_what_loses_nothing_is_converted_too(magic: int, tmp_path: Path) -> None
     alone = message(0, b"1", key=b"a", magic=magic)
     log = uploaded(tmp_path, alone + wrapper(4, inner, magic=magic))
     done = passed(log)
-    assert drawn(done.log) == closing("e-1 0:a=1 [1:b=1 4:c=2]")
+    at = f"@{WRITTEN_MS[magic]}"
+    assert drawn(done.log) == closing(f"e-1 0:a=1{at} [1:b=1{at} 4:c=2{at}]")
     single, several, _ = after(done.log)
     assert (single.magic, single.codec) == (2, "none")
     assert (several.magic, several.codec) == (2, "gzip")
@@ -75,7 +80,9 @@ def test_what_loses_nothing_is_converted_too(magic: int, tmp_path: Path) -> None
 def test_a_converted_batch_begins_and_ends_with_what_is_left(tmp_path: Path) -> None:
     inner = b"".join(message(i, b"1", key=key) for i, key in enumerate([b"a", b"b", b"c", b"a"]))
     log = uploaded(tmp_path, wrapper(13, inner) + message(14, b"2", key=b"a"))
-    assert drawn(cleaned(log)) == "0.. e-1 [11:b=1 12:c=1] 14:a=2 e0 99:()"
+    assert drawn(cleaned(log)) == closing(
+        "0.. e-1 [11:b=1@7000 12:c=1@7000] 14:a=2@7000"
+    )
 
 
 def test_the_wrappers_log_append_time_stays(tmp_path: Path) -> None:
@@ -89,7 +96,7 @@ def test_a_round_that_loses_its_last_legacy_record_is_closed(tmp_path: Path) -> 
     # Kafka leaves a hole there, for what is converted ends at its last survivor.
     inner = message(0, b"1", key=b"a") + message(1, b"1", key=None)
     log = uploaded(tmp_path, wrapper(LAST_OFFSET, inner))
-    assert drawn(cleaned(log)) == "0.. e-1 98:a=1 e0 99:()"
+    assert drawn(cleaned(log)) == closing("0.. e-1 98:a=1@7000")
 
 
 @pytest.mark.parametrize(
@@ -114,8 +121,10 @@ def test_a_kept_tombstone_gets_its_horizon_as_it_is_converted(magic: int, tmp_pa
     log = uploaded(tmp_path, message(0, None, key=b"a", magic=magic) + batch(LAST_OFFSET))
     once = cleaned(log, now_ms=NOW_MS)
     horizon_ms = NOW_MS + RETENTION_MS
-    assert drawn(once) == f"e-1 0:a=^{horizon_ms} 99:key=value"
-    assert drawn(cleaned(once, now_ms=horizon_ms)) == "0.. e-1 99:key=value"
+    assert drawn(once) == (
+        f"e-1 0:a=@{WRITTEN_MS[magic]}^{horizon_ms} 99:key=value@1000"
+    )
+    assert drawn(cleaned(once, now_ms=horizon_ms)) == "0.. e-1 99:key=value@1000"
 
 
 @pytest.mark.parametrize(

@@ -173,7 +173,7 @@ def test_what_is_inside_a_wrapper_takes_part() -> None:
     order = ScanOrder(first_dirty=0, buckets=2)
     found = scan_segment(legacy_log(), (), order, where="a log")
     assert found.records == 6
-    assert found.own_lost.tolist() == [True, True, False, False, False, False]
+    assert found.own_standing.tolist() == [LOST, LOST, 0, 0, 0, 0]
     assert entries(found) == [(3, b"b"), (4, b"c"), (5, b"a")]
 
 
