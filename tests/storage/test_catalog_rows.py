@@ -109,7 +109,7 @@ def test_every_field_of_a_noun_has_its_column(columns: Any, noun: type[Any]) -> 
 
 def test_every_field_of_a_state_has_its_column() -> None:
     own = {each.name for each in (*fields(PartitionState), *fields(PartitionKey))} - {"key"}
-    derived = {"live_bytes", "clean_bytes", "dirty_bytes", "format_version"}
+    derived = {"live_bytes", "clean_bytes", "dirty_bytes", "format_version", "bucket"}
     assert set(PARTITIONS.names) == own | derived
 
 
@@ -155,6 +155,7 @@ MALFORMED: dict[str, tuple[pa.Table, str]] = {
     "never claimed": (with_column("epoch", [0]), "epoch 0 and commit id 'c'"),
     "no commit id": (with_column("commit_id", [""]), "epoch 1 and commit id ''"),
     "sizes that do not add up": (with_column("live_bytes", [2001]), "its segments hold 2000"),
+    "another topic's bucket": (with_column("bucket", [99]), "bucket is 99"),
     "two rows": (
         table_of([STATE, replace(STATE, key=replace(KEY, topic="renamed"))]),
         "several rows for",
@@ -173,5 +174,5 @@ def test_a_malformed_row_is_corrupt(case: str) -> None:
 
 def test_a_newer_layout_is_named_before_anything_is_missed() -> None:
     newer = with_column("format_version", [FORMAT_VERSION + 1]).drop_columns(["segments"])
-    with pytest.raises(BadSettings, match="made by a newer tierfold: format version 2"):
+    with pytest.raises(BadSettings, match="made by a newer tierfold: format version 3"):
         states_of(newer, where="the-table")
