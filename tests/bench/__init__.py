@@ -4,6 +4,7 @@
     measures    wall time, and CPU of a whole process tree
     contenders  one pass of Kafka's cleaner, one of tierfold
     run         `python -m tests.bench.run`, which `make bench` calls; not a test
+    planning    `python -m tests.bench.planning`: thousands of partitions, without Spark and Kafka
 
 Nothing here asserts a time: it prints what it measured, spread included.
 """

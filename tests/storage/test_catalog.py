@@ -417,7 +417,8 @@ class TestTrouble:
         state: PartitionState = claim(Catalog(uri), fresh(), "a").state
         rows = table_of([replace(state, key=replace(KEY, partition=9))])
         at = rows.schema.get_field_index("format_version")
-        newer = rows.set_column(at, rows.schema.field(at), pa.array([FORMAT_VERSION + 1], pa.int32()))
+        version = pa.array([FORMAT_VERSION + 1], pa.int32())
+        newer = rows.set_column(at, rows.schema.field(at), version)
         write_deltalake(f"{uri}/partitions", newer, mode="append")
         with pytest.raises(BadSettings, match="made by a newer tierfold"):
             Catalog(uri).read()
