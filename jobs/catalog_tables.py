@@ -8,6 +8,7 @@ What each column means is said in `storage.catalog_schema`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from delta import configure_spark_with_delta_pip
@@ -40,7 +41,7 @@ def partitions(spark: SparkSession, catalog_uri: str) -> DataFrame:
 
     Raises UnreadableObject where there is no catalog, or the session has no Delta.
     """
-    return _table(spark, f"{catalog_uri}/partitions").select(*PARTITIONS.names)
+    return _table(spark, f"{catalog_uri}/partitions", PARTITIONS.names)
 
 
 def segments(spark: SparkSession, catalog_uri: str) -> DataFrame:
@@ -61,17 +62,18 @@ def runs(spark: SparkSession, catalog_uri: str) -> DataFrame:
 
     Raises UnreadableObject as `partitions` does.
     """
-    return _table(spark, f"{catalog_uri}/runs").select(*RUNS.names)
+    return _table(spark, f"{catalog_uri}/runs", RUNS.names)
 
 
-def _table(spark: SparkSession, uri: str) -> DataFrame:
+def _table(spark: SparkSession, uri: str, columns: Sequence[str]) -> DataFrame:
     try:
-        return spark.read.format("delta").load(uri)
+        return spark.read.format("delta").load(uri).select(*columns)
     except (PySparkException, Py4JJavaError) as error:
         raise UnreadableObject(
             f"Spark cannot read the table: {_reason(error)}",
             where=uri,
-            remedy="The first run of `tierfold compact` makes it; a session needs `with_delta`.",
+            remedy="The first run of `tierfold compact` makes it; a session needs `with_delta`; a"
+            " column that is missing is another version's.",
         ) from error
 
 

@@ -1,18 +1,18 @@
 """The catalog: which segments live, and who may say so. One row per partition, in Delta.
 
-A claim opens the next compaction epoch; a commit swaps segments under it. Both are one conditional
-update of all partitions of a run, decided by the row's commit id, epoch and owner. An update whose
-condition fails writes no row and raises nothing, so the rows written are counted, every time, and
-where they are fewer than proposed the rows themselves say who won.
+A claim opens the next compaction epoch; a commit swaps segments under it. Both are one Delta commit
+for all partitions of a run: the rows of their buckets are read at one version of the table, each
+row's commit id, epoch and owner decide whether it may be replaced, and what is written counts only
+if no other commit has touched these buckets since. Else the rows are read and judged anew: a
+conflict on a neighbour's row refuses nobody.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -21,13 +21,13 @@ from compaction.errors import CorruptLog, UnreadableObject
 from compaction.invariants import CLAIM_INVARIANTS, COMMIT_INVARIANTS, ensure
 from compaction.outcomes import Committed, LostRace, Outcome, Unknown
 from compaction.segments import PartitionKey, PartitionState
-from storage.catalog_rows import states_of, table_of
-from storage.catalog_schema import EXPECTED, PARTITION_COLUMNS, PARTITIONS
-from storage.delta_tables import Condition, DeltaFolder, TableLayout, any_of, sql_text
+from storage.catalog_rows import rows_as_promised, states_of, table_of
+from storage.catalog_schema import PARTITION_COLUMNS, PARTITIONS, bucket_of
+from storage.delta_tables import DeltaFolder, TableLayout
 
-ATTEMPTS: Final = 5
-"""How often one call writes: a conflict on one partition refuses the whole commit, and the others
-go again without it."""
+ATTEMPTS: Final = 100
+"""How often one call writes. Each conflict means that another run's commit got through; so many in
+a row that this run sees none of its own is a queue longer than any that was meant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,22 +62,16 @@ class Catalog:
         Reading makes nothing: a tier without a catalog has no rows, and still no catalog.
         """
         if keys is None:
-            return {state.key: state for state in self._states(None)}
+            return self._states(self._table.read())
         # Not by name: whether a topic of another name has its id is for the caller to see.
-        named = {(key.topic_id, key.partition) for key in keys}
+        named = {_id_of(key) for key in keys}
         if not named:
             return {}
-        # A flat list: over thousands of topics, each a clause of its own, delta-rs plans for half a
-        # minute. What the list lets in beyond those named is the topics' other partitions.
-        topics = ", ".join(sql_text(topic_id) for topic_id in sorted({each[0] for each in named}))
-        return {
-            state.key: state
-            for state in self._states(f"topic_id IN ({topics})")
-            if (state.key.topic_id, state.key.partition) in named
-        }
+        rows = rows_as_promised(self._table.read(_buckets_of(named)), where=self._table.uri)
+        return self._states(_rows_of(rows, named))
 
-    def _states(self, predicate: str | None) -> Sequence[PartitionState]:
-        return states_of(self._table.read(predicate), where=self._table.uri)
+    def _states(self, rows: pa.Table) -> dict[PartitionKey, PartitionState]:
+        return {state.key: state for state in states_of(rows, where=self._table.uri)}
 
     def claim(
         self, states: Sequence[PartitionState], run: str, *, at_ms: int
@@ -100,7 +94,7 @@ class Catalog:
             )
             for state in states
         ]
-        outcomes = self._settle(attempts, {state.key: state for state in states})
+        outcomes = self._settle(attempts)
         return {
             attempt.key: Claim(outcome=outcomes[attempt.key], state=attempt.after)
             for attempt in attempts
@@ -114,8 +108,7 @@ class Catalog:
         Raises:
             InvariantBroken: a proposal breaks a law; nothing was written.
         """
-        attempts = [_CommitAttempt(proposal=proposal) for proposal in proposals]
-        return self._settle(attempts, self.read(attempt.key for attempt in attempts))
+        return self._settle([_CommitAttempt(proposal=proposal) for proposal in proposals])
 
     def resolve(self, proposal: CommitProposal) -> Outcome:
         """How a commit that ended `Unknown` has really ended, by reading back.
@@ -127,44 +120,57 @@ class Catalog:
             return LostRace(found_commit_id="")
         return verdict(proposal, row) or lost(proposal.epoch, row)
 
-    def _settle(
-        self,
-        attempts: Sequence[_Attempt],
-        rows: Mapping[PartitionKey, PartitionState],
-    ) -> dict[PartitionKey, Outcome]:
-        """Write what the rows allow until each attempt has ended; `rows` may be stale."""
-        pending = {attempt.key: attempt for attempt in attempts}
+    def _settle(self, attempts: Sequence[_Attempt]) -> dict[PartitionKey, Outcome]:
+        """Write what the rows allow until each attempt has ended."""
+        pending = {_id_of(attempt.key): attempt for attempt in attempts}
         if len(pending) < len(attempts):
             raise ValueError("one call writes a partition once")
         ended: dict[PartitionKey, Outcome] = {}
         for _ in range(ATTEMPTS):
-            ended |= _judged(pending.values(), rows)
-            pending = {key: each for key, each in pending.items() if key not in ended}
             if not pending:
                 return ended
-            swap = _swap_of([(each, rows.get(key)) for key, each in pending.items()])
-            try:
-                written = self._table.swap(swap, _condition(pending))
-            except (UnreadableObject, CorruptLog) as error:
-                return ended | self._read_back(pending, cause=str(error))
-            if written == len(pending):
-                return ended | {key: each.success for key, each in pending.items()}
-            rows = self.read(pending)
-        return ended | _refused(pending.values(), rows)
+            ended |= self._tried(pending)
+            pending = {each: of for each, of in pending.items() if of.key not in ended}
+        return ended | self._outrun(pending)
+
+    def _tried(self, pending: Mapping[_Id, _Attempt]) -> dict[PartitionKey, Outcome]:
+        """One write of all that the rows allow; what is missing in the answer met a conflict."""
+        version = self._table.newest()
+        rows = rows_as_promised(version.read(_buckets_of(pending)), where=self._table.uri)
+        found = _by_id(self._states(_rows_of(rows, pending)).values())
+        ended = _judged(pending, found)
+        free = {each: of for each, of in pending.items() if of.key not in ended}
+        if not free:
+            return ended
+        rows = _with_next(rows, free, found)
+        try:
+            is_written = version.replace(_buckets_of(free), rows)
+        except (UnreadableObject, CorruptLog) as error:
+            return ended | self._read_back(free, cause=str(error))
+        return ended | {each.key: each.success for each in free.values() if is_written}
+
+    def _outrun(self, pending: Mapping[_Id, _Attempt]) -> dict[PartitionKey, Outcome]:
+        """Others were faster every time, though not on these rows, or `_tried` had said so."""
+        rows = _by_id(self.read(each.key for each in pending.values()).values())
+        found = {each.key: rows.get(row_id) for row_id, each in pending.items()}
+        return {
+            key: LostRace(found_commit_id="" if row is None else row.commit_id)
+            for key, row in found.items()
+        }
 
     def _read_back(
-        self, pending: Mapping[PartitionKey, _Attempt], *, cause: str
+        self, pending: Mapping[_Id, _Attempt], *, cause: str
     ) -> dict[PartitionKey, Outcome]:
         """After a write without an answer: the rows may tell, else nobody knows."""
         unknown: dict[PartitionKey, Outcome] = {
-            key: Unknown(commit_id=each.success.commit_id, cause=cause)
-            for key, each in pending.items()
+            each.key: Unknown(commit_id=each.success.commit_id, cause=cause)
+            for each in pending.values()
         }
         try:
-            rows = self.read(pending)
+            found = self.read(each.key for each in pending.values())
         except (UnreadableObject, CorruptLog):
             return unknown
-        return unknown | _judged(pending.values(), rows)
+        return unknown | _judged(pending, _by_id(found.values()))
 
 
 def new_commit_id() -> str:
@@ -238,61 +244,53 @@ class _CommitAttempt:
         return after
 
 
+_Id: TypeAlias = tuple[str, int]
+"""Topic id and partition: which row, whatever the topic's name."""
+
+
+def _id_of(key: PartitionKey) -> _Id:
+    return key.topic_id, key.partition
+
+
+def _by_id(states: Iterable[PartitionState]) -> dict[_Id, PartitionState]:
+    return {_id_of(state.key): state for state in states}
+
+
 def _judged(
-    attempts: Iterable[_Attempt], rows: Mapping[PartitionKey, PartitionState]
+    attempts: Mapping[_Id, _Attempt], rows: Mapping[_Id, PartitionState]
 ) -> dict[PartitionKey, Outcome]:
-    verdicts = {attempt.key: attempt.verdict(rows.get(attempt.key)) for attempt in attempts}
+    verdicts = {each.key: each.verdict(rows.get(row_id)) for row_id, each in attempts.items()}
     return {key: outcome for key, outcome in verdicts.items() if outcome is not None}
 
 
-def _refused(
-    attempts: Iterable[_Attempt], rows: Mapping[PartitionKey, PartitionState]
-) -> dict[PartitionKey, Outcome]:
-    """Nothing was written in so many attempts, and no row says who was faster."""
-    return {
-        attempt.key: attempt.verdict(row)
-        or LostRace(found_commit_id="" if row is None else row.commit_id)
-        for attempt in attempts
-        for row in (rows.get(attempt.key),)
-    }
+def _with_next(
+    rows: pa.Table, pending: Mapping[_Id, _Attempt], found: Mapping[_Id, PartitionState]
+) -> pa.Table:
+    """All rows of the buckets that are written: the pending ones' successors, the others as read.
 
-
-def _swap_of(pending: Sequence[tuple[_Attempt, PartitionState | None]]) -> pa.Table:
-    """The rows to write, each beside what the row it replaces must say."""
-    rows = table_of([attempt.next_row(row) for attempt, row in pending])
-    before = [row for _, row in pending]
-    expected = (
-        [row.commit_id if row else "" for row in before],
-        [row.epoch if row else 0 for row in before],
-        [row.owner_run if row else "" for row in before],
-    )
-    for field, values in zip(EXPECTED, expected, strict=True):
-        rows = rows.append_column(field, pa.array(values, field.type))
-    return rows
-
-
-def _condition(keys: Iterable[PartitionKey]) -> Condition:
-    return Condition(
-        same_row=" AND ".join(f"target.{each} = source.{each}" for each in PARTITION_COLUMNS),
-        only_in=_target_rows_of(keys),
-        may_replace=" AND ".join(
-            f"target.{field.name.removeprefix('expected_')} = source.{field.name}"
-            for field in EXPECTED
-        ),
-        may_insert="source.expected_commit_id = ''",
-    )
-
-
-def _target_rows_of(keys: Iterable[PartitionKey]) -> str:
-    """The rows of some partitions, in literals over the partition columns.
-
-    No other rows: a commit on a partition that is not named must not conflict.
+    Args:
+        rows: of these buckets, and of more.
+        pending: what may be written, judged by `found`.
+        found: the rows that `pending` replaces.
     """
-    by_topic = groupby(sorted(keys, key=lambda key: key.topic_id), key=lambda key: key.topic_id)
-    return any_of(
-        [
-            f"target.topic_id = {sql_text(topic_id)}"
-            f" AND target.partition IN ({', '.join(str(key.partition) for key in topic)})"
-            for topic_id, topic in by_topic
-        ]
-    )
+    buckets = {bucket_of(topic_id) for topic_id, _ in pending}
+    stay = [
+        bucket in buckets and row_id not in pending
+        for bucket, row_id in zip(rows["bucket"].to_pylist(), _ids_of(rows), strict=True)
+    ]
+    successors = [each.next_row(found.get(row_id)) for row_id, each in pending.items()]
+    return pa.concat_tables([rows.filter(pa.array(stay, pa.bool_())), table_of(successors)])
+
+
+def _rows_of(rows: pa.Table, ids: Container[_Id]) -> pa.Table:
+    return rows.filter(pa.array([each in ids for each in _ids_of(rows)], pa.bool_()))
+
+
+def _ids_of(rows: pa.Table) -> Iterator[_Id]:
+    return zip(rows["topic_id"].to_pylist(), rows["partition"].to_pylist(), strict=True)
+
+
+def _buckets_of(ids: Iterable[_Id]) -> str:
+    """The predicate of a few literals that names their buckets, whatever the number of rows."""
+    buckets = sorted({bucket_of(topic_id) for topic_id, _ in ids})
+    return f"bucket IN ({', '.join(map(str, buckets))})"

@@ -28,6 +28,7 @@ from storage.catalog_schema import (
     PARTITIONS,
     RETIRED_SEGMENT,
     SEGMENT,
+    bucket_of,
 )
 
 Noun = LeaderEpoch | CleanerOffset | Segment | RetiredSegment
@@ -44,7 +45,7 @@ _NOUNS: Final[Mapping[tuple[str, ...], type[Noun]]] = {
 """A struct column's field names are the attributes of its noun."""
 
 _OF_THE_KEY: Final = ("topic_id", "topic", "partition")
-_DERIVED: Final = ("live_bytes", "clean_bytes", "dirty_bytes", "format_version")
+_DERIVED: Final = ("live_bytes", "clean_bytes", "dirty_bytes", "format_version", "bucket")
 _OF_THE_STATE: Final = tuple(
     name for name in PARTITIONS.names if name not in (*_OF_THE_KEY, *_DERIVED)
 )
@@ -71,6 +72,7 @@ def table_of(states: Sequence[PartitionState]) -> pa.Table:
         "clean_bytes": clean,
         "dirty_bytes": [whole - part for whole, part in zip(live, clean, strict=True)],
         "format_version": [FORMAT_VERSION] * len(states),
+        "bucket": [bucket_of(state.key.topic_id) for state in states],
     }
     return pa.table([column_of(columns[each.name], each.type) for each in PARTITIONS], PARTITIONS)
 
@@ -98,12 +100,24 @@ def states_of(rows: pa.Table, *, where: str) -> tuple[PartitionState, ...]:
         PartitionState(key=key, **dict(zip(_OF_THE_STATE, row, strict=True)))
         for key, row in zip(keys, fields, strict=True)
     )
-    for state, live in zip(states, columns["live_bytes"], strict=True):
-        _refuse_impossible(state, live, where)
+    for state, live, bucket in zip(states, columns["live_bytes"], columns["bucket"], strict=True):
+        _refuse_impossible(state, live, bucket, where)
     if len({(key.topic_id, key.partition) for key in keys}) < len(keys):
         twice = sorted(str(key) for key in keys if keys.count(key) > 1)
         raise _malformed(f"several rows for {', '.join(twice) or 'one partition'}", where)
     return states
+
+
+def rows_as_promised(rows: pa.Table, *, where: str) -> pa.Table:
+    """Rows of `partitions` as they may be written back: the columns of `PARTITIONS`, no others.
+
+    Raises as `states_of` does, and BadSettings where there are columns that would be lost.
+    """
+    _refuse_newer(rows, where)
+    unknown = sorted(set(rows.column_names) - set(PARTITIONS.names))
+    if unknown:
+        raise _made_by_newer(f"columns {', '.join(unknown)}", where)
+    return pa.table([promised_column(rows, each, where) for each in PARTITIONS], PARTITIONS)
 
 
 def column_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
@@ -126,8 +140,7 @@ def values_of(column: pa.Array) -> list[Any]:
         return [dict(pairs) for pairs in column.to_pylist()]
     if pa.types.is_list(column.type):
         flat = values_of(column.flatten())
-        # A null, where it is allowed, is the same as an empty list.
-        ends = accumulate(column.value_lengths().fill_null(0).to_pylist(), initial=0)
+        ends = accumulate(column.value_lengths().to_pylist(), initial=0)
         return [tuple(flat[start:end]) for start, end in pairwise(ends)]
     if pa.types.is_struct(column.type):
         names = tuple(each.name for each in column.type)
@@ -141,13 +154,9 @@ def values_of(column: pa.Array) -> list[Any]:
 def promised_column(rows: pa.Table, field: pa.Field, where: str) -> pa.Array:
     """One column in one piece, of the type that the schema promises.
 
-    One that may be null may also be missing: an older version made the table.
-
     Raises:
         CorruptLog: it is missing, of another type, or holds nulls where it must not.
     """
-    if field.name not in rows.column_names and field.nullable:
-        return pa.nulls(len(rows), field.type)
     if field.name not in rows.column_names:
         raise _malformed(f"column {field.name} is missing", where)
     found = rows.column(field.name)
@@ -178,20 +187,28 @@ def _refuse_newer(rows: pa.Table, where: str) -> None:
     field = PARTITIONS.field("format_version")
     newest = max(promised_column(rows, field, where).to_pylist(), default=FORMAT_VERSION)
     if newest > FORMAT_VERSION:
-        raise BadSettings(
-            f"made by a newer tierfold: format version {newest}, known up to {FORMAT_VERSION}",
-            where=where,
-            remedy="Install the newer version; nothing was changed.",
-        )
+        raise _made_by_newer(f"format version {newest}, known up to {FORMAT_VERSION}", where)
 
 
-def _refuse_impossible(state: PartitionState, live_bytes: int, where: str) -> None:
+def _made_by_newer(found: str, where: str) -> BadSettings:
+    return BadSettings(
+        f"made by a newer tierfold: {found}",
+        where=where,
+        remedy="Install the newer version; nothing was changed.",
+    )
+
+
+def _refuse_impossible(state: PartitionState, live_bytes: int, bucket: int, where: str) -> None:
     row = f"{where}, row {state.key} ({state.key.topic_id})"
     if state.epoch < 1 or not state.commit_id:
         found = f"epoch {state.epoch} and commit id {state.commit_id!r}: it was never claimed"
         raise _malformed(found, row)
     if live_bytes != state.live_bytes:
         raise _malformed(f"live_bytes is {live_bytes}, its segments hold {state.live_bytes}", row)
+    if bucket != bucket_of(state.key.topic_id):
+        # In another bucket nobody would find the row: a second one would be written.
+        expected = bucket_of(state.key.topic_id)
+        raise _malformed(f"bucket is {bucket}, its topic id's is {expected}", row)
 
 
 def _malformed(found: str, where: str) -> CorruptLog:

@@ -3,28 +3,30 @@
     <catalog>/partitions   one row per topic-partition: one atomic state
     <catalog>/runs         one row per run, partition and chunk: what happened
 
-Offsets are Kafka's, times are epoch milliseconds, sizes are bytes. A list is never null, but for
-`strategies` in rows of format version 1.
+Offsets are Kafka's, times are epoch milliseconds, sizes are bytes. A list is never
+null.
 """
 
 from __future__ import annotations
 
 from typing import Final
+from zlib import crc32
 
 import pyarrow as pa
 
 FORMAT_VERSION: Final = 2
-"""The version that this code writes; it reads this one and older ones.
+"""The version that this code writes; a table of an older or newer layout is refused."""
 
-Version 2 added `strategies` to `partitions`.
-"""
+PARTITION_COLUMNS: Final = ("bucket",)
+"""Delta partition columns of `partitions`: runs on different buckets never conflict."""
 
-PARTITION_COLUMNS: Final = ("topic_id", "partition")
-"""Delta partition columns of `partitions`.
+BUCKETS: Final = 16
+"""A commit writes one file for each bucket that it touches; see docs/decisions."""
 
-One file per topic-partition: delta-rs then sees that commits on different partitions read and
-write different files, and lets both through.
-"""
+
+def bucket_of(topic_id: str) -> int:
+    """The bucket of all partitions of a topic: a run over one topic writes one file."""
+    return crc32(topic_id.encode()) % BUCKETS
 
 
 def _column(name: str, kind: pa.DataType, comment: str, *, nullable: bool = False) -> pa.Field:
@@ -106,20 +108,13 @@ PARTITIONS: Final = pa.schema(
             "strategies",
             pa.list_(pa.field("element", pa.string(), nullable=False)),
             "compaction strategies it was compacted under, the latest last; none: offset",
-            nullable=True,
         ),
         _column("commit_id", pa.string(), "changes with every commit; conditional updates name it"),
         _column("committed_at_ms", pa.int64(), "when the commit was proposed"),
         _column("format_version", pa.int32(), "version of this row's layout"),
+        _column("bucket", pa.int32(), "crc32 of topic_id, modulo 16: which file holds the row"),
     ]
 )
-
-EXPECTED: Final = (
-    _column("expected_commit_id", pa.string(), "empty: there was no row"),
-    _column("expected_epoch", pa.int64(), "0: there was no row"),
-    _column("expected_owner_run", pa.string(), "empty: nobody held it"),
-)
-"""Only in the source of a conditional update: what the row read said."""
 
 RUNS: Final = pa.schema(
     [

@@ -1,13 +1,14 @@
-"""Delta tables through delta-rs: opened, read, appended to, conditionally updated.
+"""Delta tables through delta-rs: opened, read, appended to, and compared and swapped.
 
 delta-rs alone writes the catalog, by conditional puts (S3, GCS, Azure) or exclusive creates (local
-folders): of two commits on the same version one is refused. Rows are read with its own engine:
+folders): of two commits on the same version one is refused, or moved on to the next version if
+neither read what the other wrote. Rows are read with its own engine:
 the Arrow data set it also offers leaves threads behind that abort the process at exit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema, write_deltalake
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import (
     CommitFailedError,
     DeltaError,
@@ -38,25 +39,45 @@ CHECKPOINT_INTERVAL: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
-    """When a row of an update's source may be written, in SQL over `target` and `source`."""
-
-    same_row: str
-    """Which row of the target it is about."""
-    only_in: str
-    """The same in literals over partition columns: what the conflict check goes by."""
-    may_replace: str
-    """Further condition on a row that exists."""
-    may_insert: str
-    """Condition on a row that does not."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TableLayout:
     """What a table is made of when it is first needed."""
 
     schema: pa.Schema
     partition_by: tuple[str, ...] = ()
+    """Delta partition columns; a table of other ones is refused, never misread."""
+
+
+class DeltaVersion:
+    """One version of a table: what it says, and a write that only its successor may take."""
+
+    def __init__(self, table: DeltaTable, uri: str) -> None:
+        self._table = table
+        self._uri = uri
+
+    def read(self, predicate: str) -> pa.Table:
+        """The rows of this version that meet a predicate over partition columns, in no order."""
+        with _told_plainly(self._uri):
+            return pa.table(self._table.scan(predicate=predicate))
+
+    def replace(self, predicate: str, rows: pa.Table) -> bool:
+        """Put `rows` in the place of all rows that meet `predicate`, in one commit.
+
+        Returns False where a later version has other rows there: nothing was written then.
+        """
+        with _told_plainly(self._uri):
+            try:
+                # This very table, not its URI: the version that it holds is what delta-rs checks
+                # later commits against.
+                write_deltalake(
+                    self._table,
+                    rows,
+                    mode="overwrite",
+                    predicate=predicate,
+                    commit_properties=_COMMIT,
+                )
+            except CommitFailedError:
+                return False
+            return True
 
 
 class DeltaFolder:
@@ -65,7 +86,7 @@ class DeltaFolder:
     Raises, from every method:
         UnreadableObject: the folder is forbidden or the disk is full.
         CorruptLog: its transaction log contradicts itself.
-        BadSettings: it needs a newer version of the Delta protocol.
+        BadSettings: it needs a newer version of the Delta protocol, or is laid out otherwise.
     """
 
     def __init__(self, uri: str, layout: TableLayout) -> None:
@@ -82,7 +103,7 @@ class DeltaFolder:
 
         Rows come in no particular order, with the layout's columns first.
         """
-        with self._told_plainly():
+        with _told_plainly(self._uri):
             table = self._open()
             if table is None:
                 return self._layout.schema.empty_table()
@@ -90,54 +111,37 @@ class DeltaFolder:
 
     def append(self, rows: pa.Table) -> None:
         """Add rows; the table is made where there is none."""
-        with self._told_plainly():
+        with _told_plainly(self._uri):
             write_deltalake(
-                self._opened_or_made(),
-                rows,
-                mode="append",
-                commit_properties=CommitProperties(max_commit_retries=COMMIT_RETRIES),
+                self._opened_or_made(), rows, mode="append", commit_properties=_COMMIT
             )
 
-    def swap(self, rows: pa.Table, condition: Condition) -> int | None:
-        """Replace or insert rows under a condition, all in one commit.
-
-        Args:
-            rows: the layout's columns, and those that only the condition names.
-            condition: what must hold, row by row.
-
-        Returns:
-            How many rows were written, which the caller must look at: a row whose condition fails
-            is left out without an error. None: another commit conflicted, nothing was written.
-        """
-        with self._told_plainly():
-            names = self._layout.schema.names
-            values = {name: f"source.{name}" for name in names}
-            merge = (
-                self._opened_or_made()
-                .merge(
-                    rows,
-                    f"{condition.same_row} AND ({condition.only_in})",
-                    source_alias="source",
-                    target_alias="target",
-                    commit_properties=CommitProperties(max_commit_retries=COMMIT_RETRIES),
-                )
-                .when_matched_update(values, predicate=condition.may_replace)
-                .when_not_matched_insert(values, predicate=condition.may_insert)
-            )
-            try:
-                counts: Mapping[str, int] = merge.execute()
-            except CommitFailedError:
-                return None
-            return counts["num_target_rows_updated"] + counts["num_target_rows_inserted"]
+    def newest(self) -> DeltaVersion:
+        """The table as it is now; it is made where there is none."""
+        with _told_plainly(self._uri):
+            return DeltaVersion(self._opened_or_made(), self._uri)
 
     def _open(self) -> DeltaTable | None:
         try:
-            return DeltaTable(self._uri)
+            table = DeltaTable(self._uri)
         except TableNotFoundError:
             if not self._has_commits():
                 return None
-        # Either another run has just made the table, or its log cannot be read.
-        return DeltaTable(self._uri)
+            # Either another run has just made the table, or its log cannot be read.
+            table = DeltaTable(self._uri)
+        self._refuse_other_layout(table)
+        return table
+
+    def _refuse_other_layout(self, table: DeltaTable) -> None:
+        found = tuple(table.metadata().partition_columns)
+        if found != self._layout.partition_by:
+            raise BadSettings(
+                f"another version of tierfold made the table: it is partitioned by"
+                f" {_columns(found)}, here by {_columns(self._layout.partition_by)}",
+                where=self._uri,
+                remedy="Use that version. Where it has compacted nothing yet, move the catalog"
+                " away instead. Nothing was changed.",
+            )
 
     def _has_commits(self) -> bool:
         """delta-rs says "not found" of a folder that it may not enter, too; a local one tells."""
@@ -150,7 +154,7 @@ class DeltaFolder:
     def _opened_or_made(self) -> DeltaTable:
         table = self._open()
         if table is not None:
-            return self._with_all_columns(table)
+            return table
         try:
             return DeltaTable.create(
                 self._uri,
@@ -165,37 +169,24 @@ class DeltaFolder:
                 raise
             return made_by_another_run
 
-    def _with_all_columns(self, table: DeltaTable) -> DeltaTable:
-        """The table with the nullable columns that came after the version that made it."""
-        known = {each.name for each in table.schema().fields}
-        new = [each for each in self._layout.schema if each.nullable and each.name not in known]
-        if not new:
-            return table
-        try:
-            table.alter.add_columns(Schema.from_arrow(pa.schema(new)).fields)
-        except DeltaError:
-            # Another run adds them at the same moment: then they are there.
-            if any(each.name not in self._names() for each in new):
-                raise
-        return DeltaTable(self._uri)
 
-    def _names(self) -> set[str]:
-        return {each.name for each in DeltaTable(self._uri).schema().fields}
+_COMMIT: Final = CommitProperties(max_commit_retries=COMMIT_RETRIES)
 
-    @contextmanager
-    def _told_plainly(self) -> Iterator[None]:
-        try:
-            yield
-        except TierfoldError:
-            raise
-        except DeltaProtocolError as error:
-            raise BadSettings(
-                f"the table needs a newer Delta protocol: {_first_line(str(error))}",
-                where=self._uri,
-                remedy="Use the tierfold version that wrote it, or a newer one.",
-            ) from error
-        except (DeltaError, SchemaMismatchError, OSError, ValueError, pa.ArrowException) as error:
-            raise _plain_error(error, self._uri) from error
+
+@contextmanager
+def _told_plainly(uri: str) -> Iterator[None]:
+    try:
+        yield
+    except TierfoldError:
+        raise
+    except DeltaProtocolError as error:
+        raise BadSettings(
+            f"the table needs a newer Delta protocol: {_first_line(str(error))}",
+            where=uri,
+            remedy="Use the tierfold version that wrote it, or a newer one.",
+        ) from error
+    except (DeltaError, SchemaMismatchError, OSError, ValueError, pa.ArrowException) as error:
+        raise _plain_error(error, uri) from error
 
 
 def _plain_error(error: Exception, uri: str) -> CorruptLog | UnreadableObject:
@@ -231,14 +222,8 @@ def local_folder(uri: str) -> Path | None:
     return Path(uri) if "://" not in uri else None
 
 
-def sql_text(value: str) -> str:
-    """A string as an SQL literal."""
-    return "'" + value.replace("'", "''") + "'"
-
-
-def any_of(predicates: Sequence[str]) -> str:
-    """One predicate that holds where any of them does."""
-    return " OR ".join(f"({each})" for each in predicates)
+def _columns(names: Sequence[str]) -> str:
+    return ", ".join(names) or "nothing"
 
 
 def _first_line(said: str) -> str:

@@ -56,6 +56,8 @@ class Part(StrEnum):
 PARTS: Final = tuple(Part)
 """All parts, in the order in which they are written."""
 
+_PART_OF: Final = {part.value: part for part in Part}
+
 
 def tier_path(text: str) -> Path:
     """The tier's folder, named by a path or a `file:` URI: the one that holds `TIER_FOLDER`.
@@ -223,9 +225,10 @@ def segment_name(file: str) -> tuple[int, str, Part] | None:
     digits, segment_id = stem[:_OFFSET_DIGITS], stem[_OFFSET_DIGITS + 1 :]
     if stem[_OFFSET_DIGITS : _OFFSET_DIGITS + 1] != "-" or not _START_OFFSET.fullmatch(digits):
         return None
-    if not is_kafka_uuid(segment_id) or suffix not in set(Part) or int(digits) > _OFFSET_MAX:
+    part = _PART_OF.get(suffix)
+    if part is None or not is_kafka_uuid(segment_id) or int(digits) > _OFFSET_MAX:
         return None
-    return int(digits), segment_id, Part(suffix)
+    return int(digits), segment_id, part
 
 
 def _no_tier(where: str, found: Sequence[str]) -> BadSettings:

@@ -23,6 +23,7 @@ from compaction.errors import InvariantBroken
 from compaction.outcomes import Committed, Fenced, LostRace
 from compaction.segments import CleanerOffset, PartitionKey, PartitionState
 from storage.catalog import Catalog, Claim, new_commit_id
+from storage.catalog_schema import bucket_of
 from storage.runs_table import RunRow
 from tests.compaction.builders import KEY, LINEAGE, a_chain, a_segment, a_state, segment_id
 
@@ -54,6 +55,21 @@ A_RUN: Final = RunRow(
 def fresh(key: PartitionKey = KEY, segments: int = 3) -> PartitionState:
     """A partition never claimed, its segments of ten offsets each."""
     return a_state(a_chain(*[10] * segments), key=key)
+
+
+def keys(count: int) -> list[PartitionKey]:
+    """Partitions of one topic, and so of one bucket."""
+    return [replace(KEY, partition=partition) for partition in range(count)]
+
+
+def topics(count: int) -> list[PartitionKey]:
+    """Partitions 0 of topics in as many buckets."""
+    ids = (f"{number:021d}A" for number in range(1000))
+    by_bucket = {bucket_of(topic_id): topic_id for topic_id in ids}
+    return [
+        PartitionKey(topic=f"t{bucket}", partition=0, topic_id=by_bucket[bucket])
+        for bucket in range(count)
+    ]
 
 
 def claim(catalog: Catalog, state: PartitionState, run: str) -> Claim:

@@ -110,7 +110,7 @@ def test_every_field_of_a_noun_has_its_column(columns: Any, noun: type[Any]) -> 
 
 def test_every_field_of_a_state_has_its_column() -> None:
     own = {each.name for each in (*fields(PartitionState), *fields(PartitionKey))} - {"key"}
-    derived = {"live_bytes", "clean_bytes", "dirty_bytes", "format_version"}
+    derived = {"live_bytes", "clean_bytes", "dirty_bytes", "format_version", "bucket"}
     assert set(PARTITIONS.names) == own | derived
 
 
@@ -156,17 +156,13 @@ MALFORMED: dict[str, tuple[pa.Table, str]] = {
     "never claimed": (with_column("epoch", [0]), "epoch 0 and commit id 'c'"),
     "no commit id": (with_column("commit_id", [""]), "epoch 1 and commit id ''"),
     "sizes that do not add up": (with_column("live_bytes", [2001]), "its segments hold 2000"),
+    "another topic's bucket": (with_column("bucket", [99]), "bucket is 99"),
     "two rows": (
         table_of([STATE, replace(STATE, key=replace(KEY, topic="renamed"))]),
         "several rows for",
     ),
 }
 
-
-def test_rows_of_version_1_know_of_no_strategy() -> None:
-    older = with_column("format_version", [1]).drop_columns(["strategies"])
-    assert states_of(older, where="the-table") == (STATE,)
-    assert states_of(with_column("strategies", [None]), where="the-table") == (STATE,)
 
 
 @pytest.mark.parametrize("case", MALFORMED)

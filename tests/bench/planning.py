@@ -1,0 +1,184 @@
+"""Thousands of partitions: what planning, claiming and committing cost, and how that grows.
+
+    python -m tests.bench.planning --partitions 2000 --partitions 20000
+
+The tier is real: every partition has its folder, its segments all their parts, as hard links to a
+few templates under ids of their own. Each step runs in a process of its own, for its peak of
+memory; the file system's cache is warm.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import resource
+import shutil
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from rich.console import Console
+
+from compaction.commit import (
+    AdvanceCleanerOffset,
+    CommitIs,
+    CommitProposal,
+    EpochIs,
+    ReleaseClaim,
+)
+from compaction.outcomes import Committed
+from compaction.segments import PartitionKey, PartitionState
+from compaction.view import state_with_new
+from jobs.plan_job import plan
+from jobs.report import print_reports
+from jobs.settings import resolve
+from jobs.survey import Scope, survey
+from jobs.wiring import Wiring, wired
+from storage.catalog import new_commit_id
+from storage.kafka_uuid import new_segment_id
+from tests.jobs.tiers import folder_of, made_tier, put_updates
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+PARTITIONS_PER_TOPIC: Final = 10
+POLICY: Final = ("cleanup.policy=compact", "min.cleanable.dirty.ratio=0")
+RUN: Final = "bench"
+
+
+def put_tier(folder: Path, partitions: int, segments: int) -> None:
+    """A tier of so many partitions of so many segments each, of 11 records."""
+    template = made_tier(folder / "template")
+    source = PartitionKey(topic="template", partition=0, topic_id="T" * 21 + "A")
+    for number in range(segments):
+        put_updates(template, source, number)
+    parts = sorted(folder_of(template, source).iterdir())
+    tier = made_tier(folder / "tier")
+    for number in range(partitions):
+        topic, partition = divmod(number, PARTITIONS_PER_TOPIC)
+        digest = hashlib.sha256(str(topic).encode()).digest()[:16]
+        topic_id = urlsafe_b64encode(digest).decode().rstrip("=")
+        key = PartitionKey(topic=f"topic-{topic:05d}", partition=partition, topic_id=topic_id)
+        _link_segments(parts, folder_of(tier, key))
+
+
+def _link_segments(parts: list[Path], folder: Path) -> None:
+    folder.mkdir()
+    ids: dict[str, str] = {}
+    for part in parts:
+        offset, suffix = part.name[:20], part.suffix
+        segment_id = ids.setdefault(offset, new_segment_id())
+        os.link(part, folder / f"{offset}-{segment_id}{suffix}")
+
+
+def _claim_all(live: Wiring) -> None:
+    """The claim of a run over everything; looking at the partitions is part of it."""
+    looked_at = survey(live, resolve(POLICY), Scope())
+    rows = [state_with_new(each.view) for each in looked_at if each.view is not None]
+    began = _now()
+    claims = live.catalog.claim(rows, RUN, at_ms=live.now_ms)
+    _tell(began)
+    if not all(isinstance(each.outcome, Committed) for each in claims.values()):
+        raise RuntimeError("a claim was not granted")
+
+
+def _commit_all(live: Wiring) -> None:
+    """The commit of such a run: every partition is clean up to its end."""
+    proposals = [_all_clean(row) for row in live.catalog.read().values()]
+    began = _now()
+    outcomes = live.catalog.commit(proposals)
+    _tell(began)
+    if not all(isinstance(each, Committed) for each in outcomes.values()):
+        raise RuntimeError("a commit was refused")
+
+
+def _all_clean(row: PartitionState) -> CommitProposal:
+    return CommitProposal(
+        key=row.key,
+        commit_id=new_commit_id(),
+        requires=(
+            EpochIs(epoch=row.epoch, owner_run=row.owner_run),
+            CommitIs(commit_id=row.commit_id),
+        ),
+        updates=(
+            AdvanceCleanerOffset(epoch=row.epoch, offset=row.next_offset),
+            ReleaseClaim(run=row.owner_run),
+        ),
+        at_ms=row.committed_at_ms,
+    )
+
+
+def _plan(live: Wiring) -> None:
+    """`tierfold plan`, its table included."""
+    began = _now()
+    reports = plan(live, resolve(POLICY), Scope())
+    with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
+        print_reports(Console(file=nowhere), reports, "plan")
+    _tell(began)
+
+
+STEPS: Final[tuple[tuple[str, Callable[[Wiring], None]], ...]] = (
+    ("plan, first sight: every segment is opened", _plan),
+    ("claim of all partitions", _claim_all),
+    ("plan, all known and dirty: a snapshot each", _plan),
+    ("commit of all partitions", _commit_all),
+    ("plan, all known and clean: no file opened", _plan),
+)
+
+
+def _now() -> tuple[float, float]:
+    return time.perf_counter(), time.process_time()
+
+
+def _tell(began: tuple[float, float]) -> None:
+    _TOLD[:] = [after - before for before, after in zip(began, _now(), strict=True)]
+
+
+_TOLD: Final[list[float]] = []
+"""Wall and CPU seconds of the step that this process ran."""
+
+
+def _ran(step: int, tier: str) -> tuple[float, float, float]:
+    """In a process of its own: wall and CPU seconds, and the peak of memory in MB."""
+    _, work = STEPS[step]
+    work(wired(tier, None, None))
+    wall_s, cpu_s = _TOLD
+    return wall_s, cpu_s, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+
+
+def rows_for(folder: Path, partitions: int, segments: int) -> list[str]:
+    """One row of the table per step, for a tier of this size."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    put_tier(folder, partitions, segments)
+    rows = []
+    for step, (title, _) in enumerate(STEPS):
+        pool: Any = ProcessPoolExecutor(1, get_context("spawn"))
+        with pool:
+            wall_s, cpu_s, peak_mb = pool.submit(_ran, step, str(folder / "tier")).result()
+        each_ms = cpu_s / partitions * 1000
+        rows.append(
+            f"| {partitions:,} × {segments} | {title} | {wall_s:.2f} | {cpu_s:.2f} |"
+            f" {each_ms:.2f} | {peak_mb:.0f} |"
+        )
+        click.echo(rows[-1])
+    shutil.rmtree(folder)
+    return rows
+
+
+@click.command()
+@click.option("--partitions", multiple=True, default=(2000,), show_default=True)
+@click.option("--segments", default=10, show_default=True, help="Segments of each partition.")
+def main(partitions: tuple[int, ...], segments: int) -> None:
+    """Print the table of docs/performance.md, "Thousands of partitions"."""
+    click.echo("| partitions × segments | step | wall s | CPU s | CPU ms each | peak MB |")
+    click.echo("|---|---|---|---|---|---|")
+    for count in partitions:
+        rows_for(ROOT / "build" / "bench" / "planning", count, segments)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""What a person gets to see of a fleet: a screen, worst first, and the sum of it all."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from io import StringIO
+
+from rich.console import Console
+
+from jobs.outcome_reports import NOTHING_TO_DO, PLANNED, REFUSED, PartitionReport
+from jobs.report import ROWS_MAX, document, print_reports
+from tests.compaction.builders import KEY
+
+FLEET = [
+    PartitionReport(
+        key=replace(KEY, partition=number),
+        outcome=NOTHING_TO_DO if number % 2 else PLANNED,
+        reason="everything is clean" if number % 2 else "",
+    )
+    for number in range(20_000)
+]
+FLEET[17_000] = replace(FLEET[17_000], outcome=REFUSED, reason="gap")
+
+
+def printed(reports: list[PartitionReport]) -> list[str]:
+    told = StringIO()
+    print_reports(Console(file=told, width=120), reports, "plan")
+    return told.getvalue().splitlines()
+
+
+def test_a_fleet_fits_a_screen_and_the_worst_comes_first() -> None:
+    lines = printed(FLEET)
+    rows = [line for line in lines if "orders-" in line]
+    assert len(rows) == ROWS_MAX
+    assert "orders-17000" in rows[0]
+    assert "refused" in rows[0]
+    assert len(lines) < ROWS_MAX + 10
+    assert f"… and {20_000 - ROWS_MAX} more; --json lists all." in lines
+    assert lines[-1] == (
+        "20 000 partitions: 9999 planned, 10000 nothing_to_do, 1 refused."
+    )
+
+
+def test_the_document_has_them_all() -> None:
+    found = json.loads(document(each.as_json() for each in FLEET))["partitions"]
+    assert len(found) == 20_000
