@@ -10,7 +10,7 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from hypothesis import strategies as st
 from rich.console import Console
@@ -18,11 +18,10 @@ from rich.console import Console
 from compaction.aborted import AbortedTransaction
 from compaction.chunks import UNBOUND, Budget
 from compaction.producers import ProducerEntry
-from compaction.rules import Rules
 from compaction.segments import PartitionKey
 from jobs.compact_job import compact
 from jobs.outcome_reports import PartitionReport
-from jobs.settings import resolve
+from jobs.settings import Settings, resolve
 from jobs.survey import Scope
 from jobs.wiring import wired
 from storage.batch_draft import BatchDraft
@@ -152,16 +151,12 @@ def put_uploads(tier: Path, key: PartitionKey, segments: Sequence[Upload]) -> li
     return [log.stat().st_size for log in logs]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ByTopic:
-    """Settings that differ between topics in nothing but `chunk.bytes`."""
-
-    chunk_bytes: Mapping[str, int] = field(default_factory=dict)
-
-    def rules_for(self, topic: str) -> Rules:
-        """The rules of one topic."""
-        bound = self.chunk_bytes.get(topic)
-        return replace(resolve(SET).rules_for(topic), chunk_bytes=bound)
+def settings_of(tier: Path, chunk_bytes: Mapping[str, int]) -> Settings:
+    """Settings that differ between topics in nothing but `chunk.bytes`; in a file beside `tier`."""
+    config = tier.with_name(f"{tier.name}.toml")
+    tables = (f'[topics."{t}"]\n"chunk.bytes" = {size}\n' for t, size in chunk_bytes.items())
+    config.write_text("\n".join(tables))
+    return resolve(SET, config)
 
 
 def compacted(
@@ -177,7 +172,7 @@ def compacted(
     live = wired(str(tier), None, now_ms)
     meddled = MeddledCatalog(live.catalog_uri, before_commit=before_commit)
     live = replace(live, catalog=meddled)
-    settings: Any = ByTopic(chunk_bytes=chunk_bytes or {})
+    settings = settings_of(tier, chunk_bytes or {})
     console = Console(file=io.StringIO())
     reports = compact(live, settings, scope or Scope(), console, budget)
     return {each.key.topic: each for each in reports}

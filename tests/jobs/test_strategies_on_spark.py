@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import io
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -14,24 +13,26 @@ from hypothesis import HealthCheck, Phase, given, settings
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from compaction.chunks import Chunk
 from compaction.outcomes import Committed
 from compaction.plan import Compact
 from compaction.rules import CompactionStrategy
 from compaction.segments import PartitionKey
 from jobs import rounds as rounds_module
-from jobs.compact_job import _claimed
 from jobs.outcome_reports import result_report, survey_report
 from jobs.pipeline import Pipeline, RoundResult
 from jobs.progress import ByteProgress
-from jobs.settings import resolve
+from jobs.settings import Settings, resolve
 from jobs.survey import Scope, survey
 from jobs.verify_subjects import subject_of
+from jobs.waves import Work, rounds_of
 from jobs.wiring import Wiring, wired
 from storage.segment_reader import read_segment
 from tests.jobs.claimed_rounds import ALWAYS
 from tests.jobs.tiers import INDEX_INTERVAL_BYTES, folder_of, key_of, made_tier, put_segment
 from tests.pictures.batch_words import VERSION_HEADER, draft_of
-from tests.pictures.strategy_histories import Chunk, histories, records_of
+from tests.pictures.strategy_histories import Chunk as HistoryChunk
+from tests.pictures.strategy_histories import histories, records_of
 from tests.pictures.strategy_model import ModelLog, ModelRecord
 
 RETENTION_MS: Final = 1000
@@ -39,9 +40,9 @@ ROUNDS: Final = 3
 TOPICS: Final = 8
 
 
-def drawn_histories() -> list[tuple[Chunk, ...]]:
+def drawn_histories() -> list[tuple[HistoryChunk, ...]]:
     """As many as there are topics, the same ones in every test run."""
-    found: list[tuple[Chunk, ...]] = []
+    found: list[tuple[HistoryChunk, ...]] = []
 
     @settings(
         max_examples=20 * TOPICS,
@@ -51,7 +52,7 @@ def drawn_histories() -> list[tuple[Chunk, ...]]:
         suppress_health_check=list(HealthCheck),
     )
     @given(histories())
-    def take(history: tuple[Chunk, ...]) -> None:
+    def take(history: tuple[HistoryChunk, ...]) -> None:
         if len(history) >= ROUNDS and len(found) < TOPICS:
             found.append(history[:ROUNDS])
 
@@ -59,32 +60,39 @@ def drawn_histories() -> list[tuple[Chunk, ...]]:
     return found
 
 
-def put_chunk(tier: Path, key: PartitionKey, chunk: Chunk) -> None:
+def put_chunk(tier: Path, key: PartitionKey, chunk: HistoryChunk) -> None:
     for words in chunk.segments:
         drafts = [draft_of(word, 0) for word in words]
         put_segment(tier, key, drafts, start_offset=drafts[0].base_offset)
 
 
+def settings_of(tier: Path, chunks: Mapping[PartitionKey, HistoryChunk]) -> Settings:
+    """Each topic under its chunk's strategy; in a file beside the tier."""
+    tables = []
+    for key, chunk in chunks.items():
+        table = [f'[topics."{key.topic}"]', f'"compaction.strategy" = "{chunk.strategy.value}"']
+        if chunk.strategy is CompactionStrategy.HEADER:
+            table.append(f'"compaction.strategy.header" = "{VERSION_HEADER}"')
+        tables += table
+    config = tier.with_name("settings.toml")
+    config.write_text("\n".join(tables))
+    return resolve([*ALWAYS, f"delete.retention.ms={RETENTION_MS}"], config)
+
+
 def cleaned(
-    spark: SparkSession, tier: Path, now_ms: int, chunks: dict[PartitionKey, Chunk]
+    spark: SparkSession, tier: Path, now_ms: int, chunks: Mapping[PartitionKey, HistoryChunk]
 ) -> tuple[Wiring, list[RoundResult]]:
     """A run over all partitions of `chunks`, each under its chunk's strategy."""
     live = wired(str(tier), None, now_ms)
-    surveyed = survey(live, resolve([*ALWAYS, f"delete.retention.ms={RETENTION_MS}"]), Scope())
-    due = [each for each in surveyed if isinstance(each.choice, Compact) and each.key in chunks]
-    reports = {each.key: survey_report(each) for each in due}
-    rounds = [
-        replace(
-            each,
-            is_last_chunk=chunks[each.key].is_last_chunk,
-            rules=replace(
-                each.rules,
-                compaction_strategy=chunks[each.key].strategy,
-                compaction_strategy_header=VERSION_HEADER,
-            ),
+    begun = [
+        (
+            Work(surveyed=each, plan=each.choice),
+            Chunk(plan=each.choice, is_last=chunks[each.key].is_last_chunk),
         )
-        for each in _claimed(live, due, reports)
+        for each in survey(live, settings_of(tier, chunks), Scope())
+        if isinstance(each.choice, Compact) and each.key in chunks
     ]
+    rounds = rounds_of(live, begun)
     progress = ByteProgress(spark, Console(file=io.StringIO()))
     return live, Pipeline(spark, live.tier_uri, progress).run(rounds, live.catalog)
 
@@ -152,8 +160,8 @@ def test_a_run_remembers_its_strategy_and_the_next_plan_tells_of_a_change(
     )
 
 
-def one_topic(tier: Path, words: Sequence[str], strategy: CompactionStrategy) -> Chunk:
-    chunk = Chunk(
+def one_topic(tier: Path, words: Sequence[str], strategy: CompactionStrategy) -> HistoryChunk:
+    chunk = HistoryChunk(
         segments=(tuple(words),),
         strategy=strategy,
         waited_ms=0,
