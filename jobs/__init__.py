@@ -13,6 +13,8 @@
     survey              stages 1 and 2: what is there, and what would be done (metadata only)
     waves               chunk after chunk: claim, pass, commit, and what that leaves to be done
     rounds              what the driver and the workers tell each other about one partition's round
+    session, worker_daemon
+                        the Spark session and its settings; its Python workers' parent
     pipeline            stages 3 to 8: claim, scan, reduce, rewrite, check, commit
     stages/             those of them that run on Spark
     report              tables for people, one JSON document for machines

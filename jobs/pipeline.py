@@ -30,16 +30,18 @@ from compaction.transactions import TransactionVerdict, joined_marks, verdict
 from jobs.progress import ByteProgress
 from jobs.proposals import proposal_of
 from jobs.rounds import (
+    Dealt,
     GroupOrder,
     Round,
-    first_bucket_tasks,
+    dealt_groups,
+    dealt_orders,
     group_orders,
     group_rows,
     reduce_tasks,
     reference_rows,
 )
-from jobs.stages.reduce import reduced
-from jobs.stages.rewrite import GROUP_SCHEMA, rewritten
+from jobs.stages.reduce import ReducePlan, reduced
+from jobs.stages.rewrite import GROUP_SCHEMA, redealt, rewritten
 from jobs.stages.scan import SegmentScanned, scanned
 from jobs.stages.segment_rows import REFERENCE_SCHEMA, Row, RowKind, rows_of, unpacked
 from storage.catalog import Catalog, new_commit_id
@@ -67,6 +69,8 @@ class _Progressing:
     """What is known of the rounds so far, by partition index."""
 
     rounds: dict[int, Round]
+    dealt: Dealt
+    """Where the groups go that the plan made."""
     verdicts: dict[int, TransactionVerdict] = field(default_factory=dict)
     records: dict[int, int] = field(default_factory=dict)
     malformed: dict[int, int] = field(default_factory=dict)
@@ -91,7 +95,9 @@ class Pipeline:
 
     def run(self, rounds: Sequence[Round], catalog: Catalog) -> list[RoundResult]:
         """Scan, reduce, rewrite, check and commit; one result per round, in their order."""
-        so_far = _Progressing(rounds={each.index: each for each in rounds})
+        so_far = _Progressing(
+            rounds={each.index: each for each in rounds}, dealt=dealt_groups(rounds, self._cores)
+        )
         try:
             losers = self._scan_and_reduce(so_far, list(rounds))
             losers = self._believe(so_far, losers)
@@ -112,11 +118,13 @@ class Pipeline:
         """Stages 4 and 5; learns the verdicts on transactions, keeps the losers for stage 6."""
         rows, tasks = reference_rows(rounds, self._cores)
         references = self._frame(rows, REFERENCE_SCHEMA)
-        first = first_bucket_tasks(rounds)
         losers = reduced(
             scanned(references, tasks, self._tier_uri, self._progress.bytes_done),
-            {index: so_far.rounds[index].buckets for index in first},
-            reduce_tasks(rounds, self._cores),
+            ReducePlan(
+                buckets={each.index: each.buckets for each in rounds},
+                tasks=reduce_tasks(rounds, self._cores),
+                destinations=so_far.dealt.task_of,
+            ),
         ).persist(StorageLevel.MEMORY_AND_DISK)
         self._cached.append(losers)
         told = losers.where(F.col("kind").isin(int(RowKind.SCANNED), int(RowKind.FAILED)))
@@ -177,7 +185,7 @@ class Pipeline:
                 close=each.must_close(is_joined=False),
             )
         ]
-        self._rewrite(so_far, losers, orders)
+        self._rewrite(so_far, losers, orders, so_far.dealt)
         orders = []
         for each in so_far.working:
             receipts = so_far.receipts[each.index]
@@ -185,14 +193,20 @@ class Pipeline:
             if any(is_empty):
                 groups = absorbed(each.groups, is_empty)
                 orders += _joined_orders(so_far, each, groups)
-        self._rewrite(so_far, losers, orders)
+        if orders:
+            anew = dealt_orders(orders, self._cores)
+            groups_anew = self._frame(group_rows(orders, anew, self._cores), GROUP_SCHEMA)
+            self._rewrite(so_far, redealt(losers, groups_anew), orders, anew)
 
-    def _rewrite(self, so_far: _Progressing, losers: DataFrame, orders: list[GroupOrder]) -> None:
+    def _rewrite(
+        self, so_far: _Progressing, losers: DataFrame, orders: list[GroupOrder], dealt_to: Dealt
+    ) -> None:
         if not orders:
             return
-        rows, tasks = group_rows(orders, self._cores)
-        groups = self._frame(rows, GROUP_SCHEMA)
-        done = rewritten(losers, groups, tasks, self._tier_uri, self._progress.bytes_done)
+        groups = self._frame(group_rows(orders, dealt_to, self._cores), GROUP_SCHEMA)
+        done = rewritten(
+            losers, groups, dealt_to.tasks, self._tier_uri, self._progress.bytes_done
+        )
         size_bytes = sum(order.task.group.size_bytes for order in orders)
         table: pa.Table = self._progress.watched("rewrite", size_bytes, done.toArrow)
         found: dict[int, list[GroupReceipt]] = defaultdict(list)

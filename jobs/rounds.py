@@ -201,11 +201,50 @@ class GroupOrder:
     task: GroupTask
 
 
-def group_rows(orders: Sequence[GroupOrder], cores: int) -> tuple[list[dict[str, Any]], int]:
-    """Rows of `GROUP_SCHEMA`, one per source segment, and how many tasks they are dealt to."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dealt:
+    """Where the segments that are rewritten go."""
+
+    tasks: int
+    task_of: dict[tuple[int, int], int]
+    """(partition index, segment index) → task."""
+
+
+def dealt_groups(rounds: Sequence[Round], cores: int) -> Dealt:
+    """Every group of the rounds, dealt by its bytes before anything of it is read."""
+    numbered = [
+        (each, group, [place[s.segment_id] for s in group.segments])
+        for each in rounds
+        for place in [{s.segment_id: i for i, s in enumerate(each.state.segments)}]
+        for group in each.groups
+    ]
+    placed, tasks = tasks_for([group.size_bytes for _, group, _ in numbered], cores)
+    task_of = {
+        (each.index, i): task
+        for (each, _, indexes), task in zip(numbered, placed, strict=True)
+        for i in indexes
+    }
+    return Dealt(tasks=tasks, task_of=task_of)
+
+
+def dealt_orders(orders: Sequence[GroupOrder], cores: int) -> Dealt:
+    """Groups that were not known before: those that took in an empty neighbour."""
+    placed, tasks = tasks_for([order.task.group.size_bytes for order in orders], cores)
+    task_of = {
+        (order.partition_index, order.segment_index + i): task
+        for order, task in zip(orders, placed, strict=True)
+        for i in range(len(order.task.group.segments))
+    }
+    return Dealt(tasks=tasks, task_of=task_of)
+
+
+def group_rows(
+    orders: Sequence[GroupOrder], dealt_to: Dealt, cores: int
+) -> list[dict[str, Any]]:
+    """Rows of `GROUP_SCHEMA`, one per source segment."""
     sizes = [order.task.group.size_bytes for order in orders]
-    placed, tasks = tasks_for(sizes, cores)
-    rows = [
+    placed = [dealt_to.task_of[order.partition_index, order.segment_index] for order in orders]
+    return [
         {
             "task": task,
             "partition_index": order.partition_index,
@@ -217,7 +256,6 @@ def group_rows(orders: Sequence[GroupOrder], cores: int) -> tuple[list[dict[str,
         )
         for i in range(len(order.task.group.segments))
     ]
-    return rows, tasks
 
 
 def group_orders(

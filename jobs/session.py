@@ -33,6 +33,7 @@ SPARK_SETTINGS: Final = {
     # Over TCP each Python task waits 40 ms for an acknowledgement that the kernel delays:
     # 32 empty tasks on two cores took 0.80 s, over a Unix socket 0.09 s.
     "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.daemon.module": "jobs.worker_daemon",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }

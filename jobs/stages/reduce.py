@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -18,11 +19,28 @@ from jobs.stages.segment_rows import ROW_SCHEMA, Row, RowKind, as_batch, rows_of
 from jobs.stages.worker_memory import settle
 
 
-def reduced(rows: DataFrame, buckets: dict[int, int], tasks: int) -> DataFrame:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReducePlan:
+    """How the buckets are shared, and where what comes out is to go."""
+
+    buckets: dict[int, int]
+    """Per partition index how many buckets it has."""
+    tasks: int
+    """How many tasks share them."""
+    destinations: dict[tuple[int, int], int]
+    """(partition index, segment index) → the task of stage 6 that rewrites the segment."""
+
+
+def reduced(rows: DataFrame, plan: ReducePlan) -> DataFrame:
     """KEYS rows → LOST and WON rows, per segment that has any; every other row passes through.
 
-    `buckets` says how many buckets each partition index has; `tasks` how many tasks share them.
+    All of them leave for the task that rewrites their segment; those of no such segment for task 0.
     """
+
+    def sent(told: Iterable[Row]) -> Iterator[Row]:
+        for row in told:
+            task = plan.destinations.get((row.partition_index, row.segment_index), 0)
+            yield replace(row, task=task)
 
     def reduce(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         blocks: dict[tuple[int, int], list[tuple[int, KeyBlock]]] = defaultdict(list)
@@ -31,12 +49,13 @@ def reduced(rows: DataFrame, buckets: dict[int, int], tasks: int) -> DataFrame:
                 place = blocks[row.partition_index, row.bucket]
                 place.append((row.segment_index, unpack(row.payload)))
             else:
-                yield as_batch([row])
+                yield as_batch(sent([row]))
         for (partition_index, _), found in blocks.items():
-            yield as_batch(_standing_rows(partition_index, found, buckets[partition_index]))
+            buckets = plan.buckets[partition_index]
+            yield as_batch(sent(_standing_rows(partition_index, found, buckets)))
         settle("reduce")
 
-    return rows.repartitionById(tasks, "task").mapInArrow(reduce, ROW_SCHEMA)
+    return rows.repartitionById(plan.tasks, "task").mapInArrow(reduce, ROW_SCHEMA)
 
 
 def _standing_rows(

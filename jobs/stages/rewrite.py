@@ -41,6 +41,14 @@ GROUP_SCHEMA: Final = StructType(
 )
 """A row per source segment; `payload` is the packed `GroupTask` at a group's first segment."""
 
+
+def redealt(rows: DataFrame, groups: DataFrame) -> DataFrame:
+    """The rows of the groups' segments, now for the tasks that `groups` names."""
+    tasks = groups.select("partition_index", "segment_index", "task")
+    keys = ["partition_index", "segment_index"]
+    return rows.drop("task").join(F.broadcast(tasks), on=keys, how="inner").select(*ROW_COLUMNS)
+
+
 Standings: TypeAlias = dict[tuple[int, int], list[Row]]
 """(partition index, segment index) → what is known of its records' standing."""
 
@@ -57,18 +65,9 @@ def rewritten(
 ) -> DataFrame:
     """OWN_LOST, LOST, OWN_WON and WON rows, and `groups` → a RECEIPT or FAILED row per group.
 
-    `groups` is of `GROUP_SCHEMA` and dealt to `tasks` tasks by its `task` column.
+    `groups` is of `GROUP_SCHEMA`; both are dealt to `tasks` tasks by their `task` column.
     """
-    standings = (
-        rows.where(F.col("kind").isin([int(kind) for kind in _BIT_OF]))
-        .drop("task")
-        .join(
-            F.broadcast(groups.select("partition_index", "segment_index", "task")),
-            on=["partition_index", "segment_index"],
-            how="inner",
-        )
-        .select(*ROW_COLUMNS)
-    )
+    standings = rows.where(F.col("kind").isin([int(kind) for kind in _BIT_OF]))
     orders = groups.where(F.col("payload").isNotNull()).select(
         "task",
         "partition_index",

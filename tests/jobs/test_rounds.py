@@ -19,6 +19,8 @@ from jobs import rounds as rounds_module
 from jobs.proposals import proposal_of
 from jobs.rounds import (
     Round,
+    dealt_groups,
+    dealt_orders,
     first_bucket_tasks,
     group_orders,
     group_rows,
@@ -120,7 +122,9 @@ def test_a_groups_order_travels_with_its_first_segment(rounds: list[Round]) -> N
     assert [order.segment_index for order in orders] == [0, 2]
     assert [order.task.ends_in_batch for order in orders] == [False, True]
     assert {order.task.run for order in orders} == {each.state.owner_run}
-    rows, _ = group_rows(orders, cores=2)
+    placed = dealt_groups([each], cores=2)
+    assert placed == dealt_orders(orders, cores=2)
+    rows = group_rows(orders, placed, cores=2)
     assert [row["payload"] is None for row in rows] == [False, True, False]
     assert rows[0]["task"] == rows[1]["task"]
 

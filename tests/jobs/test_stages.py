@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from compaction.errors import CorruptLog
 from compaction.key_blocks import unpack
 from jobs.rounds import Round, reference_rows
-from jobs.stages.reduce import reduced
+from jobs.stages.reduce import ReducePlan, reduced
 from jobs.stages.scan import SegmentScanned, scanned
 from jobs.stages.segment_rows import (
     REFERENCE_SCHEMA,
@@ -102,14 +103,22 @@ def test_the_reduce_names_what_another_segment_supersedes(
 ) -> None:
     _, rounds = claimed_rounds(tier)
     before = rows_from(scan(spark, tier, rounds))
-    after = rows_from(reduced(scan(spark, tier, rounds), {0: 1, 1: 1}, tasks=2))
+    destinations = {(0, 0): 3, (0, 1): 1}
+    plan = ReducePlan(buckets={0: 1, 1: 1}, tasks=2, destinations=destinations)
+    after = rows_from(reduced(scan(spark, tier, rounds), plan))
     (lost,) = (row for row in after if row.kind is RowKind.LOST)
     assert (lost.partition_index, lost.segment_index) == (0, 0)
     ordinals = np.sort(np.frombuffer(lost.payload, np.uint32))
     assert ordinals.tolist() == [6, 7, 8, 9, 10]
     # What is no key passes, each row once.
     passed = [row for row in before if row.kind is not RowKind.KEYS]
-    assert [row for row in after if row.kind is not RowKind.LOST] == passed
+    unsent = [replace(row, task=0) for row in after if row.kind is not RowKind.LOST]
+    assert unsent == [replace(row, task=0) for row in passed]
+    # All leave for the task that rewrites their segment.
+    assert {(r.partition_index, r.segment_index): r.task for r in after} == {
+        **destinations,
+        (1, 0): 0,
+    }
 
 
 def test_only_records_from_first_dirty_on_compete(spark: SparkSession, tier: Path) -> None:
@@ -123,7 +132,7 @@ def test_only_records_from_first_dirty_on_compete(spark: SparkSession, tier: Pat
         str(tier),
         spark.sparkContext.accumulator(0),
     )
-    after = rows_from(reduced(frame, {0: 1}, tasks=1))
+    after = rows_from(reduced(frame, ReducePlan(buckets={0: 1}, tasks=1, destinations={})))
     (lost,) = (row for row in after if row.kind is RowKind.LOST)
     # k0's last update is clean, so that no update of k0 supersedes another.
     ordinals = np.sort(np.frombuffer(lost.payload, np.uint32))
