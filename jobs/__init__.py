@@ -15,6 +15,7 @@
     rounds              what the driver and the workers tell each other about one partition's round
     pipeline            stages 3 to 8: claim, scan, reduce, rewrite, check, commit
     stages/             those of them that run on Spark
+    explain             one partition's plan, drawn segment by segment
     report              tables for people, one JSON document for machines
     catalog_tables      the catalog as DataFrames, for notebooks
 
