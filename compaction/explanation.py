@@ -138,25 +138,29 @@ def decision(choice: Choice, rules: Rules) -> str:
         return f"refused, {choice.reason}: {choice.detail}. {choice.remedy}".removesuffix(".")
     if isinstance(choice, Rest):
         return f"nothing to do, {choice.reason}: {choice.detail}"
+    why = _why_compacted(choice, rules)
+    merged = f"{len(choice.source_ids)} → {len(choice.groups)} segments"
+    return f"compact up to offset {choice.end_offset}, {merged}, {choice.reason}: {why}"
+
+
+def _why_compacted(choice: Compact, rules: Rules) -> str:
     ratio = choice.ratio
     match choice.reason:
         case CompactReason.DIRTY:
-            why = (
+            return (
                 f"{ratio.cleanable_bytes} of {ratio.total_bytes} bytes are dirty"
                 f" ({ratio.percent}), more than min.cleanable.dirty.ratio"
                 f" ({float(rules.min_cleanable_dirty_ratio * 100):g} %)"
             )
         case CompactReason.MUST_CLEAN:
-            why = (
+            return (
                 f"the oldest dirty record is {duration(ratio.delay_ms)} over"
                 f" max.compaction.lag.ms ({rules.max_compaction_lag_ms})"
             )
         case CompactReason.FORCED:
-            why = f"--first-dirty puts the first dirty offset at {choice.first_dirty}"
+            return f"--first-dirty puts the first dirty offset at {choice.first_dirty}"
         case CompactReason.HORIZON_PASSED:
-            why = "only the segments with tombstones or markers that may go now"
-    merged = f"{len(choice.source_ids)} → {len(choice.groups)} segments"
-    return f"compact up to offset {choice.end_offset}, {merged}, {choice.reason}: {why}"
+            return "only the segments with tombstones or markers that may go now"
 
 
 def duration(time_ms: int) -> str:
@@ -249,8 +253,9 @@ def _why_rewritten(case: _Case, segment: Segment, lies: tuple[Region, ...]) -> s
     if reason is CompactReason.MUST_CLEAN:
         if not is_overdue(segment, rules, case.now_ms):
             return "dirty: goes along with what max.compaction.lag.ms demands"
-        age, most_ms = duration(case.now_ms - segment.first_timestamp_ms), rules.max_compaction_lag_ms
-        return f"its first batch is {age} old, max.compaction.lag.ms is {most_ms}"
+        age = duration(case.now_ms - segment.first_timestamp_ms)
+        rule = f"max.compaction.lag.ms is {rules.max_compaction_lag_ms}"
+        return f"its first batch is {age} old, {rule}"
     first_dirty = case.regions.first_dirty
     if reason is CompactReason.FORCED:
         return f"--first-dirty says that it is dirty from offset {first_dirty} on"

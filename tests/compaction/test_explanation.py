@@ -18,6 +18,7 @@ from compaction.view import PartitionView, Refusal, RefusalReason
 
 COMPACT = Rules(cleanup_policy=frozenset({"compact"}))
 NEVER = replace(COMPACT, min_cleanable_dirty_ratio=Fraction(1))
+ALWAYS = replace(COMPACT, min_cleanable_dirty_ratio=Fraction(0))
 MIN = replace(COMPACT, min_compaction_lag_ms=50)
 MAX = replace(NEVER, max_compaction_lag_ms=80)
 HOLD = LastStable(offset=212, producer_id=2999)
@@ -57,7 +58,7 @@ def words(segments: tuple[ExplainedSegment, ...]) -> list[str]:
     [
         # Clean ones go along; the one that holds the first dirty offset is both.
         (
-            told(aged(9, 9, 9, cleaned=150), COMPACT),
+            told(aged(9, 9, 9, cleaned=150), ALWAYS),
             ["cleaned: rewritten1", "cleaned+dirty: rewritten1", "dirty: rewritten1"],
             (1, "dirty from offset 150 on"),
         ),

@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 from rich.console import Console
 
-from jobs.explain import print_explained
+from jobs.explain import _columns, print_explained
 from jobs.plan_job import explain
 from jobs.settings import resolve
 from jobs.survey import Scope
@@ -45,11 +45,26 @@ def test_a_partition_is_drawn_and_nothing_is_changed(tier: Path) -> None:
     assert lines[0].startswith("orders-0: 3 segments, offsets 0–32")
     blocks = lines[1].strip("│").split("│")
     assert [set(block) for block in blocks] == [{"D"}] * 3
-    assert max(map(len, blocks)) - min(map(len, blocks)) <= 1
+    assert all(35 <= len(block) <= 42 for block in blocks)
     assert not told(ran.stdout, "11–21", "rewritten, group 1 (3 segments)", "at or above")
     assert not told(ran.stdout, "Decision: compact up to offset 33", "Dirty ratio: 100.0 %")
     assert not told(ran.stdout, "Last stable offset: no open transaction", "(not checked)")
     assert files_below(tier) == before
+
+
+@pytest.mark.parametrize(
+    ("sizes", "room", "expected"),
+    [
+        ([1, 1, 2], 11, [3, 3, 5]),
+        ([0, 1000, 0], 10, [1, 8, 1]),
+        ([1, 1, 2], 2, [0, 1, 1]),
+        ([0], 5, [1]),
+    ],
+)
+def test_blocks_are_as_wide_as_they_are_large(
+    sizes: list[int], room: int, expected: list[int]
+) -> None:
+    assert _columns(sizes, room) == expected
 
 
 def test_the_document_says_the_same(tier: Path) -> None:
