@@ -41,6 +41,7 @@ class SegmentFate(StrEnum):
     """What a plan does with a segment."""
 
     REWRITTEN = "rewritten"
+    """Alone in its group it stays as it is, if nothing of it goes."""
     MARKS_READ = "marks read"
     """It stays; what it says of transactions decides records of others."""
     WAITS = "waits"

@@ -229,7 +229,7 @@ def _what(run: SegmentRun) -> str:
         return f"{many}{first.fate}"
     if first.group != last.group:
         return f"{many}{first.fate}, groups {first.group} to {last.group}"
-    merged = f" ({first.group_segments} segments)" if first.group_segments > 1 else ", alone"
+    merged = f" ({first.group_segments} segments)" if first.group_segments > 1 else " alone"
     return f"{many}{first.fate}, group {first.group}{merged}"
 
 
