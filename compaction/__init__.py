@@ -5,6 +5,7 @@ Nouns      units · segments (partition, segment, the catalog's row) · listing 
 What       view (what lives) · lineage (leader epochs) · regions (cleaned, dirty, held back)
            · eligibility (how dirty, how overdue, what is due) · grouping
            · plan (Rest | Compact | Refuse) · plan_check
+           · explanation (the plan, told segment by segment)
 Which      key_hash · key_columns · key_blocks · winners (the reduce by key)
            · strategies (what is remembered of them, what a change means)
            · transactions (aborted data, markers) · fates (records and batches) · tally

@@ -17,6 +17,7 @@
                         the Spark session and its settings; its Python workers' parent
     pipeline            stages 3 to 8: claim, scan, reduce, rewrite, check, commit
     stages/             those of them that run on Spark
+    explain             one partition's plan, drawn segment by segment
     report              tables for people, one JSON document for machines
     catalog_tables      the catalog as DataFrames, for notebooks
 

@@ -22,6 +22,7 @@ from compaction.chunks import Budget
 from compaction.errors import BadSettings, CorruptLog, TierfoldError, UnreadableObject
 from jobs.compact_job import compact
 from jobs.dump_job import dump_lines
+from jobs.explain import print_explained
 from jobs.outcome_reports import (
     FAILED,
     FENCED,
@@ -31,7 +32,7 @@ from jobs.outcome_reports import (
     PartitionReport,
     max_compaction_delay_secs,
 )
-from jobs.plan_job import plan
+from jobs.plan_job import explain, plan
 from jobs.quantities import DURATION_MS, SIZE_BYTES
 from jobs.report import (
     document,
@@ -195,16 +196,32 @@ def tierfold() -> None:
 @tierfold.command("plan")
 @_tier_options
 @_replay_options
-def plan_verb(**given: Any) -> None:
+@click.option(
+    "--explain",
+    "partition_name",
+    metavar="PARTITION",
+    help="Draw one partition, such as orders-0, segment by segment, with reasons.",
+)
+def plan_verb(partition_name: str | None, **given: Any) -> None:
     """Show what `compact` would do to each partition, and why not more.
 
     \b
-    Example:
+    Examples:
       tierfold plan /mnt/tier --set cleanup.policy=compact --topic 'orders.*'
+      tierfold plan /mnt/tier --set cleanup.policy=compact --explain orders-0
     """
     settings = _settings(given)
     asked = _asked_of_tier(given)
-    _told(plan(asked.live, settings, asked.scope), "plan", given["as_json"])
+    if partition_name is None:
+        _told(plan(asked.live, settings, asked.scope), "plan", given["as_json"])
+        return
+    found = explain(asked.live, settings, asked.scope, partition_name)
+    if given["as_json"]:
+        delay_secs = max_compaction_delay_secs((found.report,))
+        click.echo(document((found.as_json(),), max_compaction_delay_secs=delay_secs))
+    else:
+        print_explained(_console(as_json=False), found)
+    _leave((found.report,))
 
 
 @tierfold.command("compact")
@@ -330,6 +347,11 @@ def _told(reports: list[PartitionReport], title: str, as_json: bool) -> None:
         )
     else:
         print_reports(_console(as_json=False), reports, title)
+    _leave(reports)
+
+
+def _leave(reports: Sequence[PartitionReport]) -> None:
+    """Exit with the code that the reports call for; where that is 0, go on."""
     outcomes = {each.outcome for each in reports}
     if outcomes & {FAILED, REFUSED, UNKNOWN}:
         sys.exit(EXIT_PARTITION_FAILED)
