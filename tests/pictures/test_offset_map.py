@@ -115,6 +115,16 @@ def test_an_expired_tombstone_still_beats_what_lies_below_first_dirty(tmp_path: 
     assert drawn(cleaned(log, now_ms=50, first_dirty=1)) == "0.. 2:b=1"
 
 
+def test_a_tombstone_stays_in_a_forced_round_that_leaves_its_values_out(tmp_path: Path) -> None:
+    # Nothing is clean, and a person begins at 3, again and again.
+    log = picture("0:a=1 | 1:a=^50 2:b=1 | 3:b=^50 4:c=1", tmp_path)
+    once = passed(log, now_ms=50, first_dirty=3, clean_until=0).log
+    assert drawn(once) == "0:a=1 1:a=^50 3:b=^50 4:c=1"
+    assert drawn(passed(once, now_ms=50, first_dirty=3, clean_until=0).log) == drawn(once)
+    # The round that takes the stretch in lets both go.
+    assert drawn(cleaned(once, now_ms=50)) == "0.. 4:c=1"
+
+
 def test_what_came_in_is_kept_or_counts_under_the_first_reason(tmp_path: Path) -> None:
     log = picture(
         "P1([0:a=1 1:=2 2:b=]) 3:P1:A^5 4:=1 5:a=1 [6:a=2 7:c=]^5 8:=3 9:P2:C^5 10:d=1", tmp_path
