@@ -99,7 +99,7 @@ class RoundRules:
     legacy_delete_horizon_ms: int = 0
     """See `legacy_delete_horizon_ms`; 0: there is no clean segment."""
     keeps_tombstones: bool = False
-    """Whatever their horizons: what a tombstone is to supersede may lie above this chunk."""
+    """Whatever their horizons: what a tombstone is to supersede may survive this round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,7 +73,7 @@ def faults(
             else (
                 *_breaks(sources),
                 *_wrong_edges(plan, sources, view),
-                *_too_young(plan, sources, rules, now_ms),
+                *_too_young(plan, sources, view, rules, now_ms),
             )
         ),
         *_wrong_end(plan, sources, view),
@@ -153,20 +153,29 @@ def _not_due(
 
 
 def _too_young(
-    plan: Compact, sources: tuple[Segment, ...], rules: Rules, now_ms: int
+    plan: Compact, sources: tuple[Segment, ...], view: PartitionView, rules: Rules, now_ms: int
 ) -> tuple[Fault, ...]:
-    """A dirty segment within `min.compaction.lag.ms`, with none overdue at or above it."""
+    """A dirty segment within `min.compaction.lag.ms`, with none overdue at or above it.
+
+    What is overdue may lie above the plan: it may be a chunk, or end at an open transaction.
+    """
     if rules.min_compaction_lag_ms == 0:
         return ()
+    overdue_until = max(
+        (
+            each.end_offset
+            for each in view.segments
+            if each.end_offset >= plan.first_dirty
+            and 0 < each.first_timestamp_ms < now_ms - rules.max_compaction_lag_ms
+        ),
+        default=-1,
+    )
     dirty = [each for each in sources if each.end_offset >= plan.first_dirty]
-    while dirty and not (
-        0 < dirty[-1].first_timestamp_ms < now_ms - rules.max_compaction_lag_ms
-    ):
-        if any(now_ms - each.max_timestamp_ms < rules.min_compaction_lag_ms for each in dirty):
-            detail = f"segment {dirty[-1].segment_id} holds or follows records that are too young"
-            return (Fault(kind=FaultKind.TOO_YOUNG, detail=detail),)
-        dirty.pop()
-    return ()
+    is_young = any(now_ms - each.max_timestamp_ms < rules.min_compaction_lag_ms for each in dirty)
+    if not is_young or dirty[-1].end_offset <= overdue_until:
+        return ()
+    detail = f"segment {dirty[-1].segment_id} holds or follows records that are too young"
+    return (Fault(kind=FaultKind.TOO_YOUNG, detail=detail),)
 
 
 def _wrong_end(

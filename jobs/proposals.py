@@ -85,12 +85,8 @@ def _cleaner_offset(each: Round) -> int:
 
     A forced round that began above what is clean left a stretch uncleaned, so nothing moves: the
     next plain round takes that stretch in, and no tombstone is gone before it. One that ended
-    below moves nothing back. A stored offset outside the log is of a log that was cut off since,
-    and says nothing.
+    below moves nothing back.
     """
-    start, end = each.state.log_start_offset, each.state.next_offset
-    stored = each.state.cleaner_offset
-    clean_until = stored if stored is not None and start <= stored <= end else start
-    if each.first_dirty > clean_until:
-        return clean_until
-    return max(clean_until, each.end_offset)
+    if each.first_dirty > each.clean_until:
+        return each.clean_until
+    return max(each.clean_until, each.end_offset)

@@ -66,6 +66,26 @@ class Round:
         return self.state.key
 
     @property
+    def clean_until(self) -> int:
+        """Below it all was clean before the round; not always `first_dirty`, a person may force it.
+
+        A stored offset outside the log is of a log that was cut off since, and says nothing.
+        """
+        start, end = self.state.log_start_offset, self.state.next_offset
+        stored = self.state.cleaner_offset
+        return stored if stored is not None and start <= stored <= end else start
+
+    @property
+    def keeps_tombstones(self) -> bool:
+        """Whether none may go, for what one is to supersede may survive this round.
+
+        It may lie above a chunk where versions decide. In a forced round it may lie in the stretch
+        that is left out, whose tombstones do not compete.
+        """
+        is_by_offset = self.rules.compaction_strategy is CompactionStrategy.OFFSET
+        return self.first_dirty > self.clean_until or not (self.is_last_chunk or is_by_offset)
+
+    @property
     def segments(self) -> tuple[Segment, ...]:
         """The source segments in offset order: `[log start, end_offset)`, or a part of it."""
         return tuple(segment for group in self.groups for segment in group.segments)
@@ -306,6 +326,5 @@ def _round_rules(each: Round) -> RoundRules:
         legacy_delete_horizon_ms=legacy_delete_horizon_ms(
             each.segments, each.first_dirty, each.rules.delete_retention_ms
         ),
-        keeps_tombstones=not each.is_last_chunk
-        and each.rules.compaction_strategy is not CompactionStrategy.OFFSET,
+        keeps_tombstones=each.keeps_tombstones,
     )

@@ -126,7 +126,7 @@ def rewrite_group(
         for segment in task.group.segments:
             _rewrite_segment(state, segment, standing)
         _close_round(state)
-        if _lists_differ(state):
+        if _lists_differ(state) or _has_unknown_horizon(state):
             state.add(np.empty(0, np.uint8), is_change=True)
         return _receipt(state)
     except BaseException as error:
@@ -273,6 +273,17 @@ def _lists_differ(state: _Rewrite) -> bool:
     if not segment.has_transaction_index:
         return bool(state.task.listed)
     return read_aborted(state.tier, state.task.key, segment) != state.task.listed
+
+
+def _has_unknown_horizon(state: _Rewrite) -> bool:
+    """Whether something is due that the catalog does not know of: a broker's cleaner set it.
+
+    Unwritten it would wait for new dirty data, as it does in Kafka.
+    """
+    if state.is_changed or state.due_ms is None:
+        return False
+    (segment,) = state.task.group.segments
+    return segment.earliest_due_ms is None
 
 
 def _receipt(state: _Rewrite) -> GroupReceipt:

@@ -288,3 +288,22 @@ def test_what_was_clean_before_may_be_young() -> None:
     lags = replace(RULES, min_compaction_lag_ms=50)
     plan = replace(the_plan(), groups=groups(view.segments), first_dirty=100)
     assert faults(plan, view, None, lags, AGED_AT_MS) == ()
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "last_stable"),
+    [(0, 1, None), (1, 2, None), (0, 2, LastStable(offset=250))],
+    ids=["first chunk", "next chunk", "what is overdue is unstable"],
+)
+def test_what_is_overdue_above_a_round_lets_it_be_young(
+    first: int, last: int, last_stable: LastStable | None
+) -> None:
+    view = aged(20, 20, 110, cleaned=100 * first)
+    lags = replace(RULES, min_compaction_lag_ms=50, max_compaction_lag_ms=100)
+    plan = replace(
+        the_plan(),
+        groups=groups(view.segments[:last]),
+        first_dirty=100 * first,
+        end_offset=100 * last,
+    )
+    assert faults(plan, view, last_stable, lags, AGED_AT_MS) == ()

@@ -70,10 +70,14 @@ def passed(
     now_ms: int = 0,
     rules: Rules = RULES,
     first_dirty: int = 0,
+    clean_until: int | None = None,
     is_last_chunk: bool = True,
 ) -> Pass:
-    """The same, with what the workers said."""
+    """The same, with what the workers said; `clean_until`: where it is below `first_dirty`."""
     each = replace(_round(log, now_ms, rules, first_dirty), is_last_chunk=is_last_chunk)
+    if clean_until is not None:
+        vector = (CleanerOffset(epoch=1, offset=clean_until),)
+        each = replace(each, state=replace(each.state, cleaner_offsets=vector))
     return _carried_out(log, each)
 
 
@@ -151,7 +155,9 @@ def _round(log: Log, now_ms: int, rules: Rules, first_dirty: int) -> Round:
     entries = [t for each in log.segments for t in read_aborted(log.tier, KEY, each)]
     return Round(
         index=0,
-        state=_state(log),
+        state=replace(
+            _state(log), cleaner_offsets=(CleanerOffset(epoch=1, offset=first_dirty),)
+        ),
         first_dirty=first_dirty,
         end_offset=log.end_offset,
         groups=grouped(inside, rules),

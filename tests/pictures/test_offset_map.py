@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from tests.pictures.cleaning import APART, RETENTION_MS, RULES, cleaned, passed
+from tests.pictures.cleaning import APART, RETENTION_MS, RULES, cleaned, passed, swept
 from tests.pictures.log_pictures import drawn, picture
 
 
@@ -98,6 +98,14 @@ def test_a_horizon_shared_with_an_older_tombstone_binds(tmp_path: Path) -> None:
     assert drawn(cleaned(log, now_ms=100)) == "0.. 2:c=1"
 
 
+def test_a_horizon_that_a_broker_set_is_remembered(tmp_path: Path) -> None:
+    log = picture("0:a=1 1:b=^500 | 2:c=1 | 3:d=1", tmp_path)
+    after = cleaned(log, rules=APART)
+    assert drawn(after) == drawn(log)
+    assert [segment.earliest_due_ms for segment in after.segments] == [500, None, None]
+    assert drawn(swept(after, now_ms=500, rules=APART)) == "0:a=1 1:() | 2:c=1 | 3:d=1"
+
+
 def test_a_tombstone_that_is_superseded_goes_at_once(tmp_path: Path) -> None:
     done = passed(picture("0:a=1 1:a= 2:a=2", tmp_path))
     assert drawn(done.log) == "0.. 2:a=2"
@@ -113,6 +121,16 @@ def test_a_tombstone_takes_the_older_values_of_its_key_along(tmp_path: Path) -> 
 def test_an_expired_tombstone_still_beats_what_lies_below_first_dirty(tmp_path: Path) -> None:
     log = picture("0:a=1 | 1:a=^50 2:b=1", tmp_path)
     assert drawn(cleaned(log, now_ms=50, first_dirty=1)) == "0.. 2:b=1"
+
+
+def test_a_tombstone_stays_in_a_forced_round_that_leaves_its_values_out(tmp_path: Path) -> None:
+    # Nothing is clean, and a person begins at 3, again and again.
+    log = picture("0:a=1 | 1:a=^50 2:b=1 | 3:b=^50 4:c=1", tmp_path)
+    once = passed(log, now_ms=50, first_dirty=3, clean_until=0).log
+    assert drawn(once) == "0:a=1 1:a=^50 3:b=^50 4:c=1"
+    assert drawn(passed(once, now_ms=50, first_dirty=3, clean_until=0).log) == drawn(once)
+    # The round that takes the stretch in lets both go.
+    assert drawn(cleaned(once, now_ms=50)) == "0.. 4:c=1"
 
 
 def test_what_came_in_is_kept_or_counts_under_the_first_reason(tmp_path: Path) -> None:
