@@ -7,6 +7,7 @@ the next chunk comes from the row that the commit before it left. What fails lea
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,7 @@ from pyspark.errors import PySparkException
 
 from compaction.aborted import AbortedTransaction
 from compaction.chunks import Budget, Chunk, Due, Room, Wave, next_wave, remaining
-from compaction.errors import TierfoldError
+from compaction.errors import CorruptLog, TierfoldError, UnreadableObject
 from compaction.outcomes import Committed
 from compaction.plan import Compact
 from compaction.segments import PartitionState, Segment
@@ -158,7 +159,9 @@ class Waves:
         states = [work.state for work in works if work.state is not None]
         proposals = [release_of(each, new_commit_id(), self.live.now_ms) for each in states]
         if proposals:
-            self.live.catalog.commit(proposals)
+            # A claim that stays is taken over by the next run; what was done is to be told.
+            with contextlib.suppress(CorruptLog, UnreadableObject):
+                self.live.catalog.commit(proposals)
 
 
 def rounds_of(live: Wiring, begun: Sequence[tuple[Work, Chunk]]) -> list[Round]:
@@ -185,7 +188,13 @@ def _claim(live: Wiring, begun: Sequence[tuple[Work, Chunk]]) -> None:
     """Stage 3: one commit opens the next epoch of every partition that is new."""
     views = [work.surveyed.view for work, _ in begun]
     rows = [state_with_new(view) for view in views if view is not None]
-    claims = live.catalog.claim(rows, live.run, at_ms=live.now_ms) if rows else {}
+    try:
+        claims = live.catalog.claim(rows, live.run, at_ms=live.now_ms) if rows else {}
+    except (CorruptLog, UnreadableObject) as error:
+        # What the waves before it committed is to be told all the same.
+        for work, chunk in begun:
+            work.end(failure_report(_planned(work, chunk), str(error)))
+        return
     for work, chunk in begun:
         claim = claims[work.surveyed.key]
         if isinstance(claim.outcome, Committed):
