@@ -29,7 +29,7 @@ WARM_PASSES: Final = 3
 FUNCTIONS: Final = 12
 """How many functions are shown, by the time spent in themselves."""
 
-STAGES: Final = ("deal segments", "scan", "reduce", "deal groups", "deal losers", "rewrite")
+STAGES: Final = ("deal segments", "scan", "reduce", "deal losers", "rewrite")
 """The stages of one wave without believed aborts and without empty groups, in their order."""
 
 
