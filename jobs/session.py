@@ -19,6 +19,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from compaction.errors import BadSettings
+from jobs import worker_daemon
 
 NO_JAVA: Final = (
     "Install a Java runtime 17 or newer (Debian, Ubuntu: apt-get install "
@@ -33,7 +34,7 @@ SPARK_SETTINGS: Final = {
     # Over TCP each Python task waits 40 ms for an acknowledgement that the kernel delays:
     # 32 empty tasks on two cores took 0.80 s, over a Unix socket 0.09 s.
     "spark.python.unix.domain.socket.enabled": "true",
-    "spark.python.daemon.module": "jobs.worker_daemon",
+    "spark.python.daemon.module": worker_daemon.__name__,
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import configparser
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 # A distribution is installed under one name and imported under another.
@@ -88,3 +88,14 @@ def links(page: str) -> list[str]:
 def python_blocks(page: str) -> list[str]:
     """Code that a reader will copy."""
     return re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+
+
+def rows_that_say_otherwise(said: Mapping[str, tuple[str, ...]], page: str) -> list[str]:
+    """Rows that lack one of the cells that the code has for them."""
+    rows = table_rows(page)
+    return [
+        f"README.md: the row of `{name}` does not say {cell}"
+        for name, cells in said.items()
+        for cell in cells
+        if f" {cell} |" not in rows.get(name, "")
+    ]
