@@ -16,7 +16,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from compaction.commit import (
+    AdvanceCleanerOffset,
+    CommitIs,
+    CommitProposal,
+    EpochIs,
+    ReleaseClaim,
+)
 from compaction.units import NO_TIMESTAMP_MS
+from compaction.view import state_with_new
+from jobs.settings import resolve
+from jobs.survey import Scope, survey
+from jobs.wiring import wired
+from storage.catalog import new_commit_id
 from tests.oracle.kafka_lab import KafkaLab
 from tests.oracle.recipes import LEGACY_FROM, TS_START_MS, recipe, uploads_below_stable
 from tests.oracle.remote_views import RemoteSegment, all_segments, to_local, to_remote
@@ -129,6 +141,7 @@ def _run_course(
     for seed, topic in topics.items():
         if seed >= LEGACY_FROM:
             _date(lab, topic.before, course)
+    _checkpoint(tier, course)
     for number in range(1, len(course.passes_ms) + 1):
         clock = course.settings_at(number)
         reports = run_tierfold("compact", tier, _compact_arguments(*clock))["partitions"]
@@ -158,6 +171,40 @@ def _compact_arguments(now_ms: int, first_dirty: int, delete_retention_ms: int) 
     named = _SETTINGS | {"delete.retention.ms": delete_retention_ms}
     settings = [text for name, value in named.items() for text in ("--set", f"{name}={value}")]
     return ["--now", str(now_ms), "--first-dirty", str(first_dirty), *settings]
+
+
+def _checkpoint(tier: Path, course: Course) -> None:
+    """The catalog as a run left it that cleaned all below `first_dirty`, as Kafka takes it too.
+
+    Forced alone, a first dirty offset above what is clean keeps the tombstones: decision 0002.
+    """
+    live = wired(str(tier), None, course.passes_ms[0])
+    surveyed = survey(live, resolve(("cleanup.policy=compact",)), Scope())
+    views = [each.view for each in surveyed if each.view is not None]
+    claims = live.catalog.claim(
+        [state_with_new(view) for view in views], live.run, at_ms=live.now_ms
+    )
+    live.catalog.commit(
+        [
+            CommitProposal(
+                key=claim.state.key,
+                commit_id=new_commit_id(),
+                requires=(
+                    EpochIs(epoch=claim.state.epoch, owner_run=live.run),
+                    CommitIs(commit_id=claim.state.commit_id),
+                ),
+                updates=(
+                    AdvanceCleanerOffset(
+                        epoch=claim.state.epoch,
+                        offset=min(course.first_dirty, claim.state.next_offset),
+                    ),
+                    ReleaseClaim(run=live.run),
+                ),
+                at_ms=live.now_ms,
+            )
+            for claim in claims.values()
+        ]
+    )
 
 
 def _date(lab: KafkaLab, folder: Path, course: Course) -> None:
