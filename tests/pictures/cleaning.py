@@ -140,7 +140,13 @@ def _carried_out(log: Log, each: Round) -> Pass:
     if any(is_empty):
         each = replace(each, groups=absorbed(each.groups, is_empty))
         receipts = _rewritten(log, each, scans, standing, is_again=True)
-    assert receipt_faults(each.groups, receipts, sum(scan.records for scan in scans)) == ()
+    faults = receipt_faults(
+        each.groups,
+        receipts,
+        records_scanned=sum(scan.records for scan in scans),
+        record_bytes_scanned=sum(scan.record_bytes for scan in scans),
+    )
+    assert faults == ()
     return Pass(
         log=_after(log, each, receipts),
         receipts=receipts,
