@@ -17,14 +17,13 @@ from compaction.transactions import TransactionVerdict
 from jobs.publishing import Rewritten, RoundResult, published
 from jobs.rounds import Round, group_orders
 from jobs.wiring import Wiring
-from storage.catalog import Catalog
 from storage.group_rewrite import rewrite_group
 from storage.local_store import LocalStore
 from storage.local_tiered_storage import LocalTieredStorage, Part
 from storage.object_store import ObjectEntry
 from tests.jobs.claimed_rounds import claimed_rounds
 from tests.jobs.commands import told
-from tests.jobs.meddling import MeddledCatalog
+from tests.jobs.meddling import MeddledCatalog, no_answer
 from tests.jobs.tiers import files_below, folder_of, key_of, made_tier, put_updates
 from tests.storage.rotting_store import HARMS
 
@@ -160,10 +159,7 @@ def test_what_failed_on_the_way_is_passed_on_and_asks_the_catalog_nothing(
 
 
 def test_a_catalog_that_cannot_be_read_leaves_the_outcome_unknown(staged: Staged) -> None:
-    def lose() -> None:
-        raise UnreadableObject("no answer", where="the store", remedy="Look again.")
-
-    catalog: Catalog = MeddledCatalog(staged.live.catalog_uri, before_commit=lose)
+    catalog = MeddledCatalog(staged.live.catalog_uri, before_commit=no_answer)
     results = published(staged.rewritten, catalog, staged.live.tier)
     for each in results:
         assert each.proposal is not None
