@@ -61,7 +61,7 @@ def restoration(earlier: PartitionState, row: PartitionState) -> Restoration | R
             f"segments of that time are deleted, or being deleted: {', '.join(gone)}",
             "Choose a later state; `tierfold history` shows which can be restored.",
         )
-    at = wanted[0].start_offset if wanted else earlier.log_start_offset
+    at = earlier.segments[0].start_offset if earlier.segments else earlier.log_start_offset
     for segment in wanted:
         if segment.start_offset != at:
             break

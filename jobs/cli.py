@@ -21,6 +21,8 @@ from jobs.cli_options import (
     asked_of_tier,
     budget_of,
     budget_options,
+    catalog_options,
+    clock_options,
     replay_options,
     settings_of,
     settings_options,
@@ -29,6 +31,7 @@ from jobs.cli_options import (
 from jobs.compact_job import compact
 from jobs.dump_job import dump_lines
 from jobs.explain import print_explained
+from jobs.history_job import history
 from jobs.outcome_reports import (
     FAILED,
     FENCED,
@@ -46,8 +49,10 @@ from jobs.report import (
     print_status,
     print_verified,
 )
+from jobs.restore_job import restore
 from jobs.settings_layers import is_topic
 from jobs.status_job import status
+from jobs.undo_report import print_history, print_restored
 from jobs.verify_job import verify
 from jobs.versions import tierfold_version
 
@@ -176,6 +181,67 @@ def verify_verb(**given: Any) -> None:
         print_verified(_console(as_json=False), found)
     if any(each.faults for each in found):
         sys.exit(EXIT_PARTITION_FAILED)
+
+
+@tierfold.command("history")
+@catalog_options
+@click.argument("partition_name", metavar="PARTITION")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Only the newest N lines.")
+@JSON_OPTION
+@clock_options
+def history_verb(partition_name: str, limit: int | None, **given: Any) -> None:
+    """Show what happened to one partition, and what `restore` can bring back.
+
+    PARTITION is a name such as orders-0, or the partition's folder. What is in the first two
+    columns, `restore --to` takes; the line "found" is how the first run found the partition.
+
+    \b
+    Example:
+      tierfold history /mnt/tier orders-0 --limit 10
+    """
+    settings_of(given)
+    found = history(asked_of_tier(given).live, partition_name, limit)
+    if given["as_json"]:
+        click.echo(document((found.as_json(),)))
+    else:
+        print_history(_console(as_json=False), found)
+
+
+@tierfold.command("restore")
+@catalog_options
+@click.argument("partition_name", metavar="PARTITION")
+@click.option(
+    "--to",
+    required=True,
+    metavar="TIME|RUN",
+    help="ISO 8601 (UTC unless it says otherwise) or epoch milliseconds: as it was then. A run, or"
+    " the begin of its name: as that run left it.",
+)
+@click.option("--dry-run", is_flag=True, help="Only say what would live again, and what would not.")
+@JSON_OPTION
+@clock_options
+def restore_verb(partition_name: str, to: str, dry_run: bool, **given: Any) -> None:
+    """Bring one partition back to what it was, while the segments are still there.
+
+    What brokers uploaded since stays. The segments that come back are read and checked first; those
+    that leave are retired, so that a restore can be undone by a restore.
+
+    To undo a run, name the moment of the line below it in `tierfold history`; to undo the very
+    first run, that of the line "found".
+
+    \b
+    Examples:
+      tierfold restore /mnt/tier orders-0 --to 2026-11-21T15:30:46.123Z --dry-run
+      tierfold restore /mnt/tier orders-0 --to 20261121T153046-hVb2Qx0A
+    """
+    settings_of(given)
+    live = asked_of_tier(given).live
+    found = restore(live, partition_name, to, Console(stderr=True), is_dry_run=dry_run)
+    if given["as_json"]:
+        click.echo(document((found.as_json(),)))
+    else:
+        print_restored(_console(as_json=False), found)
+    _leave((found.report,))
 
 
 @tierfold.command("dump")

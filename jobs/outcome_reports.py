@@ -18,6 +18,8 @@ from jobs.survey import Surveyed
 PLANNED: Final = "planned"
 """A dry run: this would be compacted."""
 COMPACTED: Final = "compacted"
+RESTORED: Final = "restored"
+"""An earlier state lives again."""
 LEFT: Final = "left"
 """Due, but this run's budget ends before it; the next run goes on with it."""
 NOTHING_TO_DO: Final = "nothing_to_do"
