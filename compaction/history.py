@@ -119,4 +119,4 @@ def left_by(found: Sequence[Entry], run: str) -> tuple[Entry, ...]:
     last = {entry.run: entry for entry in found if entry.run}
     if run in last:
         return (last[run],)
-    return tuple(entry for name, entry in last.items() if name.startswith(run))
+    return tuple(entry for name, entry in last.items() if run and name.startswith(run))

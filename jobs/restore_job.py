@@ -233,12 +233,12 @@ def put_back(
         return failure_report(planned, str(error))
     if not isinstance(claim.outcome, Committed):
         return outcome_report(planned, claim.outcome)
-    outcome = _settled(live, proposal_of(way_back, claim.state, live.clock()))
+    outcome = _settled(live, restore_proposal(way_back, claim.state, live.clock()))
     report = replace(outcome_report(planned, outcome), epoch=claim.state.epoch)
     return replace(report, outcome=RESTORED) if isinstance(outcome, Committed) else report
 
 
-def proposal_of(way_back: Restoration, state: PartitionState, at_ms: int) -> CommitProposal:
+def restore_proposal(way_back: Restoration, state: PartitionState, at_ms: int) -> CommitProposal:
     """The commit, under the epoch of the claimed row `state`; it ends the claim."""
     back = tuple(segment.segment_id for segment in way_back.back)
     return CommitProposal(
