@@ -78,14 +78,17 @@ class Catalog:
     def history(self, key: PartitionKey) -> Iterator[PartitionState]:
         """The partition's rows, the newest first, as far back as the table remembers; lazily.
 
-        Each claim and commit left one. The first row of all is the partition's first claim.
+        Each claim and commit left one. The first row of all is the partition's first claim, or the
+        first since a person removed its row: what was before then is another row's past.
         """
         last_id = None
         row_id = _id_of(key)
         for past in self._table.past(_buckets_of([row_id])):
             rows = rows_as_promised(past, where=self._table.uri)
             found = self._states(_rows_of(rows, [row_id])).get(key)
-            if found is not None and found.commit_id != last_id:
+            if found is None:
+                return
+            if found.commit_id != last_id:
                 last_id = found.commit_id
                 yield found
 
