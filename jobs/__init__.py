@@ -1,6 +1,7 @@
 """jobs: the stage. The Spark session, the pipeline, one module per verb, settings, command line.
 
     cli                 the command line: verbs, options, exit codes
+    complaints          what is said of wrong words and of bugs, without their secrets
     plan_job, compact_job, status_job, verify_job, dump_job
                         one module per verb; each also runs under spark-submit
     settings            what a topic's settings are: defaults, the user's file, --set, resolved

@@ -9,11 +9,8 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 import sys
-import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -23,8 +20,8 @@ from rich.console import Console
 
 from compaction.chunks import Budget
 from compaction.errors import BadSettings, CorruptLog, TierfoldError, UnreadableObject
-from compaction.shown import HIDDEN, printable, shown, without_secrets
 from jobs.compact_job import compact
+from jobs.complaints import Verbs, trace
 from jobs.dump_job import dump_lines
 from jobs.explain import print_explained
 from jobs.outcome_reports import (
@@ -46,7 +43,6 @@ from jobs.report import (
     print_verified,
 )
 from jobs.settings import Settings, resolve
-from jobs.settings_layers import is_topic
 from jobs.status_job import status
 from jobs.survey import Scope
 from jobs.verify_job import verify
@@ -71,31 +67,7 @@ JSON_OPTION: Final = click.option(
     "--json", "as_json", is_flag=True, help="One JSON document on stdout."
 )
 
-_SPARE_WORDS: Final = re.compile(r"(unexpected extra arguments?) \(.*\)", re.DOTALL)
-"""Words that click has no use for and quotes: `--set NAME VALUE` without its sign, say."""
-
 _Verb = TypeVar("_Verb", bound=Callable[..., Any])
-
-
-class _Verbs(click.Group):
-    """A group whose complaints about the command line repeat no secret of it."""
-
-    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
-        with _fit_to_be_shown():
-            return super().make_context(*args, **kwargs)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        with _fit_to_be_shown():
-            return super().invoke(ctx)
-
-
-@contextmanager
-def _fit_to_be_shown() -> Iterator[None]:
-    try:
-        yield
-    except click.ClickException as error:
-        error.message = shown(_SPARE_WORDS.sub(rf"\1 ({HIDDEN})", error.message))
-        raise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,7 +181,7 @@ def _console(as_json: bool) -> Console:
     return Console(file=stream, width=width, highlight=False)
 
 
-@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(tierfold_version(), prog_name="tierfold")
 def tierfold() -> None:
     """Compact Kafka topics inside their remote tier, outside the brokers.
@@ -398,8 +370,7 @@ def main(prog_name: str = "tierfold", first_arguments: Sequence[str] = ()) -> No
         click.echo(f"{prog_name}: {error}", err=True)
         sys.exit(_exit_code(error))
     except Exception:  # noqa: BLE001 - a bug: its trace is told, fit to be reported
-        lines = without_secrets(traceback.format_exc()).splitlines()
-        click.echo("\n".join(map(printable, lines)), err=True)
+        click.echo(trace(), err=True)
         sys.exit(EXIT_BUG)
 
 

@@ -83,7 +83,7 @@ STATES = st.builds(
     ).map(tuple),
     commit_id=st.text(min_size=1, max_size=5),
     committed_at_ms=LONG,
-    strategies=st.lists(st.text(max_size=5), max_size=3).map(tuple),
+    strategies=st.lists(st.sampled_from(("offset", "timestamp", "header")), max_size=3).map(tuple),
 )
 
 
@@ -204,6 +204,7 @@ IMPOSSIBLE: dict[str, tuple[PartitionState, str]] = {
     "the log's start": (replace(STATE, log_start_offset=-1), "log_start_offset is -1"),
     "a run": (replace(STATE, owner_run="../run"), "owner_run is '../run'"),
     "a run that drives a terminal": (replace(STATE, owner_run="\x1b[2J"), "owner_run is"),
+    "a strategy": (replace(STATE, strategies=("offset", "\x1b")), "strategies is"),
     "a cleaner offset": (
         replace(STATE, cleaner_offsets=cleaned_to(-1)),
         "cleaner_offsets.offset is -1",
