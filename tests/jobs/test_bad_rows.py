@@ -82,7 +82,8 @@ def test_a_row_that_cannot_be_true_stops_its_own_partition(
     spark: object, tmp_path: Path, harm: Any, words: tuple[str, ...]
 ) -> None:
     tier = a_tier_with(tmp_path, harm)
-    outside, before, row = files_below(tmp_path), files_below(folder_of(tier, WRONG)), raw_rows(tier)[0]
+    outside, before = files_below(tmp_path), files_below(folder_of(tier, WRONG))
+    row = raw_rows(tier)[0]
     planned = tierfold("plan", tier, *ALWAYS, "--json")
     assert planned.code == 3
     assert planned.outcomes == {("orders", 0): "refused", ("orders", 1): "planned"}
