@@ -7,7 +7,7 @@
     └── InvariantBroken   a bug of ours, caught before anything was written; report it
 
 Lost races and fences are no exceptions but outcomes (`compaction.outcomes`). Errors are told,
-stored and passed on, so that no secret and no terminal's escape is ever in one (`compaction.shown`).
+stored and passed on: no secret and no terminal's escape is ever in one (`compaction.shown`).
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def without_secrets(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """The text with escapes (`\\x1b`, `\\n`, `\\u202e`) for what is no printable character."""
+    r"""The text with escapes (`\x1b`, `\n`, `\u202e`) for what is no printable character."""
     if text.isprintable():
         return text
     return "".join(

@@ -1,4 +1,4 @@
-"""What the command line says of wrong words and of bugs, without the secrets that are among them."""
+"""What the command line says of wrong words and of bugs, without the secrets among them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def _fit_to_be_shown() -> Iterator[None]:
     try:
         yield
     except click.ClickException as error:
-        error.message = shown(_SPARE_WORDS.sub(rf"\1 ({HIDDEN})", error.message))
+        told = shown(_SPARE_WORDS.sub(rf"\1 ({HIDDEN})", error.message))
+        error.message = told  # type: ignore[misc]  # click shows it with usage and hints
         raise
 
 

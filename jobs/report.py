@@ -166,7 +166,8 @@ def print_settings(console: Console, topic: str, found: Sequence[Effective]) -> 
 def _status_row(each: PartitionStatus) -> tuple[str | Text, ...]:
     view = each.view
     if view is None or each.ratio is None:
-        return (str(each.key), "", "", "", "", "", "", "", Text(printable(each.problem), style="red"))
+        problem = Text(printable(each.problem), style="red")
+        return (str(each.key), "", "", "", "", "", "", "", problem)
     remarks = list(view.notes)
     if view.orphans:
         remarks.append(f"{len(view.orphans)} orphans")

@@ -257,14 +257,14 @@ def _table(value: object, where: str) -> Mapping[str, object]:
 
 def _value(spelling: Spelling, value: object, where: str) -> object:
     """What a value of TOML stands for; made a text first, so that one parser serves all."""
-    if _is_policy_list(spelling, value):
+    if _is_policy_list(value, spelling):
         return _parsed(spelling, ",".join(value), where)
     if isinstance(value, str | int) and not isinstance(value, bool):
         return _parsed(spelling, str(value), where)
     raise _not_allowed(spelling, _KINDS.get(type(value), "such a value"), where)
 
 
-def _is_policy_list(spelling: Spelling, value: object) -> TypeGuard[list[str]]:
+def _is_policy_list(value: object, spelling: Spelling) -> TypeGuard[list[str]]:
     is_list = isinstance(value, list) and all(isinstance(each, str) for each in value)
     return is_list and isinstance(spelling.setting.kind, PolicyList)
 

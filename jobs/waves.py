@@ -306,8 +306,9 @@ def results_of(
 
 def _worker_died(each: Round, error: Exception) -> str:
     cause = next((line for line in str(error).splitlines() if "Exception" in line), repr(error))
+    told = shown(cause.strip())[:CAUSE_MAX]
     return (
-        f"{each.key}: a Spark worker died over this partition ({shown(cause.strip())[:CAUSE_MAX]}). "
+        f"{each.key}: a Spark worker died over this partition ({told}). "
         "Its log says more; often it needs more memory. Nothing was published."
     )
 

@@ -75,7 +75,10 @@ def test_nothing_drives_a_terminal(text: str, told: str) -> None:
     assert printable(text) == shown(text) == told
 
 
-@given(st.text() | st.lists(st.sampled_from(list("s3:/@?#=.a ") + ["password", "'", '"'])).map("".join))
+PIECES = st.sampled_from([*"s3:/@?#=.a ", "password", "'", '"', HIDDEN])
+
+
+@given(st.text() | st.lists(PIECES).map("".join))
 def test_what_is_fit_to_be_shown_stays_so(text: str) -> None:
     once = shown(text)
     assert once.isprintable()

@@ -102,7 +102,7 @@ def test_the_command_line_takes_names_of_both_levels() -> None:
             ORDERS,
             "is a broker's setting. Put producer.id.expiration.ms under [broker].",
         ),
-        ('[topics.orders]\n"segment.bytes" = true', ORDERS, "segment.bytes cannot be a truth value"),
+        ('[topics.orders]\n"segment.bytes" = true', ORDERS, "cannot be a truth value"),
         ('[topics.orders]\n"segment.bytes" = [1]', ORDERS, "segment.bytes cannot be a list"),
         ('[topics.orders]\n"segment.bytes" = 1.5', ORDERS, "segment.bytes cannot be '1.5'"),
         ('[topics.orders]\n"segment.bytes" = -1', ORDERS, "segment.bytes cannot be '-1'"),

@@ -40,7 +40,9 @@ RUN = st.text("azAZ09._-:+", max_size=5)
 LEADER_EPOCHS = st.lists(
     st.builds(LeaderEpoch, epoch=st.integers(0, 2**31 - 1), start_offset=NUMBER), max_size=3
 ).map(tuple)
-CLEANER_OFFSETS = st.lists(st.builds(CleanerOffset, epoch=NUMBER, offset=NUMBER), max_size=3).map(tuple)
+CLEANER_OFFSETS = st.lists(
+    st.builds(CleanerOffset, epoch=NUMBER, offset=NUMBER), max_size=3
+).map(tuple)
 SPANS = st.tuples(NUMBER, NUMBER).map(sorted)
 SEGMENTS = st.builds(
     lambda span, **fields: Segment(start_offset=span[0], end_offset=span[1], **fields),
