@@ -84,7 +84,8 @@ _SAME_CAUSE: Final = {
 class LocalStore:
     """The objects below `root`; a small value that may travel to a Spark worker.
 
-    A symbolic link that an operator laid inside the tree is followed.
+    A symbolic link that an operator laid inside the tree is followed; `stays_below` tells where one
+    leads out of it.
     """
 
     root: Path
