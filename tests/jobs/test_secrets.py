@@ -58,7 +58,8 @@ FILES: Final[dict[str, str]] = {
     "for a topic": f'[topics]\n"ssl.key.password" = "{CANARY}"\n',
     "below a known name": f'[broker]\n"log.segment.bytes" = {{password = "{CANARY}"}}\n',
     "in a list of a known name": f'[broker]\n"log.cleanup.policy" = [{{a = "{CANARY}"}}]\n',
-    "said twice": f'[broker]\n"x {CANARY}" = 1\n"x {CANARY}" = 2\n["x {CANARY}"]\n["x {CANARY}"]\n',
+    "said twice": f'[broker]\n"x {CANARY}" = 1\n"x {CANARY}" = 2\n',
+    "a table twice": f'["x {CANARY}"]\n["x {CANARY}"]\n',
     "an open quote": f'[broker]\n"password" = "{CANARY}\n',
 }
 
