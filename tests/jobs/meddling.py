@@ -13,7 +13,7 @@ from compaction.commit import CommitProposal
 from compaction.errors import UnreadableObject
 from compaction.outcomes import Outcome
 from compaction.segments import PartitionKey, PartitionState
-from jobs import cli
+from jobs import cli_options
 from jobs.wiring import Wiring, wired
 from storage.catalog import Catalog, Claim
 
@@ -101,7 +101,7 @@ def meddled(
         return replace(live, catalog=catalog)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cli, "wired", wired_so)
+        patch.setattr(cli_options, "wired", wired_so)
         yield
 
 
