@@ -12,13 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from storage.segment_reader import Batch, read_segment
-from tests.end_to_end.spark_cluster import (
-    Cluster,
-    awaited,
-    bare_python,
-    reading,
-    spark_cluster,
-)
+from tests.end_to_end.processes import awaited, reading
+from tests.end_to_end.spark_cluster import Cluster, bare_python, spark_cluster
 from tests.jobs.commands import ALWAYS, ROOT, Ran, status_of, tierfold
 from tests.jobs.tiers import key_of, made_tier, put_segment, put_updates, sample_copy
 from tests.storage.live_segments import data
