@@ -134,6 +134,11 @@ def reading(pids: set[int], folder: Path) -> set[int]:
     return {pid for pid in pids if str(folder) in text_of(pid, "maps")}
 
 
+def writing(pids: set[int], folder: Path) -> set[int]:
+    """Those of the processes that have a hidden file below `folder` open."""
+    return {pid for pid in pids if any(_is_hidden(file, folder) for file in _open_files(pid))}
+
+
 def signalled(pid: int, which: signal.Signals) -> bool:
     """Whether the process was there to be told."""
     try:
@@ -149,6 +154,17 @@ def text_of(pid: int, file: str) -> str:
         return Path(f"/proc/{pid}/{file}").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
+
+
+def _open_files(pid: int) -> list[Path]:
+    try:
+        return [each.readlink() for each in Path(f"/proc/{pid}/fd").iterdir()]
+    except OSError:
+        return []
+
+
+def _is_hidden(file: Path, folder: Path) -> bool:
+    return file.name.startswith(".") and file.is_relative_to(folder)
 
 
 def _number_of(pid: int, *, field: int) -> int:
