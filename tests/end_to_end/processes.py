@@ -134,9 +134,18 @@ def reading(pids: set[int], folder: Path) -> set[int]:
     return {pid for pid in pids if str(folder) in text_of(pid, "maps")}
 
 
+def in_hand(pid: int, folder: Path) -> set[Path]:
+    """The hidden files below `folder` that the process has open: objects that it is writing."""
+    return {
+        file
+        for file in _open_files(pid)
+        if file.name.startswith(".") and file.is_relative_to(folder)
+    }
+
+
 def writing(pids: set[int], folder: Path) -> set[int]:
-    """Those of the processes that have a hidden file below `folder` open."""
-    return {pid for pid in pids if any(_is_hidden(file, folder) for file in _open_files(pid))}
+    """Those of the processes that are writing an object below `folder`."""
+    return {pid for pid in pids if in_hand(pid, folder)}
 
 
 def signalled(pid: int, which: signal.Signals) -> bool:
@@ -161,10 +170,6 @@ def _open_files(pid: int) -> list[Path]:
         return [each.readlink() for each in Path(f"/proc/{pid}/fd").iterdir()]
     except OSError:
         return []
-
-
-def _is_hidden(file: Path, folder: Path) -> bool:
-    return file.name.startswith(".") and file.is_relative_to(folder)
 
 
 def _number_of(pid: int, *, field: int) -> int:

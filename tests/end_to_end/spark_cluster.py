@@ -105,9 +105,12 @@ class Cluster:
         return [each for each in self._daemons[1:] if each.process.poll() is None]
 
     def add_worker(self) -> Daemon:
-        """One core, 1 GB, and nothing of ours installed; returns when the master knows it."""
-        name = f"worker-{len(self._daemons)}"
-        options = ("--host", "127.0.0.1", "--cores", "1", "--memory", "1g")
+        """One core, 1 GB, nothing of ours installed, and a host, for Spark, of its own.
+
+        Returns when the master knows it.
+        """
+        name, host = f"worker-{len(self._daemons)}", f"127.0.0.{len(self._daemons) + 1}"
+        options = ("--host", host, "--cores", "1", "--memory", "1g")
         where = ("--work-dir", str(self._folder / name))
         worker = self._started(name, WORKER, *options, *where, self._url)
         worker.says("Successfully registered with master")

@@ -92,12 +92,9 @@ class Examiner:
 
     def _of_partition(self, key: PartitionKey, entry: dict[str, Any]) -> Iterator[str]:
         """What status says of the partition's objects, and what Kafka's reader finds in them."""
-        live = {each["id"] for each in entry["segments"]}
-        named = live | {each["id"] for each in entry["retired"]}
-        folder = self.written.path / partition_folder(key)
-        there = {found[1] for each in folder.iterdir() if (found := segment_name(each.name))}
-        if there - named != set(entry["orphans"]):
-            yield f"{key}: orphans are {there - named}, and status says {entry['orphans']}"
+        left = unnamed(self.written.path, key, entry)
+        if left != set(entry["orphans"]):
+            yield f"{key}: orphans are {left}, and status says {entry['orphans']}"
         found = self._newest(key, entry)
         expected = self.written.truth[key]
         for name in sorted(found.keys() | expected.keys()):
@@ -134,6 +131,17 @@ def catalog_versions(tier: Path) -> int:
 def hidden_files(tier: Path) -> list[Path]:
     """The files of objects that are being written, or were when their writer died."""
     return list(tier.glob("kafka-tiered-storage/*/.*"))
+
+
+def unnamed(tier: Path, key: PartitionKey, status_entry: dict[str, Any]) -> set[str]:
+    """The ids of the partition's segments, complete or not, that the catalog's row does not name.
+
+    Raises AssertionError where one is named twice.
+    """
+    named = [each["id"] for each in (*status_entry["segments"], *status_entry["retired"])]
+    assert len(named) == len(set(named)), named
+    names = (segment_name(each.name) for each in (tier / partition_folder(key)).iterdir())
+    return {found[1] for found in names if found is not None} - set(named)
 
 
 def _verified(tier: Path) -> Iterator[str]:

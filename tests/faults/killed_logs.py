@@ -12,12 +12,20 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from compaction.segments import PartitionKey
 from storage.control_records import ControlType
 from tests.jobs.chunked_logs import PRODUCERS, Broker, put_uploads
-from tests.jobs.tiers import key_of, made_tier
+from tests.jobs.tiers import key_of, live_values, made_tier, put_segment
+from tests.storage.live_segments import data
+
+LARGE: Final = key_of("large")
+LARGE_RECORDS: Final = 16
+"""Per segment."""
+
+_LARGE_VALUE: Final = bytes(512 * 1024)
+"""So large that a segment is mapped, and takes a while to write."""
 
 PARTITIONS: Final = (("orders", 0), ("orders", 1), ("payments", 0))
 KEYS: Final = 400
@@ -107,6 +115,27 @@ class WrittenTier:
     truth: Mapping[PartitionKey, Mapping[bytes, Newest]]
     end_offsets: Mapping[PartitionKey, int]
     """The first offset beyond each partition."""
+
+
+def put_large(tier: Path, segments: int) -> dict[bytes, int]:
+    """A partition of which every segment but the last loses half its records to the last.
+
+    Returns each key's newest segment, which is the last byte of its value.
+    """
+    newest: dict[bytes, int] = {}
+    for number in range(segments):
+        start, value = number * LARGE_RECORDS, _LARGE_VALUE + bytes([number])
+        owners = (number if i % 2 else "all" for i in range(LARGE_RECORDS))
+        names = [f"{owner} {i}".encode() for i, owner in enumerate(owners)]
+        batches = [data(start + i, (name, value)) for i, name in enumerate(names)]
+        put_segment(tier, LARGE, batches, start_offset=start)
+        newest |= dict.fromkeys(names, number)
+    return newest
+
+
+def large_newest(status_entry: dict[str, Any]) -> dict[bytes | None, int]:
+    """What lives of such a partition, by its entry of `status --json`."""
+    return {key: (value or b"")[-1] for key, value in live_values(status_entry).items()}
 
 
 def written_tier(folder: Path, seed: int, segments: int) -> WrittenTier:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -56,15 +56,20 @@ class Kill:
     after: Left
 
     @property
+    def ended(self) -> str:
+        """What became of the run."""
+        return "went on" if self.code is None else f"exit {self.code}"
+
+    @property
     def cells(self) -> tuple[str, ...]:
         """A row of the table."""
         if self.code is None:
-            return (str(self.blow.whom), str(self.blow), "went on", "", "", "", "")
+            return (str(self.blow.whom), str(self.blow), self.ended)
         before, after = self.before, self.after
         return (
             str(self.blow.whom),
             str(self.blow),
-            str(self.code),
+            self.ended,
             str(after.versions - before.versions),
             str(after.hidden - before.hidden),
             str(after.orphans - before.orphans),
@@ -72,7 +77,7 @@ class Kill:
         )
 
 
-HEADINGS: Final = ("killed", "when", "exit", "commits", "hidden", "orphans", "clean until")
+HEADINGS: Final = ("killed", "when", "the run", "commits", "hidden", "orphans", "clean until")
 """Commits, hidden files and orphans are those that came since the kill before."""
 
 
@@ -176,11 +181,15 @@ def unlike(tier: Path, other: Path) -> list[str]:
     return [f"{topic}: other records live" for topic in expected if found[topic] != expected[topic]]
 
 
-def killed(folder: Path, seed: int, kills: int, lab: KafkaLab) -> Course:
+def killed(
+    folder: Path, seed: int, kills: int, lab: KafkaLab, tell: Callable[[str], None]
+) -> Course:
     """A tier of this seed through at most so many kills, and finished; it ends at a fault."""
     course = begun(folder, seed, lab)
     for blow in islice(blows(seed), kills):
-        if course.strike(blow) is None or course.faults:
+        kill = course.strike(blow)
+        tell(f"{blow.whom}, {blow}: {'the run had ended' if kill is None else kill.ended}")
+        if kill is None or course.faults:
             break
     if not course.faults:
         course.finish()
@@ -205,9 +214,9 @@ def soak(kills: int, seed: int) -> None:
     with KafkaLab() as lab:
         while len(done) < kills:
             wanted = min(KILLS_PER_TIER, kills - len(done))
-            course = killed(folder / str(seed), seed, wanted, lab)
+            console.print(f"tier {seed}: {wanted} kills, {len(done)} done")
+            course = killed(folder / str(seed), seed, wanted, lab, console.print)
             done += course.kills
-            _shown(console, course.kills)
             if course.faults:
                 console.print(*course.faults, sep="\n", style="red", markup=False)
                 console.print(

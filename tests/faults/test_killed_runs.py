@@ -20,7 +20,7 @@ def course(
     spark: SparkSession, lab: KafkaLab, tmp_path_factory: pytest.TempPathFactory
 ) -> Course:
     """One tier through eight kills; everybody is killed, by every sign."""
-    return killed(tmp_path_factory.mktemp("killed") / "course", SEED, HAND, lab)
+    return killed(tmp_path_factory.mktemp("killed") / "course", SEED, HAND, lab, print)
 
 
 def test_whoever_is_killed_whenever_the_tier_is_whole_and_the_next_run_finishes(

@@ -20,36 +20,13 @@ from tests.end_to_end.processes import (
     with_descendants,
     writing,
 )
+from tests.faults.killed_checks import unnamed
+from tests.faults.killed_logs import LARGE, LARGE_RECORDS, large_newest, put_large
 from tests.jobs.commands import ALWAYS, status_of, tierfold
-from tests.jobs.tiers import folder_of, key_of, live_values, made_tier, put_segment
-from tests.storage.live_segments import data
+from tests.jobs.tiers import made_tier
 
-KEY: Final = key_of("large")
 SEGMENTS: Final = 4
-RECORDS: Final = 16
-VALUE: Final = bytes(512 * 1024)
-"""So large that a segment is mapped, and takes a while to write."""
-
 STAGES: Final = {"scan": reading, "rewrite": writing}
-
-
-def name_of(number: int, i: int) -> bytes:
-    """Every second key is its segment's own; the others are in all of them."""
-    return f"{number if i % 2 else 'all'} {i}".encode()
-
-
-LATEST: Final = {name_of(n, i): n for n in range(SEGMENTS) for i in range(RECORDS)}
-
-
-@pytest.fixture
-def tier(tmp_path: Path) -> Path:
-    """One partition; each segment loses half its records to the last one."""
-    tier = made_tier(tmp_path / "tier")
-    for number in range(SEGMENTS):
-        start, value = number * RECORDS, VALUE + bytes([number])
-        batches = [data(start + i, (name_of(number, i), value)) for i in range(RECORDS)]
-        put_segment(tier, KEY, batches, start_offset=start)
-    return tier
 
 
 def one_killed(doing: Callable[[set[int], Path], set[int]], tier: Path) -> int:
@@ -65,8 +42,10 @@ def one_killed(doing: Callable[[set[int], Path], set[int]], tier: Path) -> int:
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_worker_that_dies_in_mid_task_is_replaced_and_nothing_is_published_twice(
-    spark: SparkSession, tier: Path, stage: str
+    spark: SparkSession, tmp_path: Path, stage: str
 ) -> None:
+    tier = made_tier(tmp_path / "tier")
+    newest = put_large(tier, SEGMENTS)
     with ThreadPoolExecutor(1) as pool:
         killing = pool.submit(one_killed, STAGES[stage], tier)
         ran = tierfold("compact", tier, *ALWAYS, "--set", "segment.bytes=1", "--json")
@@ -76,11 +55,8 @@ def test_a_worker_that_dies_in_mid_task_is_replaced_and_nothing_is_published_twi
     # Of the last segment nothing goes, so that it stays as it is.
     assert (report["outcome"], report["objects_written"]) == ("compacted", SEGMENTS - 1)
     tally = report["tally"]
-    assert (tally["records_in"], tally["kept"]) == (SEGMENTS * RECORDS, len(LATEST))
+    assert (tally["records_in"], tally["kept"]) == (SEGMENTS * LARGE_RECORDS, len(newest))
     status = status_of(tier)["large", 0]
-    assert {key: (value or b"")[-1] for key, value in live_values(status).items()} == LATEST
-    named = {each["id"] for each in (*status["segments"], *status["retired"])}
-    assert len(named) == len(status["segments"]) + len(status["retired"])
-    there = {path.name[21:43] for path in folder_of(tier, KEY).glob("[0-9]*.log")}
-    assert there - named == set(status["orphans"])
+    assert large_newest(status) == newest
+    assert unnamed(tier, LARGE, status) == set(status["orphans"])
     assert tierfold("verify", tier).code == 0
