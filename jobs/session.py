@@ -35,6 +35,8 @@ SPARK_SETTINGS: Final = {
     # Over TCP each Python task waits 40 ms for an acknowledgement that the kernel delays:
     # 32 empty tasks on two cores took 0.80 s, over a Unix socket 0.09 s.
     "spark.python.unix.domain.socket.enabled": "true",
+    # A socket's path has 107 bytes; temporary folders, of YARN's containers say, leave too few.
+    "spark.python.unix.domain.socket.dir": "/tmp",
     "spark.python.daemon.module": worker_daemon.__name__,
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",

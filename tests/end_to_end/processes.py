@@ -12,7 +12,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -47,6 +47,8 @@ class Application:
     process: subprocess.Popen[bytes]
     stdout: Path
     stderr: Path
+    began_s: float = field(default_factory=time.monotonic)
+    """By the monotonic clock."""
 
     @property
     def session(self) -> set[int]:

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from storage.segment_reader import Batch, read_segment
 from tests.end_to_end.processes import (
+    Application,
     awaited,
     in_hand,
     python_workers,
@@ -140,7 +141,7 @@ def test_a_task_that_runs_twice_publishes_once(
     job = (*SPECULATING, "jobs/compact_job.py", made, *options)
     submitted = cluster.submitted(archive, *job)
     try:
-        slow = awaited("a worker that writes", lambda: _writing(cluster, made), 0.002)
+        slow = awaited("a worker that writes", lambda: _writing(cluster, submitted, made), 0.002)
         signalled(slow, signal.SIGSTOP)
         held = in_hand(slow, made)
         awaited("another that writes the same", lambda: _has_twin(made, held), 0.002)
@@ -160,8 +161,9 @@ def test_a_task_that_runs_twice_publishes_once(
     assert tierfold("verify", made).code == 0
 
 
-def _writing(cluster: Cluster, tier: Path) -> int | None:
+def _writing(cluster: Cluster, submitted: Application, tier: Path) -> int | None:
     """A Python worker on the cluster that has an object in hand."""
+    assert submitted.process.poll() is None, submitted.stderr.read_text()
     workers = {pid for each in cluster.workers for pid in python_workers(each.family())}
     return min(writing(workers, tier), default=None)
 

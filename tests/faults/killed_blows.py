@@ -50,6 +50,7 @@ class Sign(StrEnum):
     """What an instant is counted from."""
 
     STARTED = "start"
+    """Of the run's process; where that is longer ago, the blow falls at once."""
     WRITTEN = "new name"
     """The tier has so many new names; hidden ones of objects being written count."""
     COMMITTED = "version"
@@ -109,7 +110,8 @@ def struck(blow: Blow, run: Application, tier: Path) -> bool:
 
     if not awaited(f"{blow}", is_time, LOOK_EVERY_S):
         return False
-    time.sleep(blow.delay_s)
+    from_s = run.began_s if blow.sign is Sign.STARTED else time.monotonic()
+    time.sleep(max(0, from_s + blow.delay_s - time.monotonic()))
 
     def targets() -> set[int] | None:
         found = _targets(blow.whom, run)

@@ -146,7 +146,8 @@ class Course:
 def started_run(folder: Path, tier: Path) -> Application:
     """`tierfold compact` on the tier; whatever Spark leaves behind lies in `folder`."""
     name = f"run-{len(list(folder.glob('run-*.out'))) + 1}"
-    scratch = folder / "scratch"
+    # Longer than the path of a socket may be: none may lie there.
+    scratch = folder / f"scratch-{'long' * 20}"
     scratch.mkdir(exist_ok=True)
     environment = users_environment() | {
         "PYTHONPATH": str(ROOT),
