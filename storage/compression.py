@@ -265,15 +265,16 @@ def _streamed(
 ) -> bytes:
     """All members, a slice of the input at a time.
 
-    No slice can hold more than what may still come, so that the limit is never left far behind; nor
-    is all the rest of the input copied for each of very many tiny members.
+    No slice can hold more than twice what may still come, so that the limit is never left far
+    behind: smaller ones cost zstd a fifth of its speed. Nor is all the rest of the input copied for
+    each of very many tiny members.
     """
     parts: list[bytes] = []
     at, left_bytes = 0, limit_bytes
     stream = None
     while at < len(stored):
         stream = stream or opened()
-        slice_bytes = min(max(left_bytes // ratio_max, _SLICE_BYTES_MIN), _SLICE_BYTES_MAX)
+        slice_bytes = min(max(2 * left_bytes // ratio_max, _SLICE_BYTES_MIN), _SLICE_BYTES_MAX)
         piece = stored[at : at + slice_bytes]
         parts.append(stream.decompress(piece))
         left_bytes -= len(parts[-1])
