@@ -35,8 +35,8 @@ def print_history(console: Console, found: PartitionHistory) -> None:
     for each in found.lines:
         table.add_row(*_history_row(each))
     console.print(table)
-    if found.older:
-        console.print(f"… and {found.older} older; without --limit all are shown.")
+    if found.has_older:
+        console.print("… and older ones; without --limit all are shown.")
     for why in dict.fromkeys(each.why_not for each in found.lines if each.why_not):
         console.print(Text(f"no: {why}", style="dim"), soft_wrap=True)
     if found.holder:
