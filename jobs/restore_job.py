@@ -135,13 +135,18 @@ def _sought(live: Wiring, key: PartitionKey, to: str) -> Restored:
     way_back = restoration(target.state, newest.state)
     if isinstance(way_back, Refusal):
         return Restored(report=_refused(key, way_back), target=target)
-    try:
-        listed = live.tier.listing(key)
-    except TierfoldError as error:
-        return Restored(report=_refused(key, refusal_of(error, str(key))), target=target)
-    faults = damages(way_back.segments, listed, kind="segment")
-    report = _refused(key, _not_whole(faults)) if faults else _planned(newest, way_back)
+    report = _planned(newest, way_back)
+    if report.outcome == PLANNED and (refusal := _refused_by_listing(live, key, way_back)):
+        report = _refused(key, refusal)
     return Restored(report=report, row=newest.state, target=target, way_back=way_back)
+
+
+def _refused_by_listing(live: Wiring, key: PartitionKey, way_back: Restoration) -> Refusal | None:
+    try:
+        faults = damages(way_back.segments, live.tier.listing(key), kind="segment")
+    except TierfoldError as error:
+        return refusal_of(error, str(key))
+    return _not_whole(faults) if faults else None
 
 
 def _target(entries: Iterator[Entry], to: str) -> Entry | Refusal:
