@@ -274,7 +274,7 @@ def _settled(live: Wiring, proposal: CommitProposal) -> Outcome:
     if not isinstance(outcome, Unknown):
         return outcome
     try:
-        read_back = live.catalog.resolve(proposal)
+        read_back = live.catalog.resolve([proposal])[proposal.key]
     except (CorruptLog, UnreadableObject):
         return outcome
     # A row that shows no trace of it may still get it: the write may be on its way.
