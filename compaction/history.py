@@ -119,8 +119,18 @@ def told(found: Iterable[Entry]) -> Iterator[Entry]:
 
 
 def at(found: Iterable[Entry], time_ms: int) -> Entry | None:
-    """The partition at a moment: the newest entry that is not later; None: all are."""
-    return next((entry for entry in found if entry.state.committed_at_ms <= time_ms), None)
+    """The partition at a moment: the newest entry of that very time, else the newest before it.
+
+    None: all are later. Clocks differ, and a run may be told what time it is: a time that is copied
+    from the history means that entry all the same.
+    """
+    before = None
+    for entry in found:
+        if entry.state.committed_at_ms == time_ms:
+            return entry
+        if before is None and entry.state.committed_at_ms < time_ms:
+            before = entry
+    return before
 
 
 def left_by(found: Iterable[Entry], run: str) -> tuple[Entry, ...]:

@@ -38,6 +38,7 @@ from jobs.outcome_reports import (
     REFUSED,
     RESTORED,
     PartitionReport,
+    claim_report,
     failure_report,
     outcome_report,
 )
@@ -237,7 +238,7 @@ def put_back(
     except (CorruptLog, UnreadableObject) as error:
         return failure_report(planned, str(error))
     if not isinstance(claim.outcome, Committed):
-        return outcome_report(planned, claim.outcome)
+        return claim_report(planned, claim.outcome)
     outcome = _settled(live, restore_proposal(way_back, claim.state, live.clock()))
     report = replace(outcome_report(planned, outcome), epoch=claim.state.epoch)
     return replace(report, outcome=RESTORED) if isinstance(outcome, Committed) else report
@@ -274,11 +275,10 @@ def _settled(live: Wiring, proposal: CommitProposal) -> Outcome:
     if not isinstance(outcome, Unknown):
         return outcome
     try:
-        read_back = live.catalog.resolve([proposal])[proposal.key]
+        found = live.catalog.resolve([proposal])[proposal.key]
     except (CorruptLog, UnreadableObject):
         return outcome
-    # A row that shows no trace of it may still get it: the write may be on its way.
-    return read_back if isinstance(read_back, Committed) else outcome
+    return found or replace(outcome, is_untraced=True)
 
 
 def _refused(key: PartitionKey, refusal: Refusal) -> PartitionReport:

@@ -68,7 +68,7 @@ def print_restored(console: Console, found: Restored) -> None:
     if found.target is not None:
         state = found.target.state
         run = f" by run {found.target.run}" if found.target.run else ""
-        console.print(f"to {moment(state.committed_at_ms)}, {found.target.event}{run}")
+        console.print(f"to the row of {moment(state.committed_at_ms)}, {found.target.event}{run}")
     for said in filter(None, (report.reason, *report.notes)):
         console.print(Text(said), soft_wrap=True)
     if way_back is None or report.outcome not in {PLANNED, RESTORED}:

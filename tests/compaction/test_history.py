@@ -103,6 +103,18 @@ def test_of_rows_at_the_same_moment_the_last_is_meant() -> None:
     assert at(story(rows), 6) == meant
 
 
+def test_a_time_that_an_entry_bears_means_it_though_a_clock_was_wrong() -> None:
+    rows = lived([("compact", 0, 0), ("upload", 0, 0)]).rows
+    times_ms = (10, 20, 90, 30, 40, 5)
+    found = story(
+        [replace(row, committed_at_ms=ms) for row, ms in zip(rows, times_ms, strict=True)]
+    )
+    for entry in found:
+        assert at(found, entry.state.committed_at_ms) == entry
+    assert at(found, 4) is None
+    assert at(found, 91) == found[0]
+
+
 def test_a_run_may_be_named_by_the_begin_of_its_name() -> None:
     live = a_chain(10)
     names = ("20261121T1-aaa", "20261121T1-aab", "20261121T1-aa")

@@ -16,16 +16,22 @@ from compaction.commit import (
     CommitProposal,
     EpochIs,
     ReleaseClaim,
+    SegmentsAreLive,
+    SegmentsAreRetired,
     StartDeletion,
+    applied,
 )
 from compaction.errors import UnreadableObject
 from compaction.outcomes import Committed, Fenced, Outcome, Unknown
 from compaction.segments import PartitionKey, PartitionState
+from compaction.undo import Restoration, restoration
 from jobs import cli_options
 from jobs.proposals import release_of
+from jobs.restore_job import restore_proposal
 from jobs.wiring import Wiring, wired
 from storage.catalog import Catalog, new_commit_id
 from storage.runs_table import RunsTable
+from tests.compaction.builders import a_chain, a_segment, a_state, retired, segment_id
 from tests.jobs.commands import ALWAYS, Ran, status_of, tierfold, told
 from tests.jobs.meddling import meddled, rival_claims
 from tests.jobs.tiers import (
@@ -291,6 +297,25 @@ def test_what_is_not_whole_is_not_restored(tier: Path, harm: str) -> None:
 
 
 # Who is fenced.
+
+
+def test_a_restore_asks_for_all_that_it_relies_on() -> None:
+    first, second, third = a_chain(10, 10, 10)
+    merged = a_segment(0, 19, segment_id=segment_id("merged"), written_by_run="a run")
+    row = a_state((merged, third), epoch=4, owner_run="undo", commit_id="claim")
+    row = replace(row, retired=(retired(first), retired(second)))
+    way_back = restoration(a_state((first, second)), row)
+    assert isinstance(way_back, Restoration)
+    proposal = restore_proposal(way_back, row, 77)
+    assert proposal.requires == (
+        EpochIs(epoch=4, owner_run="undo"),
+        CommitIs(commit_id="claim"),
+        SegmentsAreRetired(ids=(first.segment_id, second.segment_id)),
+        SegmentsAreLive(ids=(third.segment_id,)),
+    )
+    after = applied(proposal, row)
+    assert (after.owner_run, after.committed_at_ms) == ("", 77)
+    assert after.segments == (first, second, third)
 
 
 def test_a_restore_takes_over_from_a_run_that_holds_the_partition(tier: Path) -> None:
