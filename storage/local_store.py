@@ -85,7 +85,8 @@ _SAME_CAUSE: Final = {
 class LocalStore:
     """The objects below `root`; a small value that may travel to a Spark worker.
 
-    A symbolic link that an operator laid inside the tree is followed.
+    A symbolic link that an operator laid inside the tree is followed; `stays_below` tells where one
+    leads out of it.
     """
 
     root: Path
@@ -211,6 +212,23 @@ class LocalStore:
                 if folder and self.root.is_dir():
                     return ()
                 raise
+
+
+def stays_below(root: Path, path: Path) -> bool:
+    """Whether `path`, once its links are resolved, is still below `root`, itself resolved.
+
+    Reading follows an operator's link wherever it leads; what deletes asks this first, for the far
+    side of a link is not the tier's. A path that is not there is judged by the part that is; a loop
+    of links is nowhere. The answer holds as long as nobody lays another link meanwhile.
+
+    Raises UnreadableObject where a folder on the way may not be entered.
+    """
+    with _translated(path, "find"):
+        try:
+            found, top = path.resolve(), root.resolve(strict=True)
+        except RuntimeError:  # Python up to 3.12 raises it for a loop of links.
+            return False
+    return found != top and found.is_relative_to(top)
 
 
 class _LocalWriter:
