@@ -2,6 +2,7 @@
 
     cli                 the command line: verbs, exit codes
     cli_options         the options that verbs share
+    complaints          what is said of wrong words and of bugs, without their secrets
     plan_job, compact_job, retain_job, status_job, verify_job, dump_job
                         one module per verb; each also runs under spark-submit
     history_job         what happened to a partition, and what can be restored

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Console
+from rich.text import Text
 
 from compaction.chunks import UNBOUND, Budget
 from compaction.errors import TierfoldError
@@ -69,7 +70,7 @@ def _record(
     try:
         record_run(live, chunks, began_at_ms, "compact")
     except TierfoldError as error:
-        console.print(f"The run's record could not be kept: {error}", style="yellow")
+        console.print(Text(f"The run's record could not be kept: {error}", style="yellow"))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
+from compaction.shown import printable
 from compaction.tally import RECORD_FATES, total
 from compaction.view import PartitionView
 from jobs.moments import moment
@@ -81,7 +82,7 @@ def print_reports(console: Console, reports: Sequence[PartitionReport], title: s
             "" if each.end_offset is None else f"{each.first_dirty}–{each.end_offset}",
             "" if not each.segments_in else f"{each.segments_in} → {each.segments_out}",
             _bytes_column(each),
-            Text("; ".join(filter(None, (each.reason, *each.notes)))),
+            Text(printable("; ".join(filter(None, (each.reason, *each.notes))))),
         )
     console.print(table)
     if len(ordered) > ROWS_MAX:
@@ -159,14 +160,16 @@ def print_settings(console: Console, topic: str, found: Sequence[Effective]) -> 
     table.add_column("unit", no_wrap=True)
     table.add_column("from")
     for each in found:
-        table.add_row(each.setting.name, Text(each.text), each.setting.unit, Text(each.source))
+        said = (Text(printable(each.text)), each.setting.unit, Text(printable(each.source)))
+        table.add_row(each.setting.name, *said)
     console.print(table)
 
 
 def _status_row(each: PartitionStatus) -> tuple[str | Text, ...]:
     view = each.view
     if view is None or each.ratio is None:
-        return (str(each.key), "", "", "", "", "", "", "", Text(each.problem, style="red"))
+        problem = Text(printable(each.problem), style="red")
+        return (str(each.key), "", "", "", "", "", "", "", problem)
     remarks = [*_remarks(view), *view.notes]
     cleaner_offset = view.cleaner_offset
     return (
@@ -178,7 +181,7 @@ def _status_row(each: PartitionStatus) -> tuple[str | Text, ...]:
         "none" if cleaner_offset is None else str(cleaner_offset),
         str(each.epoch),
         str(len(view.state.retired)) if view.state is not None else "0",
-        Text("; ".join(remarks)),
+        Text(printable("; ".join(remarks))),
     )
 
 
@@ -219,7 +222,8 @@ def print_verified(console: Console, partitions: Sequence[Verified]) -> None:
         console.print(f"… and {len(ordered) - ROWS_MAX} more; --json lists all.")
     for each in ordered[:ROWS_MAX]:
         for fault in each.faults:
-            console.print(Text(f"{each.key}: {fault}", style="red"), soft_wrap=True)
+            told = printable(f"{each.key}: {fault}")
+            console.print(Text(told, style="red"), soft_wrap=True)
     console.print(_verified_sum(partitions))
 
 
@@ -228,7 +232,7 @@ def _verified_row(each: Verified) -> tuple[str | Text, ...]:
         Text(_counted(len(each.faults), "fault"), style="red") if each.faults else Text("sound")
     )
     for note in each.notes:
-        verdict.append(f"; {note}", style="dim")
+        verdict.append(printable(f"; {note}"), style="dim")
     return (
         str(each.key),
         _grouped(each.segments),

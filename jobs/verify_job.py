@@ -25,7 +25,7 @@ from jobs.session import tierfold_session
 from jobs.settings import Settings
 from jobs.stages.segment_rows import RowKind, rows_of, unpacked
 from jobs.stages.verify import ORDER_SCHEMA, keys_compared, segments_checked
-from jobs.survey import READERS, Scope
+from jobs.survey import READERS, Scope, known_partitions
 from jobs.verify_subjects import Side, Subject, believing, order_rows, subject_of
 from jobs.wiring import Wiring
 from storage.segment_check import CheckedSegment
@@ -145,16 +145,13 @@ def verify(live: Wiring, settings: Settings, scope: Scope, console: Console) -> 
     `console` gets the progress. Raises BadSettings where the tier is none, or a topic's settings
     cannot both hold; what is wrong with one partition is its fault.
     """
-    keys = [key for key in live.tier.partitions() if scope.holds(key)]
-    rules = settings.rules_by_topic(key.topic for key in keys)
-    states = live.catalog.read(keys)
+    known = known_partitions(live, scope)
+    rules = settings.rules_by_topic(each.key.topic for each in known)
     with ThreadPoolExecutor(READERS) as pool:
         subjects = list(
             pool.map(
-                lambda key: subject_of(
-                    live, key, states.get(key), rules[key.topic].index_interval_bytes
-                ),
-                keys,
+                lambda each: subject_of(live, each, rules[each.key.topic].index_interval_bytes),
+                known,
             )
         )
     readable = [subject for subject in subjects if subject.read]

@@ -12,13 +12,13 @@ from typing import Any
 
 from compaction.aborted import AbortedTransaction
 from compaction.errors import TierfoldError
-from compaction.segments import PartitionKey, PartitionState, Segment
+from compaction.segments import PartitionKey, Segment
 from compaction.strategies import BY_OFFSET
 from compaction.transactions import TransactionVerdict
 from compaction.view import PartitionView, Refusal, first_break
 from jobs.rounds import BUCKET_BYTES, tasks_for
 from jobs.stages.segment_rows import packed
-from jobs.survey import viewed
+from jobs.survey import KnownPartition, viewed
 from jobs.wiring import Wiring
 from storage.first_sight import read_aborted
 from storage.local_tiered_storage import Part
@@ -79,10 +79,9 @@ class Subject:
         return replace(self, before=None, notes=(*self.notes, f"not compared: {why}"))
 
 
-def subject_of(
-    live: Wiring, key: PartitionKey, state: PartitionState | None, index_interval_bytes: int
-) -> Subject:
+def subject_of(live: Wiring, known: KnownPartition, index_interval_bytes: int) -> Subject:
     """Looks at one partition; what cannot be understood is its fault, and nothing is raised."""
+    key = known.key
     empty = Subject(
         key=key,
         index_interval_bytes=index_interval_bytes,
@@ -90,7 +89,7 @@ def subject_of(
         before=None,
     )
     try:
-        view = viewed(live, key, state)
+        view = known.refusal or viewed(live, key, known.state)
     except TierfoldError as error:
         return replace(empty, faults=(str(error),))
     if isinstance(view, Refusal):

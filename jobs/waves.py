@@ -24,6 +24,7 @@ from compaction.errors import CorruptLog, TierfoldError, UnreadableObject
 from compaction.outcomes import Committed, Unknown
 from compaction.plan import Compact
 from compaction.segments import PartitionState, Segment
+from compaction.shown import shown
 from compaction.view import state_with_new
 from jobs.outcome_reports import (
     PartitionReport,
@@ -340,8 +341,9 @@ def results_of(
 
 def _worker_died(each: Round, error: Exception) -> str:
     cause = next((line for line in str(error).splitlines() if "Exception" in line), repr(error))
+    told = shown(cause.strip())[:CAUSE_MAX]
     return (
-        f"{each.key}: a Spark worker died over this partition ({cause.strip()[:CAUSE_MAX]}). "
+        f"{each.key}: a Spark worker died over this partition ({told}). "
         "Its log says more; often it needs more memory. Nothing was published."
     )
 
