@@ -12,6 +12,7 @@ from rich.text import Text
 
 from compaction.chunks import UNBOUND, Budget
 from compaction.errors import TierfoldError
+from compaction.rules import Rules, TierBinding
 from jobs.outcome_reports import PartitionReport, survey_report
 from jobs.pipeline import Pipeline
 from jobs.progress import ByteProgress
@@ -36,17 +37,30 @@ def compact(
     reports = {each.key: survey_report(each) for each in surveyed}
     due = in_order_of_work(surveyed)
     if due:
+        _warn_of_brokers(due[0].rules, console)
         # Before the claim: where Spark cannot start, nobody's epoch should be opened.
         spark = tierfold_session()
         waves = Waves(
             live=live,
-            pipeline=Pipeline(spark, live.tier_uri, ByteProgress(spark, console)),
+            pipeline=Pipeline(spark, live, ByteProgress(spark, console)),
             budget=budget,
             started_at_ms=started_at_ms,
             record=lambda chunks, began_at_ms: _record(live, chunks, began_at_ms, console),
         )
         reports |= {each.key: each for each in waves.run(due)}
     return [reports[each.key] for each in surveyed]
+
+
+def _warn_of_brokers(rules: Rules, console: Console) -> None:
+    """Whether brokers serve the tier is the same for all topics."""
+    if not rules.is_detached:
+        declared = "is" if rules.tier_binding is TierBinding.BOUND else "may be"
+        console.print(
+            f"This tier {declared} served by brokers. They are not told of the swap: they go on"
+            " with what they uploaded, which stays. Where none serves it, say"
+            " tier.binding=detached.",
+            style="yellow",
+        )
 
 
 def _record(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any, Final
 
@@ -14,6 +14,8 @@ from rich.text import Text
 
 from compaction.shown import printable
 from compaction.tally import RECORD_FATES, total
+from compaction.view import PartitionView
+from jobs.moments import moment
 from jobs.outcome_reports import (
     COMPACTED,
     FAILED,
@@ -168,11 +170,7 @@ def _status_row(each: PartitionStatus) -> tuple[str | Text, ...]:
     if view is None or each.ratio is None:
         problem = Text(printable(each.problem), style="red")
         return (str(each.key), "", "", "", "", "", "", "", problem)
-    remarks = list(view.notes)
-    if view.orphans:
-        remarks.append(f"{len(view.orphans)} orphans")
-    if view.out_of_lineage:
-        remarks.append(f"{len(view.out_of_lineage)} outside the leader epoch lineage")
+    remarks = [*_remarks(view), *view.notes]
     cleaner_offset = view.cleaner_offset
     return (
         str(each.key),
@@ -185,6 +183,25 @@ def _status_row(each: PartitionStatus) -> tuple[str | Text, ...]:
         str(len(view.state.retired)) if view.state is not None else "0",
         Text(printable("; ".join(remarks))),
     )
+
+
+def _remarks(view: PartitionView) -> Iterator[str]:
+    """What lies in the tier and is not live, and who is at work on the partition."""
+    row = view.state
+    if row is not None and row.retired:
+        since = min(each.retired_at_ms for each in row.retired)
+        retired_bytes = sum(each.segment.size_bytes for each in row.retired)
+        yield f"{len(row.retired)} retired since {moment(since)}: {decimal(retired_bytes)}"
+        going = len(row.retired) - len(row.whole_retired)
+        if going:
+            yield f"{going} being deleted"
+    if view.orphans:
+        orphan_bytes = sum(each.size_bytes for each in view.orphans)
+        yield f"{_counted(len(view.orphans), 'orphan')}: {decimal(orphan_bytes)}"
+    if view.out_of_lineage:
+        yield f"{len(view.out_of_lineage)} outside the leader epoch lineage"
+    if row is not None and row.owner_run:
+        yield f"claimed by run {row.owner_run}, last heard of at {moment(row.committed_at_ms)}"
 
 
 def print_verified(console: Console, partitions: Sequence[Verified]) -> None:

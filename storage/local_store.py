@@ -85,8 +85,8 @@ _SAME_CAUSE: Final = {
 class LocalStore:
     """The objects below `root`; a small value that may travel to a Spark worker.
 
-    A symbolic link that an operator laid inside the tree is followed; `stays_below` tells where one
-    leads out of it.
+    A symbolic link that an operator laid inside the tree is followed; but nothing is deleted where
+    one leads out of it.
     """
 
     root: Path
@@ -173,8 +173,17 @@ class LocalStore:
         return iter(sorted(entries, key=lambda entry: entry.key))
 
     def delete(self, key: str) -> None:
-        """See `ObjectStore.delete`."""
+        """See `ObjectStore.delete`; refuses what a link moves out of the store.
+
+        An object that is a link itself: the link goes, and what it leads to stays.
+        """
         path = self._path(key)
+        if path.parent != self.root and not stays_below(self.root, path.parent):
+            raise UnreadableObject(
+                "it is not deleted: a symbolic link leads out of the tier's folder",
+                where=str(path),
+                remedy="Delete it by hand, or lay its folder where the tier is.",
+            )
         with _translated(path, "delete"):
             try:
                 path.unlink()
