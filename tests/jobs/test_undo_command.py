@@ -25,6 +25,7 @@ from jobs.proposals import release_of
 from jobs.survey import viewed
 from jobs.wiring import wired
 from storage.catalog import Catalog, new_commit_id
+from tests.compaction.builders import segment_id
 from tests.jobs.commands import Ran, tierfold, told
 from tests.jobs.tiers import files_below, folder_of, key_of, made_tier, put_updates
 
@@ -165,7 +166,7 @@ def merged(tier: Path, row: PartitionState) -> None:
     first, last = state.segments
     one = replace(
         first,
-        segment_id="merged".ljust(22, "_"),
+        segment_id=segment_id("merged"),
         end_offset=last.end_offset,
         written_by_run="merger",
     )
