@@ -78,8 +78,12 @@ def test_of_a_topic_made_anew_the_folder_says_which(tier: Path) -> None:
     assert ran.code == 2
     assert not told(ran.stderr, "is a partition of 2 topics", ORDERS.topic_id, anew.topic_id)
     assert "no run has touched it" in tierfold("history", tier, folder_of(tier, anew).name).stdout
+    copied = replace(anew, topic="copied")
+    folder_of(tier, copied).symlink_to(folder_of(tier, anew))
     ran = tierfold("restore", tier, folder_of(tier, ORDERS).name, "--to", RUNS[0])
     assert (ran.code, "nothing_to_do" in ran.stdout) == (0, True)
+    ran = tierfold("restore", tier, folder_of(tier, anew).name, "--to", RUNS[0])
+    assert (ran.code, "stands for copied-0" in ran.stdout) == (3, True)
 
 
 @pytest.mark.parametrize(
