@@ -150,6 +150,7 @@ def test_the_history_fits_its_table_newest_first(tier: Path) -> None:
     ]
     assert all(line.split()[-1] == "lives" for line in lines)
     assert max(map(len, ran.stdout.splitlines())) <= 120
+    assert "holds it" not in ran.stdout
 
 
 def test_the_history_may_be_cut_short(tier: Path) -> None:
