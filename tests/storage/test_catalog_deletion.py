@@ -153,7 +153,7 @@ def test_the_history_has_each_row_once_newest_first(catalog: Catalog) -> None:
     committed(catalog, other, "x", "neighbour")
     second = done(catalog, first, ReleaseClaim(run="a"))
     third = claim(catalog, second, "b").state
-    committed(catalog, other, "y", "neighbour_again")
+    committed(catalog, other, "y", "neighbour-again")
     assert list(catalog.history(KEY)) == [third, second, first]
     assert len(list(catalog.history(other))) == 4
 
