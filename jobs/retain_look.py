@@ -106,7 +106,7 @@ def _waiting(view: PartitionView, times: SweepTimes) -> str:
         return "nothing is due"
     due_ms = min(retired) + times.grace_ms
     if due_ms <= times.now_ms:
-        return "nothing may go"
+        return ""  # They may not go: the notes say why.
     return f"{len(retired)} retired segments wait, the first until {moment(due_ms)}"
 
 
