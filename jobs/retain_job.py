@@ -206,13 +206,18 @@ def _sweep(live: Wiring, works: Sequence[Work], console: Console) -> None:
 def _read_again(live: Wiring, works: Sequence[Work]) -> None:
     """Stage 4: of what is not ours any more, or lives, nothing is deleted."""
     try:
-        rows = live.catalog.read(each.key for each in works)
+        rows = live.catalog.look(each.key for each in works)
     except TierfoldError as error:
         for each in works:
             each.fail(str(error))
         return
+    found = rows.by_key
     for each in works:
-        _judge(each, rows.get(each.key))
+        refused = rows.refused.get((each.key.topic_id, each.key.partition))
+        if refused is None:
+            _judge(each, found.get(each.key))
+        else:
+            each.fail(str(refused))
 
 
 def _judge(each: Work, row: PartitionState | None) -> None:

@@ -93,8 +93,8 @@ def _look(live: Wiring, view: PartitionView, sweep: Sweep, times: SweepTimes) ->
         report = replace(report, outcome=NOTHING_TO_DO, reason=_waiting(view, times))
     elif sweep.needs_claim and (run := holder(view.state, times)) and view.state is not None:
         reason = (
-            f"run {run} is at work on it, its last commit was at"
-            f" {moment(view.state.committed_at_ms)}; silent for --orphan-age, it is taken over"
+            f"run {run} holds it, its last commit was at {moment(view.state.committed_at_ms)}: once"
+            " it is silent for --orphan-age, it is taken over"
         )
         report = replace(report, outcome=LEFT, reason=reason)
     return Look(report=report, sweep=sweep, view=view)
@@ -106,7 +106,7 @@ def _waiting(view: PartitionView, times: SweepTimes) -> str:
         return "nothing is due"
     due_ms = min(retired) + times.grace_ms
     if due_ms <= times.now_ms:
-        return "nothing may go"
+        return ""  # They may not go: the notes say why.
     return f"{len(retired)} retired segments wait, the first until {moment(due_ms)}"
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from compaction.errors import UnreadableObject
+from compaction.errors import CorruptLog, UnreadableObject
 from jobs.wiring import CATALOG_FOLDER
+from storage.catalog_rows import RowsRead
 from tests.jobs.commands import tierfold, told
 from tests.jobs.meddling import rival_claims
 from tests.jobs.retaining import (
@@ -43,7 +45,7 @@ NO_ANSWER = UnreadableObject("no answer", where="the store", remedy="Ask again."
 DELETES = 18
 FIRST_OF_ALL, IN_A_SEGMENT, LAST_OF_ALL = "delete 1", "delete 8", f"delete {DELETES}"
 # Rows are read at the look, and again before anything is deleted.
-LOOK, READ_AGAIN = "read 1", "read 2"
+LOOK, READ_AGAIN = "look 1", "look 2"
 START, FINISH = "commit 1", "commit 2"
 
 
@@ -302,8 +304,26 @@ def test_many_partitions_are_swept_some_at_a_time(
             "retain", tier, "--json", *DETACHED, "--now", str(THEN_MS + 25 * 3_600_000)
         )
     assert set(ran.outcomes.values()) == {"swept"}
-    counted = {name: watch.counts[name] for name in ("claim", "read", "commit")}
+    counted = {name: watch.counts[name] for name in ("claim", "look", "commit")}
     # One claim and one start for all; each breath is read, and finished.
-    assert counted == {"claim": 1, "read": 3, "commit": 3}
+    assert counted == {"claim": 1, "look": 3, "commit": 3}
     assert all(ids_in(tier, key) == live_ids(tier, key) for key in keys)
     assert not hidden.exists()
+
+
+def test_a_row_that_cannot_be_true_stops_its_own_partition(tmp_path: Path) -> None:
+    tier = compacted(tmp_path / "tier", ORDERS, PAYMENTS)
+    before = ids_in(tier)
+
+    def refused(name: str, call: Callable[[], RowsRead]) -> RowsRead | object:
+        if name != READ_AGAIN:
+            return call()
+        found = call()
+        lie = CorruptLog("it cannot be true", where="the row", remedy="Look at it.")
+        return replace(found, refused={(ORDERS.topic_id, ORDERS.partition): lie})
+
+    with watched(refused):
+        ran = retain(tier)
+    assert (ran.code, ran.outcomes) == (3, {("orders", 0): "failed", ("payments", 0): "swept"})
+    assert not told(ran.partitions["orders", 0]["reason"], "cannot be true", "nothing was deleted")
+    assert ids_in(tier) == before

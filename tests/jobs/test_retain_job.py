@@ -242,12 +242,12 @@ def test_a_folder_behind_a_link_is_not_swept(tier: Path, tmp_path: Path) -> None
 
 def test_a_run_at_work_is_left_alone_until_it_is_silent_for_long(tier: Path) -> None:
     catalog = Catalog(str(tier / CATALOG_FOLDER))
-    catalog.claim([row(tier)], "at work", at_ms=THEN_MS + 2 * 3_600_000)
+    catalog.claim([row(tier)], "at-work", at_ms=THEN_MS + 2 * 3_600_000)
     before = files_below(tier)
     ran = retain(tier)
     assert (ran.code, ran.outcomes) == (0, {("orders", 0): "left", ("payments", 0): "swept"})
     reason = ran.partitions["orders", 0]["reason"]
-    assert not told(reason, "run at work is at work on it", "2027-01-15T10:00:00.000Z")
+    assert not told(reason, "run at-work holds it", "2027-01-15T10:00:00.000Z")
     orders = str(folder_of(tier, ORDERS).relative_to(tier))
     assert {k: v for k, v in files_below(tier).items() if orders in k} == {
         k: v for k, v in before.items() if orders in k

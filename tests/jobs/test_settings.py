@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compaction.errors import BadSettings
-from compaction.rules import LONG_MAX, CompactionStrategy, Rules
+from compaction.rules import LONG_MAX, CompactionStrategy, Rules, TierBinding
 from jobs.settings import resolve
 from jobs.settings_known import BY_BROKER_NAME, SETTINGS, Setting
 from jobs.settings_layers import shipped_defaults
@@ -79,6 +79,16 @@ def test_the_shipped_file_gives_each_setting_its_unit_and_a_reason(setting: Sett
         ("delete.retention.ms=0", "delete_retention_ms", 0),
         ("delete.retention.ms=9223372036854775807", "delete_retention_ms", 2**63 - 1),
         ("producer.id.expiration.ms=1", "producer_id_expiration_ms", 1),
+        ("retention.ms=-1", "retention_ms", -1),
+        ("retention.ms=0", "retention_ms", 0),
+        ("log.retention.ms=-5", "retention_ms", -1),
+        ("log.retention.minutes=2", "retention_ms", 120_000),
+        ("log.retention.minutes=-2", "retention_ms", -1),
+        ("log.retention.hours=2147483647", "retention_ms", 2147483647 * 3_600_000),
+        ("retention.bytes=0", "retention_bytes", 0),
+        ("retention.bytes=-5", "retention_bytes", -1),
+        ("tier.binding=detached", "tier_binding", TierBinding.DETACHED),
+        ("tier.binding=bound", "tier_binding", TierBinding.BOUND),
         ("segment.bytes=1", "segment_bytes", 1),
         (" segment.bytes = 2147483647 ", "segment_bytes", 2**31 - 1),
         ("segment.index.bytes=4", "segment_index_bytes", 4),
@@ -115,6 +125,14 @@ def test_a_value_within_kafkas_bounds_is_taken(override: str, field: str, value:
         "segment.ms=0",
         "chunk.bytes=0",
         "chunk.bytes=none",
+        "retention.ms=-2",
+        "log.retention.ms=0",
+        "log.retention.minutes=0",
+        "log.retention.hours=0",
+        "log.retention.hours=2147483648",
+        "retention.bytes=1g",
+        "tier.binding=",
+        "tier.binding=Detached",
         "log.roll.hours=0",
         "log.roll.hours=2147483648",
         "log.roll.ms=1.5",
