@@ -11,11 +11,12 @@
     quantities          sizes and durations as people write them
     wiring              the live things: tier, catalog, clock, consoles; nothing else makes them
     survey              stages 1 and 2: what is there, and what would be done (metadata only)
+    publishing          stages 7 and 8: what was rewritten is checked and committed, without Spark
     waves               chunk after chunk: claim, pass, commit, and what that leaves to be done
     rounds              what the driver and the workers tell each other about one partition's round
     session, worker_daemon
                         the Spark session and its settings; its Python workers' parent
-    pipeline            stages 3 to 8: claim, scan, reduce, rewrite, check, commit
+    pipeline            stages 4 to 6, scan, reduce, rewrite, and then `publishing`
     stages/             those of them that run on Spark
     explain             one partition's plan, drawn segment by segment
     report              tables for people, one JSON document for machines

@@ -12,7 +12,7 @@ from compaction.plan import Compact, CompactReason, Rest
 from compaction.receipts import GroupResult
 from compaction.segments import PartitionKey
 from compaction.tally import Tally, total
-from jobs.pipeline import RoundResult
+from jobs.publishing import RoundResult
 from jobs.survey import Surveyed
 
 PLANNED: Final = "planned"

@@ -1,4 +1,4 @@
-"""Stages 3 to 8 for all partitions of a run: claim, scan, reduce, rewrite, check, commit.
+"""Stages 4 to 6 of claimed rounds on Spark: scan, reduce, rewrite; then `jobs.publishing`.
 
 Before the commit nothing is visible: a run may be killed at any instant and leaves only orphans. A
 failure stops its own partition; the others go on.
@@ -20,15 +20,11 @@ from pyspark.sql.types import StructType
 
 from compaction.aborted import AbortedTransaction
 from compaction.absorption import absorbed
-from compaction.commit import CommitProposal, applied
-from compaction.errors import CorruptLog, UnreadableObject
 from compaction.grouping import SegmentGroup
-from compaction.outcomes import Committed, Outcome, Unknown
-from compaction.receipts import GroupReceipt, GroupResult, receipt_faults
-from compaction.segments import PartitionKey, PartitionState
+from compaction.receipts import GroupReceipt, GroupResult
 from compaction.transactions import TransactionVerdict, joined_marks, verdict
 from jobs.progress import ByteProgress
-from jobs.proposals import proposal_of
+from jobs.publishing import Rewritten, RoundResult, published
 from jobs.rounds import (
     Dealt,
     GroupOrder,
@@ -44,24 +40,8 @@ from jobs.stages.reduce import ReducePlan, reduced
 from jobs.stages.rewrite import GROUP_SCHEMA, redealt, rewritten
 from jobs.stages.scan import SegmentScanned, scanned
 from jobs.stages.segment_rows import REFERENCE_SCHEMA, Row, RowKind, rows_of, unpacked
-from storage.catalog import Catalog, new_commit_id
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundResult:
-    """How one round ended."""
-
-    round: Round
-    receipts: tuple[GroupReceipt, ...] = ()
-    outcome: Outcome | None = None
-    """None where it failed before the commit."""
-    failure: str | None = None
-    believed: int = 0
-    """Aborted transactions that only their marker told of."""
-    state: PartitionState | None = None
-    """The row that the commit left; None where none took place."""
-    malformed_versions: int = 0
-    """Records whose version header is none, under `compaction.strategy=header`."""
+from storage.catalog import Catalog
+from storage.tiers import open_tier
 
 
 @dataclass(slots=True)
@@ -73,6 +53,7 @@ class _Progressing:
     """Where the groups go that the plan made."""
     verdicts: dict[int, TransactionVerdict] = field(default_factory=dict)
     records: dict[int, int] = field(default_factory=dict)
+    record_bytes: dict[int, int] = field(default_factory=dict)
     malformed: dict[int, int] = field(default_factory=dict)
     receipts: dict[int, tuple[GroupReceipt, ...]] = field(default_factory=dict)
     failures: dict[int, str] = field(default_factory=dict)
@@ -82,6 +63,19 @@ class _Progressing:
         """The rounds that have not failed."""
         return [each for index, each in self.rounds.items() if index not in self.failures]
 
+    def rewritten(self, index: int) -> Rewritten:
+        """What became of a round so far."""
+        found = self.verdicts.get(index)
+        return Rewritten(
+            round=self.rounds[index],
+            receipts=self.receipts.get(index, ()),
+            records_scanned=self.records.get(index, 0),
+            record_bytes_scanned=self.record_bytes.get(index, 0),
+            failure=self.failures.get(index),
+            believed=len(found.believed) if found is not None else 0,
+            malformed_versions=self.malformed.get(index, 0),
+        )
+
 
 class Pipeline:
     """Runs claimed rounds on one Spark session."""
@@ -89,6 +83,7 @@ class Pipeline:
     def __init__(self, spark: SparkSession, tier_uri: str, progress: ByteProgress) -> None:
         self._spark = spark
         self._tier_uri = tier_uri
+        self._tier = open_tier(tier_uri)
         self._progress = progress
         self._cores = spark.sparkContext.defaultParallelism
         self._cached: list[DataFrame] = []
@@ -105,14 +100,8 @@ class Pipeline:
         finally:
             while self._cached:
                 self._cached.pop().unpersist()
-        self._check(so_far)
-        proposals = {
-            each.index: proposal_of(each, so_far.receipts[each.index], new_commit_id())
-            for each in so_far.working
-        }
-        outcomes = _committed(catalog, [*proposals.values()]) if proposals else {}
-        results = (_result(so_far, each, outcomes.get(each.key)) for each in rounds)
-        return [_with_state(each, proposals.get(each.round.index)) for each in results]
+        rewritten = [so_far.rewritten(each.index) for each in rounds]
+        return published(rewritten, catalog, self._tier)
 
     def _scan_and_reduce(self, so_far: _Progressing, rounds: list[Round]) -> DataFrame:
         """Stages 4 and 5; learns the verdicts on transactions, keeps the losers for stage 6."""
@@ -146,6 +135,7 @@ class Pipeline:
                 continue
             found = by_partition[each.index]
             so_far.records[each.index] = sum(segment.records for segment in found)
+            so_far.record_bytes[each.index] = sum(segment.record_bytes for segment in found)
             so_far.malformed[each.index] = sum(segment.malformed_versions for segment in found)
             marks = joined_marks([segment.marks for segment in found])
             so_far.verdicts[each.index] = verdict(marks, each.aborted)
@@ -219,32 +209,9 @@ class Pipeline:
             known = [*so_far.receipts.get(index, ()), *receipts]
             so_far.receipts[index] = tuple(sorted(known, key=lambda each: each.group_index))
 
-    def _check(self, so_far: _Progressing) -> None:
-        """Stage 7: what the receipts say must add up, or nothing of the partition is published."""
-        for each in so_far.working:
-            receipts = so_far.receipts.get(each.index, ())
-            faults = receipt_faults(each.groups, receipts, so_far.records[each.index])
-            if faults:
-                so_far.failures[each.index] = (
-                    f"{each.key}: the results contradict each other, nothing was published: "
-                    f"{'; '.join(faults)}. This is a bug; please report it."
-                )
-
     def _frame(self, rows: list[dict[str, Any]], schema: StructType) -> DataFrame:
         table = pa.Table.from_pylist(rows, schema=to_arrow_schema(schema))
         return self._spark.createDataFrame(table, schema)
-
-
-def _committed(
-    catalog: Catalog, proposals: Sequence[CommitProposal]
-) -> dict[PartitionKey, Outcome]:
-    """Stage 8; where the catalog cannot be read, nobody knows what it took before."""
-    try:
-        return catalog.commit(proposals)
-    except (CorruptLog, UnreadableObject) as error:
-        return {
-            each.key: Unknown(commit_id=each.commit_id, cause=str(error)) for each in proposals
-        }
 
 
 def _unexplained(each: Round, found: TransactionVerdict) -> str:
@@ -294,23 +261,3 @@ def _joined_orders(
             close=so_far.rounds[each.index].must_close(is_joined=True),
         )
     )
-
-
-def _result(so_far: _Progressing, each: Round, outcome: Outcome | None) -> RoundResult:
-    latest = so_far.rounds[each.index]
-    found = so_far.verdicts.get(each.index)
-    return RoundResult(
-        round=latest,
-        receipts=so_far.receipts.get(each.index, ()),
-        outcome=outcome,
-        failure=so_far.failures.get(each.index),
-        believed=len(found.believed) if found is not None else 0,
-        malformed_versions=so_far.malformed.get(each.index, 0),
-    )
-
-
-def _with_state(result: RoundResult, proposal: CommitProposal | None) -> RoundResult:
-    """The result with the row that its commit wrote, known without reading it back."""
-    if proposal is None or not isinstance(result.outcome, Committed):
-        return result
-    return replace(result, state=applied(proposal, result.round.state))

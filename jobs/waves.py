@@ -32,8 +32,9 @@ from jobs.outcome_reports import (
     survey_report,
     whole_report,
 )
-from jobs.pipeline import Pipeline, RoundResult
+from jobs.pipeline import Pipeline
 from jobs.proposals import release_of
+from jobs.publishing import RoundResult
 from jobs.rounds import Round
 from jobs.survey import READERS, Surveyed, contradictions
 from jobs.wiring import Wiring

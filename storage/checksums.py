@@ -1,6 +1,6 @@
-"""The two checksums of batches: CRC32C from magic 2 on, CRC32 (zlib) before.
+"""The two checksums of batches, CRC32C from magic 2 on and CRC32 (zlib) before; that of objects.
 
-One C call per batch over a view of the log; no byte is copied.
+One C call per batch or object over a view of it; no byte is copied.
 """
 
 from __future__ import annotations
@@ -32,3 +32,11 @@ def crc32(message: NDArray[np.uint8]) -> int:
 def checksum(batch: NDArray[np.uint8], magic: int) -> int:
     """The checksum that a whole batch of that magic should carry."""
     return crc32c(batch) if magic >= 2 else crc32(batch)
+
+
+def object_crc32c(data: NDArray[np.uint8] | bytes, before: int = 0) -> int:
+    """The CRC32C of a whole object (uint8), or of what is known of it so far and `data`.
+
+    `before` is the checksum of all that comes before `data` in the object.
+    """
+    return int(google_crc32c.extend(before, data))

@@ -287,13 +287,14 @@ def _has_unknown_horizon(state: _Rewrite) -> bool:
 
 
 def _receipt(state: _Rewrite) -> GroupReceipt:
+    writer = state.writer
     if not state.is_changed:
         result, segment = GroupResult.UNCHANGED, None
-    elif state.writer is None:
+    elif writer is None:
         result, segment = GroupResult.EMPTY, None
     else:
         result = GroupResult.WRITTEN
-        segment = state.writer.finish(state.task.listed, state.due_ms)
+        segment = writer.finish(state.task.listed, state.due_ms)
     return GroupReceipt(
         group_index=state.task.group_index,
         result=result,
@@ -301,4 +302,6 @@ def _receipt(state: _Rewrite) -> GroupReceipt:
         tally=total(state.tallies),
         bytes_read=state.bytes_read,
         bytes_written=state.bytes_written,
+        records_written=writer.records if writer is not None else 0,
+        staged=writer.objects if writer is not None else (),
     )

@@ -58,6 +58,8 @@ class ScannedSegment:
     """Shape (records,): bits `LOST` and `WON`, among the records of the same segment."""
     blocks: tuple[tuple[int, KeyBlock], ...]
     """(bucket, the keys in it that may still win or lose)."""
+    record_bytes: int
+    """Uncompressed bytes of the records, as `Tally` counts them."""
     malformed_versions: int
     """Records that take part and whose version is none: null, or of another length."""
 
@@ -133,7 +135,7 @@ def scan_segment(
     def scanned(window: tuple[int, int]) -> _Window:
         return _scanned_window(log, heads.slice(*window), aborted, order, where)
 
-    competes_from, held, malformed = len(own_standing), 0, 0
+    competes_from, held, malformed, record_bytes = len(own_standing), 0, 0, 0
     cut = list(windows(heads, window_bytes=WINDOW_BYTES))
     for (first, _), found in zip(
         cut, mapped_ahead(scanned, cut, threads=order.threads), strict=True
@@ -145,6 +147,7 @@ def scan_segment(
         pieces.append(found.keys.numbered_from(ordinal))
         held += len(found.keys)
         malformed += found.malformed_versions
+        record_bytes += found.record_bytes
         if held >= KEYS_MAX:
             blocks += _blocks(pieces, order.buckets, competes_from, own_standing)
             pieces, held = [], 0
@@ -153,6 +156,7 @@ def scan_segment(
         marks=joined_marks(marks),
         own_standing=own_standing,
         blocks=tuple(blocks),
+        record_bytes=record_bytes,
         malformed_versions=malformed,
     )
 
@@ -166,6 +170,7 @@ class _Window:
     """Numbered from the window's first record on."""
     first_competing: int | None
     """The number within the window of the first record that competes; None: none does."""
+    record_bytes: int
     malformed_versions: int
 
 
@@ -189,6 +194,7 @@ def _scanned_window(
         marks=marks,
         keys=replace(keys, versions=versions),
         first_competing=int(competing[0]) if len(competing) else None,
+        record_bytes=int((records.end - records.start).sum()),
         malformed_versions=malformed,
     )
 

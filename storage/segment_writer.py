@@ -1,7 +1,9 @@
 """Writes a new segment under a new id: its log as a stream, then everything that goes with it.
 
-Nothing of it counts before the catalog names it, and what is written is read again on the way: each
-stretch handed in is parsed and its CRCs checked before it goes out.
+Nothing of it counts before the catalog names it. Each stretch handed in is parsed and its CRCs
+checked before it goes out; once all objects are written, each is read back from the store, and must
+be the bytes that went out. A local disk may answer that from its cache: what the store says it
+holds is compared, not what a power cut would leave.
 """
 
 from __future__ import annotations
@@ -15,10 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compaction.aborted import AbortedTransaction
+from compaction.errors import UnreadableObject
 from compaction.grouping import SegmentGroup
 from compaction.lineage import merged_epochs
+from compaction.receipts import StagedObject
 from compaction.segments import PartitionKey, Segment
 from storage.batch_heads import BatchHeads, read_heads
+from storage.checksums import object_crc32c
 from storage.index_builder import build_indexes
 from storage.local_tiered_storage import LocalTieredStorage, Part
 from storage.transaction_index import write_transaction_index
@@ -44,6 +49,8 @@ class SegmentWriter:
         self._staged = tier.new_segment(origin.key, origin.group.start_offset)
         self._heads: list[BatchHeads] = []
         self._size_bytes = 0
+        self._crc32c = 0
+        self._objects: list[StagedObject] = []
         self._contexts = ExitStack()
         self._log = self._contexts.enter_context(self._staged.open_log())
 
@@ -58,6 +65,16 @@ class SegmentWriter:
     ) -> None:
         self._contexts.__exit__(kind, error, trace)
 
+    @property
+    def objects(self) -> tuple[StagedObject, ...]:
+        """What was written, in that order; all of it once `finish` has returned."""
+        return tuple(self._objects)
+
+    @property
+    def records(self) -> int:
+        """Records written so far, control records included, by the batch headers."""
+        return sum(int(heads.count.sum(dtype=np.int64)) for heads in self._heads)
+
     def append(self, data: NDArray[np.uint8]) -> None:
         """Adds whole batches. Raises CorruptLog if they are none, UnreadableObject on the store."""
         if not len(data):
@@ -66,17 +83,22 @@ class SegmentWriter:
         self._heads.append(read_heads(data, where=where))
         self._log.write(data)
         self._size_bytes += len(data)
+        self._crc32c = object_crc32c(data, self._crc32c)
 
     def finish(
         self, listed: tuple[AbortedTransaction, ...], earliest_due_ms: int | None
     ) -> Segment:
-        """Closes the log and writes the indexes, snapshot and epoch checkpoint beside it.
+        """Closes the log, writes what goes beside it, and reads all of it back.
 
         `listed` are the transactions for the transaction index, by marker offset,
         `earliest_due_ms` (epoch milliseconds) is when something in it may go. The snapshot and
         checkpoint are those of the last source, which ends at the same offset.
+        Raises UnreadableObject on the store, also where it gives back other bytes than it got.
         """
         self._contexts.close()
+        self._objects.append(
+            StagedObject(part=Part.LOG, size_bytes=self._size_bytes, crc32c=self._crc32c)
+        )
         origin, group = self._origin, self._origin.group
         sizes = np.concatenate([heads.size_bytes for heads in self._heads])
         max_timestamps = np.concatenate([heads.max_timestamp_ms for heads in self._heads])
@@ -88,14 +110,15 @@ class SegmentWriter:
             start_offset=group.start_offset,
             index_interval_bytes=origin.index_interval_bytes,
         )
-        self._staged.put(Part.OFFSET_INDEX, offset_index)
-        self._staged.put(Part.TIME_INDEX, time_index)
+        self._put(Part.OFFSET_INDEX, offset_index)
+        self._put(Part.TIME_INDEX, time_index)
         if listed:
-            self._staged.put(Part.TRANSACTION_INDEX, write_transaction_index(listed))
+            self._put(Part.TRANSACTION_INDEX, write_transaction_index(listed))
         source = group.segments[-1]
         for part in (Part.SNAPSHOT, Part.LEADER_EPOCH_CHECKPOINT):
             data = self._tier.read_part(origin.key, source.segment_id, source.start_offset, part)
-            self._staged.put(part, data.tobytes())
+            self._put(part, data.tobytes())
+        self._read_back()
         return Segment(
             segment_id=self._staged.segment_id,
             start_offset=group.start_offset,
@@ -110,3 +133,28 @@ class SegmentWriter:
             earliest_due_ms=earliest_due_ms,
             written_by_run=origin.run,
         )
+
+    def _put(self, part: Part, data: bytes) -> None:
+        self._staged.put(part, data)
+        self._objects.append(_staged(part, data))
+
+    def _read_back(self) -> None:
+        """Holds what the store gives against what it was given; raises UnreadableObject."""
+        segment_id, start_offset = self._staged.segment_id, self._staged.start_offset
+        for written in self._objects:
+            part = Part(written.part)
+            found = _staged(
+                part, self._tier.read_part(self._origin.key, segment_id, start_offset, part)
+            )
+            if found != written:
+                raise UnreadableObject(
+                    f"{written.size_bytes} bytes with CRC32C {written.crc32c:08x} were written,"
+                    f" {found.size_bytes} bytes with {found.crc32c:08x} are read back",
+                    where=self._staged.uri(part),
+                    remedy="Nothing was published. Check the disk or store and whether something"
+                    " else changes the tier's objects, then run again.",
+                )
+
+
+def _staged(part: Part, data: NDArray[np.uint8] | bytes) -> StagedObject:
+    return StagedObject(part=part, size_bytes=len(data), crc32c=object_crc32c(data))

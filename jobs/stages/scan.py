@@ -30,7 +30,10 @@ class SegmentScanned:
     """What the driver learns of a scanned segment."""
 
     marks: BatchMarks
-    records: int
+    records: int = 0
+    """In a source; of another segment only the marks are read."""
+    record_bytes: int = 0
+    """Uncompressed."""
     malformed_versions: int = 0
 
 
@@ -71,7 +74,7 @@ def _rows(tier_uri: str, reference: dict[str, Any]) -> Iterator[Row]:
     try:
         if reference["marks_only"]:
             marks = scan_marks(tier.read_part(*address), where=where)
-            told = SegmentScanned(marks=marks, records=0)
+            told = SegmentScanned(marks=marks)
             yield _row(reference, RowKind.SCANNED, 0, packed(told))
             return
         aborted = read_transaction_index(reference["aborted"], where=where)
@@ -107,6 +110,7 @@ def _found_rows(reference: dict[str, Any], found: ScannedSegment) -> Iterator[Ro
     told = SegmentScanned(
         marks=found.marks,
         records=found.records,
+        record_bytes=found.record_bytes,
         malformed_versions=found.malformed_versions,
     )
     yield _row(reference, RowKind.SCANNED, bucket, packed(told))

@@ -7,7 +7,14 @@ from dataclasses import replace
 import pytest
 
 from compaction.grouping import SegmentGroup
-from compaction.receipts import GroupReceipt, GroupResult, receipt_faults
+from compaction.listing import REQUIRED_PARTS, ListedSegment
+from compaction.receipts import (
+    GroupReceipt,
+    GroupResult,
+    StagedObject,
+    listing_faults,
+    receipt_faults,
+)
 from compaction.segments import Segment
 from compaction.tally import Tally
 from tests.compaction.builders import a_chain, a_segment
@@ -18,6 +25,8 @@ SINGLE = SegmentGroup(segments=(THIRD,))
 LAST = SegmentGroup(segments=(FOURTH,))
 GROUPS = (PAIR, SINGLE, LAST)
 
+SIZES = dict.fromkeys(REQUIRED_PARTS, 10) | {"log": 700, "index": 8, "timeindex": 12}
+STAGED = tuple(StagedObject(part=part, size_bytes=size, crc32c=1) for part, size in SIZES.items())
 WRITTEN = GroupReceipt(
     group_index=0,
     result=GroupResult.WRITTEN,
@@ -27,6 +36,8 @@ WRITTEN = GroupReceipt(
     ),
     bytes_read=2000,
     bytes_written=700,
+    records_written=15,
+    staged=STAGED,
 )
 UNCHANGED = GroupReceipt(
     group_index=1,
@@ -45,19 +56,29 @@ EMPTY = GroupReceipt(
     bytes_written=0,
 )
 SOUND = (WRITTEN, UNCHANGED, EMPTY)
-RECORDS = 27
+RECORDS, RECORD_BYTES = 27, 160
 
 
-def faults(*receipts: GroupReceipt, records: int = RECORDS) -> str:
-    return "; ".join(receipt_faults(GROUPS, receipts, records))
+def faults(
+    *receipts: GroupReceipt, records: int = RECORDS, record_bytes: int = RECORD_BYTES
+) -> str:
+    found = receipt_faults(
+        GROUPS, receipts, records_scanned=records, record_bytes_scanned=record_bytes
+    )
+    return "; ".join(found)
+
+
+def with_sizes(**sizes: int) -> tuple[StagedObject, ...]:
+    """The objects of `WRITTEN`, some of another size."""
+    return tuple(replace(each, size_bytes=sizes.get(each.part, each.size_bytes)) for each in STAGED)
 
 
 def test_sound_receipts_have_no_fault() -> None:
-    assert receipt_faults(GROUPS, SOUND, RECORDS) == ()
+    assert faults(*SOUND) == ""
 
 
 def test_no_groups_have_no_receipts() -> None:
-    assert receipt_faults((), (), 0) == ()
+    assert receipt_faults((), (), records_scanned=0, record_bytes_scanned=0) == ()
 
 
 @pytest.mark.parametrize("count", [0, 2])
@@ -68,6 +89,19 @@ def test_every_group_has_its_receipt(count: int) -> None:
 @pytest.mark.parametrize("records", [26, 28])
 def test_the_rewrite_met_the_records_that_the_scan_counted(records: int) -> None:
     assert faults(*SOUND, records=records) == f"the scan counted {records} records, the rewrite 27"
+
+
+@pytest.mark.parametrize("size", [159, 161])
+def test_the_rewrite_met_the_bytes_that_the_scan_counted(size: int) -> None:
+    expected = f"the scan counted {size} record bytes, the rewrite 160"
+    assert faults(*SOUND, record_bytes=size) == expected
+
+
+@pytest.mark.parametrize("written", [0, 14, 16])
+def test_what_was_kept_was_written(written: int) -> None:
+    wrong = replace(WRITTEN, records_written=written)
+    expected = f"group [0, 19]: 15 records were kept, {written} written"
+    assert faults(wrong, UNCHANGED, EMPTY) == expected
 
 
 @pytest.mark.parametrize(
@@ -120,7 +154,9 @@ def test_a_new_segment_covers_its_sources_from_the_first_to_the_last_offset(
 @pytest.mark.parametrize(("written", "named"), [(0, 0), (700, 701), (700, 0)])
 def test_a_new_segment_is_as_large_as_what_was_written(written: int, named: int) -> None:
     segment = a_segment(0, 19, segment_id="N" * 22, size_bytes=named)
-    wrong = replace(WRITTEN, segment=segment, bytes_written=written)
+    wrong = replace(
+        WRITTEN, segment=segment, bytes_written=written, staged=with_sizes(log=named)
+    )
     expected = f"group [0, 19]: {written} bytes written, {named} named"
     assert faults(wrong, UNCHANGED, EMPTY) == expected
 
@@ -133,7 +169,71 @@ def test_a_new_segment_never_bears_the_id_of_a_source(source: Segment) -> None:
     )
 
 
+@pytest.mark.parametrize("part", ["log", "index", "timeindex"])
+def test_an_object_is_as_large_as_the_segment_says(part: str) -> None:
+    named = SIZES[part]
+    wrong = replace(WRITTEN, staged=with_sizes(**{part: named + 1}))
+    expected = f"group [0, 19]: .{part} of {named + 1} bytes was written, {named} named"
+    assert faults(wrong, UNCHANGED, EMPTY) == expected
+
+
+@pytest.mark.parametrize("part", REQUIRED_PARTS)
+def test_every_required_object_was_written(part: str) -> None:
+    wrong = replace(WRITTEN, staged=tuple(each for each in STAGED if each.part != part))
+    assert faults(wrong, UNCHANGED, EMPTY).startswith("group [0, 19]: objects [")
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_a_transaction_index_is_written_where_one_is_named(is_named: bool) -> None:
+    assert WRITTEN.segment is not None
+    index = StagedObject(part="txnindex", size_bytes=34, crc32c=1)
+    named = replace(WRITTEN.segment, has_transaction_index=is_named)
+    right = (*STAGED, index) if is_named else STAGED
+    wrong = STAGED if is_named else (*STAGED, index)
+    for staged, sound in ((right, True), (wrong, False)):
+        receipt = replace(WRITTEN, segment=named, staged=staged)
+        assert (faults(receipt, UNCHANGED, EMPTY) == "") == sound
+
+
 def test_all_faults_are_told_at_once() -> None:
     tally = replace(UNCHANGED.tally, kept=3)
     found = faults(replace(WRITTEN, segment=None), replace(UNCHANGED, tally=tally), EMPTY)
     assert found.count("group [") == 3
+
+
+# What lies in the tier.
+
+LISTED = ListedSegment(
+    segment_id="N" * 22, start_offset=0, parts=tuple(sorted(SIZES.items()))
+)
+NAME = f"{0:020d}-{'N' * 22}"
+
+
+def listing_with(**sizes: int | None) -> ListedSegment:
+    """`LISTED` with other sizes; None: that object is not there."""
+    found = ((part, sizes.get(part, size)) for part, size in LISTED.parts)
+    parts = tuple((part, size) for part, size in found if size is not None)
+    return replace(LISTED, parts=parts)
+
+
+def test_what_lies_there_as_it_was_written_has_no_fault() -> None:
+    source = ListedSegment(segment_id=FIRST.segment_id, start_offset=0, parts=())
+    assert listing_faults(SOUND, [source, LISTED]) == ()
+
+
+@pytest.mark.parametrize("part", REQUIRED_PARTS)
+def test_an_object_that_is_gone_is_named(part: str) -> None:
+    expected = f"{NAME}.{part} was {SIZES[part]} bytes and is gone"
+    assert listing_faults(SOUND, [listing_with(**{part: None})]) == (expected,)
+
+
+@pytest.mark.parametrize("part", REQUIRED_PARTS)
+@pytest.mark.parametrize("more", [-1, 1])
+def test_an_object_of_another_size_is_named(part: str, more: int) -> None:
+    size = SIZES[part]
+    expected = f"{NAME}.{part} was {size} bytes and has {size + more}"
+    assert listing_faults(SOUND, [listing_with(**{part: size + more})]) == (expected,)
+
+
+def test_a_segment_that_is_gone_lacks_every_object() -> None:
+    assert len(listing_faults(SOUND, [])) == len(REQUIRED_PARTS)

@@ -14,8 +14,9 @@ from rich.console import Console
 
 from compaction.outcomes import Committed
 from jobs import rounds as rounds_module
-from jobs.pipeline import Pipeline, RoundResult
+from jobs.pipeline import Pipeline
 from jobs.progress import ByteProgress
+from jobs.publishing import RoundResult
 from jobs.rounds import Round
 from jobs.waves import results_of
 from storage.batch_draft import BatchDraft, RecordDraft, write_batch

@@ -117,12 +117,19 @@ def swept(log: Log, *, now_ms: int, rules: Rules = RULES) -> Log:
 
 def _carried_out(log: Log, each: Round) -> Pass:
     carried = carried_out(log.tier, each, buckets=_BUCKETS)
-    assert receipt_faults(carried.round.groups, carried.receipts, carried.records) == ()
+    done = carried.rewritten
+    faults = receipt_faults(
+        done.round.groups,
+        done.receipts,
+        records_scanned=done.records_scanned,
+        record_bytes_scanned=done.record_bytes_scanned,
+    )
+    assert faults == ()
     return Pass(
-        log=_after(log, carried.round, carried.receipts),
-        receipts=carried.receipts,
+        log=_after(log, done.round, done.receipts),
+        receipts=done.receipts,
         believed=carried.believed,
-        malformed_versions=carried.malformed_versions,
+        malformed_versions=done.malformed_versions,
     )
 
 

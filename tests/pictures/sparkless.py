@@ -17,6 +17,7 @@ from compaction.receipts import GroupReceipt, GroupResult
 from compaction.segments import Segment
 from compaction.transactions import BatchMarks, TransactionVerdict, joined_marks, verdict
 from compaction.winners import LOST, WON, bucket_contest
+from jobs.publishing import Rewritten
 from jobs.rounds import GroupOrder, Round, group_orders
 from storage.group_rewrite import Standing, rewrite_group
 from storage.local_tiered_storage import LocalTieredStorage, Part
@@ -31,14 +32,9 @@ Rewriter: TypeAlias = Callable[[LocalTieredStorage, GroupOrder, Standing], Group
 class Carried:
     """A round up to its receipts; nothing of it is committed."""
 
-    round: Round
-    """As it was carried out: empty groups have joined, believed aborts are known."""
-    verdict: TransactionVerdict
-    receipts: tuple[GroupReceipt, ...]
-    records: int
-    """What the scan counted in the sources."""
+    rewritten: Rewritten
     believed: tuple[AbortedTransaction, ...]
-    malformed_versions: int
+    """Those of which only their marker tells."""
 
 
 def by_one_task(
@@ -64,12 +60,15 @@ def carried_out(
         each = replace(each, groups=absorbed(each.groups, is_empty))
         receipts = _rewritten(tier, each, found, rewrite, is_joined=True)
     return Carried(
-        round=each,
-        verdict=found.verdict,
-        receipts=receipts,
-        records=sum(scan.records for scan in found.scans.values()),
+        rewritten=Rewritten(
+            round=each,
+            receipts=receipts,
+            records_scanned=sum(scan.records for scan in found.scans.values()),
+            record_bytes_scanned=sum(scan.record_bytes for scan in found.scans.values()),
+            believed=len(first.believed),
+            malformed_versions=sum(scan.malformed_versions for scan in found.scans.values()),
+        ),
         believed=first.believed,
-        malformed_versions=sum(scan.malformed_versions for scan in found.scans.values()),
     )
 
 

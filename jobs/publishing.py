@@ -1,0 +1,139 @@
+"""Stages 7 and 8 of rounds whose groups are rewritten: check, and commit. Without Spark.
+
+What is checked is what the workers say and what lies in the tier now. A partition with a fault is
+not published, nothing of it; the others go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from compaction.commit import CommitProposal, applied
+from compaction.errors import CorruptLog, TierfoldError, UnreadableObject
+from compaction.outcomes import Committed, Outcome, Unknown
+from compaction.receipts import GroupReceipt, listing_faults, receipt_faults
+from compaction.segments import PartitionKey, PartitionState
+from jobs.proposals import proposal_of
+from jobs.rounds import Round
+from jobs.survey import READERS
+from storage.catalog import Catalog, new_commit_id
+from storage.local_tiered_storage import LocalTieredStorage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewritten:
+    """A round after stage 6: what its workers said, or why it stopped on the way."""
+
+    round: Round
+    receipts: tuple[GroupReceipt, ...] = ()
+    records_scanned: int = 0
+    """Records that the scan counted in the round's sources."""
+    record_bytes_scanned: int = 0
+    """Their bytes, uncompressed."""
+    failure: str | None = None
+    believed: int = 0
+    """Aborted transactions that only their marker told of."""
+    malformed_versions: int = 0
+    """Records whose version header is none, under `compaction.strategy=header`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundResult:
+    """How one round ended."""
+
+    round: Round
+    receipts: tuple[GroupReceipt, ...] = ()
+    outcome: Outcome | None = None
+    """None where it failed before the commit."""
+    failure: str | None = None
+    believed: int = 0
+    malformed_versions: int = 0
+    """Both as in `Rewritten`."""
+    proposal: CommitProposal | None = None
+    """What the catalog was asked to accept; None where it was asked nothing."""
+    state: PartitionState | None = None
+    """The row that the commit left; None where none took place."""
+
+
+def published(
+    rewritten: Sequence[Rewritten], catalog: Catalog, tier: LocalTieredStorage
+) -> list[RoundResult]:
+    """Check every round and commit the sound ones at once; one result per round, in their order."""
+    with ThreadPoolExecutor(READERS) as pool:
+        failures = list(pool.map(lambda each: fault_of(each, tier), rewritten))
+    proposals = {
+        each.round.key: proposal_of(each.round, each.receipts, new_commit_id())
+        for each, failure in zip(rewritten, failures, strict=True)
+        if not failure
+    }
+    outcomes = _committed(catalog, [*proposals.values()]) if proposals else {}
+    return [
+        _result(each, failure, proposals.get(each.round.key), outcomes.get(each.round.key))
+        for each, failure in zip(rewritten, failures, strict=True)
+    ]
+
+
+def fault_of(each: Rewritten, tier: LocalTieredStorage) -> str:
+    """Stage 7: why nothing of the round may be published; empty: it may be.
+
+    What its workers say must add up, and what they wrote must lie in the tier as they wrote it:
+    the folder is listed for that, once.
+    """
+    if each.failure is not None:
+        return each.failure
+    faults = receipt_faults(
+        each.round.groups,
+        each.receipts,
+        records_scanned=each.records_scanned,
+        record_bytes_scanned=each.record_bytes_scanned,
+    )
+    if faults:
+        return (
+            f"{each.round.key}: the results contradict each other, nothing was published: "
+            f"{'; '.join(faults)}. This is a bug; please report it."
+        )
+    if not any(receipt.staged for receipt in each.receipts):
+        return ""
+    try:
+        faults = listing_faults(each.receipts, tier.listing(each.round.key))
+    except TierfoldError as error:
+        return str(error)
+    if faults:
+        return (
+            f"{each.round.key}: new objects changed after they were written, nothing was published:"
+            f" {'; '.join(faults)}. Look for what else changes the tier, then run again."
+        )
+    return ""
+
+
+def _committed(
+    catalog: Catalog, proposals: Sequence[CommitProposal]
+) -> dict[PartitionKey, Outcome]:
+    """Stage 8; where the catalog cannot be read, nobody knows what it took before."""
+    try:
+        return catalog.commit(proposals)
+    except (CorruptLog, UnreadableObject) as error:
+        return {
+            each.key: Unknown(commit_id=each.commit_id, cause=str(error)) for each in proposals
+        }
+
+
+def _result(
+    each: Rewritten, failure: str, proposal: CommitProposal | None, outcome: Outcome | None
+) -> RoundResult:
+    """With the row that the commit wrote, known without reading it back."""
+    state = None
+    if proposal is not None and isinstance(outcome, Committed):
+        state = applied(proposal, each.round.state)
+    return RoundResult(
+        round=each.round,
+        receipts=each.receipts,
+        outcome=outcome,
+        failure=failure or None,
+        believed=each.believed,
+        malformed_versions=each.malformed_versions,
+        proposal=proposal,
+        state=state,
+    )
