@@ -88,8 +88,10 @@ class Actor:
 
     name: str
     scheduler: Scheduler
-    faults: bool = True
-    """Whether its calls go wrong."""
+    allowed: frozenset[Fault] = frozenset(Fault)
+    """What may go wrong with its calls."""
+    is_witness: bool = False
+    """It looks on from outside: its calls are no points."""
     is_dead: bool = False
     wakes_at_ms: int = 0
     gate: threading.Lock = field(default_factory=threading.Lock)
@@ -99,6 +101,8 @@ class Actor:
 
     def do(self, call: Call) -> Any:
         """The point, then the effect, as the dice have it."""
+        if self.is_witness:
+            return call.effect()
         match self.scheduler.point(self, call):
             case Fault.FAILED:
                 raise call.refusal("the store did not take the call")
@@ -147,11 +151,16 @@ class Scheduler:
         return len(self.trace)
 
     def spawn(
-        self, name: str, body: Callable[[Actor], None], *, faults: bool = True, after_ms: int = 0
+        self,
+        name: str,
+        body: Callable[[Actor], None],
+        *,
+        allowed: frozenset[Fault] = frozenset(Fault),
+        after_ms: int = 0,
     ) -> None:
         """An actor that begins once `after_ms` have passed; `body` gets it as its handle."""
         actor = Actor(
-            name=name, scheduler=self, faults=faults, wakes_at_ms=self.now_ms + after_ms
+            name=name, scheduler=self, allowed=allowed, wakes_at_ms=self.now_ms + after_ms
         )
         thread = threading.Thread(target=self._lived, args=(actor, body), name=name)
         self._actors.append(actor)
@@ -170,6 +179,11 @@ class Scheduler:
         if self.failure is not None:
             raise self.failure
 
+    def count(self, what: str) -> None:
+        """Something else that went wrong."""
+        self.faults[what] += 1
+        self.note(what)
+
     def note(self, what: str) -> None:
         """A line of the trace."""
         self.trace.append(f"{self.now_ms - START_MS:>11} {what}")
@@ -184,7 +198,7 @@ class Scheduler:
         """Called by `actor`, which holds the baton, before its call; what goes wrong with it."""
         if actor.is_dead:
             raise Killed
-        fault = self._fault(call) if actor.faults else Fault.NONE
+        fault = self._fault(actor, call)
         if fault is Fault.STALLED:
             actor.wakes_at_ms = self.now_ms + self._long_ms()
         if fault is Fault.STALLED or self.rng.random() < self.temper.switches:
@@ -240,10 +254,11 @@ class Scheduler:
             awake = [each for each in self._actors if each.wakes_at_ms <= self.now_ms]
         return self.rng.choice(awake)
 
-    def _fault(self, call: Call) -> Fault:
+    def _fault(self, actor: Actor, call: Call) -> Fault:
         if self.is_calm or self.rng.random() >= self.temper.faults * call.weight:
             return Fault.NONE
-        return self.rng.choice(call.faults)
+        fault = self.rng.choice(call.faults)
+        return fault if fault in actor.allowed else Fault.NONE
 
     def _let_time_pass(self) -> None:
         self.now_ms += self.rng.randrange(2 * SECOND_MS)

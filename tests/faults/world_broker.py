@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from compaction.errors import UnreadableObject
 from compaction.segments import PartitionKey
 from storage.control_records import ControlType
-from storage.local_tiered_storage import LocalTieredStorage
+from storage.local_tiered_storage import LocalTieredStorage, Part, StagedSegment
 from tests.faults.simulation_scheduler import Actor, Call, Fault
 from tests.faults.world_store import Objects, VirtualStore
 from tests.jobs.chunked_logs import PRODUCERS, Broker, Upload
@@ -55,9 +55,17 @@ class History:
     uploaded: int = 0
     """How many segments are in the tier."""
     objects: list[str] = field(default_factory=list)
-    """Keys of what the broker wrote, of failed attempts too."""
+    """Keys of what the broker wrote."""
+    abandoned: list[str] = field(default_factory=list)
+    """Those of attempts that did not end."""
     is_deleted: bool = False
     """The topic was deleted: its broker takes its objects away."""
+
+    @property
+    def next_offset(self) -> int:
+        """Beyond the last segment."""
+        last = self.uploads[-1].batches[-1]
+        return last.base_offset + len(last.records)
 
     def readable(self, start_offset: int, end_offset: int) -> Readable:
         """By the model, of the offsets `[start_offset, end_offset)`."""
@@ -124,14 +132,21 @@ def _is_uploaded(actor: Actor, tier: LocalTieredStorage, log: History, each: Upl
     rng = actor.scheduler.rng
     ends_before = rng.choice(tuple(parts)) if rng.random() < 0.1 else None
     staged = tier.new_segment(log.key, each.start_offset)
+    keys = [tier.object_key(log.key, staged.segment_id, each.start_offset, part) for part in parts]
+    log.objects += keys
     for part, content in parts.items():
-        if part is ends_before and not actor.scheduler.is_calm:
+        is_end = part is ends_before and not actor.scheduler.is_calm
+        if is_end or not _is_put(staged, part, content):
+            log.abandoned += keys
             return False
-        try:
-            log.objects.append(tier.object_key(log.key, staged.segment_id, each.start_offset, part))
-            staged.put(part, content)
-        except UnreadableObject:
-            return False
+    return True
+
+
+def _is_put(staged: StagedSegment, part: Part, content: bytes) -> bool:
+    try:
+        staged.put(part, content)
+    except UnreadableObject:
+        return False
     return True
 
 

@@ -1,0 +1,160 @@
+"""A story: several runs, a zombie among them, brokers, readers; then calm, and what must be left.
+
+    played(seed)   everything that a seed decides, checked after every step; raises Broken
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from compaction.chunks import UNBOUND
+from compaction.errors import TierfoldError
+from compaction.rules import DAY_MS
+from compaction.segments import PartitionState
+from jobs.survey import Scope, in_order_of_work, survey
+from jobs.waves import Waves
+from storage.local_tiered_storage import LocalTieredStorage
+from storage.segment_check import CheckOrder, read_and_check
+from tests.faults.simulation_pipeline import VirtualPipeline
+from tests.faults.simulation_scheduler import HOUR_MS, Actor
+from tests.faults.simulation_world import World, deterministic, drawn_world
+from tests.faults.world_broker import BROKER_FAULTS, History, upload
+from tests.faults.world_checks import Broken
+from tests.faults.world_store import VirtualStore
+
+ROUNDS_MOST: Final = 8
+"""So many quiet runs, a day apart, leave nothing to be done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """What happened under one seed."""
+
+    seed: int
+    trace: tuple[str, ...]
+    faults: Counter[str]
+    outcomes: Counter[str]
+
+
+def played(seed: int) -> Story:
+    """Play the story of a seed; raises Broken, or whatever else was not to happen."""
+    world = drawn_world(seed)
+    with deterministic(world):
+        _begin(world)
+        world.scheduler.play()
+        world.scheduler.calm_down()
+        _converge(world)
+    scheduler = world.scheduler
+    return Story(
+        seed=seed,
+        trace=tuple(scheduler.trace),
+        faults=scheduler.faults,
+        outcomes=world.outcomes,
+    )
+
+
+def _begin(world: World) -> None:
+    rng, scheduler = world.scheduler.rng, world.scheduler
+    for log in world.histories.values():
+        first = rng.randint(0, len(log.uploads))
+        scheduler.spawn(
+            f"broker of {log.key.topic}",
+            lambda actor, log=log, first=first: _broker(world, actor, log, first),
+            allowed=BROKER_FAULTS,
+        )
+    for number in range(rng.randint(2, 4)):
+        after_ms = rng.choice((0, 0, 0, HOUR_MS, DAY_MS))
+        scheduler.spawn(f"run{number}", lambda actor: compact(world, actor), after_ms=after_ms)
+
+
+def compact(world: World, actor: Actor) -> None:
+    """What `jobs.compact_job.compact` does, without a session of Spark."""
+    live = world.wired(actor)
+    try:
+        surveyed = survey(live, world.settings, Scope())
+    except TierfoldError as error:
+        actor.scheduler.note(f"{actor.name}: ends: {error.what}")
+        world.outcomes["run: survey failed"] += 1
+        return
+    waves = Waves(
+        live=live,
+        pipeline=VirtualPipeline(driver=actor, objects=world.objects, tier=live.tier),
+        budget=UNBOUND,
+        started_at_ms=live.now_ms,
+        record=lambda chunks, began_at_ms: None,
+    )
+    due = in_order_of_work(surveyed)
+    world.due = len(due)
+    for report in waves.run(due):
+        actor.scheduler.note(f"{actor.name}: {report.key} {report.outcome}: {report.reason}")
+        world.outcomes[f"run: {report.outcome}"] += 1
+
+
+def _broker(world: World, actor: Actor, log: History, first: int) -> None:
+    """Some segments at once, the others as time goes by."""
+    upload(actor, world.objects, log, first)
+    while log.uploaded < len(log.uploads):
+        upload(actor, world.objects, log, 1)
+
+
+def _converge(world: World) -> None:
+    """Quiet runs, a day apart, until there is nothing to do; raises Broken where that is never.
+
+    What a dead upload left of a partition that nobody has claimed yet, a person must move away.
+    """
+    for key, log in world.histories.items():
+        if key not in world.watch.rows:
+            for each in log.abandoned:
+                world.objects.remove(each)
+    for number in range(ROUNDS_MOST):
+        world.scheduler.now_ms += DAY_MS
+        world.scheduler.spawn(f"last{number}", lambda actor: compact(world, actor))
+        world.scheduler.play()
+        if world.due == 0:
+            break
+    else:
+        raise Broken(f"{world.due} partitions are due for ever")
+    for fault in _final_faults(world):
+        raise Broken(fault)
+
+
+def _final_faults(world: World) -> Iterator[str]:
+    """What is left to be said against a world at rest."""
+    rows = world.watch.rows
+    for key, log in world.histories.items():
+        if key not in rows:
+            yield f"{key} was never claimed"
+            continue
+        state = rows[key]
+        if state.owner_run:
+            yield f"{key}: {state.owner_run} still holds epoch {state.epoch}"
+        if state.cleaner_offset != state.next_offset != log.next_offset:
+            yield f"{key}: clean up to {state.cleaner_offset} of {log.next_offset}"
+        found = [
+            record for each in state.segments for record in world.watch.records_of(key, each)
+        ]
+        left = {name: (offset, value) for offset, name, value in found}
+        if len(left) < len(found) or left != log.readable(0, log.next_offset):
+            yield f"{key}: at rest there are {found}"
+        yield from _unsound(world, state)
+
+
+def _unsound(world: World, state: PartitionState) -> Iterator[str]:
+    """What `verify` says of each live segment."""
+    witness = Actor(name="witness", scheduler=world.scheduler, is_witness=True)
+    tier = LocalTieredStorage(VirtualStore(witness, world.objects))
+    for segment in state.segments:
+        order = CheckOrder(
+            key=state.key,
+            segment=segment,
+            is_live=True,
+            is_last=segment is state.segments[-1],
+            index_interval_bytes=4096,
+            buckets=1,
+            aborted_now=None,
+            aborted_before=None,
+        )
+        yield from read_and_check(tier, order).checked.faults

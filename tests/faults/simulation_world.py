@@ -1,0 +1,133 @@
+"""One seed's world: its logs, its temper, its settings, and who lives in it."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from random import Random
+from typing import Any, Final
+
+import pytest
+
+import jobs.publishing
+import jobs.survey
+import jobs.waves
+from compaction.segments import PartitionKey, PartitionState
+from jobs.settings import Settings, resolve
+from jobs.wiring import Wiring
+from storage.catalog import Catalog
+from storage.delta_tables import TableLayout
+from storage.local_tiered_storage import LocalTieredStorage
+from tests.faults.simulation_scheduler import Actor, Scheduler, Temper
+from tests.faults.world_broker import History, history
+from tests.faults.world_checks import Broken, Watch
+from tests.faults.world_store import SPACE_BYTES, Objects, VirtualStore
+from tests.faults.world_table import TableLog, VirtualTable
+from tests.jobs.tiers import key_of
+
+TEMPERS: Final = (
+    Temper(faults=0.0, switches=0.5, leaps=0.0),
+    Temper(faults=0.002, switches=0.05, leaps=0.002),
+    Temper(faults=0.005, switches=0.3, leaps=0.002),
+    Temper(faults=0.01, switches=0.1, leaps=0.01),
+    Temper(faults=0.03, switches=0.6, leaps=0.005),
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class World:
+    """Everything that the actors of one story share."""
+
+    scheduler: Scheduler
+    settings: Settings
+    histories: dict[PartitionKey, History]
+    outcomes: Counter[str] = field(default_factory=Counter)
+    """What became of claims, commits, runs."""
+    due: int = 0
+    """How many partitions the last survey found due."""
+    objects: Objects = field(init=False)
+    table: TableLog = field(init=False)
+    watch: Watch = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.objects = Objects(now_ms=lambda: self.scheduler.now_ms, removed=self._removed)
+        self.table = TableLog(changed=self._changed)
+        self.watch = Watch(objects=self.objects, histories=self.histories, seen=self._seen)
+
+    def wired(self, actor: Actor) -> Wiring:
+        """What a verb of the product works with, in one actor's hands."""
+
+        def open_table(uri: str, layout: TableLayout) -> Any:
+            return VirtualTable(actor, self.table, uri, layout)
+
+        return Wiring(
+            tier_uri="virtual:",
+            tier=LocalTieredStorage(VirtualStore(actor, self.objects)),
+            catalog_uri="virtual:catalog",
+            catalog=Catalog("virtual:catalog", open_table),
+            now_ms=self.scheduler.now_ms,
+            run=actor.name,
+        )
+
+    def _changed(self) -> None:
+        self._checked(lambda: self.watch.version(self.table.versions[-1]))
+
+    def _removed(self) -> None:
+        self._checked(self.watch.removed)
+
+    def _checked(self, check: Callable[[], None]) -> None:
+        try:
+            check()
+        except Broken as error:
+            self.scheduler.note(f"BROKEN: {error}")
+            self.scheduler.fail(error)
+
+    def _seen(self, before: PartitionState | None, after: PartitionState) -> None:
+        """Counts what became of a row, by what it says."""
+        if before is None or after.epoch > before.epoch:
+            took = before is not None and before.owner_run != ""
+            self.outcomes["takeover" if took else "claim"] += 1
+        elif len(after.retired) > len(before.retired):
+            self.outcomes["swap"] += 1
+        self.outcomes["release"] += before is not None and before.owner_run != after.owner_run == ""
+
+
+def drawn_world(seed: int) -> World:
+    """The world of a seed, before anybody moves."""
+    rng = Random(seed)
+    scheduler = Scheduler(rng, rng.choice(TEMPERS))
+    keys = [key_of("orders"), key_of("payments")][: rng.choice((1, 1, 2))]
+    histories = {key: history(rng, key, rng.randint(2, 5)) for key in keys}
+    return World(scheduler=scheduler, settings=_settings(*_drawn(rng)), histories=histories)
+
+
+def _drawn(rng: Random) -> tuple[str, ...]:
+    chunk = rng.choice(("1", "250", "100000"))
+    segment = rng.choice(("1", "300", "2000"))
+    retention = rng.choice(("60000", "7200000", "86400000"))
+    return f"chunk.bytes={chunk}", f"segment.bytes={segment}", f"delete.retention.ms={retention}"
+
+
+@cache
+def _settings(*drawn: str) -> Settings:
+    return resolve(("cleanup.policy=compact", "min.cleanable.dirty.ratio=0", *drawn))
+
+
+@contextmanager
+def deterministic(world: World) -> Iterator[None]:
+    """The product's ids come from the seed, its clock is the world's, its pools have one thread."""
+
+    def drawn_uuid() -> uuid.UUID:
+        return uuid.UUID(int=world.scheduler.rng.getrandbits(128), version=4)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(uuid, "uuid4", drawn_uuid)
+        for module in (jobs.survey, jobs.waves, jobs.publishing):
+            patch.setattr(module, "READERS", 1)
+        patch.setattr(jobs.waves, "now_ms", lambda: world.scheduler.now_ms)
+        patch.setattr(jobs.waves, "free_bytes", lambda uri: SPACE_BYTES)
+        yield
