@@ -58,27 +58,44 @@ def played(seed: int) -> Story:
 
 def _begin(world: World) -> None:
     rng, scheduler = world.scheduler.rng, world.scheduler
-    for log in world.histories.values():
-        first = rng.randint(0, len(log.uploads))
+    for log in tuple(world.histories.values()):
+        begun = rng.randint(0, len(log.uploads))
         scheduler.spawn(
-            f"broker of {log.key.topic}",
-            lambda actor, log=log, first=first: _broker(world, actor, log, first),
-            allowed=BROKER_FAULTS,
+            f"broker of {log.key.topic}", partial(_broker, world, log, begun), allowed=BROKER_FAULTS
         )
     for number in range(rng.randint(2, 4)):
         after_ms = rng.choice((0, 0, 0, HOUR_MS, DAY_MS))
-        scheduler.spawn(f"run{number}", lambda actor: compact(world, actor), after_ms=after_ms)
+        scheduler.spawn(f"run{number}", partial(_runs, world), after_ms=after_ms)
+    for number in range(rng.randint(0, 2)):
+        after_ms = rng.choice((MINUTE_MS, HOUR_MS, DAY_MS))
+        allowed = frozenset({Fault.STALLED})
+        scheduler.spawn(f"reader{number}", partial(_reader, world), allowed=allowed)
+    if rng.random() < 0.2:
+        log = rng.choice(tuple(world.histories.values()))
+        scheduler.spawn(
+            "admin",
+            partial(_made_anew, world, log),
+            allowed=BROKER_FAULTS,
+            after_ms=rng.choice((MINUTE_MS, HOUR_MS)),
+        )
 
 
-def compact(world: World, actor: Actor) -> None:
+def _runs(world: World, actor: Actor) -> None:
+    """A scheduler's runs, one after the other."""
+    for number in range(world.scheduler.rng.randint(1, 3)):
+        compact(world, actor, f"{actor.name}.{number}")
+
+
+def compact(world: World, actor: Actor, run: str) -> None:
     """What `jobs.compact_job.compact` does, without a session of Spark."""
-    live = world.wired(actor)
+    live = world.wired(actor, run)
     try:
         surveyed = survey(live, world.settings, Scope())
     except TierfoldError as error:
-        actor.scheduler.note(f"{actor.name}: ends: {error.what}")
-        world.outcomes["run: survey failed"] += 1
+        world.happened(f"{run}: survey failed", error.what)
         return
+    due = in_order_of_work(surveyed)
+    world.due = len(due)
     waves = Waves(
         live=live,
         pipeline=VirtualPipeline(driver=actor, objects=world.objects, tier=live.tier),
@@ -86,18 +103,35 @@ def compact(world: World, actor: Actor) -> None:
         started_at_ms=live.now_ms,
         record=lambda chunks, began_at_ms: None,
     )
-    due = in_order_of_work(surveyed)
-    world.due = len(due)
     for report in waves.run(due):
-        actor.scheduler.note(f"{actor.name}: {report.key} {report.outcome}: {report.reason}")
-        world.outcomes[f"run: {report.outcome}"] += 1
+        world.happened(f"{run}: {report.outcome}", f"{report.key}: {report.reason}")
+    for each in surveyed:
+        if isinstance(each.choice, Refusal):
+            world.happened(f"{run}: refused", f"{each.key}: {each.choice.detail}")
 
 
-def _broker(world: World, actor: Actor, log: History, first: int) -> None:
-    """Some segments at once, the others as time goes by."""
-    upload(actor, world.objects, log, first)
-    while log.uploaded < len(log.uploads):
+def _broker(world: World, log: History, begun: int, actor: Actor) -> None:
+    """Some segments at once, the others as time goes by, until the topic is deleted."""
+    upload(actor, world.objects, log, begun)
+    while log.uploaded < len(log.uploads) and not log.is_deleted:
         upload(actor, world.objects, log, 1)
+
+
+def _made_anew(world: World, log: History, actor: Actor) -> None:
+    """A topic is deleted and created again: its name stays, its id does not."""
+    delete_topic(actor, world.objects, log)
+    anew = history(world.scheduler.rng, replace(log.key, topic_id=new_segment_id()), 2)
+    world.histories[anew.key] = anew
+    upload(actor, world.objects, anew, len(anew.uploads))
+
+
+def _reader(world: World, actor: Actor) -> None:
+    """Reads a row, and then what it names: for the grace period all of it is there."""
+    live = world.wired(actor, actor.name)
+    for _ in range(4):
+        began_ms, rows = world.scheduler.now_ms, live.catalog.read()
+        for key in (key for state in rows.values() for s in state.segments for key in keys_of(state.key, s)):
+            ...
 
 
 def _converge(world: World) -> None:

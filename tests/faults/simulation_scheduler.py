@@ -50,6 +50,12 @@ READ_FAULTS: Final = (Fault.STALLED, Fault.FAILED, Fault.KILLED)
 WRITE_FAULTS: Final = tuple(each for each in Fault if each is not Fault.NONE)
 
 
+_REFUSED: Final = frozenset({Fault.FAILED, Fault.UNANSWERED, Fault.LATE})
+
+OUTAGES: Final = 0.4
+"""How often a call that failed is followed by some more: the network is cut off, not one call."""
+
+
 class Killed(BaseException):
     """The end of a process: nothing of the product catches it."""
 
@@ -94,6 +100,8 @@ class Actor:
     """It looks on from outside: its calls are no points."""
     is_dead: bool = False
     wakes_at_ms: int = 0
+    outage: int = 0
+    """How many of its next calls fail."""
     gate: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -255,10 +263,19 @@ class Scheduler:
         return self.rng.choice(awake)
 
     def _fault(self, actor: Actor, call: Call) -> Fault:
-        if self.is_calm or self.rng.random() >= self.temper.faults * call.weight:
+        if self.is_calm:
+            return Fault.NONE
+        if actor.outage:
+            actor.outage -= 1
+            return Fault.FAILED
+        if self.rng.random() >= self.temper.faults * call.weight:
             return Fault.NONE
         fault = self.rng.choice(call.faults)
-        return fault if fault in actor.allowed else Fault.NONE
+        if fault not in actor.allowed:
+            return Fault.NONE
+        if fault in _REFUSED and self.rng.random() < OUTAGES:
+            actor.outage = self.rng.randint(1, 6)
+        return fault
 
     def _let_time_pass(self) -> None:
         self.now_ms += self.rng.randrange(2 * SECOND_MS)

@@ -31,10 +31,11 @@ from tests.jobs.tiers import key_of
 
 TEMPERS: Final = (
     Temper(faults=0.0, switches=0.5, leaps=0.0),
-    Temper(faults=0.002, switches=0.05, leaps=0.002),
+    Temper(faults=0.002, switches=0.05, leaps=0.005),
     Temper(faults=0.005, switches=0.3, leaps=0.002),
     Temper(faults=0.01, switches=0.1, leaps=0.01),
-    Temper(faults=0.03, switches=0.6, leaps=0.005),
+    Temper(faults=0.01, switches=0.6, leaps=0.01),
+    Temper(faults=0.03, switches=0.6, leaps=0.02),
 )
 
 
@@ -58,7 +59,7 @@ class World:
         self.table = TableLog(changed=self._changed)
         self.watch = Watch(objects=self.objects, histories=self.histories, seen=self._seen)
 
-    def wired(self, actor: Actor) -> Wiring:
+    def wired(self, actor: Actor, run: str) -> Wiring:
         """What a verb of the product works with, in one actor's hands."""
 
         def open_table(uri: str, layout: TableLayout) -> Any:
@@ -70,7 +71,7 @@ class World:
             catalog_uri="virtual:catalog",
             catalog=Catalog("virtual:catalog", open_table),
             now_ms=self.scheduler.now_ms,
-            run=actor.name,
+            run=run,
         )
 
     def _changed(self) -> None:

@@ -18,6 +18,9 @@ from tests.faults.simulation_scheduler import READ_FAULTS, WRITE_FAULTS, Actor, 
 PAGE: Final = 9
 """Objects per page of a listing: a folder changes between two pages."""
 
+WRITE_WEIGHT: Final = 2
+"""How much more often a write goes wrong than a read."""
+
 SPACE_BYTES: Final = 2**40
 
 
@@ -156,7 +159,15 @@ class VirtualStore:
         def refusal(cause: str) -> UnreadableObject:
             return _refused(key, cause)
 
-        self.actor.do(Call(what=what, effect=effect, faults=WRITE_FAULTS, refusal=refusal))
+        self.actor.do(
+            Call(
+                what=what,
+                effect=effect,
+                faults=WRITE_FAULTS,
+                refusal=refusal,
+                weight=WRITE_WEIGHT,
+            )
+        )
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from compaction.errors import UnreadableObject
 from storage.delta_tables import TableLayout
 from tests.faults.simulation_scheduler import READ_FAULTS, WRITE_FAULTS, Actor, Call
 
-COMMIT_WEIGHT: Final = 8
+COMMIT_WEIGHT: Final = 10
 """How much more often a commit goes wrong than a read: there are far fewer of them."""
 
 _NUMBER: Final = re.compile(r"\d+")
