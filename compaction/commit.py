@@ -55,7 +55,14 @@ class SegmentsAreLive:
     ids: tuple[str, ...]
 
 
-Requirement: TypeAlias = EpochIs | CommitIs | SegmentsAreLive
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentsAreRetired:
+    """Every segment named is retired, and whole: its deletion has not started."""
+
+    ids: tuple[str, ...]
+
+
+Requirement: TypeAlias = EpochIs | CommitIs | SegmentsAreLive | SegmentsAreRetired
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +104,58 @@ class ReleaseClaim:
     run: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveLogStart:
+    """Consumers may read from `offset` on; what lies below is retired by the same commit."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartDeletion:
+    """Retired segments whose objects go now (Kafka `DELETE_SEGMENT_STARTED`).
+
+    It is committed before the first object goes: what a row does not call so is whole.
+    """
+
+    ids: tuple[str, ...]
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishDeletion:
+    """Forget segments of which no object is left (Kafka `DELETE_SEGMENT_FINISHED`)."""
+
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreState:
+    """Make live again what an earlier row of the partition called live.
+
+    Segments that are live now and not among `ids` are retired; retired ones among `ids` live.
+    """
+
+    ids: tuple[str, ...]
+    """All segments that live afterwards."""
+    cleaner_offset: int
+    """What the earlier row called clean; said anew under the present epoch."""
+    log_start_offset: int
+    strategies: tuple[str, ...]
+    at_ms: int
+    run: str
+
+
 Update: TypeAlias = (
-    RetireSegments | AddSegments | AdvanceCleanerOffset | NoteStrategy | ReleaseClaim
+    RetireSegments
+    | AddSegments
+    | AdvanceCleanerOffset
+    | NoteStrategy
+    | ReleaseClaim
+    | MoveLogStart
+    | StartDeletion
+    | FinishDeletion
+    | RestoreState
 )
 
 
@@ -118,6 +175,11 @@ class CommitProposal:
     def epoch(self) -> int:
         """The compaction epoch that it is written under; 0 where it names none."""
         return max((need.epoch for need in self.requires if isinstance(need, EpochIs)), default=0)
+
+    @property
+    def is_restore(self) -> bool:
+        """It goes back to an earlier row, which no other commit may."""
+        return any(isinstance(update, RestoreState) for update in self.updates)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +207,9 @@ def _contradiction(need: Requirement, state: PartitionState) -> str:
         case SegmentsAreLive(ids=ids):
             gone = sorted(set(ids) - {segment.segment_id for segment in state.segments})
             return f"no longer live: {', '.join(gone)}" if gone else ""
+        case SegmentsAreRetired(ids=ids):
+            gone = sorted(set(ids) - {each.segment.segment_id for each in state.whole_retired})
+            return f"not retired, or being deleted: {', '.join(gone)}" if gone else ""
         case _:
             assert_never(need)
 
@@ -214,6 +279,15 @@ def _updated(state: PartitionState, update: Update) -> PartitionState:
             return replace(state, strategies=with_strategy(state.strategies, name))
         case ReleaseClaim(run=run):
             return replace(state, owner_run="") if state.owner_run == run else state
+        case MoveLogStart(offset=offset):
+            return replace(state, log_start_offset=offset)
+        case StartDeletion():
+            return replace(state, retired=tuple(_started(each, update) for each in state.retired))
+        case FinishDeletion(ids=ids):
+            left = (each for each in state.retired if each.segment.segment_id not in ids)
+            return replace(state, retired=tuple(left))
+        case RestoreState():
+            return _restored(state, update)
         case _:
             assert_never(update)
 
@@ -240,6 +314,27 @@ def _without(state: PartitionState, update: RetireSegments) -> PartitionState:
         state,
         segments=tuple(each for each in state.segments if each.segment_id not in ids),
         retired=(*state.retired, *retired),
+    )
+
+
+def _started(each: RetiredSegment, update: StartDeletion) -> RetiredSegment:
+    is_named = each.segment.segment_id in update.ids and each.deletion_started_at_ms is None
+    return replace(each, deletion_started_at_ms=update.at_ms) if is_named else each
+
+
+def _restored(state: PartitionState, update: RestoreState) -> PartitionState:
+    wanted = frozenset(update.ids)
+    leaving = tuple(s.segment_id for s in state.segments if s.segment_id not in wanted)
+    after = _without(state, RetireSegments(ids=leaving, at_ms=update.at_ms, run=update.run))
+    back = [each.segment for each in after.retired if each.segment.segment_id in wanted]
+    live = sorted((*after.segments, *back), key=lambda each: each.start_offset)
+    return replace(
+        after,
+        segments=tuple(live),
+        retired=tuple(each for each in after.retired if each.segment.segment_id not in wanted),
+        cleaner_offsets=_vector(state.cleaner_offsets, state.epoch, update.cleaner_offset),
+        log_start_offset=update.log_start_offset,
+        strategies=update.strategies,
     )
 
 

@@ -53,14 +53,28 @@ def segments_are_contiguous(before: PartitionState, after: PartitionState) -> Br
 
 
 def covered_span_is_kept(before: PartitionState, after: PartitionState) -> Breach | None:
-    """The live segments cover the same offsets before and after a compaction commit.
+    """The live segments cover the same offsets before and after, but for a log start that moved.
 
-    A shorter span would be deletion, which is retention's business and moves the log start; a
-    longer one would be data that nobody uploaded.
+    A span that is shorter at its head is deletion, and the log start says so: the first live
+    segment begins there. A longer one, or another end, would be data that nobody uploaded, or lost.
     """
-    if _span(before) == _span(after):
+    is_moved = after.log_start_offset != before.log_start_offset
+    start = after.log_start_offset if is_moved else _span(before)[0]
+    expected = start, before.next_offset
+    if _span(after) == expected:
         return None
-    return _breach(covered_span_is_kept, f"{_span(before)} became {_span(after)}")
+    return _breach(covered_span_is_kept, f"{_span(before)} became {_span(after)}, not {expected}")
+
+
+def log_start_only_rises(before: PartitionState, after: PartitionState) -> Breach | None:
+    """The log start never moves back, nor beyond the log's end.
+
+    What consumers were told is gone stays gone (Kafka `UnifiedLog.maybeIncrementLogStartOffset`).
+    """
+    if before.log_start_offset <= after.log_start_offset <= before.next_offset:
+        return None
+    found = f"{before.log_start_offset} became {after.log_start_offset}; end {before.next_offset}"
+    return _breach(log_start_only_rises, found)
 
 
 def epoch_stays(before: PartitionState, after: PartitionState) -> Breach | None:
@@ -136,12 +150,26 @@ def retired_never_return(before: PartitionState, after: PartitionState) -> Breac
     return _breach(retired_never_return, f"live again: {', '.join(back)}") if back else None
 
 
+def what_is_being_deleted_never_returns(
+    before: PartitionState, after: PartitionState
+) -> Breach | None:
+    """An id whose deletion has started is never live again, and the start is not taken back.
+
+    Some of its objects may be gone, or go at this moment.
+    """
+    going = _going_ids(before)
+    whole = set(_live_ids(after)) | {each.segment.segment_id for each in after.whole_retired}
+    back = sorted(going & whole)
+    law = what_is_being_deleted_never_returns
+    return _breach(law, f"whole again: {', '.join(back)}") if back else None
+
+
 def nothing_is_forgotten(before: PartitionState, after: PartitionState) -> Breach | None:
-    """A segment that leaves the live list is retired, and the retired stay listed.
+    """A segment that leaves the live list is retired, and stays listed until its deletion started.
 
     A segment that no list names is an orphan, deleted without its grace period.
     """
-    known = set(_live_ids(after)) | set(_retired_ids(after))
+    known = set(_live_ids(after)) | set(_retired_ids(after)) | _going_ids(before)
     gone = sorted((set(_live_ids(before)) | set(_retired_ids(before))) - known)
     return _breach(nothing_is_forgotten, f"forgotten: {', '.join(gone)}") if gone else None
 
@@ -182,23 +210,34 @@ STATE_INVARIANTS: Final[tuple[Invariant, ...]] = (
     segments_are_contiguous,
     earlier_epochs_are_frozen,
     ids_live_once,
-    retired_never_return,
+    what_is_being_deleted_never_returns,
     segments_are_within_the_lineage,
     sizes_are_real,
 )
 """They hold after whatever changed the row."""
 
-CLAIM_INVARIANTS: Final[tuple[Invariant, ...]] = (*STATE_INVARIANTS, epoch_rises_by_one)
+CLAIM_INVARIANTS: Final[tuple[Invariant, ...]] = (
+    *STATE_INVARIANTS,
+    retired_never_return,
+    epoch_rises_by_one,
+)
 """A claim may adopt new segments and leave out what a truncation cut off."""
 
-COMMIT_INVARIANTS: Final[tuple[Invariant, ...]] = (
+RESTORE_INVARIANTS: Final[tuple[Invariant, ...]] = (
     *STATE_INVARIANTS,
     epoch_stays,
     covered_span_is_kept,
-    cleaner_offset_is_kept,
     nothing_is_forgotten,
 )
-"""A commit replaces segments by their compacted selves."""
+"""A restore brings whole retired segments back, with the cleaner offset and log start they had."""
+
+COMMIT_INVARIANTS: Final[tuple[Invariant, ...]] = (
+    *RESTORE_INVARIANTS,
+    retired_never_return,
+    cleaner_offset_is_kept,
+    log_start_only_rises,
+)
+"""Any other commit: segments become their compacted selves, are retired, or are deleted."""
 
 
 def breaches(
@@ -233,10 +272,10 @@ def _breach(law: Invariant, found: str) -> Breach:
     return Breach(law=getattr(law, "__name__", repr(law)), found=found)
 
 
-def _span(state: PartitionState) -> tuple[int, int] | None:
-    if not state.segments:
-        return None
-    return state.segments[0].start_offset, state.segments[-1].end_offset
+def _span(state: PartitionState) -> tuple[int, int]:
+    """The offsets that live, half open; an empty span at the log start where nothing does."""
+    start = state.segments[0].start_offset if state.segments else state.log_start_offset
+    return start, state.next_offset
 
 
 def _live_ids(state: PartitionState) -> list[str]:
@@ -245,3 +284,8 @@ def _live_ids(state: PartitionState) -> list[str]:
 
 def _retired_ids(state: PartitionState) -> list[str]:
     return [gone.segment.segment_id for gone in state.retired]
+
+
+def _going_ids(state: PartitionState) -> set[str]:
+    """Segments whose deletion has started."""
+    return set(_retired_ids(state)) - {each.segment.segment_id for each in state.whole_retired}

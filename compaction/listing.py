@@ -34,6 +34,8 @@ class ListedSegment:
     start_offset: int
     parts: tuple[tuple[str, int], ...]
     """Part suffix without its dot, and that object's size in bytes; sorted."""
+    modified_ms: int
+    """When the newest of its objects was written, epoch milliseconds."""
 
     def part_bytes(self, suffix: str) -> int | None:
         """The part's size in bytes; None: the listing has no such part."""
@@ -49,6 +51,16 @@ class ListedSegment:
     def is_complete(self) -> bool:
         """All required parts exist."""
         return not self.missing_parts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leftover:
+    """What a write that never ended left: no object, and no name that a row could hold."""
+
+    object_key: str
+    """Its key in the store, which is what deletes it."""
+    size_bytes: int
+    modified_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

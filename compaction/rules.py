@@ -15,6 +15,15 @@ LONG_MAX: Final = 2**63 - 1
 """Java's largest long: Kafka's way to write "never"."""
 
 
+class TierBinding(StrEnum):
+    """Whether brokers serve the topics of a tier (tierfold's own setting)."""
+
+    BOUND = "bound"
+    """They do: they still name what they uploaded."""
+    DETACHED = "detached"
+    """None does: the tier is a copy, or an archive."""
+
+
 class CompactionStrategy(StrEnum):
     """Which record of a key wins (KIP-280 `compaction.strategy`); among equals the last one."""
 
@@ -43,6 +52,10 @@ class Rules:
     """How long a record may stay uncleaned at most (KIP-354)."""
     delete_retention_ms: int = DAY_MS
     producer_id_expiration_ms: int = DAY_MS
+    retention_ms: int = 7 * DAY_MS
+    """Under a policy that names `delete`: how long a segment is kept; -1: for ever."""
+    retention_bytes: int = -1
+    """Under a policy that names `delete`: how large the log may be; -1: not checked."""
     segment_ms: int = 7 * DAY_MS
     """After how long a broker rolls an active segment."""
     segment_bytes: int = 2**30
@@ -51,11 +64,23 @@ class Rules:
     chunk_bytes: int | None = None
     """At most so many dirty bytes are cleaned per commit, and at least one segment (tierfold's own
     setting); None: the whole dirty region at once."""
+    tier_binding: TierBinding | None = None
+    """None: nobody said; then a broker may still name what it uploaded."""
 
     @property
     def is_compacted(self) -> bool:
         """The policy names `compact`."""
         return "compact" in self.cleanup_policy
+
+    @property
+    def is_deleted(self) -> bool:
+        """The policy names `delete`."""
+        return "delete" in self.cleanup_policy
+
+    @property
+    def is_detached(self) -> bool:
+        """No broker can still name an object of the tier."""
+        return self.tier_binding is TierBinding.DETACHED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

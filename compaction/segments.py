@@ -68,12 +68,15 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetiredSegment:
-    """A segment that a commit replaced; its objects stay until `retain` takes them."""
+    """A segment that left the log; its objects stay until `retain` takes them."""
 
     segment: Segment
     retired_at_ms: int
     retired_by_epoch: int
     retired_by_run: str
+    deletion_started_at_ms: int | None = None
+    """From then on its objects go and it never comes back (Kafka `DELETE_SEGMENT_STARTED`); None:
+    it is whole, and may be restored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +106,11 @@ class PartitionState:
     def live_bytes(self) -> int:
         """Bytes of all live `.log`s."""
         return sum(segment.size_bytes for segment in self.segments)
+
+    @property
+    def whole_retired(self) -> tuple[RetiredSegment, ...]:
+        """The retired segments whose deletion has not started."""
+        return tuple(each for each in self.retired if each.deletion_started_at_ms is None)
 
     @property
     def next_offset(self) -> int:

@@ -29,6 +29,7 @@ class RefusalReason(StrEnum):
     DATA_GONE = "data gone"
     LINEAGE_DIVERGED = "lineage diverged"
     FIRST_DIRTY_OUT_OF_RANGE = "first dirty offset out of range"
+    NOT_RESTORABLE = "not restorable"
     UNREADABLE = "unreadable"
     """An object is missing, forbidden or corrupt."""
 

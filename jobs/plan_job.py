@@ -16,7 +16,6 @@ from jobs.outcome_reports import PartitionReport, left_report, survey_report
 from jobs.settings import Settings
 from jobs.survey import Scope, Surveyed, in_order_of_work, survey
 from jobs.wiring import Wiring
-from storage.tiers import free_bytes
 
 
 def plan(
@@ -31,7 +30,7 @@ def plan(
     reports = {each.key: survey_report(each) for each in surveyed}
     due = in_order_of_work(surveyed)
     if due:
-        reports |= _first_chunks(due, budget, free_bytes(live.tier_uri))
+        reports |= _first_chunks(due, budget, live.tier.store.free_bytes())
     return [reports[each.key] for each in surveyed]
 
 
@@ -45,7 +44,7 @@ def explain(live: Wiring, settings: Settings, scope: Scope, name: str) -> Explai
     alone = replace(scope, topics=(key.topic,), partitions=(str(key.partition),))
     each = next(one for one in survey(live, settings, alone) if one.key == key)
     if isinstance(each.choice, Compact):
-        wave = _wave([each], UNBOUND, 0, free_bytes(live.tier_uri))
+        wave = _wave([each], UNBOUND, 0, live.tier.store.free_bytes())
         each = replace(each, choice=wave.chunks[0].plan)
     report = survey_report(each)
     regions = _regions(each, live.now_ms, scope.first_dirty)

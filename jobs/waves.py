@@ -41,7 +41,6 @@ from jobs.wiring import Wiring
 from storage.catalog import Catalog, new_commit_id
 from storage.clock import now_ms
 from storage.first_sight import read_aborted, read_snapshot
-from storage.tiers import free_bytes
 
 CAUSE_MAX: Final = 300
 """Characters of Spark's own words that are passed on."""
@@ -117,7 +116,7 @@ class Waves:
             each.leave(f"--max-partitions is {self.budget.max_partitions}")
         pending = chosen
         while pending:
-            free = free_bytes(self.live.tier_uri)
+            free = self.live.tier.store.free_bytes()
             wave = self._next(pending, free)
             if not wave.chunks:
                 for each in pending:

@@ -5,6 +5,7 @@ Nothing else constructs them; everything else is handed values.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -28,20 +29,25 @@ class Wiring:
     catalog_uri: str
     catalog: Catalog
     now_ms: int
+    """When the run began: what is decided, is decided for this moment."""
+    clock: Callable[[], int]
+    """The time, epoch milliseconds: `now_ms` at first. What is written bears it."""
     run: str
     """This run's name: its begin, and enough of an id to be unique."""
 
 
 def wired(tier_uri: str, catalog_uri: str | None = None, now: int | None = None) -> Wiring:
     """Opens the tier at `tier_uri` and its catalog; `now` (ms) replaces the clock."""
-    time_ms = now_ms() if now is None else now
+    begun_ms = now_ms()
+    time_ms = begun_ms if now is None else now
     where = catalog_uri if catalog_uri is not None else str(tier_path(tier_uri) / CATALOG_FOLDER)
-    begun = datetime.fromtimestamp(now_ms() / 1000, UTC).strftime("%Y%m%dT%H%M%S")
+    begun = datetime.fromtimestamp(begun_ms / 1000, UTC).strftime("%Y%m%dT%H%M%S")
     return Wiring(
         tier_uri=tier_uri,
         tier=open_tier(tier_uri),
         catalog_uri=where,
         catalog=Catalog(where),
         now_ms=time_ms,
+        clock=lambda: time_ms + now_ms() - begun_ms,
         run=f"{begun}-{new_segment_id()[:8]}",
     )

@@ -18,7 +18,12 @@ import pyarrow as pa
 
 from compaction.commit import CommitProposal, applied, claimed, lost, verdict
 from compaction.errors import CorruptLog, UnreadableObject
-from compaction.invariants import CLAIM_INVARIANTS, COMMIT_INVARIANTS, ensure
+from compaction.invariants import (
+    CLAIM_INVARIANTS,
+    COMMIT_INVARIANTS,
+    RESTORE_INVARIANTS,
+    ensure,
+)
 from compaction.outcomes import Committed, LostRace, Outcome, Unknown
 from compaction.segments import PartitionKey, PartitionState
 from storage.catalog_rows import rows_as_promised, states_of, table_of
@@ -69,6 +74,20 @@ class Catalog:
             return {}
         rows = rows_as_promised(self._table.read(_buckets_of(named)), where=self._table.uri)
         return self._states(_rows_of(rows, named))
+
+    def history(self, key: PartitionKey) -> Iterator[PartitionState]:
+        """The partition's rows, the newest first, as far back as the table remembers; lazily.
+
+        Each claim and commit left one. The first row of all is the partition's first claim.
+        """
+        last_id = None
+        row_id = _id_of(key)
+        for past in self._table.past(_buckets_of([row_id])):
+            rows = rows_as_promised(past, where=self._table.uri)
+            found = self._states(_rows_of(rows, [row_id])).get(key)
+            if found is not None and found.commit_id != last_id:
+                last_id = found.commit_id
+                yield found
 
     def _states(self, rows: pa.Table) -> dict[PartitionKey, PartitionState]:
         return {state.key: state for state in states_of(rows, where=self._table.uri)}
@@ -240,7 +259,8 @@ class _CommitAttempt:
         if row is None:
             raise ValueError(f"{self.key} was never claimed")
         after = applied(self.proposal, row)
-        ensure(row, after, COMMIT_INVARIANTS)
+        laws = RESTORE_INVARIANTS if self.proposal.is_restore else COMMIT_INVARIANTS
+        ensure(row, after, laws)
         return after
 
 

@@ -89,7 +89,7 @@ def states_of(rows: pa.Table, *, where: str) -> tuple[PartitionState, ...]:
         CorruptLog: a column is missing or of another type, a value is null or impossible, or a
             partition has two rows.
     """
-    _refuse_newer(rows, where)
+    _refuse_other_layout(rows, where)
     columns = {each.name: values_of(promised_column(rows, each, where)) for each in PARTITIONS}
     keys = [
         PartitionKey(topic_id=topic_id, topic=topic, partition=partition)
@@ -113,7 +113,7 @@ def rows_as_promised(rows: pa.Table, *, where: str) -> pa.Table:
 
     Raises as `states_of` does, and BadSettings where there are columns that would be lost.
     """
-    _refuse_newer(rows, where)
+    _refuse_other_layout(rows, where)
     unknown = sorted(set(rows.column_names) - set(PARTITIONS.names))
     if unknown:
         raise _made_by_newer(f"columns {', '.join(unknown)}", where)
@@ -182,12 +182,21 @@ def _has_nulls(column: pa.Array, *, nullable: bool) -> bool:
     return False
 
 
-def _refuse_newer(rows: pa.Table, where: str) -> None:
-    """Before anything else is read: a newer layout may lack columns that we would miss."""
+def _refuse_other_layout(rows: pa.Table, where: str) -> None:
+    """Before anything else is read: another layout may lack columns that we would miss."""
     field = PARTITIONS.field("format_version")
-    newest = max(promised_column(rows, field, where).to_pylist(), default=FORMAT_VERSION)
-    if newest > FORMAT_VERSION:
-        raise _made_by_newer(f"format version {newest}, known up to {FORMAT_VERSION}", where)
+    versions = set(promised_column(rows, field, where).to_pylist()) - {FORMAT_VERSION}
+    if not versions:
+        return
+    if max(versions) > FORMAT_VERSION:
+        found = f"format version {max(versions)}, known up to {FORMAT_VERSION}"
+        raise _made_by_newer(found, where)
+    raise BadSettings(
+        f"made by a tierfold from before its first release: format version {min(versions)}",
+        where=where,
+        remedy="Use that version. Where it has compacted nothing yet, move the catalog away"
+        " instead. Nothing was changed.",
+    )
 
 
 def _made_by_newer(found: str, where: str) -> BadSettings:

@@ -14,7 +14,7 @@ from zlib import crc32
 
 import pyarrow as pa
 
-FORMAT_VERSION: Final = 2
+FORMAT_VERSION: Final = 3
 """The version that this code writes; a table of an older or newer layout is refused."""
 
 PARTITION_COLUMNS: Final = ("bucket",)
@@ -84,6 +84,12 @@ RETIRED_SEGMENT: Final = pa.struct(
         _column("retired_at_ms", pa.int64(), "when it was replaced"),
         _column("retired_by_epoch", pa.int64(), "compaction epoch that replaced it"),
         _column("retired_by_run", pa.string(), "run that replaced it"),
+        _column(
+            "deletion_started_at_ms",
+            pa.int64(),
+            "from then on its objects go; null: it is whole",
+            nullable=True,
+        ),
     ]
 )
 

@@ -109,6 +109,31 @@ class DeltaFolder:
                 return self._layout.schema.empty_table()
             return pa.table(table.scan(predicate=predicate))
 
+    def past(self, predicate: str) -> Iterator[pa.Table]:
+        """The rows that met a predicate over partition columns, newest version first; lazily.
+
+        Versions that left them as they were are passed by. It ends at the table's first version, or
+        where an older one can no longer be read: Delta keeps its log for thirty days.
+        """
+        with _told_plainly(self._uri):
+            table = self._open()
+            if table is None:
+                return
+            files = table.file_uris(file_pruning_predicate=predicate)
+            rows = pa.table(table.scan(predicate=predicate))
+        yield rows
+        for version in range(table.version() - 1, -1, -1):
+            try:
+                table.load_as_version(version)
+                found = table.file_uris(file_pruning_predicate=predicate)
+                if found == files:
+                    continue
+                rows = pa.table(table.scan(predicate=predicate))
+            except (DeltaError, OSError, pa.ArrowException):
+                return
+            files = found
+            yield rows
+
     def append(self, rows: pa.Table) -> None:
         """Add rows; the table is made where there is none."""
         with _told_plainly(self._uri):

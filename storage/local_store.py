@@ -16,6 +16,7 @@ import contextlib
 import errno
 import mmap
 import os
+import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -94,7 +95,8 @@ class LocalStore:
         entries = [
             entry
             for child in self._children(folder)
-            if (entry := _object_entry(child, f"{folder}/{child.name}" if folder else child.name))
+            if not _is_staged(child.name)
+            and (entry := _object_entry(child, f"{folder}/{child.name}" if folder else child.name))
         ]
         return iter(sorted(entries, key=lambda entry: entry.key))
 
@@ -158,6 +160,32 @@ class LocalStore:
                 staged.unlink()
         with _translated(final, "create"):
             _sync_folder(final.parent)
+
+    def unfinished(self, folder: str) -> Iterator[ObjectEntry]:
+        """See `ObjectStore.unfinished`: the hidden files of writers that died."""
+        entries = [
+            entry
+            for child in self._children(folder)
+            if _is_staged(child.name)
+            and (entry := _object_entry(child, f"{folder}/{child.name}" if folder else child.name))
+        ]
+        return iter(sorted(entries, key=lambda entry: entry.key))
+
+    def delete(self, key: str) -> None:
+        """See `ObjectStore.delete`."""
+        path = self._path(key)
+        with _translated(path, "delete"):
+            try:
+                path.unlink()
+            except FileNotFoundError:
+                # What is not there is gone; but of a disk that is not mounted nobody knows.
+                if not self.root.is_dir():
+                    raise
+
+    def free_bytes(self) -> int:
+        """See `ObjectStore.free_bytes`: what the file system has left for this user."""
+        with _translated(self.root, "tell the free space of"):
+            return shutil.disk_usage(self.root).free
 
     def uri(self, key: str) -> str:
         """The object's file path."""
@@ -260,10 +288,13 @@ def _copied(descriptor: int, start: int, length: int) -> NDArray[np.uint8]:
     return data
 
 
+def _is_staged(name: str) -> bool:
+    """Whether the file is an object that is still being written, or never was finished."""
+    return name.startswith(".") and name.endswith(STAGED_SUFFIX)
+
+
 def _object_entry(child: os.DirEntry[str], key: str) -> ObjectEntry | None:
-    """None: no object, not one yet, or gone since the folder was opened."""
-    if child.name.startswith(".") and child.name.endswith(STAGED_SUFFIX):
-        return None
+    """None: no file, or gone since the folder was opened."""
     try:
         if not child.is_file():
             return None

@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compaction.errors import BadSettings, UnreadableObject
-from compaction.listing import ListedSegment
+from compaction.listing import Leftover, ListedSegment
 from compaction.segments import PartitionKey
 from storage.kafka_uuid import UUID_CHARACTERS, is_kafka_uuid, new_segment_id
-from storage.object_store import Bytes, ObjectStore, ObjectWriter
+from storage.object_store import Bytes, ObjectEntry, ObjectStore, ObjectWriter
 
 TIER_FOLDER: Final = "kafka-tiered-storage"
 """The folder that Kafka makes inside the configured one."""
@@ -124,19 +124,39 @@ class LocalTieredStorage:
 
     def listing(self, key: PartitionKey) -> tuple[ListedSegment, ...]:
         """The partition's segments by start offset and id, from one listing, nothing opened."""
-        parts: dict[tuple[int, str], list[tuple[str, int]]] = {}
+        parts: dict[tuple[int, str], dict[str, ObjectEntry]] = {}
         for entry in self.store.list(partition_folder(key)):
             name = segment_name(entry.key.rpartition("/")[2])
             if name is not None:
                 start_offset, segment_id, part = name
-                found = parts.setdefault((start_offset, segment_id), [])
-                found.append((part.value, entry.size_bytes))
+                parts.setdefault((start_offset, segment_id), {})[part.value] = entry
         return tuple(
             ListedSegment(
-                segment_id=segment_id, start_offset=start_offset, parts=tuple(sorted(found))
+                segment_id=segment_id,
+                start_offset=start_offset,
+                parts=tuple(sorted((part, entry.size_bytes) for part, entry in found.items())),
+                modified_ms=max(entry.modified_ms for entry in found.values()),
             )
             for (start_offset, segment_id), found in sorted(parts.items())
         )
+
+    def leftovers(self, key: PartitionKey) -> tuple[Leftover, ...]:
+        """What writes that never ended left in the partition's folder, by name."""
+        return tuple(
+            Leftover(
+                object_key=entry.key, size_bytes=entry.size_bytes, modified_ms=entry.modified_ms
+            )
+            for entry in self.store.unfinished(partition_folder(key))
+        )
+
+    def delete_segment(self, key: PartitionKey, segment_id: str, start_offset: int) -> None:
+        """Delete all parts there are, last written first; raises UnreadableObject.
+
+        Cut short, it leaves a segment that is not complete, and never one that looks whole. Parts
+        that are gone already are fine.
+        """
+        for part in reversed(PARTS):
+            self.store.delete(self.object_key(key, segment_id, start_offset, part))
 
     def object_key(self, key: PartitionKey, segment_id: str, start_offset: int, part: Part) -> str:
         """The part's key in the store."""

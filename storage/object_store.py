@@ -1,7 +1,8 @@
 """What the engine asks of an object store, and nothing more.
 
 Keys are relative paths with `/` between folders. An object is created whole or not at all, never
-overwritten, never changed; every failure is an `UnreadableObject` that names cause and remedy.
+overwritten, never changed, and deleted by `retain` alone; every failure is an `UnreadableObject`
+that names cause and remedy.
 """
 
 from __future__ import annotations
@@ -80,6 +81,21 @@ class ObjectStore(Protocol):
 
         If the body raises, nothing appears. Refuses where the key is taken.
         """
+        ...
+
+    def unfinished(self, folder: str) -> Iterator[ObjectEntry]:
+        """What writes that never ended left right in `folder`, sorted by key.
+
+        They are no objects: `list` shows none of them. `delete` takes their keys.
+        """
+        ...
+
+    def delete(self, key: str) -> None:
+        """Remove an object; one that is not there is gone already, which is fine."""
+        ...
+
+    def free_bytes(self) -> int:
+        """How much more can be written."""
         ...
 
     def uri(self, key: str) -> str:

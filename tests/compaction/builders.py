@@ -88,6 +88,7 @@ def listed(segment: Segment, *, lacking: Sequence[str] = ()) -> ListedSegment:
         segment_id=segment.segment_id,
         start_offset=segment.start_offset,
         parts=tuple(sorted((part, size) for part, size in sizes.items() if part not in lacking)),
+        modified_ms=1_000_000,
     )
 
 

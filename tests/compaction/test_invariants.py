@@ -11,6 +11,7 @@ from compaction.errors import InvariantBroken
 from compaction.invariants import (
     CLAIM_INVARIANTS,
     COMMIT_INVARIANTS,
+    RESTORE_INVARIANTS,
     STATE_INVARIANTS,
     breaches,
     ensure,
@@ -18,6 +19,7 @@ from compaction.invariants import (
 from compaction.segments import CleanerOffset, LeaderEpoch, PartitionState, Segment
 
 OLD: Final = a_segment(0, 9, segment_id=segment_id("old"))
+GOING: Final = a_segment(0, 9, segment_id=segment_id("going"))
 FIRST, SECOND = LIVE = a_chain(10, 10)
 BEFORE: Final = a_state(
     LIVE,
@@ -25,7 +27,7 @@ BEFORE: Final = a_state(
     owner_run="mine",
     commit_id="claim",
     cleaner_offsets=cleaned_to(10, epoch=2),
-    retired=(retired(OLD),),
+    retired=(retired(OLD), replace(retired(GOING), deletion_started_at_ms=9)),
 )
 MERGED: Final = a_segment(0, 19, segment_id=segment_id("merged"))
 AFTER: Final = replace(
@@ -93,9 +95,20 @@ BROKEN: Final[dict[str, tuple[str, PartitionState]]] = {
         "retired_never_return",
         after_with(replace(MERGED, segment_id=OLD.segment_id)),
     ),
+    "a segment whose deletion has started and that is live": (
+        "what_is_being_deleted_never_returns",
+        after_with(replace(MERGED, segment_id=GOING.segment_id)),
+    ),
+    "a deletion that never started": (
+        "what_is_being_deleted_never_returns",
+        replace(AFTER, retired=(*AFTER.retired[:-1], retired(GOING))),
+    ),
+    "a log start that moves back": ("log_start_only_rises", replace(AFTER, log_start_offset=-1)),
+    "a log start beyond the end": ("log_start_only_rises", replace(AFTER, log_start_offset=21)),
+    "a log start within a segment": ("covered_span_is_kept", replace(AFTER, log_start_offset=5)),
     "a source that no list names": (
         "nothing_is_forgotten",
-        replace(AFTER, retired=AFTER.retired[:-1]),
+        replace(AFTER, retired=tuple(each for each in AFTER.retired if each.segment != SECOND)),
     ),
     "a segment of a lost leader": (
         "segments_are_within_the_lineage",
@@ -115,7 +128,7 @@ def test_each_law_is_found_broken(case: str) -> None:
 def test_every_law_has_a_case_and_a_reason() -> None:
     names = {law.__name__ for law in COMMIT_INVARIANTS}
     assert names == {law for law, _ in BROKEN.values()}
-    everything = {*COMMIT_INVARIANTS, *CLAIM_INVARIANTS}
+    everything = {*COMMIT_INVARIANTS, *CLAIM_INVARIANTS, *RESTORE_INVARIANTS}
     assert all("\n\n" in (law.__doc__ or "") for law in everything)
 
 
@@ -129,6 +142,34 @@ def test_the_cleaner_offset_may_fall_where_the_log_was_truncated_below_it() -> N
     before = replace(BEFORE, cleaner_offsets=cleaned_to(50, epoch=2))
     after = replace(AFTER, cleaner_offsets=(CleanerOffset(epoch=3, offset=20),))
     assert breaches(before, after) == ()
+
+
+def test_retention_may_cut_the_head_off_with_the_log_start() -> None:
+    expired = replace(BEFORE, segments=(SECOND,), retired=(*BEFORE.retired, retired(FIRST)))
+    assert laws(BEFORE, expired) == {"covered_span_is_kept"}
+    assert laws(BEFORE, replace(expired, log_start_offset=10)) == set()
+    both = replace(expired, segments=(), retired=(*expired.retired, retired(SECOND)))
+    assert laws(BEFORE, replace(both, log_start_offset=20)) == set()
+
+
+def test_what_was_being_deleted_may_be_forgotten() -> None:
+    assert laws(BEFORE, replace(AFTER, retired=AFTER.retired[:1] + AFTER.retired[2:])) == set()
+
+
+def test_a_restore_alone_may_bring_back_what_was() -> None:
+    back = replace(
+        AFTER,
+        segments=LIVE,
+        retired=(*BEFORE.retired, retired(MERGED)),
+        cleaner_offsets=(*BEFORE.cleaner_offsets, CleanerOffset(epoch=3, offset=0)),
+    )
+    assert laws(AFTER, back) == {"retired_never_return", "cleaner_offset_is_kept"}
+    assert breaches(AFTER, back, RESTORE_INVARIANTS) == ()
+    marked = (replace(each, deletion_started_at_ms=9) for each in AFTER.retired)
+    going = replace(AFTER, retired=tuple(marked))
+    assert {each.law for each in breaches(going, back, RESTORE_INVARIANTS)} == {
+        "what_is_being_deleted_never_returns"
+    }
 
 
 def test_the_oldest_entries_of_the_vector_may_go() -> None:

@@ -139,10 +139,42 @@ class ObjectStoreContract:
         assert self.keys("nowhere/at/all") == []
         assert list(self.store.list_folders("nowhere")) == []
 
+    def test_a_deleted_object_is_gone_and_its_neighbours_stay(self) -> None:
+        for key in ("f/object", "f/other"):
+            self.store.create(key, b"x")
+        self.store.delete("f/object")
+        assert self.keys("f") == ["f/other"]
+        self.store.delete("f/object")
+        self.store.delete("nowhere/at/all")
+        self.store.create("f/object", b"anew")
+
+    def test_an_unfinished_write_is_no_object_and_can_be_deleted(self) -> None:
+        with self.store.open_new("f/object") as writer:
+            writer.write(b"half")
+            (left,) = self.store.unfinished("f")
+            assert (self.keys("f"), left.size_bytes) == ([], 4)
+            assert left.modified_ms > 1_600_000_000_000
+        assert list(self.store.unfinished("f")) == []
+        assert list(self.store.unfinished("nowhere")) == []
+
+        def swept_away() -> None:
+            with self.store.open_new("f/swept") as writer:
+                writer.write(b"half")
+                (left,) = self.store.unfinished("f")
+                self.store.delete(left.key)
+
+        with pytest.raises(UnreadableObject, match="it is not there"):
+            swept_away()
+        assert self.keys("f") == ["f/object"]
+
+    def test_free_space_is_told(self) -> None:
+        assert self.store.free_bytes() > 0
+
     @pytest.mark.parametrize(
         "key", ["", "/etc/passwd", "../x", "a/../../x", "a//b", "./a", "a/", "a\0b"]
     )
     def test_a_key_never_leaves_the_store(self, key: str) -> None:
-        for use in (self.store.read, self.store.exists, lambda key: self.store.create(key, b"x")):
+        uses = (self.store.read, self.store.exists, self.store.delete)
+        for use in (*uses, lambda key: self.store.create(key, b"x")):
             with pytest.raises(UnreadableObject, match="leaves the store"):
                 use(key)

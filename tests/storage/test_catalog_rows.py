@@ -176,5 +176,11 @@ def test_a_malformed_row_is_corrupt(case: str) -> None:
 
 def test_a_newer_layout_is_named_before_anything_is_missed() -> None:
     newer = with_column("format_version", [FORMAT_VERSION + 1]).drop_columns(["segments"])
-    with pytest.raises(BadSettings, match="made by a newer tierfold: format version 3"):
+    with pytest.raises(BadSettings, match="made by a newer tierfold: format version 4"):
         states_of(newer, where="the-table")
+
+
+def test_an_older_layout_is_named_too() -> None:
+    older = with_column("format_version", [FORMAT_VERSION - 1]).drop_columns(["segments"])
+    with pytest.raises(BadSettings, match="from before its first release: format version 2"):
+        states_of(older, where="the-table")

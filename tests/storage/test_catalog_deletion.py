@@ -1,0 +1,170 @@
+"""From live to forgotten, and back while that is possible, on the real catalog (SEMANTICS 8, 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from compaction.commit import (
+    CommitIs,
+    CommitProposal,
+    EpochIs,
+    FinishDeletion,
+    MoveLogStart,
+    ReleaseClaim,
+    RestoreState,
+    RetireSegments,
+    SegmentsAreLive,
+    SegmentsAreRetired,
+    StartDeletion,
+    Update,
+)
+from compaction.errors import InvariantBroken
+from compaction.outcomes import Committed, Fenced, LostRace
+from compaction.segments import CleanerOffset, PartitionState
+from storage.catalog import Catalog, new_commit_id
+from tests.compaction.builders import KEY, a_chain
+from tests.storage.catalog_contract import claim, committed, fresh, keys
+
+FIRST, SECOND, THIRD = a_chain(10, 10, 10)
+ORIGINALS: Final = tuple(each.segment_id for each in (FIRST, SECOND, THIRD))
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    return Catalog(str(tmp_path / "catalog"))
+
+
+def proposal(state: PartitionState, *updates: Update, live: Sequence[str] = ()) -> CommitProposal:
+    return CommitProposal(
+        key=state.key,
+        commit_id=new_commit_id(),
+        requires=(
+            EpochIs(epoch=state.epoch, owner_run=state.owner_run),
+            CommitIs(commit_id=state.commit_id),
+            SegmentsAreLive(ids=tuple(live)),
+        ),
+        updates=updates,
+        at_ms=9,
+    )
+
+
+def done(catalog: Catalog, state: PartitionState, *updates: Update) -> PartitionState:
+    each = proposal(state, *updates)
+    assert catalog.commit([each]) == {KEY: Committed(epoch=state.epoch, commit_id=each.commit_id)}
+    return catalog.read()[KEY]
+
+
+def expire(state: PartitionState) -> tuple[Update, ...]:
+    return (
+        RetireSegments(ids=(FIRST.segment_id,), at_ms=9, run=state.owner_run),
+        MoveLogStart(offset=10),
+    )
+
+
+def restore(*ids: str) -> RestoreState:
+    return RestoreState(
+        ids=ids, cleaner_offset=0, log_start_offset=0, strategies=(), at_ms=9, run="undo"
+    )
+
+
+def test_an_expired_head_is_retired_and_the_log_starts_behind_it(catalog: Catalog) -> None:
+    state = claim(catalog, fresh(), "a").state
+    row = done(catalog, state, *expire(state))
+    assert (row.log_start_offset, row.segments) == (10, (SECOND, THIRD))
+    assert [each.segment for each in row.retired] == [FIRST]
+    assert row.retired[0].deletion_started_at_ms is None
+
+
+def test_all_may_expire_and_the_next_segment_is_adopted_behind(catalog: Catalog) -> None:
+    state = claim(catalog, fresh(), "a").state
+    everything = RetireSegments(ids=ORIGINALS, at_ms=9, run="a")
+    row = done(catalog, state, everything, MoveLogStart(offset=30))
+    assert (row.segments, row.next_offset) == ((), 30)
+    (later,) = a_chain(5, start_offset=30)
+    assert claim(catalog, replace(row, segments=(later,)), "b").state.segments == (later,)
+
+
+def test_a_deletion_is_said_to_start_before_it_is_forgotten(catalog: Catalog) -> None:
+    row = committed(catalog, KEY, "a", "merged")
+    state = claim(catalog, row, "b").state
+    with pytest.raises(InvariantBroken, match="nothing_is_forgotten"):
+        catalog.commit([proposal(state, FinishDeletion(ids=ORIGINALS[:1]))])
+    started = done(catalog, state, StartDeletion(ids=ORIGINALS[:1], at_ms=7))
+    assert [each.deletion_started_at_ms for each in started.retired] == [7, None, None]
+    assert [each.segment for each in started.whole_retired] == [SECOND, THIRD]
+    gone = done(catalog, started, FinishDeletion(ids=ORIGINALS[:1]), ReleaseClaim(run="b"))
+    assert [each.segment for each in gone.retired] == [SECOND, THIRD]
+
+
+def test_a_restore_puts_back_what_was_live_with_what_was_clean(catalog: Catalog) -> None:
+    row = committed(catalog, KEY, "a", "merged")
+    assert row.cleaner_offset == 30
+    state = claim(catalog, row, "undo").state
+    back = done(catalog, state, restore(*ORIGINALS))
+    assert back.segments == (FIRST, SECOND, THIRD)
+    assert [each.segment for each in back.retired] == [row.segments[0]]
+    assert back.cleaner_offsets[-1] == CleanerOffset(epoch=2, offset=0)
+    assert back.cleaner_offset == 0
+
+
+def test_what_is_being_deleted_cannot_be_restored(catalog: Catalog) -> None:
+    state = claim(catalog, committed(catalog, KEY, "a", "merged"), "b").state
+    started = done(catalog, state, StartDeletion(ids=ORIGINALS[1:2], at_ms=7))
+    back = proposal(started, restore(*ORIGINALS))
+    refused = replace(back, requires=(*back.requires, SegmentsAreRetired(ids=ORIGINALS)))
+    assert catalog.commit([refused]) == {KEY: LostRace(found_commit_id=started.commit_id)}
+    # Without the requirement the invariants would still stop it.
+    with pytest.raises(InvariantBroken, match="what_is_being_deleted_never_returns"):
+        catalog.commit([back])
+    assert catalog.read()[KEY] == started
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["b has claimed", "b has committed"])
+def test_a_zombies_retire_delete_and_restore_are_fenced(catalog: Catalog, is_late: bool) -> None:
+    row = committed(catalog, KEY, "a", "merged")
+    zombie = claim(catalog, row, "zombie").state
+    newer = claim(catalog, zombie, "b").state
+    if is_late:
+        newer = done(catalog, newer, StartDeletion(ids=ORIGINALS, at_ms=7), ReleaseClaim(run="b"))
+    merged = row.segments[0].segment_id
+    for update in (
+        RetireSegments(ids=(merged,), at_ms=9, run="zombie"),
+        MoveLogStart(offset=30),
+        StartDeletion(ids=ORIGINALS, at_ms=9),
+        FinishDeletion(ids=ORIGINALS),
+        restore(*ORIGINALS),
+        ReleaseClaim(run="zombie"),
+    ):
+        told = Fenced(epoch=2, by_epoch=3, by_run=newer.owner_run)
+        assert catalog.commit([proposal(zombie, update)]) == {KEY: told}
+        assert catalog.read()[KEY] == newer
+
+
+def test_the_history_has_each_row_once_newest_first(catalog: Catalog) -> None:
+    other = keys(2)[1]
+    assert list(catalog.history(KEY)) == []
+    first = claim(catalog, fresh(), "a").state
+    committed(catalog, other, "x", "neighbour")
+    second = done(catalog, first, ReleaseClaim(run="a"))
+    third = claim(catalog, second, "b").state
+    committed(catalog, other, "y", "neighbour again")
+    assert list(catalog.history(KEY)) == [third, second, first]
+    assert len(list(catalog.history(other))) == 4
+
+
+def test_the_history_ends_where_the_log_was_cut(catalog: Catalog, tmp_path: Path) -> None:
+    first = claim(catalog, fresh(), "a").state
+    rows = [done(catalog, first, ReleaseClaim(run="a"))]
+    for number in range(25):
+        rows.append(claim(catalog, rows[-1], f"run {number}").state)
+    log = tmp_path / "catalog" / "partitions" / "_delta_log"
+    for version in range(10):
+        (log / f"{version:020d}.json").unlink()
+    found = list(catalog.history(KEY))
+    assert found == rows[::-1][: len(found)]
+    assert 5 < len(found) < len(rows)
