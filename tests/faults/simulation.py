@@ -8,20 +8,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
-from compaction.chunks import UNBOUND
-from compaction.errors import TierfoldError
-from compaction.rules import DAY_MS
 from compaction.segments import PartitionState
-from jobs.survey import Scope, in_order_of_work, survey
-from jobs.waves import Waves
 from storage.local_tiered_storage import LocalTieredStorage
 from storage.segment_check import CheckOrder, read_and_check
-from tests.faults.simulation_pipeline import VirtualPipeline
-from tests.faults.simulation_scheduler import HOUR_MS, Actor
+from tests.faults.simulation_actors import begin, compact
+from tests.faults.simulation_scheduler import DAY_MS, Actor
 from tests.faults.simulation_world import World, deterministic, drawn_world
-from tests.faults.world_broker import BROKER_FAULTS, History, upload
 from tests.faults.world_checks import Broken
 from tests.faults.world_store import VirtualStore
 
@@ -43,7 +38,7 @@ def played(seed: int) -> Story:
     """Play the story of a seed; raises Broken, or whatever else was not to happen."""
     world = drawn_world(seed)
     with deterministic(world):
-        _begin(world)
+        begin(world)
         world.scheduler.play()
         world.scheduler.calm_down()
         _converge(world)
@@ -54,84 +49,6 @@ def played(seed: int) -> Story:
         faults=scheduler.faults,
         outcomes=world.outcomes,
     )
-
-
-def _begin(world: World) -> None:
-    rng, scheduler = world.scheduler.rng, world.scheduler
-    for log in tuple(world.histories.values()):
-        begun = rng.randint(0, len(log.uploads))
-        scheduler.spawn(
-            f"broker of {log.key.topic}", partial(_broker, world, log, begun), allowed=BROKER_FAULTS
-        )
-    for number in range(rng.randint(2, 4)):
-        after_ms = rng.choice((0, 0, 0, HOUR_MS, DAY_MS))
-        scheduler.spawn(f"run{number}", partial(_runs, world), after_ms=after_ms)
-    for number in range(rng.randint(0, 2)):
-        after_ms = rng.choice((MINUTE_MS, HOUR_MS, DAY_MS))
-        allowed = frozenset({Fault.STALLED})
-        scheduler.spawn(f"reader{number}", partial(_reader, world), allowed=allowed)
-    if rng.random() < 0.2:
-        log = rng.choice(tuple(world.histories.values()))
-        scheduler.spawn(
-            "admin",
-            partial(_made_anew, world, log),
-            allowed=BROKER_FAULTS,
-            after_ms=rng.choice((MINUTE_MS, HOUR_MS)),
-        )
-
-
-def _runs(world: World, actor: Actor) -> None:
-    """A scheduler's runs, one after the other."""
-    for number in range(world.scheduler.rng.randint(1, 3)):
-        compact(world, actor, f"{actor.name}.{number}")
-
-
-def compact(world: World, actor: Actor, run: str) -> None:
-    """What `jobs.compact_job.compact` does, without a session of Spark."""
-    live = world.wired(actor, run)
-    try:
-        surveyed = survey(live, world.settings, Scope())
-    except TierfoldError as error:
-        world.happened(f"{run}: survey failed", error.what)
-        return
-    due = in_order_of_work(surveyed)
-    world.due = len(due)
-    waves = Waves(
-        live=live,
-        pipeline=VirtualPipeline(driver=actor, objects=world.objects, tier=live.tier),
-        budget=UNBOUND,
-        started_at_ms=live.now_ms,
-        record=lambda chunks, began_at_ms: None,
-    )
-    for report in waves.run(due):
-        world.happened(f"{run}: {report.outcome}", f"{report.key}: {report.reason}")
-    for each in surveyed:
-        if isinstance(each.choice, Refusal):
-            world.happened(f"{run}: refused", f"{each.key}: {each.choice.detail}")
-
-
-def _broker(world: World, log: History, begun: int, actor: Actor) -> None:
-    """Some segments at once, the others as time goes by, until the topic is deleted."""
-    upload(actor, world.objects, log, begun)
-    while log.uploaded < len(log.uploads) and not log.is_deleted:
-        upload(actor, world.objects, log, 1)
-
-
-def _made_anew(world: World, log: History, actor: Actor) -> None:
-    """A topic is deleted and created again: its name stays, its id does not."""
-    delete_topic(actor, world.objects, log)
-    anew = history(world.scheduler.rng, replace(log.key, topic_id=new_segment_id()), 2)
-    world.histories[anew.key] = anew
-    upload(actor, world.objects, anew, len(anew.uploads))
-
-
-def _reader(world: World, actor: Actor) -> None:
-    """Reads a row, and then what it names: for the grace period all of it is there."""
-    live = world.wired(actor, actor.name)
-    for _ in range(4):
-        began_ms, rows = world.scheduler.now_ms, live.catalog.read()
-        for key in (key for state in rows.values() for s in state.segments for key in keys_of(state.key, s)):
-            ...
 
 
 def _converge(world: World) -> None:
@@ -145,7 +62,7 @@ def _converge(world: World) -> None:
                 world.objects.remove(each)
     for number in range(ROUNDS_MOST):
         world.scheduler.now_ms += DAY_MS
-        world.scheduler.spawn(f"last{number}", lambda actor: compact(world, actor))
+        world.scheduler.spawn(f"last{number}", partial(compact, world, f"last{number}"))
         world.scheduler.play()
         if world.due == 0:
             break
@@ -159,6 +76,8 @@ def _final_faults(world: World) -> Iterator[str]:
     """What is left to be said against a world at rest."""
     rows = world.watch.rows
     for key, log in world.histories.items():
+        if log.is_deleted:
+            continue
         if key not in rows:
             yield f"{key} was never claimed"
             continue

@@ -8,6 +8,7 @@ anywhere else, so that a seed, thrown again, gives the same story to the letter.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -16,9 +17,12 @@ from enum import StrEnum
 from random import Random
 from typing import Any, Final, NoReturn
 
+from compaction.errors import TierfoldError
+
 START_MS: Final = 1_700_003_600_000
 SECOND_MS: Final = 1000
-HOUR_MS: Final = 3_600_000
+MINUTE_MS: Final = 60_000
+HOUR_MS: Final = 60 * MINUTE_MS
 DAY_MS: Final = 24 * HOUR_MS
 STEPS_MOST: Final = 100_000
 """More steps than any story of so few actors needs: one of them does not end."""
@@ -292,7 +296,8 @@ class Scheduler:
         self.note(f"{what} [{'never lands' if is_lost else 'lands'}]")
         self.faults["never lands" if is_lost else "lands"] += 1
         if not is_lost:
-            effect()
+            with contextlib.suppress(TierfoldError):
+                effect()
 
     def _long_ms(self) -> int:
         return self.rng.choice((HOUR_MS // 2, 3 * HOUR_MS, DAY_MS, 4 * DAY_MS))

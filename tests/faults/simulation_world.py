@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import pytest
 
@@ -25,7 +25,7 @@ from storage.local_tiered_storage import LocalTieredStorage
 from tests.faults.simulation_scheduler import Actor, Scheduler, Temper
 from tests.faults.world_broker import History, history
 from tests.faults.world_checks import Broken, Watch
-from tests.faults.world_store import SPACE_BYTES, Objects, VirtualStore
+from tests.faults.world_store import Objects, VirtualStore
 from tests.faults.world_table import TableLog, VirtualTable
 from tests.jobs.tiers import key_of
 
@@ -71,8 +71,19 @@ class World:
             catalog_uri="virtual:catalog",
             catalog=Catalog("virtual:catalog", open_table),
             now_ms=self.scheduler.now_ms,
+            clock=lambda: self.scheduler.now_ms,
             run=run,
         )
+
+    def happened(self, who: str, how: str, detail: str) -> None:
+        """How something ended, for the trace and the summary."""
+        self.scheduler.note(f"{who}: {how}: {detail}")
+        self.outcomes[how] += 1
+
+    def broken(self, law: str) -> NoReturn:
+        """A law does not hold: the story ends."""
+        self.scheduler.note(f"BROKEN: {law}")
+        self.scheduler.fail(Broken(law))
 
     def _changed(self) -> None:
         self._checked(lambda: self.watch.version(self.table.versions[-1]))
@@ -84,8 +95,7 @@ class World:
         try:
             check()
         except Broken as error:
-            self.scheduler.note(f"BROKEN: {error}")
-            self.scheduler.fail(error)
+            self.broken(str(error))
 
     def _seen(self, before: PartitionState | None, after: PartitionState) -> None:
         """Counts what became of a row, by what it says."""
@@ -130,5 +140,4 @@ def deterministic(world: World) -> Iterator[None]:
         for module in (jobs.survey, jobs.waves, jobs.publishing):
             patch.setattr(module, "READERS", 1)
         patch.setattr(jobs.waves, "now_ms", lambda: world.scheduler.now_ms)
-        patch.setattr(jobs.waves, "free_bytes", lambda uri: SPACE_BYTES)
         yield

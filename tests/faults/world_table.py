@@ -8,7 +8,7 @@ client behind it: it lands where its own next version is still free, or nowhere.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -90,6 +90,14 @@ class VirtualTable:
     def read(self, predicate: str | None = None) -> pa.Table:
         """See `DeltaFolder.read`."""
         return self._asked("read rows", lambda: self._rows(-1, predicate))
+
+    def past(self, predicate: str) -> Iterator[pa.Table]:
+        """See `DeltaFolder.past`."""
+        versions = self._asked("read the past", lambda: len(self.log.versions))
+        buckets = buckets_in(predicate)
+        for version in range(versions - 1, -1, -1):
+            if version == versions - 1 or self.log.touched[version + 1] & buckets:
+                yield self._rows(version, predicate)
 
     def newest(self) -> VirtualVersion:
         """See `DeltaFolder.newest`."""

@@ -1,0 +1,114 @@
+"""Who acts in a story: runs, brokers, readers, and whoever deletes a topic and creates it again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from compaction.chunks import UNBOUND
+from compaction.errors import TierfoldError, UnreadableObject
+from compaction.segments import PartitionState, Segment
+from compaction.sweep import GRACE_MS
+from compaction.view import Refusal
+from jobs.survey import Scope, in_order_of_work, survey
+from jobs.waves import Waves
+from jobs.wiring import Wiring
+from storage.kafka_uuid import new_segment_id
+from tests.faults.simulation_pipeline import VirtualPipeline
+from tests.faults.simulation_scheduler import DAY_MS, HOUR_MS, MINUTE_MS, Actor, Fault
+from tests.faults.simulation_world import World
+from tests.faults.world_broker import BROKER_FAULTS, History, delete_topic, history, upload
+from tests.faults.world_checks import keys_of
+
+
+def begin(world: World) -> None:
+    rng, scheduler = world.scheduler.rng, world.scheduler
+    for log in tuple(world.histories.values()):
+        begun = rng.randint(0, len(log.uploads))
+        scheduler.spawn(
+            f"broker of {log.key.topic}", partial(_broker, world, log, begun), allowed=BROKER_FAULTS
+        )
+    for number in range(rng.randint(2, 4)):
+        after_ms = rng.choice((0, 0, 0, HOUR_MS, DAY_MS))
+        scheduler.spawn(f"run{number}", partial(_runs, world), after_ms=after_ms)
+    for number in range(rng.randint(0, 2)):
+        after_ms = rng.choice((MINUTE_MS, HOUR_MS, DAY_MS))
+        allowed = frozenset({Fault.STALLED})
+        scheduler.spawn(f"reader{number}", partial(_reader, world), allowed=allowed)
+    if rng.random() < 0.2:
+        log = rng.choice(tuple(world.histories.values()))
+        scheduler.spawn(
+            "admin",
+            partial(_made_anew, world, log),
+            allowed=BROKER_FAULTS,
+            after_ms=rng.choice((MINUTE_MS, HOUR_MS)),
+        )
+
+
+def _runs(world: World, actor: Actor) -> None:
+    """A scheduler's runs, one after the other."""
+    for number in range(world.scheduler.rng.randint(1, 3)):
+        compact(world, f"{actor.name}.{number}", actor)
+
+
+def compact(world: World, run: str, actor: Actor) -> None:
+    """What `jobs.compact_job.compact` does, without a session of Spark."""
+    live = world.wired(actor, run)
+    try:
+        surveyed = survey(live, world.settings, Scope())
+    except TierfoldError as error:
+        world.happened(run, "survey failed", error.what)
+        return
+    due = in_order_of_work(surveyed)
+    world.due = len(due)
+    waves = Waves(
+        live=live,
+        pipeline=VirtualPipeline(driver=actor, objects=world.objects, tier=live.tier),
+        budget=UNBOUND,
+        started_at_ms=live.now_ms,
+        record=lambda chunks, began_at_ms: None,
+    )
+    for report in waves.run(due):
+        world.happened(run, report.outcome, f"{report.key}: {report.reason}")
+    for each in surveyed:
+        if isinstance(each.choice, Refusal):
+            world.happened(run, "refused", f"{each.key}: {each.choice.detail}")
+
+
+def _broker(world: World, log: History, begun: int, actor: Actor) -> None:
+    """Some segments at once, the others as time goes by, until the topic is deleted."""
+    upload(actor, world.objects, log, begun)
+    while log.uploaded < len(log.uploads) and not log.is_deleted:
+        upload(actor, world.objects, log, 1)
+
+
+def _made_anew(world: World, log: History, actor: Actor) -> None:
+    """A topic is deleted and created again: its name stays, its id does not."""
+    delete_topic(actor, world.objects, log)
+    anew = history(world.scheduler.rng, replace(log.key, topic_id=new_segment_id()), 2)
+    world.histories[anew.key] = anew
+    upload(actor, world.objects, anew, len(anew.uploads))
+
+
+def _reader(world: World, actor: Actor) -> None:
+    """Reads a row, and then what it names: for the grace period all of it is there."""
+    live = world.wired(actor, actor.name)
+    for _ in range(4):
+        rows = live.catalog.read()
+        began_ms = world.scheduler.now_ms
+        for state in rows.values():
+            for segment in state.segments:
+                _read(world, live, state, segment, began_ms)
+
+
+def _read(
+    world: World, live: Wiring, state: PartitionState, segment: Segment, began_ms: int
+) -> None:
+    for key in keys_of(state.key, segment):
+        try:
+            live.tier.store.read(key)
+        except UnreadableObject as error:
+            is_within = world.scheduler.now_ms - began_ms < GRACE_MS
+            if is_within and not world.histories[state.key].is_deleted:
+                world.broken(f"a reader of epoch {state.epoch}: {error}")
+            return
