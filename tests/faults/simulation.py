@@ -1,10 +1,11 @@
 """A story: several runs, a zombie among them, brokers, readers; then calm, and what must be left.
 
-    played(seed)   everything that a seed decides, checked after every step; raises Broken
+    played(seed)   everything that a seed decides, checked after every step; and why it failed, if it did
 """
 
 from __future__ import annotations
 
+import traceback
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,22 +33,31 @@ class Story:
     trace: tuple[str, ...]
     faults: Counter[str]
     outcomes: Counter[str]
+    failure: str
+    """The law that was broken, or what else ended it; empty: it came to its good end."""
 
 
 def played(seed: int) -> Story:
-    """Play the story of a seed; raises Broken, or whatever else was not to happen."""
+    """Play the story of a seed, to its end or to the first law that is broken."""
     world = drawn_world(seed)
+    failure = ""
     with deterministic(world):
-        begin(world)
-        world.scheduler.play()
-        world.scheduler.calm_down()
-        _converge(world)
+        try:
+            begin(world)
+            world.scheduler.play()
+            world.scheduler.calm_down()
+            _converge(world)
+        except Broken as error:
+            failure = str(error)
+        except Exception:  # noqa: BLE001 - whatever it is, it was not to happen
+            failure = traceback.format_exc()
     scheduler = world.scheduler
     return Story(
         seed=seed,
         trace=tuple(scheduler.trace),
         faults=scheduler.faults,
         outcomes=world.outcomes,
+        failure=failure,
     )
 
 

@@ -23,10 +23,11 @@ from tests.faults.world_checks import keys_of
 
 def begin(world: World) -> None:
     rng, scheduler = world.scheduler.rng, world.scheduler
+    before = Actor(name="before", scheduler=scheduler, is_witness=True)
     for log in tuple(world.histories.values()):
-        begun = rng.randint(0, len(log.uploads))
+        upload(before, world.objects, log, rng.randint(1, len(log.uploads)))
         scheduler.spawn(
-            f"broker of {log.key.topic}", partial(_broker, world, log, begun), allowed=BROKER_FAULTS
+            f"broker of {log.key.topic}", partial(_broker, world, log), allowed=BROKER_FAULTS
         )
     for number in range(rng.randint(2, 4)):
         after_ms = rng.choice((0, 0, 0, HOUR_MS, DAY_MS))
@@ -63,7 +64,7 @@ def compact(world: World, run: str, actor: Actor) -> None:
     world.due = len(due)
     waves = Waves(
         live=live,
-        pipeline=VirtualPipeline(driver=actor, objects=world.objects, tier=live.tier),
+        pipeline=VirtualPipeline(driver=actor, world=world, tier=live.tier),
         budget=UNBOUND,
         started_at_ms=live.now_ms,
         record=lambda chunks, began_at_ms: None,
@@ -75,9 +76,8 @@ def compact(world: World, run: str, actor: Actor) -> None:
             world.happened(run, "refused", f"{each.key}: {each.choice.detail}")
 
 
-def _broker(world: World, log: History, begun: int, actor: Actor) -> None:
-    """Some segments at once, the others as time goes by, until the topic is deleted."""
-    upload(actor, world.objects, log, begun)
+def _broker(world: World, log: History, actor: Actor) -> None:
+    """What is not yet uploaded, until the topic is deleted."""
     while log.uploaded < len(log.uploads) and not log.is_deleted:
         upload(actor, world.objects, log, 1)
 

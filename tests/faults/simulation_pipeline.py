@@ -20,7 +20,8 @@ from storage.catalog import Catalog
 from storage.group_rewrite import Standing, rewrite_group
 from storage.local_tiered_storage import LocalTieredStorage
 from tests.faults.simulation_scheduler import Actor
-from tests.faults.world_store import Objects, VirtualStore
+from tests.faults.simulation_world import World
+from tests.faults.world_store import VirtualStore
 from tests.pictures.sparkless import carried_out
 
 TWINS: Final = 0.05
@@ -35,12 +36,16 @@ class VirtualPipeline:
     """What `jobs.pipeline.Pipeline` is to `Waves`."""
 
     driver: Actor
-    objects: Objects
+    world: World
     tier: LocalTieredStorage
 
     def run(self, rounds: Sequence[Round], catalog: Catalog) -> list[RoundResult]:
         """Scan, reduce, rewrite, check and commit; one result per round, in their order."""
-        return published([self._rewritten(each) for each in rounds], catalog, self.tier)
+        results = published([self._rewritten(each) for each in rounds], catalog, self.tier)
+        for each in results:
+            if each.proposal is not None:
+                self.world.answered(each.outcome, each.proposal.commit_id)
+        return results
 
     def _rewritten(self, each: Round) -> Rewritten:
         try:
@@ -59,14 +64,16 @@ class VirtualPipeline:
             raise PySparkException("a worker died: Exception")
         if not scheduler.is_calm and scheduler.rng.random() < TWINS:
             scheduler.count("task ran twice")
-            scheduler.spawn(f"{self.driver.name}'s twin", lambda twin: self._twin(twin, order, standing))
+            scheduler.spawn(
+                f"{self.driver.name}'s twin", lambda twin: self._twin(twin, order, standing)
+            )
         return rewrite_group(tier, order.task, standing)
 
     def _twin(self, twin: Actor, order: GroupOrder, standing: Standing) -> None:
         """Its receipt is one that Spark throws away."""
         try:
             rewrite_group(
-                LocalTieredStorage(VirtualStore(twin, self.objects)), order.task, standing
+                LocalTieredStorage(VirtualStore(twin, self.world.objects)), order.task, standing
             )
         except TierfoldError as error:
             twin.scheduler.note(f"{twin.name}: {error.what}")

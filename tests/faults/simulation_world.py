@@ -16,6 +16,7 @@ import pytest
 import jobs.publishing
 import jobs.survey
 import jobs.waves
+from compaction.outcomes import Outcome
 from compaction.segments import PartitionKey, PartitionState
 from jobs.settings import Settings, resolve
 from jobs.wiring import Wiring
@@ -26,16 +27,16 @@ from tests.faults.simulation_scheduler import Actor, Scheduler, Temper
 from tests.faults.world_broker import History, history
 from tests.faults.world_checks import Broken, Watch
 from tests.faults.world_store import Objects, VirtualStore
-from tests.faults.world_table import TableLog, VirtualTable
+from tests.faults.world_table import Buckets, TableLog, VirtualTable
 from tests.jobs.tiers import key_of
 
 TEMPERS: Final = (
     Temper(faults=0.0, switches=0.5, leaps=0.0),
-    Temper(faults=0.002, switches=0.05, leaps=0.005),
-    Temper(faults=0.005, switches=0.3, leaps=0.002),
-    Temper(faults=0.01, switches=0.1, leaps=0.01),
-    Temper(faults=0.01, switches=0.6, leaps=0.01),
-    Temper(faults=0.03, switches=0.6, leaps=0.02),
+    Temper(faults=0.004, switches=0.05, leaps=0.005),
+    Temper(faults=0.01, switches=0.3, leaps=0.002),
+    Temper(faults=0.02, switches=0.1, leaps=0.01),
+    Temper(faults=0.02, switches=0.6, leaps=0.01),
+    Temper(faults=0.04, switches=0.6, leaps=0.02),
 )
 
 
@@ -80,13 +81,20 @@ class World:
         self.scheduler.note(f"{who}: {how}: {detail}")
         self.outcomes[how] += 1
 
+    def answered(self, outcome: Outcome | None, commit_id: str) -> None:
+        """What a run was told of its commit."""
+        self.outcomes[f"told {type(outcome).__name__}"] += 1
+        fault = self.watch.answer_fault(outcome, commit_id)
+        if fault:
+            self.broken(fault)
+
     def broken(self, law: str) -> NoReturn:
         """A law does not hold: the story ends."""
         self.scheduler.note(f"BROKEN: {law}")
         self.scheduler.fail(Broken(law))
 
-    def _changed(self) -> None:
-        self._checked(lambda: self.watch.version(self.table.versions[-1]))
+    def _changed(self, written: Buckets) -> None:
+        self._checked(lambda: self.watch.version(written))
 
     def _removed(self) -> None:
         self._checked(self.watch.removed)

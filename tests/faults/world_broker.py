@@ -130,7 +130,8 @@ def _is_uploaded(actor: Actor, tier: LocalTieredStorage, log: History, each: Upl
         producers=each.producers,
     )
     rng = actor.scheduler.rng
-    ends_before = rng.choice(tuple(parts)) if rng.random() < 0.1 else None
+    is_cut = not actor.is_witness and rng.random() < 0.1
+    ends_before = rng.choice(tuple(parts)) if is_cut else None
     staged = tier.new_segment(log.key, each.start_offset)
     keys = [tier.object_key(log.key, staged.segment_id, each.start_offset, part) for part in parts]
     log.objects += keys

@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from compaction.outcomes import Committed, Outcome, Unknown
 from compaction.segments import PartitionKey, PartitionState, Segment
 from storage.catalog_rows import states_of
+from storage.catalog_schema import bucket_of
 from storage.local_tiered_storage import Part, partition_folder
 from storage.segment_reader import read_segment
 from tests.faults.world_broker import History, Record, readable
@@ -40,28 +42,32 @@ class Watch:
     objects: Objects
     histories: dict[PartitionKey, History]
     rows: dict[PartitionKey, PartitionState] = field(default_factory=dict)
-    """As of the version before."""
+    """As of now."""
+    commit_ids: set[str] = field(default_factory=set)
+    """Of all claims and commits that ever took place."""
     seen: Callable[[PartitionState | None, PartitionState], None] = lambda before, after: None
     """Told of each change of a row."""
     _records: dict[str, tuple[Record, ...]] = field(default_factory=dict)
     """By segment id: what is written is never changed."""
 
-    def version(self, buckets: Buckets) -> None:
-        """A version of the table, just written; raises Broken."""
-        states = [
-            state for table in buckets.values() for state in states_of(table, where="the world")
-        ]
-        found = {state.key: state for state in states}
-        if not self.rows.keys() <= found.keys():
-            raise Broken(f"rows are gone: {self.rows.keys() - found.keys()}")
-        for key, after in found.items():
-            before = self.rows.get(key)
-            if before == after:
-                continue
-            for fault in (*_history_faults(before, after), *self._faults(after)):
-                raise Broken(f"{key}, epoch {after.epoch} of {after.owner_run}: {fault}")
-            self.seen(before, after)
-        self.rows = found
+    def version(self, written: Buckets) -> None:
+        """The buckets that a version wrote anew; raises Broken."""
+        for bucket, table in written.items():
+            found = {state.key: state for state in states_of(table, where="the world")}
+            known = {key for key in self.rows if bucket_of(key.topic_id) == bucket}
+            if not known <= found.keys():
+                raise Broken(f"rows are gone: {known - found.keys()}")
+            for key, after in found.items():
+                self._row(self.rows.get(key), after)
+
+    def _row(self, before: PartitionState | None, after: PartitionState) -> None:
+        if before == after:
+            return
+        for fault in (*_history_faults(before, after), *self._faults(after)):
+            raise Broken(f"{after.key}, epoch {after.epoch} of {after.owner_run}: {fault}")
+        self.rows[after.key] = after
+        self.commit_ids.add(after.commit_id)
+        self.seen(before, after)
 
     def removed(self) -> None:
         """An object is gone; raises Broken."""
@@ -82,6 +88,14 @@ class Watch:
             )
             self._records[segment.segment_id] = found
         return found
+
+    def answer_fault(self, outcome: Outcome | None, commit_id: str) -> str:
+        """How what a run was told of its commit is not what happened."""
+        did = commit_id in self.commit_ids
+        told_so = isinstance(outcome, Committed)
+        if told_so == did or isinstance(outcome, Unknown):
+            return ""
+        return f"commit {commit_id} {'took place' if did else 'did not take place'}: {outcome}"
 
     def content_fault(self, state: PartitionState) -> str:
         """How the newest record of a key is not what a reader of the live objects gets."""

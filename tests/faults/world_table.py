@@ -30,8 +30,8 @@ Buckets = dict[int, pa.Table]
 class TableLog:
     """The versions of a table, shared by all who open it."""
 
-    changed: Callable[[], None]
-    """Called after each version."""
+    changed: Callable[[Buckets], None]
+    """Called after each version, with what it wrote."""
     versions: list[Buckets] = field(default_factory=lambda: [{}])
     touched: list[frozenset[int]] = field(default_factory=lambda: [frozenset()])
     """Per version the buckets that it wrote."""
@@ -48,7 +48,7 @@ class TableLog:
         }
         self.versions.append({**self.versions[-1], **split})
         self.touched.append(buckets)
-        self.changed()
+        self.changed(split)
 
 
 @dataclass(frozen=True, slots=True)
