@@ -218,7 +218,8 @@ def verdict(proposal: CommitProposal, state: PartitionState) -> Outcome | None:
     """How the proposal has ended, judged by the row as it is now; None: it may be written.
 
     A commit that had succeeded is recognised by its commit id, or, once later commits lie over
-    it, by its segments: an id is used once, so nobody else can have brought them.
+    it, by its segments: an id is used once, so nobody else can have brought them. A restore brings
+    none; its epoch, in which it is the one commit, says something of its cleaner offset.
     """
     if _took_place(proposal, state):
         return Committed(epoch=proposal.epoch, commit_id=proposal.commit_id)
@@ -237,6 +238,8 @@ def lost(epoch: int, state: PartitionState) -> Fenced | LostRace:
 def _took_place(proposal: CommitProposal, state: PartitionState) -> bool:
     if state.commit_id == proposal.commit_id:
         return True
+    if proposal.is_restore:
+        return any(entry.epoch == proposal.epoch for entry in state.cleaner_offsets)
     added = {segment.segment_id for segment in _added(proposal)}
     known = {segment.segment_id for segment in state.segments}
     known |= {gone.segment.segment_id for gone in state.retired}

@@ -1,4 +1,8 @@
-"""What happened to a partition, told by its rows: one entry per claim and commit. Pure."""
+"""What happened to a partition, told by its rows: one entry per claim and commit. Pure.
+
+rows, oldest first -> entries -> told: those that a person looks for; at, left_by: the one that a
+person means.
+"""
 
 from __future__ import annotations
 
@@ -91,3 +95,28 @@ def _event(before: PartitionState, after: PartitionState) -> Event:
     if after.cleaner_offsets != before.cleaner_offsets or after.segments != before.segments:
         return Event.COMPACTED
     return Event.RELEASED
+
+
+def told(found: Sequence[Entry]) -> tuple[Entry, ...]:
+    """The entries without claims and releases that left what lives, and what can, as it was."""
+    return tuple(
+        entry
+        for entry in found
+        if entry.event is not Event.RELEASED
+        and (entry.event is not Event.CLAIMED or entry.segments_in or entry.segments_out)
+    )
+
+
+def at(found: Sequence[Entry], time_ms: int) -> Entry | None:
+    """The partition at a moment: the last entry that is not later; None: all are."""
+    return next(
+        (entry for entry in reversed(found) if entry.state.committed_at_ms <= time_ms), None
+    )
+
+
+def left_by(found: Sequence[Entry], run: str) -> tuple[Entry, ...]:
+    """How the run, or each run whose name begins so, left the partition; none: there is no such."""
+    last = {entry.run: entry for entry in found if entry.run}
+    if run in last:
+        return (last[run],)
+    return tuple(entry for name, entry in last.items() if run and name.startswith(run))

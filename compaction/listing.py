@@ -105,7 +105,7 @@ def classify(listed: Sequence[ListedSegment], state: PartitionState | None) -> C
         partial=tuple(each for each in beyond if not each.is_complete),
         waiting=tuple(each for each in beyond if each.is_complete and not _is_below(each, stop)),
         notes=_notes(beyond, state.next_offset) + _strange_orphans(orphans, state),
-        problems=_live_problems(known, state.segments),
+        problems=damages(state.segments, known, kind="live segment"),
     )
 
 
@@ -183,14 +183,19 @@ def _strange_orphans(
     )
 
 
-def _live_problems(known: Sequence[ListedSegment], live: Sequence[Segment]) -> tuple[str, ...]:
-    by_id = {each.segment_id: each for each in known}
-    return tuple(problem for segment in live for problem in _problems_of(segment, by_id))
+def damages(
+    segments: Iterable[Segment], listed: Iterable[ListedSegment], *, kind: str
+) -> tuple[str, ...]:
+    """How a listing contradicts what the catalog remembers of segments, a sentence each.
+
+    `kind` is what the segments are called in it, such as "live segment".
+    """
+    by_id = {each.segment_id: each for each in listed}
+    return tuple(problem for segment in segments for problem in _damages(segment, by_id, kind))
 
 
-def _problems_of(segment: Segment, by_id: dict[str, ListedSegment]) -> tuple[str, ...]:
-    """How the listing contradicts the catalog about one live segment."""
-    name = f"live segment {segment.segment_id} (start {segment.start_offset})"
+def _damages(segment: Segment, by_id: dict[str, ListedSegment], kind: str) -> tuple[str, ...]:
+    name = f"{kind} {segment.segment_id} (start {segment.start_offset})"
     each = by_id.get(segment.segment_id)
     if each is None:
         return (f"{name} is gone from the tier",)

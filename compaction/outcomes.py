@@ -1,7 +1,9 @@
 """How a claim or a commit can end: four outcomes, never a bool.
 
 `Unknown` means that the answer was lost, not that the commit was: it is resolved by reading the
-commit id back, never by trying again blind.
+commit id back, never by trying again blind. A row that shows the commit, or a later one, settles
+it. A row that is still the one proposed on does not: the write may arrive late, until the next
+claim opens a newer epoch and so shuts it out.
 """
 
 from __future__ import annotations
@@ -40,6 +42,9 @@ class Unknown:
 
     commit_id: str
     cause: str
+    """Why no answer came."""
+    is_untraced: bool = False
+    """The row was read since and is still the one proposed on."""
 
 
 Outcome: TypeAlias = Committed | LostRace | Fenced | Unknown

@@ -1,7 +1,8 @@
 """Which live segments have expired: whole segments, oldest first (SEMANTICS 9).
 
 Rule: Kafka's `RemoteLogManager.RLMExpirationTask`; in its order, time before size, up to the first
-segment that stays.
+segment that stays. One difference: a segment below the log start counts as gone when the size of
+the rest is held against `retention.bytes`; there it is not, and more goes than was asked for.
 """
 
 from __future__ import annotations
@@ -72,5 +73,5 @@ def _reason(
         return ExpiryReason.LOG_START
     if not rules.is_deleted or rules.retention_ms < 0 or segment.max_timestamp_ms < 0:
         return None
-    is_old = segment.max_timestamp_ms <= now_ms - rules.retention_ms
+    is_old = segment.max_timestamp_ms < now_ms - rules.retention_ms
     return ExpiryReason.TIME if is_old else None

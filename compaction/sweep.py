@@ -8,6 +8,10 @@
 That nobody can commit an orphan is not a matter of age: the run that wrote it may be stalled for
 days. It is certain once a newer epoch was opened *after* the listing that showed the orphan. Age
 only spares runs that are at work. (SEMANTICS 8 and 9.)
+
+    sweep_of(view, rules, times, …)  -> Sweep: what may go, and why not more
+    taken_over(row, hold)            -> how it ended, where another run has the partition now
+    deletion_faults(sweep, row)      -> what the row, read again, has against deleting; empty: go on
 """
 
 from __future__ import annotations
@@ -16,7 +20,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from compaction.commit import (
+    EpochIs,
+    MoveLogStart,
+    Requirement,
+    RetireSegments,
+    SegmentsAreLive,
+    SegmentsAreRetired,
+    StartDeletion,
+    Update,
+    lost,
+    unmet,
+)
 from compaction.listing import Leftover, ListedSegment
+from compaction.outcomes import Fenced, LostRace
 from compaction.retention import Expired, expired_head
 from compaction.rules import DAY_MS, Rules
 from compaction.segments import PartitionKey, PartitionState, RetiredSegment
@@ -37,6 +54,10 @@ class SweepTimes:
     now_ms: int
     grace_ms: int = GRACE_MS
     orphan_age_ms: int = ORPHAN_AGE_MS
+
+    def is_old(self, modified_ms: int) -> bool:
+        """Whether what was written then is no longer spared for the run that may be at it."""
+        return self.now_ms - modified_ms >= self.orphan_age_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +88,32 @@ class Sweep:
         """There is nothing to do."""
         return not (self.needs_claim or self.leftovers)
 
+    @property
+    def marked_ids(self) -> tuple[str, ...]:
+        """Retired segments whose objects go."""
+        return tuple(each.segment.segment_id for each in (*self.going, *self.starting))
+
+    @property
+    def requires(self) -> tuple[Requirement, ...]:
+        """What must still hold of the row when `updates` are written."""
+        return (
+            SegmentsAreLive(ids=tuple(each.segment.segment_id for each in self.expired)),
+            SegmentsAreRetired(ids=tuple(each.segment.segment_id for each in self.starting)),
+        )
+
+    def updates(self, *, at_ms: int, run: str) -> tuple[Update, ...]:
+        """The change of the row before anything is deleted; `at_ms` is epoch milliseconds."""
+        expired = tuple(each.segment.segment_id for each in self.expired)
+        starting = tuple(each.segment.segment_id for each in self.starting)
+        expiry = (
+            RetireSegments(ids=expired, at_ms=at_ms, run=run),
+            MoveLogStart(offset=self.log_start_offset),
+        )
+        return (
+            *(expiry if expired else ()),
+            *((StartDeletion(ids=starting, at_ms=at_ms),) if starting else ()),
+        )
+
 
 def holder(state: PartitionState | None, times: SweepTimes) -> str:
     """The run that may be at work on the partition; empty: none.
@@ -74,7 +121,7 @@ def holder(state: PartitionState | None, times: SweepTimes) -> str:
     Opening an epoch would throw its work away. One that has been silent for the orphan age is dead
     or a zombie, and is fenced.
     """
-    if state is None or times.now_ms - state.committed_at_ms >= times.orphan_age_ms:
+    if state is None or times.is_old(state.committed_at_ms):
         return ""
     return state.owner_run
 
@@ -85,11 +132,7 @@ def old_orphans(
     """The orphans that are old enough, where no broker can still name them."""
     if not rules.is_detached:
         return ()
-    return tuple(
-        each
-        for each in view.orphans
-        if times.now_ms - each.modified_ms >= times.orphan_age_ms
-    )
+    return tuple(each for each in view.orphans if times.is_old(each.modified_ms))
 
 
 def sweep_of(
@@ -100,7 +143,7 @@ def sweep_of(
     ends: Mapping[str, int | None],
     leftovers: Sequence[Leftover] = (),
 ) -> Sweep:
-    """What may go; nothing where the catalog has no row of the partition.
+    """What may go. Where the catalog has no row yet, only what has expired.
 
     Args:
         view: the listing held against the row.
@@ -110,40 +153,72 @@ def sweep_of(
             cannot be read.
         leftovers: what unfinished writes left in the partition's folder.
     """
+    due = expired_head(view.segments, rules, view.log_start_offset, times.now_ms)
+    expired = due if rules.is_detached else ()
     state = view.state
-    if state is None:
-        return Sweep(key=view.key)
-    expired = (
-        expired_head(state.segments, rules, state.log_start_offset, times.now_ms)
-        if rules.is_detached
-        else ()
-    )
-    past_grace = [
-        each
-        for each in state.whole_retired
-        if times.now_ms - each.retired_at_ms >= times.grace_ms
-    ]
+    past_grace = _past_grace(state, times)
     starting = tuple(each for each in past_grace if rules.is_detached or _is_ours(each))
     orphans = old_orphans(view, rules, times)
     covered = tuple(each for each in orphans if _is_covered(each, view, ends))
-    kept = [each for each in orphans if each not in covered]
+    stay = _Stay(
+        expired=len(due) - len(expired),
+        retired=len(past_grace) - len(starting),
+        orphans=0 if rules.is_detached else len(view.orphans),
+    )
+    reached = expired[-1].segment.next_offset if expired else 0
     return Sweep(
         key=view.key,
         expired=expired,
-        log_start_offset=(
-            expired[-1].segment.next_offset if expired else state.log_start_offset
-        ),
+        log_start_offset=max(reached, view.log_start_offset),
         starting=starting,
-        going=tuple(each for each in state.retired if each.deletion_started_at_ms is not None),
+        going=() if state is None else _going(state),
         orphans=covered,
-        leftovers=tuple(
-            each for each in leftovers if times.now_ms - each.modified_ms >= times.orphan_age_ms
+        leftovers=(
+            ()
+            if state is None
+            else tuple(each for each in leftovers if times.is_old(each.modified_ms))
         ),
-        notes=(
-            *_kept_orphans(kept, ends),
-            *_kept_for_brokers(view, rules, len(past_grace) - len(starting)),
+        notes=(*_kept_orphans(orphans, covered, ends), *stay.notes),
+    )
+
+
+def taken_over(row: PartitionState | None, hold: EpochIs) -> Fenced | LostRace | None:
+    """How a run has ended that no longer holds the partition, by the row as it is now."""
+    if row is None:
+        return LostRace(found_commit_id="")
+    return lost(hold.epoch, row) if unmet((hold,), row) else None
+
+
+def deletion_faults(sweep: Sweep, row: PartitionState) -> tuple[str, ...]:
+    """What speaks against deleting the sweep's objects, by the row as it is now; empty: nothing.
+
+    It is asked in the same breath, by the row alone: what lives in it is never deleted, and of
+    what is retired only what the row says is going.
+    """
+    live = {segment.segment_id for segment in row.segments}
+    retired = {each.segment.segment_id for each in row.retired}
+    going = {each.segment.segment_id for each in _going(row)}
+    orphans = {each.segment_id for each in sweep.orphans}
+    doomed = orphans | set(sweep.marked_ids)
+    return (
+        *(f"segment {each} is live" for each in sorted(doomed & live)),
+        *(f"segment {each} is no orphan, but retired" for each in sorted(orphans & retired)),
+        *(
+            f"segment {each} is not marked as being deleted"
+            for each in sorted(set(sweep.marked_ids) - going - live)
         ),
     )
+
+
+def _going(state: PartitionState) -> tuple[RetiredSegment, ...]:
+    return tuple(each for each in state.retired if each.deletion_started_at_ms is not None)
+
+
+def _past_grace(
+    state: PartitionState | None, times: SweepTimes
+) -> tuple[RetiredSegment, ...]:
+    retired = () if state is None else state.whole_retired
+    return tuple(each for each in retired if times.now_ms - each.retired_at_ms >= times.grace_ms)
 
 
 def _is_ours(each: RetiredSegment) -> bool:
@@ -154,7 +229,7 @@ def _is_ours(each: RetiredSegment) -> bool:
 def _is_covered(
     each: ListedSegment, view: PartitionView, ends: Mapping[str, int | None]
 ) -> bool:
-    """Whether all offsets that the orphan can hold are live elsewhere.
+    """Whether all offsets that the orphan can hold are live elsewhere, or were.
 
     After a change of leader brokers cut segments elsewhere: one may begin inside the live range and
     end beyond it, and then it alone holds what lies beyond.
@@ -166,7 +241,9 @@ def _is_covered(
 
 
 def _kept_orphans(
-    kept: Sequence[ListedSegment], ends: Mapping[str, int | None]
+    orphans: Sequence[ListedSegment],
+    covered: Sequence[ListedSegment],
+    ends: Mapping[str, int | None],
 ) -> tuple[str, ...]:
     return tuple(
         f"orphan {each.segment_id} (start {each.start_offset}) stays: "
@@ -175,14 +252,30 @@ def _kept_orphans(
             if ends.get(each.segment_id) is None
             else f"it holds offsets up to {ends[each.segment_id]}, beyond the live end"
         )
-        for each in kept
+        for each in orphans
+        if each not in covered
     )
 
 
-def _kept_for_brokers(view: PartitionView, rules: Rules, retired: int) -> tuple[str, ...]:
-    if rules.is_detached or not (retired or view.orphans):
-        return ()
-    return (
-        f"{retired} retired segments and {len(view.orphans)} orphans stay: a broker may still name"
-        " them. Where no broker serves this tier, say tier.binding=detached",
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stay:
+    """How much stays because a broker may still name it."""
+
+    expired: int
+    retired: int
+    orphans: int
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        counts = (
+            (self.expired, "expired segments"),
+            (self.retired, "retired segments"),
+            (self.orphans, "orphans"),
+        )
+        told = ", ".join(f"{count} {what}" for count, what in counts if count)
+        if not told:
+            return ()
+        return (
+            f"{told} stay: a broker may still name them. Where no broker serves this tier, say"
+            " tier.binding=detached",
+        )

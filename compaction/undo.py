@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from compaction.commit import RestoreState
+from compaction.lineage import is_within_lineage
 from compaction.segments import PartitionState, Segment
 from compaction.view import Refusal, RefusalReason
 
@@ -58,10 +60,14 @@ def restoration(earlier: PartitionState, row: PartitionState) -> Restoration | R
     gone = [each.segment_id for each in wanted if each.segment_id not in live.keys() | whole.keys()]
     if gone:
         return _refusal(
-            f"segments of that time are deleted, or being deleted: {', '.join(gone)}",
-            "Choose a later state; `tierfold history` shows which can be restored.",
+            f"segments of that time are deleted, or being deleted: {', '.join(gone)}", _LATER
         )
-    at = wanted[0].start_offset if wanted else earlier.log_start_offset
+    strays = [each.segment_id for each in wanted if not is_within_lineage(each, row.lineage)]
+    if strays:
+        return _refusal(
+            f"segments of that time are of a log that was cut off since: {', '.join(strays)}", _LATER
+        )
+    at = earlier.segments[0].start_offset if earlier.segments else earlier.log_start_offset
     for segment in wanted:
         if segment.start_offset != at:
             break
@@ -90,6 +96,9 @@ def _uploaded_since(earlier: PartitionState, known: Iterable[Segment]) -> list[S
         ),
         key=lambda segment: segment.start_offset,
     )
+
+
+_LATER: Final = "Choose a later state; `tierfold history` shows which can be restored."
 
 
 def _refusal(detail: str, remedy: str) -> Refusal:

@@ -58,8 +58,8 @@ class PartitionView:
     orphans: tuple[ListedSegment, ...]
     out_of_lineage: tuple[Segment, ...]
     """New segments of another history of the partition: never read, never extended."""
-    retired_count: int
-    """Replaced segments whose objects are still listed."""
+    retired: tuple[ListedSegment, ...]
+    """Segments that left the log, as far as objects of them are still listed."""
     lineage: tuple[LeaderEpoch, ...]
     log_start_offset: int
     notes: tuple[str, ...] = ()
@@ -126,7 +126,7 @@ def view_of(
         new_ids=tuple(segment.segment_id for segment in chain.taken),
         orphans=classified.orphans + tuple(listed[each.segment_id] for each in chain.covered),
         out_of_lineage=apart,
-        retired_count=len(classified.retired),
+        retired=classified.retired,
         lineage=lineage,
         log_start_offset=log_start_offset,
         notes=classified.notes + chain.notes,

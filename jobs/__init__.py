@@ -1,6 +1,7 @@
 """jobs: the stage. The Spark session, the pipeline, one module per verb, settings, command line.
 
-    cli                 the command line: verbs, options, exit codes
+    cli                 the command line: verbs, exit codes
+    cli_options         the options that verbs share
     plan_job, compact_job, status_job, verify_job, dump_job
                         one module per verb; each also runs under spark-submit
     settings            what a topic's settings are: defaults, the user's file, --set, resolved

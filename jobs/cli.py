@@ -7,22 +7,31 @@ told.
 
 from __future__ import annotations
 
-import functools
 import json
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final, TypeVar
+from collections.abc import Sequence
+from typing import Any, Final
 
 import click
 from rich.console import Console
 
-from compaction.chunks import Budget
 from compaction.errors import BadSettings, CorruptLog, TierfoldError, UnreadableObject
+from jobs.cli_options import (
+    JSON_OPTION,
+    asked_of_tier,
+    budget_of,
+    budget_options,
+    catalog_options,
+    clock_options,
+    replay_options,
+    settings_of,
+    settings_options,
+    tier_options,
+)
 from jobs.compact_job import compact
 from jobs.dump_job import dump_lines
 from jobs.explain import print_explained
+from jobs.history_job import history
 from jobs.outcome_reports import (
     FAILED,
     FENCED,
@@ -33,7 +42,6 @@ from jobs.outcome_reports import (
     max_compaction_delay_secs,
 )
 from jobs.plan_job import explain, plan
-from jobs.quantities import DURATION_MS, SIZE_BYTES
 from jobs.report import (
     document,
     print_reports,
@@ -41,13 +49,12 @@ from jobs.report import (
     print_status,
     print_verified,
 )
-from jobs.settings import Settings, resolve
+from jobs.restore_job import restore
 from jobs.settings_layers import is_topic
 from jobs.status_job import status
-from jobs.survey import Scope
+from jobs.undo_report import print_history, print_restored
 from jobs.verify_job import verify
 from jobs.versions import tierfold_version
-from jobs.wiring import Wiring, wired
 
 EXIT_BUG: Final = 1
 EXIT_WRONG_SETTING: Final = 2
@@ -56,121 +63,6 @@ EXIT_FENCED: Final = 4
 
 WIDTH_WITHOUT_TERMINAL: Final = 120
 """Columns of a table that goes to a file or a pipe."""
-
-INT64: Final = click.IntRange(0, 2**63 - 1)
-"""A time or an offset as Kafka stores it: what is larger fits in no array and in no table."""
-
-CONFIG_VARIABLE: Final = "TIERFOLD_CONFIG"
-
-JSON_OPTION: Final = click.option(
-    "--json", "as_json", is_flag=True, help="One JSON document on stdout."
-)
-
-_Verb = TypeVar("_Verb", bound=Callable[..., Any])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AskedOfTier:
-    """What a verb about a tier is told."""
-
-    live: Wiring
-    scope: Scope
-
-
-def _settings_options(verb: _Verb) -> _Verb:
-    """--config and --set: every verb takes them."""
-    options = (
-        click.option(
-            "--config",
-            type=click.Path(path_type=Path),
-            envvar=CONFIG_VARIABLE,
-            metavar="FILE",
-            help=f"Settings of brokers and topics, in TOML. Else ${CONFIG_VARIABLE}.",
-        ),
-        click.option(
-            "--set",
-            "overrides",
-            multiple=True,
-            metavar="NAME=VALUE",
-            help="A setting, by Kafka's name for it. Repeatable.",
-        ),
-    )
-    return _with(options, verb)
-
-
-def _replay_options(verb: _Verb) -> _Verb:
-    """--now, --first-dirty, settings: a verb that reads a tier replays another's run with them."""
-    options = (
-        click.option("--now", "now_ms", type=INT64, metavar="MS", help="Instead of the clock."),
-        click.option(
-            "--first-dirty",
-            type=INT64,
-            metavar="OFFSET",
-            help="Where the dirty region begins; 0 cleans all again.",
-        ),
-    )
-    return _with(options, _settings_options(verb))
-
-
-def _tier_options(verb: _Verb) -> _Verb:
-    """The tier, its catalog, and which partitions."""
-    options = (
-        click.argument("tier"),
-        click.option("--catalog", metavar="URI", help="Instead of TIER/_tierfold."),
-        click.option(
-            "--topic", "topics", multiple=True, metavar="GLOB", help="Only these. Repeatable."
-        ),
-        click.option(
-            "--partition", "partitions", multiple=True, metavar="GLOB", help="Only these numbers."
-        ),
-        JSON_OPTION,
-    )
-    return _with(options, verb)
-
-
-def _with(options: Sequence[Callable[[_Verb], _Verb]], verb: _Verb) -> _Verb:
-    """The verb with these options, shown in their order."""
-    return functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), verb)
-
-
-def _settings(given: dict[str, Any]) -> Settings:
-    """What was said of settings; asked for first, so that nothing is read where it is wrong."""
-    return resolve(given["overrides"], given["config"])
-
-
-def _budget_options(verb: _Verb) -> _Verb:
-    """What a run may take; what is left goes on with the next run."""
-    options = (
-        click.option(
-            "--max-partitions",
-            type=click.IntRange(1),
-            metavar="N",
-            help="Only the first N of those that are due.",
-        ),
-        click.option(
-            "--max-bytes",
-            type=SIZE_BYTES,
-            metavar="SIZE",
-            help="Read so much of the log at most, such as 10GiB, and at least one segment.",
-        ),
-        click.option(
-            "--max-duration",
-            "max_duration_ms",
-            type=DURATION_MS,
-            metavar="TIME",
-            help="Begin no chunk after that long, such as 90m.",
-        ),
-    )
-    return functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), verb)
-
-
-def _asked_of_tier(given: dict[str, Any]) -> AskedOfTier:
-    scope = Scope(
-        topics=given["topics"] or ("*",),
-        partitions=given["partitions"] or ("*",),
-        first_dirty=given["first_dirty"],
-    )
-    return AskedOfTier(live=wired(given["tier"], given["catalog"], given["now_ms"]), scope=scope)
 
 
 def _console(as_json: bool) -> Console:
@@ -194,8 +86,8 @@ def tierfold() -> None:
 
 
 @tierfold.command("plan")
-@_tier_options
-@_replay_options
+@tier_options
+@replay_options
 @click.option(
     "--explain",
     "partition_name",
@@ -210,8 +102,8 @@ def plan_verb(partition_name: str | None, **given: Any) -> None:
       tierfold plan /mnt/tier --set cleanup.policy=compact --topic 'orders.*'
       tierfold plan /mnt/tier --set cleanup.policy=compact --explain orders-0
     """
-    settings = _settings(given)
-    asked = _asked_of_tier(given)
+    settings = settings_of(given)
+    asked = asked_of_tier(given)
     if partition_name is None:
         _told(plan(asked.live, settings, asked.scope), "plan", given["as_json"])
         return
@@ -225,9 +117,9 @@ def plan_verb(partition_name: str | None, **given: Any) -> None:
 
 
 @tierfold.command("compact")
-@_tier_options
-@_replay_options
-@_budget_options
+@tier_options
+@replay_options
+@budget_options
 @click.option("--dry-run", is_flag=True, help="Only say what would be done, as `plan` does.")
 def compact_verb(**given: Any) -> None:
     """Compact every eligible partition.
@@ -236,13 +128,9 @@ def compact_verb(**given: Any) -> None:
     Example:
       tierfold compact /mnt/tier --set cleanup.policy=compact --set delete.retention.ms=3600000
     """
-    settings = _settings(given)
-    asked = _asked_of_tier(given)
-    budget = Budget(
-        max_partitions=given["max_partitions"],
-        max_bytes=given["max_bytes"],
-        max_duration_ms=given["max_duration_ms"],
-    )
+    settings = settings_of(given)
+    asked = asked_of_tier(given)
+    budget = budget_of(given)
     if given["dry_run"]:
         reports = plan(asked.live, settings, asked.scope, budget)
         title = "dry run: nothing is changed"
@@ -254,8 +142,8 @@ def compact_verb(**given: Any) -> None:
 
 
 @tierfold.command("status")
-@_tier_options
-@_replay_options
+@tier_options
+@replay_options
 def status_verb(**given: Any) -> None:
     """Show what lives in a tier, how dirty it is, and what was replaced.
 
@@ -263,8 +151,8 @@ def status_verb(**given: Any) -> None:
     Example:
       tierfold status /mnt/tier --json
     """
-    settings = _settings(given)
-    asked = _asked_of_tier(given)
+    settings = settings_of(given)
+    asked = asked_of_tier(given)
     found = status(asked.live, settings, asked.scope)
     if given["as_json"]:
         click.echo(document(each.as_json() for each in found))
@@ -275,8 +163,8 @@ def status_verb(**given: Any) -> None:
 
 
 @tierfold.command("verify")
-@_tier_options
-@_replay_options
+@tier_options
+@replay_options
 def verify_verb(**given: Any) -> None:
     """Read all live segments again and prove them: CRCs, cover, indexes, latest values.
 
@@ -284,8 +172,8 @@ def verify_verb(**given: Any) -> None:
     Example:
       tierfold verify /mnt/tier --topic orders
     """
-    settings = _settings(given)
-    asked = _asked_of_tier(given)
+    settings = settings_of(given)
+    asked = asked_of_tier(given)
     found = verify(asked.live, settings, asked.scope, Console(stderr=True))
     if given["as_json"]:
         click.echo(document(each.as_json() for each in found))
@@ -295,9 +183,70 @@ def verify_verb(**given: Any) -> None:
         sys.exit(EXIT_PARTITION_FAILED)
 
 
+@tierfold.command("history")
+@catalog_options
+@click.argument("partition_name", metavar="PARTITION")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Only the newest N lines.")
+@JSON_OPTION
+@clock_options
+def history_verb(partition_name: str, limit: int | None, **given: Any) -> None:
+    """Show what happened to one partition, and what `restore` can bring back.
+
+    PARTITION is a name such as orders-0, or the partition's folder. What is in the first two
+    columns, `restore --to` takes; the line "found" is how the first run found the partition.
+
+    \b
+    Example:
+      tierfold history /mnt/tier orders-0 --limit 10
+    """
+    settings_of(given)
+    found = history(asked_of_tier(given).live, partition_name, limit)
+    if given["as_json"]:
+        click.echo(document((found.as_json(),)))
+    else:
+        print_history(_console(as_json=False), found)
+
+
+@tierfold.command("restore")
+@catalog_options
+@click.argument("partition_name", metavar="PARTITION")
+@click.option(
+    "--to",
+    required=True,
+    metavar="TIME|RUN",
+    help="ISO 8601 (UTC unless it says otherwise) or epoch milliseconds: as it was then. A run, or"
+    " the begin of its name: as that run left it.",
+)
+@click.option("--dry-run", is_flag=True, help="Only say what would live again, and what would not.")
+@JSON_OPTION
+@clock_options
+def restore_verb(partition_name: str, to: str, dry_run: bool, **given: Any) -> None:
+    """Bring one partition back to what it was, while the segments are still there.
+
+    What brokers uploaded since stays. The segments that come back are read and checked first; those
+    that leave are retired, so that a restore can be undone by a restore.
+
+    To undo a run, name the moment of the line below it in `tierfold history`; to undo the very
+    first run, that of the line "found".
+
+    \b
+    Examples:
+      tierfold restore /mnt/tier orders-0 --to 2026-11-21T15:30:46.123Z --dry-run
+      tierfold restore /mnt/tier orders-0 --to 20261121T153046-hVb2Qx0A
+    """
+    settings_of(given)
+    live = asked_of_tier(given).live
+    found = restore(live, partition_name, to, Console(stderr=True), is_dry_run=dry_run)
+    if given["as_json"]:
+        click.echo(document((found.as_json(),)))
+    else:
+        print_restored(_console(as_json=False), found)
+    _leave((found.report,))
+
+
 @tierfold.command("dump")
 @click.argument("segment", type=click.Path())
-@_replay_options
+@replay_options
 def dump_verb(segment: str, **given: Any) -> None:
     """Print the batches and records of a segment's .log as JSON lines.
 
@@ -305,14 +254,14 @@ def dump_verb(segment: str, **given: Any) -> None:
     Example:
       tierfold dump 00000000000000000000-0hLI51_3SZKS69rydQPI4w.log | jq .baseOffset
     """
-    _settings(given)
+    settings_of(given)
     for line in dump_lines(segment):
         click.echo(line)
 
 
 @tierfold.command("config")
 @click.argument("topic")
-@_settings_options
+@settings_options
 @JSON_OPTION
 def config_verb(topic: str, **given: Any) -> None:
     """Show every setting as TOPIC has it, and who said so; reads no tier.
@@ -321,7 +270,7 @@ def config_verb(topic: str, **given: Any) -> None:
     Example:
       tierfold config orders --config tierfold.toml
     """
-    settings = _settings(given)
+    settings = settings_of(given)
     if not is_topic(topic):
         raise BadSettings(
             f"{topic!r} is no topic's name",

@@ -18,8 +18,12 @@ from jobs.survey import Surveyed
 PLANNED: Final = "planned"
 """A dry run: this would be compacted."""
 COMPACTED: Final = "compacted"
+RESTORED: Final = "restored"
+"""An earlier state lives again."""
 LEFT: Final = "left"
-"""Due, but this run's budget ends before it; the next run goes on with it."""
+"""Due, but this run's budget ends before it, or another is at work on it; the next goes on."""
+SWEPT: Final = "swept"
+"""What was due is deleted, or retired."""
 NOTHING_TO_DO: Final = "nothing_to_do"
 REFUSED: Final = "refused"
 """A person must look first; nothing was tried."""
@@ -30,7 +34,7 @@ FENCED: Final = "fenced"
 LOST_RACE: Final = "lost_race"
 """Another run changed the partition first; plan again."""
 UNKNOWN: Final = "unknown"
-"""The catalog did not answer; the next run finds out."""
+"""The catalog did not answer, nor later in the run; the next run finds out."""
 
 _WHY: Final[Mapping[CompactReason, tuple[str, ...]]] = {
     CompactReason.DIRTY: (),
@@ -124,8 +128,19 @@ def failure_report(planned: PartitionReport, reason: str) -> PartitionReport:
     )
 
 
+def claim_report(planned: PartitionReport, outcome: Outcome) -> PartitionReport:
+    """A claim that ended other than committed: nothing was begun."""
+    if not isinstance(outcome, Unknown):
+        return outcome_report(planned, outcome)
+    reason = (
+        f"the claim got no answer ({outcome.cause}), so nothing was begun: run again, the next run"
+        " claims the partition whatever became of this claim"
+    )
+    return replace(planned, outcome=UNKNOWN, reason=reason, bytes_out=0)
+
+
 def outcome_report(planned: PartitionReport, outcome: Outcome) -> PartitionReport:
-    """A claim or a commit that ended other than committed."""
+    """How a commit ended, told of what was planned."""
     match outcome:
         case Fenced(by_epoch=by_epoch, by_run=by_run):
             reason = f"run {by_run or '(done)'} holds epoch {by_epoch}; nothing was published"
@@ -133,11 +148,21 @@ def outcome_report(planned: PartitionReport, outcome: Outcome) -> PartitionRepor
         case LostRace():
             reason = "another run changed the partition first; run again"
             return replace(planned, outcome=LOST_RACE, reason=reason, bytes_out=0)
-        case Unknown(commit_id=commit_id, cause=cause):
-            reason = f"commit {commit_id} got no answer ({cause}); the next run finds out"
-            return replace(planned, outcome=UNKNOWN, reason=reason, bytes_out=0)
+        case Unknown():
+            return replace(planned, outcome=UNKNOWN, reason=_unknown(outcome), bytes_out=0)
         case Committed(epoch=epoch):
             return replace(planned, outcome=COMPACTED, epoch=epoch)
+
+
+def _unknown(outcome: Unknown) -> str:
+    """Whatever became of it, the next run reads the row and claims it: that settles it."""
+    since = "the catalog could not be read since"
+    if outcome.is_untraced:
+        since = "the row does not show it, but a write may still arrive late"
+    return (
+        f"commit {outcome.commit_id} got no answer ({outcome.cause}), and {since}: run again, the"
+        " next run finds out, and shuts out what has not arrived by then"
+    )
 
 
 def result_report(planned: PartitionReport, result: RoundResult) -> PartitionReport:

@@ -184,9 +184,7 @@ class Pipeline:
                 groups = absorbed(each.groups, is_empty)
                 orders += _joined_orders(so_far, each, groups)
         if orders:
-            anew = dealt_orders(orders, self._cores)
-            groups_anew = self._frame(group_rows(orders, anew, self._cores), GROUP_SCHEMA)
-            self._rewrite(so_far, redealt(losers, groups_anew), orders, anew)
+            self._rewrite(so_far, losers, orders, dealt_orders(orders, self._cores))
 
     def _rewrite(
         self, so_far: _Progressing, losers: DataFrame, orders: list[GroupOrder], dealt_to: Dealt
@@ -194,6 +192,8 @@ class Pipeline:
         if not orders:
             return
         groups = self._frame(group_rows(orders, dealt_to, self._cores), GROUP_SCHEMA)
+        if dealt_to is not so_far.dealt:  # The reduce sent the losers where the plan's groups go.
+            losers = redealt(losers, groups)
         done = rewritten(
             losers, groups, dealt_to.tasks, self._tier_uri, self._progress.bytes_done
         )

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from difflib import get_close_matches
 
 from compaction.chunks import UNBOUND, Budget, Due, Room, Wave, next_wave
-from compaction.errors import BadSettings
 from compaction.explanation import explained
 from compaction.plan import Compact
 from compaction.regions import Regions, last_stable_of, regions_of
 from compaction.segments import PartitionKey
 from jobs.explain import Explained
 from jobs.outcome_reports import PartitionReport, left_report, survey_report
+from jobs.partition_names import named
 from jobs.settings import Settings
 from jobs.survey import Scope, Surveyed, in_order_of_work, survey
 from jobs.wiring import Wiring
@@ -40,7 +39,7 @@ def explain(live: Wiring, settings: Settings, scope: Scope, name: str) -> Explai
     `name` is `orders-0`, or the partition's folder, which names the topic's id too. Raises
     BadSettings where it is none in scope, or several; nothing is changed.
     """
-    key = _named(live, scope, name)
+    key = named(live, scope, name, where="--explain")
     alone = replace(scope, topics=(key.topic,), partitions=(str(key.partition),))
     each = next(one for one in survey(live, settings, alone) if one.key == key)
     if isinstance(each.choice, Compact):
@@ -57,29 +56,6 @@ def explain(live: Wiring, settings: Settings, scope: Scope, name: str) -> Explai
         regions=regions,
         segments=explained(each.view, each.rules, regions, each.choice, live.now_ms),
     )
-
-
-def _named(live: Wiring, scope: Scope, name: str) -> PartitionKey:
-    keys = [key for key in live.tier.partitions() if scope.holds(key)]
-    found = [key for key in keys if name in {str(key), _folder(key)}]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise BadSettings(
-            f"{name!r} is a partition of {len(found)} topics, the name was used again",
-            where="--explain",
-            remedy=f"Choose one by its id: {', '.join(map(_folder, found))}.",
-        )
-    near = get_close_matches(name, [str(key) for key in keys], n=1)
-    raise BadSettings(
-        f"{name!r} is no partition in scope",
-        where="--explain",
-        remedy=f"Did you mean {near[0]}?" if near else "`tierfold status TIER` names them all.",
-    )
-
-
-def _folder(key: PartitionKey) -> str:
-    return f"{key}-{key.topic_id}"
 
 
 def _regions(each: Surveyed, now_ms: int, first_dirty: int | None) -> Regions | None:

@@ -1,7 +1,7 @@
-"""A progress bar over bytes, on stderr, for work that Spark does elsewhere.
+"""A progress bar over bytes, on stderr.
 
-Tasks count the bytes they are done with into an accumulator; the driver watches it while the action
-runs in another thread.
+For work that Spark does elsewhere, tasks count the bytes they are done with into an accumulator;
+the driver watches it while the action runs in another thread.
 """
 
 from __future__ import annotations
@@ -28,6 +28,19 @@ LOOK_EVERY_S = 0.2
 """How often the driver looks at the accumulator."""
 
 
+def byte_bars(console: Console) -> Progress:
+    """Bars that count bytes; nothing is shown where the console is no terminal."""
+    return Progress(
+        TextColumn("{task.description:<8}"),
+        BarColumn(),
+        DownloadColumn(binary_units=True),
+        TransferSpeedColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        disable=not console.is_terminal,
+    )
+
+
 class ByteProgress:
     """One bar per action; silent where stderr is no terminal."""
 
@@ -49,15 +62,7 @@ class ByteProgress:
                 errors.append(error)
 
         thread = threading.Thread(target=inheritable_thread_target(self._spark)(work), daemon=True)
-        with Progress(
-            TextColumn("{task.description:<8}"),
-            BarColumn(),
-            DownloadColumn(binary_units=True),
-            TransferSpeedColumn(),
-            TimeElapsedColumn(),
-            console=self._console,
-            disable=not self._console.is_terminal,
-        ) as progress:
+        with byte_bars(self._console) as progress:
             bar = progress.add_task(title, total=bytes_total)
             thread.start()
             while thread.is_alive():

@@ -6,9 +6,9 @@ not published, nothing of it; the others go on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from compaction.commit import CommitProposal, applied
 from compaction.errors import CorruptLog, TierfoldError, UnreadableObject
@@ -75,6 +75,32 @@ def published(
     ]
 
 
+def read_back(results: Sequence[RoundResult], catalog: Catalog) -> list[RoundResult]:
+    """The results, where the answer to the commit was lost, as the rows tell now.
+
+    One look, nothing is written. `Unknown` stays what no row settles, or nobody can read.
+    """
+    asked = [
+        each.proposal
+        for each in results
+        if each.proposal is not None and isinstance(each.outcome, Unknown)
+    ]
+    try:
+        found = catalog.resolve(asked)
+    except TierfoldError:
+        return list(results)
+    return [_settled(each, found) for each in results]
+
+
+def _settled(
+    result: RoundResult, found: Mapping[PartitionKey, Outcome | None]
+) -> RoundResult:
+    if not isinstance(result.outcome, Unknown) or result.round.key not in found:
+        return result
+    outcome = found[result.round.key] or replace(result.outcome, is_untraced=True)
+    return replace(result, outcome=outcome, state=_left_by(result.proposal, result.round, outcome))
+
+
 def fault_of(each: Rewritten, tier: LocalTieredStorage) -> str:
     """Stage 7: why nothing of the round may be published; empty: it may be.
 
@@ -123,10 +149,6 @@ def _committed(
 def _result(
     each: Rewritten, failure: str, proposal: CommitProposal | None, outcome: Outcome | None
 ) -> RoundResult:
-    """With the row that the commit wrote, known without reading it back."""
-    state = None
-    if proposal is not None and isinstance(outcome, Committed):
-        state = applied(proposal, each.round.state)
     return RoundResult(
         round=each.round,
         receipts=each.receipts,
@@ -135,5 +157,14 @@ def _result(
         believed=each.believed,
         malformed_versions=each.malformed_versions,
         proposal=proposal,
-        state=state,
+        state=_left_by(proposal, each.round, outcome),
     )
+
+
+def _left_by(
+    proposal: CommitProposal | None, of_round: Round, outcome: Outcome | None
+) -> PartitionState | None:
+    """The row that the commit wrote, known without reading it; None where it wrote none."""
+    if proposal is None or not isinstance(outcome, Committed):
+        return None
+    return applied(proposal, of_round.state)

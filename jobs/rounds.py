@@ -220,6 +220,14 @@ class GroupOrder:
     """The number of its first segment among the live ones."""
     task: GroupTask
 
+    @property
+    def places(self) -> tuple[tuple[int, int], ...]:
+        """(partition index, segment index) of each of its segments."""
+        return tuple(
+            (self.partition_index, self.segment_index + i)
+            for i in range(len(self.task.group.segments))
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dealt:
@@ -232,28 +240,27 @@ class Dealt:
 
 def dealt_groups(rounds: Sequence[Round], cores: int) -> Dealt:
     """Every group of the rounds, dealt by its bytes before anything of it is read."""
-    numbered = [
-        (each, group, [place[s.segment_id] for s in group.segments])
-        for each in rounds
-        for place in [{s.segment_id: i for i, s in enumerate(each.state.segments)}]
-        for group in each.groups
-    ]
-    placed, tasks = tasks_for([group.size_bytes for _, group, _ in numbered], cores)
-    task_of = {
-        (each.index, i): task
-        for (each, _, indexes), task in zip(numbered, placed, strict=True)
-        for i in indexes
-    }
-    return Dealt(tasks=tasks, task_of=task_of)
+    return _dealt(
+        [
+            (group.size_bytes, [(each.index, place[s.segment_id]) for s in group.segments])
+            for each in rounds
+            for place in [{s.segment_id: i for i, s in enumerate(each.state.segments)}]
+            for group in each.groups
+        ],
+        cores,
+    )
 
 
 def dealt_orders(orders: Sequence[GroupOrder], cores: int) -> Dealt:
     """Groups that were not known before: those that took in an empty neighbour."""
-    placed, tasks = tasks_for([order.task.group.size_bytes for order in orders], cores)
+    return _dealt([(order.task.group.size_bytes, order.places) for order in orders], cores)
+
+
+def _dealt(groups: Sequence[tuple[int, Sequence[tuple[int, int]]]], cores: int) -> Dealt:
+    """Groups, each by its bytes and the (partition index, segment index) of its segments."""
+    placed, tasks = tasks_for([size_bytes for size_bytes, _ in groups], cores)
     task_of = {
-        (order.partition_index, order.segment_index + i): task
-        for order, task in zip(orders, placed, strict=True)
-        for i in range(len(order.task.group.segments))
+        place: task for (_, places), task in zip(groups, placed, strict=True) for place in places
     }
     return Dealt(tasks=tasks, task_of=task_of)
 

@@ -2,12 +2,14 @@
 
 A wave is one pass over the data for the chunks of many partitions; each chunk is committed by
 itself. A partition is claimed with its first chunk and keeps that epoch to its last; the plan of
-the next chunk comes from the row that the commit before it left. What fails leaves the loop.
+the next chunk comes from the row that the commit before it left. What fails leaves the loop. So
+does a partition whose commit got no answer; its row is read back once all else is done.
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -19,27 +21,27 @@ from pyspark.errors import PySparkException
 from compaction.aborted import AbortedTransaction
 from compaction.chunks import Budget, Chunk, Due, Room, Wave, next_wave, remaining
 from compaction.errors import CorruptLog, TierfoldError, UnreadableObject
-from compaction.outcomes import Committed
+from compaction.outcomes import Committed, Unknown
 from compaction.plan import Compact
 from compaction.segments import PartitionState, Segment
 from compaction.view import state_with_new
 from jobs.outcome_reports import (
     PartitionReport,
+    claim_report,
     failure_report,
     left_report,
-    outcome_report,
     result_report,
     survey_report,
     whole_report,
 )
 from jobs.pipeline import Pipeline
 from jobs.proposals import release_of
-from jobs.publishing import RoundResult
+from jobs.publishing import RoundResult, read_back
 from jobs.rounds import Round
 from jobs.survey import READERS, Surveyed, contradictions
 from jobs.wiring import Wiring
 from storage.catalog import Catalog, new_commit_id
-from storage.clock import now_ms
+from storage.clock import now_ms, pause
 from storage.first_sight import read_aborted, read_snapshot
 
 CAUSE_MAX: Final = 300
@@ -48,6 +50,10 @@ CAUSE_MAX: Final = 300
 WAVE_BYTES: Final = 8 * 2**30
 """Source bytes of a wave of several partitions where `--max-duration` bounds the run: some tens of
 seconds of work, after which the clock is looked at."""
+
+READ_BACK_AFTER_MS: Final = (0, 500, 1000, 2000, 4000)
+"""How long to wait before each look for a commit without an answer: a store that was restarted or a
+network that failed over is there again; who needs longer is told to run again."""
 
 Record = Callable[[Sequence[tuple[int, PartitionReport]], int], None]
 """Keeps what became of a wave's numbered chunks; takes when the wave began, epoch milliseconds."""
@@ -70,6 +76,10 @@ class Work:
     """There is more to do."""
     left: str = ""
     """Why the run ended before it was done."""
+    began_at_ms: int = 0
+    """When the wave of its last chunk began."""
+    unanswered: tuple[Chunk, RoundResult] | None = None
+    """Its last chunk, as long as nobody can tell whether that was committed."""
 
     @property
     def due(self) -> Due:
@@ -125,6 +135,7 @@ class Waves:
             begun = list(zip(pending, wave.chunks, strict=False))
             self._pass(begun, free)
             pending = [each for each in pending if each.is_open]
+        self._read_back([each for each in chosen if each.unanswered is not None])
         self._release([each for each in chosen if each.left and each.state is not None])
         return [each.report for each in works]
 
@@ -146,13 +157,37 @@ class Waves:
             if chunk.plan.bytes_in > free:
                 work.end(failure_report(_planned(work, chunk), _no_space(chunk, free)))
         began_at_ms = now_ms()
+        for work, _ in begun:
+            work.began_at_ms = began_at_ms
         self.spent_bytes += sum(chunk.plan.bytes_in for _, chunk in begun)
         by_key = {work.surveyed.key: (work, chunk) for work, chunk in begun}
         rounds = rounds_of(self.live, begun)
         for result in results_of(self.pipeline, rounds, self.live.catalog):
             _take(*by_key[result.round.key], result)
-        tried = [(len(work.chunks) - 1, work.chunks[-1]) for work, _ in begun]
-        self.record(tried, began_at_ms)
+        self._record([work for work, _ in begun if work.unanswered is None])
+
+    def _read_back(self, works: Sequence[Work]) -> None:
+        """Learn, within a few looks, what became of the commits that got no answer."""
+        for wait_ms in READ_BACK_AFTER_MS:
+            lost = [(work, *work.unanswered) for work in works if work.unanswered is not None]
+            if not lost:
+                break
+            pause(wait_ms)
+            found = read_back([result for _, _, result in lost], self.live.catalog)
+            for (work, chunk, _), result in zip(lost, found, strict=True):
+                work.chunks.pop()
+                _take(work, chunk, result)
+                if work.is_open:
+                    work.leave("the answer to its last commit came late")
+        self._record(works)
+
+    def _record(self, works: Sequence[Work]) -> None:
+        """The chunk of each that was tried last, in one go for each wave."""
+        waves: dict[int, list[tuple[int, PartitionReport]]] = defaultdict(list)
+        for work in works:
+            waves[work.began_at_ms].append((len(work.chunks) - 1, work.chunks[-1]))
+        for began_at_ms, tried in waves.items():
+            self.record(tried, began_at_ms)
 
     def _release(self, works: Sequence[Work]) -> None:
         """Give back what is claimed and not done; whoever took it over meanwhile may have it."""
@@ -200,7 +235,7 @@ def _claim(live: Wiring, begun: Sequence[tuple[Work, Chunk]]) -> None:
         if isinstance(claim.outcome, Committed):
             work.state = claim.state
         else:
-            work.end(outcome_report(_planned(work, chunk), claim.outcome))
+            work.end(claim_report(_planned(work, chunk), claim.outcome))
 
 
 def _planned(work: Work, chunk: Chunk) -> PartitionReport:
@@ -315,6 +350,7 @@ def _take(work: Work, chunk: Chunk, result: RoundResult) -> None:
     """The chunk's report, and what is left of the partition in the row that its commit wrote."""
     report = result_report(_planned(work, chunk), result)
     work.chunks.append(report)
+    work.unanswered = (chunk, result) if isinstance(result.outcome, Unknown) else None
     work.is_open = result.state is not None and not chunk.is_last
     work.state = result.state or work.state
     if result.state is None or not work.is_open or work.surveyed.view is None:
@@ -326,4 +362,3 @@ def _take(work: Work, chunk: Chunk, result: RoundResult) -> None:
         view=replace(work.surveyed.view, state=result.state, segments=segments, new_ids=()),
     )
     work.plan = remaining(work.plan, chunk.plan.end_offset, segments, work.surveyed.rules)
-

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol, TypeAlias
 
 import pyarrow as pa
@@ -78,14 +78,17 @@ class Catalog:
     def history(self, key: PartitionKey) -> Iterator[PartitionState]:
         """The partition's rows, the newest first, as far back as the table remembers; lazily.
 
-        Each claim and commit left one. The first row of all is the partition's first claim.
+        Each claim and commit left one. The first row of all is the partition's first claim, or the
+        first since a person removed its row: what was before then is another row's past.
         """
         last_id = None
         row_id = _id_of(key)
         for past in self._table.past(_buckets_of([row_id])):
             rows = rows_as_promised(past, where=self._table.uri)
             found = self._states(_rows_of(rows, [row_id])).get(key)
-            if found is not None and found.commit_id != last_id:
+            if found is None:
+                return
+            if found.commit_id != last_id:
                 last_id = found.commit_id
                 yield found
 
@@ -129,15 +132,17 @@ class Catalog:
         """
         return self._settle([_CommitAttempt(proposal=proposal) for proposal in proposals])
 
-    def resolve(self, proposal: CommitProposal) -> Outcome:
-        """How a commit that ended `Unknown` has really ended, by reading back.
+    def resolve(
+        self, proposals: Sequence[CommitProposal]
+    ) -> dict[PartitionKey, Outcome | None]:
+        """How commits that ended `Unknown` have really ended, by reading back; nothing is written.
 
-        A proposal that the row shows no trace of is a lost race: plan again from a fresh view.
+        None: the row is still the one proposed on. That settles nothing, for the write may arrive
+        late; a claim, which opens a newer epoch, shuts it out.
         """
-        row = self.read([proposal.key]).get(proposal.key)
-        if row is None:
-            return LostRace(found_commit_id="")
-        return verdict(proposal, row) or lost(proposal.epoch, row)
+        rows = _by_id(self.read(each.key for each in proposals).values())
+        attempts = [_CommitAttempt(proposal=each) for each in proposals]
+        return {each.key: each.verdict(rows.get(_id_of(each.key))) for each in attempts}
 
     def _settle(self, attempts: Sequence[_Attempt]) -> dict[PartitionKey, Outcome]:
         """Write what the rows allow until each attempt has ended."""
@@ -181,15 +186,16 @@ class Catalog:
         self, pending: Mapping[_Id, _Attempt], *, cause: str
     ) -> dict[PartitionKey, Outcome]:
         """After a write without an answer: the rows may tell, else nobody knows."""
-        unknown: dict[PartitionKey, Outcome] = {
+        unknown = {
             each.key: Unknown(commit_id=each.success.commit_id, cause=cause)
             for each in pending.values()
         }
         try:
             found = self.read(each.key for each in pending.values())
         except (UnreadableObject, CorruptLog):
-            return unknown
-        return unknown | _judged(pending, _by_id(found.values()))
+            return {**unknown}
+        untraced = {key: replace(each, is_untraced=True) for key, each in unknown.items()}
+        return untraced | _judged(pending, _by_id(found.values()))
 
 
 def new_commit_id() -> str:

@@ -244,7 +244,7 @@ def test_retired_and_waiting_are_reported() -> None:
     listing = [listed(CHAIN[0]), listed(CHAIN[1]), listed(CHAIN[2], lacking=["log"])]
     view = view_of(KEY, classify(listing, state), (), state, LINEAGE)
     assert isinstance(view, PartitionView)
-    assert view.retired_count == 1
+    assert view.retired == (listed(CHAIN[0]),)
     assert view.notes == classify(listing, state).notes != ()
 
 

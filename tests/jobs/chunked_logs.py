@@ -28,7 +28,7 @@ from storage.batch_draft import BatchDraft
 from storage.control_records import ControlType
 from storage.segment_reader import read_segment
 from tests.jobs.commands import status_of
-from tests.jobs.meddling import Event, MeddledCatalog, nothing
+from tests.jobs.meddling import Event, MeddledCatalog
 from tests.jobs.tiers import put_segment
 from tests.storage.live_segments import NOW_MS, data, marker
 
@@ -166,11 +166,11 @@ def compacted(
     now_ms: int = NOW_MS + 1000,
     budget: Budget = UNBOUND,
     scope: Scope | None = None,
-    before_commit: Event = nothing,
+    **events: Event,
 ) -> dict[str, PartitionReport]:
-    """One run over the tier; what it reports, by topic."""
+    """One run over the tier with a `MeddledCatalog`; what it reports, by topic."""
     live = wired(str(tier), None, now_ms)
-    meddled = MeddledCatalog(live.catalog_uri, before_commit=before_commit)
+    meddled = MeddledCatalog(live.catalog_uri, **events)
     live = replace(live, catalog=meddled)
     settings = settings_of(tier, chunk_bytes or {})
     console = Console(file=io.StringIO())

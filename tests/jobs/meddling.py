@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import count
 
 import pytest
 
 from compaction.commit import CommitProposal
+from compaction.errors import UnreadableObject
 from compaction.outcomes import Outcome
 from compaction.segments import PartitionKey, PartitionState
-from jobs import cli
+from jobs import cli_options
 from jobs.wiring import Wiring, wired
 from storage.catalog import Catalog, Claim
 
@@ -20,6 +22,22 @@ Event = Callable[[], None]
 
 def nothing() -> None:
     """No event."""
+
+
+def at_the(number: int, event: Event) -> Event:
+    """The event, when it is asked for the `number`th time, counted from 1."""
+    calls = count(1)
+
+    def when() -> None:
+        if next(calls) == number:
+            event()
+
+    return when
+
+
+def no_answer() -> None:
+    """As a store that does not answer."""
+    raise UnreadableObject("no answer", where="the store", remedy="Look again.")
 
 
 class MeddledCatalog(Catalog):
@@ -32,11 +50,15 @@ class MeddledCatalog(Catalog):
         before_claim: Event = nothing,
         after_claim: Event = nothing,
         before_commit: Event = nothing,
+        after_commit: Event = nothing,
+        before_resolve: Event = nothing,
     ) -> None:
         super().__init__(uri)
         self._before_claim = before_claim
         self._after_claim = after_claim
         self._before_commit = before_commit
+        self._after_commit = after_commit
+        self._before_resolve = before_resolve
 
     def claim(
         self, states: Sequence[PartitionState], run: str, *, at_ms: int
@@ -48,7 +70,15 @@ class MeddledCatalog(Catalog):
 
     def commit(self, proposals: Sequence[CommitProposal]) -> dict[PartitionKey, Outcome]:
         self._before_commit()
-        return super().commit(proposals)
+        outcomes = super().commit(proposals)
+        self._after_commit()
+        return outcomes
+
+    def resolve(
+        self, proposals: Sequence[CommitProposal]
+    ) -> dict[PartitionKey, Outcome | None]:
+        self._before_resolve()
+        return super().resolve(proposals)
 
 
 @contextmanager
@@ -71,7 +101,7 @@ def meddled(
         return replace(live, catalog=catalog)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cli, "wired", wired_so)
+        patch.setattr(cli_options, "wired", wired_so)
         yield
 
 

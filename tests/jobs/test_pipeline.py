@@ -39,21 +39,31 @@ PAYMENTS: Final = key_of("payments")
 
 
 class EventfulProgress(ByteProgress):
-    """Something happens right before a stage begins."""
+    """Something happens right before a stage begins, or right after it has ended."""
 
     def __init__(
-        self, spark: SparkSession, stage: str = "", event: Callable[[], None] | None = None
+        self,
+        spark: SparkSession,
+        stage: str = "",
+        event: Callable[[], None] | None = None,
+        *,
+        is_after: bool = False,
     ) -> None:
         super().__init__(spark, Console(file=io.StringIO()))
         self.stages: list[str] = []
         self._stage = stage
         self._event = event
+        self._is_after = is_after
 
     def watched(self, title: str, bytes_total: int, action: Callable[[], _T]) -> _T:
         self.stages.append(title)
-        if title == self._stage and self._event is not None:
-            self._event()
-        return super().watched(title, bytes_total, action)
+        event = self._event if title == self._stage else None
+        if event is not None and not self._is_after:
+            event()
+        done = super().watched(title, bytes_total, action)
+        if event is not None and self._is_after:
+            event()
+        return done
 
 
 class FragilePipeline(Pipeline):
@@ -148,6 +158,26 @@ def test_a_log_that_changes_between_scan_and_rewrite_is_noticed(
     assert orders.failure is not None
     assert "bad CRC" in orders.failure
     assert isinstance(payments.outcome, Committed)
+
+
+def test_a_new_object_that_is_cut_before_the_commit_is_not_published(
+    spark: SparkSession, tier: Path
+) -> None:
+    sources = set(folder_of(tier, ORDERS).glob("*.log"))
+    cut: list[str] = []
+
+    def cut_the_new_log() -> None:
+        (log,) = set(folder_of(tier, ORDERS).glob("*.log")) - sources
+        overwrite(log, log.read_bytes()[:-1])
+        cut.append(log.name)
+
+    progress = EventfulProgress(spark, "rewrite", cut_the_new_log, is_after=True)
+    orders, payments = run(tier, spark, progress)
+    assert cut[0] in (orders.failure or "")
+    assert orders.outcome is None
+    assert isinstance(payments.outcome, Committed)
+    live = Catalog(str(tier / "_tierfold")).read()[ORDERS].segments
+    assert [each.written_by_run for each in live] == ["", ""]
 
 
 def test_results_that_contradict_the_scan_are_not_published(

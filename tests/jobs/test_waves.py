@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -30,7 +29,7 @@ from storage.control_records import ControlType
 from storage.runs_table import RunsTable
 from tests.jobs.chunked_logs import SET, Broker, compacted, live_records, put_uploads
 from tests.jobs.commands import ALWAYS, status_of, tierfold, told
-from tests.jobs.meddling import rival_claims
+from tests.jobs.meddling import at_the, rival_claims
 from tests.jobs.tiers import (
     RECORDS_PER_SEGMENT,
     files_below,
@@ -56,17 +55,6 @@ def tier(spark: SparkSession, tmp_path: Path) -> Path:
         for number in range(3):
             put_updates(tier, key, number)
     return tier
-
-
-def at_the(number: int, event: Callable[[], None]) -> Callable[[], None]:
-    """The event, when it is asked for the `number`th time, counted from 1."""
-    calls = count(1)
-
-    def when() -> None:
-        if next(calls) == number:
-            event()
-
-    return when
 
 
 def clean_until(tier: Path, topic: str = "orders") -> int | None:

@@ -80,7 +80,7 @@ def seen(log: Log, *, cleaner_offset: int | None = None) -> PartitionView:
         new_ids=(),
         orphans=(),
         out_of_lineage=(),
-        retired_count=0,
+        retired=(),
         lineage=log.lineage,
         log_start_offset=log.segments[0].start_offset,
     )

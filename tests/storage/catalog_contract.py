@@ -242,12 +242,21 @@ class CatalogContract:
     def test_a_commit_is_resolved_by_reading_back(self, catalog: Catalog) -> None:
         state = claim(catalog, fresh(), "a").state
         proposal = swap(state, "merged")
-        assert catalog.resolve(proposal) == LostRace(found_commit_id=state.commit_id)
+        never_claimed = swap(fresh(OTHER_KEY), "x")
+        # Nothing is settled yet, for the commit may still be on its way.
+        assert catalog.resolve([proposal, never_claimed]) == {
+            KEY: None,
+            OTHER_KEY: LostRace(found_commit_id=""),
+        }
         catalog.commit([proposal])
-        assert catalog.resolve(proposal) == Committed(epoch=1, commit_id=proposal.commit_id)
-        assert catalog.resolve(swap(fresh(OTHER_KEY), "x")) == LostRace(found_commit_id="")
+        committed = Committed(epoch=1, commit_id=proposal.commit_id)
+        assert catalog.resolve([proposal]) == {KEY: committed}
+        later = swap(state, "other")
+        assert catalog.resolve([later]) == {KEY: LostRace(found_commit_id=proposal.commit_id)}
         claim(catalog, catalog.read()[KEY], "b")
-        assert catalog.resolve(swap(state, "other")) == Fenced(epoch=1, by_epoch=2, by_run="b")
+        assert catalog.resolve([later]) == {KEY: Fenced(epoch=1, by_epoch=2, by_run="b")}
+        assert catalog.resolve([proposal]) == {KEY: committed}
+        assert catalog.resolve([]) == {}
 
     def test_a_commit_that_breaks_a_law_is_refused(self, catalog: Catalog) -> None:
         state = claim(catalog, fresh(), "a").state

@@ -33,6 +33,7 @@ from tests.pictures.log_pictures import (
     picture,
 )
 from tests.storage.harm import patched, summed
+from tests.storage.rotting_store import HARMS, RottingStore
 
 NO_PAIRS = np.empty((0, 2), np.int64)
 NOW_MS = 500
@@ -112,6 +113,22 @@ def test_a_group_of_two_is_written_though_nothing_goes(tmp_path: Path) -> None:
     assert after(log, receipt) == "0:a=1 1:b=1"
     size_bytes = sum(segment.size_bytes for segment in log.segments)
     assert (receipt.bytes_read, receipt.bytes_written) == (size_bytes, size_bytes)
+
+
+def test_the_receipt_tells_what_was_staged_and_its_records(tmp_path: Path) -> None:
+    log = picture("0:a=1 P1(1:b=1) 2:P1:A | 3:b= [4:c=1 5:a=2] 6:d=1", tmp_path)
+    receipt = rewritten(log, 0)
+    assert receipt.segment is not None
+    assert receipt.records_written == receipt.tally.kept == 6
+    (found,) = [e for e in log.tier.listing(KEY) if e.segment_id == receipt.segment.segment_id]
+    assert {(each.part, each.size_bytes) for each in receipt.staged} == set(found.parts)
+
+
+def test_a_segment_that_rots_as_it_is_written_gets_no_receipt(tmp_path: Path) -> None:
+    log = picture("0:a=1 | 1:a=2", tmp_path)
+    store = RottingStore(tmp_path, Part.LOG, HARMS["a bit turned"])
+    with pytest.raises(UnreadableObject, match="are read back"):
+        rewritten(replace(log, tier=replace(log.tier, store=store)), 0)
 
 
 def test_a_group_of_which_nothing_survives_writes_nothing(tmp_path: Path) -> None:

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import google_crc32c
 import numpy as np
 import pytest
 
 from compaction.aborted import AbortedTransaction
 from compaction.errors import CorruptLog, UnreadableObject
 from compaction.grouping import SegmentGroup
+from compaction.receipts import StagedObject
 from compaction.segments import LeaderEpoch, Segment
 from storage.batch_draft import BatchDraft, RecordDraft, write_batch
 from storage.first_sight import read_aborted, read_checkpoint, read_snapshot, sight
+from storage.local_store import LocalStore
 from storage.local_tiered_storage import Part
 from storage.offset_index import read_offset_index
 from storage.segment_writer import Origin, SegmentWriter
 from storage.time_index import read_time_index
 from tests.pictures.log_pictures import INDEX_INTERVAL_BYTES, KEY, Log, files_of, picture
+from tests.storage.rotting_store import HARMS, RottingStore
 
 DUE_MS = 300
+AN_ABORT = AbortedTransaction(producer_id=7, first_offset=1, last_offset=3, last_stable_offset=4)
 
 
 def a_batch(base_offset: int, *timestamps_ms: int, **fields: Any) -> np.ndarray:
@@ -133,10 +139,9 @@ def test_snapshot_and_checkpoint_are_the_last_sources(log: Log) -> None:
 
 
 def test_the_transaction_index_holds_what_is_listed_and_is_absent_otherwise(log: Log) -> None:
-    entry = AbortedTransaction(producer_id=7, first_offset=1, last_offset=3, last_stable_offset=4)
-    segment = written(log, a_batch(0, 1), listed=(entry,))
+    segment = written(log, a_batch(0, 1), listed=(AN_ABORT,))
     assert segment.has_transaction_index
-    assert read_aborted(log.tier, KEY, segment) == (entry,)
+    assert read_aborted(log.tier, KEY, segment) == (AN_ABORT,)
     other = written(log, a_batch(0, 1))
     assert not other.has_transaction_index
     with pytest.raises(UnreadableObject):
@@ -180,3 +185,38 @@ def test_without_the_sources_snapshot_the_new_segment_is_never_complete(log: Log
         written(log, a_batch(0, 1))
     (left,) = [each for each in log.tier.listing(KEY) if each.segment_id not in before]
     assert {Part.SNAPSHOT, Part.LEADER_EPOCH_CHECKPOINT} <= set(left.missing_parts)
+
+
+# What is written is read back.
+
+
+@pytest.mark.parametrize("listed", [(), (AN_ABORT,)])
+def test_the_writer_tells_its_objects_as_they_lie_there(
+    log: Log, listed: tuple[AbortedTransaction, ...]
+) -> None:
+    with a_writer(log) as writer:
+        for offset in range(3):
+            writer.append(a_batch(offset, 1, 2))
+        segment = writer.finish(listed, None)
+    (found,) = [e for e in log.tier.listing(KEY) if e.segment_id == segment.segment_id]
+    lying = {part: part_of(log, segment, Part(part)) for part, _ in found.parts}
+    assert {each.part: each for each in writer.objects} == {
+        part: StagedObject(part=part, size_bytes=len(data), crc32c=google_crc32c.value(data))
+        for part, data in lying.items()
+    }
+    assert writer.records == 6
+
+
+@pytest.mark.parametrize("part", Part)
+@pytest.mark.parametrize("harm", HARMS)
+def test_an_object_that_the_store_does_not_give_back_as_it_was_is_told(
+    log: Log, part: Part, harm: str
+) -> None:
+    assert isinstance(log.tier.store, LocalStore)
+    rotting = RottingStore(log.tier.store.root, part, HARMS[harm])
+    log = replace(log, tier=replace(log.tier, store=rotting))
+    with pytest.raises(UnreadableObject) as told:
+        written(log, *[a_batch(i, i) for i in range(3)], listed=(AN_ABORT,))
+    assert told.value.where.endswith(f".{part}")
+    assert harm == "gone" or "were written," in told.value.what
+    assert harm == "gone" or "Nothing was published" in told.value.remedy

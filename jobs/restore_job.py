@@ -1,0 +1,309 @@
+"""`tierfold restore`: an earlier state of a partition lives again, by an ordinary fenced commit.
+
+    rows -> which of them -> what it takes -> are the objects whole -> claim -> commit -> report
+
+Until the claim nothing is written; from the claim on any other run that held the partition is
+fenced. Without Spark.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from rich.console import Console
+
+from compaction.commit import (
+    CommitIs,
+    CommitProposal,
+    EpochIs,
+    ReleaseClaim,
+    SegmentsAreLive,
+    SegmentsAreRetired,
+)
+from compaction.errors import BadSettings, CorruptLog, TierfoldError, UnreadableObject
+from compaction.history import Entry, at, left_by
+from compaction.listing import damages
+from compaction.outcomes import Committed, Outcome, Unknown
+from compaction.segments import PartitionKey, PartitionState, Segment
+from compaction.undo import Restoration, restoration
+from compaction.view import Refusal, RefusalReason
+from jobs.history_job import Past, past_of
+from jobs.moments import moment, moment_ms
+from jobs.outcome_reports import (
+    NOTHING_TO_DO,
+    PLANNED,
+    REFUSED,
+    RESTORED,
+    PartitionReport,
+    failure_report,
+    outcome_report,
+)
+from jobs.partition_names import named
+from jobs.progress import byte_bars
+from jobs.run_records import record_run
+from jobs.survey import Scope, known_partitions, refusal_of
+from jobs.wiring import Wiring
+from storage.catalog import new_commit_id
+from storage.clock import now_ms
+from storage.lookahead import mapped_ahead
+from storage.segment_check import CheckOrder, read_and_check
+
+WHERE: Final = "tierfold restore"
+
+CHECKERS: Final = min(8, os.cpu_count() or 1)
+"""Segments that are read at a time: kernels let go of Python's lock."""
+
+FAULTS_TOLD: Final = 5
+RUNS_TOLD: Final = 5
+
+_INDEX_INTERVAL_BYTES: Final = 4096
+"""Only decides whether an index equals the one we would build, which is not asked here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """What became of it."""
+
+    report: PartitionReport
+    """`segments_in` and `bytes_in` are retired by it, `segments_out` and `bytes_out` come back."""
+    row: PartitionState | None = None
+    """The row as it was read; None: nothing can be done from it."""
+    target: Entry | None = None
+    """The state that was meant; None: there was none."""
+    way_back: Restoration | None = None
+    """What it takes; None: it cannot be done."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The partition's entry in the `--json` document."""
+        entry = self.report.as_json()
+        if self.target is not None:
+            state = self.target.state
+            entry["to"] = {
+                "committed_at": moment(state.committed_at_ms),
+                "committed_at_ms": state.committed_at_ms,
+                "run": self.target.run,
+                "event": self.target.event.value,
+                "epoch": state.epoch,
+            }
+        if self.way_back is not None:
+            entry["cleaner_offset"] = self.way_back.cleaner_offset
+            entry["log_start_offset"] = self.way_back.state.log_start_offset
+            entry["back"] = [_named(segment) for segment in self.way_back.back]
+            entry["leaving"] = [_named(segment) for segment in self.way_back.leaving]
+        return entry
+
+
+def restore(
+    live: Wiring, name: str, to: str, console: Console, *, is_dry_run: bool = False
+) -> Restored:
+    """Bring the partition `name` back to what it was at the moment, or after the run, `to`.
+
+    `console` gets the progress. A dry run looks at names and sizes, and changes nothing. Raises
+    BadSettings where `name` or `to` says nothing, TierfoldError where the catalog cannot be read.
+    """
+    started_at_ms = now_ms()
+    key = named(live, Scope(), name, where=WHERE)
+    found = _sought(live, key, to)
+    is_planned = found.report.outcome == PLANNED
+    if is_dry_run or not is_planned or found.row is None or found.way_back is None:
+        return found
+    faults = _faults(live, key, found.way_back, console)
+    if faults:
+        return replace(found, report=_refused(key, _not_whole(faults)))
+    report = put_back(live, found.row, found.way_back, found.report)
+    try:
+        record_run(live, [(0, report)], started_at_ms, "restore")
+    except TierfoldError as error:
+        console.print(f"The run's record could not be kept: {error}", style="yellow")
+    return replace(found, report=report)
+
+
+def _sought(live: Wiring, key: PartitionKey, to: str) -> Restored:
+    """What would be done, as far as the catalog and a listing tell."""
+    same_name = Scope(topics=(key.topic,), partitions=(str(key.partition),))
+    known = next(each for each in known_partitions(live, same_name) if each.key == key)
+    past = None if known.refusal is not None else past_of(live, key)
+    if past is None:
+        return Restored(report=_refused(key, known.refusal or _UNTOUCHED))
+    target = _target(past, to)
+    if isinstance(target, Refusal):
+        return Restored(report=_refused(key, target))
+    way_back = restoration(target.state, past.row)
+    if isinstance(way_back, Refusal):
+        return Restored(report=_refused(key, way_back), target=target)
+    try:
+        listed = live.tier.listing(key)
+    except TierfoldError as error:
+        return Restored(report=_refused(key, refusal_of(error, str(key))), target=target)
+    faults = damages(way_back.segments, listed, kind="segment")
+    report = _refused(key, _not_whole(faults)) if faults else _planned(key, past, way_back)
+    return Restored(report=report, row=past.row, target=target, way_back=way_back)
+
+
+def _target(past: Past, to: str) -> Entry | Refusal:
+    """The state that `to` means; raises BadSettings where it means none, or several."""
+    time_ms = moment_ms(to, where="--to")
+    if time_ms is not None:
+        oldest_ms = past.entries[0].state.committed_at_ms
+        return at(past.entries, time_ms) or Refusal(
+            reason=RefusalReason.NOT_RESTORABLE,
+            detail=f"nothing is remembered from before {moment(oldest_ms)}, and {to} is"
+            f" {moment(time_ms)}",
+            remedy=_LOOK,
+        )
+    found = left_by(past.entries, to)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise BadSettings(
+            f"{to!r} begins the names of {len(found)} runs:"
+            f" {', '.join(each.run for each in found[-RUNS_TOLD:])}",
+            where="--to",
+            remedy="Give more of the name.",
+        )
+    raise BadSettings(
+        f"{to!r} is no moment, and no run that changed the partition is named so",
+        where="--to",
+        remedy=_LOOK,
+    )
+
+
+def _planned(key: PartitionKey, past: Past, way_back: Restoration) -> PartitionReport:
+    if way_back.is_nothing:
+        reason = "what lived then is what lives now"
+        return PartitionReport(key=key, outcome=NOTHING_TO_DO, reason=reason)
+    return PartitionReport(
+        key=key,
+        outcome=PLANNED,
+        first_dirty=way_back.cleaner_offset,
+        end_offset=past.row.next_offset,
+        segments_in=len(way_back.leaving),
+        segments_out=len(way_back.back),
+        bytes_in=sum(segment.size_bytes for segment in way_back.leaving),
+        bytes_out=sum(segment.size_bytes for segment in way_back.back),
+        notes=(f"{past.holder}: it is fenced by this",) if past.holder else (),
+    )
+
+
+def _faults(
+    live: Wiring, key: PartitionKey, way_back: Restoration, console: Console
+) -> tuple[str, ...]:
+    """What is wrong with the segments that come back, each read whole, as `verify` reads it."""
+    last_id = way_back.segments[-1].segment_id
+
+    def checked(segment: Segment) -> tuple[str, ...]:
+        order = CheckOrder(
+            key=key,
+            segment=segment,
+            is_live=True,
+            is_last=segment.segment_id == last_id,
+            index_interval_bytes=_INDEX_INTERVAL_BYTES,
+            buckets=1,
+            aborted_now=None,
+            aborted_before=None,
+        )
+        try:
+            return read_and_check(live.tier, order).checked.faults
+        except TierfoldError as error:
+            return (str(error),)
+
+    faults: list[str] = []
+    with byte_bars(console) as bars:
+        bar = bars.add_task("check", total=sum(each.size_bytes for each in way_back.back))
+        results = mapped_ahead(checked, way_back.back, threads=CHECKERS)
+        for segment, found in zip(way_back.back, results, strict=True):
+            faults += found
+            bars.advance(bar, segment.size_bytes)
+    return tuple(faults)
+
+
+def put_back(
+    live: Wiring, row: PartitionState, way_back: Restoration, planned: PartitionReport
+) -> PartitionReport:
+    """Claim and commit what `restoration` says of `row`; what became of what was planned.
+
+    Nothing is written where another run was faster.
+    """
+    try:
+        claim = live.catalog.claim([row], live.run, at_ms=live.clock())[row.key]
+    except (CorruptLog, UnreadableObject) as error:
+        return failure_report(planned, str(error))
+    if not isinstance(claim.outcome, Committed):
+        return outcome_report(planned, claim.outcome)
+    outcome = _settled(live, restore_proposal(way_back, claim.state, live.clock()))
+    report = replace(outcome_report(planned, outcome), epoch=claim.state.epoch)
+    return replace(report, outcome=RESTORED) if isinstance(outcome, Committed) else report
+
+
+def restore_proposal(way_back: Restoration, state: PartitionState, at_ms: int) -> CommitProposal:
+    """The commit, under the epoch of the claimed row `state`; it ends the claim."""
+    back = tuple(segment.segment_id for segment in way_back.back)
+    return CommitProposal(
+        key=state.key,
+        commit_id=new_commit_id(),
+        requires=(
+            EpochIs(epoch=state.epoch, owner_run=state.owner_run),
+            CommitIs(commit_id=state.commit_id),
+            SegmentsAreRetired(ids=back),
+            SegmentsAreLive(
+                ids=tuple(s.segment_id for s in way_back.segments if s.segment_id not in back)
+            ),
+        ),
+        updates=(
+            way_back.update(at_ms=at_ms, run=state.owner_run),
+            ReleaseClaim(run=state.owner_run),
+        ),
+        at_ms=at_ms,
+    )
+
+
+def _settled(live: Wiring, proposal: CommitProposal) -> Outcome:
+    """How the commit ended; where no answer came, the row is asked once more."""
+    try:
+        outcome = live.catalog.commit([proposal])[proposal.key]
+    except (CorruptLog, UnreadableObject) as error:
+        outcome = Unknown(commit_id=proposal.commit_id, cause=str(error))
+    if not isinstance(outcome, Unknown):
+        return outcome
+    try:
+        read_back = live.catalog.resolve([proposal])[proposal.key]
+    except (CorruptLog, UnreadableObject):
+        return outcome
+    # A row that shows no trace of it may still get it: the write may be on its way.
+    return read_back if isinstance(read_back, Committed) else outcome
+
+
+def _refused(key: PartitionKey, refusal: Refusal) -> PartitionReport:
+    reason = f"{refusal.detail}. {refusal.remedy}"
+    return PartitionReport(key=key, outcome=REFUSED, reason=reason)
+
+
+def _not_whole(faults: Sequence[str]) -> Refusal:
+    more = f"; and {len(faults) - FAULTS_TOLD} more" if len(faults) > FAULTS_TOLD else ""
+    return Refusal(
+        reason=RefusalReason.DATA_GONE,
+        detail=f"{'; '.join(faults[:FAULTS_TOLD])}{more}",
+        remedy="Bring the objects back from a copy, or choose another state. Nothing was changed.",
+    )
+
+
+def _named(segment: Segment) -> dict[str, Any]:
+    return {
+        "id": segment.segment_id,
+        "start_offset": segment.start_offset,
+        "end_offset": segment.end_offset,
+        "size_bytes": segment.size_bytes,
+        "written_by_run": segment.written_by_run,
+    }
+
+
+_LOOK: Final = "`tierfold history TIER PARTITION` shows moments and runs."
+
+_UNTOUCHED: Final = Refusal(
+    reason=RefusalReason.NOT_RESTORABLE,
+    detail="no run has touched the partition: the catalog has no row of it",
+    remedy="There is nothing to go back to.",
+)

@@ -1,0 +1,149 @@
+"""Stage 1 of `retain`: what there is of each partition, and what of it may go.
+
+Metadata only: rows, listings, and the ends of old orphans, which tell how far they reach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from compaction.errors import TierfoldError
+from compaction.listing import ListedSegment
+from compaction.rules import Rules
+from compaction.segments import PartitionKey
+from compaction.sweep import Sweep, SweepTimes, holder, old_orphans, sweep_of
+from compaction.view import PartitionView, Refusal
+from jobs.moments import moment
+from jobs.outcome_reports import LEFT, NOTHING_TO_DO, PLANNED, REFUSED
+from jobs.retain_report import Doomed, Kind, RetainReport
+from jobs.settings import Settings
+from jobs.survey import READERS, KnownPartition, Scope, known_partitions, refusal_of, viewed
+from jobs.wiring import Wiring
+from storage.first_sight import sight
+from storage.local_tiered_storage import Part
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """One partition, looked at."""
+
+    report: RetainReport
+    """`PLANNED` where something is to be done."""
+    view: PartitionView | None = None
+    """None, as the next: it is refused, and nothing of it is touched."""
+    sweep: Sweep | None = None
+
+
+def looked_at(live: Wiring, settings: Settings, scope: Scope, times: SweepTimes) -> list[Look]:
+    """What may go of each partition, by topic and number, whatever its policy; nothing is changed.
+
+    Raises BadSettings; what is wrong with one partition is in its report.
+    """
+    known = known_partitions(live, scope)
+    rules = settings.rules_by_topic(each.key.topic for each in known)
+    with ThreadPoolExecutor(READERS) as pool:
+        return list(
+            pool.map(lambda each: _looked_at(live, each, rules[each.key.topic], times), known)
+        )
+
+
+def _looked_at(live: Wiring, known: KnownPartition, rules: Rules, times: SweepTimes) -> Look:
+    key = known.key
+    try:
+        view = known.refusal or viewed(live, key, known.state)
+        if isinstance(view, Refusal):
+            return _refused(key, view)
+        ends = {
+            each.segment_id: _end_offset(live, view, each.segment_id)
+            for each in old_orphans(view, rules, times)
+            if each.is_complete
+        }
+        leftovers = live.tier.leftovers(key)
+    except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
+        return _refused(key, refusal_of(error, str(key)))
+    return _look(live, view, sweep_of(view, rules, times, ends=ends, leftovers=leftovers), times)
+
+
+def _refused(key: PartitionKey, refusal: Refusal) -> Look:
+    reason = f"{refusal.detail}. {refusal.remedy}"
+    return Look(report=RetainReport(key=key, outcome=REFUSED, reason=reason))
+
+
+def _end_offset(live: Wiring, view: PartitionView, segment_id: str) -> int | None:
+    """The last offset that an orphan holds; None: it cannot be read."""
+    listed = next(each for each in view.orphans if each.segment_id == segment_id)
+    try:
+        return sight(live.tier, view.key, listed).end_offset
+    except TierfoldError:
+        return None
+
+
+def _look(live: Wiring, view: PartitionView, sweep: Sweep, times: SweepTimes) -> Look:
+    report = RetainReport(
+        key=view.key,
+        outcome=PLANNED,
+        expired=sweep.expired,
+        log_start_offset=sweep.log_start_offset,
+        doomed=tuple(_doomed(live, view, sweep)),
+        notes=sweep.notes,
+    )
+    if sweep.is_nothing:
+        report = replace(report, outcome=NOTHING_TO_DO, reason=_waiting(view, times))
+    elif sweep.needs_claim and (run := holder(view.state, times)) and view.state is not None:
+        reason = (
+            f"run {run} is at work on it, its last commit was at"
+            f" {moment(view.state.committed_at_ms)}; silent for --orphan-age, it is taken over"
+        )
+        report = replace(report, outcome=LEFT, reason=reason)
+    return Look(report=report, sweep=sweep, view=view)
+
+
+def _waiting(view: PartitionView, times: SweepTimes) -> str:
+    retired = [] if view.state is None else [r.retired_at_ms for r in view.state.whole_retired]
+    if not retired:
+        return "nothing is due"
+    due_ms = min(retired) + times.grace_ms
+    if due_ms <= times.now_ms:
+        return "nothing may go"
+    return f"{len(retired)} retired segments wait, the first until {moment(due_ms)}"
+
+
+def _doomed(live: Wiring, view: PartitionView, sweep: Sweep) -> Iterator[Doomed]:
+    """Everything that the sweep deletes, with the objects that were listed of it."""
+    retired = {each.segment_id: each for each in view.retired}
+    for gone in (*sweep.going, *sweep.starting):
+        found = retired.get(gone.segment.segment_id)
+        why = f"retired at {moment(gone.retired_at_ms)} by run {gone.retired_by_run}"
+        if gone.deletion_started_at_ms is not None:
+            why += f", deletion started at {moment(gone.deletion_started_at_ms)}"
+        yield Doomed(
+            kind=Kind.RETIRED,
+            why=why,
+            segment_id=gone.segment.segment_id,
+            start_offset=gone.segment.start_offset,
+            objects=() if found is None else _objects(live, view.key, found),
+        )
+    for each in sweep.orphans:
+        whole = "" if each.is_complete else ", incomplete"
+        yield Doomed(
+            kind=Kind.ORPHAN,
+            why=f"no row names it, written at {moment(each.modified_ms)}{whole}",
+            segment_id=each.segment_id,
+            start_offset=each.start_offset,
+            objects=_objects(live, view.key, each),
+        )
+    for left in sweep.leftovers:
+        yield Doomed(
+            kind=Kind.LEFTOVER,
+            why=f"of a write that never ended, at {moment(left.modified_ms)}",
+            objects=((left.object_key, left.size_bytes),),
+        )
+
+
+def _objects(live: Wiring, key: PartitionKey, each: ListedSegment) -> tuple[tuple[str, int], ...]:
+    return tuple(
+        (live.tier.object_key(key, each.segment_id, each.start_offset, Part(part)), size)
+        for part, size in each.parts
+    )

@@ -1,0 +1,230 @@
+"""What `retain` tells of each partition: one value, whatever happened, for people and machines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, Final
+
+from rich.console import Console
+from rich.filesize import decimal
+from rich.table import Table
+from rich.text import Text
+
+from compaction.outcomes import Committed, Fenced, LostRace, Outcome, Unknown
+from compaction.retention import Expired
+from compaction.segments import PartitionKey
+from jobs.outcome_reports import (
+    FAILED,
+    FENCED,
+    LEFT,
+    LOST_RACE,
+    NOTHING_TO_DO,
+    PLANNED,
+    REFUSED,
+    SWEPT,
+    UNKNOWN,
+    PartitionReport,
+)
+
+ROWS_MAX: Final = 40
+"""Rows of a table before it is cut: a summary fits a screen. The JSON document has them all."""
+
+_STYLES: Final = {
+    REFUSED: "red",
+    FAILED: "red",
+    UNKNOWN: "red",
+    FENCED: "yellow",
+    LOST_RACE: "yellow",
+    SWEPT: "green",
+    PLANNED: "cyan",
+    LEFT: "blue",
+    NOTHING_TO_DO: "dim",
+}
+"""In the order in which they are told: what needs a person's eye comes first."""
+
+
+class Kind(StrEnum):
+    """Why nobody needs the objects any more."""
+
+    RETIRED = "retired"
+    ORPHAN = "orphan"
+    LEFTOVER = "leftover"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doomed:
+    """A segment whose objects go, or what a write that never ended left."""
+
+    kind: Kind
+    why: str
+    segment_id: str = ""
+    """Empty: of no segment."""
+    start_offset: int = 0
+    objects: tuple[tuple[str, int], ...]
+    """Key in the store and bytes of each, as listed before; none: they were gone already."""
+    is_gone: bool = False
+    """A listing afterwards shows nothing of it."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What a listing calls it: the segment's id, or its objects' keys."""
+        return frozenset([self.segment_id] if self.segment_id else [key for key, _ in self.objects])
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of its objects."""
+        return sum(size for _, size in self.objects)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetainReport:
+    """One partition's outcome."""
+
+    key: PartitionKey
+    outcome: str
+    """One of the constants of `jobs.outcome_reports`."""
+    reason: str = ""
+    """Why, as a sentence; empty where the outcome says it all."""
+    epoch: int = 0
+    """The compaction epoch it was done under; 0: none was opened."""
+    expired: tuple[Expired, ...] = ()
+    """Live segments that are retired now; their objects stay for the grace period."""
+    log_start_offset: int | None = None
+    """After it; None: nobody knows."""
+    doomed: tuple[Doomed, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What stays and why, a sentence each."""
+
+    @property
+    def objects(self) -> int:
+        """How many objects there were to delete."""
+        return sum(len(each.objects) for each in self.doomed)
+
+    @property
+    def size_bytes(self) -> int:
+        """Their bytes."""
+        return sum(each.size_bytes for each in self.doomed)
+
+    def as_json(self) -> dict[str, Any]:
+        """The partition's entry in the `--json` document."""
+        return {
+            "topic": self.key.topic,
+            "partition": self.key.partition,
+            "topic_id": self.key.topic_id,
+            "outcome": self.outcome,
+            "reason": self.reason,
+            "epoch": self.epoch,
+            "log_start_offset": self.log_start_offset,
+            "expired": [_expired_json(each) for each in self.expired],
+            "objects": [entry for each in self.doomed for entry in _object_entries(each)],
+            "object_bytes": self.size_bytes,
+            "notes": list(self.notes),
+        }
+
+    def as_run(self) -> PartitionReport:
+        """As the `runs` table keeps it: what went in, and nothing came out."""
+        gone = [each for each in self.doomed if each.is_gone]
+        return PartitionReport(
+            key=self.key,
+            outcome=self.outcome,
+            reason=self.reason,
+            epoch=self.epoch,
+            segments_in=len({each.segment_id for each in gone if each.segment_id}),
+            bytes_in=sum(each.size_bytes for each in gone),
+        )
+
+    def ended(self, outcome: Outcome, *, so_far: str) -> RetainReport:
+        """The same, after a claim or a commit; `so_far`: what was deleted before, a clause."""
+        match outcome:
+            case Committed():
+                return self.swept()
+            case Fenced(by_epoch=by_epoch, by_run=by_run):
+                reason = f"run {by_run or '(done)'} holds epoch {by_epoch}; {so_far}"
+                return replace(self, outcome=FENCED, reason=reason)
+            case LostRace():
+                reason = f"another run changed the partition first; {so_far}; run again"
+                return replace(self, outcome=LOST_RACE, reason=reason)
+            case Unknown(commit_id=commit_id, cause=cause):
+                reason = f"commit {commit_id} got no answer ({cause}); {so_far}"
+                return replace(self, outcome=UNKNOWN, reason=reason)
+
+    def swept(self) -> RetainReport:
+        """The same, done; what is listed all the same is told."""
+        late = sum(not each.is_gone for each in self.doomed)
+        note = f"{late} are listed still, though deleted: the next run looks again"
+        notes = (*self.notes, note) if late else self.notes
+        return replace(self, outcome=SWEPT, reason="", notes=notes)
+
+
+def _expired_json(each: Expired) -> dict[str, Any]:
+    return {
+        "id": each.segment.segment_id,
+        "start_offset": each.segment.start_offset,
+        "end_offset": each.segment.end_offset,
+        "size_bytes": each.segment.size_bytes,
+        "max_timestamp_ms": each.segment.max_timestamp_ms,
+        "reason": each.reason.value,
+    }
+
+
+def _object_entries(each: Doomed) -> list[dict[str, Any]]:
+    return [
+        {
+            "object": key,
+            "size_bytes": size_bytes,
+            "kind": each.kind.value,
+            "why": each.why,
+            "segment_id": each.segment_id,
+            "is_gone": each.is_gone,
+        }
+        for key, size_bytes in each.objects
+    ]
+
+
+def print_retained(console: Console, reports: Sequence[RetainReport], title: str) -> None:
+    """The summary of `retain`."""
+    if not reports:
+        console.print("No partitions: the tier is empty, or nothing matches the patterns.")
+        return
+    table = Table(title=title, title_justify="left")
+    for column in ("partition", "outcome"):
+        table.add_column(column, no_wrap=True)
+    for column in ("expired", "retired", "orphans", "leftovers", "objects", "bytes", "log start"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("why")
+    urgent = list(_STYLES)
+    ordered = sorted(reports, key=lambda each: (urgent.index(each.outcome), each.key))
+    for each in ordered[:ROWS_MAX]:
+        table.add_row(*_row(each))
+    console.print(table)
+    if len(ordered) > ROWS_MAX:
+        console.print(f"… and {len(ordered) - ROWS_MAX} more; --json lists all.")
+    console.print(_sum(reports))
+
+
+def _row(each: RetainReport) -> tuple[str | Text, ...]:
+    counts = [sum(one.kind is kind for one in each.doomed) for kind in Kind]
+    return (
+        str(each.key),
+        Text(each.outcome, style=_STYLES[each.outcome]),
+        *(str(count or "") for count in (len(each.expired), *counts, each.objects)),
+        decimal(each.size_bytes) if each.doomed else "",
+        "" if each.log_start_offset is None else str(each.log_start_offset),
+        Text("; ".join(filter(None, (each.reason, *each.notes)))),
+    )
+
+
+def _sum(reports: Sequence[RetainReport]) -> str:
+    counts = {name: sum(each.outcome == name for each in reports) for name in _STYLES}
+    told = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    gone = [one for each in reports for one in each.doomed if one.is_gone]
+    to_go = [one for each in reports if each.outcome == PLANNED for one in each.doomed]
+    said = f"{len(reports)} partition{'' if len(reports) == 1 else 's'}: {told}."
+    for verb, doomed in (("Deleted", gone), ("To delete", to_go)):
+        if doomed:
+            size_bytes = sum(one.size_bytes for one in doomed)
+            count = sum(len(one.objects) for one in doomed)
+            said += f" {verb}: {count} objects, {decimal(size_bytes)} ({size_bytes})."
+    return said

@@ -1,0 +1,98 @@
+"""What `history` and `restore` show to people. Nothing here decides or computes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.filesize import decimal
+from rich.table import Table
+from rich.text import Text
+
+from compaction.segments import Segment
+from jobs.history_job import HistoryLine, PartitionHistory
+from jobs.moments import moment
+from jobs.outcome_reports import PLANNED, RESTORED
+from jobs.restore_job import Restored
+
+SEGMENTS_SHOWN: Final = 10
+"""Of those that come back, and of those that leave; the JSON document has them all."""
+
+
+def print_history(console: Console, found: PartitionHistory) -> None:
+    """The table of `history`, newest first."""
+    if not found.lines:
+        console.print(f"{found.key}: no run has touched it, so there is nothing to go back to.")
+        return
+    console.print(f"history of {found.key}")
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for column in ("at", "run", "what"):
+        table.add_column(column, no_wrap=True)
+    for column in ("epoch", "segments", "live", "bytes", "clean to", "log start"):
+        table.add_column(column, justify="right", no_wrap=column != "log start")
+    table.add_column("back?", no_wrap=True)
+    for each in found.lines:
+        table.add_row(*_history_row(each))
+    console.print(table)
+    if found.older:
+        console.print(f"… and {found.older} older; without --limit all are shown.")
+    for why in dict.fromkeys(each.why_not for each in found.lines if each.why_not):
+        console.print(Text(f"no: {why}", style="dim"), soft_wrap=True)
+    if found.holder:
+        console.print(Text(f"{found.holder}.", style="yellow"))
+
+
+def _history_row(each: HistoryLine) -> tuple[str | Text, ...]:
+    entry, state = each.entry, each.entry.state
+    is_moved = entry.segments_in or entry.segments_out
+    is_back = "lives" if each.is_live else "yes"
+    return (
+        moment(state.committed_at_ms),
+        entry.run,
+        entry.event.value,
+        str(state.epoch),
+        f"{entry.segments_in} → {entry.segments_out}" if is_moved else "",
+        str(len(state.segments)),
+        decimal(state.live_bytes),
+        "none" if state.cleaner_offset is None else str(state.cleaner_offset),
+        str(state.log_start_offset),
+        is_back if each.is_restorable else Text("no", style="dim"),
+    )
+
+
+def print_restored(console: Console, found: Restored) -> None:
+    """What `restore` did, or would do."""
+    report, way_back = found.report, found.way_back
+    console.print(Text(f"{report.key}: {report.outcome}", style="bold"))
+    if found.target is not None:
+        state = found.target.state
+        run = f" by run {found.target.run}" if found.target.run else ""
+        console.print(f"to {moment(state.committed_at_ms)}, {found.target.event}{run}")
+    for said in filter(None, (report.reason, *report.notes)):
+        console.print(Text(said), soft_wrap=True)
+    if way_back is None or report.outcome not in {PLANNED, RESTORED}:
+        return
+    would = "would " if report.outcome == PLANNED else ""
+    _print_segments(console, f"{would}live again", way_back.back)
+    _print_segments(console, f"{would}be retired" if would else "retired", way_back.leaving)
+    stay = len(way_back.segments) - len(way_back.back)
+    console.print(
+        f"{stay} stay as they are; clean to offset {way_back.cleaner_offset},"
+        f" log start {way_back.state.log_start_offset}"
+    )
+    if would:
+        console.print("Nothing is changed. What comes back is read and checked when it is done.")
+
+
+def _print_segments(console: Console, what: str, segments: tuple[Segment, ...]) -> None:
+    size_bytes = sum(segment.size_bytes for segment in segments)
+    console.print(f"{len(segments)} {what}, {decimal(size_bytes)} ({size_bytes} bytes)")
+    for each in segments[:SEGMENTS_SHOWN]:
+        by = each.written_by_run or "a broker"
+        console.print(
+            f"  {each.segment_id}  offsets {each.start_offset}–{each.end_offset}"
+            f"  {decimal(each.size_bytes)}  written by {by}"
+        )
+    if len(segments) > SEGMENTS_SHOWN:
+        console.print(f"  … and {len(segments) - SEGMENTS_SHOWN} more; --json lists all.")

@@ -1,0 +1,174 @@
+"""Lives of one partition, row by row: uploads, compactions, expiry, deletion, restores.
+
+Every row is made as the catalog makes it, by `claimed` and `applied`; what was ever uploaded and
+what is whole is kept beside the rows, in sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from builders import KEY, a_chain, a_segment, a_state, segment_id
+from hypothesis import strategies as st
+
+from compaction.commit import (
+    AddSegments,
+    AdvanceCleanerOffset,
+    CommitProposal,
+    FinishDeletion,
+    MoveLogStart,
+    NoteStrategy,
+    ReleaseClaim,
+    RetireSegments,
+    StartDeletion,
+    Update,
+    applied,
+    claimed,
+)
+from compaction.invariants import (
+    CLAIM_INVARIANTS,
+    COMMIT_INVARIANTS,
+    RESTORE_INVARIANTS,
+    breaches,
+)
+from compaction.segments import PartitionState, Segment
+from compaction.undo import Restoration, restoration
+
+Step = tuple[str, int, int]
+"""What is done, and two numbers that say with what."""
+
+KINDS = ("upload", "compact", "expire", "mark", "forget", "undo")
+STEPS = st.lists(
+    st.tuples(st.sampled_from(KINDS), st.integers(0, 7), st.integers(0, 7)), max_size=12
+)
+
+
+@dataclass(slots=True)
+class Life:
+    """One partition."""
+
+    rows: list[PartitionState] = field(default_factory=list)
+    """Oldest first; each was committed one millisecond after the one before."""
+    uploads: list[Segment] = field(default_factory=list)
+    """All that brokers ever uploaded, in offset order."""
+    going: set[str] = field(default_factory=set)
+    """Ids whose deletion has started."""
+
+    @property
+    def now(self) -> PartitionState:
+        """The present row."""
+        return self.rows[-1]
+
+    def take(self, step: Step) -> None:
+        """One run, which claims and commits; nothing where there is nothing to do it with."""
+        kind, first, second = step
+        updates = getattr(self, f"_{kind}")(first, second)
+        if updates is not None:
+            self.commit(*updates, ReleaseClaim(run=self.now.owner_run))
+
+    def commit(self, *updates: Update) -> None:
+        """A commit under the present epoch."""
+        before = self.now
+        proposal = CommitProposal(
+            key=KEY,
+            commit_id=f"commit {len(self.rows)}",
+            requires=(),
+            updates=updates,
+            at_ms=len(self.rows),
+        )
+        after = applied(proposal, before)
+        laws = RESTORE_INVARIANTS if proposal.is_restore else COMMIT_INVARIANTS
+        assert breaches(before, after, laws) == ()
+        self.rows.append(after)
+
+    def restore(self, way_back: Restoration) -> None:
+        """A run that restores."""
+        self.claim(self.now)
+        run = self.now.owner_run
+        self.commit(way_back.update(at_ms=len(self.rows), run=run), ReleaseClaim(run=run))
+
+    def claim(self, read: PartitionState) -> None:
+        """A new run takes the partition over, as it read it."""
+        number = len(self.rows)
+        after = claimed(read, run=f"run {number}", commit_id=f"claim {number}", at_ms=number)
+        assert breaches(self.rows[-1] if self.rows else read, after, CLAIM_INVARIANTS) == ()
+        self.rows.append(after)
+
+    def _upload(self, first: int, second: int) -> Sequence[Update]:
+        came = a_chain(*[1 + second] * (1 + first % 2), start_offset=self.now.next_offset)
+        came = tuple(
+            replace(each, segment_id=segment_id(f"up {len(self.uploads) + i}"))
+            for i, each in enumerate(came)
+        )
+        self.uploads += came
+        self.claim(replace(self.now, segments=(*self.now.segments, *came)))
+        return ()
+
+    def _compact(self, first: int, second: int) -> Sequence[Update] | None:
+        """A stretch of live segments becomes one, or all become themselves: `first` is 7."""
+        live = self.now.segments
+        if not live:
+            return None
+        self.claim(self.now)
+        row = self.now
+        at = first % len(live)
+        sources = live[at : at + 1 + second % 3]
+        merged = a_segment(
+            sources[0].start_offset,
+            sources[-1].end_offset,
+            segment_id=segment_id(f"by {len(self.rows)}"),
+            written_by_run=row.owner_run,
+        )
+        ids = tuple(each.segment_id for each in sources)
+        offset = max(row.cleaner_offset or 0, merged.next_offset)
+        swap = (
+            RetireSegments(ids=ids, at_ms=len(self.rows), run=row.owner_run),
+            AddSegments(segments=(merged,)),
+        )
+        return (
+            *(() if first == 7 else swap),
+            AdvanceCleanerOffset(epoch=row.epoch, offset=offset),
+            *((NoteStrategy(name="timestamp"),) if second == 7 else ()),
+        )
+
+    def _expire(self, first: int, second: int) -> Sequence[Update] | None:
+        live = self.now.segments
+        if not live:
+            return None
+        self.claim(self.now)
+        head = live[: 1 + first % len(live)]
+        ids = tuple(each.segment_id for each in head)
+        return (
+            RetireSegments(ids=ids, at_ms=len(self.rows), run=self.now.owner_run),
+            MoveLogStart(offset=head[-1].next_offset),
+        )
+
+    def _mark(self, first: int, second: int) -> Sequence[Update] | None:
+        whole = [each.segment.segment_id for each in self.now.whole_retired]
+        if not whole:
+            return None
+        self.claim(self.now)
+        ids = tuple(whole[first % len(whole) :][: 1 + second % 3])
+        self.going |= set(ids)
+        return (StartDeletion(ids=ids, at_ms=len(self.rows)),)
+
+    def _forget(self, first: int, second: int) -> Sequence[Update]:
+        self.claim(self.now)
+        known = {each.segment.segment_id for each in self.now.retired}
+        return (FinishDeletion(ids=tuple(sorted(self.going & known))),)
+
+    def _undo(self, first: int, second: int) -> None:
+        way_back = restoration(self.rows[(first * 8 + second) % len(self.rows)], self.now)
+        if isinstance(way_back, Restoration) and not way_back.is_nothing:
+            self.restore(way_back)
+
+
+def lived(steps: Sequence[Step]) -> Life:
+    """A life of these steps, after three uploads and the claim that found them."""
+    life = Life(uploads=list(a_chain(10, 10, 10)))
+    life.claim(a_state(life.uploads))
+    life.commit(ReleaseClaim(run=life.now.owner_run))
+    for step in steps:
+        life.take(step)
+    return life

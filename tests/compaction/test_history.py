@@ -1,0 +1,97 @@
+"""Rows told as a story: who did what, and which moment or run means which row."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from builders import a_chain, a_state
+from histories import STEPS, Step, lived
+from hypothesis import given
+
+from compaction.history import Event, at, entries, left_by, told
+
+
+def events(*steps: Step) -> list[Event]:
+    """What is told of a life of these steps, after its first row."""
+    return [entry.event for entry in told(entries(lived(steps).rows))][1:]
+
+
+def test_each_row_says_what_it_did() -> None:
+    assert events(("compact", 0, 0)) == [Event.COMPACTED]
+    assert events(("upload", 0, 0)) == [Event.CLAIMED]
+    assert events(("expire", 0, 0)) == [Event.EXPIRED]
+    assert events(("expire", 0, 0), ("mark", 0, 0), ("forget", 0, 0)) == [
+        Event.EXPIRED,
+        Event.DELETING,
+        Event.DELETED,
+    ]
+    assert events(("compact", 0, 0), ("undo", 0, 0)) == [Event.COMPACTED, Event.RESTORED]
+    # All came out as it was: nothing moved but what is clean.
+    assert events(("compact", 7, 0)) == [Event.COMPACTED]
+
+
+def test_the_first_row_is_how_brokers_left_it_unless_older_ones_are_forgotten() -> None:
+    rows = lived([("compact", 0, 0)]).rows
+    assert entries(rows)[0].event is Event.FOUND
+    for forgotten in range(1, len(rows)):
+        assert entries(rows[forgotten:])[0].event is Event.EARLIER
+    assert entries([]) == ()
+
+
+def test_an_entry_has_its_run_and_what_it_moved() -> None:
+    found, released, claim, compacted = entries(lived([("compact", 0, 2)]).rows)
+    assert (found.run, found.segments_in, found.segments_out) == ("run 0", 0, 3)
+    assert (released.event, released.run) == (Event.RELEASED, "run 0")
+    assert (claim.event, claim.segments_in, claim.segments_out) == (Event.CLAIMED, 0, 0)
+    assert (compacted.run, compacted.segments_in, compacted.segments_out) == ("run 2", 3, 1)
+    # Without its claim nobody knows whose epoch it was.
+    assert entries(lived([]).rows[1:])[0].run == ""
+
+
+@given(STEPS)
+def test_every_state_that_ever_lived_is_told_of_and_found_by_its_time(steps: list[Step]) -> None:
+    life = lived(steps)
+    found = entries(life.rows)
+    assert [entry.state for entry in found] == life.rows
+    shown = told(found)
+    assert {entry.state.segments for entry in shown} == {row.segments for row in life.rows}
+    for entry in shown:
+        assert at(found, entry.state.committed_at_ms) == entry
+    for row in life.rows:
+        meant = at(found, row.committed_at_ms)
+        assert meant is not None
+        assert meant.state == row
+
+
+@given(STEPS)
+def test_a_run_means_the_last_row_of_its_epoch(steps: list[Step]) -> None:
+    life = lived(steps)
+    found = entries(life.rows)
+    for claim in (row for row in life.rows if row.owner_run):
+        (meant,) = left_by(found, claim.owner_run)
+        assert meant.state == [row for row in life.rows if row.epoch == claim.epoch][-1]
+
+
+def test_of_rows_at_the_same_moment_the_last_is_meant() -> None:
+    rows = [replace(row, committed_at_ms=5) for row in lived([("compact", 0, 0)]).rows]
+    meant = at(entries(rows), 5)
+    assert meant is not None
+    assert meant.state == rows[-1]
+    assert at(entries(rows), 4) is None
+    assert at(entries(rows), 6) == meant
+
+
+def test_a_run_may_be_named_by_the_begin_of_its_name() -> None:
+    live = a_chain(10)
+    names = ("20261121T1-aaa", "20261121T1-aab", "20261121T1-aa")
+    rows = [
+        a_state(live, epoch=epoch, owner_run=name, commit_id=name)
+        for epoch, name in enumerate(names, start=1)
+    ]
+    found = entries(rows)
+    assert [entry.run for entry in left_by(found, "20261121T1-aab")] == ["20261121T1-aab"]
+    assert [entry.run for entry in left_by(found, "20261121T1-aa")] == ["20261121T1-aa"]
+    assert [entry.run for entry in left_by(found, "20261121T1-a")] == list(names)
+    assert left_by(found, "2025") == ()
+    # A shell variable that is not set.
+    assert left_by(found, "") == ()

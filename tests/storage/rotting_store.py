@@ -1,0 +1,55 @@
+"""A store whose objects go bad right after they were written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from storage.local_store import LocalStore
+from storage.object_store import ObjectWriter
+
+Harm = Callable[[Path], None]
+
+
+def _turned(content: bytes) -> bytes:
+    """One bit, in the middle."""
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+
+
+def _left(change: Callable[[bytes], bytes]) -> Harm:
+    def harm(path: Path) -> None:
+        path.write_bytes(change(path.read_bytes()))
+
+    return harm
+
+
+HARMS: Final[dict[str, Harm]] = {
+    "a bit turned": _left(_turned),
+    "shorter": _left(lambda content: content[:-1]),
+    "longer": _left(lambda content: content + b"\0"),
+    "empty": _left(lambda _: b""),
+    "gone": Path.unlink,
+}
+"""What may befall an object, by name."""
+
+
+class RottingStore(LocalStore):
+    """A folder as a store; objects of one suffix are harmed as soon as they are there."""
+
+    def __init__(self, root: Path, suffix: str, harm: Harm) -> None:
+        super().__init__(root)
+        object.__setattr__(self, "suffix", suffix)
+        object.__setattr__(self, "harm", harm)
+
+    suffix: str
+    harm: Harm
+
+    @contextmanager
+    def open_new(self, key: str) -> Iterator[ObjectWriter]:
+        with super().open_new(key) as writer:
+            yield writer
+        if key.endswith(f".{self.suffix}"):
+            self.harm(Path(self.uri(key)))
