@@ -22,7 +22,7 @@ from jobs.settings import Settings, resolve
 from jobs.wiring import Wiring
 from storage.catalog import Catalog
 from storage.delta_tables import TableLayout
-from storage.local_tiered_storage import LocalTieredStorage
+from storage.local_tiered_storage import TIER_FOLDER, LocalTieredStorage
 from tests.faults.simulation_scheduler import Actor, Scheduler, Temper
 from tests.faults.world_broker import History, history
 from tests.faults.world_checks import Broken, Watch
@@ -56,7 +56,11 @@ class World:
     watch: Watch = field(init=False)
 
     def __post_init__(self) -> None:
-        self.objects = Objects(now_ms=lambda: self.scheduler.now_ms, removed=self._removed)
+        self.objects = Objects(
+            now_ms=lambda: self.scheduler.now_ms,
+            removed=self._removed,
+            folders=frozenset({TIER_FOLDER}),
+        )
         self.table = TableLog(changed=self._changed)
         self.watch = Watch(objects=self.objects, histories=self.histories, seen=self._seen)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import Any, Final
 
@@ -12,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compaction.errors import UnreadableObject
-from storage.local_tiered_storage import TIER_FOLDER
 from storage.object_store import Bytes, ObjectEntry, ObjectWriter, as_view
 from tests.faults.simulation_scheduler import READ_FAULTS, WRITE_FAULTS, Actor, Call
 
@@ -25,9 +25,9 @@ WRITE_WEIGHT: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """An object that exists."""
+    """An object, or what its writer has written so far."""
 
-    data: bytes
+    data: bytes | bytearray
     modified_ms: int
 
 
@@ -38,6 +38,8 @@ class Objects:
     now_ms: Callable[[], int]
     removed: Callable[[], None]
     """Called after each deletion."""
+    folders: frozenset[str] = frozenset()
+    """At the top, there although nothing is in them."""
     stored: dict[str, Stored] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
     """Keys that were deleted."""
@@ -48,23 +50,23 @@ class Objects:
     def begin(self, key: str) -> str:
         """The hidden name beside `key`; raises UnreadableObject where that is taken."""
         if key in self.stored:
-            raise refused(key, "the name is taken, and nothing is ever overwritten")
+            raise _taken(key)
         folder, _, name = key.rpartition("/")
         hidden = f"{folder}/.{name}.{next(self._hidden)}.staged"
-        self.unfinished[hidden] = Stored(data=b"", modified_ms=self.now_ms())
+        self.unfinished[hidden] = Stored(data=bytearray(), modified_ms=self.now_ms())
         return hidden
 
     def end(self, key: str, hidden: str, data: bytes) -> None:
         """Raises UnreadableObject where the key is taken, or the hidden file was swept away."""
         if key not in self.stored and self.unfinished.pop(hidden, None) is None:
-            raise refused(hidden, "it is not there, or no longer")
+            raise _missing(key)
         self.put(key, data)
 
     def put(self, key: str, data: bytes) -> None:
         """Raises UnreadableObject where the key is taken."""
-        if key in self.stored:
-            raise refused(key, "the name is taken, and nothing is ever overwritten")
-        self.stored[key] = Stored(data=data, modified_ms=self.now_ms())
+        new = Stored(data=data, modified_ms=self.now_ms())
+        if self.stored.setdefault(key, new) is not new:
+            raise _taken(key)
 
     def remove(self, key: str) -> None:
         """One that is not there is gone as well."""
@@ -73,11 +75,34 @@ class Objects:
             self.gone.add(key)
             self.removed()
 
-    def get(self, key: str) -> bytes:
+    def get(self, key: str) -> bytes | bytearray:
         """Raises UnreadableObject where it is not there."""
         if key not in self.stored:
-            raise refused(key, "it is not there, or no longer")
+            raise _missing(key)
         return self.stored[key].data
+
+    def inside(self, folder: str, *, beyond: str, unfinished: bool) -> list[ObjectEntry]:
+        """The next page of a listing."""
+        among = self.unfinished if unfinished else self.stored
+        inside = f"{folder}/" if folder else ""
+        keys = sorted(
+            key
+            for key in among
+            if key.startswith(inside) and "/" not in key[len(inside) :] and key > beyond
+        )
+        return [
+            ObjectEntry(
+                key=key, size_bytes=len(among[key].data), modified_ms=among[key].modified_ms
+            )
+            for key in keys[:PAGE]
+        ]
+
+    def folders_in(self, folder: str) -> list[str]:
+        """Sorted names."""
+        inside = f"{folder}/" if folder else ""
+        rests = (key[len(inside) :] for key in self.stored if key.startswith(inside))
+        names = {rest.partition("/")[0] for rest in rests if "/" in rest}
+        return sorted(names if folder else names | self.folders)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,19 +114,20 @@ class VirtualStore:
 
     def list(self, folder: str) -> Iterator[ObjectEntry]:
         """See `ObjectStore.list`; page by page, each as of its own moment."""
-        yield from self._listed("list", folder, self.objects.stored)
+        yield from self._listed("list", folder, unfinished=False)
 
     def unfinished(self, folder: str) -> Iterator[ObjectEntry]:
         """See `ObjectStore.unfinished`."""
-        yield from self._listed("list unfinished", folder, self.objects.unfinished)
+        yield from self._listed("list unfinished", folder, unfinished=True)
 
-    def _listed(
-        self, what: str, folder: str, among: Mapping[str, Stored]
-    ) -> Iterator[ObjectEntry]:
+    def _listed(self, what: str, folder: str, *, unfinished: bool) -> Iterator[ObjectEntry]:
         beyond = ""
         while True:
-            said = f"{what} {folder[-22:-16]}/ from {beyond[-40:] or 'the start'}"
-            page = self._read(said, lambda beyond=beyond: _page(folder, among, beyond))
+            page = self._read(
+                f"{what} from {beyond[-40:] or 'the start'}",
+                folder,
+                partial(self.objects.inside, folder, beyond=beyond, unfinished=unfinished),
+            )
             yield from page
             if len(page) < PAGE:
                 return
@@ -109,30 +135,20 @@ class VirtualStore:
 
     def list_folders(self, folder: str) -> Iterator[str]:
         """See `ObjectStore.list_folders`."""
-        inside = f"{folder}/" if folder else ""
-
-        def found() -> list[str]:
-            names = {
-                key.removeprefix(inside).partition("/")[0]
-                for key in self.objects.stored
-                if key.startswith(inside) and "/" in key.removeprefix(inside)
-            }
-            return sorted(names | ({TIER_FOLDER} if not folder else set()))
-
-        return iter(self._read(f"list folders {folder}", found))
+        return iter(self._read("list folders", folder, lambda: self.objects.folders_in(folder)))
 
     def exists(self, key: str) -> bool:
         """See `ObjectStore.exists`."""
-        return bool(self._read(f"exists {key[-30:]}", lambda: key in self.objects.stored))
+        return bool(self._read("look for", _checked(key), lambda: key in self.objects.stored))
 
     def read(self, key: str) -> NDArray[np.uint8]:
         """See `ObjectStore.read`."""
-        data = self._read(f"read {short(key)}", lambda: self.objects.get(key))
+        data = self._read("read", _checked(key), lambda: self.objects.get(key))
         return np.frombuffer(data, np.uint8).copy()
 
     def read_range(self, key: str, start: int, length: int) -> NDArray[np.uint8]:
         """See `ObjectStore.read_range`."""
-        data = self._read(f"read {short(key)} from {start}", lambda: self.objects.get(key))
+        data = self._read(f"read from byte {start} on of", _checked(key), lambda: self.objects.get(key))
         return np.frombuffer(data[start : start + length], np.uint8).copy()
 
     def create(self, key: str, data: Bytes) -> None:
@@ -143,13 +159,14 @@ class VirtualStore:
     @contextmanager
     def open_new(self, key: str) -> Iterator[ObjectWriter]:
         """See `ObjectStore.open_new`; a dead writer's hidden file stays."""
-        objects, writer = self.objects, _VirtualWriter()
-        hidden = objects.begin(key)
+        objects = self.objects
+        hidden = objects.begin(_checked(key))
+        writer = _VirtualWriter(objects.unfinished[hidden].data)
         try:
             yield writer
             data = bytes(writer.data)
             self._write(
-                f"create {short(key)}",
+                "create",
                 key,
                 lambda: objects.end(key, hidden, data),
                 late=lambda: objects.put(key, data),
@@ -160,7 +177,7 @@ class VirtualStore:
 
     def delete(self, key: str) -> None:
         """See `ObjectStore.delete`."""
-        self._write(f"delete {short(key)}", key, lambda: self.objects.remove(key))
+        self._write("delete", key, lambda: self.objects.remove(key))
 
     def free_bytes(self) -> int:
         """See `ObjectStore.free_bytes`."""
@@ -170,33 +187,32 @@ class VirtualStore:
         """The object's full name."""
         return f"virtual://{key}"
 
-    def _read(self, what: str, effect: Callable[[], Any]) -> Any:
-        def refusal(cause: str) -> UnreadableObject:
-            return refused(what, cause)
-
-        return self.actor.do(Call(what=what, effect=effect, faults=READ_FAULTS, refusal=refusal))
+    def _read(self, what: str, key: str, effect: Callable[[], Any]) -> Any:
+        call = Call(
+            what=f"{what} {_short(key)}",
+            effect=effect,
+            faults=READ_FAULTS,
+            refusal=partial(_refused, key),
+        )
+        return self.actor.do(call)
 
     def _write(
         self, what: str, key: str, effect: Callable[[], None], late: Callable[[], None] | None = None
     ) -> None:
-        def refusal(cause: str) -> UnreadableObject:
-            return refused(key, cause)
-
-        self.actor.do(
-            Call(
-                what=what,
-                effect=effect,
-                late=late,
-                faults=WRITE_FAULTS,
-                refusal=refusal,
-                weight=WRITE_WEIGHT,
-            )
+        call = Call(
+            what=f"{what} {_short(_checked(key))}",
+            effect=effect,
+            late=late,
+            faults=WRITE_FAULTS,
+            refusal=partial(_refused, key),
+            weight=WRITE_WEIGHT,
         )
+        self.actor.do(call)
 
 
 @dataclass(slots=True)
 class _VirtualWriter:
-    data: bytearray = field(default_factory=bytearray)
+    data: bytearray
 
     @property
     def size_bytes(self) -> int:
@@ -206,22 +222,25 @@ class _VirtualWriter:
         self.data += as_view(data)
 
 
-def _page(folder: str, among: Mapping[str, Stored], beyond: str) -> list[ObjectEntry]:
-    inside = f"{folder}/"
-    keys = sorted(key for key in among if key.startswith(inside) and key > beyond)
-    return [
-        ObjectEntry(
-            key=key, size_bytes=len(among[key].data), modified_ms=among[key].modified_ms
-        )
-        for key in keys[:PAGE]
-    ]
-
-
-def short(key: str) -> str:
-    """Enough of a key to know it: the topic's id, start offset, segment id and part."""
+def _short(key: str) -> str:
+    """Enough of a key to know it: of the topic's id, and all of the file's name."""
     folder, _, name = key.rpartition("/")
     return f"{folder[-22:-16]}/{name.lstrip('0')}"
 
 
-def refused(where: str, cause: str) -> UnreadableObject:
-    return UnreadableObject(cause, where=where, remedy="Run again.")
+def _checked(key: str) -> str:
+    if "\0" in key or any(part in {"", ".", ".."} for part in key.split("/")):
+        raise _refused(key, "the key leaves the store or names nothing in it")
+    return key
+
+
+def _taken(key: str) -> UnreadableObject:
+    return _refused(key, "the name is taken, and nothing is ever overwritten")
+
+
+def _missing(key: str) -> UnreadableObject:
+    return _refused(key, "it is not there, or no longer")
+
+
+def _refused(key: str, cause: str) -> UnreadableObject:
+    return UnreadableObject(cause, where=f"virtual://{key}", remedy="Run again.")
