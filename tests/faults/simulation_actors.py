@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from typing import Final
+
+from rich.console import Console
 
 from compaction.chunks import UNBOUND
 from compaction.errors import TierfoldError, UnreadableObject
 from compaction.segments import PartitionState, Segment
-from compaction.sweep import GRACE_MS
+from compaction.sweep import GRACE_MS, SweepTimes
 from compaction.view import Refusal
+from jobs.restore_job import restore
+from jobs.retain_job import retain
 from jobs.survey import Scope, in_order_of_work, survey
 from jobs.waves import Waves
 from jobs.wiring import Wiring
@@ -19,6 +24,8 @@ from tests.faults.simulation_scheduler import DAY_MS, HOUR_MS, MINUTE_MS, Actor,
 from tests.faults.simulation_world import World
 from tests.faults.world_broker import BROKER_FAULTS, History, delete_topic, history, upload
 from tests.faults.world_checks import keys_of
+
+QUIET: Final = Console(quiet=True)
 
 
 def begin(world: World) -> None:
@@ -32,6 +39,12 @@ def begin(world: World) -> None:
     for number in range(rng.randint(2, 4)):
         after_ms = rng.choice((0, 0, 0, HOUR_MS, DAY_MS))
         scheduler.spawn(f"run{number}", partial(_runs, world), after_ms=after_ms)
+    for number in range(rng.randint(0, 2)):
+        after_ms = rng.choice((MINUTE_MS, HOUR_MS, DAY_MS, 2 * DAY_MS))
+        scheduler.spawn(f"sweeper{number}", partial(_sweeps, world), after_ms=after_ms)
+    if rng.random() < 0.3:
+        after_ms = rng.choice((MINUTE_MS, HOUR_MS, DAY_MS))
+        scheduler.spawn("person", partial(_restores, world), after_ms=after_ms)
     for number in range(rng.randint(0, 2)):
         after_ms = rng.choice((MINUTE_MS, HOUR_MS, DAY_MS))
         allowed = frozenset({Fault.STALLED})
@@ -74,6 +87,43 @@ def compact(world: World, run: str, actor: Actor) -> None:
     for each in surveyed:
         if isinstance(each.choice, Refusal):
             world.happened(run, "refused", f"{each.key}: {each.choice.detail}")
+
+
+def _sweeps(world: World, actor: Actor) -> None:
+    for number in range(world.scheduler.rng.randint(1, 3)):
+        sweep(world, f"{actor.name}.{number}", actor)
+
+
+def sweep(world: World, run: str, actor: Actor) -> None:
+    """`tierfold retain`."""
+    live = world.wired(actor, run)
+    times = SweepTimes(now_ms=live.now_ms)
+    try:
+        reports = retain(live, world.settings, Scope(), times, QUIET)
+    except TierfoldError as error:
+        world.happened(run, "retain: no look", error.what)
+        return
+    for report in reports:
+        world.happened(run, f"retain: {report.outcome}", f"{report.key}: {report.reason}")
+
+
+def _restores(world: World, actor: Actor) -> None:
+    """`tierfold restore`, to some earlier row."""
+    rng = world.scheduler.rng
+    for number in range(rng.randint(1, 2)):
+        live = world.wired(actor, f"{actor.name}.{number}")
+        keys = sorted(world.moments)
+        if not keys:
+            return
+        key = rng.choice(keys)
+        moment_ms = rng.choice(world.moments[key])
+        try:
+            done = restore(live, f"{key}-{key.topic_id}", str(moment_ms), QUIET)
+        except TierfoldError as error:
+            world.happened(live.run, "restore: no look", error.what)
+        else:
+            report = done.report
+            world.happened(live.run, f"restore: {report.outcome}", f"{key}: {report.reason}")
 
 
 def _broker(world: World, log: History, actor: Actor) -> None:

@@ -196,6 +196,10 @@ class Scheduler:
         self.faults[what] += 1
         self.note(what)
 
+    def pause(self, for_ms: int) -> None:
+        """Somebody waits."""
+        self.now_ms += for_ms
+
     def note(self, what: str) -> None:
         """A line of the trace."""
         self.trace.append(f"{self.now_ms - START_MS:>11} {what}")

@@ -14,6 +14,9 @@ from typing import Any, Final, NoReturn
 import pytest
 
 import jobs.publishing
+import jobs.restore_job
+import jobs.retain_job
+import jobs.retain_look
 import jobs.survey
 import jobs.waves
 from compaction.outcomes import Outcome
@@ -23,7 +26,7 @@ from jobs.wiring import Wiring
 from storage.catalog import Catalog
 from storage.delta_tables import TableLayout
 from storage.local_tiered_storage import TIER_FOLDER, LocalTieredStorage
-from tests.faults.simulation_scheduler import Actor, Scheduler, Temper
+from tests.faults.simulation_scheduler import DAY_MS, Actor, Scheduler, Temper
 from tests.faults.world_broker import History, history
 from tests.faults.world_checks import Broken, Watch
 from tests.faults.world_store import Objects, VirtualStore
@@ -51,6 +54,8 @@ class World:
     """What became of claims, commits, runs."""
     due: int = 0
     """How many partitions the last survey found due."""
+    moments: dict[PartitionKey, list[int]] = field(default_factory=dict)
+    """When each row was written."""
     objects: Objects = field(init=False)
     table: TableLog = field(init=False)
     watch: Watch = field(init=False)
@@ -114,8 +119,17 @@ class World:
         if before is None or after.epoch > before.epoch:
             took = before is not None and before.owner_run != ""
             self.outcomes["takeover" if took else "claim"] += 1
+        elif after.log_start_offset > before.log_start_offset:
+            self.outcomes["log start moved"] += 1
+        elif {each.segment for each in before.retired} & set(after.segments):
+            self.outcomes["restored"] += 1
+        elif len(after.retired) < len(before.retired):
+            self.outcomes["forgotten"] += 1
         elif len(after.retired) > len(before.retired):
             self.outcomes["swap"] += 1
+        elif before.whole_retired != after.whole_retired:
+            self.outcomes["deletion started"] += 1
+        self.moments.setdefault(after.key, []).append(after.committed_at_ms)
         self.outcomes["release"] += before is not None and before.owner_run != after.owner_run == ""
 
 
@@ -129,15 +143,23 @@ def drawn_world(seed: int) -> World:
 
 
 def _drawn(rng: Random) -> tuple[str, ...]:
-    chunk = rng.choice(("1", "250", "100000"))
-    segment = rng.choice(("1", "300", "2000"))
-    retention = rng.choice(("60000", "7200000", "86400000"))
-    return f"chunk.bytes={chunk}", f"segment.bytes={segment}", f"delete.retention.ms={retention}"
+    """Settings that matter to so small a log."""
+    drawn = {
+        "chunk.bytes": rng.choice(("1", "250", "100000")),
+        "segment.bytes": rng.choice(("1", "300", "2000")),
+        "delete.retention.ms": rng.choice(("60000", "7200000", "86400000")),
+    }
+    if rng.random() < 0.3:
+        drawn["cleanup.policy"] = "compact,delete"
+        drawn["retention.ms"] = rng.choice(("-1", str(3 * DAY_MS)))
+        drawn["retention.bytes"] = rng.choice(("-1", "500"))
+    return tuple(f"{name}={value}" for name, value in drawn.items())
 
 
 @cache
 def _settings(*drawn: str) -> Settings:
-    return resolve(("cleanup.policy=compact", "min.cleanable.dirty.ratio=0", *drawn))
+    always = ("cleanup.policy=compact", "min.cleanable.dirty.ratio=0", "tier.binding=detached")
+    return resolve((*always, *drawn))
 
 
 @contextmanager
@@ -149,7 +171,12 @@ def deterministic(world: World) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(uuid, "uuid4", drawn_uuid)
-        for module in (jobs.survey, jobs.waves, jobs.publishing):
+        for module in (jobs.survey, jobs.waves, jobs.publishing, jobs.retain_job, jobs.retain_look):
             patch.setattr(module, "READERS", 1)
+        patch.setattr(jobs.restore_job, "CHECKERS", 1)
         patch.setattr(jobs.waves, "now_ms", lambda: world.scheduler.now_ms)
+        patch.setattr(jobs.waves, "pause", world.scheduler.pause)
+        for module in (jobs.restore_job, jobs.retain_job):
+            # A run's record is no part of the protocol, and lies in a table of its own.
+            patch.setattr(module, "record_run", lambda *_: None)
         yield
