@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from compaction.segments import PartitionState
-from storage.local_tiered_storage import LocalTieredStorage
+from compaction.segments import PartitionKey, PartitionState
+from storage.local_tiered_storage import LocalTieredStorage, partition_folder
 from storage.segment_check import CheckOrder, read_and_check
-from tests.faults.simulation_actors import begin, compact
+from tests.faults.simulation_actors import begin, compact, sweep
 from tests.faults.simulation_scheduler import DAY_MS, Actor
 from tests.faults.simulation_world import World, deterministic, drawn_world
-from tests.faults.world_checks import Broken
+from tests.faults.world_checks import Broken, keys_of
 from tests.faults.world_store import VirtualStore
 
 ROUNDS_MOST: Final = 8
@@ -62,7 +62,7 @@ def played(seed: int) -> Story:
 
 
 def _converge(world: World) -> None:
-    """Quiet runs, a day apart, until there is nothing to do; raises Broken where that is never.
+    """Quiet runs and sweeps, days apart, until there is nothing to do; raises Broken if never.
 
     What a dead upload left of a partition that nobody has claimed yet, a person must move away.
     """
@@ -71,9 +71,11 @@ def _converge(world: World) -> None:
             for each in log.abandoned:
                 world.objects.remove(each)
     for number in range(ROUNDS_MOST):
-        world.scheduler.now_ms += DAY_MS
-        world.scheduler.spawn(f"last{number}", partial(compact, world, f"last{number}"))
-        world.scheduler.play()
+        world.scheduler.now_ms += 2 * DAY_MS
+        world.due = 0
+        for verb in (compact, sweep):
+            world.scheduler.spawn("last", partial(verb, world, f"last.{verb.__name__}{number}"))
+            world.scheduler.play()
         if world.due == 0:
             break
     else:
@@ -85,6 +87,7 @@ def _converge(world: World) -> None:
 def _final_faults(world: World) -> Iterator[str]:
     """What is left to be said against a world at rest."""
     rows = world.watch.rows
+    needed: set[str] = set()
     for key, log in world.histories.items():
         if log.is_deleted:
             continue
@@ -92,17 +95,29 @@ def _final_faults(world: World) -> Iterator[str]:
             yield f"{key} was never claimed"
             continue
         state = rows[key]
-        if state.owner_run:
+        if state.owner_run.startswith("last"):
             yield f"{key}: {state.owner_run} still holds epoch {state.epoch}"
-        if state.cleaner_offset != state.next_offset != log.next_offset:
+        if state.cleaner_offset != state.next_offset or state.next_offset != log.next_offset:
             yield f"{key}: clean up to {state.cleaner_offset} of {log.next_offset}"
         found = [
             record for each in state.segments for record in world.watch.records_of(key, each)
         ]
         left = {name: (offset, value) for offset, name, value in found}
-        if len(left) < len(found) or left != log.readable(0, log.next_offset):
+        if len(left) < len(found) or left != log.readable(state.log_start_offset, log.next_offset):
             yield f"{key}: at rest there are {found}"
+        if state.retired:
+            yield f"{key}: still retired: {state.retired}"
+        needed |= {each for segment in state.segments for each in keys_of(key, segment)}
         yield from _unsound(world, state)
+        yield from _unneeded(world, key, needed)
+
+
+def _unneeded(world: World, key: PartitionKey, needed: set[str]) -> Iterator[str]:
+    """What lies in the partition's folder and no row names."""
+    folder = partition_folder(key)
+    for each in sorted(world.objects.stored.keys() | world.objects.unfinished.keys()):
+        if each.startswith(folder) and each not in needed:
+            yield f"{key}: nobody needs {each}"
 
 
 def _unsound(world: World, state: PartitionState) -> Iterator[str]:

@@ -13,6 +13,7 @@ from compaction.errors import TierfoldError, UnreadableObject
 from compaction.segments import PartitionState, Segment
 from compaction.sweep import GRACE_MS, SweepTimes
 from compaction.view import Refusal
+from jobs.outcome_reports import NOTHING_TO_DO
 from jobs.restore_job import restore
 from jobs.retain_job import retain
 from jobs.survey import Scope, in_order_of_work, survey
@@ -74,7 +75,7 @@ def compact(world: World, run: str, actor: Actor) -> None:
         world.happened(run, "survey failed", error.what)
         return
     due = in_order_of_work(surveyed)
-    world.due = len(due)
+    world.due += sum(not world.histories[each.key].is_deleted for each in due)
     waves = Waves(
         live=live,
         pipeline=VirtualPipeline(driver=actor, world=world, tier=live.tier),
@@ -103,6 +104,8 @@ def sweep(world: World, run: str, actor: Actor) -> None:
     except TierfoldError as error:
         world.happened(run, "retain: no look", error.what)
         return
+    due = [report for report in reports if report.outcome != NOTHING_TO_DO]
+    world.due += sum(not world.histories[report.key].is_deleted for report in due)
     for report in reports:
         world.happened(run, f"retain: {report.outcome}", f"{report.key}: {report.reason}")
 
