@@ -97,7 +97,8 @@ def _final_faults(world: World) -> Iterator[str]:
         state = rows[key]
         if state.owner_run.startswith("last"):
             yield f"{key}: {state.owner_run} still holds epoch {state.epoch}"
-        if state.cleaner_offset != state.next_offset or state.next_offset != log.next_offset:
+        is_clean = not state.segments or state.cleaner_offset == state.next_offset
+        if not is_clean or state.next_offset != log.next_offset:
             yield f"{key}: clean up to {state.cleaner_offset} of {log.next_offset}"
         found = [
             record for each in state.segments for record in world.watch.records_of(key, each)

@@ -146,22 +146,19 @@ def _made_anew(world: World, log: History, actor: Actor) -> None:
 def _reader(world: World, actor: Actor) -> None:
     """Reads a row, and then what it names: for the grace period all of it is there."""
     live = world.wired(actor, actor.name)
-    for _ in range(4):
-        rows = live.catalog.read()
-        began_ms = world.scheduler.now_ms
-        for state in rows.values():
+    for _ in range(6):
+        for state in live.catalog.read().values():
             for segment in state.segments:
-                _read(world, live, state, segment, began_ms)
+                _read(world, live, state, segment)
 
 
-def _read(
-    world: World, live: Wiring, state: PartitionState, segment: Segment, began_ms: int
-) -> None:
+def _read(world: World, live: Wiring, state: PartitionState, segment: Segment) -> None:
     for key in keys_of(state.key, segment):
         try:
             live.tier.store.read(key)
         except UnreadableObject as error:
-            is_within = world.scheduler.now_ms - began_ms < GRACE_MS
-            if is_within and not world.histories[state.key].is_deleted:
+            retired_at_ms = world.watch.retired_at_ms.get(key, world.scheduler.now_ms)
+            is_kept = world.scheduler.now_ms - retired_at_ms < GRACE_MS
+            if is_kept and not world.histories[state.key].is_deleted:
                 world.broken(f"a reader of epoch {state.epoch}: {error}")
             return

@@ -41,10 +41,11 @@ class VirtualPipeline:
 
     def run(self, rounds: Sequence[Round], catalog: Catalog) -> list[RoundResult]:
         """Scan, reduce, rewrite, check and commit; one result per round, in their order."""
-        results = published([self._rewritten(each) for each in rounds], catalog, self.tier)
+        rewritten = [self._rewritten(each) for each in rounds]
+        began_ms = self.world.scheduler.now_ms
+        results = published(rewritten, catalog, self.tier)
         for each in results:
-            if each.proposal is not None:
-                self.world.answered(each.outcome, each.proposal.commit_id)
+            self.world.answered(each, began_ms)
         return results
 
     def _rewritten(self, each: Round) -> Rewritten:

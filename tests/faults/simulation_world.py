@@ -19,8 +19,8 @@ import jobs.retain_job
 import jobs.retain_look
 import jobs.survey
 import jobs.waves
-from compaction.outcomes import Outcome
 from compaction.segments import PartitionKey, PartitionState
+from jobs.publishing import RoundResult
 from jobs.settings import Settings, resolve
 from jobs.wiring import Wiring
 from storage.catalog import Catalog
@@ -90,12 +90,16 @@ class World:
         self.scheduler.note(f"{who}: {how}: {detail}")
         self.outcomes[how] += 1
 
-    def answered(self, outcome: Outcome | None, commit_id: str) -> None:
-        """What a run was told of its commit."""
-        self.outcomes[f"told {type(outcome).__name__}"] += 1
-        fault = self.watch.answer_fault(outcome, commit_id)
+    def answered(self, result: RoundResult, began_ms: int) -> None:
+        """What a run was told of a commit that it began to publish at `began_ms`."""
+        self.outcomes[f"told {type(result.outcome).__name__}"] += 1
+        if result.proposal is None:
+            return
+        fault = self.watch.answer_fault(result.outcome, result.proposal.commit_id)
         if fault:
             self.broken(fault)
+        if result.proposal.at_ms < began_ms:
+            self.broken(f"a commit of {began_ms} bears the time {result.proposal.at_ms}")
 
     def broken(self, law: str) -> NoReturn:
         """A law does not hold: the story ends."""
@@ -105,8 +109,8 @@ class World:
     def _changed(self, written: Buckets) -> None:
         self._checked(lambda: self.watch.version(written))
 
-    def _removed(self) -> None:
-        self._checked(self.watch.removed)
+    def _removed(self, key: str) -> None:
+        self._checked(lambda: self.watch.removed(key, self.scheduler.now_ms))
 
     def _checked(self, check: Callable[[], None]) -> None:
         try:

@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from compaction.outcomes import Committed, Outcome, Unknown
 from compaction.segments import PartitionKey, PartitionState, Segment
+from compaction.sweep import GRACE_MS
 from storage.catalog_rows import states_of
 from storage.catalog_schema import bucket_of
 from storage.local_tiered_storage import Part, partition_folder
@@ -45,6 +46,8 @@ class Watch:
     """As of now."""
     commit_ids: set[str] = field(default_factory=set)
     """Of all claims and commits that ever took place."""
+    retired_at_ms: dict[str, int] = field(default_factory=dict)
+    """By object key."""
     seen: Callable[[PartitionState | None, PartitionState], None] = lambda before, after: None
     """Told of each change of a row."""
     _records: dict[str, tuple[Record, ...]] = field(default_factory=dict)
@@ -67,13 +70,20 @@ class Watch:
             raise Broken(f"{after.key}, epoch {after.epoch} of {after.owner_run}: {fault}")
         self.rows[after.key] = after
         self.commit_ids.add(after.commit_id)
+        for each in after.retired:
+            for key in keys_of(after.key, each.segment):
+                self.retired_at_ms[key] = each.retired_at_ms
         self.seen(before, after)
 
-    def removed(self) -> None:
+    def removed(self, key: str, now_ms: int) -> None:
         """An object is gone; raises Broken."""
         for state in self.rows.values():
             for fault in self._missing(state):
                 raise Broken(f"{state.key}: {fault}")
+        retired_at_ms = self.retired_at_ms.get(key, 0)
+        is_brokers = any(key in log.objects for log in self.histories.values() if log.is_deleted)
+        if now_ms - retired_at_ms < GRACE_MS and not is_brokers:
+            raise Broken(f"{key} was deleted {now_ms - retired_at_ms} ms after it was retired")
 
     def records_of(self, key: PartitionKey, segment: Segment) -> tuple[Record, ...]:
         """What a reader gets of a segment, from its bytes; aborted records are among them."""

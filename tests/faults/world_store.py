@@ -36,8 +36,8 @@ class Objects:
     """What exists, and what did."""
 
     now_ms: Callable[[], int]
-    removed: Callable[[], None]
-    """Called after each deletion."""
+    removed: Callable[[str], None]
+    """Called after each deletion, with the key."""
     folders: frozenset[str] = frozenset()
     """At the top, there although nothing is in them."""
     stored: dict[str, Stored] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class Objects:
         self.unfinished.pop(key, None)
         if self.stored.pop(key, None) is not None:
             self.gone.add(key)
-            self.removed()
+            self.removed(key)
 
     def get(self, key: str) -> bytes | bytearray:
         """Raises UnreadableObject where it is not there."""
