@@ -2,7 +2,7 @@
 
     cli                 the command line: verbs, exit codes
     cli_options         the options that verbs share
-    plan_job, compact_job, status_job, verify_job, dump_job
+    plan_job, compact_job, retain_job, status_job, verify_job, dump_job
                         one module per verb; each also runs under spark-submit
     settings            what a topic's settings are: defaults, the user's file, --set, resolved
     settings_known, setting_kinds
@@ -14,6 +14,8 @@
     survey              stages 1 and 2: what is there, and what would be done (metadata only)
     publishing          stages 7 and 8: what was rewritten is checked and committed, without Spark
     waves               chunk after chunk: claim, pass, commit, and what that leaves to be done
+    retain_look, retain_report
+                        what may go of each partition; what is told of it
     rounds              what the driver and the workers tell each other about one partition's round
     session, worker_daemon
                         the Spark session and its settings; its Python workers' parent

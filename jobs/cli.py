@@ -1,8 +1,7 @@
 """The command line: `tierfold VERB …`, also `python -m jobs VERB …` and under spark-submit.
 
-Exit codes: 0 done, or nothing to do, or left by a budget; 1 a bug; 2 a wrong setting or usage; 3 a
-partition failed; 4 fenced: another run holds or took over a partition. Where both happened, 3 is
-told.
+Exit codes: 0 done, or nothing to do, or left for the next run; 1 a bug; 2 a wrong setting or usage;
+3 a partition failed; 4 fenced: another run took over a partition. Where both happened, 3 is told.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ import click
 from rich.console import Console
 
 from compaction.errors import BadSettings, CorruptLog, TierfoldError, UnreadableObject
+from compaction.sweep import SweepTimes
 from jobs.cli_options import (
     JSON_OPTION,
     asked_of_tier,
@@ -42,6 +42,7 @@ from jobs.outcome_reports import (
     max_compaction_delay_secs,
 )
 from jobs.plan_job import explain, plan
+from jobs.quantities import DURATION_MS
 from jobs.report import (
     document,
     print_reports,
@@ -50,6 +51,8 @@ from jobs.report import (
     print_verified,
 )
 from jobs.restore_job import restore
+from jobs.retain_job import retain
+from jobs.retain_report import RetainReport, print_retained
 from jobs.settings_layers import is_topic
 from jobs.status_job import status
 from jobs.undo_report import print_history, print_restored
@@ -244,6 +247,57 @@ def restore_verb(partition_name: str, to: str, dry_run: bool, **given: Any) -> N
     _leave((found.report,))
 
 
+@tierfold.command("retain")
+@tier_options
+@clock_options
+@click.option(
+    "--grace-period",
+    "grace_ms",
+    type=DURATION_MS,
+    default="24h",
+    show_default=True,
+    metavar="TIME",
+    help="How long a retired segment stays: what has read the catalog may still read it, and"
+    " `restore` can bring it back.",
+)
+@click.option(
+    "--orphan-age",
+    "orphan_age_ms",
+    type=DURATION_MS,
+    default="24h",
+    show_default=True,
+    metavar="TIME",
+    help="How long what no run has committed stays, and how long a silent run keeps its claim:"
+    " longer than your longest run.",
+)
+@click.option("--dry-run", is_flag=True, help="Only list what would be deleted, and its bytes.")
+def retain_verb(grace_ms: int, orphan_age_ms: int, dry_run: bool, **given: Any) -> None:
+    """Delete what nobody needs any more: replaced, expired and orphaned segments.
+
+    Expired are whole segments of topics whose cleanup.policy names delete, by retention.ms and
+    retention.bytes: they are retired, the log start moves, and their objects go a grace period
+    later. Unless tier.binding=detached says that no broker serves the tier, only what tierfold
+    itself wrote is deleted.
+
+    \b
+    Example:
+      tierfold retain /mnt/tier --set tier.binding=detached --grace-period 12h --dry-run
+    """
+    settings = settings_of(given)
+    asked = asked_of_tier(given)
+    times = SweepTimes(
+        now_ms=asked.live.now_ms, grace_ms=grace_ms, orphan_age_ms=orphan_age_ms
+    )
+    stderr = Console(stderr=True)
+    found = retain(asked.live, settings, asked.scope, times, stderr, is_dry_run=dry_run)
+    if given["as_json"]:
+        click.echo(document(each.as_json() for each in found))
+    else:
+        title = "dry run: nothing is changed" if dry_run else f"run {asked.live.run}"
+        print_retained(_console(as_json=False), found, title)
+    _leave(found)
+
+
 @tierfold.command("dump")
 @click.argument("segment", type=click.Path())
 @replay_options
@@ -299,7 +353,7 @@ def _told(reports: list[PartitionReport], title: str, as_json: bool) -> None:
     _leave(reports)
 
 
-def _leave(reports: Sequence[PartitionReport]) -> None:
+def _leave(reports: Sequence[PartitionReport | RetainReport]) -> None:
     """Exit with the code that the reports call for; where that is 0, go on."""
     outcomes = {each.outcome for each in reports}
     if outcomes & {FAILED, REFUSED, UNKNOWN}:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
@@ -30,6 +30,9 @@ from jobs.outcome_reports import (
 
 ROWS_MAX: Final = 40
 """Rows of a table before it is cut: a summary fits a screen. The JSON document has them all."""
+
+LINES_MAX: Final = 100
+"""Objects that a dry run lists before the list is cut."""
 
 _STYLES: Final = {
     REFUSED: "red",
@@ -184,15 +187,15 @@ def _object_entries(each: Doomed) -> list[dict[str, Any]]:
 
 
 def print_retained(console: Console, reports: Sequence[RetainReport], title: str) -> None:
-    """The summary of `retain`."""
+    """The summary of `retain`; of a dry run every object, too."""
     if not reports:
         console.print("No partitions: the tier is empty, or nothing matches the patterns.")
         return
     table = Table(title=title, title_justify="left")
     for column in ("partition", "outcome"):
         table.add_column(column, no_wrap=True)
-    for column in ("expired", "retired", "orphans", "leftovers", "objects", "bytes", "log start"):
-        table.add_column(column, justify="right", no_wrap=True)
+    for column in ("expire", "go", "objects", "bytes", "log start"):
+        table.add_column(column, justify="right", no_wrap=column != "go")
     table.add_column("why")
     urgent = list(_STYLES)
     ordered = sorted(reports, key=lambda each: (urgent.index(each.outcome), each.key))
@@ -201,19 +204,40 @@ def print_retained(console: Console, reports: Sequence[RetainReport], title: str
     console.print(table)
     if len(ordered) > ROWS_MAX:
         console.print(f"… and {len(ordered) - ROWS_MAX} more; --json lists all.")
+    planned = [each for each in ordered if each.outcome == PLANNED]
+    lines = [line for each in planned for line in _lines(each)]
+    for line in lines[:LINES_MAX]:
+        console.print(Text(line), soft_wrap=True)
+    if len(lines) > LINES_MAX:
+        console.print(f"… and {len(lines) - LINES_MAX} more; --json lists all.")
     console.print(_sum(reports))
 
 
 def _row(each: RetainReport) -> tuple[str | Text, ...]:
-    counts = [sum(one.kind is kind for one in each.doomed) for kind in Kind]
+    counts = [(sum(one.kind is kind for one in each.doomed), kind) for kind in Kind]
     return (
         str(each.key),
         Text(each.outcome, style=_STYLES[each.outcome]),
-        *(str(count or "") for count in (len(each.expired), *counts, each.objects)),
+        str(len(each.expired) or ""),
+        ", ".join(f"{count} {kind}" for count, kind in counts if count),
+        str(each.objects or ""),
         decimal(each.size_bytes) if each.doomed else "",
         "" if each.log_start_offset is None else str(each.log_start_offset),
         Text("; ".join(filter(None, (each.reason, *each.notes)))),
     )
+
+
+def _lines(each: RetainReport) -> Iterator[str]:
+    """What a dry run lists of a partition: what would be retired, and what deleted."""
+    for gone in each.expired:
+        segment = gone.segment
+        yield (
+            f"expires   {segment.size_bytes:>12}  {each.key} segment {segment.segment_id}, offsets"
+            f" {segment.start_offset} to {segment.end_offset}: {gone.reason}"
+        )
+    for doomed in each.doomed:
+        for key, size_bytes in doomed.objects:
+            yield f"{doomed.kind:<9} {size_bytes:>12}  {key}: {doomed.why}"
 
 
 def _sum(reports: Sequence[RetainReport]) -> str:

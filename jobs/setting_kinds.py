@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from enum import StrEnum
 from fractions import Fraction
 from typing import Final, Protocol
 
-from compaction.rules import CompactionStrategy
+from compaction.rules import LONG_MAX
 
 POLICIES: Final = frozenset({"compact", "delete"})
 
@@ -55,6 +56,26 @@ class WholeNumber:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """A whole number that bounds something, or a negative one, which is no bound in Kafka."""
+
+    least: int
+    most: int
+
+    @property
+    def allowed(self) -> str:
+        """The bounds, and how to say that there is no limit."""
+        return f"a whole number from {self.least} to {self.most}, or -1: no limit"
+
+    def parse(self, text: str) -> int:
+        """The number; -1 for all that are negative."""
+        number = WholeNumber(least=-LONG_MAX, most=self.most).parse(text)
+        if 0 <= number < self.least:
+            raise ValueError(text)
+        return max(number, -1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ratio:
     """A decimal number from 0 to 1, kept exact: no float decides which partition is compacted."""
 
@@ -91,18 +112,20 @@ class PolicyList:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Strategy:
-    """One of KIP-280's strategies."""
+class OneOf:
+    """One of a few names."""
+
+    of: type[StrEnum]
 
     @property
     def allowed(self) -> str:
-        """The three there are."""
-        *first, last = CompactionStrategy
+        """All there are."""
+        *first, last = self.of
         return f"{', '.join(first)} or {last}"
 
-    def parse(self, text: str) -> CompactionStrategy:
-        """The strategy of that name."""
-        return CompactionStrategy(text)
+    def parse(self, text: str) -> StrEnum:
+        """The member of that name."""
+        return self.of(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

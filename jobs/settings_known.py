@@ -12,18 +12,20 @@ from dataclasses import dataclass
 from typing import Final
 
 from compaction.errors import BadSettings
-from compaction.rules import LONG_MAX
+from compaction.rules import LONG_MAX, CompactionStrategy, TierBinding
 from jobs.setting_kinds import (
     HeaderName,
+    Limit,
+    OneOf,
     PolicyList,
     Ratio,
     SettingKind,
-    Strategy,
     WholeNumber,
 )
 
 INT_MAX: Final = 2**31 - 1
-HOUR_MS: Final = 3_600_000
+MINUTE_MS: Final = 60_000
+HOUR_MS: Final = 60 * MINUTE_MS
 
 KAFKA: Final = "Kafka"
 KIP_280: Final = "KIP-280"
@@ -35,8 +37,12 @@ class BrokerName:
     """What a broker calls a topic's setting, where it says what holds for all topics."""
 
     name: str
-    in_hours: bool = False
-    """A whole number of hours, where the setting has milliseconds."""
+    kind: WholeNumber | Limit | None = None
+    """What it may be there; None: what the setting may be."""
+    unit: str = ""
+    """Empty: the setting's own."""
+    unit_ms: int = 1
+    """Milliseconds in one of `unit`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,21 +74,23 @@ class Spelling:
 
     setting: Setting
     name: str
-    in_hours: bool = False
+    by_broker: BrokerName | None = None
+    """Where the name is a broker's."""
 
     @property
     def allowed(self) -> str:
         """What a value may be, and its unit."""
-        if self.in_hours:
-            return f"{_HOURS.allowed} (hours)"
-        return f"{self.setting.kind.allowed} ({self.setting.unit})"
+        of_broker = self.by_broker or BrokerName(name=self.name)
+        kind = of_broker.kind or self.setting.kind
+        return f"{kind.allowed} ({of_broker.unit or self.setting.unit})"
 
     def parse(self, text: str) -> object:
         """The value in the setting's own unit; raises ValueError where the text is not allowed."""
-        return _HOURS.parse(text) * HOUR_MS if self.in_hours else self.setting.kind.parse(text)
+        if self.by_broker is None or self.by_broker.kind is None:
+            return self.setting.kind.parse(text)
+        number = self.by_broker.kind.parse(text)
+        return number if number < 0 else number * self.by_broker.unit_ms
 
-
-_HOURS: Final = WholeNumber(least=1, most=INT_MAX)
 
 SETTINGS: Final[tuple[Setting, ...]] = (
     Setting(
@@ -96,7 +104,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     ),
     Setting(
         name="compaction.strategy",
-        kind=Strategy(),
+        kind=OneOf(of=CompactionStrategy),
         default="offset",
         unit="name",
         broker_names=(BrokerName(name="log.cleaner.compaction.strategy"),),
@@ -156,13 +164,50 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         doc="A producer silent for that long is forgotten, and its last batch may go.",
     ),
     Setting(
+        name="retention.ms",
+        kind=WholeNumber(least=-1, most=LONG_MAX),
+        default="604800000",
+        unit="milliseconds",
+        broker_names=(
+            BrokerName(name="log.retention.ms", kind=Limit(least=1, most=LONG_MAX)),
+            BrokerName(
+                name="log.retention.minutes",
+                kind=Limit(least=1, most=INT_MAX),
+                unit="minutes",
+                unit_ms=MINUTE_MS,
+            ),
+            BrokerName(
+                name="log.retention.hours",
+                kind=Limit(least=1, most=INT_MAX),
+                unit="hours",
+                unit_ms=HOUR_MS,
+            ),
+        ),
+        doc="Where the policy names delete: a segment whose newest record is older goes; -1: none "
+        "goes by age.",
+    ),
+    Setting(
+        name="retention.bytes",
+        kind=Limit(least=0, most=LONG_MAX),
+        default="-1",
+        unit="bytes",
+        broker_names=(BrokerName(name="log.retention.bytes"),),
+        doc="Where the policy names delete: the oldest segments go while the log without them is "
+        "still as large; -1: none goes for its size.",
+    ),
+    Setting(
         name="segment.ms",
         kind=WholeNumber(least=1, most=LONG_MAX),
         default="604800000",
         unit="milliseconds",
         broker_names=(
             BrokerName(name="log.roll.ms"),
-            BrokerName(name="log.roll.hours", in_hours=True),
+            BrokerName(
+                name="log.roll.hours",
+                kind=WholeNumber(least=1, most=INT_MAX),
+                unit="hours",
+                unit_ms=HOUR_MS,
+            ),
         ),
         doc="When a broker should have rolled its active segment, if max.compaction.lag.ms is not "
         "sooner.",
@@ -203,6 +248,17 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         doc="Dirty segments are taken up to this size of the log, at least one, and committed "
         "before the next; without it all at once.",
     ),
+    Setting(
+        name="tier.binding",
+        kind=OneOf(of=TierBinding),
+        default=None,
+        unit="name",
+        broker_names=(BrokerName(name="tier.binding"),),
+        is_for_topics=False,
+        source=TIERFOLD,
+        doc="detached: no broker serves the tier, and retain may delete what brokers uploaded; "
+        "bound, or nobody said: they may still name it.",
+    ),
 )
 
 BY_TOPIC_NAME: Final[Mapping[str, Spelling]] = {
@@ -211,7 +267,7 @@ BY_TOPIC_NAME: Final[Mapping[str, Spelling]] = {
     if setting.is_for_topics
 }
 BY_BROKER_NAME: Final[Mapping[str, Spelling]] = {
-    each.name: Spelling(setting=setting, name=each.name, in_hours=each.in_hours)
+    each.name: Spelling(setting=setting, name=each.name, by_broker=each)
     for setting in SETTINGS
     for each in setting.broker_names
 }

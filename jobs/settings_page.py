@@ -55,9 +55,11 @@ left alone is exempt, but where no topic has a policy all is checked.
 
 _TAIL: Final = """\
 
-`producer.id.expiration.ms` is the broker's alone: it has no place under `[topics]`. There is no
-default for `cleanup.policy`, on purpose: compaction drops records without a key, which on an event
-log is all of them. Kafka's floor for `segment.bytes` is 1 MiB; tierfold takes less.
+`producer.id.expiration.ms` and `tier.binding` are the broker's alone: they have no place under
+`[topics]`. There is no default for `cleanup.policy`, on purpose: compaction drops records without a
+key, which on an event log is all of them. There is none for `tier.binding` either: only you know
+whether a broker serves the tier. A broker's retention that is negative is none, in whatever unit,
+as in Kafka. Kafka's floor for `segment.bytes` is 1 MiB; tierfold takes less.
 """
 
 
@@ -80,7 +82,7 @@ def _row(setting: Setting) -> str:
 
 
 def _broker_name(name: BrokerName) -> str:
-    return f"`{name.name}`{' (hours)' if name.in_hours else ''}"
+    return f"`{name.name}`{f' ({name.unit})' if name.unit else ''}"
 
 
 if __name__ == "__main__":

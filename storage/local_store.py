@@ -85,7 +85,7 @@ _SAME_CAUSE: Final = {
 class LocalStore:
     """The objects below `root`; a small value that may travel to a Spark worker.
 
-    A symbolic link that an operator laid inside the tree is followed.
+    A symbolic link that an operator laid inside the tree is followed, but never to delete.
     """
 
     root: Path
@@ -172,8 +172,17 @@ class LocalStore:
         return iter(sorted(entries, key=lambda entry: entry.key))
 
     def delete(self, key: str) -> None:
-        """See `ObjectStore.delete`."""
+        """See `ObjectStore.delete`; refuses what a link moves out of the store.
+
+        An object that is a link itself: the link goes, and what it leads to stays.
+        """
         path = self._path(key)
+        if path.parent != self.root and not stays_below(self.root, path.parent):
+            raise UnreadableObject(
+                "it is not deleted: a symbolic link leads out of the tier's folder",
+                where=str(path),
+                remedy="Delete it by hand, or lay its folder where the tier is.",
+            )
         with _translated(path, "delete"):
             try:
                 path.unlink()
@@ -211,6 +220,23 @@ class LocalStore:
                 if folder and self.root.is_dir():
                     return ()
                 raise
+
+
+def stays_below(root: Path, path: Path) -> bool:
+    """Whether `path`, once its links are resolved, is still below `root`, itself resolved.
+
+    Reading follows an operator's link wherever it leads; what deletes asks this first, for the far
+    side of a link is not the tier's. A path that is not there is judged by the part that is; a loop
+    of links is nowhere. The answer holds as long as nobody lays another link meanwhile.
+
+    Raises UnreadableObject where a folder on the way may not be entered.
+    """
+    with _translated(path, "find"):
+        try:
+            found, top = path.resolve(), root.resolve(strict=True)
+        except RuntimeError:  # Python up to 3.12 raises it for a loop of links.
+            return False
+    return found != top and found.is_relative_to(top)
 
 
 class _LocalWriter:

@@ -88,7 +88,7 @@ def test_resolution_is_a_few_dict_updates(
 
 def test_every_setting_can_be_said_at_each_level_it_has(tmp_path: Path) -> None:
     text = {"cleanup.policy": "compact", "compaction.strategy": "timestamp"}
-    text["segment.index.bytes"] = "4"
+    text |= {"segment.index.bytes": "4", "tier.binding": "detached"}
     for name, spelling in BY_BROKER_NAME.items():
         value = text.get(spelling.setting.name, "1")
         (tmp_path / "b.toml").write_text(f'[broker]\n"{name}" = "{value}"\n', encoding="utf-8")

@@ -6,6 +6,7 @@ Kafka's side is `KafkaConfig` and `LogConfig`, as a broker resolves a topic's se
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +28,13 @@ TEXTS: Final = {
     "min.compaction.lag.ms": ("0", "10", "20"),
     "max.compaction.lag.ms": ("10", "15", "9223372036854775807"),
     "segment.bytes": ("1048576", "2147483647"),
+    "retention.ms": ("-1", "1", "9223372036854775807"),
+    "retention.bytes": ("-1", "0", "9223372036854775807"),
+}
+BY_BROKERS: Final = {
+    "log.retention.ms": ("-7", "-1", "1", "9223372036854775807"),
+    "log.retention.minutes": ("-7", "-1", "1", "2147483647"),
+    "log.retention.hours": ("-7", "-1", "1", "2147483647"),
 }
 NUMBERS: Final = ("4", "5", "2147483647")
 # For one setting or another too low, no number, no whole one, or too high.
@@ -52,8 +60,8 @@ def test_brokers_names_are_kafkas_in_kafkas_order(
     broker = known[setting.name]["broker"]
     assert [each.name for each in setting.broker_names] == [each["name"] for each in broker]
     for name, theirs in zip(setting.broker_names, broker, strict=True):
-        assert name.in_hours == (theirs["seven"] != "7")
-        if name.in_hours:
+        assert bool(name.unit) == (theirs["seven"] != "7")
+        if name.kind is not None:
             assert BY_BROKER_NAME[name.name].parse("7") == int(theirs["seven"])
 
 
@@ -65,6 +73,8 @@ def test_the_least_value_is_kafkas(known: dict[str, dict[str, Any]], setting: Se
         "min.cleanable.dirty.ratio": "[0,...,1]",
         # Less than Kafka's 1 MiB, on purpose: docs/settings.md.
         "segment.bytes": "[1048576,...]",
+        # Any negative number is no limit there; here they are all -1.
+        "retention.bytes": None,
     }
     least = getattr(setting.kind, "least", None)
     assert theirs == ours.get(setting.name, f"[{least},...]")
@@ -96,7 +106,7 @@ def test_random_brokers_and_topics_resolve_as_kafka_resolves_them(
 def _case(rng: random.Random) -> dict[str, dict[str, str]]:
     """What a broker and a topic of it are told; the policy always, for we have no default."""
     broker = {
-        name.name: _text(rng, setting)
+        name.name: _text(rng, setting, BY_BROKERS.get(name.name, ()))
         for setting in OF_TOPICS
         for name in setting.broker_names
         if rng.random() < 0.4
@@ -105,9 +115,9 @@ def _case(rng: random.Random) -> dict[str, dict[str, str]]:
     return {"broker": {"log.cleanup.policy": "compact"} | broker, "topic": topic}
 
 
-def _text(rng: random.Random, setting: Setting) -> str:
+def _text(rng: random.Random, setting: Setting, by_broker: Sequence[str] = ()) -> str:
     wrong = rng.random() < 0.02
-    return rng.choice(WRONG if wrong else TEXTS.get(setting.name, NUMBERS))
+    return rng.choice(WRONG if wrong else by_broker or TEXTS.get(setting.name, NUMBERS))
 
 
 def _resolved(case: dict[str, dict[str, str]], config: Path) -> list[Effective] | None:

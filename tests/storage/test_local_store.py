@@ -44,6 +44,35 @@ class TestLocalStore(ObjectStoreContract):
         (tmp_path / "dangling").symlink_to(tmp_path / "gone")
         assert self.keys("") == []
 
+    def test_nothing_is_deleted_through_a_link_that_leads_out(self, tmp_path: Path) -> None:
+        (tmp_path / "far").mkdir()
+        (tmp_path / "far" / "object").write_bytes(b"not the tier's")
+        root = tmp_path / "root"
+        (root / "near").mkdir(parents=True)
+        (root / "f").symlink_to(tmp_path / "far")
+        (root / "near" / "object").symlink_to(tmp_path / "far" / "object")
+        store = LocalStore(root)
+        assert store.exists("f/object")
+        for key in ("f/object", "f/not there"):
+            with pytest.raises(UnreadableObject, match="a symbolic link leads out"):
+                store.delete(key)
+        store.delete("near/object")
+        assert not store.exists("near/object")
+        assert (tmp_path / "far" / "object").read_bytes() == b"not the tier's"
+
+    def test_a_link_within_the_store_is_no_way_out(self, tmp_path: Path) -> None:
+        (tmp_path / "b").mkdir()
+        (tmp_path / "a").symlink_to(tmp_path / "b")
+        self.store.create("a/object", b"x")
+        self.store.delete("a/object")
+        assert self.keys("b") == []
+
+    def test_nothing_is_gone_from_a_store_that_is_not_there(self, tmp_path: Path) -> None:
+        with pytest.raises(UnreadableObject, match="it is not there"):
+            LocalStore(tmp_path / "not-mounted").delete("f/object")
+        with pytest.raises(UnreadableObject, match="it is not there"):
+            LocalStore(tmp_path / "not-mounted").delete("object")
+
     def test_a_root_that_is_gone_is_not_an_empty_store(self, tmp_path: Path) -> None:
         store = LocalStore(tmp_path / "not-mounted")
         for look in (store.list, store.list_folders):
