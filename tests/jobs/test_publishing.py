@@ -14,7 +14,7 @@ from compaction.errors import UnreadableObject
 from compaction.outcomes import Committed, Unknown
 from compaction.receipts import GroupReceipt, GroupResult
 from compaction.transactions import TransactionVerdict
-from jobs.publishing import Rewritten, RoundResult, published
+from jobs.publishing import Rewritten, RoundResult, published, read_back
 from jobs.rounds import Round, group_orders
 from jobs.wiring import Wiring
 from storage.group_rewrite import rewrite_group
@@ -167,3 +167,29 @@ def test_a_catalog_that_cannot_be_read_leaves_the_outcome_unknown(staged: Staged
             commit_id=each.proposal.commit_id, cause="the store: no answer. Look again."
         )
         assert each.state is None
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_what_the_row_shows_settles_a_lost_answer(staged: Staged, is_written: bool) -> None:
+    event = {"after_commit" if is_written else "before_commit": no_answer}
+    catalog = MeddledCatalog(staged.live.catalog_uri, **event)
+    staged.rewritten[1] = replace(staged.rewritten[1], failure="it broke")
+    orders, payments = published(staged.rewritten, catalog, staged.live.tier)
+    assert isinstance(orders.outcome, Unknown)
+    found, failed = read_back([orders, payments], staged.live.catalog)
+    assert failed == payments
+    row = staged.live.catalog.read()[ORDERS]
+    if is_written:
+        assert found == replace(
+            orders, outcome=Committed(epoch=1, commit_id=row.commit_id), state=row
+        )
+    else:
+        assert found == replace(orders, outcome=replace(orders.outcome, is_untraced=True))
+
+
+def test_rows_that_cannot_be_read_settle_nothing(staged: Staged) -> None:
+    catalog = MeddledCatalog(
+        staged.live.catalog_uri, after_commit=no_answer, before_resolve=no_answer
+    )
+    results = published(staged.rewritten, catalog, staged.live.tier)
+    assert read_back(results, catalog) == results
