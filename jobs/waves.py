@@ -192,7 +192,7 @@ class Waves:
     def _release(self, works: Sequence[Work]) -> None:
         """Give back what is claimed and not done; whoever took it over meanwhile may have it."""
         states = [work.state for work in works if work.state is not None]
-        proposals = [release_of(each, new_commit_id(), self.live.now_ms) for each in states]
+        proposals = [release_of(each, new_commit_id(), self.live.clock()) for each in states]
         if proposals:
             # A claim that stays is taken over by the next run; what was done is to be told.
             with contextlib.suppress(CorruptLog, UnreadableObject):
@@ -224,7 +224,7 @@ def _claim(live: Wiring, begun: Sequence[tuple[Work, Chunk]]) -> None:
     views = [work.surveyed.view for work, _ in begun]
     rows = [state_with_new(view) for view in views if view is not None]
     try:
-        claims = live.catalog.claim(rows, live.run, at_ms=live.now_ms) if rows else {}
+        claims = live.catalog.claim(rows, live.run, at_ms=live.clock()) if rows else {}
     except (CorruptLog, UnreadableObject) as error:
         # What the waves before it committed is to be told all the same.
         for work, chunk in begun:

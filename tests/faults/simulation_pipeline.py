@@ -43,7 +43,7 @@ class VirtualPipeline:
         """Scan, reduce, rewrite, check and commit; one result per round, in their order."""
         rewritten = [self._rewritten(each) for each in rounds]
         began_ms = self.world.scheduler.now_ms
-        results = published(rewritten, catalog, self.tier)
+        results = published(rewritten, catalog, self.tier, lambda: self.world.scheduler.now_ms)
         for each in results:
             self.world.answered(each, began_ms)
         return results
