@@ -162,17 +162,8 @@ def _drawn(rng: Random) -> tuple[str, ...]:
 
 @cache
 def _settings(*drawn: str) -> Settings:
-    always = ("cleanup.policy=compact", "min.cleanable.dirty.ratio=0")
-    from dataclasses import replace
-    from jobs.settings_layers import Said
-    from compaction.rules import TierBinding
-    ok=[d for d in drawn if not d.startswith("retention")]
-    s = resolve((*always, *ok))
-    b=dict(s.broker); b["tier_binding"]=Said(value=TierBinding.DETACHED,source="x")
-    for d in drawn:
-        n,_,v=d.partition("=")
-        if n.startswith("retention"): b[n.replace(".","_")]=Said(value=int(v),source="x")
-    return replace(s,broker=b)
+    always = ("cleanup.policy=compact", "min.cleanable.dirty.ratio=0", "tier.binding=detached")
+    return resolve((*always, *drawn))
 
 
 @contextmanager
