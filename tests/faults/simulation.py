@@ -1,6 +1,6 @@
 """A story: several runs, a zombie among them, brokers, readers; then calm, and what must be left.
 
-    played(seed)   everything that a seed decides, checked after every step; and why it failed, if it did
+    played(seed)   all that a seed decides, checked after every step; and why it failed, if it did
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ def _converge(world: World) -> None:
         world.scheduler.now_ms += 2 * DAY_MS
         world.due = 0
         for verb in (compact, sweep):
-            world.scheduler.spawn("last", partial(verb, world, f"last.{verb.__name__}{number}"))
+            run = f"last {verb.__name__}.{number}"
+            world.scheduler.spawn("last", partial(verb, world, run))
             world.scheduler.play()
         if world.due == 0:
             break

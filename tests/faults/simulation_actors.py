@@ -40,10 +40,10 @@ def begin(world: World) -> None:
     for number in range(rng.randint(2, 4)):
         after_ms = rng.choice((0, 0, 0, HOUR_MS, DAY_MS))
         scheduler.spawn(f"run{number}", partial(_runs, world), after_ms=after_ms)
-    for number in range(rng.randint(0, 2)):
-        after_ms = rng.choice((MINUTE_MS, HOUR_MS, DAY_MS, 2 * DAY_MS))
+    for number in range(rng.randint(1, 2)):
+        after_ms = rng.choice((HOUR_MS, DAY_MS + HOUR_MS, 2 * DAY_MS))
         scheduler.spawn(f"sweeper{number}", partial(_sweeps, world), after_ms=after_ms)
-    if rng.random() < 0.3:
+    if rng.random() < 0.4:
         after_ms = rng.choice((MINUTE_MS, HOUR_MS, DAY_MS))
         scheduler.spawn("person", partial(_restores, world), after_ms=after_ms)
     for number in range(rng.randint(0, 2)):
@@ -64,6 +64,7 @@ def _runs(world: World, actor: Actor) -> None:
     """A scheduler's runs, one after the other."""
     for number in range(world.scheduler.rng.randint(1, 3)):
         compact(world, f"{actor.name}.{number}", actor)
+        actor.sleep(_a_while_ms(world))
 
 
 def compact(world: World, run: str, actor: Actor) -> None:
@@ -93,6 +94,7 @@ def compact(world: World, run: str, actor: Actor) -> None:
 def _sweeps(world: World, actor: Actor) -> None:
     for number in range(world.scheduler.rng.randint(1, 3)):
         sweep(world, f"{actor.name}.{number}", actor)
+        actor.sleep(_a_while_ms(world))
 
 
 def sweep(world: World, run: str, actor: Actor) -> None:
@@ -107,6 +109,8 @@ def sweep(world: World, run: str, actor: Actor) -> None:
     due = [report for report in reports if report.outcome != NOTHING_TO_DO]
     world.due += sum(not world.histories[report.key].is_deleted for report in due)
     for report in reports:
+        for each in report.doomed:
+            world.outcomes[f"{each.kind} deleted"] += each.is_gone
         world.happened(run, f"retain: {report.outcome}", f"{report.key}: {report.reason}")
 
 
@@ -119,7 +123,7 @@ def _restores(world: World, actor: Actor) -> None:
         if not keys:
             return
         key = rng.choice(keys)
-        moment_ms = rng.choice(world.moments[key])
+        moment_ms = rng.choice(world.moments[key][:3])
         try:
             done = restore(live, f"{key}-{key.topic_id}", str(moment_ms), QUIET)
         except TierfoldError as error:
@@ -133,6 +137,11 @@ def _broker(world: World, log: History, actor: Actor) -> None:
     """What is not yet uploaded, until the topic is deleted."""
     while log.uploaded < len(log.uploads) and not log.is_deleted:
         upload(actor, world.objects, log, 1)
+        actor.sleep(_a_while_ms(world))
+
+
+def _a_while_ms(world: World) -> int:
+    return world.scheduler.rng.choice((0, MINUTE_MS, 5 * HOUR_MS, DAY_MS, 2 * DAY_MS))
 
 
 def _made_anew(world: World, log: History, actor: Actor) -> None:
@@ -147,6 +156,7 @@ def _reader(world: World, actor: Actor) -> None:
     """Reads a row, and then what it names: for the grace period all of it is there."""
     live = world.wired(actor, actor.name)
     for _ in range(6):
+        actor.sleep(_a_while_ms(world))
         for state in live.catalog.read().values():
             for segment in state.segments:
                 _read(world, live, state, segment)

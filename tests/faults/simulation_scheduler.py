@@ -122,7 +122,8 @@ class Actor:
                 call.effect()
                 raise call.refusal("the answer was lost")
             case Fault.LATE:
-                self.scheduler.in_flight.append((f"{self.name}: {call.what}", call.late or call.effect))
+                late = call.late or call.effect
+                self.scheduler.in_flight.append((f"{self.name}: {call.what}", late))
                 raise call.refusal("the call timed out")
             case Fault.TWICE:
                 call.effect()
@@ -132,6 +133,11 @@ class Actor:
                 call.effect()
                 self.die()
         return call.effect()
+
+    def sleep(self, for_ms: int) -> None:
+        """Nothing to be done for so long."""
+        self.wakes_at_ms = self.scheduler.now_ms + for_ms
+        self.scheduler.pass_on(self)
 
     def die(self) -> None:
         """Nothing that this actor asks for from now on is done, not even by its clean-up."""
@@ -218,7 +224,7 @@ class Scheduler:
         if fault is Fault.STALLED:
             actor.wakes_at_ms = self.now_ms + self._long_ms()
         if fault is Fault.STALLED or self.rng.random() < self.temper.switches:
-            self._pass_on(actor)
+            self.pass_on(actor)
         self._let_time_pass()
         self.note(f"{actor.name}: {call.what}{'' if fault is Fault.NONE else f' [{fault}]'}")
         self.faults[fault] += fault is not Fault.NONE
@@ -230,6 +236,15 @@ class Scheduler:
         """A law is broken: the story ends here, whatever the code that runs now would catch."""
         self._stop(error)
         raise Killed
+
+    def pass_on(self, actor: Actor) -> None:
+        """The baton goes to whoever the dice choose among those that are awake."""
+        chosen = self._chosen()
+        if chosen is not actor:
+            chosen.gate.release()
+            actor.gate.acquire()
+            if actor.is_dead:
+                raise Killed
 
     def _lived(self, actor: Actor, body: Callable[[Actor], None]) -> None:
         actor.gate.acquire()
@@ -251,14 +266,6 @@ class Scheduler:
         self.failure = self.failure or error
         for actor in self._actors:
             actor.is_dead = True
-
-    def _pass_on(self, actor: Actor) -> None:
-        chosen = self._chosen()
-        if chosen is not actor:
-            chosen.gate.release()
-            actor.gate.acquire()
-            if actor.is_dead:
-                raise Killed
 
     def _chosen(self) -> Actor:
         """One that is awake; where all sleep, time goes on until one wakes."""

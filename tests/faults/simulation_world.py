@@ -92,9 +92,9 @@ class World:
 
     def answered(self, result: RoundResult, began_ms: int) -> None:
         """What a run was told of a commit that it began to publish at `began_ms`."""
-        self.outcomes[f"told {type(result.outcome).__name__}"] += 1
         if result.proposal is None:
             return
+        self.outcomes[f"told {type(result.outcome).__name__}"] += 1
         fault = self.watch.answer_fault(result.outcome, result.proposal.commit_id)
         if fault:
             self.broken(fault)
@@ -122,7 +122,8 @@ class World:
         """Counts what became of a row, by what it says."""
         if before is None or after.epoch > before.epoch:
             took = before is not None and before.owner_run != ""
-            self.outcomes["takeover" if took else "claim"] += 1
+            who = after.owner_run.partition(".")[0].rstrip("0123456789")
+            self.outcomes[f"takeover by a {who}" if took else f"claim by a {who}"] += 1
         elif after.log_start_offset > before.log_start_offset:
             self.outcomes["log start moved"] += 1
         elif {each.segment for each in before.retired} & set(after.segments):

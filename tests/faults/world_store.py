@@ -148,7 +148,8 @@ class VirtualStore:
 
     def read_range(self, key: str, start: int, length: int) -> NDArray[np.uint8]:
         """See `ObjectStore.read_range`."""
-        data = self._read(f"read from byte {start} on of", _checked(key), lambda: self.objects.get(key))
+        what = f"read from byte {start} on of"
+        data = self._read(what, _checked(key), lambda: self.objects.get(key))
         return np.frombuffer(data[start : start + length], np.uint8).copy()
 
     def create(self, key: str, data: Bytes) -> None:
@@ -197,7 +198,12 @@ class VirtualStore:
         return self.actor.do(call)
 
     def _write(
-        self, what: str, key: str, effect: Callable[[], None], late: Callable[[], None] | None = None
+        self,
+        what: str,
+        key: str,
+        effect: Callable[[], None],
+        *,
+        late: Callable[[], None] | None = None,
     ) -> None:
         call = Call(
             what=f"{what} {_short(_checked(key))}",
