@@ -82,7 +82,7 @@ def compact(world: World, run: str, actor: Actor) -> None:
         pipeline=VirtualPipeline(driver=actor, world=world, tier=live.tier),
         budget=UNBOUND,
         started_at_ms=live.now_ms,
-        record=lambda chunks, began_at_ms: None,
+        record=lambda *_: None,
     )
     for report in waves.run(due):
         world.happened(run, report.outcome, f"{report.key}: {report.reason}")

@@ -45,7 +45,8 @@ class VirtualPipeline:
         began_ms = self.world.scheduler.now_ms
         results = published(rewritten, catalog, self.tier, lambda: self.world.scheduler.now_ms)
         for each in results:
-            self.world.answered(each, began_ms)
+            if each.proposal is not None and each.proposal.at_ms < began_ms:
+                self.world.broken(f"a commit of {began_ms} bears the time {each.proposal.at_ms}")
         return results
 
     def _rewritten(self, each: Round) -> Rewritten:

@@ -89,7 +89,7 @@ class Call:
     late: Effect | None = None
     """What lands of it once nobody waits any more; None: the effect itself."""
     weight: int = 1
-    """How much more often than others it goes wrong."""
+    """How much more often than others it goes wrong, and lets somebody else go first."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -223,7 +223,7 @@ class Scheduler:
         fault = self._fault(actor, call)
         if fault is Fault.STALLED:
             actor.wakes_at_ms = self.now_ms + self._long_ms()
-        if fault is Fault.STALLED or self.rng.random() < self.temper.switches:
+        if fault is Fault.STALLED or self.rng.random() < self.temper.switches * call.weight:
             self.pass_on(actor)
         self._let_time_pass()
         self.note(f"{actor.name}: {call.what}{'' if fault is Fault.NONE else f' [{fault}]'}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -19,11 +19,12 @@ import jobs.retain_job
 import jobs.retain_look
 import jobs.survey
 import jobs.waves
+from compaction.commit import CommitProposal
+from compaction.outcomes import Outcome
 from compaction.segments import PartitionKey, PartitionState
-from jobs.publishing import RoundResult
 from jobs.settings import Settings, resolve
 from jobs.wiring import Wiring
-from storage.catalog import Catalog
+from storage.catalog import Catalog, Claim
 from storage.delta_tables import TableLayout
 from storage.local_tiered_storage import TIER_FOLDER, LocalTieredStorage
 from tests.faults.simulation_scheduler import DAY_MS, Actor, Scheduler, Temper
@@ -41,6 +42,32 @@ TEMPERS: Final = (
     Temper(faults=0.02, switches=0.6, leaps=0.01),
     Temper(faults=0.04, switches=0.6, leaps=0.02),
 )
+
+
+class WitnessedCatalog(Catalog):
+    """The catalog, and somebody who hears what it answers."""
+
+    def __init__(
+        self, uri: str, open_table: Callable[..., Any], told: Callable[[str, Outcome, str], None]
+    ) -> None:
+        super().__init__(uri, open_table)
+        self._told = told
+
+    def claim(
+        self, states: Sequence[PartitionState], run: str, *, at_ms: int
+    ) -> dict[PartitionKey, Claim]:
+        """See `Catalog.claim`."""
+        claims = super().claim(states, run, at_ms=at_ms)
+        for each in claims.values():
+            self._told("claim", each.outcome, each.state.commit_id)
+        return claims
+
+    def commit(self, proposals: Sequence[CommitProposal]) -> dict[PartitionKey, Outcome]:
+        """See `Catalog.commit`."""
+        outcomes = super().commit(proposals)
+        for each in proposals:
+            self._told("commit", outcomes[each.key], each.commit_id)
+        return outcomes
 
 
 @dataclass(slots=True, kw_only=True)
@@ -79,7 +106,7 @@ class World:
             tier_uri="virtual:",
             tier=LocalTieredStorage(VirtualStore(actor, self.objects)),
             catalog_uri="virtual:catalog",
-            catalog=Catalog("virtual:catalog", open_table),
+            catalog=WitnessedCatalog("virtual:catalog", open_table, self.told),
             now_ms=self.scheduler.now_ms,
             clock=lambda: self.scheduler.now_ms,
             run=run,
@@ -90,16 +117,12 @@ class World:
         self.scheduler.note(f"{who}: {how}: {detail}")
         self.outcomes[how] += 1
 
-    def answered(self, result: RoundResult, began_ms: int) -> None:
-        """What a run was told of a commit that it began to publish at `began_ms`."""
-        if result.proposal is None:
-            return
-        self.outcomes[f"told {type(result.outcome).__name__}"] += 1
-        fault = self.watch.answer_fault(result.outcome, result.proposal.commit_id)
+    def told(self, what: str, outcome: Outcome, commit_id: str) -> None:
+        """How somebody's claim or commit has ended, as the catalog tells it."""
+        self.outcomes[f"{what}: {type(outcome).__name__}"] += 1
+        fault = self.watch.answer_fault(outcome, commit_id)
         if fault:
             self.broken(fault)
-        if result.proposal.at_ms < began_ms:
-            self.broken(f"a commit of {began_ms} bears the time {result.proposal.at_ms}")
 
     def broken(self, law: str) -> NoReturn:
         """A law does not hold: the story ends."""

@@ -42,14 +42,14 @@ class Watch:
 
     objects: Objects
     histories: dict[PartitionKey, History]
+    seen: Callable[[PartitionState | None, PartitionState], None]
+    """Told of each change of a row."""
     rows: dict[PartitionKey, PartitionState] = field(default_factory=dict)
     """As of now."""
     commit_ids: set[str] = field(default_factory=set)
     """Of all claims and commits that ever took place."""
     retired_at_ms: dict[str, int] = field(default_factory=dict)
     """By object key."""
-    seen: Callable[[PartitionState | None, PartitionState], None] = lambda before, after: None
-    """Told of each change of a row."""
     _records: dict[str, tuple[Record, ...]] = field(default_factory=dict)
     """By segment id: what is written is never changed."""
 

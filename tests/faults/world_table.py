@@ -129,7 +129,7 @@ class VirtualTable:
 
     def _asked(self, what: str, effect: Callable[[], Any]) -> Any:
         return self._actor.do(
-            Call(what=what, effect=effect, faults=READ_FAULTS, refusal=self._refused)
+            Call(what=what, effect=effect, faults=READ_FAULTS, refusal=self._refused, weight=2)
         )
 
     def _refused(self, cause: str) -> UnreadableObject:
