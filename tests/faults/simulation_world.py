@@ -44,12 +44,14 @@ TEMPERS: Final = (
 )
 
 
+Told = Callable[[str, PartitionKey, Outcome, str], None]
+"""Told of each answer: claim or commit, partition, outcome, commit id."""
+
+
 class WitnessedCatalog(Catalog):
     """The catalog, and somebody who hears what it answers."""
 
-    def __init__(
-        self, uri: str, open_table: Callable[..., Any], told: Callable[[str, Outcome, str], None]
-    ) -> None:
+    def __init__(self, uri: str, open_table: Callable[..., Any], told: Told) -> None:
         super().__init__(uri, open_table)
         self._told = told
 
@@ -58,15 +60,15 @@ class WitnessedCatalog(Catalog):
     ) -> dict[PartitionKey, Claim]:
         """See `Catalog.claim`."""
         claims = super().claim(states, run, at_ms=at_ms)
-        for each in claims.values():
-            self._told("claim", each.outcome, each.state.commit_id)
+        for key, each in claims.items():
+            self._told("claim", key, each.outcome, each.state.commit_id)
         return claims
 
     def commit(self, proposals: Sequence[CommitProposal]) -> dict[PartitionKey, Outcome]:
         """See `Catalog.commit`."""
         outcomes = super().commit(proposals)
         for each in proposals:
-            self._told("commit", outcomes[each.key], each.commit_id)
+            self._told("commit", each.key, outcomes[each.key], each.commit_id)
         return outcomes
 
 
@@ -117,10 +119,10 @@ class World:
         self.scheduler.note(f"{who}: {how}: {detail}")
         self.outcomes[how] += 1
 
-    def told(self, what: str, outcome: Outcome, commit_id: str) -> None:
+    def told(self, what: str, key: PartitionKey, outcome: Outcome, commit_id: str) -> None:
         """How somebody's claim or commit has ended, as the catalog tells it."""
         self.outcomes[f"{what}: {type(outcome).__name__}"] += 1
-        fault = self.watch.answer_fault(outcome, commit_id)
+        fault = self.watch.answer_fault(key, outcome, commit_id)
         if fault:
             self.broken(fault)
 

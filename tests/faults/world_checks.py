@@ -46,8 +46,8 @@ class Watch:
     """Told of each change of a row."""
     rows: dict[PartitionKey, PartitionState] = field(default_factory=dict)
     """As of now."""
-    commit_ids: set[str] = field(default_factory=set)
-    """Of all claims and commits that ever took place."""
+    took_place: set[tuple[PartitionKey, str]] = field(default_factory=set)
+    """Partition and commit id of all claims and commits: one claim of several has one id."""
     retired_at_ms: dict[str, int] = field(default_factory=dict)
     """By object key."""
     _records: dict[str, tuple[Record, ...]] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class Watch:
         for fault in (*_history_faults(before, after), *self._faults(after)):
             raise Broken(f"{after.key}, epoch {after.epoch} of {after.owner_run}: {fault}")
         self.rows[after.key] = after
-        self.commit_ids.add(after.commit_id)
+        self.took_place.add((after.key, after.commit_id))
         for each in after.retired:
             for key in keys_of(after.key, each.segment):
                 self.retired_at_ms[key] = each.retired_at_ms
@@ -99,9 +99,9 @@ class Watch:
             self._records[segment.segment_id] = found
         return found
 
-    def answer_fault(self, outcome: Outcome | None, commit_id: str) -> str:
-        """How what a run was told of its commit is not what happened."""
-        did = commit_id in self.commit_ids
+    def answer_fault(self, key: PartitionKey, outcome: Outcome, commit_id: str) -> str:
+        """How what a run was told of its claim or commit is not what happened."""
+        did = (key, commit_id) in self.took_place
         told_so = isinstance(outcome, Committed)
         if told_so == did or isinstance(outcome, Unknown):
             return ""
