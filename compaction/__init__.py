@@ -2,6 +2,7 @@
 
 Nouns      units · segments (partition, segment, the catalog's row) · listing · aborted · producers
            · rules (effective settings) · errors (who must act) · outcomes (how a commit ends)
+           · shown (what may be shown: no secrets, no escapes)
 What       view (what lives) · lineage (leader epochs) · regions (cleaned, dirty, held back)
            · eligibility (how dirty, how overdue, what is due) · grouping
            · plan (Rest | Compact | Refuse) · plan_check
@@ -10,7 +11,8 @@ Which      key_hash · key_columns · key_blocks · winners (the reduce by key)
            · strategies (what is remembered of them, what a change means)
            · transactions (aborted data, markers) · fates (records and batches) · tally
 Whether    receipts (what workers say they did) · absorption (empty groups) · commit (as data)
-           · invariants (before and after)
+           · invariants (before and after) · undo (back to an earlier row)
+Told       history (rows as a story: who did what)
 How much   chunks (of a partition, waves of a run) · packing (work dealt to tasks)
 
 Ladder: a *view* is what is there; a *plan* is what should be done; a *round* is a plan under one

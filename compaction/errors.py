@@ -6,20 +6,23 @@
     ├── BadSettings       fix conf/ or the command line; nothing was read
     └── InvariantBroken   a bug of ours, caught before anything was written; report it
 
-Lost races and fences are no exceptions but outcomes (`compaction.outcomes`).
+Lost races and fences are no exceptions but outcomes (`compaction.outcomes`). Errors are told,
+stored and passed on: no secret and no terminal's escape is ever in one (`compaction.shown`).
 """
 
 from __future__ import annotations
+
+from compaction.shown import shown
 
 
 class TierfoldError(Exception):
     """One clear sentence: where, what was found, what to do."""
 
     def __init__(self, what: str, *, where: str, remedy: str) -> None:
-        super().__init__(what, where, remedy)
-        self.what = what
-        self.where = where
-        self.remedy = remedy
+        self.what = shown(what)
+        self.where = shown(where)
+        self.remedy = shown(remedy)
+        super().__init__(self.what, self.where, self.remedy)
 
     def __str__(self) -> str:
         return f"{self.where}: {self.what}. {self.remedy}"
@@ -27,6 +30,11 @@ class TierfoldError(Exception):
     def __reduce__(self) -> tuple[object, ...]:
         # Keyword-only arguments do not survive the default pickling between Spark workers.
         return (_rebuild, (type(self), self.what, self.where, self.remedy))
+
+
+def unexpected(error: Exception) -> str:
+    """A stranger's exception as part of a sentence, on one line; see `compaction.shown`."""
+    return shown(f"unexpected {type(error).__name__}: {' '.join(str(error).split())}")
 
 
 def _rebuild(kind: type[TierfoldError], what: str, where: str, remedy: str) -> TierfoldError:

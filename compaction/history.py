@@ -1,12 +1,12 @@
 """What happened to a partition, told by its rows: one entry per claim and commit. Pure.
 
-rows, oldest first -> entries -> told: those that a person looks for; at, left_by: the one that a
-person means.
+Everything goes from the newest row back, and no further than is asked for: each row that is read
+costs the opening of a version of the catalog's table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
@@ -43,33 +43,44 @@ class Entry:
     event: Event
     run: str
     """Who wrote it; empty where the rows do not reach back to its claim."""
+    claimed_at_ms: int
+    """When that run claimed the partition, as far as the rows reach back."""
     segments_in: int
     """Live segments that it retired."""
     segments_out: int
     """Segments that it made live."""
 
 
-def entries(rows: Sequence[PartitionState]) -> tuple[Entry, ...]:
-    """The rows of one partition, in the order in which they were written, each with what it did."""
-    if not rows:
-        return ()
-    run = rows[0].owner_run
-    found = [_entry(None, rows[0], _first_event(rows[0]), run)]
-    for before, after in pairwise(rows):
-        run = after.owner_run if after.epoch > before.epoch else run
-        found.append(_entry(before, after, _event(before, after), run))
-    return tuple(found)
+def entries(rows: Iterable[PartitionState]) -> Iterator[Entry]:
+    """The rows of one partition, newest first, each with what it did; lazily, epoch by epoch."""
+    of_epoch: list[PartitionState] = []
+    for row in rows:
+        if of_epoch and row.epoch != of_epoch[-1].epoch:
+            yield from _entries([*of_epoch, row], of_epoch[-1])
+            of_epoch = []
+        of_epoch.append(row)
+    if of_epoch:
+        first = of_epoch[-1]
+        yield from _entries(of_epoch, first)
+        yield _entry(None, first, _first_event(first), first)
+
+
+def _entries(rows: Sequence[PartitionState], claim: PartitionState) -> Iterator[Entry]:
+    """All of them but the oldest, which is only what came before."""
+    for after, before in pairwise(rows):
+        yield _entry(before, after, _event(before, after), claim)
 
 
 def _entry(
-    before: PartitionState | None, after: PartitionState, event: Event, run: str
+    before: PartitionState | None, after: PartitionState, event: Event, claim: PartitionState
 ) -> Entry:
     was = set() if before is None else {segment.segment_id for segment in before.segments}
     now = {segment.segment_id for segment in after.segments}
     return Entry(
         state=after,
         event=event,
-        run=run,
+        run=claim.owner_run,
+        claimed_at_ms=claim.committed_at_ms,
         segments_in=len(was - now),
         segments_out=len(now - was),
     )
@@ -97,9 +108,9 @@ def _event(before: PartitionState, after: PartitionState) -> Event:
     return Event.RELEASED
 
 
-def told(found: Sequence[Entry]) -> tuple[Entry, ...]:
-    """The entries without claims and releases that left what lives, and what can, as it was."""
-    return tuple(
+def told(found: Iterable[Entry]) -> Iterator[Entry]:
+    """The entries without claims and releases that left what lives as it was."""
+    return (
         entry
         for entry in found
         if entry.event is not Event.RELEASED
@@ -107,16 +118,29 @@ def told(found: Sequence[Entry]) -> tuple[Entry, ...]:
     )
 
 
-def at(found: Sequence[Entry], time_ms: int) -> Entry | None:
-    """The partition at a moment: the last entry that is not later; None: all are."""
-    return next(
-        (entry for entry in reversed(found) if entry.state.committed_at_ms <= time_ms), None
-    )
+def at(found: Iterable[Entry], time_ms: int) -> Entry | None:
+    """The partition at a moment: the newest entry of that very time, else the newest before it.
+
+    None: all are later. Clocks differ, and a run may be told what time it is: a time that is copied
+    from the history means that entry all the same.
+    """
+    before = None
+    for entry in found:
+        if entry.state.committed_at_ms == time_ms:
+            return entry
+        if before is None and entry.state.committed_at_ms < time_ms:
+            before = entry
+    return before
 
 
-def left_by(found: Sequence[Entry], run: str) -> tuple[Entry, ...]:
-    """How the run, or each run whose name begins so, left the partition; none: there is no such."""
-    last = {entry.run: entry for entry in found if entry.run}
-    if run in last:
-        return (last[run],)
-    return tuple(entry for name, entry in last.items() if run and name.startswith(run))
+def left_by(found: Iterable[Entry], run: str) -> tuple[Entry, ...]:
+    """How the run left the partition, or each run whose name begins so; none: there is no such."""
+    if not run:
+        return ()
+    begin_so: dict[str, Entry] = {}
+    for entry in found:
+        if entry.run == run:
+            return (entry,)
+        if entry.run.startswith(run):
+            begin_so.setdefault(entry.run, entry)
+    return tuple(begin_so.values())

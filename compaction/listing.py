@@ -42,6 +42,11 @@ class ListedSegment:
         return next((size for part, size in self.parts if part == suffix), None)
 
     @property
+    def size_bytes(self) -> int:
+        """Bytes of all its objects."""
+        return sum(size for _, size in self.parts)
+
+    @property
     def missing_parts(self) -> tuple[str, ...]:
         """The required parts that the listing lacks, in `REQUIRED_PARTS` order."""
         listed = {part for part, _ in self.parts}

@@ -65,7 +65,7 @@ def restoration(earlier: PartitionState, row: PartitionState) -> Restoration | R
     strays = [each.segment_id for each in wanted if not is_within_lineage(each, row.lineage)]
     if strays:
         return _refusal(
-            f"segments of that time are of a log that was cut off since: {', '.join(strays)}", _LATER
+            f"segments of that time belong to a log since cut off: {', '.join(strays)}", _LATER
         )
     at = earlier.segments[0].start_offset if earlier.segments else earlier.log_start_offset
     for segment in wanted:

@@ -2,8 +2,14 @@
 
     cli                 the command line: verbs, exit codes
     cli_options         the options that verbs share
+    complaints          what is said of wrong words and of bugs, without their secrets
     plan_job, compact_job, retain_job, status_job, verify_job, dump_job
                         one module per verb; each also runs under spark-submit
+    history_job         what happened to a partition, and what can be restored
+    restore_job         an earlier state of a partition lives again; without Spark
+    partition_names, moments
+                        which partition, and which moment, a person means
+    undo_report         what `history` and `restore` show
     settings            what a topic's settings are: defaults, the user's file, --set, resolved
     settings_known, setting_kinds
                         the settings there are, Kafka's names for them, what each may be

@@ -29,6 +29,7 @@ from jobs.cli_options import (
     tier_options,
 )
 from jobs.compact_job import compact
+from jobs.complaints import Verbs, trace
 from jobs.dump_job import dump_lines
 from jobs.explain import print_explained
 from jobs.history_job import history
@@ -53,11 +54,11 @@ from jobs.report import (
 from jobs.restore_job import restore
 from jobs.retain_job import retain
 from jobs.retain_report import RetainReport, print_retained
-from jobs.settings_layers import is_topic
 from jobs.status_job import status
 from jobs.undo_report import print_history, print_restored
 from jobs.verify_job import verify
 from jobs.versions import tierfold_version
+from storage.topic_names import is_topic
 
 EXIT_BUG: Final = 1
 EXIT_WRONG_SETTING: Final = 2
@@ -75,7 +76,7 @@ def _console(as_json: bool) -> Console:
     return Console(file=stream, width=width, highlight=False)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(tierfold_version(), prog_name="tierfold")
 def tierfold() -> None:
     """Compact Kafka topics inside their remote tier, outside the brokers.
@@ -371,6 +372,9 @@ def main(prog_name: str = "tierfold", first_arguments: Sequence[str] = ()) -> No
     except TierfoldError as error:
         click.echo(f"{prog_name}: {error}", err=True)
         sys.exit(_exit_code(error))
+    except Exception:  # noqa: BLE001 - a bug: its trace is told, fit to be reported
+        click.echo(trace(), err=True)
+        sys.exit(EXIT_BUG)
 
 
 def _exit_code(error: TierfoldError) -> int:

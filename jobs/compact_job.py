@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Console
+from rich.text import Text
 
 from compaction.chunks import UNBOUND, Budget
 from compaction.errors import TierfoldError
+from compaction.rules import Rules, TierBinding
 from jobs.outcome_reports import PartitionReport, survey_report
 from jobs.pipeline import Pipeline
 from jobs.progress import ByteProgress
@@ -35,6 +37,7 @@ def compact(
     reports = {each.key: survey_report(each) for each in surveyed}
     due = in_order_of_work(surveyed)
     if due:
+        _warn_of_brokers(due[0].rules, console)
         # Before the claim: where Spark cannot start, nobody's epoch should be opened.
         spark = tierfold_session()
         waves = Waves(
@@ -48,6 +51,18 @@ def compact(
     return [reports[each.key] for each in surveyed]
 
 
+def _warn_of_brokers(rules: Rules, console: Console) -> None:
+    """Whether brokers serve the tier is the same for all topics."""
+    if not rules.is_detached:
+        declared = "is" if rules.tier_binding is TierBinding.BOUND else "may be"
+        console.print(
+            f"This tier {declared} served by brokers. They are not told of the swap: they go on"
+            " with what they uploaded, which stays. Where none serves it, say"
+            " tier.binding=detached.",
+            style="yellow",
+        )
+
+
 def _record(
     live: Wiring, chunks: Sequence[tuple[int, PartitionReport]], began_at_ms: int, console: Console
 ) -> None:
@@ -55,7 +70,7 @@ def _record(
     try:
         record_run(live, chunks, began_at_ms, "compact")
     except TierfoldError as error:
-        console.print(f"The run's record could not be kept: {error}", style="yellow")
+        console.print(Text(f"The run's record could not be kept: {error}", style="yellow"))
 
 
 if __name__ == "__main__":

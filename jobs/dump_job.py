@@ -67,7 +67,11 @@ def _records(batch: WalkedBatch) -> tuple[tuple[Record, ...], CorruptLog | None]
 
 
 def _line(entry: dict[str, Any]) -> str:
-    return json.dumps(entry, ensure_ascii=False)
+    line = json.dumps(entry, ensure_ascii=False)
+    if line.isprintable():
+        return line
+    # JSON itself escapes only the oldest control characters; a terminal obeys others too.
+    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in line)
 
 
 def _batch_entry(batch: WalkedBatch, records: tuple[Record, ...]) -> dict[str, Any]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any
 
 from compaction.history import Entry, entries, told
-from compaction.segments import PartitionKey, PartitionState
+from compaction.segments import PartitionKey
 from compaction.undo import Restoration, restoration
 from compaction.view import Refusal
 from jobs.moments import moment
@@ -15,37 +17,22 @@ from jobs.survey import Scope
 from jobs.wiring import Wiring
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Past:
-    """A partition's present row, and all that is remembered of how it came about."""
+def past_of(live: Wiring, key: PartitionKey) -> tuple[Entry, Iterator[Entry]] | None:
+    """The partition's newest entry, and all entries, newest first; None: no run has touched it.
 
-    row: PartitionState
-    entries: tuple[Entry, ...]
-    """In the order in which they were written; the last one's state is `row`."""
-
-    @property
-    def claimed_at_ms(self) -> int:
-        """When the present epoch was opened, as far as it is remembered."""
-        return next(
-            each.state.committed_at_ms
-            for each in self.entries
-            if each.state.epoch == self.row.epoch
-        )
-
-    @property
-    def holder(self) -> str:
-        """Who holds the partition and since when; empty: nobody does."""
-        run = self.row.owner_run
-        return f"run {run} holds it since {moment(self.claimed_at_ms)}" if run else ""
-
-
-def past_of(live: Wiring, key: PartitionKey) -> Past | None:
-    """What the catalog remembers of a partition; None: no run has touched it. Raises TierfoldError.
-
-    Each version of the catalog's table is opened, as far back as there is one.
+    They are read as they are taken, each from a version of the catalog's table, and there may be
+    thousands. Raises TierfoldError, the iterator too.
     """
-    rows = list(live.catalog.history(key))[::-1]
-    return Past(row=rows[-1], entries=entries(rows)) if rows else None
+    found = entries(live.catalog.history(key))
+    newest = next(found, None)
+    return None if newest is None else (newest, chain((newest,), found))
+
+
+def holder(newest: Entry) -> str:
+    """Who holds the partition and since when; empty: nobody does."""
+    if not newest.state.owner_run:
+        return ""
+    return f"run {newest.state.owner_run} holds it since {moment(newest.claimed_at_ms)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +89,8 @@ class PartitionHistory:
     """Who holds it and since when; empty: nobody does."""
     lines: tuple[HistoryLine, ...]
     """Newest first."""
-    older: int
-    """Lines that `--limit` left out."""
+    has_older: bool
+    """`--limit` left lines out."""
 
     def as_json(self) -> dict[str, Any]:
         """The partition's entry in the `--json` document."""
@@ -112,7 +99,7 @@ class PartitionHistory:
             "partition": self.key.partition,
             "topic_id": self.key.topic_id,
             "holder": self.holder,
-            "older": self.older,
+            "has_older": self.has_older,
             "history": [each.as_json() for each in self.lines],
         }
 
@@ -126,15 +113,15 @@ def history(live: Wiring, name: str, limit: int | None = None) -> PartitionHisto
     key = named(live, Scope(), name, where="tierfold history")
     past = past_of(live, key)
     if past is None:
-        return PartitionHistory(key=key, holder="", lines=(), older=0)
-    found = told(past.entries)[::-1]
-    shown = found[:limit]
+        return PartitionHistory(key=key, holder="", lines=(), has_older=False)
+    newest, found = past
+    shown = list(islice(told(found), None if limit is None else limit + 1))
     return PartitionHistory(
         key=key,
-        holder=past.holder,
+        holder=holder(newest),
         lines=tuple(
-            HistoryLine(entry=entry, way_back=restoration(entry.state, past.row))
-            for entry in shown
+            HistoryLine(entry=entry, way_back=restoration(entry.state, newest.state))
+            for entry in shown[:limit]
         ),
-        older=len(found) - len(shown),
+        has_older=limit is not None and len(shown) > limit,
     )

@@ -36,6 +36,7 @@ from jobs.rounds import (
     reduce_tasks,
     reference_rows,
 )
+from jobs.session import has_died
 from jobs.stages.reduce import ReducePlan, reduced
 from jobs.stages.rewrite import GROUP_SCHEMA, redealt, rewritten
 from jobs.stages.scan import SegmentScanned, scanned
@@ -87,6 +88,11 @@ class Pipeline:
         self._progress = progress
         self._cores = spark.sparkContext.defaultParallelism
         self._cached: list[DataFrame] = []
+
+    @property
+    def has_died(self) -> bool:
+        """The session's JVM is gone, and no run will do better."""
+        return has_died(self._spark)
 
     def run(self, rounds: Sequence[Round], catalog: Catalog) -> list[RoundResult]:
         """Scan, reduce, rewrite, check and commit; one result per round, in their order."""

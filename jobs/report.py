@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any, Final
 
@@ -12,7 +12,10 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
+from compaction.shown import printable
 from compaction.tally import RECORD_FATES, total
+from compaction.view import PartitionView
+from jobs.moments import moment
 from jobs.outcome_reports import (
     COMPACTED,
     FAILED,
@@ -79,7 +82,7 @@ def print_reports(console: Console, reports: Sequence[PartitionReport], title: s
             "" if each.end_offset is None else f"{each.first_dirty}–{each.end_offset}",
             "" if not each.segments_in else f"{each.segments_in} → {each.segments_out}",
             _bytes_column(each),
-            Text("; ".join(filter(None, (each.reason, *each.notes)))),
+            Text(printable("; ".join(filter(None, (each.reason, *each.notes))))),
         )
     console.print(table)
     if len(ordered) > ROWS_MAX:
@@ -157,19 +160,17 @@ def print_settings(console: Console, topic: str, found: Sequence[Effective]) -> 
     table.add_column("unit", no_wrap=True)
     table.add_column("from")
     for each in found:
-        table.add_row(each.setting.name, Text(each.text), each.setting.unit, Text(each.source))
+        said = (Text(printable(each.text)), each.setting.unit, Text(printable(each.source)))
+        table.add_row(each.setting.name, *said)
     console.print(table)
 
 
 def _status_row(each: PartitionStatus) -> tuple[str | Text, ...]:
     view = each.view
     if view is None or each.ratio is None:
-        return (str(each.key), "", "", "", "", "", "", "", Text(each.problem, style="red"))
-    remarks = list(view.notes)
-    if view.orphans:
-        remarks.append(f"{len(view.orphans)} orphans")
-    if view.out_of_lineage:
-        remarks.append(f"{len(view.out_of_lineage)} outside the leader epoch lineage")
+        problem = Text(printable(each.problem), style="red")
+        return (str(each.key), "", "", "", "", "", "", "", problem)
+    remarks = [*_remarks(view), *view.notes]
     cleaner_offset = view.cleaner_offset
     return (
         str(each.key),
@@ -180,8 +181,27 @@ def _status_row(each: PartitionStatus) -> tuple[str | Text, ...]:
         "none" if cleaner_offset is None else str(cleaner_offset),
         str(each.epoch),
         str(len(view.state.retired)) if view.state is not None else "0",
-        Text("; ".join(remarks)),
+        Text(printable("; ".join(remarks))),
     )
+
+
+def _remarks(view: PartitionView) -> Iterator[str]:
+    """What lies in the tier and is not live, and who is at work on the partition."""
+    row = view.state
+    if row is not None and row.retired:
+        since = min(each.retired_at_ms for each in row.retired)
+        retired_bytes = sum(each.segment.size_bytes for each in row.retired)
+        yield f"{len(row.retired)} retired since {moment(since)}: {decimal(retired_bytes)}"
+        going = len(row.retired) - len(row.whole_retired)
+        if going:
+            yield f"{going} being deleted"
+    if view.orphans:
+        orphan_bytes = sum(each.size_bytes for each in view.orphans)
+        yield f"{_counted(len(view.orphans), 'orphan')}: {decimal(orphan_bytes)}"
+    if view.out_of_lineage:
+        yield f"{len(view.out_of_lineage)} outside the leader epoch lineage"
+    if row is not None and row.owner_run:
+        yield f"claimed by run {row.owner_run}, last heard of at {moment(row.committed_at_ms)}"
 
 
 def print_verified(console: Console, partitions: Sequence[Verified]) -> None:
@@ -202,7 +222,8 @@ def print_verified(console: Console, partitions: Sequence[Verified]) -> None:
         console.print(f"… and {len(ordered) - ROWS_MAX} more; --json lists all.")
     for each in ordered[:ROWS_MAX]:
         for fault in each.faults:
-            console.print(Text(f"{each.key}: {fault}", style="red"), soft_wrap=True)
+            told = printable(f"{each.key}: {fault}")
+            console.print(Text(told, style="red"), soft_wrap=True)
     console.print(_verified_sum(partitions))
 
 
@@ -211,7 +232,7 @@ def _verified_row(each: Verified) -> tuple[str | Text, ...]:
         Text(_counted(len(each.faults), "fault"), style="red") if each.faults else Text("sound")
     )
     for note in each.notes:
-        verdict.append(f"; {note}", style="dim")
+        verdict.append(printable(f"; {note}"), style="dim")
     return (
         str(each.key),
         _grouped(each.segments),

@@ -9,7 +9,7 @@ fenced. Without Spark.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -30,7 +30,7 @@ from compaction.outcomes import Committed, Outcome, Unknown
 from compaction.segments import PartitionKey, PartitionState, Segment
 from compaction.undo import Restoration, restoration
 from compaction.view import Refusal, RefusalReason
-from jobs.history_job import Past, past_of
+from jobs.history_job import holder, past_of
 from jobs.moments import moment, moment_ms
 from jobs.outcome_reports import (
     NOTHING_TO_DO,
@@ -38,6 +38,7 @@ from jobs.outcome_reports import (
     REFUSED,
     RESTORED,
     PartitionReport,
+    claim_report,
     failure_report,
     outcome_report,
 )
@@ -128,39 +129,43 @@ def _sought(live: Wiring, key: PartitionKey, to: str) -> Restored:
     past = None if known.refusal is not None else past_of(live, key)
     if past is None:
         return Restored(report=_refused(key, known.refusal or _UNTOUCHED))
-    target = _target(past, to)
+    newest, entries = past
+    target = _target(entries, to)
     if isinstance(target, Refusal):
         return Restored(report=_refused(key, target))
-    way_back = restoration(target.state, past.row)
+    way_back = restoration(target.state, newest.state)
     if isinstance(way_back, Refusal):
         return Restored(report=_refused(key, way_back), target=target)
+    report = _planned(newest, way_back)
+    if report.outcome == PLANNED and (refusal := _refused_by_listing(live, key, way_back)):
+        report = _refused(key, refusal)
+    return Restored(report=report, row=newest.state, target=target, way_back=way_back)
+
+
+def _refused_by_listing(live: Wiring, key: PartitionKey, way_back: Restoration) -> Refusal | None:
     try:
-        listed = live.tier.listing(key)
+        faults = damages(way_back.segments, live.tier.listing(key), kind="segment")
     except TierfoldError as error:
-        return Restored(report=_refused(key, refusal_of(error, str(key))), target=target)
-    faults = damages(way_back.segments, listed, kind="segment")
-    report = _refused(key, _not_whole(faults)) if faults else _planned(key, past, way_back)
-    return Restored(report=report, row=past.row, target=target, way_back=way_back)
+        return refusal_of(error, str(key))
+    return _not_whole(faults) if faults else None
 
 
-def _target(past: Past, to: str) -> Entry | Refusal:
+def _target(entries: Iterator[Entry], to: str) -> Entry | Refusal:
     """The state that `to` means; raises BadSettings where it means none, or several."""
     time_ms = moment_ms(to, where="--to")
     if time_ms is not None:
-        oldest_ms = past.entries[0].state.committed_at_ms
-        return at(past.entries, time_ms) or Refusal(
+        return at(entries, time_ms) or Refusal(
             reason=RefusalReason.NOT_RESTORABLE,
-            detail=f"nothing is remembered from before {moment(oldest_ms)}, and {to} is"
-            f" {moment(time_ms)}",
+            detail=f"nothing is remembered of {moment(time_ms)}, or of any time before",
             remedy=_LOOK,
         )
-    found = left_by(past.entries, to)
+    found = left_by(entries, to)
     if len(found) == 1:
         return found[0]
     if found:
         raise BadSettings(
             f"{to!r} begins the names of {len(found)} runs:"
-            f" {', '.join(each.run for each in found[-RUNS_TOLD:])}",
+            f" {', '.join(each.run for each in found[:RUNS_TOLD])}",
             where="--to",
             remedy="Give more of the name.",
         )
@@ -171,20 +176,21 @@ def _target(past: Past, to: str) -> Entry | Refusal:
     )
 
 
-def _planned(key: PartitionKey, past: Past, way_back: Restoration) -> PartitionReport:
+def _planned(newest: Entry, way_back: Restoration) -> PartitionReport:
+    row, held = newest.state, holder(newest)
     if way_back.is_nothing:
         reason = "what lived then is what lives now"
-        return PartitionReport(key=key, outcome=NOTHING_TO_DO, reason=reason)
+        return PartitionReport(key=row.key, outcome=NOTHING_TO_DO, reason=reason)
     return PartitionReport(
-        key=key,
+        key=row.key,
         outcome=PLANNED,
         first_dirty=way_back.cleaner_offset,
-        end_offset=past.row.next_offset,
+        end_offset=row.next_offset,
         segments_in=len(way_back.leaving),
         segments_out=len(way_back.back),
         bytes_in=sum(segment.size_bytes for segment in way_back.leaving),
         bytes_out=sum(segment.size_bytes for segment in way_back.back),
-        notes=(f"{past.holder}: it is fenced by this",) if past.holder else (),
+        notes=(f"{held}: it is fenced by this",) if held else (),
     )
 
 
@@ -232,7 +238,7 @@ def put_back(
     except (CorruptLog, UnreadableObject) as error:
         return failure_report(planned, str(error))
     if not isinstance(claim.outcome, Committed):
-        return outcome_report(planned, claim.outcome)
+        return claim_report(planned, claim.outcome)
     outcome = _settled(live, restore_proposal(way_back, claim.state, live.clock()))
     report = replace(outcome_report(planned, outcome), epoch=claim.state.epoch)
     return replace(report, outcome=RESTORED) if isinstance(outcome, Committed) else report
@@ -269,11 +275,10 @@ def _settled(live: Wiring, proposal: CommitProposal) -> Outcome:
     if not isinstance(outcome, Unknown):
         return outcome
     try:
-        read_back = live.catalog.resolve([proposal])[proposal.key]
+        found = live.catalog.resolve([proposal])[proposal.key]
     except (CorruptLog, UnreadableObject):
         return outcome
-    # A row that shows no trace of it may still get it: the write may be on its way.
-    return read_back if isinstance(read_back, Committed) else outcome
+    return found or replace(outcome, is_untraced=True)
 
 
 def _refused(key: PartitionKey, refusal: Refusal) -> PartitionReport:

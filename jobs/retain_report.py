@@ -15,6 +15,7 @@ from rich.text import Text
 from compaction.outcomes import Committed, Fenced, LostRace, Outcome, Unknown
 from compaction.retention import Expired
 from compaction.segments import PartitionKey
+from compaction.shown import printable
 from jobs.outcome_reports import (
     FAILED,
     FENCED,
@@ -207,7 +208,7 @@ def print_retained(console: Console, reports: Sequence[RetainReport], title: str
     planned = [each for each in ordered if each.outcome == PLANNED]
     lines = [line for each in planned for line in _lines(each)]
     for line in lines[:LINES_MAX]:
-        console.print(Text(line), soft_wrap=True)
+        console.print(Text(printable(line)), soft_wrap=True)
     if len(lines) > LINES_MAX:
         console.print(f"… and {len(lines) - LINES_MAX} more; --json lists all.")
     console.print(_sum(reports))
@@ -223,7 +224,7 @@ def _row(each: RetainReport) -> tuple[str | Text, ...]:
         str(each.objects or ""),
         decimal(each.size_bytes) if each.doomed else "",
         "" if each.log_start_offset is None else str(each.log_start_offset),
-        Text("; ".join(filter(None, (each.reason, *each.notes)))),
+        Text(printable("; ".join(filter(None, (each.reason, *each.notes))))),
     )
 
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from compaction.errors import BadSettings
 from compaction.rules import LONG_MAX, CompactionStrategy, TierBinding
+from compaction.shown import setting_name
 from jobs.setting_kinds import (
     HeaderName,
     Limit,
@@ -278,4 +279,4 @@ def unknown(name: str, *, among: Iterable[str], where: str) -> BadSettings:
     known = tuple(dict.fromkeys(among))
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
     remedy = f"Did you mean {' or '.join(near)}?" if near else f"Known are {', '.join(known)}."
-    return BadSettings(f"there is no setting {name!r}", where=where, remedy=remedy)
+    return BadSettings(f"there is no setting {setting_name(name)}", where=where, remedy=remedy)

@@ -3,6 +3,9 @@
 Each is read into layers: a value by field of `Rules`, and who said it. The user's file is TOML: a
 table `[broker]`, where names are a broker's, and tables `[topics."NAME"]`, where they are a topic's
 and NAME is a topic or a shell pattern. How layers lie upon each other: `jobs.settings`.
+
+Files and command lines of brokers hold passwords too. So what is not understood is named and never
+quoted: values are shown of settings that we know, and none of these is secret.
 """
 
 from __future__ import annotations
@@ -14,9 +17,10 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib import resources
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeGuard
 
 from compaction.errors import BadSettings
+from compaction.shown import HIDDEN, setting_name
 from jobs.setting_kinds import PolicyList
 from jobs.settings_known import (
     BY_BROKER_NAME,
@@ -30,9 +34,13 @@ DEFAULTS_FILE: Final = "conf/defaults.toml"
 COMMAND_LINE: Final = "--set"
 
 _WILDCARDS: Final = frozenset("*?[")
-_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
-"""Kafka's `Topic.validate`."""
 _PATTERN: Final = re.compile(r"[A-Za-z0-9._*?!\[\]-]{1,249}")
+_QUOTED: Final = re.compile(r"""(['"]).{3,}\1""")
+"""What tomllib quotes of a file, beyond a sign or two of its grammar."""
+
+_KINDS: Final = {bool: "a truth value", dict: "a table", list: "a list", int: "a number"} | {
+    str: "a text"
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,11 +89,6 @@ class CommandLine:
     topics: Layer
 
 
-def is_topic(name: str) -> bool:
-    """Whether Kafka would take it for a topic's name."""
-    return _TOPIC.fullmatch(name) is not None and name not in {".", ".."}
-
-
 def shipped_defaults() -> Layer:
     """What the packaged `conf/defaults.toml` says; names are a topic's, with no tables."""
     toml = resources.files("conf").joinpath("defaults.toml").read_text(encoding="utf-8")
@@ -122,14 +125,20 @@ def config_of_toml(toml: str, *, where: str) -> ConfigFile:
     try:
         # parse_float=str: a ratio stays what was written, 0.1 and not the float nearest to it.
         document = tomllib.loads(toml, parse_float=str)
-    except tomllib.TOMLDecodeError as fault:
+        repr(document)  # What cannot be written cannot be told in a message either.
+    # Not its own error alone: Python reads and writes no number of thousands of digits, and
+    # brackets within brackets are read by a function that calls itself.
+    except (ValueError, RecursionError) as fault:
+        # From None: a log that shows causes would quote what stands there.
         raise BadSettings(
-            f"not TOML: {fault}", where=where, remedy='Write one "NAME" = VALUE per line.'
-        ) from fault
+            f"not TOML: {_QUOTED.sub('…', str(fault))}",
+            where=where,
+            remedy='Write one "NAME" = VALUE per line.',
+        ) from None
     for name in document:
         if name not in {"broker", "topics"}:
             raise BadSettings(
-                f"{name!r} stands in neither [broker] nor [topics]",
+                f"{setting_name(name)} stands in neither [broker] nor [topics]",
                 where=where,
                 remedy='Put a broker\'s settings under [broker], a topic\'s under [topics."NAME"].',
             )
@@ -149,8 +158,9 @@ def command_line(overrides: Sequence[str]) -> CommandLine:
     broker: dict[str, Said] = {}
     topics: dict[str, Said] = {}
     for override in overrides:
-        where = f"{COMMAND_LINE} {override}"
         name, equals, text = (part.strip() for part in override.partition("="))
+        is_known = name in BY_TOPIC_NAME or name in BY_BROKER_NAME
+        where = f"{COMMAND_LINE} {name if is_known else HIDDEN}"
         if not equals:
             raise BadSettings(
                 "no value",
@@ -165,7 +175,7 @@ def command_line(overrides: Sequence[str]) -> CommandLine:
         elif name in BY_BROKER_NAME:
             broker[name] = Said(value=_parsed(BY_BROKER_NAME[name], text, where), source=source)
         else:
-            raise unknown(name, among=(*BY_TOPIC_NAME, *BY_BROKER_NAME), where=where)
+            raise unknown(name, among=(*BY_TOPIC_NAME, *BY_BROKER_NAME), where=COMMAND_LINE)
     return CommandLine(broker=_broker_layer(broker), topics=topics)
 
 
@@ -232,7 +242,7 @@ def _unknown(name: str, value: object, known: Iterable[str], where: str) -> BadS
     if not isinstance(value, dict):
         return unknown(name, among=known, where=where)
     return BadSettings(
-        f"{name!r} is a table, and no setting",
+        f"{setting_name(name)} is a table, and no setting",
         where=where,
         remedy='Write names that hold a dot in quotes: "segment.bytes" = 1048576.',
     )
@@ -242,7 +252,7 @@ def _table(value: object, where: str) -> Mapping[str, object]:
     if isinstance(value, dict):
         return value
     raise BadSettings(
-        f"{value!r} stands where a table should",
+        f"{_KINDS.get(type(value), 'a value')} stands where a table should",
         where=where,
         remedy='Write [broker], and [topics."NAME"], each on a line of its own.',
     )
@@ -250,11 +260,16 @@ def _table(value: object, where: str) -> Mapping[str, object]:
 
 def _value(spelling: Spelling, value: object, where: str) -> object:
     """What a value of TOML stands for; made a text first, so that one parser serves all."""
-    if isinstance(value, list) and isinstance(spelling.setting.kind, PolicyList):
-        return _parsed(spelling, ",".join(map(str, value)), where)
+    if _is_policy_list(value, spelling):
+        return _parsed(spelling, ",".join(value), where)
     if isinstance(value, str | int) and not isinstance(value, bool):
         return _parsed(spelling, str(value), where)
-    raise _not_allowed(spelling, value, where)
+    raise _not_allowed(spelling, _KINDS.get(type(value), "such a value"), where)
+
+
+def _is_policy_list(value: object, spelling: Spelling) -> TypeGuard[list[str]]:
+    is_list = isinstance(value, list) and all(isinstance(each, str) for each in value)
+    return is_list and isinstance(spelling.setting.kind, PolicyList)
 
 
 def _parsed(spelling: Spelling, text: str, where: str) -> object:
@@ -262,10 +277,10 @@ def _parsed(spelling: Spelling, text: str, where: str) -> object:
     try:
         return spelling.parse(text)
     except ValueError as fault:
-        raise _not_allowed(spelling, text, where) from fault
+        raise _not_allowed(spelling, repr(text), where) from fault
 
 
-def _not_allowed(spelling: Spelling, value: object, where: str) -> BadSettings:
+def _not_allowed(spelling: Spelling, told: str, where: str) -> BadSettings:
     return BadSettings(
-        f"{spelling.name} cannot be {value!r}", where=where, remedy=f"Give {spelling.allowed}."
+        f"{spelling.name} cannot be {told}", where=where, remedy=f"Give {spelling.allowed}."
     )

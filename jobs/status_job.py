@@ -9,7 +9,7 @@ from typing import Any
 from compaction.eligibility import DirtyRatio, dirty_ratio
 from compaction.regions import Regions, last_stable_of, regions_of
 from compaction.rules import Rules
-from compaction.segments import PartitionKey, Segment
+from compaction.segments import PartitionKey, PartitionState, Segment
 from compaction.view import PartitionView, Refusal
 from jobs.settings import Settings
 from jobs.survey import READERS, KnownPartition, Scope, known_partitions, refusal_of, viewed
@@ -39,11 +39,15 @@ class PartitionStatus:
     def as_json(self) -> dict[str, Any]:
         """The partition's entry in the `--json` document."""
         view = self.view
+        row = view.state if view is not None else None
+        orphans = view.orphans if view is not None else ()
         return {
             "topic": self.key.topic,
             "partition": self.key.partition,
             "topic_id": self.key.topic_id,
             "epoch": self.epoch,
+            "owner_run": row.owner_run if row is not None else "",
+            "committed_at_ms": row.committed_at_ms if row is not None else None,
             "cleaner_offset": view.cleaner_offset if view is not None else None,
             "log_start_offset": view.log_start_offset if view is not None else None,
             "clean_bytes": self.ratio.clean_bytes if self.ratio is not None else None,
@@ -54,8 +58,9 @@ class PartitionStatus:
                     view.segments if view is not None else (), self.logs, strict=True
                 )
             ],
-            "retired": _retired_json(view),
-            "orphans": [each.segment_id for each in view.orphans] if view is not None else [],
+            "retired": _retired_json(row),
+            "orphans": [each.segment_id for each in orphans],
+            "orphan_bytes": sum(each.size_bytes for each in orphans),
             "out_of_lineage": (
                 [each.segment_id for each in view.out_of_lineage] if view is not None else []
             ),
@@ -77,8 +82,8 @@ def _segment_json(segment: Segment, log: str) -> dict[str, Any]:
     }
 
 
-def _retired_json(view: PartitionView | None) -> list[dict[str, Any]]:
-    if view is None or view.state is None:
+def _retired_json(row: PartitionState | None) -> list[dict[str, Any]]:
+    if row is None:
         return []
     return [
         {
@@ -89,8 +94,9 @@ def _retired_json(view: PartitionView | None) -> list[dict[str, Any]]:
             "retired_at_ms": each.retired_at_ms,
             "retired_by_epoch": each.retired_by_epoch,
             "retired_by_run": each.retired_by_run,
+            "deletion_started_at_ms": each.deletion_started_at_ms,
         }
-        for each in view.state.retired
+        for each in row.retired
     ]
 
 

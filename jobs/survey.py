@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from compaction.eligibility import DirtyRatio, dirty_ratio, should_have_rolled_at_ms
-from compaction.errors import TierfoldError
+from compaction.errors import TierfoldError, unexpected
 from compaction.listing import classify
 from compaction.plan import Choice, Compact, propose, rest_by_policy
 from compaction.plan_check import faults
@@ -26,6 +26,7 @@ from compaction.strategies import strategy_change
 from compaction.view import PartitionView, Refusal, RefusalReason, view_of
 from jobs.settings import Settings
 from jobs.wiring import Wiring
+from storage.catalog_rows import RowsRead
 from storage.first_sight import read_checkpoint, read_snapshot, sight
 
 READERS: Final = 16
@@ -98,11 +99,13 @@ def known_partitions(live: Wiring, scope: Scope) -> list[KnownPartition]:
     """The partitions in scope, by topic and number, each with its row.
 
     The catalog goes by the topic's id, which is one topic's. A folder copied under another name
-    would be taken for the same partition, so both are refused.
+    would be taken for the same partition, so both are refused. So is a partition whose row cannot
+    be true.
     """
     everywhere = live.tier.partitions()
     keys = [key for key in everywhere if scope.holds(key)]
-    states = live.catalog.read(keys)
+    rows = live.catalog.look(keys)
+    states = rows.by_key
     names: dict[tuple[str, int], set[str]] = defaultdict(set)
     for key in (*everywhere, *states):
         names[key.topic_id, key.partition].add(str(key))
@@ -110,10 +113,16 @@ def known_partitions(live: Wiring, scope: Scope) -> list[KnownPartition]:
         KnownPartition(
             key=key,
             state=states.get(key),
-            refusal=_shared_id(key, names[key.topic_id, key.partition]),
+            refusal=_refused_row(rows, key)
+            or _shared_id(key, names[key.topic_id, key.partition]),
         )
         for key in keys
     ]
+
+
+def _refused_row(rows: RowsRead, key: PartitionKey) -> Refusal | None:
+    error = rows.refused.get((key.topic_id, key.partition))
+    return None if error is None else refusal_of(error, str(key))
 
 
 def _shared_id(key: PartitionKey, names: set[str]) -> Refusal | None:
@@ -189,7 +198,7 @@ def refusal_of(error: Exception, where: str) -> Refusal:
         )
     return Refusal(
         reason=RefusalReason.UNREADABLE,
-        detail=f"{where}: unexpected {type(error).__name__}: {error}",
+        detail=f"{where}: {unexpected(error)}",
         remedy="This is a bug; please report it.",
     )
 

@@ -35,8 +35,8 @@ def print_history(console: Console, found: PartitionHistory) -> None:
     for each in found.lines:
         table.add_row(*_history_row(each))
     console.print(table)
-    if found.older:
-        console.print(f"… and {found.older} older; without --limit all are shown.")
+    if found.has_older:
+        console.print("… and older ones; without --limit all are shown.")
     for why in dict.fromkeys(each.why_not for each in found.lines if each.why_not):
         console.print(Text(f"no: {why}", style="dim"), soft_wrap=True)
     if found.holder:
@@ -68,7 +68,7 @@ def print_restored(console: Console, found: Restored) -> None:
     if found.target is not None:
         state = found.target.state
         run = f" by run {found.target.run}" if found.target.run else ""
-        console.print(f"to {moment(state.committed_at_ms)}, {found.target.event}{run}")
+        console.print(f"to the row of {moment(state.committed_at_ms)}, {found.target.event}{run}")
     for said in filter(None, (report.reason, *report.notes)):
         console.print(Text(said), soft_wrap=True)
     if way_back is None or report.outcome not in {PLANNED, RESTORED}:

@@ -16,16 +16,17 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from compaction.errors import UnreadableObject
 from compaction.latest_compare import KeysCompared, sum_of
 from compaction.segments import PartitionKey, Segment
 from compaction.transactions import TransactionVerdict, joined_marks, verdict
 from jobs.progress import ByteProgress
 from jobs.rounds import tasks_for
-from jobs.session import tierfold_session
+from jobs.session import SPARK_FAILURES, cause_of, tierfold_session
 from jobs.settings import Settings
 from jobs.stages.segment_rows import RowKind, rows_of, unpacked
 from jobs.stages.verify import ORDER_SCHEMA, keys_compared, segments_checked
-from jobs.survey import READERS, Scope
+from jobs.survey import READERS, Scope, known_partitions
 from jobs.verify_subjects import Side, Subject, believing, order_rows, subject_of
 from jobs.wiring import Wiring
 from storage.segment_check import CheckedSegment
@@ -124,7 +125,14 @@ class _Verification:
             compare_tasks,
         )
         size_bytes = sum(each.read_bytes for each in subjects)
-        table: pa.Table = self._progress.watched("verify", size_bytes, told.toArrow)
+        try:
+            table: pa.Table = self._progress.watched("verify", size_bytes, told.toArrow)
+        except SPARK_FAILURES as error:
+            raise UnreadableObject(
+                f"Spark's workers died while they read ({cause_of(error)})",
+                where=self._tier_uri,
+                remedy="Give them more memory, or verify fewer partitions at once (--topic).",
+            ) from error
         found = [_Found() for _ in subjects]
         for row in rows_of(table.to_batches()):
             into = found[row.partition_index]
@@ -145,16 +153,13 @@ def verify(live: Wiring, settings: Settings, scope: Scope, console: Console) -> 
     `console` gets the progress. Raises BadSettings where the tier is none, or a topic's settings
     cannot both hold; what is wrong with one partition is its fault.
     """
-    keys = [key for key in live.tier.partitions() if scope.holds(key)]
-    rules = settings.rules_by_topic(key.topic for key in keys)
-    states = live.catalog.read(keys)
+    known = known_partitions(live, scope)
+    rules = settings.rules_by_topic(each.key.topic for each in known)
     with ThreadPoolExecutor(READERS) as pool:
         subjects = list(
             pool.map(
-                lambda key: subject_of(
-                    live, key, states.get(key), rules[key.topic].index_interval_bytes
-                ),
-                keys,
+                lambda each: subject_of(live, each, rules[each.key.topic].index_interval_bytes),
+                known,
             )
         )
     readable = [subject for subject in subjects if subject.read]

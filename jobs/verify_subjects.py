@@ -1,7 +1,7 @@
 """What `verify` has to read of each partition: its live segments and, to compare, the originals.
 
-The originals are the segments that brokers wrote, live or retired. While all of them are still
-there, they say what the latest value of every key must be.
+The originals are the segments that brokers wrote, live or retired, from the log start on. While all
+of them are still there, they say what the latest value of every key must be.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any
 
 from compaction.aborted import AbortedTransaction
 from compaction.errors import TierfoldError
-from compaction.segments import PartitionKey, PartitionState, Segment
+from compaction.segments import PartitionKey, Segment
 from compaction.strategies import BY_OFFSET
 from compaction.transactions import TransactionVerdict
 from compaction.view import PartitionView, Refusal, first_break
 from jobs.rounds import BUCKET_BYTES, tasks_for
 from jobs.stages.segment_rows import packed
-from jobs.survey import viewed
+from jobs.survey import KnownPartition, viewed
 from jobs.wiring import Wiring
 from storage.first_sight import read_aborted
 from storage.local_tiered_storage import Part
@@ -79,10 +79,9 @@ class Subject:
         return replace(self, before=None, notes=(*self.notes, f"not compared: {why}"))
 
 
-def subject_of(
-    live: Wiring, key: PartitionKey, state: PartitionState | None, index_interval_bytes: int
-) -> Subject:
+def subject_of(live: Wiring, known: KnownPartition, index_interval_bytes: int) -> Subject:
     """Looks at one partition; what cannot be understood is its fault, and nothing is raised."""
+    key = known.key
     empty = Subject(
         key=key,
         index_interval_bytes=index_interval_bytes,
@@ -90,7 +89,7 @@ def subject_of(
         before=None,
     )
     try:
-        view = viewed(live, key, state)
+        view = known.refusal or viewed(live, key, known.state)
     except TierfoldError as error:
         return replace(empty, faults=(str(error),))
     if isinstance(view, Refusal):
@@ -113,14 +112,11 @@ def subject_of(
 
 def _with_originals(live: Wiring, subject: Subject, view: PartitionView) -> Subject:
     """The subject with what its keys are to be compared with, or why they are not."""
+    if not view.segments:
+        return subject.without_comparison("nothing lives")
     if not any(segment.written_by_run for segment in view.segments):
         return subject.without_comparison("nothing was rewritten, what brokers wrote is live")
-    retired = view.state.retired if view.state is not None else ()
-    known = [*view.segments, *(each.segment for each in retired)]
-    originals = sorted(
-        (segment for segment in known if not segment.written_by_run),
-        key=lambda segment: segment.start_offset,
-    )
+    originals = _originals(view)
     others = [] if view.state is None else [s for s in view.state.strategies if s != BY_OFFSET]
     if others:
         return subject.without_comparison(
@@ -130,12 +126,29 @@ def _with_originals(live: Wiring, subject: Subject, view: PartitionView) -> Subj
     if gone:
         return subject.without_comparison(f"{gone} of {len(originals)} original segments are gone")
     if not _covers(originals, view):
-        return subject.without_comparison("the originals do not cover what is live")
+        return subject.without_comparison("not all originals are there any more")
     try:
         aborted = _aborted(live, subject.key, originals)
     except TierfoldError as error:
         return subject.without_comparison(str(error))
     return replace(subject, before=Side(segments=tuple(originals), aborted=aborted))
+
+
+def _originals(view: PartitionView) -> list[Segment]:
+    """What brokers wrote and nobody deletes, from the log start on, in offset order.
+
+    What expired below it is no part of the log; what is being deleted may go while it is read.
+    """
+    retired = view.state.whole_retired if view.state is not None else ()
+    known = [*view.segments, *(each.segment for each in retired)]
+    return sorted(
+        (
+            segment
+            for segment in known
+            if not segment.written_by_run and segment.end_offset >= view.log_start_offset
+        ),
+        key=lambda segment: segment.start_offset,
+    )
 
 
 def _covers(originals: Sequence[Segment], view: PartitionView) -> bool:

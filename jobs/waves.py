@@ -15,9 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-
 from compaction.aborted import AbortedTransaction
 from compaction.chunks import Budget, Chunk, Due, Room, Wave, next_wave, remaining
 from compaction.errors import CorruptLog, TierfoldError, UnreadableObject
@@ -38,14 +35,12 @@ from jobs.pipeline import Pipeline
 from jobs.proposals import release_of
 from jobs.publishing import RoundResult, read_back
 from jobs.rounds import Round
+from jobs.session import SPARK_FAILURES, cause_of
 from jobs.survey import READERS, Surveyed, contradictions
 from jobs.wiring import Wiring
 from storage.catalog import Catalog, new_commit_id
 from storage.clock import now_ms, pause
 from storage.first_sight import read_aborted, read_snapshot
-
-CAUSE_MAX: Final = 300
-"""Characters of Spark's own words that are passed on."""
 
 WAVE_BYTES: Final = 8 * 2**30
 """Source bytes of a wave of several partitions where `--max-duration` bounds the run: some tens of
@@ -54,6 +49,15 @@ seconds of work, after which the clock is looked at."""
 READ_BACK_AFTER_MS: Final = (0, 500, 1000, 2000, 4000)
 """How long to wait before each look for a commit without an answer: a store that was restarted or a
 network that failed over is there again; who needs longer is told to run again."""
+
+_WORKER_DIED: Final = (
+    "a Spark worker died over this partition, and so did those that tried again ({}). "
+    "Its log says more; often it needs more memory. Nothing was published."
+)
+_SPARK_DIED: Final = (
+    "Spark's own process (java) has died ({}). The system's log may say why (dmesg; often memory "
+    "ran out). Nothing of this chunk was published; run again."
+)
 
 Record = Callable[[Sequence[tuple[int, PartitionReport]], int], None]
 """Keeps what became of a wave's numbered chunks; takes when the wave began, epoch milliseconds."""
@@ -328,22 +332,19 @@ def results_of(
         return []
     try:
         return pipeline.run(rounds, catalog)
-    except (PySparkException, Py4JError) as error:
-        if len(rounds) == 1:
-            return [RoundResult(round=rounds[0], failure=_worker_died(rounds[0], error))]
+    except SPARK_FAILURES as error:
+        is_over = pipeline.has_died
+        if is_over or len(rounds) == 1:
+            why = _SPARK_DIED if is_over else _WORKER_DIED
+            return [
+                RoundResult(round=each, failure=f"{each.key}: {why.format(cause_of(error))}")
+                for each in rounds
+            ]
     middle = len(rounds) // 2
     return [
         *results_of(pipeline, rounds[:middle], catalog),
         *results_of(pipeline, rounds[middle:], catalog),
     ]
-
-
-def _worker_died(each: Round, error: Exception) -> str:
-    cause = next((line for line in str(error).splitlines() if "Exception" in line), repr(error))
-    return (
-        f"{each.key}: a Spark worker died over this partition ({cause.strip()[:CAUSE_MAX]}). "
-        "Its log says more; often it needs more memory. Nothing was published."
-    )
 
 
 def _take(work: Work, chunk: Chunk, result: RoundResult) -> None:

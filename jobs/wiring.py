@@ -14,7 +14,7 @@ from storage.catalog import Catalog
 from storage.clock import now_ms
 from storage.kafka_uuid import new_segment_id
 from storage.local_tiered_storage import LocalTieredStorage, tier_path
-from storage.tiers import open_tier
+from storage.tiers import open_tier, uri_without_secrets
 
 CATALOG_FOLDER: Final = "_tierfold"
 """Where a tier's catalog lies unless --catalog says otherwise: beside `kafka-tiered-storage`."""
@@ -37,16 +37,19 @@ class Wiring:
 
 
 def wired(tier_uri: str, catalog_uri: str | None = None, now: int | None = None) -> Wiring:
-    """Opens the tier at `tier_uri` and its catalog; `now` (ms) replaces the clock."""
+    """Opens the tier at `tier_uri` and its catalog; `now` (ms) replaces the clock.
+
+    Raises BadSettings where there is no such tier, or a URI carries a secret.
+    """
     begun_ms = now_ms()
     time_ms = begun_ms if now is None else now
-    where = catalog_uri if catalog_uri is not None else str(tier_path(tier_uri) / CATALOG_FOLDER)
+    where = str(tier_path(tier_uri) / CATALOG_FOLDER) if catalog_uri is None else catalog_uri
     begun = datetime.fromtimestamp(begun_ms / 1000, UTC).strftime("%Y%m%dT%H%M%S")
     return Wiring(
         tier_uri=tier_uri,
         tier=open_tier(tier_uri),
         catalog_uri=where,
-        catalog=Catalog(where),
+        catalog=Catalog(uri_without_secrets(where)),
         now_ms=time_ms,
         clock=lambda: time_ms + now_ms() - begun_ms,
         run=f"{begun}-{new_segment_id()[:8]}",

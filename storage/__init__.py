@@ -7,12 +7,13 @@ Kafka's bytes   wire · checksums · compression · batch_heads (a segment's bat
 Side files      offset_index · time_index · index_builder · transaction_index · producer_snapshot
                 · leader_epoch_checkpoint
 The tier        object_store (what a store must do) · local_store · local_tiered_storage (Kafka's
-                own folder layout) · kafka_uuid · tiers (opens one by URI) · first_sight (what is
-                read once of a new segment)
+                own folder layout) · kafka_uuid · topic_names · tiers (opens one by URI)
+                · first_sight (what is read once of a new segment)
 Worker's work   record_versions (what decides between the records of a key)
                 · segment_scan (keys and marks of a segment) · segment_writer (a new segment)
                 · group_rewrite (a group of segments into one)
-The catalog     catalog · catalog_schema · catalog_rows · runs_table · delta_tables · clock
+The catalog     catalog · catalog_schema · catalog_cells (what a cell may hold) · catalog_rows
+                · runs_table · delta_tables · clock
 
 Readers and writers are twins: bytes to frozen values or numpy columns, and back. Whatever
 contradicts the format is a `CorruptLog` with the place; nothing is overwritten or deleted.

@@ -26,7 +26,7 @@ from compaction.invariants import (
 )
 from compaction.outcomes import Committed, LostRace, Outcome, Unknown
 from compaction.segments import PartitionKey, PartitionState
-from storage.catalog_rows import rows_as_promised, states_of, table_of
+from storage.catalog_rows import RowsRead, rows_as_promised, rows_read, states_of, table_of
 from storage.catalog_schema import PARTITION_COLUMNS, PARTITIONS, bucket_of
 from storage.delta_tables import DeltaFolder, TableLayout
 
@@ -62,18 +62,27 @@ class Catalog:
     def read(
         self, keys: Iterable[PartitionKey] | None = None
     ) -> dict[PartitionKey, PartitionState]:
+        """The rows as `look` has them; raises CorruptLog where one of them is refused."""
+        found = self.look(keys)
+        for refusal in found.refused.values():
+            raise refusal
+        return found.by_key
+
+    def look(self, keys: Iterable[PartitionKey] | None = None) -> RowsRead:
         """The rows of the partitions named, or of all; a partition never claimed has none.
 
+        A row that cannot be true is among the refused, and is its partition's trouble alone: one
+        must not take such a partition for one that was never claimed.
         Reading makes nothing: a tier without a catalog has no rows, and still no catalog.
         """
         if keys is None:
-            return self._states(self._table.read())
+            return rows_read(self._table.read(), where=self._table.uri)
         # Not by name: whether a topic of another name has its id is for the caller to see.
         named = {_id_of(key) for key in keys}
         if not named:
-            return {}
+            return RowsRead(states=(), refused={})
         rows = rows_as_promised(self._table.read(_buckets_of(named)), where=self._table.uri)
-        return self._states(_rows_of(rows, named))
+        return rows_read(_rows_of(rows, named), where=self._table.uri)
 
     def history(self, key: PartitionKey) -> Iterator[PartitionState]:
         """The partition's rows, the newest first, as far back as the table remembers; lazily.

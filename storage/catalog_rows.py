@@ -6,7 +6,9 @@ to build one dictionary after another.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any, Final
 
@@ -21,6 +23,7 @@ from compaction.segments import (
     RetiredSegment,
     Segment,
 )
+from storage.catalog_cells import impossible_cells
 from storage.catalog_schema import (
     CLEANER_OFFSET,
     FORMAT_VERSION,
@@ -51,6 +54,21 @@ _OF_THE_STATE: Final = tuple(
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsRead:
+    """What rows of `partitions` say; one that cannot be true stops its own partition only."""
+
+    states: tuple[PartitionState, ...]
+    """Of the rows that may be believed, in their order."""
+    refused: Mapping[tuple[str, int], CorruptLog]
+    """By topic id and partition, which is how a row is found, whatever else it says."""
+
+    @property
+    def by_key(self) -> dict[PartitionKey, PartitionState]:
+        """The states by their partition."""
+        return {state.key: state for state in self.states}
+
+
 def clean_bytes(state: PartitionState) -> int:
     """Bytes of the live segments that start below the cleaner offset."""
     cleaned_to = state.cleaner_offset
@@ -78,7 +96,21 @@ def table_of(states: Sequence[PartitionState]) -> pa.Table:
 
 
 def states_of(rows: pa.Table, *, where: str) -> tuple[PartitionState, ...]:
-    """The states that rows of `partitions` say, in their order.
+    """The states that rows of `partitions` say, in their order; takes and raises as `rows_read`.
+
+    Raises CorruptLog also where a single row is refused.
+    """
+    found = rows_read(rows, where=where)
+    for refusal in found.refused.values():
+        raise refusal
+    return found.states
+
+
+def rows_read(rows: pa.Table, *, where: str) -> RowsRead:
+    """What rows of `partitions` say, each judged by itself.
+
+    A row is refused where it was never claimed, where a value is impossible (`catalog_cells`),
+    where its sums are others than its segments', and where its partition has two.
 
     Args:
         rows: the columns of `PARTITIONS`; strings may be views, others may follow.
@@ -86,11 +118,11 @@ def states_of(rows: pa.Table, *, where: str) -> tuple[PartitionState, ...]:
 
     Raises:
         BadSettings: a newer tierfold made a row.
-        CorruptLog: a column is missing or of another type, a value is null or impossible, or a
-            partition has two rows.
+        CorruptLog: a column is missing or of another type, or a value is null.
     """
     _refuse_other_layout(rows, where)
-    columns = {each.name: values_of(promised_column(rows, each, where)) for each in PARTITIONS}
+    cells = {each.name: promised_column(rows, each, where) for each in PARTITIONS}
+    columns = {name: values_of(column) for name, column in cells.items()}
     keys = [
         PartitionKey(topic_id=topic_id, topic=topic, partition=partition)
         for topic_id, topic, partition in zip(*(columns[name] for name in _OF_THE_KEY), strict=True)
@@ -100,12 +132,19 @@ def states_of(rows: pa.Table, *, where: str) -> tuple[PartitionState, ...]:
         PartitionState(key=key, **dict(zip(_OF_THE_STATE, row, strict=True)))
         for key, row in zip(keys, fields, strict=True)
     )
-    for state, live, bucket in zip(states, columns["live_bytes"], columns["bucket"], strict=True):
-        _refuse_impossible(state, live, bucket, where)
-    if len({(key.topic_id, key.partition) for key in keys}) < len(keys):
-        twice = sorted(str(key) for key in keys if keys.count(key) > 1)
-        raise _malformed(f"several rows for {', '.join(twice) or 'one partition'}", where)
-    return states
+    ids = [(key.topic_id, key.partition) for key in keys]
+    several = {each for each, count in Counter(ids).items() if count > 1}
+    impossible = impossible_cells(cells)
+    refused: dict[tuple[str, int], CorruptLog] = {}
+    sums = zip(columns["live_bytes"], columns["bucket"], strict=True)
+    for i, (state, (live, bucket)) in enumerate(zip(states, sums, strict=True)):
+        found = "several rows for one partition" if ids[i] in several else impossible.get(i)
+        found = found or _contradiction(state, live, bucket)
+        if found:
+            row = f"{where}, row {state.key} ({state.key.topic_id})"
+            refused.setdefault(ids[i], _malformed(found, row))
+    sound = (state for state, row_id in zip(states, ids, strict=True) if row_id not in refused)
+    return RowsRead(states=tuple(sound), refused=refused)
 
 
 def rows_as_promised(rows: pa.Table, *, where: str) -> pa.Table:
@@ -207,17 +246,16 @@ def _made_by_newer(found: str, where: str) -> BadSettings:
     )
 
 
-def _refuse_impossible(state: PartitionState, live_bytes: int, bucket: int, where: str) -> None:
-    row = f"{where}, row {state.key} ({state.key.topic_id})"
+def _contradiction(state: PartitionState, live_bytes: int, bucket: int) -> str:
+    """What cannot be true of a row whose cells are possible each; empty: nothing."""
     if state.epoch < 1 or not state.commit_id:
-        found = f"epoch {state.epoch} and commit id {state.commit_id!r}: it was never claimed"
-        raise _malformed(found, row)
+        return f"epoch {state.epoch} and commit id {state.commit_id!r}: it was never claimed"
     if live_bytes != state.live_bytes:
-        raise _malformed(f"live_bytes is {live_bytes}, its segments hold {state.live_bytes}", row)
+        return f"live_bytes is {live_bytes}, its segments hold {state.live_bytes}"
     if bucket != bucket_of(state.key.topic_id):
         # In another bucket nobody would find the row: a second one would be written.
-        expected = bucket_of(state.key.topic_id)
-        raise _malformed(f"bucket is {bucket}, its topic id's is {expected}", row)
+        return f"bucket is {bucket}, its topic id's is {bucket_of(state.key.topic_id)}"
+    return ""
 
 
 def _malformed(found: str, where: str) -> CorruptLog:

@@ -13,8 +13,10 @@ from typing import Final
 
 UUID_CHARACTERS: Final = 22
 
-# 22 characters hold 132 bits; the last four are zero, which leaves four last characters.
-_KAFKA_UUID: Final = re.compile(r"[A-Za-z0-9_-]{21}[AQgw]")
+KAFKA_UUID_PATTERN: Final = r"[A-Za-z0-9_-]{21}[AQgw]"
+"""22 characters hold 132 bits; the last four are zero, which leaves four last characters."""
+
+_KAFKA_UUID: Final = re.compile(KAFKA_UUID_PATTERN)
 
 
 def new_segment_id() -> str:

@@ -85,7 +85,8 @@ _SAME_CAUSE: Final = {
 class LocalStore:
     """The objects below `root`; a small value that may travel to a Spark worker.
 
-    A symbolic link that an operator laid inside the tree is followed, but never to delete.
+    A symbolic link that an operator laid inside the tree is followed; but nothing is deleted where
+    one leads out of it.
     """
 
     root: Path

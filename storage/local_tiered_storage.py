@@ -26,13 +26,13 @@ from compaction.listing import Leftover, ListedSegment
 from compaction.segments import PartitionKey
 from storage.kafka_uuid import UUID_CHARACTERS, is_kafka_uuid, new_segment_id
 from storage.object_store import Bytes, ObjectEntry, ObjectStore, ObjectWriter
+from storage.topic_names import is_topic
 
 TIER_FOLDER: Final = "kafka-tiered-storage"
 """The folder that Kafka makes inside the configured one."""
 
 _PARTITION_MAX: Final = 2**31 - 1
 _OFFSET_MAX: Final = 2**63 - 1
-_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _PARTITION: Final = re.compile(r"0|[1-9][0-9]{0,9}")
 _START_OFFSET: Final = re.compile(r"[0-9]{20}")
 _OFFSET_DIGITS: Final = 20
@@ -87,7 +87,13 @@ def _local_path(text: str) -> Path:
     scheme = _SCHEME.match(text)
     if scheme is None:
         return Path(text).absolute()
-    uri = urlsplit(text)
+    try:
+        uri = urlsplit(text)
+    except ValueError:
+        # From None: the cause may quote what stands in the place of a password.
+        raise BadSettings(
+            "this is no URI", where=text, remedy="Name the tier's folder by its path."
+        ) from None
     if uri.scheme.lower() != "file":
         raise BadSettings(
             f"the scheme {uri.scheme}:// is not supported",
@@ -159,8 +165,11 @@ class LocalTieredStorage:
             self.store.delete(self.object_key(key, segment_id, start_offset, part))
 
     def object_key(self, key: PartitionKey, segment_id: str, start_offset: int, part: Part) -> str:
-        """The part's key in the store."""
-        return f"{partition_folder(key)}/{start_offset:020d}-{segment_id}.{part.value}"
+        """The part's key in the store; raises UnreadableObject as `partition_folder` does."""
+        object_key = f"{partition_folder(key)}/{start_offset:020d}-{segment_id}.{part.value}"
+        if object_key.count("/") != 2:
+            raise _leaves(object_key, "partition's folder")
+        return object_key
 
     def uri(self, key: PartitionKey, segment_id: str, start_offset: int, part: Part) -> str:
         """The part's full name, for messages and for people."""
@@ -218,21 +227,27 @@ class StagedSegment:
 
 
 def partition_folder(key: PartitionKey) -> str:
-    """The key of the partition's folder."""
-    return f"{TIER_FOLDER}/{key.topic}-{key.partition}-{key.topic_id}"
+    """The key of the partition's folder; raises UnreadableObject where that is none of the tier's.
+
+    Names are checked where they come in: from a listing here, from the catalog by `catalog_rows`.
+    This is the last line: whatever a name holds, no object of another partition is ever meant.
+    """
+    folder = f"{TIER_FOLDER}/{key.topic}-{key.partition}-{key.topic_id}"
+    if folder.count("/") != 1:
+        raise _leaves(folder, "tier")
+    return folder
 
 
 def partition_key(folder: str) -> PartitionKey | None:
     """The partition that a folder's name stands for; None: it is no partition's.
 
-    Topic names are Kafka's (`Topic.validate`): up to 249 letters, digits, `.`, `_`, `-`, and
-    neither `.` nor `..`.
+    Topics are called as Kafka allows (`storage.topic_names`).
     """
     rest, topic_id = folder[: -UUID_CHARACTERS - 1], folder[-UUID_CHARACTERS:]
     if folder[len(rest) : len(rest) + 1] != "-" or not is_kafka_uuid(topic_id):
         return None
     topic, _, partition = rest.rpartition("-")
-    if not _TOPIC.fullmatch(topic) or topic in {".", ".."} or not _PARTITION.fullmatch(partition):
+    if not is_topic(topic) or not _PARTITION.fullmatch(partition):
         return None
     if int(partition) > _PARTITION_MAX:
         return None
@@ -249,6 +264,14 @@ def segment_name(file: str) -> tuple[int, str, Part] | None:
     if part is None or not is_kafka_uuid(segment_id) or int(digits) > _OFFSET_MAX:
         return None
     return int(digits), segment_id, part
+
+
+def _leaves(object_key: str, what: str) -> UnreadableObject:
+    return UnreadableObject(
+        f"the name leaves the {what}",
+        where=object_key,
+        remedy="No such topic, id or segment exists; please report where it came from.",
+    )
 
 
 def _no_tier(where: str, found: Sequence[str]) -> BadSettings:

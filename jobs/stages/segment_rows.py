@@ -22,7 +22,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from compaction.errors import TierfoldError
+from compaction.errors import TierfoldError, unexpected
 
 
 class RowKind(IntEnum):
@@ -144,6 +144,4 @@ def failure(error: Exception, where: str) -> bytes:
     """The payload of a FAILED row: one sentence, whatever went wrong."""
     if isinstance(error, TierfoldError):
         return packed(str(error))
-    return packed(
-        f"{where}: unexpected {type(error).__name__}: {error}. This is a bug; please report it."
-    )
+    return packed(f"{where}: {unexpected(error)}. This is a bug; please report it.")

@@ -18,13 +18,13 @@ from compaction.segments import (
 )
 from compaction.view import PartitionView, view_of
 
-KEY: Final = PartitionKey(topic="orders", partition=3, topic_id="T" * 22)
+KEY: Final = PartitionKey(topic="orders", partition=3, topic_id="T" * 21 + "A")
 LINEAGE: Final = (LeaderEpoch(epoch=0, start_offset=0),)
 
 
 def segment_id(name: object) -> str:
     """22 characters that begin with `name`."""
-    return f"{name}".ljust(22, "_")
+    return f"{name}".ljust(21, "_") + "A"
 
 
 def a_segment(start_offset: int, end_offset: int, **fields: Any) -> Segment:

@@ -132,7 +132,7 @@ class Life:
             *((NoteStrategy(name="timestamp"),) if second == 7 else ()),
         )
 
-    def _expire(self, first: int, second: int) -> Sequence[Update] | None:
+    def _expire(self, first: int, _second: int) -> Sequence[Update] | None:
         live = self.now.segments
         if not live:
             return None
@@ -153,7 +153,7 @@ class Life:
         self.going |= set(ids)
         return (StartDeletion(ids=ids, at_ms=len(self.rows)),)
 
-    def _forget(self, first: int, second: int) -> Sequence[Update]:
+    def _forget(self, _first: int, _second: int) -> Sequence[Update]:
         self.claim(self.now)
         known = {each.segment.segment_id for each in self.now.retired}
         return (FinishDeletion(ids=tuple(sorted(self.going & known))),)

@@ -15,6 +15,7 @@ from compaction.commit import (
     EpochIs,
     ReleaseClaim,
     Requirement,
+    RestoreState,
     RetireSegments,
     SegmentsAreLive,
     Unmet,
@@ -155,6 +156,23 @@ ROWS: Final[dict[str, tuple[PartitionState, object]]] = {
 def test_the_row_decides_how_a_proposal_ended(row: str) -> None:
     state, outcome = ROWS[row]
     assert verdict(PROPOSAL, state) == outcome
+
+
+def test_a_restore_is_recognised_under_a_later_claim_by_what_its_epoch_says() -> None:
+    update = RestoreState(
+        ids=(FIRST.segment_id,),
+        cleaner_offset=0,
+        log_start_offset=0,
+        strategies=(),
+        at_ms=77,
+        run="mine",
+    )
+    restore = replace(PROPOSAL, updates=(update, ReleaseClaim(run="mine")))
+    later = claimed(applied(restore, CLAIMED), run="next", commit_id="next", at_ms=80)
+    assert verdict(restore, later) == Committed(epoch=2, commit_id="swap")
+    overtaken = claimed(CLAIMED, run="next", commit_id="next", at_ms=80)
+    assert verdict(restore, overtaken) == Fenced(epoch=2, by_epoch=3, by_run="next")
+    assert verdict(restore, CLAIMED) is None
 
 
 def test_only_a_newer_epoch_fences() -> None:

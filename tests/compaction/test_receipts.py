@@ -17,7 +17,7 @@ from compaction.receipts import (
 )
 from compaction.segments import Segment
 from compaction.tally import Tally
-from tests.compaction.builders import a_chain, a_segment
+from tests.compaction.builders import a_chain, a_segment, listed
 
 FIRST, SECOND, THIRD, FOURTH = a_chain(10, 10, 10, 10)
 PAIR = SegmentGroup(segments=(FIRST, SECOND))
@@ -203,8 +203,8 @@ def test_all_faults_are_told_at_once() -> None:
 
 # What lies in the tier.
 
-LISTED = ListedSegment(
-    segment_id="N" * 22, start_offset=0, parts=tuple(sorted(SIZES.items()))
+LISTED = replace(
+    listed(a_segment(0, 19, segment_id="N" * 22)), parts=tuple(sorted(SIZES.items()))
 )
 NAME = f"{0:020d}-{'N' * 22}"
 
@@ -217,8 +217,7 @@ def listing_with(**sizes: int | None) -> ListedSegment:
 
 
 def test_what_lies_there_as_it_was_written_has_no_fault() -> None:
-    source = ListedSegment(segment_id=FIRST.segment_id, start_offset=0, parts=())
-    assert listing_faults(SOUND, [source, LISTED]) == ()
+    assert listing_faults(SOUND, [listed(FIRST), LISTED]) == ()
 
 
 @pytest.mark.parametrize("part", REQUIRED_PARTS)

@@ -142,4 +142,4 @@ def test_what_an_unclean_election_cut_off_stays_away() -> None:
     cut = (LeaderEpoch(epoch=0, start_offset=0), LeaderEpoch(epoch=1, start_offset=5))
     found = restoration(FOUND, replace(COMPACTED, lineage=cut))
     assert isinstance(found, Refusal)
-    assert "of a log that was cut off since" in found.detail
+    assert "belong to a log since cut off" in found.detail

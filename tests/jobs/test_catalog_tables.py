@@ -23,7 +23,7 @@ from tests.compaction.builders import KEY
 from tests.storage.catalog_contract import A_RUN, committed, fresh
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-OTHER: Final = PartitionKey(topic="payments", partition=0, topic_id="-P_" + "p" * 19)
+OTHER: Final = PartitionKey(topic="payments", partition=0, topic_id="-P_" + "p" * 18 + "A")
 """A topic id whose first character would be an option, and whose case matters in a path."""
 
 

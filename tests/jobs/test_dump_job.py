@@ -196,6 +196,16 @@ def test_what_is_no_segment_is_one_sentence_and_exit_code_3(
     assert str(path) in printed.err
 
 
+def test_a_key_cannot_drive_the_terminal(tmp_path: Path) -> None:
+    key = "\x1b[2J \x9b2J \x7f \u202eright to left\u2028 größe \U0001f600 \U000e0001"
+    path = segment(tmp_path, write_batch(data(0, (key.encode(), b"\x1b]0;title\x07"))))
+    lines = list(dump_lines(str(path)))
+    assert all(line.isprintable() for line in lines)
+    entry = json.loads(lines[1])
+    assert (entry["key"], entry["value"]) == (key, "\x1b]0;title\x07")
+    assert "größe \U0001f600" in lines[1]
+
+
 def test_the_verb_prints_the_lines(tmp_path: Path) -> None:
     path = segment(tmp_path, data(0, (b"k", b"v")))
     done = CliRunner().invoke(jobs.cli.tierfold, ["dump", str(path)])

@@ -42,6 +42,15 @@ def test_a_fleet_fits_a_screen_and_the_worst_comes_first() -> None:
     )
 
 
+def test_no_reason_drives_the_terminal() -> None:
+    told = PartitionReport(
+        key=KEY, outcome=REFUSED, reason="\x1b[2J[hidden] [/b]", notes=("a \x9b header",)
+    )
+    (row,) = [line for line in printed([told]) if "orders-3" in line]
+    assert r"\x1b[2J[hidden] [/b]; a \x9b header" in row
+    assert row.isprintable()
+
+
 def test_the_document_has_them_all() -> None:
     found = json.loads(document(each.as_json() for each in FLEET))["partitions"]
     assert len(found) == 20_000

@@ -139,7 +139,7 @@ def test_any_other_value_is_refused_by_name_value_and_what_is_allowed(override: 
     allowed = {setting.name: setting.kind.allowed for setting in SETTINGS}
     allowed |= {known: spelling.allowed for known, spelling in BY_BROKER_NAME.items()}
     said = str(refusal(override))
-    assert said.startswith(f"--set {override}: ")
+    assert said.startswith(f"--set {name}: ")
     assert f"{name} cannot be {text!r}" in said
     assert allowed[name] in said
 

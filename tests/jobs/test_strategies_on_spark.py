@@ -23,7 +23,7 @@ from jobs.outcome_reports import result_report, survey_report
 from jobs.pipeline import Pipeline, RoundResult
 from jobs.progress import ByteProgress
 from jobs.settings import Settings, resolve
-from jobs.survey import Scope, survey
+from jobs.survey import KnownPartition, Scope, survey
 from jobs.verify_subjects import subject_of
 from jobs.waves import Work, rounds_of
 from jobs.wiring import Wiring, wired
@@ -153,7 +153,9 @@ def test_a_run_remembers_its_strategy_and_the_next_plan_tells_of_a_change(
     (note,) = planned.choice.notes
     assert note.startswith("the compaction strategy was timestamp and is offset now")
     # The highest offset is not what won, so that `verify` leaves the keys alone.
-    subject = subject_of(live, key, state, INDEX_INTERVAL_BYTES)
+    subject = subject_of(
+        live, KnownPartition(key=key, state=state, refusal=None), INDEX_INTERVAL_BYTES
+    )
     assert (subject.before, subject.faults) == (None, ())
     assert subject.notes == (
         "not compared: compacted by timestamp, and only the highest offset is compared",

@@ -12,7 +12,7 @@ from rich.console import Console
 import jobs.verify_subjects
 from compaction.segments import PartitionState, RetiredSegment, Segment
 from jobs.settings import resolve
-from jobs.survey import Scope
+from jobs.survey import KnownPartition, Scope
 from jobs.verify_job import Verified, verify
 from jobs.verify_subjects import subject_of
 from jobs.wiring import wired
@@ -300,7 +300,8 @@ def test_live_segments_chain_without_a_hole(stage: Stage) -> None:
     later = put_segment(stage.tier, SECOND[1:], offsets=(7, 9))
     live = wired(str(stage.folder), None, None)
     state = a_state([stage.originals[0], later])
-    (fault,) = subject_of(live, KEY, state, INTERVAL_BYTES).faults
+    known = KnownPartition(key=KEY, state=state, refusal=None)
+    (fault,) = subject_of(live, known, INTERVAL_BYTES).faults
     assert "ends at offset 5" in fault
     assert "starts at 7" in fault
 

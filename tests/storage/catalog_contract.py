@@ -27,7 +27,7 @@ from storage.catalog_schema import bucket_of
 from storage.runs_table import RunRow
 from tests.compaction.builders import KEY, LINEAGE, a_chain, a_segment, a_state, segment_id
 
-OTHER_KEY: Final = PartitionKey(topic="it's", partition=0, topic_id="'--_____quoted_____'--")
+OTHER_KEY: Final = PartitionKey(topic="-.-", partition=0, topic_id="--________dashed____-A")
 A_RUN: Final = RunRow(
     run="20260101T000000-1",
     topic="orders",

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from deltalake import DeltaTable
 
 from compaction.commit import (
     CommitIs,
@@ -155,6 +156,17 @@ def test_the_history_has_each_row_once_newest_first(catalog: Catalog) -> None:
     committed(catalog, other, "y", "neighbour again")
     assert list(catalog.history(KEY)) == [third, second, first]
     assert len(list(catalog.history(other))) == 4
+
+
+def test_the_history_begins_anew_where_a_person_removed_the_row(
+    catalog: Catalog, tmp_path: Path
+) -> None:
+    row = committed(catalog, KEY, "a", "merged")
+    DeltaTable(str(tmp_path / "catalog" / "partitions")).delete(f"topic_id = '{KEY.topic_id}'")
+    assert list(catalog.history(KEY)) == []
+    anew = claim(catalog, fresh(segments=2), "b").state
+    assert list(catalog.history(KEY)) == [anew]
+    assert row.epoch == anew.epoch == 1
 
 
 def test_the_history_ends_where_the_log_was_cut(catalog: Catalog, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pytest
@@ -17,7 +17,7 @@ from compaction.segments import (
     RetiredSegment,
     Segment,
 )
-from storage.catalog_rows import states_of, table_of
+from storage.catalog_rows import rows_read, states_of, table_of
 from storage.catalog_schema import (
     CLEANER_OFFSET,
     FORMAT_VERSION,
@@ -27,20 +27,27 @@ from storage.catalog_schema import (
     RUNS,
     SEGMENT,
 )
+from storage.kafka_uuid import KAFKA_UUID_PATTERN
 from storage.runs_table import RunRow
+from storage.topic_names import TOPIC_PATTERN, is_topic
 from tests.compaction.builders import KEY, a_chain, a_state, cleaned_to, retired
 
 LONG = st.integers(-(2**63), 2**63 - 1)
+NUMBER = st.integers(0, 2**63 - 1)
 SIZE = st.integers(0, 2**31)
+KAFKA_ID = st.from_regex(KAFKA_UUID_PATTERN, fullmatch=True)
+RUN = st.text("azAZ09._-:+", max_size=5)
 LEADER_EPOCHS = st.lists(
-    st.builds(LeaderEpoch, epoch=st.integers(0, 2**31 - 1), start_offset=LONG), max_size=3
+    st.builds(LeaderEpoch, epoch=st.integers(0, 2**31 - 1), start_offset=NUMBER), max_size=3
 ).map(tuple)
-CLEANER_OFFSETS = st.lists(st.builds(CleanerOffset, epoch=LONG, offset=LONG), max_size=3).map(tuple)
+CLEANER_OFFSETS = st.lists(
+    st.builds(CleanerOffset, epoch=NUMBER, offset=NUMBER), max_size=3
+).map(tuple)
+SPANS = st.tuples(NUMBER, NUMBER).map(sorted)
 SEGMENTS = st.builds(
-    Segment,
-    segment_id=st.text(max_size=22),
-    start_offset=LONG,
-    end_offset=LONG,
+    lambda span, **fields: Segment(start_offset=span[0], end_offset=span[1], **fields),
+    span=SPANS,
+    segment_id=KAFKA_ID,
     size_bytes=SIZE,
     offset_index_bytes=SIZE,
     time_index_bytes=SIZE,
@@ -50,20 +57,20 @@ SEGMENTS = st.builds(
     first_timestamp_ms=LONG,
     earliest_due_ms=st.none() | LONG,
     cleaner_offsets=CLEANER_OFFSETS,
-    written_by_run=st.text(max_size=5),
+    written_by_run=RUN,
 )
 STATES = st.builds(
     PartitionState,
     key=st.builds(
         PartitionKey,
-        topic=st.text(max_size=5),
+        topic=st.from_regex(TOPIC_PATTERN, fullmatch=True).filter(is_topic),
         partition=st.integers(0, 2**31 - 1),
-        topic_id=st.text(max_size=22),
+        topic_id=KAFKA_ID,
     ),
     epoch=st.integers(1, 2**63 - 1),
-    owner_run=st.text(max_size=5),
+    owner_run=RUN,
     cleaner_offsets=CLEANER_OFFSETS,
-    log_start_offset=LONG,
+    log_start_offset=NUMBER,
     segments=st.lists(SEGMENTS, max_size=3).map(tuple),
     lineage=LEADER_EPOCHS,
     retired=st.lists(
@@ -71,14 +78,14 @@ STATES = st.builds(
             RetiredSegment,
             segment=SEGMENTS,
             retired_at_ms=LONG,
-            retired_by_epoch=LONG,
-            retired_by_run=st.text(max_size=5),
+            retired_by_epoch=NUMBER,
+            retired_by_run=RUN,
         ),
         max_size=2,
     ).map(tuple),
     commit_id=st.text(min_size=1, max_size=5),
     committed_at_ms=LONG,
-    strategies=st.lists(st.text(max_size=5), max_size=3).map(tuple),
+    strategies=st.lists(st.sampled_from(("offset", "timestamp", "header")), max_size=3).map(tuple),
 )
 
 
@@ -157,12 +164,12 @@ MALFORMED: dict[str, tuple[pa.Table, str]] = {
     "no commit id": (with_column("commit_id", [""]), "epoch 1 and commit id ''"),
     "sizes that do not add up": (with_column("live_bytes", [2001]), "its segments hold 2000"),
     "another topic's bucket": (with_column("bucket", [99]), "bucket is 99"),
+    "a topic that leaves the tier": (with_column("topic", ["../x"]), r"topic is '\.\./x'"),
     "two rows": (
         table_of([STATE, replace(STATE, key=replace(KEY, topic="renamed"))]),
         "several rows for",
     ),
 }
-
 
 
 @pytest.mark.parametrize("case", MALFORMED)
@@ -184,3 +191,91 @@ def test_an_older_layout_is_named_too() -> None:
     older = with_column("format_version", [FORMAT_VERSION - 1]).drop_columns(["segments"])
     with pytest.raises(BadSettings, match="from before its first release: format version 2"):
         states_of(older, where="the-table")
+A_SEGMENT: Final = STATE.segments[1]
+IMPOSSIBLE: dict[str, tuple[PartitionState, str]] = {
+    "a topic that leaves the tier": (
+        replace(STATE, key=replace(KEY, topic="../x")),
+        "topic is '../x', which is not a name that Kafka allows",
+    ),
+    **{
+        f"topic {topic!r}": (replace(STATE, key=replace(KEY, topic=topic)), "a name that Kafka")
+        for topic in ("", ".", "..", "a/b", "a\nb", "a\n", "оrders", "a\0", "t" * 250, "a b")
+    },
+    "a topic's id": (replace(STATE, key=replace(KEY, topic_id="../../y")), "topic_id is '../../y'"),
+    "a topic's id with a line after it": (
+        replace(STATE, key=replace(KEY, topic_id=f"{KEY.topic_id}\n")),
+        "topic_id is",
+    ),
+    "a partition": (replace(STATE, key=replace(KEY, partition=-1)), "partition is -1"),
+    "the log's start": (replace(STATE, log_start_offset=-1), "log_start_offset is -1"),
+    "a run": (replace(STATE, owner_run="../run"), "owner_run is '../run'"),
+    "a run that drives a terminal": (replace(STATE, owner_run="\x1b[2J"), "owner_run is"),
+    "a strategy": (replace(STATE, strategies=("offset", "\x1b")), "strategies is"),
+    "a cleaner offset": (
+        replace(STATE, cleaner_offsets=cleaned_to(-1)),
+        "cleaner_offsets.offset is -1",
+    ),
+    "a leader epoch": (
+        replace(STATE, lineage=(LeaderEpoch(epoch=-1, start_offset=0),)),
+        "lineage.epoch is -1",
+    ),
+    **{
+        f"{name} {value} of a segment": (
+            replace(STATE, segments=(STATE.segments[0], replace(A_SEGMENT, **{name: value}))),
+            f"segments.{name} is {value!r}",
+        )
+        for name, value in (
+            ("segment_id", "../../y"),
+            ("segment_id", A_SEGMENT.segment_id[:-1]),
+            ("start_offset", -1),
+            ("end_offset", A_SEGMENT.start_offset - 1),
+            ("offset_index_bytes", -1),
+            ("time_index_bytes", -1),
+            ("written_by_run", "a/b"),
+        )
+    },
+    "sizes that add up, one of them negative": (
+        replace(
+            STATE,
+            segments=tuple(
+                replace(each, size_bytes=size)
+                for each, size in zip(STATE.segments, (-1, 2001), strict=True)
+            ),
+        ),
+        "segments.size_bytes is -1",
+    ),
+    "a retired segment": (
+        replace(STATE, retired=(retired(A_ROW), retired(replace(A_ROW, segment_id="x/../../y")))),
+        "retired.segment.segment_id is 'x/../../y'",
+    ),
+    "who retired it": (
+        replace(STATE, retired=(replace(retired(A_ROW), retired_by_run="/"),)),
+        "retired.retired_by_run is '/'",
+    ),
+}
+SOUND: Final = tuple(
+    replace(STATE, key=replace(KEY, partition=partition), retired=(retired(A_ROW),))
+    for partition in (20, 21, 22)
+)
+
+
+@pytest.mark.parametrize("case", IMPOSSIBLE)
+def test_an_impossible_value_refuses_its_row_and_no_other(case: str) -> None:
+    wrong, found = IMPOSSIBLE[case]
+    rows = table_of([SOUND[0], SOUND[1], wrong, SOUND[2]])
+    read = rows_read(pa.concat_tables([rows.slice(0, 3), rows.slice(3)]), where="the-table")
+    assert read.states == SOUND
+    assert set(read.by_key) == {each.key for each in SOUND}
+    ((row_id, refusal),) = read.refused.items()
+    assert row_id == (wrong.key.topic_id, wrong.key.partition)
+    assert found in refusal.what
+    assert refusal.where.startswith("the-table, row ")
+    with pytest.raises(CorruptLog, match="restore"):
+        states_of(rows.slice(1, 2), where="the-table")
+
+
+def test_two_rows_of_a_partition_are_both_refused() -> None:
+    twice = replace(STATE, key=replace(KEY, topic="renamed"))
+    read = rows_read(table_of([STATE, SOUND[0], twice]), where="the-table")
+    assert read.states == SOUND[:1]
+    assert list(read.refused) == [(KEY.topic_id, KEY.partition)]

@@ -11,7 +11,7 @@ import pytest
 from object_store_contract import MIB, ObjectStoreContract
 
 from compaction.errors import UnreadableObject
-from storage.local_store import STAGED_SUFFIX, LocalStore
+from storage.local_store import STAGED_SUFFIX, LocalStore, stays_below
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -84,6 +84,60 @@ class TestLocalStore(ObjectStoreContract):
         with pytest.raises(UnreadableObject, match="cannot create this: it is not there"):
             LocalStore(tmp_path / "not-mounted").create("f/object", b"x")
         assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def linked(tmp_path: Path) -> Path:
+    """A root, and links in it and to it."""
+    root = tmp_path / "root"
+    for folder in (root / "in", tmp_path / "out", tmp_path / "rootling"):
+        folder.mkdir(parents=True)
+        (folder / "object").write_bytes(b"x")
+    (tmp_path / "alias").symlink_to(root)
+    for name, target in (
+        ("to-in", root / "in"),
+        ("to-out", tmp_path / "out"),
+        ("to-object", tmp_path / "out" / "object"),
+        ("to-root", root),
+        ("to-nowhere", tmp_path / "gone"),
+        ("to-itself", root / "to-itself"),
+        ("to-to-out", root / "to-out"),
+    ):
+        (root / name).symlink_to(target)
+    return root
+
+
+@pytest.mark.parametrize(
+    ("path", "is_below"),
+    [
+        ("in/object", True),
+        ("to-in/object", True),
+        ("to-in", True),
+        ("gone/object", True),
+        ("../alias/in/object", True),
+        ("to-out/object", False),
+        ("to-out", False),
+        ("to-to-out/object", False),
+        ("to-object", False),
+        ("to-nowhere", False),
+        ("to-itself", False),
+        ("to-itself/object", False),
+        ("", False),
+        ("to-root", False),
+        ("in/../../out/object", False),
+        ("../rootling/object", False),
+    ],
+)
+def test_what_deletes_can_tell_whether_a_link_leads_out(
+    linked: Path, path: str, is_below: bool
+) -> None:
+    for root in (linked, linked.parent / "alias"):
+        assert stays_below(root, linked / path) is is_below
+
+
+def test_below_a_root_that_is_gone_is_nothing(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableObject, match="cannot find this: it is not there"):
+        stays_below(tmp_path / "gone", tmp_path / "gone" / "object")
 
 
 @pytest.fixture

@@ -1,20 +1,22 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compaction.errors import BadSettings
+from compaction.errors import BadSettings, UnreadableObject
 from compaction.segments import PartitionKey
 from storage.kafka_uuid import new_segment_id
-from storage.local_store import LocalStore
+from storage.local_store import LocalStore, stays_below
 from storage.local_tiered_storage import (
     PARTS,
     TIER_FOLDER,
     LocalTieredStorage,
     Part,
+    StagedSegment,
     partition_folder,
     partition_key,
     segment_name,
@@ -76,6 +78,19 @@ def test_a_partitions_folder_is_cut_by_length(
         f"sp ace-0-{TOPIC_ID}",
         f"{'t' * 250}-0-{TOPIC_ID}",
         f"tiered-0-{TOPIC_ID}.deleted",
+        f"../b-0-{TOPIC_ID}",
+        f"a/../b-0-{TOPIC_ID}",
+        f"..-1-0-{TOPIC_ID}/x",
+        f"tiered\n-0-{TOPIC_ID}",
+        f"tiered-0-{TOPIC_ID}\n",
+        f"tiered-0\n-{TOPIC_ID}",
+        f"tiered-0-{TOPIC_ID[:-1]}\n",
+        f"\x1b[2J-0-{TOPIC_ID}",
+        f"t\N{CYRILLIC SMALL LETTER IE}red-0-{TOPIC_ID}",
+        f"tiered-\N{ARABIC-INDIC DIGIT THREE}-{TOPIC_ID}",
+        f"tiered\N{FULLWIDTH HYPHEN-MINUS}0-{TOPIC_ID}",
+        f"tiered-0-{TOPIC_ID[:-1]}\N{FULLWIDTH LATIN SMALL LETTER W}",
+        f"no utf-8 \udcff-0-{TOPIC_ID}",
     ],
 )
 def test_any_other_folder_is_a_stranger(name: str) -> None:
@@ -115,6 +130,11 @@ def test_an_objects_name_is_cut_by_length(
         "00000000000000004437.log",
         f"99999999999999999999-{SEGMENT_ID}.log",  # No offset: it takes more than 63 bits.
         f"{2**63:020d}-{SEGMENT_ID}.log",
+        f"0000000000000000443\N{ARABIC-INDIC DIGIT SEVEN}-{SEGMENT_ID}.log",
+        f"00000000000000004437-{SEGMENT_ID}.log\n",
+        f"00000000000000004437-{SEGMENT_ID[:-1]}\n.log",
+        f"00000000000000004437-{'../' * 7}A.log",
+        f"00000000000000004437-{SEGMENT_ID}.LOG",
     ],
 )
 def test_any_other_file_is_no_part(name: str) -> None:
@@ -191,6 +211,48 @@ def test_two_new_segments_never_share_a_name(tier: LocalTieredStorage) -> None:
     assert len(tier.listing(KEY)) == 2
 
 
+@pytest.mark.parametrize(
+    ("key", "segment_id"),
+    [
+        (replace(KEY, topic="../x"), SEGMENT_ID),
+        (replace(KEY, topic="a/b"), SEGMENT_ID),
+        (replace(KEY, topic_id="../../y"), SEGMENT_ID),
+        (KEY, "../../y"),
+        (KEY, "/"),
+        (KEY, f"x/../{SEGMENT_ID}"),
+    ],
+)
+def test_no_name_of_the_catalogs_leads_out_of_its_partitions_folder(
+    tier: LocalTieredStorage, key: PartitionKey, segment_id: str, tmp_path: Path
+) -> None:
+    (tmp_path / TIER_FOLDER / "y.log").write_bytes(b"another's")
+    staged = StagedSegment(tier=tier, key=key, start_offset=0, segment_id=segment_id)
+    with pytest.raises(UnreadableObject, match="the name leaves the"):
+        tier.read_part(key, segment_id, 0, Part.LOG)
+    with pytest.raises(UnreadableObject, match="the name leaves the"):
+        staged.put(Part.LOG, b"x")
+    with pytest.raises(UnreadableObject, match="the name leaves the"), staged.open_log():
+        pass
+    if key != KEY:
+        with pytest.raises(UnreadableObject, match="the name leaves the tier"):
+            tier.listing(key)
+    assert [each.name for each in tmp_path.rglob("*")] == [TIER_FOLDER, "y.log"]
+
+
+def test_a_link_that_an_operator_laid_is_followed(
+    tier: LocalTieredStorage, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("another disk")
+    name = partition_folder(KEY).rpartition("/")[2]
+    (tmp_path / TIER_FOLDER / name).symlink_to(elsewhere)
+    (elsewhere / f"{0:020d}-{SEGMENT_ID}.log").write_bytes(b"batches")
+    assert tier.partitions() == (KEY,)
+    assert [each.segment_id for each in tier.listing(KEY)] == [SEGMENT_ID]
+    assert tier.read_part(KEY, SEGMENT_ID, 0, Part.LOG).tobytes() == b"batches"
+    # What deletes asks, and leaves the far side alone.
+    assert not stays_below(tmp_path, Path(tier.uri(KEY, SEGMENT_ID, 0, Part.LOG)))
+
+
 def test_a_path_or_a_file_uri_names_a_tier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "my tier"
     (folder / TIER_FOLDER).mkdir(parents=True)
@@ -210,6 +272,8 @@ def test_a_path_or_a_file_uri_names_a_tier(tmp_path: Path, monkeypatch: pytest.M
         ("file://otherhost/tier", "absolute path on this machine"),
         ("file:tier", "absolute path on this machine"),
         ("/no/such/tier", "there is no such folder"),
+        ("s3://[bucket", "this is no URI"),
+        ("file:///tier%00", "there is no such folder"),
     ],
 )
 def test_what_is_no_folder_is_refused(text: str, said: str) -> None:

@@ -1,0 +1,125 @@
+"""A run whose every call to the store and the catalog a test sees, and may change or end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import wraps
+from typing import Any, cast
+
+import pytest
+
+from jobs import cli_options, retain_job, retain_look
+from jobs.wiring import Wiring, wired
+from storage.catalog import Catalog
+from storage.local_tiered_storage import LocalTieredStorage
+from storage.object_store import ObjectStore
+
+Call = Callable[[], Any]
+Meddler = Callable[[str, Call], Any]
+"""Is told of a call by its name, such as `delete 3` for the third, and makes it, or does not."""
+
+
+class Killed(BaseException):
+    """The process is gone: nothing catches it, and nothing that is called afterwards happens."""
+
+
+@dataclass(slots=True)
+class Watch:
+    """Sees the calls of one run, in their order."""
+
+    meddler: Meddler
+    names: list[str] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    is_dead: bool = False
+
+    def around(self, thing: object, *methods: str) -> object:
+        """`thing`, its `methods` watched."""
+
+        class Watched:
+            def __getattr__(_, name: str) -> Any:  # noqa: N805 - `self` is the watch
+                found = getattr(thing, name)
+                return self._watched(name, found) if name in methods else found
+
+        return Watched()
+
+    def _watched(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(method)
+        def called(*args: Any, **named: Any) -> Any:
+            if self.is_dead:
+                raise Killed
+            self.counts[name] = self.counts.get(name, 0) + 1
+            numbered = f"{name} {self.counts[name]}"
+            self.names.append(numbered)
+            try:
+                return self.meddler(numbered, lambda: method(*args, **named))
+            except Killed:
+                self.is_dead = True
+                raise
+
+        return called
+
+
+def left_alone(_name: str, call: Call) -> Any:
+    """Every call is made."""
+    return call()
+
+
+def at(name: str, event: Callable[[], object]) -> Meddler:
+    """Something else happens right before that call."""
+
+    def meddler(called: str, call: Call) -> Any:
+        if called == name:
+            event()
+        return call()
+
+    return meddler
+
+
+def killed(name: str, *, after: bool = False) -> Meddler:
+    """The process ends right before that call, or right after it."""
+
+    def meddler(called: str, call: Call) -> Any:
+        if called != name:
+            return call()
+        if after:
+            call()
+        raise Killed
+
+    return meddler
+
+
+def failing(name: str, error: Exception, *, after: bool = False) -> Meddler:
+    """That call fails; `after`: it was done, and the answer is lost."""
+
+    def meddler(called: str, call: Call) -> Any:
+        if called != name:
+            return call()
+        if after:
+            call()
+        raise error
+
+    return meddler
+
+
+@contextmanager
+def watched(meddler: Meddler) -> Iterator[Watch]:
+    """The command's runs are wired so for a while, and do one thing at a time."""
+    watch = Watch(meddler)
+
+    def wired_so(tier_uri: str, catalog_uri: str | None, now: int | None) -> Wiring:
+        live = wired(tier_uri, catalog_uri, now)
+        store = watch.around(live.tier.store, "list", "unfinished", "delete")
+        catalog = watch.around(live.catalog, "read", "claim", "commit")
+        return replace(
+            live,
+            tier=LocalTieredStorage(cast(ObjectStore, store)),
+            catalog=cast(Catalog, catalog),
+        )
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cli_options, "wired", wired_so)
+        for module in (retain_job, retain_look):
+            patch.setattr(module, "READERS", 1)
+        yield watch
