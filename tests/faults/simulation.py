@@ -74,7 +74,7 @@ def _converge(world: World) -> None:
         world.scheduler.now_ms += 2 * DAY_MS
         world.due = 0
         for verb in (compact, sweep):
-            run = f"last {verb.__name__}.{number}"
+            run = f"last-{verb.__name__}.{number}"
             world.scheduler.spawn("last", partial(verb, world, run))
             world.scheduler.play()
         if world.due == 0:

@@ -38,6 +38,8 @@ class VirtualPipeline:
     driver: Actor
     world: World
     tier: LocalTieredStorage
+    has_died: bool = False
+    """No Spark, no session that could end."""
 
     def run(self, rounds: Sequence[Round], catalog: Catalog) -> list[RoundResult]:
         """Scan, reduce, rewrite, check and commit; one result per round, in their order."""
