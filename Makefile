@@ -3,10 +3,14 @@
 #   PYTHON=python3.12   the interpreter that makes the virtual environment
 #   VENV=/some/folder   where that environment lives
 #   KILLS=50            how many runs `make soak` kills
+#   SEEDS=10000         how many stories of the protocol it plays
+#   INPUTS=1000000      how much malformed input it feeds to the parsers
 #   SEED=1              where `make soak` begins; a failure names the seed that replays it
 PYTHON ?= python3
 VENV ?= .venv
 KILLS ?= 50
+SEEDS ?= 10000
+INPUTS ?= 1000000
 SEED ?= 1
 
 BIN := $(VENV)/bin
@@ -41,8 +45,10 @@ bench: $(TESTING) ## measure against Kafka's own cleaner, in turn (build/bench; 
 	@scripts/require-java javac
 	@$(BIN)/python -m tests.bench.run
 
-soak: $(TESTING) ## look for faults for long: real runs killed at random instants (docs/reliability.md)
+soak: $(TESTING) ## look for faults all night (docs/reliability.md)
 	@scripts/require-java javac
+	@$(BIN)/python -m tests.faults.simulation_run --seeds $(SEEDS) --from $(SEED)
+	@$(BIN)/python -m tests.faults.malformed_run --inputs $(INPUTS) --seed $(SEED)
 	@$(BIN)/python -m tests.faults.killed_run --kills $(KILLS) --seed $(SEED)
 
 clean: ## remove what these verbs made: environment, builds, caches
