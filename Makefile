@@ -41,7 +41,7 @@ bench: $(TESTING) ## measure against Kafka's own cleaner, in turn (build/bench; 
 	@scripts/require-java javac
 	@$(BIN)/python -m tests.bench.run
 
-soak: $(TESTING) ## look for faults for long: real runs killed at random instants (docs/reliability.md)
+soak: $(TESTING) ## look for faults for long: real runs killed at random (docs/reliability.md)
 	@scripts/require-java javac
 	@$(BIN)/python -m tests.faults.killed_run --kills $(KILLS) --seed $(SEED)
 

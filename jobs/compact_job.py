@@ -1,6 +1,6 @@
 """`tierfold compact`: stages 1 to 8 and the record of them in the `runs` table.
 
-Also a script for spark-submit: `spark-submit --master local[2] jobs/compact_job.py TIER …`.
+Also a script for spark-submit: `spark-submit --master local[2,4] jobs/compact_job.py TIER …`.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ should not wait for a web server.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from importlib.resources import files
@@ -58,6 +59,8 @@ SPARK_FAILURES: Final = (PySparkException, Py4JError, OSError, EOFError)
 CAUSE_MAX: Final = 300
 """Characters of Spark's own words that are passed on."""
 
+_EXCEPTION_TOLD: Final = re.compile(r"\S+Exception: \S.*")
+
 ANY_CPU: Final = {"NUMBA_CPU_NAME": "generic"}
 """For executors and for the archive they are sent: kernels for every CPU of the platform.
 
@@ -107,10 +110,12 @@ def has_died(session: SparkSession) -> bool:
 
 
 def cause_of(failure: Exception) -> str:
-    """The one line of a failure of Spark's that says what happened, not longer than `CAUSE_MAX`."""
-    lines = str(failure).splitlines()
-    cause = next((line for line in lines if "Exception" in line), repr(failure))
-    return cause.strip()[:CAUSE_MAX]
+    """The one line of a failure of Spark's that says what happened, not longer than `CAUSE_MAX`.
+
+    Of a chain of causes it is the innermost that has words of its own.
+    """
+    told = _EXCEPTION_TOLD.findall(str(failure))
+    return str(told[-1] if told else repr(failure)).strip()[:CAUSE_MAX]
 
 
 def _prepare_executors(context: SparkContext) -> None:
