@@ -15,7 +15,7 @@ from jobs.outcome_reports import PartitionReport, survey_report
 from jobs.pipeline import Pipeline
 from jobs.progress import ByteProgress
 from jobs.run_records import record_run
-from jobs.session import tierfold_session
+from jobs.session import spark_answers, tierfold_session
 from jobs.settings import Settings
 from jobs.survey import Scope, in_order_of_work, survey
 from jobs.waves import Waves
@@ -36,10 +36,12 @@ def compact(
     due = in_order_of_work(surveyed)
     if due:
         # Before the claim: where Spark cannot start, nobody's epoch should be opened.
-        spark = tierfold_session()
+        with spark_answers():
+            spark = tierfold_session()
+            pipeline = Pipeline(spark, live.tier_uri, ByteProgress(spark, console))
         waves = Waves(
             live=live,
-            pipeline=Pipeline(spark, live.tier_uri, ByteProgress(spark, console)),
+            pipeline=pipeline,
             budget=budget,
             started_at_ms=started_at_ms,
             record=lambda chunks, began_at_ms: _record(live, chunks, began_at_ms, console),

@@ -11,6 +11,8 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
@@ -99,6 +101,23 @@ def tierfold_session(builder: SparkSession.Builder | None = None) -> SparkSessio
     session.sparkContext.setLogLevel("ERROR")
     _prepare_executors(session.sparkContext)
     return session
+
+
+@contextmanager
+def spark_answers() -> Iterator[None]:
+    """For what precedes the first task: where Spark does not start, or dies, a sentence says so.
+
+    Raises BadSettings.
+    """
+    try:
+        yield
+    except (Py4JError, OSError, EOFError) as error:
+        raise BadSettings(
+            f"Spark could not be started, or its process (java) has died since ({cause_of(error)})",
+            where="Spark",
+            remedy="Its own words may stand above; if it was killed, the system's log says why"
+            " (dmesg; often memory ran out). Nothing was begun; run again.",
+        ) from error
 
 
 def has_died(session: SparkSession) -> bool:
