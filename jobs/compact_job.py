@@ -1,6 +1,6 @@
 """`tierfold compact`: stages 1 to 8 and the record of them in the `runs` table.
 
-Also a script for spark-submit: `spark-submit --master local[2] jobs/compact_job.py TIER …`.
+Also a script for spark-submit: `spark-submit --master local[2,4] jobs/compact_job.py TIER …`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jobs.outcome_reports import PartitionReport, survey_report
 from jobs.pipeline import Pipeline
 from jobs.progress import ByteProgress
 from jobs.run_records import record_run
-from jobs.session import tierfold_session
+from jobs.session import spark_answers, tierfold_session
 from jobs.settings import Settings
 from jobs.survey import Scope, in_order_of_work, survey
 from jobs.waves import Waves
@@ -39,10 +39,12 @@ def compact(
     if due:
         _warn_of_brokers(due[0].rules, console)
         # Before the claim: where Spark cannot start, nobody's epoch should be opened.
-        spark = tierfold_session()
+        with spark_answers():
+            spark = tierfold_session()
+            pipeline = Pipeline(spark, live, ByteProgress(spark, console))
         waves = Waves(
             live=live,
-            pipeline=Pipeline(spark, live, ByteProgress(spark, console)),
+            pipeline=pipeline,
             budget=budget,
             started_at_ms=started_at_ms,
             record=lambda chunks, began_at_ms: _record(live, chunks, began_at_ms, console),

@@ -8,8 +8,11 @@ should not wait for a web server.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
@@ -62,6 +65,8 @@ SPARK_FAILURES: Final = (PySparkException, Py4JError, OSError, EOFError)
 CAUSE_MAX: Final = 300
 """Characters of Spark's own words that are passed on."""
 
+_EXCEPTION_TOLD: Final = re.compile(r"\S+Exception: \S.*")
+
 ANY_CPU: Final = {"NUMBA_CPU_NAME": "generic"}
 """For executors and for the archive they are sent: kernels for every CPU of the platform.
 
@@ -102,6 +107,23 @@ def tierfold_session(builder: SparkSession.Builder | None = None) -> SparkSessio
     return session
 
 
+@contextmanager
+def spark_answers() -> Iterator[None]:
+    """For what precedes the first task: where Spark does not start, or dies, a sentence says so.
+
+    Raises BadSettings.
+    """
+    try:
+        yield
+    except (Py4JError, OSError, EOFError) as error:
+        raise BadSettings(
+            f"Spark could not be started, or its process (java) has died since ({cause_of(error)})",
+            where="Spark",
+            remedy="Its own words may stand above; if it was killed, the system's log says why"
+            " (dmesg; often memory ran out). Nothing was begun; run again.",
+        ) from error
+
+
 def has_died(session: SparkSession) -> bool:
     """The session's JVM is gone: nothing that is asked of it will be answered."""
     try:
@@ -111,10 +133,12 @@ def has_died(session: SparkSession) -> bool:
 
 
 def cause_of(failure: Exception) -> str:
-    """The one line of a failure of Spark's that says what happened, not longer than `CAUSE_MAX`."""
-    lines = str(failure).splitlines()
-    cause = next((line for line in lines if "Exception" in line), repr(failure))
-    return shown(cause.strip())[:CAUSE_MAX]
+    """The one line of a failure of Spark's that says what happened, not longer than `CAUSE_MAX`.
+
+    Of a chain of causes it is the innermost that has words of its own.
+    """
+    told = _EXCEPTION_TOLD.findall(str(failure))
+    return shown(str(told[-1] if told else repr(failure)).strip())[:CAUSE_MAX]
 
 
 def _prepare_executors(context: SparkContext) -> None:

@@ -22,7 +22,7 @@ from compaction.segments import PartitionKey, Segment
 from compaction.transactions import TransactionVerdict, joined_marks, verdict
 from jobs.progress import ByteProgress
 from jobs.rounds import tasks_for
-from jobs.session import SPARK_FAILURES, cause_of, tierfold_session
+from jobs.session import SPARK_FAILURES, cause_of, spark_answers, tierfold_session
 from jobs.settings import Settings
 from jobs.stages.segment_rows import RowKind, rows_of, unpacked
 from jobs.stages.verify import ORDER_SCHEMA, keys_compared, segments_checked
@@ -165,7 +165,9 @@ def verify(live: Wiring, settings: Settings, scope: Scope, console: Console) -> 
     readable = [subject for subject in subjects if subject.read]
     if not readable:
         return [_verified(subject, _Found()) for subject in subjects]
-    found = _Verification(tierfold_session(), live.tier_uri, console).run(readable)
+    with spark_answers():
+        verification = _Verification(tierfold_session(), live.tier_uri, console)
+    found = verification.run(readable)
     by_key = {subject.key: each for subject, each in zip(readable, found, strict=True)}
     return [_verified(subject, by_key.get(subject.key, _Found())) for subject in subjects]
 

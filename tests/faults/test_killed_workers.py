@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -22,8 +24,8 @@ from tests.end_to_end.processes import (
 )
 from tests.faults.killed_checks import unnamed
 from tests.faults.killed_logs import LARGE, LARGE_RECORDS, large_newest, put_large
-from tests.jobs.commands import ALWAYS, status_of, tierfold
-from tests.jobs.tiers import made_tier
+from tests.jobs.commands import ALWAYS, status_of, tierfold, told
+from tests.jobs.tiers import folder_of, key_of, made_tier, put_updates
 
 SEGMENTS: Final = 4
 STAGES: Final = {"scan": reading, "rewrite": writing}
@@ -59,4 +61,45 @@ def test_a_worker_that_dies_in_mid_task_is_replaced_and_nothing_is_published_twi
     status = status_of(tier)["large", 0]
     assert large_newest(status) == newest
     assert unnamed(tier, LARGE, status) == set(status["orphans"])
+    assert tierfold("verify", tier).code == 0
+
+
+@contextmanager
+def whoever_reads_dies(folder: Path) -> Iterator[None]:
+    """As where the memory of the machine does not suffice for what lies in the folder."""
+    over = threading.Event()
+
+    def kill() -> None:
+        while not over.wait(0.001):
+            for pid in reading(python_workers(with_descendants(os.getpid())), folder):
+                signalled(pid, signal.SIGKILL)
+
+    with ThreadPoolExecutor(1) as pool:
+        killing = pool.submit(kill)
+        try:
+            yield
+        finally:
+            over.set()
+            killing.result()
+
+
+def test_data_that_take_every_worker_down_stop_their_own_partition_alone(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    tier = made_tier(tmp_path / "tier")
+    put_large(tier, SEGMENTS)
+    for number in range(2):
+        put_updates(tier, key_of("small"), number)
+    with whoever_reads_dies(folder_of(tier, LARGE)):
+        ran = tierfold("compact", tier, *ALWAYS, "--json")
+    assert ran.code == 3, ran.stderr
+    assert ran.outcomes == {("large", 0): "failed", ("small", 0): "compacted"}
+    reason = ran.partitions["large", 0]["reason"]
+    assert not told(reason, "large-0: a Spark worker died", "Python worker exited", "more memory")
+    assert status_of(tier)["large", 0]["retired"] == []
+    with whoever_reads_dies(folder_of(tier, LARGE)):
+        ran = tierfold("verify", tier, "--json")
+    assert ran.code == 3
+    assert not told(ran.stderr, "Spark's workers died while they read", str(tier), "--topic")
+    assert "Traceback" not in ran.stderr
     assert tierfold("verify", tier).code == 0

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from jobs.session import cause_of
 from tests.jobs.tiers import sample_copy
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -76,3 +78,13 @@ def test_workers_are_forked_by_our_daemon_and_speak_over_a_unix_socket(
 
 def test_a_task_whose_worker_dies_is_tried_again_on_this_machine_too(spark: SparkSession) -> None:
     assert spark.sparkContext.master == "local[*,4]"
+
+
+def test_of_a_failure_the_innermost_words_are_told() -> None:
+    failure = Py4JError(
+        "o1.getResult.\n: a.SparkException: Exception thrown in awaitResult: \n\tat a.b(c:1)\n"
+        "Caused by: a.SparkException: Python worker exited unexpectedly.\n\tat a.b(c:1)\n"
+        "Caused by: java.io.EOFException\n\tat a.b(c:1)\n"
+    )
+    assert cause_of(failure) == "a.SparkException: Python worker exited unexpectedly."
+    assert cause_of(ConnectionRefusedError(111, "no")) == "ConnectionRefusedError(111, 'no')"
