@@ -2,8 +2,16 @@
 #
 #   PYTHON=python3.12   the interpreter that makes the virtual environment
 #   VENV=/some/folder   where that environment lives
+#   KILLS=50            how many runs `make soak` kills
+#   SEEDS=10000         how many stories of the protocol it plays
+#   INPUTS=1000000      how much malformed input it feeds to the parsers
+#   SEED=1              where `make soak` begins; a failure names the seed that replays it
 PYTHON ?= python3
 VENV ?= .venv
+KILLS ?= 50
+SEEDS ?= 10000
+INPUTS ?= 1000000
+SEED ?= 1
 
 BIN := $(VENV)/bin
 # What an installation depends on; code is installed in place and needs no second installation.
@@ -12,7 +20,7 @@ RUNTIME := $(VENV)/.tierfold-runtime
 TESTING := $(VENV)/.tierfold-testing
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dist test lint bench clean
+.PHONY: help demo dist test lint bench soak clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +44,12 @@ lint: $(TESTING) ## the linters alone: style, types, and which room may import w
 bench: $(TESTING) ## measure against Kafka's own cleaner, in turn (build/bench; docs/performance.md)
 	@scripts/require-java javac
 	@$(BIN)/python -m tests.bench.run
+
+soak: $(TESTING) ## look for faults all night (docs/reliability.md)
+	@scripts/require-java javac
+	@$(BIN)/python -m tests.faults.simulation_run --seeds $(SEEDS) --from $(SEED)
+	@$(BIN)/python -m tests.faults.malformed_run --inputs $(INPUTS) --seed $(SEED)
+	@$(BIN)/python -m tests.faults.killed_run --kills $(KILLS) --seed $(SEED)
 
 clean: ## remove what these verbs made: environment, builds, caches
 	rm -rf $(VENV) build dist tierfold.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -25,6 +25,12 @@ NO_HORIZON: Final = -(2**63)
 BATCH_HEADER_BYTES: Final = 61
 """A magic 2 header, and so the smallest magic 2 batch: an emptied one."""
 
+OFFSET_MAX: Final = 2**63 - 2
+"""The highest offset that a record can have: the one beyond it must fit 64 bits too."""
+
+LEADER_EPOCH_MAX: Final = 2**31 - 1
+"""A leader epoch is an int32."""
+
 OFFSET_SPAN_MAX: Final = 2**31 - 1
 """An index entry holds an offset as 31 bits above its segment's start (Kafka `OffsetIndex`)."""
 

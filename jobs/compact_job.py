@@ -42,7 +42,7 @@ def compact(
         spark = tierfold_session()
         waves = Waves(
             live=live,
-            pipeline=Pipeline(spark, live.tier_uri, ByteProgress(spark, console)),
+            pipeline=Pipeline(spark, live, ByteProgress(spark, console)),
             budget=budget,
             started_at_ms=started_at_ms,
             record=lambda chunks, began_at_ms: _record(live, chunks, began_at_ms, console),

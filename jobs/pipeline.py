@@ -36,12 +36,13 @@ from jobs.rounds import (
     reduce_tasks,
     reference_rows,
 )
+from jobs.session import has_died
 from jobs.stages.reduce import ReducePlan, reduced
 from jobs.stages.rewrite import GROUP_SCHEMA, redealt, rewritten
 from jobs.stages.scan import SegmentScanned, scanned
 from jobs.stages.segment_rows import REFERENCE_SCHEMA, Row, RowKind, rows_of, unpacked
+from jobs.wiring import Wiring
 from storage.catalog import Catalog
-from storage.tiers import open_tier
 
 
 @dataclass(slots=True)
@@ -80,13 +81,18 @@ class _Progressing:
 class Pipeline:
     """Runs claimed rounds on one Spark session."""
 
-    def __init__(self, spark: SparkSession, tier_uri: str, progress: ByteProgress) -> None:
+    def __init__(self, spark: SparkSession, live: Wiring, progress: ByteProgress) -> None:
         self._spark = spark
-        self._tier_uri = tier_uri
-        self._tier = open_tier(tier_uri)
+        self._live = live
+        self._tier_uri = live.tier_uri
         self._progress = progress
         self._cores = spark.sparkContext.defaultParallelism
         self._cached: list[DataFrame] = []
+
+    @property
+    def has_died(self) -> bool:
+        """The session's JVM is gone, and no run will do better."""
+        return has_died(self._spark)
 
     def run(self, rounds: Sequence[Round], catalog: Catalog) -> list[RoundResult]:
         """Scan, reduce, rewrite, check and commit; one result per round, in their order."""
@@ -101,7 +107,7 @@ class Pipeline:
             while self._cached:
                 self._cached.pop().unpersist()
         rewritten = [so_far.rewritten(each.index) for each in rounds]
-        return published(rewritten, catalog, self._tier)
+        return published(rewritten, catalog, self._live.tier, self._live.clock)
 
     def _scan_and_reduce(self, so_far: _Progressing, rounds: list[Round]) -> DataFrame:
         """Stages 4 and 5; learns the verdicts on transactions, keeps the losers for stage 6."""

@@ -54,14 +54,15 @@ class ByteProgress:
         before = self.bytes_done.value
         results: list[_T] = []
         errors: list[BaseException] = []
+        inheriting = inheritable_thread_target(self._spark)(action)
 
         def work() -> None:
             try:
-                results.append(action())
+                results.append(inheriting())
             except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
                 errors.append(error)
 
-        thread = threading.Thread(target=inheritable_thread_target(self._spark)(work), daemon=True)
+        thread = threading.Thread(target=work, daemon=True)
         with byte_bars(self._console) as progress:
             bar = progress.add_task(title, total=bytes_total)
             thread.start()

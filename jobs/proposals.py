@@ -22,10 +22,13 @@ from compaction.strategies import latest_strategy, strategy_name
 from jobs.rounds import Round
 
 
-def proposal_of(each: Round, receipts: Sequence[GroupReceipt], commit_id: str) -> CommitProposal:
+def proposal_of(
+    each: Round, receipts: Sequence[GroupReceipt], commit_id: str, at_ms: int
+) -> CommitProposal:
     """Sources out, results in, the cleaner offset moved: one atomic step, under our epoch.
 
     A group that came out unchanged stays live as it is. The claim lasts until the last chunk.
+    `at_ms` is the time now, not when the run began: from it on the sources' grace period counts.
     """
     run = each.state.owner_run
     written = [
@@ -38,7 +41,7 @@ def proposal_of(each: Round, receipts: Sequence[GroupReceipt], commit_id: str) -
     swap: tuple[Update, ...] = ()
     if written:
         swap = (
-            RetireSegments(ids=sources, at_ms=each.now_ms, run=run),
+            RetireSegments(ids=sources, at_ms=at_ms, run=run),
             AddSegments(segments=added),
         )
     return CommitProposal(
@@ -55,7 +58,7 @@ def proposal_of(each: Round, receipts: Sequence[GroupReceipt], commit_id: str) -
             *_noted(each),
             *((ReleaseClaim(run=run),) if each.is_last_chunk else ()),
         ),
-        at_ms=each.now_ms,
+        at_ms=at_ms,
     )
 
 

@@ -6,7 +6,7 @@ not published, nothing of it; the others go on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -58,13 +58,19 @@ class RoundResult:
 
 
 def published(
-    rewritten: Sequence[Rewritten], catalog: Catalog, tier: LocalTieredStorage
+    rewritten: Sequence[Rewritten],
+    catalog: Catalog,
+    tier: LocalTieredStorage,
+    clock: Callable[[], int],
 ) -> list[RoundResult]:
-    """Check every round and commit the sound ones at once; one result per round, in their order."""
+    """Check every round and commit the sound ones at once; one result per round, in their order.
+
+    `clock` tells the time, epoch milliseconds, that the commits bear.
+    """
     with ThreadPoolExecutor(READERS) as pool:
         failures = list(pool.map(lambda each: fault_of(each, tier), rewritten))
     proposals = {
-        each.round.key: proposal_of(each.round, each.receipts, new_commit_id())
+        each.round.key: proposal_of(each.round, each.receipts, new_commit_id(), clock())
         for each, failure in zip(rewritten, failures, strict=True)
         if not failure
     }

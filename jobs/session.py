@@ -14,11 +14,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
-from pyspark.errors import PySparkRuntimeError
+from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from compaction.errors import BadSettings
+from compaction.shown import shown
 from jobs import worker_daemon
 
 NO_JAVA: Final = (
@@ -34,6 +36,8 @@ SPARK_SETTINGS: Final = {
     # Over TCP each Python task waits 40 ms for an acknowledgement that the kernel delays:
     # 32 empty tasks on two cores took 0.80 s, over a Unix socket 0.09 s.
     "spark.python.unix.domain.socket.enabled": "true",
+    # A socket's path has 107 bytes; temporary folders, of YARN's containers say, leave too few.
+    "spark.python.unix.domain.socket.dir": "/tmp",
     "spark.python.daemon.module": worker_daemon.__name__,
     # Spark's own rule leaves out names such as fs.azure.account.key and AWS_ACCESS_KEY_ID.
     "spark.redaction.regex": "(?i)secret|passw|token|credential|signature|jaas|sasl"
@@ -45,6 +49,18 @@ SPARK_SETTINGS: Final = {
 JVM_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """The JVM only plans and carries blocks: its second compiler and its parallel collector cost more
 than they bring. Measured on 1 GB of 1 KB values: 2.3 CPU seconds of the JVM without, 1.1 with."""
+
+LOCAL_MASTER: Final = "local[*,4]"
+"""All cores of this machine, and four attempts at a task, as on a cluster.
+
+In plain `local[*]` Spark gives a job up at the first worker that dies.
+"""
+
+SPARK_FAILURES: Final = (PySparkException, Py4JError, OSError, EOFError)
+"""What an action raises where Spark's workers die; the last two where its JVM has died."""
+
+CAUSE_MAX: Final = 300
+"""Characters of Spark's own words that are passed on."""
 
 ANY_CPU: Final = {"NUMBA_CPU_NAME": "generic"}
 """For executors and for the archive they are sent: kernels for every CPU of the platform.
@@ -86,6 +102,21 @@ def tierfold_session(builder: SparkSession.Builder | None = None) -> SparkSessio
     return session
 
 
+def has_died(session: SparkSession) -> bool:
+    """The session's JVM is gone: nothing that is asked of it will be answered."""
+    try:
+        return not session.version
+    except SPARK_FAILURES:
+        return True
+
+
+def cause_of(failure: Exception) -> str:
+    """The one line of a failure of Spark's that says what happened, not longer than `CAUSE_MAX`."""
+    lines = str(failure).splitlines()
+    cause = next((line for line in lines if "Exception" in line), repr(failure))
+    return shown(cause.strip())[:CAUSE_MAX]
+
+
 def _prepare_executors(context: SparkContext) -> None:
     """What Python is told on executors elsewhere, unless a user told it (`spark.executorEnv`)."""
     if not str(context.master).startswith("local"):
@@ -103,7 +134,7 @@ def _local(builder: SparkSession.Builder) -> SparkSession.Builder:
     os.environ["PYTHONPATH"] = root if not python_path else os.pathsep.join((root, python_path))
     log4j = files("conf").joinpath("log4j2.properties")
     return (
-        builder.master("local[*]")
+        builder.master(LOCAL_MASTER)
         .config("spark.driver.memory", "2g")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")

@@ -125,7 +125,10 @@ def config_of_toml(toml: str, *, where: str) -> ConfigFile:
     try:
         # parse_float=str: a ratio stays what was written, 0.1 and not the float nearest to it.
         document = tomllib.loads(toml, parse_float=str)
-    except tomllib.TOMLDecodeError as fault:
+        repr(document)  # What cannot be written cannot be told in a message either.
+    # Not its own error alone: Python reads and writes no number of thousands of digits, and
+    # brackets within brackets are read by a function that calls itself.
+    except (ValueError, RecursionError) as fault:
         # From None: a log that shows causes would quote what stands there.
         raise BadSettings(
             f"not TOML: {_QUOTED.sub('…', str(fault))}",

@@ -16,12 +16,13 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from compaction.errors import UnreadableObject
 from compaction.latest_compare import KeysCompared, sum_of
 from compaction.segments import PartitionKey, Segment
 from compaction.transactions import TransactionVerdict, joined_marks, verdict
 from jobs.progress import ByteProgress
 from jobs.rounds import tasks_for
-from jobs.session import tierfold_session
+from jobs.session import SPARK_FAILURES, cause_of, tierfold_session
 from jobs.settings import Settings
 from jobs.stages.segment_rows import RowKind, rows_of, unpacked
 from jobs.stages.verify import ORDER_SCHEMA, keys_compared, segments_checked
@@ -124,7 +125,14 @@ class _Verification:
             compare_tasks,
         )
         size_bytes = sum(each.read_bytes for each in subjects)
-        table: pa.Table = self._progress.watched("verify", size_bytes, told.toArrow)
+        try:
+            table: pa.Table = self._progress.watched("verify", size_bytes, told.toArrow)
+        except SPARK_FAILURES as error:
+            raise UnreadableObject(
+                f"Spark's workers died while they read ({cause_of(error)})",
+                where=self._tier_uri,
+                remedy="Give them more memory, or verify fewer partitions at once (--topic).",
+            ) from error
         found = [_Found() for _ in subjects]
         for row in rows_of(table.to_batches()):
             into = found[row.partition_index]

@@ -15,16 +15,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-
 from compaction.aborted import AbortedTransaction
 from compaction.chunks import Budget, Chunk, Due, Room, Wave, next_wave, remaining
 from compaction.errors import CorruptLog, TierfoldError, UnreadableObject
 from compaction.outcomes import Committed, Unknown
 from compaction.plan import Compact
 from compaction.segments import PartitionState, Segment
-from compaction.shown import shown
 from compaction.view import state_with_new
 from jobs.outcome_reports import (
     PartitionReport,
@@ -39,14 +35,12 @@ from jobs.pipeline import Pipeline
 from jobs.proposals import release_of
 from jobs.publishing import RoundResult, read_back
 from jobs.rounds import Round
+from jobs.session import SPARK_FAILURES, cause_of
 from jobs.survey import READERS, Surveyed, contradictions
 from jobs.wiring import Wiring
 from storage.catalog import Catalog, new_commit_id
 from storage.clock import now_ms, pause
 from storage.first_sight import read_aborted, read_snapshot
-
-CAUSE_MAX: Final = 300
-"""Characters of Spark's own words that are passed on."""
 
 WAVE_BYTES: Final = 8 * 2**30
 """Source bytes of a wave of several partitions where `--max-duration` bounds the run: some tens of
@@ -55,6 +49,15 @@ seconds of work, after which the clock is looked at."""
 READ_BACK_AFTER_MS: Final = (0, 500, 1000, 2000, 4000)
 """How long to wait before each look for a commit without an answer: a store that was restarted or a
 network that failed over is there again; who needs longer is told to run again."""
+
+_WORKER_DIED: Final = (
+    "a Spark worker died over this partition, and so did those that tried again ({}). "
+    "Its log says more; often it needs more memory. Nothing was published."
+)
+_SPARK_DIED: Final = (
+    "Spark's own process (java) has died ({}). The system's log may say why (dmesg; often memory "
+    "ran out). Nothing of this chunk was published; run again."
+)
 
 Record = Callable[[Sequence[tuple[int, PartitionReport]], int], None]
 """Keeps what became of a wave's numbered chunks; takes when the wave began, epoch milliseconds."""
@@ -193,7 +196,7 @@ class Waves:
     def _release(self, works: Sequence[Work]) -> None:
         """Give back what is claimed and not done; whoever took it over meanwhile may have it."""
         states = [work.state for work in works if work.state is not None]
-        proposals = [release_of(each, new_commit_id(), self.live.now_ms) for each in states]
+        proposals = [release_of(each, new_commit_id(), self.live.clock()) for each in states]
         if proposals:
             # A claim that stays is taken over by the next run; what was done is to be told.
             with contextlib.suppress(CorruptLog, UnreadableObject):
@@ -225,7 +228,7 @@ def _claim(live: Wiring, begun: Sequence[tuple[Work, Chunk]]) -> None:
     views = [work.surveyed.view for work, _ in begun]
     rows = [state_with_new(view) for view in views if view is not None]
     try:
-        claims = live.catalog.claim(rows, live.run, at_ms=live.now_ms) if rows else {}
+        claims = live.catalog.claim(rows, live.run, at_ms=live.clock()) if rows else {}
     except (CorruptLog, UnreadableObject) as error:
         # What the waves before it committed is to be told all the same.
         for work, chunk in begun:
@@ -329,23 +332,19 @@ def results_of(
         return []
     try:
         return pipeline.run(rounds, catalog)
-    except (PySparkException, Py4JError) as error:
-        if len(rounds) == 1:
-            return [RoundResult(round=rounds[0], failure=_worker_died(rounds[0], error))]
+    except SPARK_FAILURES as error:
+        is_over = pipeline.has_died
+        if is_over or len(rounds) == 1:
+            why = _SPARK_DIED if is_over else _WORKER_DIED
+            return [
+                RoundResult(round=each, failure=f"{each.key}: {why.format(cause_of(error))}")
+                for each in rounds
+            ]
     middle = len(rounds) // 2
     return [
         *results_of(pipeline, rounds[:middle], catalog),
         *results_of(pipeline, rounds[middle:], catalog),
     ]
-
-
-def _worker_died(each: Round, error: Exception) -> str:
-    cause = next((line for line in str(error).splitlines() if "Exception" in line), repr(error))
-    told = shown(cause.strip())[:CAUSE_MAX]
-    return (
-        f"{each.key}: a Spark worker died over this partition ({told}). "
-        "Its log says more; often it needs more memory. Nothing was published."
-    )
 
 
 def _take(work: Work, chunk: Chunk, result: RoundResult) -> None:

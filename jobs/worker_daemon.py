@@ -1,24 +1,32 @@
 """PySpark's worker daemon, silent where Spark hangs up: `python -m jobs.worker_daemon`.
 
-A worker that waits for its next task when the session ends cannot say goodbye over a Unix socket
-that is closed already, and PySpark's daemon prints a traceback about it at the end of a good run.
+A worker that waits for its next task when Spark closes its socket, after a minute without work or
+at the end of the session, cannot say goodbye over a Unix socket that is closed already, and
+PySpark's daemon prints a traceback about it in the middle of a good run.
 """
 
 from __future__ import annotations
 
-import builtins
-import sys
-from typing import Any
+import socket
+from typing import Final
 
 from pyspark import daemon
 
+HUNG_UP: Final = 1
+"""The code of a worker that is to end: its daemon forks another where one is wanted."""
 
-def _said(*words: object, **options: Any) -> None:  # noqa: ANN401 - as `print`
-    """`print`, but for the farewell to a closed socket."""
-    if not isinstance(sys.exc_info()[1], BrokenPipeError):
-        builtins.print(*words, **options)  # noqa: T201 - to where PySpark prints
+
+def worker(sock: socket.socket, authenticated: bool) -> int:  # noqa: FBT001 - as PySpark's
+    """PySpark's `daemon.worker`, but that nobody listening any more is no error of the worker."""
+    try:
+        return _pysparks_worker(sock, authenticated)
+    except BrokenPipeError:
+        return HUNG_UP
+
+
+_pysparks_worker: Final = daemon.worker
 
 
 if __name__ == "__main__":
-    daemon.print = _said  # type: ignore[attr-defined]
+    daemon.worker = worker
     daemon.manager()

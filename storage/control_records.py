@@ -41,7 +41,7 @@ class ControlType(IntEnum):
     UNKNOWN = -1
 
 
-def control_types(records: Records, heads: BatchHeads, *, where: str = "log") -> NDArray[np.int16]:
+def control_types(records: Records, heads: BatchHeads, *, where: str) -> NDArray[np.int16]:
     """The type of each batch's first record, shape (batches,).
 
     The raw number where it is none of `ControlType`: no negative one exists. `NOT_CONTROL` for an

@@ -21,7 +21,7 @@ from compaction.lineage import epochs_in
 from compaction.listing import ListedSegment
 from compaction.producers import ProducerEntry
 from compaction.segments import LeaderEpoch, PartitionKey, Segment
-from compaction.units import BATCH_HEADER_BYTES, NO_TIMESTAMP_MS
+from compaction.units import BATCH_HEADER_BYTES, NO_TIMESTAMP_MS, OFFSET_MAX, OFFSET_SPAN_MAX
 from storage.leader_epoch_checkpoint import read_leader_epoch_checkpoint
 from storage.local_tiered_storage import LocalTieredStorage, Part
 from storage.object_store import ObjectStore
@@ -154,6 +154,13 @@ def sight(
             remedy=_COPY,
         )
     end_offset, max_timestamp_ms = _end_of(log, offsets, times)
+    if end_offset > min(listed.start_offset + OFFSET_SPAN_MAX, OFFSET_MAX):
+        raise CorruptLog(
+            f"the last batch ends at offset {end_offset}, further from the segment's start"
+            f" {listed.start_offset} than an index can tell",
+            where=log.where,
+            remedy=_COPY,
+        )
     return Segment(
         segment_id=listed.segment_id,
         start_offset=listed.start_offset,

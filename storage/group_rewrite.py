@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compaction.aborted import AbortedTransaction
+from compaction.errors import CorruptLog
 from compaction.fates import (
     BatchColumns,
     BatchFate,
@@ -140,6 +141,7 @@ def _rewrite_segment(state: _Rewrite, segment: Segment, standing: Standing) -> N
     where = state.tier.uri(task.key, segment.segment_id, segment.start_offset, Part.LOG)
     log = state.tier.read_part(task.key, segment.segment_id, segment.start_offset, Part.LOG)
     heads = checked_heads(log, where=where)
+    _check_range(heads, segment, where)
     state.bytes_read += len(log)
     whole = standing(segment, int(heads.count.sum(dtype=np.int64)))
     beyond = np.cumsum(heads.count, dtype=np.int64)
@@ -158,6 +160,18 @@ def _rewrite_segment(state: _Rewrite, segment: Segment, standing: Standing) -> N
         state.due_ms = min(known_ms, default=None)
         state.add(found.data, is_change=found.is_change)
         state.last_offset = found.last_offset
+
+
+def _check_range(heads: BatchHeads, segment: Segment, where: str) -> None:
+    """What lies outside its segment's offsets was never its neighbour's to judge, nor indexed."""
+    first, last = int(heads.base_offset[0]), int(heads.last_offset[-1])
+    if first < segment.start_offset or last > segment.end_offset:
+        raise CorruptLog(
+            f"the batches have offsets {first} to {last}, the segment {segment.start_offset} to "
+            f"{segment.end_offset}",
+            where=where,
+            remedy="Take the segment from a replica; nothing of this partition was changed.",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,7 +240,7 @@ def _fates(
 ) -> tuple[Fates, int | None]:
     """What becomes of a window, and when something of what is left of it is due."""
     task = source.task
-    marks, rows = marks_of(heads, control_types(records, heads))
+    marks, rows = marks_of(heads, control_types(records, heads, where=source.where))
     aborted = np.zeros(len(heads), np.bool_)
     aborted[rows[aborted_batches(marks, task.aborted)]] = True
     columns = BatchColumns(

@@ -12,9 +12,11 @@ from typing import Final
 
 from compaction.errors import CorruptLog
 from compaction.segments import LeaderEpoch
+from compaction.units import LEADER_EPOCH_MAX, OFFSET_MAX
 from storage.object_store import Bytes
 
 _VERSION: Final = "0"
+_LINE_END: Final = re.compile(r"\r\n|\r|\n")
 _NUMBER: Final = re.compile(r"[0-9]{1,19}")
 _ENTRY: Final = re.compile(r"([0-9]{1,10})[ \t]+([0-9]{1,19})")
 _REMEDY: Final = "Restore the checkpoint from a copy of the segment or from a replica's log folder."
@@ -22,10 +24,11 @@ _REMEDY: Final = "Restore the checkpoint from a copy of the segment or from a re
 
 def read_leader_epoch_checkpoint(data: Bytes, where: str) -> tuple[LeaderEpoch, ...]:
     """Read a whole checkpoint; raises CorruptLog."""
-    lines = bytes(data).decode("ascii", errors="replace").splitlines()
+    # Java's lines: Python's `splitlines` would take other control characters for ends of them too.
+    lines = _LINE_END.split(bytes(data).decode("ascii", errors="replace"))
     if len(lines) < 2 or lines[0] != _VERSION or not _NUMBER.fullmatch(lines[1]):
         raise _corrupt(f"it begins with {lines[:2]}, not with version 0 and a count", where)
-    rows = [line for line in lines[2:] if line.strip()]
+    rows = [line for line in lines[2:] if line.strip(" \t")]
     if len(rows) != int(lines[1]):
         raise _corrupt(f"it announces {lines[1]} entries and holds {len(rows)}", where)
     found: list[LeaderEpoch] = []
@@ -37,6 +40,8 @@ def read_leader_epoch_checkpoint(data: Bytes, where: str) -> tuple[LeaderEpoch, 
         before = found[-1] if found else LeaderEpoch(epoch=-1, start_offset=-1)
         if entry.epoch <= before.epoch or entry.start_offset <= before.start_offset:
             raise _corrupt(f"entry {number} ({row}) is not above the one before", where)
+        if entry.epoch > LEADER_EPOCH_MAX or entry.start_offset > OFFSET_MAX:
+            raise _corrupt(f"entry {number} ({row}) is beyond what Kafka's numbers hold", where)
         found.append(entry)
     return tuple(found)
 

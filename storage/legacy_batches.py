@@ -25,7 +25,7 @@ from storage.batch_heads import (
     UNKNOWN_COUNT,
     BatchHeads,
 )
-from storage.compression import Codec, decompress
+from storage.compression import Codec, decompress, window_bytes_max
 from storage.records import RecordColumns, Records, decode, empty_columns, windows
 from storage.wire import as_kernel_input, be_int, kernel
 
@@ -146,6 +146,7 @@ def _unwrapped(
     codec, ends_at = heads.codec, heads.position + heads.size_bytes
     is_wrapper = codec != Codec.NONE
     sizes = heads.size_bytes.copy()
+    room_bytes = window_bytes_max(int(sizes.sum()))
     parts: list[NDArray[np.uint8]] = [np.empty(0, np.uint8)]
     edges = np.flatnonzero(is_wrapper[1:] | is_wrapper[:-1]) + 1
     cuts = [0, *edges.tolist(), len(heads)] if len(heads) else []
@@ -154,10 +155,16 @@ def _unwrapped(
         if is_wrapper[first]:
             here = f"{where}: {_batch_at(heads, first)}"
             value = _wrapper_value(part, int(heads.magic[first]), here)
-            mend = heads.magic[first] == 0
-            plain = decompress(int(codec[first]), value, where=here, mend_lz4_header=bool(mend))
+            plain = decompress(
+                int(codec[first]),
+                value,
+                where=here,
+                mend_lz4_header=bool(heads.magic[first] == 0),
+                room_bytes=room_bytes,
+            )
             part = np.frombuffer(plain, np.uint8)
             sizes[first] = part.size
+            room_bytes -= part.size
         parts.append(part)
     ends = np.cumsum(sizes)
     return as_kernel_input(np.concatenate(parts)), _Spans(

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compaction.errors import CorruptLog
-from compaction.units import OFFSET_SPAN_MAX
+from compaction.units import OFFSET_MAX, OFFSET_SPAN_MAX
 from storage.object_store import Bytes
 
 OFFSET_ENTRY_BYTES: Final = 8
@@ -58,6 +58,13 @@ def read_offset_index(data: Bytes, start_offset: int, where: str) -> OffsetIndex
         raise CorruptLog(
             f"entry {entry} of the offset index (offset {start_offset} + {offsets[entry]}, position"
             f" {positions[entry]}) is negative or not above the one before",
+            where=where,
+            remedy=_REMEDY,
+        )
+    if len(entries) and offsets[-1] > OFFSET_MAX - start_offset:
+        raise CorruptLog(
+            f"the offset index ends at offset {start_offset} + {offsets[-1]}, beyond the last one"
+            " that there is",
             where=where,
             remedy=_REMEDY,
         )

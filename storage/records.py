@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from compaction.errors import CorruptLog
 from compaction.units import BATCH_HEADER_BYTES
 from storage.batch_heads import RECORD_BYTES_MIN, BatchHeads
-from storage.compression import Codec, decompress
+from storage.compression import Codec, decompress, window_bytes_max
 from storage.wire import as_kernel_input, kernel, read_varint, read_varlong
 
 BODY_GUESS: Final = 4
@@ -225,6 +225,7 @@ def _plain_payloads(
     log: NDArray[np.uint8], heads: BatchHeads, where: str
 ) -> Iterator[bytes | memoryview]:
     """One by one, so that the decompressor's memory is used again while it is in the cache."""
+    room_bytes = window_bytes_max(int(heads.size_bytes.sum()))
     start = (heads.position + BATCH_HEADER_BYTES).tolist()
     end = (heads.position + heads.size_bytes).tolist()
     count = heads.count.tolist()
@@ -236,10 +237,12 @@ def _plain_payloads(
             yield b""
         else:
             try:
-                yield decompress(codec, stored, where=where)
+                plain = decompress(codec, stored, where=where, room_bytes=room_bytes)
             except CorruptLog as error:
                 here = f"{where}: {_batch_at(heads.position[i], heads.base_offset[i])}"
                 raise CorruptLog(error.what, where=here, remedy=error.remedy) from error
+            room_bytes -= len(plain)
+            yield plain
 
 
 @kernel

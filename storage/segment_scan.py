@@ -109,7 +109,7 @@ def scan_marks(log: NDArray[np.uint8], *, where: str) -> BatchMarks:
     marks: list[BatchMarks] = []
     for first, last in windows(heads, window_bytes=WINDOW_BYTES):
         window = heads.slice(first, last)
-        types = control_types(decode_any(log, window, where=where), window)
+        types = control_types(decode_any(log, window, where=where), window, where=where)
         marks.append(marks_of(window, types)[0])
     return joined_marks(marks)
 
@@ -182,7 +182,7 @@ def _scanned_window(
     where: str,
 ) -> _Window:
     records = decode_any(log, heads, where=where)
-    marks, rows = marks_of(heads, control_types(records, heads))
+    marks, rows = marks_of(heads, control_types(records, heads, where=where))
     competing = np.flatnonzero(records.offset >= order.first_dirty)
     takes_part = ~heads.is_control
     takes_part[rows[aborted_batches(marks, aborted)]] = False

@@ -92,6 +92,7 @@ def test_a_run_means_the_last_row_of_its_epoch(steps: list[Step]) -> None:
     for claim in (row for row in life.rows if row.owner_run):
         (meant,) = left_by(found, claim.owner_run)
         assert meant.state == [row for row in life.rows if row.epoch == claim.epoch][-1]
+        assert meant in left_by(found, "run")
 
 
 def test_of_rows_at_the_same_moment_the_last_is_meant() -> None:

@@ -10,16 +10,24 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 import pyspark
 
-from tests.jobs.commands import ROOT, Ran
+from tests.end_to_end.processes import (
+    PATIENCE_S,
+    Application,
+    awaited,
+    living,
+    signalled,
+    started,
+    with_descendants,
+)
+from tests.jobs.commands import ROOT
 
 SPARK: Final = Path(pyspark.__file__).parent
 MASTER: Final = "org.apache.spark.deploy.master.Master"
@@ -28,23 +36,6 @@ README: Final = (ROOT / "README.md").read_text(encoding="utf-8")
 SHOWN: Final = dict(re.findall(r"--conf (\S+?)=(\S+)", README))
 SHOWN_FOLDER: Final = "".join(re.findall(r"--archives [^\s#]+(#\S+)", README))
 """Where the README has the archive unpacked."""
-
-PATIENCE_S: Final = 240.0
-APPLICATION_S: Final = 300.0
-LOOK_EVERY_S: Final = 0.05
-
-_T = TypeVar("_T")
-
-
-def awaited(what: str, look: Callable[[], _T | None]) -> _T:
-    """What `look` finds at last."""
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        found = look()
-        if found is not None:
-            return found
-        time.sleep(LOOK_EVERY_S)
-    raise TimeoutError(f"{what}: not within {PATIENCE_S:.0f} s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,15 +58,15 @@ class Daemon:
 
     def family(self) -> set[int]:
         """Its process and all that descend from it: executors, their Python workers."""
-        return _with_descendants(self.process.pid)
+        return with_descendants(self.process.pid)
 
     def kill(self) -> None:
         """As a machine that loses its power: the daemon and its executors, at once."""
         family = self.family()
         for pid in family:
-            _signalled(pid, signal.SIGKILL)
+            signalled(pid, signal.SIGKILL)
         self.process.wait()
-        awaited("the killed processes", lambda: None if family & _living() else True)
+        awaited("the killed processes", lambda: None if family & living() else True)
 
     def stop(self) -> None:
         """Asks first."""
@@ -83,31 +74,11 @@ class Daemon:
         self.process.terminate()
         try:
             self.process.wait(PATIENCE_S)
-            awaited("the executors", lambda: None if family & _living() else True)
+            awaited("the executors", lambda: None if family & living() else True)
         except (subprocess.TimeoutExpired, TimeoutError):
-            for pid in family & _living():
-                _signalled(pid, signal.SIGKILL)
+            for pid in family & living():
+                signalled(pid, signal.SIGKILL)
             self.process.wait()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Application:
-    """What was submitted; its streams go to files, so that no pipe fills up unread."""
-
-    process: subprocess.Popen[bytes]
-    stdout: Path
-    stderr: Path
-
-    def ended(self) -> Ran:
-        """Its outcome, waited for."""
-        self.process.wait(APPLICATION_S)
-        said = (each.read_text(encoding="utf-8") for each in (self.stdout, self.stderr))
-        return Ran(code=self.process.returncode, stdout=next(said), stderr=next(said))
-
-    def stop(self) -> None:
-        """Whatever it is doing."""
-        self.process.kill()
-        self.process.wait()
 
 
 class Cluster:
@@ -134,9 +105,12 @@ class Cluster:
         return [each for each in self._daemons[1:] if each.process.poll() is None]
 
     def add_worker(self) -> Daemon:
-        """One core, 1 GB, and nothing of ours installed; returns when the master knows it."""
-        name = f"worker-{len(self._daemons)}"
-        options = ("--host", "127.0.0.1", "--cores", "1", "--memory", "1g")
+        """One core, 1 GB, nothing of ours installed, and a host, for Spark, of its own.
+
+        Returns when the master knows it.
+        """
+        name, host = f"worker-{len(self._daemons)}", f"127.0.0.{len(self._daemons) + 1}"
+        options = ("--host", host, "--cores", "1", "--memory", "1g")
         where = ("--work-dir", str(self._folder / name))
         worker = self._started(name, WORKER, *options, *where, self._url)
         worker.says("Successfully registered with master")
@@ -153,18 +127,9 @@ class Cluster:
         confs = [f"--conf={name}={value}" for name, value in options.items()]
         place = ("--master", self._url, "--archives", f"{archive}{SHOWN_FOLDER}")
         self._submitted += 1
-        stdout, stderr = (
-            self._folder / f"application-{self._submitted}.{stream}" for stream in ("out", "err")
-        )
-        with stdout.open("wb") as out, stderr.open("wb") as err:
-            process = subprocess.Popen(
-                [SPARK / "bin" / "spark-submit", *place, *confs, *application],
-                cwd=ROOT,
-                env=self._environment,
-                stdout=out,
-                stderr=err,
-            )
-        return Application(process=process, stdout=stdout, stderr=stderr)
+        command = [SPARK / "bin" / "spark-submit", *place, *confs, *application]
+        name = f"application-{self._submitted}"
+        return started(command, self._folder, name, self._environment)
 
     def stop(self) -> None:
         """Workers first, so that none looks for its master."""
@@ -205,11 +170,6 @@ def bare_python(folder: Path) -> Path:
     return folder / "bin" / "python"
 
 
-def reading(pids: set[int], folder: Path) -> set[int]:
-    """Those of the processes that have a file below `folder` mapped into their memory."""
-    return {pid for pid in pids if str(folder) in _text_of(pid, "maps")}
-
-
 def _environment(folder: Path) -> dict[str, str]:
     """Nothing of this session's own Spark, and no place outside `folder` to write to."""
     ours = ("PYSPARK_", "SPARK_", "NUMBA_", "PYTHON")
@@ -226,37 +186,3 @@ def _environment(folder: Path) -> dict[str, str]:
         "SPARK_NO_DAEMONIZE": "1",
         "TMPDIR": str(scratch),
     }
-
-
-def _living() -> set[int]:
-    """Processes that run; one that only waits to be buried does not."""
-    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-    return {pid for pid in pids if "\nState:\tZ" not in (_text_of(pid, "status") or "\nState:\tZ")}
-
-
-def _with_descendants(ancestor: int) -> set[int]:
-    parents = {
-        pid: int(found[1])
-        for pid in _living()
-        if (found := re.search(r"^PPid:\t(\d+)$", _text_of(pid, "status"), re.MULTILINE))
-    }
-    family: set[int] = set()
-    news: Sequence[int] = [ancestor]
-    while news:
-        family.update(news)
-        news = [pid for pid, parent in parents.items() if parent in news]
-    return family
-
-
-def _text_of(pid: int, file: str) -> str:
-    try:
-        return Path(f"/proc/{pid}/{file}").read_text(encoding="utf-8", errors="replace")
-    except OSError:  # It has ended meanwhile.
-        return ""
-
-
-def _signalled(pid: int, which: signal.Signals) -> None:
-    try:
-        os.kill(pid, which)
-    except ProcessLookupError:
-        return

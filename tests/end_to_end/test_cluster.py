@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,21 +13,29 @@ import pytest
 from pyspark.sql import SparkSession
 
 from storage.segment_reader import Batch, read_segment
-from tests.end_to_end.spark_cluster import (
-    Cluster,
+from tests.end_to_end.processes import (
+    Application,
     awaited,
-    bare_python,
+    in_hand,
+    python_workers,
     reading,
-    spark_cluster,
+    signalled,
+    writing,
 )
+from tests.end_to_end.spark_cluster import Cluster, bare_python, spark_cluster
+from tests.faults.killed_checks import hidden_files, unnamed
+from tests.faults.killed_logs import LARGE, large_newest, put_large
 from tests.jobs.commands import ALWAYS, ROOT, Ran, status_of, tierfold
-from tests.jobs.tiers import key_of, made_tier, put_segment, put_updates, sample_copy
-from tests.storage.live_segments import data
+from tests.jobs.tiers import key_of, made_tier, put_updates, sample_copy
 
 NOW = ("--now", "1800000000000")
-LARGE_VALUE = bytes(512 * 1024)
 LARGE_SEGMENTS = 12
 ONE_GROUP_EACH = ("--set", "segment.bytes=1")
+SPECULATING = (
+    "--conf=spark.speculation=true",
+    "--conf=spark.speculation.quantile=0.5",
+)
+"""Once half of a stage's tasks are done, those that take long are begun elsewhere too."""
 
 
 @pytest.fixture(scope="module")
@@ -104,12 +113,7 @@ def test_a_worker_killed_in_mid_run_costs_time_only(
     spark: SparkSession, cluster: Cluster, archive: Path, tmp_path: Path
 ) -> None:
     made = made_tier(tmp_path / "tier")
-    key = key_of("large")
-    for number in range(LARGE_SEGMENTS):
-        pairs = [(f"{number % 4} {i}".encode(), LARGE_VALUE) for i in range(16)]
-        start = number * len(pairs)
-        batches = [data(start + i, pair) for i, pair in enumerate(pairs)]
-        put_segment(made, key, batches, start_offset=start)
+    put_large(made, LARGE_SEGMENTS)
     here = _copied(made)
     options = ("--json", *NOW, *ALWAYS, *ONE_GROUP_EACH)
     doomed = cluster.workers[0]
@@ -125,3 +129,47 @@ def test_a_worker_killed_in_mid_run_costs_time_only(
     assert tierfold("compact", here, *options).outcomes == done.outcomes
     assert _live(made) == _live(here)
     assert tierfold("verify", made).code == 0
+
+
+def test_a_task_that_runs_twice_publishes_once(
+    spark: SparkSession, cluster: Cluster, archive: Path, tmp_path: Path
+) -> None:
+    made = made_tier(tmp_path / "tier")
+    newest = put_large(made, LARGE_SEGMENTS)
+    here = _copied(made)
+    options = ("--json", *NOW, *ALWAYS, *ONE_GROUP_EACH)
+    job = (*SPECULATING, "jobs/compact_job.py", made, *options)
+    submitted = cluster.submitted(archive, *job)
+    try:
+        slow = awaited("a worker that writes", lambda: _writing(cluster, submitted, made), 0.002)
+        signalled(slow, signal.SIGSTOP)
+        held = in_hand(slow, made)
+        awaited("another that writes the same", lambda: _has_twin(made, held), 0.002)
+        signalled(slow, signal.SIGCONT)
+        done = submitted.ended()
+    finally:
+        submitted.stop()
+    assert done.code == 0, done.stderr
+    local = tierfold("compact", here, *options)
+    report, expected = done.partitions["large", 0], local.partitions["large", 0]
+    for what in ("outcome", "tally", "objects_written", "segments_out", "bytes_out"):
+        assert report[what] == expected[what], what
+    assert _live(made) == _live(here)
+    status = status_of(made)["large", 0]
+    assert large_newest(status) == newest
+    assert unnamed(made, LARGE, status) == set(status["orphans"]) != set()
+    assert tierfold("verify", made).code == 0
+
+
+def _writing(cluster: Cluster, submitted: Application, tier: Path) -> int | None:
+    """A Python worker on the cluster that has an object in hand."""
+    assert submitted.process.poll() is None, submitted.stderr.read_text()
+    workers = {pid for each in cluster.workers for pid in python_workers(each.family())}
+    return min(writing(workers, tier), default=None)
+
+
+def _has_twin(tier: Path, held: set[Path]) -> bool | None:
+    """Whether somebody else writes a segment that begins where one that is held does."""
+    starts = {path.name[:21] for path in held}
+    others = {path.name[:21] for path in hidden_files(tier) if path not in held}
+    return bool(starts & others) or None

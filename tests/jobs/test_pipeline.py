@@ -79,7 +79,7 @@ def run(
     tier: Path, spark: SparkSession, progress: ByteProgress, *settings: str
 ) -> list[RoundResult]:
     live, rounds = claimed_rounds(tier, *settings)
-    return Pipeline(spark, live.tier_uri, progress).run(rounds, live.catalog)
+    return Pipeline(spark, live, progress).run(rounds, live.catalog)
 
 
 def overwrite(path: Path, content: bytes) -> None:
@@ -208,7 +208,7 @@ def test_data_that_take_a_worker_down_stop_their_own_partition_alone(
     third = key_of("shipments")
     put_updates(tier, third, 0)
     live, rounds = claimed_rounds(tier)
-    pipeline = FragilePipeline(spark, live.tier_uri, EventfulProgress(spark))
+    pipeline = FragilePipeline(spark, live, EventfulProgress(spark))
     results = {each.round.key: each for each in results_of(pipeline, rounds, live.catalog)}
     assert set(results) == {ORDERS, PAYMENTS, third}
     assert isinstance(results[PAYMENTS].outcome, Committed)

@@ -43,7 +43,7 @@ class Staged:
     rewritten: list[Rewritten]
 
     def published(self) -> dict[str, RoundResult]:
-        results = published(self.rewritten, self.live.catalog, self.live.tier)
+        results = published(self.rewritten, self.live.catalog, self.live.tier, self.live.clock)
         assert [each.round for each in results] == [each.round for each in self.rewritten]
         return {each.round.key.topic: each for each in results}
 
@@ -109,10 +109,19 @@ def test_an_object_that_changed_since_it_was_written_is_not_published(
     assert isinstance(results["payments"].outcome, Committed)
 
 
+def test_a_commit_bears_the_time_of_its_writing_not_of_the_runs_begin(staged: Staged) -> None:
+    # The grace period of what it retires counts from there: a run may take longer than that.
+    hours_later_ms = staged.live.now_ms + 30 * 3_600_000
+    published(staged.rewritten, staged.live.catalog, staged.live.tier, lambda: hours_later_ms)
+    for row in staged.live.catalog.read().values():
+        assert row.committed_at_ms == hours_later_ms
+        assert {each.retired_at_ms for each in row.retired} == {hours_later_ms}
+
+
 def test_a_folder_that_cannot_be_listed_is_not_published(staged: Staged) -> None:
     tier = LocalTieredStorage(UnlistedStore(staged.tier))
     before = staged.live.catalog.read()
-    results = published(staged.rewritten, staged.live.catalog, tier)
+    results = published(staged.rewritten, staged.live.catalog, tier, staged.live.clock)
     assert all("no permission" in (each.failure or "") for each in results)
     assert staged.live.catalog.read() == before
 
@@ -133,7 +142,7 @@ def test_where_nothing_was_written_nothing_is_listed(staged: Staged) -> None:
 
     rounds = [unchanged(each) for each in staged.rewritten]
     tier = LocalTieredStorage(UnlistedStore(staged.tier))
-    results = published(rounds, staged.live.catalog, tier)
+    results = published(rounds, staged.live.catalog, tier, staged.live.clock)
     assert all(isinstance(each.outcome, Committed) for each in results)
 
 
@@ -160,7 +169,7 @@ def test_what_failed_on_the_way_is_passed_on_and_asks_the_catalog_nothing(
 
 def test_a_catalog_that_cannot_be_read_leaves_the_outcome_unknown(staged: Staged) -> None:
     catalog = MeddledCatalog(staged.live.catalog_uri, before_commit=no_answer)
-    results = published(staged.rewritten, catalog, staged.live.tier)
+    results = published(staged.rewritten, catalog, staged.live.tier, staged.live.clock)
     for each in results:
         assert each.proposal is not None
         assert each.outcome == Unknown(
@@ -174,7 +183,7 @@ def test_what_the_row_shows_settles_a_lost_answer(staged: Staged, is_written: bo
     event = {"after_commit" if is_written else "before_commit": no_answer}
     catalog = MeddledCatalog(staged.live.catalog_uri, **event)
     staged.rewritten[1] = replace(staged.rewritten[1], failure="it broke")
-    orders, payments = published(staged.rewritten, catalog, staged.live.tier)
+    orders, payments = published(staged.rewritten, catalog, staged.live.tier, staged.live.clock)
     assert isinstance(orders.outcome, Unknown)
     found, failed = read_back([orders, payments], staged.live.catalog)
     assert failed == payments
@@ -191,5 +200,5 @@ def test_rows_that_cannot_be_read_settle_nothing(staged: Staged) -> None:
     catalog = MeddledCatalog(
         staged.live.catalog_uri, after_commit=no_answer, before_resolve=no_answer
     )
-    results = published(staged.rewritten, catalog, staged.live.tier)
+    results = published(staged.rewritten, catalog, staged.live.tier, staged.live.clock)
     assert read_back(results, catalog) == results

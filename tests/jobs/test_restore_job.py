@@ -361,10 +361,23 @@ class Deaf(Catalog):
         return {each.key: Unknown(commit_id=each.commit_id, cause="the line is dead")}
 
 
-@pytest.mark.parametrize("is_claimed_since", [False, True])
-@pytest.mark.parametrize("is_written", [False, True])
+@pytest.mark.parametrize(
+    ("is_written", "is_claimed_since", "ended"),
+    [
+        (True, False, (0, "restored")),
+        (True, True, (0, "restored")),
+        # Nobody knows: the write may still arrive.
+        (False, False, (3, "unknown")),
+        # It cannot arrive any more.
+        (False, True, (4, "fenced")),
+    ],
+)
 def test_an_answer_that_was_lost_is_read_back(
-    tier: Path, monkeypatch: pytest.MonkeyPatch, is_written: bool, is_claimed_since: bool
+    tier: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_written: bool,
+    is_claimed_since: bool,
+    ended: tuple[int, str],
 ) -> None:
     def wired_so(tier_uri: str, catalog_uri: str | None, now: int | None) -> Wiring:
         return replace(wired(tier_uri, catalog_uri, now), catalog=Deaf(str(tier / "_tierfold")))
@@ -375,6 +388,5 @@ def test_an_answer_that_was_lost_is_read_back(
         patch.setattr(Deaf, "is_written", is_written)
         patch.setattr(Deaf, "is_claimed_since", is_claimed_since)
         ran = restore(tier, found["committed_at"])
-    told_so = (0, "restored") if is_written else (3, "unknown")
-    assert (ran.code, ran.outcomes["orders", 0]) == told_so
+    assert (ran.code, ran.outcomes["orders", 0]) == ended
     assert (len(live_ids(tier)) == 3) is is_written

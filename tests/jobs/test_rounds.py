@@ -34,6 +34,8 @@ from tests.jobs.claimed_rounds import NOW_MS, claimed_rounds
 from tests.jobs.tiers import RECORDS_PER_SEGMENT, key_of, made_tier, put_updates
 from tests.storage.live_segments import an_abort
 
+AT_MS: Final = NOW_MS + 5_000
+
 NO_TRANSACTIONS: Final = TransactionVerdict(
     discardable=np.empty(0, np.int64), listed=(), believed=()
 )
@@ -191,7 +193,8 @@ def receipt(number: int, result: GroupResult, each: Round) -> GroupReceipt:
 def test_only_what_was_written_is_swapped_and_the_claim_is_let_go(rounds: list[Round]) -> None:
     each = rounds[0]
     written = receipt(0, GroupResult.WRITTEN, each)
-    proposal = proposal_of(each, [written, receipt(1, GroupResult.UNCHANGED, each)], "commit")
+    receipts = [written, receipt(1, GroupResult.UNCHANGED, each)]
+    proposal = proposal_of(each, receipts, "commit", AT_MS)
     retire, add, advance, release = proposal.updates
     assert isinstance(retire, RetireSegments)
     assert retire.ids == tuple(s.segment_id for s in each.groups[0].segments)
@@ -199,14 +202,14 @@ def test_only_what_was_written_is_swapped_and_the_claim_is_let_go(rounds: list[R
     assert add.segments == (written.segment,)
     assert advance == AdvanceCleanerOffset(epoch=1, offset=each.end_offset)
     assert release == ReleaseClaim(run=each.state.owner_run)
-    assert proposal.at_ms == NOW_MS
+    assert (proposal.at_ms, retire.at_ms) == (AT_MS, AT_MS)
 
 
 def test_a_round_that_changes_nothing_still_moves_the_cleaner_offset(
     rounds: list[Round],
 ) -> None:
     each = rounds[1]
-    proposal = proposal_of(each, [receipt(0, GroupResult.UNCHANGED, each)], "commit")
+    proposal = proposal_of(each, [receipt(0, GroupResult.UNCHANGED, each)], "commit", AT_MS)
     assert [type(update) for update in proposal.updates] == [AdvanceCleanerOffset, ReleaseClaim]
 
 
@@ -214,5 +217,5 @@ def test_the_cleaner_offset_never_moves_back(rounds: list[Round]) -> None:
     each = replace(rounds[0], end_offset=RECORDS_PER_SEGMENT)
     ahead = replace(each.state, cleaner_offsets=(CleanerOffset(epoch=1, offset=33),))
     unchanged = [receipt(number, GroupResult.UNCHANGED, each) for number in range(2)]
-    proposal = proposal_of(replace(each, state=ahead), unchanged, "commit")
+    proposal = proposal_of(replace(each, state=ahead), unchanged, "commit", AT_MS)
     assert AdvanceCleanerOffset(epoch=1, offset=33) in proposal.updates

@@ -1,13 +1,16 @@
-"""Where Spark cannot start: a sentence that says what to install, and nothing begun."""
+"""The session as it is made, and where none can be: a sentence that says what to install."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.jobs.tiers import sample_copy
 
@@ -46,3 +49,30 @@ def test_without_a_java_that_can_run_spark_the_sentence_says_what_to_install(
     assert "Install a Java runtime 17 or newer" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tier / "_tierfold").exists()
+
+
+def test_workers_are_forked_by_our_daemon_and_speak_over_a_unix_socket(
+    spark: SparkSession,
+) -> None:
+    def tell(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            parent = Path(f"/proc/{os.getppid()}/cmdline").read_text()
+            working = sys.modules["pyspark.daemon"].worker
+            told = {
+                "over_unix_socket": os.environ["PYTHON_UNIX_DOMAIN_ENABLED"],
+                "parent": parent.replace("\0", " "),
+                "worker": f"{working.__module__}.{working.__name__}",
+            }
+            yield pa.RecordBatch.from_pylist([told])
+
+    asked = spark.range(0, 1, 1, 1).mapInArrow(
+        tell, "over_unix_socket string, parent string, worker string"
+    )
+    (told,) = asked.collect()
+    assert told.over_unix_socket == "True"
+    assert " -m jobs.worker_daemon " in told.parent
+    assert told.worker == "__main__.worker"
+
+
+def test_a_task_whose_worker_dies_is_tried_again_on_this_machine_too(spark: SparkSession) -> None:
+    assert spark.sparkContext.master == "local[*,4]"

@@ -85,6 +85,9 @@ def test_the_command_line_takes_names_of_both_levels() -> None:
     ("toml", "where", "complaint"),
     [
         ("[broker", "mine.toml", "not TOML"),
+        ("broker = " + "[" * 5000, "mine.toml", "not TOML"),
+        ("broker = " + "9" * 5000, "mine.toml", "not TOML"),
+        ("broker = 0x" + "f" * 5000, "mine.toml", "not TOML"),
         ('"segment.bytes" = 1', "mine.toml", "'segment.bytes' stands in neither [broker] nor"),
         ("[brokers]", "mine.toml", "'brokers' stands in neither"),
         ("broker = 1", BROKER, "a number stands where a table should"),

@@ -94,7 +94,7 @@ def cleaned(
     ]
     rounds = rounds_of(live, begun)
     progress = ByteProgress(spark, Console(file=io.StringIO()))
-    return live, Pipeline(spark, live.tier_uri, progress).run(rounds, live.catalog)
+    return live, Pipeline(spark, live, progress).run(rounds, live.catalog)
 
 
 def seen(live: Wiring, tier: Path, key: PartitionKey) -> Iterator[ModelRecord]:

@@ -25,6 +25,7 @@ from jobs.proposals import release_of
 from jobs.survey import viewed
 from jobs.wiring import wired
 from storage.catalog import Catalog, new_commit_id
+from tests.compaction.builders import segment_id
 from tests.jobs.commands import Ran, tierfold, told
 from tests.jobs.tiers import files_below, folder_of, key_of, made_tier, put_updates
 
@@ -77,8 +78,12 @@ def test_of_a_topic_made_anew_the_folder_says_which(tier: Path) -> None:
     assert ran.code == 2
     assert not told(ran.stderr, "is a partition of 2 topics", ORDERS.topic_id, anew.topic_id)
     assert "no run has touched it" in tierfold("history", tier, folder_of(tier, anew).name).stdout
+    copied = replace(anew, topic="copied")
+    folder_of(tier, copied).symlink_to(folder_of(tier, anew))
     ran = tierfold("restore", tier, folder_of(tier, ORDERS).name, "--to", RUNS[0])
     assert (ran.code, "nothing_to_do" in ran.stdout) == (0, True)
+    ran = tierfold("restore", tier, folder_of(tier, anew).name, "--to", RUNS[0])
+    assert (ran.code, "stands for copied-0" in ran.stdout) == (3, True)
 
 
 @pytest.mark.parametrize(
@@ -145,6 +150,7 @@ def test_the_history_fits_its_table_newest_first(tier: Path) -> None:
     ]
     assert all(line.split()[-1] == "lives" for line in lines)
     assert max(map(len, ran.stdout.splitlines())) <= 120
+    assert "holds it" not in ran.stdout
 
 
 def test_the_history_may_be_cut_short(tier: Path) -> None:
@@ -165,7 +171,7 @@ def merged(tier: Path, row: PartitionState) -> None:
     first, last = state.segments
     one = replace(
         first,
-        segment_id="merged".ljust(22, "_"),
+        segment_id=segment_id("merged"),
         end_offset=last.end_offset,
         written_by_run="merger",
     )

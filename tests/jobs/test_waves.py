@@ -341,7 +341,7 @@ def test_what_may_not_fit_into_the_tier_is_not_begun(
     progress = ByteProgress(spark, Console(file=io.StringIO()))
     waves = Waves(
         live=live,
-        pipeline=Pipeline(spark, live.tier_uri, progress),
+        pipeline=Pipeline(spark, live, progress),
         budget=UNBOUND,
         started_at_ms=0,
         record=lambda *_told: None,

@@ -57,16 +57,14 @@ def sample_copy(folder: Path) -> Path:
     return folder
 
 
-def put_segment(
-    folder: Path,
-    key: PartitionKey,
+def segment_parts(
     batches: Sequence[BatchDraft | bytes],
     *,
     start_offset: int,
     aborted: Sequence[AbortedTransaction] = (),
     producers: Sequence[ProducerEntry] = (),
-) -> Path:
-    """Writes a segment as a broker would upload it; the path of its `.log`."""
+) -> dict[Part, bytes]:
+    """A segment's objects as a broker would upload them, in the order of their writing."""
     log = b"".join(each if isinstance(each, bytes) else write_batch(each) for each in batches)
     heads = read_heads(np.frombuffer(log, np.uint8), where="draft")
     offset_index, time_index = build_indexes(
@@ -77,15 +75,28 @@ def put_segment(
         start_offset=start_offset,
         index_interval_bytes=INDEX_INTERVAL_BYTES,
     )
-    staged = open_tier(str(folder)).new_segment(key, start_offset)
-    with staged.open_log() as writer:
-        writer.write(log)
-    staged.put(Part.OFFSET_INDEX, offset_index)
-    staged.put(Part.TIME_INDEX, time_index)
+    parts = {Part.LOG: log, Part.OFFSET_INDEX: offset_index, Part.TIME_INDEX: time_index}
     if aborted:
-        staged.put(Part.TRANSACTION_INDEX, write_transaction_index(aborted))
-    staged.put(Part.SNAPSHOT, write_producer_snapshot(producers))
-    staged.put(Part.LEADER_EPOCH_CHECKPOINT, write_leader_epoch_checkpoint(EPOCHS))
+        parts[Part.TRANSACTION_INDEX] = write_transaction_index(aborted)
+    parts[Part.SNAPSHOT] = write_producer_snapshot(producers)
+    parts[Part.LEADER_EPOCH_CHECKPOINT] = write_leader_epoch_checkpoint(EPOCHS)
+    return parts
+
+
+def put_segment(
+    folder: Path,
+    key: PartitionKey,
+    batches: Sequence[BatchDraft | bytes],
+    *,
+    start_offset: int,
+    aborted: Sequence[AbortedTransaction] = (),
+    producers: Sequence[ProducerEntry] = (),
+) -> Path:
+    """Writes a segment as a broker would upload it; the path of its `.log`."""
+    staged = open_tier(str(folder)).new_segment(key, start_offset)
+    parts = segment_parts(batches, start_offset=start_offset, aborted=aborted, producers=producers)
+    for part, content in parts.items():
+        staged.put(part, content)
     return Path(staged.uri(Part.LOG))
 
 

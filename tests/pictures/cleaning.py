@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from compaction.aborted import AbortedTransaction
-from compaction.absorption import absorbed
 from compaction.grouping import grouped
-from compaction.key_blocks import KeyBlock, pack, parts_per_bucket, unpack
 from compaction.plan import Choice, Compact, propose
-from compaction.receipts import GroupReceipt, GroupResult, receipt_faults
+from compaction.receipts import GroupReceipt, receipt_faults
 from compaction.regions import LastStable, Regions, last_stable_of, regions_of
 from compaction.rules import Rules
-from compaction.segments import CleanerOffset, PartitionState, Segment
+from compaction.segments import CleanerOffset, PartitionState
 from compaction.tally import Tally, total
-from compaction.transactions import TransactionVerdict, joined_marks, verdict
 from compaction.view import PartitionView
-from compaction.winners import LOST, WON, bucket_contest
-from jobs.rounds import Round, group_orders
+from jobs.rounds import Round
 from storage.first_sight import read_aborted, read_snapshot
-from storage.group_rewrite import rewrite_group
-from storage.local_tiered_storage import Part
-from storage.record_versions import VersionSource
-from storage.segment_scan import ScannedSegment, ScanOrder, scan_marks, scan_segment
 from tests.pictures.log_pictures import INDEX_INTERVAL_BYTES, KEY, Log
+from tests.pictures.sparkless import carried_out
 
 RETENTION_MS: Final = 1000
 RULES: Final = Rules(
@@ -127,31 +116,20 @@ def swept(log: Log, *, now_ms: int, rules: Rules = RULES) -> Log:
 
 
 def _carried_out(log: Log, each: Round) -> Pass:
-    scans = _scans(log, each)
-    first_verdict = _verdict(log, each, scans)
-    believed = first_verdict.believed
-    if believed:
-        entries = sorted(each.aborted + believed, key=lambda entry: entry.last_offset)
-        each = replace(each, aborted=tuple(entries))
-        scans = _scans(log, each)
-    standing = _standing(each.segments, scans)
-    receipts = _rewritten(log, each, scans, standing, is_again=False)
-    is_empty = [receipt.result is GroupResult.EMPTY for receipt in receipts]
-    if any(is_empty):
-        each = replace(each, groups=absorbed(each.groups, is_empty))
-        receipts = _rewritten(log, each, scans, standing, is_again=True)
+    carried = carried_out(log.tier, each, buckets=_BUCKETS)
+    done = carried.rewritten
     faults = receipt_faults(
-        each.groups,
-        receipts,
-        records_scanned=sum(scan.records for scan in scans),
-        record_bytes_scanned=sum(scan.record_bytes for scan in scans),
+        done.round.groups,
+        done.receipts,
+        records_scanned=done.records_scanned,
+        record_bytes_scanned=done.record_bytes_scanned,
     )
     assert faults == ()
     return Pass(
-        log=_after(log, each, receipts),
-        receipts=receipts,
-        believed=believed,
-        malformed_versions=sum(scan.malformed_versions for scan in scans),
+        log=_after(log, done.round, done.receipts),
+        receipts=done.receipts,
+        believed=carried.believed,
+        malformed_versions=done.malformed_versions,
     )
 
 
@@ -183,80 +161,6 @@ def _state(log: Log) -> PartitionState:
         log_start_offset=log.segments[0].start_offset,
         segments=log.segments,
         lineage=log.lineage,
-    )
-
-
-def _verdict(log: Log, each: Round, scans: Sequence[ScannedSegment]) -> TransactionVerdict:
-    """By the marks of all that lives: those of segments beside the round decide within it."""
-    found = {s.segment_id: scan.marks for s, scan in zip(each.segments, scans, strict=True)}
-    marks = [
-        found[segment.segment_id]
-        if segment.segment_id in found
-        else scan_marks(
-            log.tier.read_part(KEY, segment.segment_id, segment.start_offset, Part.LOG),
-            where="a picture",
-        )
-        for segment in log.segments
-    ]
-    return verdict(joined_marks(marks), each.aborted)
-
-
-def _scans(log: Log, each: Round) -> list[ScannedSegment]:
-    return [
-        scan_segment(
-            log.tier.read_part(KEY, segment.segment_id, segment.start_offset, Part.LOG),
-            each.aborted,
-            ScanOrder(
-                first_dirty=each.first_dirty,
-                buckets=_BUCKETS,
-                versions=VersionSource(
-                    strategy=each.rules.compaction_strategy,
-                    header=each.rules.compaction_strategy_header,
-                ),
-            ),
-            where="a picture",
-        )
-        for segment in each.segments
-    ]
-
-
-def _standing(
-    segments: Sequence[Segment], scans: Sequence[ScannedSegment]
-) -> dict[str, NDArray[np.uint8]]:
-    """Per segment id which records lose their key, and which make another one lose it."""
-    standing = {
-        s.segment_id: scan.own_standing.copy() for s, scan in zip(segments, scans, strict=True)
-    }
-    met: dict[int, list[tuple[str, KeyBlock]]] = defaultdict(list)
-    for segment, scan in zip(segments, scans, strict=True):
-        for bucket, block in scan.blocks:
-            met[bucket].append((segment.segment_id, unpack(pack(block))))
-    for blocks in met.values():
-        parts = parts_per_bucket(_BUCKETS)
-        contest = bucket_contest([block for _, block in blocks], _BUCKETS, parts)
-        for (segment_id, _), told in zip(blocks, contest, strict=True):
-            standing[segment_id][told.lost] |= LOST
-            standing[segment_id][told.won] |= WON
-    return standing
-
-
-def _rewritten(
-    log: Log,
-    each: Round,
-    scans: Sequence[ScannedSegment],
-    standing: dict[str, NDArray[np.uint8]],
-    *,
-    is_again: bool,
-) -> tuple[GroupReceipt, ...]:
-    orders = group_orders(
-        each,
-        _verdict(log, each, scans),
-        wanted=dict(enumerate(each.groups)),
-        close=each.must_close(is_joined=is_again),
-    )
-    return tuple(
-        rewrite_group(log.tier, order.task, lambda segment, _: standing[segment.segment_id])
-        for order in orders
     )
 
 

@@ -153,7 +153,7 @@ def test_the_history_has_each_row_once_newest_first(catalog: Catalog) -> None:
     committed(catalog, other, "x", "neighbour")
     second = done(catalog, first, ReleaseClaim(run="a"))
     third = claim(catalog, second, "b").state
-    committed(catalog, other, "y", "neighbour again")
+    committed(catalog, other, "y", "neighbour-again")
     assert list(catalog.history(KEY)) == [third, second, first]
     assert len(list(catalog.history(other))) == 4
 
@@ -173,7 +173,7 @@ def test_the_history_ends_where_the_log_was_cut(catalog: Catalog, tmp_path: Path
     first = claim(catalog, fresh(), "a").state
     rows = [done(catalog, first, ReleaseClaim(run="a"))]
     for number in range(25):
-        rows.append(claim(catalog, rows[-1], f"run {number}").state)
+        rows.append(claim(catalog, rows[-1], f"run-{number}").state)
     log = tmp_path / "catalog" / "partitions" / "_delta_log"
     for version in range(10):
         (log / f"{version:020d}.json").unlink()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
+import zlib
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compaction.errors import CorruptLog
-from storage.compression import Codec, compress, decompress
+from storage.compression import (
+    LZ4_RATIO_MAX,
+    PLAIN_BYTES_BELIEVED,
+    PLAIN_BYTES_MAX,
+    Codec,
+    compress,
+    decompress,
+    plain_bytes_max,
+    window_bytes_max,
+)
 
 TEXT = b'{"name":"value","other":12345}' * 3000
 PACKED = [codec for codec in Codec if codec != Codec.NONE]
@@ -118,3 +130,96 @@ def test_zstd_may_leave_its_size_untold() -> None:
     stream = zstandard.ZstdCompressor().compressobj()
     stored = stream.compress(TEXT) + stream.flush()
     assert decompress(Codec.ZSTD, stored, where="here") == TEXT
+
+
+BOMB_BYTES = 2**30
+MIB = 2**20
+
+
+def gzip_bomb() -> bytes:
+    """A flush makes every mebibyte of zeros the same bytes, which then need no compressing."""
+    deflater = zlib.compressobj(9, zlib.DEFLATED, 31)
+    begun = deflater.compress(b"") + deflater.flush(zlib.Z_FULL_FLUSH)
+    stretch = deflater.compress(bytes(MIB)) + deflater.flush(zlib.Z_FULL_FLUSH)
+    return begun + stretch * (BOMB_BYTES // MIB) + deflater.flush()
+
+
+def zstd_bomb() -> bytes:
+    """A frame without a size, a window of 128 KiB, and blocks that say: this byte, so often."""
+    block_bytes = 128 * 1024
+    block = (block_bytes << 3 | 1 << 1).to_bytes(3, "little") + b"\0"
+    return bytes.fromhex("28b52ffd 00 38") + block * (BOMB_BYTES // block_bytes)
+
+
+def lz4_bomb() -> bytes:
+    frame = compress(Codec.LZ4, bytes(64 * 1024))
+    header, block = frame[:7], frame[7:-4]
+    return header + block * (BOMB_BYTES // (64 * 1024)) + bytes(4)
+
+
+def snappy_bomb() -> bytes:
+    """One zero, and copies of it; then as many blocks in a xerial frame."""
+    copies = MIB // 64
+    size = bytes([(MIB + 1) & 0x7F | 0x80, (MIB + 1) >> 7 & 0x7F | 0x80, (MIB + 1) >> 14])
+    block = size + b"\0\0" + bytes([63 << 2 | 2, 1, 0]) * copies
+    frame = compress(Codec.SNAPPY, b"")
+    return frame + (struct.pack(">i", len(block)) + block) * (BOMB_BYTES // MIB)
+
+
+BOMBS = {
+    Codec.GZIP: gzip_bomb,
+    Codec.ZSTD: zstd_bomb,
+    Codec.LZ4: lz4_bomb,
+    Codec.SNAPPY: snappy_bomb,
+}
+
+
+@pytest.mark.parametrize(("codec", "bomb"), BOMBS.items(), ids=lambda it: getattr(it, "name", ""))
+def test_a_bomb_is_left_alone_once_it_holds_more_than_there_is_room_for(
+    codec: Codec, bomb: Callable[[], bytes]
+) -> None:
+    stored = bomb()
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptLog, match=r"holds more than 16777216 when decompressed") as it:
+            decompress(codec, stored, where="a log", room_bytes=16 * MIB)
+        assert tracemalloc.get_traced_memory()[1] < 64 * MIB
+    finally:
+        tracemalloc.stop()
+    assert "replica" in it.value.remedy
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.ZSTD])
+def test_a_small_bomb_meets_a_bound_of_its_own(codec: Codec) -> None:
+    with pytest.raises(CorruptLog, match=f"holds more than {plain_bytes_max(len(BOMBS[codec]()))}"):
+        decompress(codec, BOMBS[codec](), where="a log")
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_just_as_much_as_there_is_room_for_is_read(codec: Codec) -> None:
+    stored = compress(codec, TEXT)
+    assert decompress(codec, stored, where="here", room_bytes=len(TEXT)) == TEXT
+    with pytest.raises(CorruptLog, match=f"holds more than {len(TEXT) - 1} when"):
+        decompress(codec, stored, where="here", room_bytes=len(TEXT) - 1)
+
+
+def test_all_that_lz4_can_express_is_believed_up_to_kafkas_own_bound() -> None:
+    for stored_bytes in (0, 100, MIB, 100 * MIB, PLAIN_BYTES_MAX):
+        bound = plain_bytes_max(stored_bytes)
+        assert PLAIN_BYTES_BELIEVED <= bound <= window_bytes_max(stored_bytes) <= PLAIN_BYTES_MAX
+        assert bound >= min(LZ4_RATIO_MAX * stored_bytes, PLAIN_BYTES_MAX)
+
+
+def test_an_lz4_frame_that_claims_an_exbibyte_is_not_believed() -> None:
+    frame = bytearray(compress(Codec.LZ4, TEXT))
+    frame[4] |= 0x08
+    frame[6:6] = (2**60).to_bytes(8, "little")
+    with pytest.raises(CorruptLog, match=f"claim to hold {2**60}"):
+        decompress(Codec.LZ4, frame, where="here", mend_lz4_header=True)
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.ZSTD])
+def test_very_many_members_of_nothing_are_read_in_one_go(codec: Codec) -> None:
+    # Were the rest of the input copied for each of them, it would be 100 gigabytes and more.
+    stored = compress(codec, b"") * 100_000 + compress(codec, b"end")
+    assert decompress(codec, stored, where="here") == b"end"

@@ -141,6 +141,8 @@ def test_legacy_messages_are_outlined_too(
         ({Part.LOG: LOG[:16] + b"\3" + LOG[17:]}, "magic 3, where 0, 1 and 2 are known"),
         ({Part.LOG: v2(999, 9, 40) + LOG}, "begins at offset 999, below the segment's start 1000"),
         ({Part.LOG: v2(1000, -1, 40)}, "last offset delta of -1, at position 0"),
+        ({Part.LOG: LOG + v2(2**31 + 1000, 0, 1)}, "ends at offset 2147484648, further from"),
+        ({Part.LOG: LOG + v2(2**63 - 1, 9, 1)}, "ends at offset 9223372036854775816, further"),
         (
             {Part.LOG: LOG + v2(1022, 0, 1)},
             "out of order: a batch from 1022 on follows offset 1022",

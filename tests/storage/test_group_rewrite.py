@@ -23,6 +23,7 @@ from storage.batch_draft import BatchDraft, RecordDraft, write_batch
 from storage.group_rewrite import GroupTask, rewrite_group
 from storage.local_tiered_storage import Part
 from storage.segment_reader import Batch
+from storage.segment_scan import scan_marks
 from tests.pictures.log_pictures import (
     INDEX_INTERVAL_BYTES,
     KEY,
@@ -307,6 +308,33 @@ def test_an_interruption_leaves_nothing_behind(error: type[BaseException], tmp_p
     assert [len(extra) for extra in met] == [1]
     assert files_of(log) == before
     assert caught.tb is not None
+
+
+@pytest.mark.parametrize("offsets", [{"start_offset": 1}, {"end_offset": 1}])
+def test_batches_beside_their_segments_offsets_stop_the_rewrite(
+    offsets: dict[str, int], tmp_path: Path
+) -> None:
+    log = picture("0:a=1 1:b=1 2:c=1", tmp_path)
+    told = replace(log.segments[0], **offsets)
+    if "start_offset" in offsets:
+        path = path_of(log, 0, Part.LOG)
+        path.rename(path.with_name(path.name.replace(f"{0:020d}", f"{1:020d}")))
+    with pytest.raises(CorruptLog, match="batches have offsets 0 to 2, the segment") as caught:
+        rewritten(replace(log, segments=(told,)))
+    assert caught.value.where.endswith(".log")
+
+
+def test_a_control_record_without_a_type_is_told_with_its_place(tmp_path: Path) -> None:
+    record = RecordDraft(offset=0, timestamp_ms=0, key=b"\0", value=b"")
+    draft = BatchDraft(base_offset=0, records=(record,), is_control=True, producer_id=1)
+    log = with_log(picture("0:P1:A", tmp_path), write_batch(draft))
+    for read in (
+        lambda: rewrite_group(log.tier, a_task(log), lambda _, n: np.zeros(n, np.uint8)),
+        lambda: scan_marks(np.frombuffer(write_batch(draft), np.uint8), where="a log"),
+    ):
+        with pytest.raises(CorruptLog, match="no readable type") as caught:
+            read()
+        assert caught.value.where in {"a log", str(path_of(log, 0, Part.LOG))}
 
 
 def test_a_transaction_index_that_is_gone_stops_the_rewrite(tmp_path: Path) -> None:

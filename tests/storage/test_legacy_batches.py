@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import storage.compression
 from compaction.errors import CorruptLog
 from storage.batch_heads import read_heads
 from storage.compression import Codec
@@ -42,6 +43,17 @@ def test_the_wrappers_log_append_time_is_its_messages_time() -> None:
     inner = message(0, b"a", timestamp_ms=1) + message(1, b"b", timestamp_ms=2)
     assert decoded(wrapper(1, inner)).timestamp_ms.tolist() == [1, 2]
     assert decoded(wrapper(1, inner, attributes=8)).timestamp_ms.tolist() == [9000, 9000]
+
+
+def test_wrappers_decoded_together_hold_no_more_than_is_believed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(storage.compression, "WINDOW_BYTES_BELIEVED", 1_000_000)
+    log = b"".join(wrapper(i, message(0, bytes(300_000))) for i in range(4))
+    assert len(decoded(log[: 3 * len(log) // 4])) == 3
+    with pytest.raises(CorruptLog, match=r"holds more than .* of its neighbours") as caught:
+        decoded(log)
+    assert caught.value.where.endswith("(offset 3)")
 
 
 def test_a_records_span_is_its_message() -> None:

@@ -66,6 +66,13 @@ def test_a_malformed_index_is_refused(entries: list[tuple[int, int]], said: str)
     assert caught.value.where == "seg.index"
 
 
+def test_an_offset_beyond_the_last_that_there_is_is_refused() -> None:
+    data = struct.pack(">ii", 5, 100)
+    assert read_offset_index(data, 2**63 - 7, "x").offsets.tolist() == [2**63 - 2]
+    with pytest.raises(CorruptLog, match=r"9223372036854775802 \+ 5, beyond the last one"):
+        read_offset_index(data, 2**63 - 6, "x")
+
+
 def test_a_torn_index_is_refused() -> None:
     with pytest.raises(CorruptLog, match="735 bytes is torn"):
         read_offset_index(bytes(735), 0, "x")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import storage.compression
 from compaction.errors import CorruptLog
 from storage.batch_draft import BatchDraft, RecordDraft, write_batch
 from storage.batch_heads import read_heads
@@ -153,6 +156,27 @@ def test_a_window_never_mixes_legacy_and_new() -> None:
     heads = read_heads(np.frombuffer(log, np.uint8), where="a.log")
     legacy = int(heads.is_legacy.sum())
     assert list(windows(heads, window_bytes=2**30)) == [(0, legacy), (legacy, legacy + 2)]
+
+
+def test_what_is_decoded_together_holds_no_more_than_is_believed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(storage.compression, "WINDOW_BYTES_BELIEVED", 1_000_000)
+    zeros = RecordDraft(offset=0, timestamp_ms=0, key=b"k", value=bytes(300_000))
+    log = b"".join(
+        write_batch(
+            BatchDraft(
+                base_offset=i, records=(replace(zeros, offset=i),), codec=Codec.ZSTD
+            )
+        )
+        for i in range(4)
+    )
+    view = np.frombuffer(log, np.uint8)
+    heads = read_heads(view, where="a.log")
+    assert len(decode(view, heads.slice(0, 3), where="a.log")) == 3
+    with pytest.raises(CorruptLog, match=r"holds more than .* of its neighbours") as caught:
+        decode(view, heads, where="a.log")
+    assert caught.value.where == f"a.log: the batch at byte {heads.position[3]} (base offset 3)"
 
 
 def test_no_batches_no_windows() -> None:

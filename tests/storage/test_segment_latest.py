@@ -28,7 +28,7 @@ def collected(
         log = np.frombuffer(b"".join(map(write_batch, drafts)), np.uint8)
         heads = read_heads(log, where="draft")
         records = decode(log, heads, where="draft")
-        collector.add(heads, records, control_types(records, heads))
+        collector.add(heads, records, control_types(records, heads, where="a log"))
     blocks = sorted(collector.blocks(), key=lambda block: int(block[1].offset.min()))
     found = latest_of([latest for _, latest in blocks])
     return sorted(zip(found.offset.tolist(), found.value_bytes.tolist(), strict=True))

@@ -1,0 +1,180 @@
+"""Processes of this machine as the kernel tells of them, and commands alone in their session.
+
+A session is kept by all that descend from its first process, whatever groups they form and whoever
+of them dies: Spark's Python workers leave the driver's process group, not its session.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, TypeVar
+
+from tests.jobs.commands import ROOT, Ran
+
+PATIENCE_S: Final = 240.0
+APPLICATION_S: Final = 300.0
+LOOK_EVERY_S: Final = 0.05
+PYTHON_WORKERS: Final = "\0jobs.worker_daemon\0"
+"""What the command line of Spark's Python workers, and of the daemon that forks them, holds."""
+
+_T = TypeVar("_T")
+
+
+def awaited(
+    what: str, look: Callable[[], _T | None], every_s: float = LOOK_EVERY_S
+) -> _T:
+    """What `look` finds at last."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        found = look()
+        if found is not None:
+            return found
+        time.sleep(every_s)
+    raise TimeoutError(f"{what}: not within {PATIENCE_S:.0f} s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Application:
+    """A command that was started; its streams go to files, so that no pipe fills up unread."""
+
+    process: subprocess.Popen[bytes]
+    stdout: Path
+    stderr: Path
+    began_s: float = field(default_factory=time.monotonic)
+    """By the monotonic clock."""
+
+    @property
+    def session(self) -> set[int]:
+        """Its living processes: the driver, the JVM, Python workers."""
+        return in_session(self.process.pid)
+
+    @property
+    def jvm(self) -> set[int]:
+        """The one process of Java, once it runs."""
+        return {pid for pid in self.session if text_of(pid, "comm") == "java\n"}
+
+    def ended(self) -> Ran:
+        """Its outcome, waited for."""
+        self.process.wait(APPLICATION_S)
+        said = (each.read_text(encoding="utf-8") for each in (self.stdout, self.stderr))
+        return Ran(code=self.process.returncode, stdout=next(said), stderr=next(said))
+
+    def stop(self) -> None:
+        """Whatever it is doing, and all that it started."""
+        while living := self.session:
+            for pid in living:
+                signalled(pid, signal.SIGKILL)
+            if self.process.pid in living:
+                self.process.wait()
+
+
+def started(
+    command: Iterable[str | Path], folder: Path, name: str, environment: Mapping[str, str]
+) -> Application:
+    """The command alone in a session of its own; its streams are files in `folder`."""
+    stdout, stderr = (folder / f"{name}.{stream}" for stream in ("out", "err"))
+    with stdout.open("wb") as out, stderr.open("wb") as err:
+        process = subprocess.Popen(
+            list(command),
+            cwd=ROOT,
+            env=environment,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+        )
+    return Application(process=process, stdout=stdout, stderr=stderr)
+
+
+def living() -> set[int]:
+    """Processes that run; one that only waits to be buried does not."""
+    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    return {pid for pid in pids if "\nState:\tZ" not in (text_of(pid, "status") or "\nState:\tZ")}
+
+
+def with_descendants(ancestor: int) -> set[int]:
+    """The process and all that descend from it, as far as nobody between them has died."""
+    parents = {pid: parent_of(pid) for pid in living()}
+    family: set[int] = set()
+    news: Sequence[int] = [ancestor]
+    while news:
+        family.update(news)
+        news = [pid for pid, parent in parents.items() if parent in news]
+    return family
+
+
+def in_session(leader: int) -> set[int]:
+    """The living processes of the session that `leader` began."""
+    return {pid for pid in living() if _number_of(pid, field=3) == leader}
+
+
+def parent_of(pid: int) -> int:
+    """The process's parent; −1: it has ended."""
+    return _number_of(pid, field=1)
+
+
+def daemons(pids: set[int]) -> set[int]:
+    """The parents of Spark's Python workers among the processes."""
+    python = {pid for pid in pids if PYTHON_WORKERS in text_of(pid, "cmdline")}
+    return {pid for pid in python if parent_of(pid) not in python}
+
+
+def python_workers(pids: set[int]) -> set[int]:
+    """Spark's Python workers among the processes; they outlive their parent for a while."""
+    python = {pid for pid in pids if PYTHON_WORKERS in text_of(pid, "cmdline")}
+    return {pid for pid in python if parent_of(pid) in python}
+
+
+def reading(pids: set[int], folder: Path) -> set[int]:
+    """Those of the processes that have a file below `folder` mapped into their memory."""
+    return {pid for pid in pids if str(folder) in text_of(pid, "maps")}
+
+
+def in_hand(pid: int, folder: Path) -> set[Path]:
+    """The hidden files below `folder` that the process has open: objects that it is writing."""
+    return {
+        file
+        for file in _open_files(pid)
+        if file.name.startswith(".") and file.is_relative_to(folder)
+    }
+
+
+def writing(pids: set[int], folder: Path) -> set[int]:
+    """Those of the processes that are writing an object below `folder`."""
+    return {pid for pid in pids if in_hand(pid, folder)}
+
+
+def signalled(pid: int, which: signal.Signals) -> bool:
+    """Whether the process was there to be told."""
+    try:
+        os.kill(pid, which)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def text_of(pid: int, file: str) -> str:
+    """A file of what the kernel tells of the process; empty: it has ended."""
+    try:
+        return Path(f"/proc/{pid}/{file}").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _open_files(pid: int) -> list[Path]:
+    try:
+        return [each.readlink() for each in Path(f"/proc/{pid}/fd").iterdir()]
+    except OSError:
+        return []
+
+
+def _number_of(pid: int, *, field: int) -> int:
+    """A number of its `stat`, counted from the state on, which follows the name; −1: it ended."""
+    found = re.fullmatch(r"\d+ \(.*\) (.*)\n?", text_of(pid, "stat"), re.DOTALL)
+    return int(found[1].split()[field]) if found else -1

@@ -1,0 +1,5 @@
+"""Kafka's own reader, in one JVM for the whole session."""
+
+from tests.oracle.conftest import lab
+
+__all__ = ["lab"]

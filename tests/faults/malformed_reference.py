@@ -1,0 +1,358 @@
+"""What bytes mean, straight from the format's definition: plain Python, slow, nothing clever.
+
+The judges' measure. It refuses only what has no meaning; what else a parser refuses is its own
+affair, for a refusal is always an allowed answer.
+"""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import BytesIO
+from typing import TypeAlias
+
+import google_crc32c
+import pyarrow as pa
+
+Headers: TypeAlias = tuple[tuple[bytes, bytes | None], ...]
+
+
+class Meaningless(Exception):
+    """No reader could make sense of these bytes."""
+
+
+class LeftOpen(Exception):
+    """The format forbids it, and every reader's library gives something all the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainRecord:
+    """A record as every reader must see it."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainBatch:
+    """A batch as every reader must see it."""
+
+    magic: int
+    attributes: int
+    base_offset: int
+    last_offset: int
+    leader_epoch: int
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    records: tuple[PlainRecord, ...]
+
+    @property
+    def is_control(self) -> bool:
+        """Holds what consumers never see."""
+        return self.magic == 2 and bool(self.attributes & 0x20)
+
+
+def plain_batches(log: bytes, *, has_sums: bool = True) -> list[PlainBatch]:
+    """Every batch of a log; `has_sums`: the checksums count."""
+    return [plain_batch(batch, has_sums=has_sums) for batch in cut_in_batches(log)]
+
+
+def cut_in_batches(log: bytes) -> Iterator[bytes]:
+    """The batches' bytes."""
+    at = 0
+    while at < len(log):
+        if len(log) - at < 17:
+            raise Meaningless("torn")
+        size = struct.unpack_from(">i", log, at + 8)[0] + 12
+        if not 17 <= size <= len(log) - at:
+            raise Meaningless("a batch leads out of the log")
+        yield log[at : at + size]
+        at += size
+
+
+def plain_batch(batch: bytes, *, has_sums: bool) -> PlainBatch:
+    """One batch; `batch` is all of it."""
+    magic = batch[16]
+    if magic == 2:
+        if len(batch) < 61:
+            raise Meaningless("a batch shorter than its header")
+        if has_sums and google_crc32c.value(batch[21:]) != struct.unpack_from(">I", batch, 17)[0]:
+            raise Meaningless("crc")
+        return _v2(batch)
+    if magic > 2 or len(batch) < 26 + 8 * magic:
+        raise Meaningless("no message")
+    if has_sums and zlib.crc32(batch[16:]) != struct.unpack_from(">I", batch, 12)[0]:
+        raise Meaningless("crc")
+    return _legacy(batch)
+
+
+def _v2(batch: bytes) -> PlainBatch:
+    base_offset, _, leader_epoch = struct.unpack_from(">qii", batch)
+    (
+        attributes,
+        last_delta,
+        base_ms,
+        max_ms,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        count,
+    ) = struct.unpack_from(">hiqqqhii", batch, 21)
+    payload = batch[61:]
+    if count == 0 and attributes & 7:
+        payload = b""  # Kafka does not look at it.
+    records: list[PlainRecord] = []
+    if attributes & 7 and count:
+        payload = plain_payload(attributes & 7, payload)
+    reader = _Reader(payload)
+    for _ in range(count):
+        record = _record(reader, base_offset, base_ms, max_ms if attributes & 8 else None)
+        records.append(record)
+    if reader.at != len(payload):
+        raise Meaningless("bytes are left over")
+    return PlainBatch(
+        magic=2,
+        attributes=attributes,
+        base_offset=base_offset,
+        last_offset=base_offset + last_delta,
+        leader_epoch=leader_epoch,
+        base_timestamp_ms=base_ms,
+        max_timestamp_ms=max_ms,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        records=tuple(records),
+    )
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.at = 0
+
+    def take(self, size: int) -> bytes:
+        if not 0 <= size <= len(self.data) - self.at:
+            raise Meaningless("it leads out")
+        self.at += size
+        return self.data[self.at - size : self.at]
+
+    def varint(self, bits: int = 32) -> int:
+        """Zigzag; no more than five bytes for 32 bits, ten for 64, what is beyond is lost."""
+        raw = 0
+        for i in range(5 if bits == 32 else 10):
+            byte = self.take(1)[0]
+            raw |= (byte & 0x7F) << (7 * i)
+            if byte < 0x80:
+                raw &= 2**bits - 1
+                return (raw >> 1) ^ -(raw & 1)
+        raise Meaningless("no varint")
+
+    def field(self) -> bytes | None:
+        size = self.varint()
+        return None if size < 0 else self.take(size)
+
+
+def _record(reader: _Reader, base_offset: int, base_ms: int, append_ms: int | None) -> PlainRecord:
+    size = reader.varint()
+    if size < 0:
+        raise Meaningless("a negative size")
+    body = _Reader(reader.take(size))
+    body.take(1)
+    timestamp_ms = signed(base_ms + body.varint(64))
+    offset = base_offset + body.varint()
+    key, value = body.field(), body.field()
+    headers: list[tuple[bytes, bytes | None]] = []
+    for _ in range(body.varint()):
+        name = body.field()
+        if name is None:
+            raise Meaningless("a header without a name")
+        headers.append((name, body.field()))
+    if body.at != size:
+        raise Meaningless("fields do not end where the record does")
+    return PlainRecord(
+        offset=offset,
+        timestamp_ms=timestamp_ms if append_ms is None else append_ms,
+        key=key,
+        value=value,
+        headers=tuple(headers),
+    )
+
+
+def signed(number: int) -> int:
+    """As 64 bits hold it."""
+    return (number + 2**63) % 2**64 - 2**63
+
+
+def _legacy(message: bytes) -> PlainBatch:
+    offset, timestamp_ms, attributes, key, value = _message(message)
+    magic = message[16]
+    records = (PlainRecord(offset=offset, timestamp_ms=timestamp_ms, key=key, value=value),)
+    if attributes & 7:
+        if value is None:
+            raise Meaningless("a wrapper around nothing")
+        inner = list(cut_in_batches(plain_payload(attributes & 7, value)))
+        if not inner or any(each[16] != magic or len(each) < 26 + 8 * magic for each in inner):
+            raise Meaningless("a wrapper of other messages")
+        fields = [_message(each) for each in inner]
+        if any(each[2] & 7 for each in fields):
+            raise Meaningless("a wrapper within a wrapper")
+        base = offset - fields[-1][0] if magic == 1 else 0
+        append_ms = timestamp_ms if magic == 1 and attributes & 8 else None
+        records = tuple(
+            PlainRecord(
+                offset=signed(base + each[0]),
+                timestamp_ms=each[1] if append_ms is None else append_ms,
+                key=each[3],
+                value=each[4],
+            )
+            for each in fields
+        )
+    return PlainBatch(
+        magic=magic,
+        attributes=attributes,
+        base_offset=records[0].offset,
+        last_offset=offset,
+        leader_epoch=-1,
+        base_timestamp_ms=timestamp_ms,
+        max_timestamp_ms=timestamp_ms,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        records=records,
+    )
+
+
+def _message(message: bytes) -> tuple[int, int, int, bytes | None, bytes | None]:
+    """Offset, timestamp, attributes, key, value."""
+    magic = message[16]
+    reader = _Reader(message)
+    (offset,) = struct.unpack(">q", reader.take(8))
+    reader.take(9)
+    attributes = reader.take(1)[0]
+    timestamp_ms = struct.unpack(">q", reader.take(8))[0] if magic else -1
+    key, value = _sized(reader), _sized(reader)
+    if reader.at != len(message):
+        raise Meaningless("fields do not end where the message does")
+    return offset, timestamp_ms, attributes, key, value
+
+
+def _sized(reader: _Reader) -> bytes | None:
+    (size,) = struct.unpack(">i", reader.take(4))
+    return None if size < 0 else reader.take(size)
+
+
+def plain_payload(codec: int, stored: bytes) -> bytes:
+    """The payload decompressed, by other code than the product's."""
+    try:
+        match codec:
+            case 1:
+                return gzip.decompress(stored)
+            case 2:
+                return _unsnapped(stored)
+            case 3:
+                return _unlz4(stored)
+            case 4:
+                return _unzstd(stored)
+    except (OSError, EOFError, zlib.error, IndexError, struct.error) as error:
+        raise Meaningless(str(error)) from error
+    raise Meaningless(f"codec {codec}")
+
+
+def _unzstd(stored: bytes) -> bytes:
+    with pa.CompressedInputStream(pa.BufferReader(stored), "zstd") as stream:
+        plain: bytes = stream.read()
+    return plain
+
+
+def _unsnapped(stored: bytes) -> bytes:
+    if stored[:8] != b"\x82SNAPPY\x00":
+        return _unsnapped_block(stored)
+    reader, plain = _Reader(stored), []
+    reader.take(16)
+    while reader.at < len(stored):
+        plain.append(_unsnapped_block(_sized(reader) or b""))
+    return b"".join(plain)
+
+
+def _unsnapped_block(block: bytes) -> bytes:
+    """Literals and copies (google/snappy, format_description.txt)."""
+    size, at, shift = 0, 0, 0
+    while True:
+        size |= (block[at] & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if block[at - 1] < 0x80:
+            break
+    plain = bytearray()
+    while at < len(block):
+        tag = block[at]
+        at += 1
+        length = (tag >> 2) + 1
+        if tag & 3 == 0:
+            if length > 60:
+                wide = length - 60
+                length = int.from_bytes(block[at : at + wide], "little") + 1
+                at += wide
+            plain += _Reader(block[at:]).take(length)
+            at += length
+            continue
+        wide = (1, 1, 2, 4)[tag & 3]
+        back = int.from_bytes(block[at : at + wide], "little")
+        if tag & 3 == 1:
+            back, length = back | (tag >> 5) << 8, (tag >> 2 & 7) + 4
+        at += wide
+        _copied(plain, back, length)
+    if len(plain) != size:
+        raise Meaningless("snappy: another size than was told")
+    return bytes(plain)
+
+
+def _unlz4(stored: bytes) -> bytes:
+    """One frame (lz4_Frame_format.md); no checksum is looked at."""
+    flags, at, plain = stored[4], 7 + (8 if stored[4] & 8 else 0), bytearray()
+    while size := int.from_bytes(stored[at : at + 4], "little"):
+        block = _Reader(stored[at + 4 :]).take(size & 0x7FFFFFFF)
+        at += 4 + len(block) + (4 if flags & 0x10 else 0)
+        if size >> 31:
+            plain += block
+        else:
+            _unlz4_block(BytesIO(block), plain)
+    return bytes(plain)
+
+
+def _unlz4_block(block: BytesIO, plain: bytearray) -> None:
+    while token := block.read(1):
+        size = _lz4_length(token[0] >> 4, block)
+        literals = block.read(size)
+        if len(literals) < size:
+            raise Meaningless("lz4: literals are cut")
+        plain += literals
+        if back := block.read(2):
+            if back == b"\0\0":
+                raise LeftOpen("a copy from no distance: liblz4 gives zeros, or what was there")
+            _copied(plain, int.from_bytes(back, "little"), _lz4_length(token[0] & 15, block) + 4)
+
+
+def _lz4_length(nibble: int, block: BytesIO) -> int:
+    length = nibble
+    while nibble == 15:
+        byte = block.read(1)[0]
+        length += byte
+        if byte < 255:
+            break
+    return length
+
+
+def _copied(plain: bytearray, back: int, length: int) -> None:
+    if not 0 < back <= len(plain):
+        raise Meaningless("a copy from nowhere")
+    for _ in range(length):
+        plain.append(plain[-back])

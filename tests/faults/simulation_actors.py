@@ -1,0 +1,174 @@
+"""Who acts in a story: runs, brokers, readers, and whoever deletes a topic and creates it again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from rich.console import Console
+
+from compaction.chunks import UNBOUND
+from compaction.errors import TierfoldError, UnreadableObject
+from compaction.segments import PartitionState, Segment
+from compaction.sweep import GRACE_MS, SweepTimes
+from compaction.view import Refusal
+from jobs.outcome_reports import NOTHING_TO_DO
+from jobs.restore_job import restore
+from jobs.retain_job import retain
+from jobs.survey import Scope, in_order_of_work, survey
+from jobs.waves import Waves
+from jobs.wiring import Wiring
+from storage.kafka_uuid import new_segment_id
+from tests.faults.simulation_pipeline import VirtualPipeline
+from tests.faults.simulation_scheduler import DAY_MS, HOUR_MS, MINUTE_MS, Actor, Fault
+from tests.faults.simulation_world import World
+from tests.faults.world_broker import BROKER_FAULTS, History, delete_topic, history, upload
+from tests.faults.world_checks import keys_of
+
+QUIET: Final = Console(quiet=True)
+
+
+def begin(world: World) -> None:
+    rng, scheduler = world.scheduler.rng, world.scheduler
+    before = Actor(name="before", scheduler=scheduler, is_witness=True)
+    for log in tuple(world.histories.values()):
+        upload(before, world.objects, log, rng.randint(1, len(log.uploads)))
+        scheduler.spawn(
+            f"broker of {log.key.topic}", partial(_broker, world, log), allowed=BROKER_FAULTS
+        )
+    for number in range(rng.randint(2, 4)):
+        after_ms = rng.choice((0, 0, 0, HOUR_MS, DAY_MS))
+        scheduler.spawn(f"run{number}", partial(_runs, world), after_ms=after_ms)
+    for number in range(rng.randint(1, 2)):
+        after_ms = rng.choice((HOUR_MS, DAY_MS + HOUR_MS, 2 * DAY_MS))
+        scheduler.spawn(f"sweeper{number}", partial(_sweeps, world), after_ms=after_ms)
+    if rng.random() < 0.4:
+        after_ms = rng.choice((MINUTE_MS, HOUR_MS, DAY_MS))
+        scheduler.spawn("person", partial(_restores, world), after_ms=after_ms)
+    for number in range(rng.randint(0, 2)):
+        after_ms = rng.choice((MINUTE_MS, HOUR_MS, DAY_MS))
+        allowed = frozenset({Fault.STALLED})
+        scheduler.spawn(f"reader{number}", partial(_reader, world), allowed=allowed)
+    if rng.random() < 0.2:
+        log = rng.choice(tuple(world.histories.values()))
+        scheduler.spawn(
+            "admin",
+            partial(_made_anew, world, log),
+            allowed=BROKER_FAULTS,
+            after_ms=rng.choice((MINUTE_MS, HOUR_MS)),
+        )
+
+
+def _runs(world: World, actor: Actor) -> None:
+    """A scheduler's runs, one after the other."""
+    for number in range(world.scheduler.rng.randint(1, 3)):
+        compact(world, f"{actor.name}.{number}", actor)
+        actor.sleep(_a_while_ms(world))
+
+
+def compact(world: World, run: str, actor: Actor) -> None:
+    """What `jobs.compact_job.compact` does, without a session of Spark."""
+    live = world.wired(actor, run)
+    try:
+        surveyed = survey(live, world.settings, Scope())
+    except TierfoldError as error:
+        world.happened(run, "survey failed", error.what)
+        return
+    due = in_order_of_work(surveyed)
+    world.due += sum(not world.histories[each.key].is_deleted for each in due)
+    waves = Waves(
+        live=live,
+        pipeline=VirtualPipeline(driver=actor, world=world, tier=live.tier),
+        budget=UNBOUND,
+        started_at_ms=live.now_ms,
+        record=lambda *_: None,
+    )
+    for report in waves.run(due):
+        world.happened(run, report.outcome, f"{report.key}: {report.reason}")
+    for each in surveyed:
+        if isinstance(each.choice, Refusal):
+            world.happened(run, "refused", f"{each.key}: {each.choice.detail}")
+
+
+def _sweeps(world: World, actor: Actor) -> None:
+    for number in range(world.scheduler.rng.randint(1, 3)):
+        sweep(world, f"{actor.name}.{number}", actor)
+        actor.sleep(_a_while_ms(world))
+
+
+def sweep(world: World, run: str, actor: Actor) -> None:
+    """`tierfold retain`."""
+    live = world.wired(actor, run)
+    times = SweepTimes(now_ms=live.now_ms)
+    try:
+        reports = retain(live, world.settings, Scope(), times, QUIET)
+    except TierfoldError as error:
+        world.happened(run, "retain: no look", error.what)
+        return
+    due = [report for report in reports if report.outcome != NOTHING_TO_DO]
+    world.due += sum(not world.histories[report.key].is_deleted for report in due)
+    for report in reports:
+        for each in report.doomed:
+            world.outcomes[f"{each.kind} deleted"] += each.is_gone
+        world.happened(run, f"retain: {report.outcome}", f"{report.key}: {report.reason}")
+
+
+def _restores(world: World, actor: Actor) -> None:
+    """`tierfold restore`, to some earlier row."""
+    rng = world.scheduler.rng
+    for number in range(rng.randint(1, 2)):
+        live = world.wired(actor, f"{actor.name}.{number}")
+        keys = sorted(world.moments)
+        if not keys:
+            return
+        key = rng.choice(keys)
+        moment_ms = rng.choice(world.moments[key][:3])
+        try:
+            done = restore(live, f"{key}-{key.topic_id}", str(moment_ms), QUIET)
+        except TierfoldError as error:
+            world.happened(live.run, "restore: no look", error.what)
+        else:
+            report = done.report
+            world.happened(live.run, f"restore: {report.outcome}", f"{key}: {report.reason}")
+
+
+def _broker(world: World, log: History, actor: Actor) -> None:
+    """What is not yet uploaded, until the topic is deleted."""
+    while log.uploaded < len(log.uploads) and not log.is_deleted:
+        upload(actor, world.objects, log, 1)
+        actor.sleep(_a_while_ms(world))
+
+
+def _a_while_ms(world: World) -> int:
+    return world.scheduler.rng.choice((0, MINUTE_MS, 5 * HOUR_MS, DAY_MS, 2 * DAY_MS))
+
+
+def _made_anew(world: World, log: History, actor: Actor) -> None:
+    """A topic is deleted and created again: its name stays, its id does not."""
+    delete_topic(actor, world.objects, log)
+    anew = history(world.scheduler.rng, replace(log.key, topic_id=new_segment_id()), 2)
+    world.histories[anew.key] = anew
+    upload(actor, world.objects, anew, len(anew.uploads))
+
+
+def _reader(world: World, actor: Actor) -> None:
+    """Reads a row, and then what it names: for the grace period all of it is there."""
+    live = world.wired(actor, actor.name)
+    for _ in range(6):
+        actor.sleep(_a_while_ms(world))
+        for state in live.catalog.read().values():
+            for segment in state.segments:
+                _read(world, live, state, segment)
+
+
+def _read(world: World, live: Wiring, state: PartitionState, segment: Segment) -> None:
+    for key in keys_of(state.key, segment):
+        try:
+            live.tier.store.read(key)
+        except UnreadableObject as error:
+            retired_at_ms = world.watch.retired_at_ms.get(key, world.scheduler.now_ms)
+            is_kept = world.scheduler.now_ms - retired_at_ms < GRACE_MS
+            if is_kept and not world.histories[state.key].is_deleted:
+                world.broken(f"a reader of epoch {state.epoch}: {error}")
+            return

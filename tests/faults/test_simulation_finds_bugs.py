@@ -1,0 +1,107 @@
+"""The simulation can fail: what the protocol is there to exclude, brought back bug by bug.
+
+How many seeds each takes is written down in docs/reliability.md; the bounds here are wider, since
+every change of the product changes the stories that the seeds tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from compaction import commit
+from compaction.segments import PartitionState
+from compaction.sweep import Sweep, SweepTimes
+from jobs import publishing
+from storage.local_tiered_storage import Part, StagedSegment
+from storage.segment_writer import SegmentWriter
+from tests.faults.simulation import played
+from tests.faults.world_store import VirtualStore
+from tests.faults.world_table import TableLog, VirtualVersion
+
+Bug = Callable[[pytest.MonkeyPatch], None]
+
+
+def versions_are_not_checked(patch: pytest.MonkeyPatch) -> None:
+    """A write lands whatever was written since the version that it was judged by."""
+    patch.setattr(TableLog, "conflicts", lambda *_: False)
+
+
+def the_answer_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
+    """A write that met a conflict counts as done: rows updated are not counted, as it were."""
+    replace = VirtualVersion.replace
+    patch.setattr(VirtualVersion, "replace", lambda *given: replace(*given) or True)
+
+
+def epochs_do_not_fence(patch: pytest.MonkeyPatch) -> None:
+    """A commit asks for its sources alone: neither for the epoch nor for the row it was made on."""
+    unmet = commit.unmet
+
+    def of_sources(
+        requires: tuple[commit.Requirement, ...], state: PartitionState
+    ) -> tuple[commit.Unmet, ...]:
+        kinds = commit.EpochIs | commit.CommitIs
+        return tuple(each for each in unmet(requires, state) if not isinstance(each.requirement, kinds))
+
+    patch.setattr(commit, "unmet", of_sources)
+
+
+def orphans_go_by_age_alone(patch: pytest.MonkeyPatch) -> None:
+    """Nobody is fenced before orphans are deleted: one that slept may commit what is gone."""
+
+    def changes_the_row(sweep: Sweep) -> bool:
+        return bool(sweep.expired or sweep.starting or sweep.going)
+
+    patch.setattr(Sweep, "needs_claim", property(changes_the_row))
+
+
+def there_is_no_grace(patch: pytest.MonkeyPatch) -> None:
+    """What was replaced is deleted at once, under the eyes of its readers."""
+    made = SweepTimes.__init__
+    patch.setattr(SweepTimes, "__init__", lambda times, now_ms: made(times, now_ms=now_ms, grace_ms=0))
+
+
+def commits_come_before_the_upload_ends(patch: pytest.MonkeyPatch) -> None:
+    """The last part goes up by itself, and nobody looks whether it arrived."""
+    put = StagedSegment.put
+
+    def put_meanwhile(staged: StagedSegment, part: Part, data: bytes) -> None:
+        store = staged.tier.store
+        assert isinstance(store, VirtualStore)
+        if part is not Part.LEADER_EPOCH_CHECKPOINT or "broker" in store.actor.name:
+            put(staged, part, data)
+            return
+        key = staged._next(part)
+        store.actor.scheduler.spawn(
+            f"{store.actor.name}'s upload",
+            lambda actor: VirtualStore(actor, store.objects).create(key, data),
+            allowed=frozenset(),
+        )
+
+    patch.setattr(StagedSegment, "put", put_meanwhile)
+    patch.setattr(SegmentWriter, "_read_back", lambda _: None)
+    patch.setattr(publishing, "listing_faults", lambda *_: ())
+
+
+def seeds_until_found(bug: Bug, most: int) -> tuple[int, str]:
+    """How many seeds it takes from 0 on, and what was found."""
+    for seed in range(most):
+        with pytest.MonkeyPatch.context() as patch:
+            bug(patch)
+            failure = played(seed).failure
+        if failure:
+            return seed + 1, failure
+    raise AssertionError(f"{bug.__name__}: not found within {most} seeds")
+
+
+@pytest.mark.parametrize(
+    ("bug", "most", "word"),
+    [
+        (versions_are_not_checked, 20, ""),
+    ],
+)
+def test_it_is_found(bug: Bug, most: int, word: str) -> None:
+    _, failure = seeds_until_found(bug, most)
+    assert word in failure

@@ -1,0 +1,169 @@
+"""What must hold after every step, by checks that share nothing with the code they judge.
+
+The product's invariants look at what a commit says. These look at what is there: the bytes of the
+live objects, and the broker's own list of what was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from compaction.outcomes import Committed, Outcome, Unknown
+from compaction.segments import PartitionKey, PartitionState, Segment
+from compaction.sweep import GRACE_MS
+from storage.catalog_rows import states_of
+from storage.catalog_schema import bucket_of
+from storage.local_tiered_storage import Part, partition_folder
+from storage.segment_reader import read_segment
+from tests.faults.world_broker import History, Record, readable
+from tests.faults.world_store import Objects
+from tests.faults.world_table import Buckets
+
+ALWAYS: tuple[Part, ...] = tuple(part for part in Part if part is not Part.TRANSACTION_INDEX)
+"""What every segment has."""
+
+
+class Broken(AssertionError):
+    """A law does not hold."""
+
+
+def keys_of(key: PartitionKey, segment: Segment) -> tuple[str, ...]:
+    """The objects of a segment, its log first."""
+    stem = f"{partition_folder(key)}/{segment.start_offset:020d}-{segment.segment_id}"
+    listed = (Part.TRANSACTION_INDEX,) if segment.has_transaction_index else ()
+    return tuple(f"{stem}.{part.value}" for part in (*ALWAYS, *listed))
+
+
+@dataclass(slots=True, kw_only=True)
+class Watch:
+    """Looks at the world after each step that changed it."""
+
+    objects: Objects
+    histories: dict[PartitionKey, History]
+    seen: Callable[[PartitionState | None, PartitionState], None]
+    """Told of each change of a row."""
+    rows: dict[PartitionKey, PartitionState] = field(default_factory=dict)
+    """As of now."""
+    took_place: set[tuple[PartitionKey, str]] = field(default_factory=set)
+    """Partition and commit id of all claims and commits: one claim of several has one id."""
+    retired_at_ms: dict[str, int] = field(default_factory=dict)
+    """By object key."""
+    _records: dict[str, tuple[Record, ...]] = field(default_factory=dict)
+    """By segment id: what is written is never changed."""
+
+    def version(self, written: Buckets) -> None:
+        """The buckets that a version wrote anew; raises Broken."""
+        for bucket, table in written.items():
+            found = {state.key: state for state in states_of(table, where="the world")}
+            known = {key for key in self.rows if bucket_of(key.topic_id) == bucket}
+            if not known <= found.keys():
+                raise Broken(f"rows are gone: {known - found.keys()}")
+            for key, after in found.items():
+                self._row(self.rows.get(key), after)
+
+    def _row(self, before: PartitionState | None, after: PartitionState) -> None:
+        if before == after:
+            return
+        for fault in (*_history_faults(before, after), *self._faults(after)):
+            raise Broken(f"{after.key}, epoch {after.epoch} of {after.owner_run}: {fault}")
+        self.rows[after.key] = after
+        self.took_place.add((after.key, after.commit_id))
+        for each in after.retired:
+            for key in keys_of(after.key, each.segment):
+                self.retired_at_ms[key] = each.retired_at_ms
+        self.seen(before, after)
+
+    def removed(self, key: str, now_ms: int) -> None:
+        """An object is gone; raises Broken."""
+        for state in self.rows.values():
+            for fault in self._missing(state):
+                raise Broken(f"{state.key}: {fault}")
+        retired_at_ms = self.retired_at_ms.get(key, 0)
+        is_brokers = any(key in log.objects for log in self.histories.values() if log.is_deleted)
+        if now_ms - retired_at_ms < GRACE_MS and not is_brokers:
+            raise Broken(f"{key} was deleted {now_ms - retired_at_ms} ms after it was retired")
+
+    def records_of(self, key: PartitionKey, segment: Segment) -> tuple[Record, ...]:
+        """What a reader gets of a segment, from its bytes; aborted records are among them."""
+        found = self._records.get(segment.segment_id)
+        if found is None:
+            log = self.objects.stored[keys_of(key, segment)[0]].data
+            found = tuple(
+                (record.offset, record.key, record.value)
+                for batch in read_segment(log).batches()
+                for record in batch.records
+                if record.control_type is None and record.key is not None
+            )
+            self._records[segment.segment_id] = found
+        return found
+
+    def answer_fault(self, key: PartitionKey, outcome: Outcome, commit_id: str) -> str:
+        """How what a run was told of its claim or commit is not what happened."""
+        did = (key, commit_id) in self.took_place
+        told_so = isinstance(outcome, Committed)
+        if told_so == did or isinstance(outcome, Unknown):
+            return ""
+        return f"commit {commit_id} {'took place' if did else 'did not take place'}: {outcome}"
+
+    def content_fault(self, state: PartitionState) -> str:
+        """How the newest record of a key is not what a reader of the live objects gets."""
+        history = self.histories[state.key]
+        committed = {offset for offset, _, _ in history.records}
+        found = readable(
+            record
+            for segment in state.segments
+            for record in self.records_of(state.key, segment)
+            if record[0] in committed
+        )
+        expected = history.readable(state.log_start_offset, state.next_offset)
+        return "" if found == expected else f"readers get {found}, not {expected}"
+
+    def _faults(self, state: PartitionState) -> Iterator[str]:
+        yield from _cover_faults(state)
+        if not self.histories[state.key].is_deleted:
+            missing = tuple(self._missing(state))
+            yield from missing
+            fault = "" if missing else self.content_fault(state)
+            if fault:
+                yield fault
+
+    def _missing(self, state: PartitionState) -> Iterator[str]:
+        if self.histories[state.key].is_deleted:
+            return
+        for segment in state.segments:
+            for key in keys_of(state.key, segment):
+                stored = self.objects.stored.get(key)
+                if stored is None:
+                    was = "was deleted" if key in self.objects.gone else "is not there"
+                    yield f"live object {key} {was}"
+                elif key.endswith(".log") and len(stored.data) != segment.size_bytes:
+                    yield f"{key} has {len(stored.data)} bytes, the row says {segment.size_bytes}"
+
+
+def _cover_faults(state: PartitionState) -> Iterator[str]:
+    if state.segments and state.segments[0].start_offset != state.log_start_offset:
+        yield f"the log starts at {state.log_start_offset}, its first segment elsewhere"
+    for left, right in pairwise(state.segments):
+        if right.start_offset != left.end_offset + 1:
+            yield f"offset {left.end_offset} is followed by {right.start_offset}"
+
+
+def _history_faults(before: PartitionState | None, after: PartitionState) -> Iterator[str]:
+    """Epochs only rise, and what earlier ones said stays said."""
+    if before is None:
+        return
+    if after.epoch < before.epoch:
+        yield f"the epoch was {before.epoch}"
+    if after.epoch == before.epoch and after.owner_run not in {before.owner_run, ""}:
+        yield f"the epoch was {before.owner_run}'s"
+    if after.next_offset < before.next_offset:
+        yield f"the log ended at {before.next_offset}, now at {after.next_offset}"
+    earlier = _said(before.cleaner_offsets, after.epoch)
+    if earlier != _said(after.cleaner_offsets, after.epoch):
+        yield f"earlier epochs said {earlier}, now {after.cleaner_offsets}"
+
+
+def _said(offsets: Sequence[object], epoch: int) -> list[object]:
+    return [entry for entry in offsets if entry.epoch < epoch]

@@ -1,0 +1,149 @@
+"""A round without Spark: the functions that the stages of a run call, one after the other."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from compaction.aborted import AbortedTransaction
+from compaction.absorption import absorbed
+from compaction.key_blocks import KeyBlock, pack, parts_per_bucket, unpack
+from compaction.receipts import GroupReceipt, GroupResult
+from compaction.segments import Segment
+from compaction.transactions import BatchMarks, TransactionVerdict, joined_marks, verdict
+from compaction.winners import LOST, WON, bucket_contest
+from jobs.publishing import Rewritten
+from jobs.rounds import GroupOrder, Round, group_orders
+from storage.group_rewrite import Standing, rewrite_group
+from storage.local_tiered_storage import LocalTieredStorage, Part
+from storage.record_versions import VersionSource
+from storage.segment_scan import ScannedSegment, ScanOrder, scan_marks, scan_segment
+
+Rewriter: TypeAlias = Callable[[LocalTieredStorage, GroupOrder, Standing], GroupReceipt]
+"""How a group is rewritten; a test may have it done twice, or by somebody who dies over it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Carried:
+    """A round up to its receipts; nothing of it is committed."""
+
+    rewritten: Rewritten
+    believed: tuple[AbortedTransaction, ...]
+    """Those of which only their marker tells."""
+
+
+def by_one_task(
+    tier: LocalTieredStorage, order: GroupOrder, standing: Standing
+) -> GroupReceipt:
+    """Each group is rewritten once."""
+    return rewrite_group(tier, order.task, standing)
+
+
+def carried_out(
+    tier: LocalTieredStorage, each: Round, *, buckets: int, rewrite: Rewriter = by_one_task
+) -> Carried:
+    """Stages 4 to 6 of one round; raises CorruptLog and UnreadableObject."""
+    found = _read(tier, each, buckets)
+    first = found.verdict
+    if first.believed:
+        entries = sorted(each.aborted + first.believed, key=lambda entry: entry.last_offset)
+        each = replace(each, aborted=tuple(entries))
+        found = _read(tier, each, buckets)
+    receipts = _rewritten(tier, each, found, rewrite)
+    is_empty = [receipt.result is GroupResult.EMPTY for receipt in receipts]
+    if any(is_empty):
+        each = replace(each, groups=absorbed(each.groups, is_empty))
+        receipts = _rewritten(tier, each, found, rewrite, is_joined=True)
+    return Carried(
+        rewritten=Rewritten(
+            round=each,
+            receipts=receipts,
+            records_scanned=sum(scan.records for scan in found.scans.values()),
+            record_bytes_scanned=sum(scan.record_bytes for scan in found.scans.values()),
+            believed=len(first.believed),
+            malformed_versions=sum(scan.malformed_versions for scan in found.scans.values()),
+        ),
+        believed=first.believed,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Read:
+    """What the scan and the reduce tell."""
+
+    scans: Mapping[str, ScannedSegment]
+    """The sources, by segment id and in offset order."""
+    verdict: TransactionVerdict
+    standing: Mapping[str, NDArray[np.uint8]]
+    """Per segment id which records lose their key, and which make another one lose it."""
+
+
+def _read(tier: LocalTieredStorage, each: Round, buckets: int) -> _Read:
+    """Of a segment that is no source only the marks are read: they decide within the others."""
+    sources = {segment.segment_id for segment in each.segments}
+    order = ScanOrder(
+        first_dirty=each.first_dirty,
+        buckets=buckets,
+        versions=VersionSource(
+            strategy=each.rules.compaction_strategy,
+            header=each.rules.compaction_strategy_header,
+        ),
+    )
+    scans: dict[str, ScannedSegment] = {}
+    marks: list[BatchMarks] = []
+    for _, segment in each.scanned:
+        address = (each.key, segment.segment_id, segment.start_offset, Part.LOG)
+        data, where = tier.read_part(*address), tier.uri(*address)
+        if segment.segment_id in sources:
+            scan = scan_segment(data, each.aborted, order, where=where)
+            scans[segment.segment_id] = scan
+            marks.append(scan.marks)
+        else:
+            marks.append(scan_marks(data, where=where))
+    return _Read(
+        scans=scans,
+        verdict=verdict(joined_marks(marks), each.aborted),
+        standing=_standing(scans, buckets),
+    )
+
+
+def _standing(
+    scans: Mapping[str, ScannedSegment], buckets: int
+) -> dict[str, NDArray[np.uint8]]:
+    standing = {segment_id: scan.own_standing.copy() for segment_id, scan in scans.items()}
+    met: dict[int, list[tuple[str, KeyBlock]]] = defaultdict(list)
+    for segment_id, scan in scans.items():
+        for bucket, block in scan.blocks:
+            met[bucket].append((segment_id, unpack(pack(block))))
+    for blocks in met.values():
+        parts = parts_per_bucket(buckets)
+        contest = bucket_contest([block for _, block in blocks], buckets, parts)
+        for (segment_id, _), told in zip(blocks, contest, strict=True):
+            standing[segment_id][told.lost] |= LOST
+            standing[segment_id][told.won] |= WON
+    return standing
+
+
+def _rewritten(
+    tier: LocalTieredStorage,
+    each: Round,
+    found: _Read,
+    rewrite: Rewriter,
+    *,
+    is_joined: bool = False,
+) -> tuple[GroupReceipt, ...]:
+    def standing(segment: Segment, _: int) -> NDArray[np.uint8]:
+        return found.standing[segment.segment_id]
+
+    orders = group_orders(
+        each,
+        found.verdict,
+        wanted=dict(enumerate(each.groups)),
+        close=each.must_close(is_joined=is_joined),
+    )
+    return tuple(rewrite(tier, order, standing) for order in orders)
