@@ -311,6 +311,25 @@ def test_many_partitions_are_swept_some_at_a_time(
     assert not hidden.exists()
 
 
+def test_what_the_row_calls_live_at_the_last_moment_is_not_deleted(tier: Path) -> None:
+    before = ids_in(tier)
+
+    def brought_back(name: str, call: Callable[[], RowsRead]) -> object:
+        found = call()
+        if name != READ_AGAIN:
+            return found
+        (state,) = found.states
+        # No commit can do that, but what is deleted is gone for good.
+        live = tuple(each.segment for each in state.retired)
+        return replace(found, states=(replace(state, segments=live, retired=()),))
+
+    with watched(brought_back):
+        ran = retain(tier)
+    assert (ran.code, ran.outcomes["orders", 0]) == (3, "failed")
+    assert not told(ran.partitions["orders", 0]["reason"], "is live", "this is a bug")
+    assert ids_in(tier) == before
+
+
 def test_a_row_that_cannot_be_true_stops_its_own_partition(tmp_path: Path) -> None:
     tier = compacted(tmp_path / "tier", ORDERS, PAYMENTS)
     before = ids_in(tier)
