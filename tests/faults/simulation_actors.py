@@ -39,7 +39,11 @@ def begin(world: World) -> None:
         )
     for number in range(rng.randint(2, 4)):
         after_ms = rng.choice((0, 0, 0, HOUR_MS, DAY_MS))
-        scheduler.spawn(f"run{number}", partial(_runs, world), after_ms=after_ms)
+        # The first is a zombie: it sleeps for long over its claim, or over one of its commits.
+        naps_at = rng.choice((0, 1, 2, 2, 3)) if number == 0 else 0
+        scheduler.spawn(
+            f"run{number}", partial(_runs, world), after_ms=after_ms, naps_at=naps_at
+        )
     for number in range(rng.randint(1, 2)):
         after_ms = rng.choice((HOUR_MS, DAY_MS + HOUR_MS, 2 * DAY_MS))
         scheduler.spawn(f"sweeper{number}", partial(_sweeps, world), after_ms=after_ms)

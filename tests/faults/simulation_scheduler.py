@@ -88,6 +88,8 @@ class Call:
     """How its actor is told, given the cause."""
     late: Effect | None = None
     """What lands of it once nobody waits any more; None: the effect itself."""
+    is_commit: bool = False
+    """It would change the table."""
     weight: int = 1
     """How much more often than others it goes wrong, and lets somebody else go first."""
 
@@ -106,6 +108,8 @@ class Actor:
     wakes_at_ms: int = 0
     outage: int = 0
     """How many of its next calls fail."""
+    naps_at: int = 0
+    """At which of its claims and commits, counted from 1, it sleeps for days; 0: at none."""
     gate: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -175,10 +179,15 @@ class Scheduler:
         *,
         allowed: frozenset[Fault] = frozenset(Fault),
         after_ms: int = 0,
+        naps_at: int = 0,
     ) -> None:
         """An actor that begins once `after_ms` have passed; `body` gets it as its handle."""
         actor = Actor(
-            name=name, scheduler=self, allowed=allowed, wakes_at_ms=self.now_ms + after_ms
+            name=name,
+            scheduler=self,
+            allowed=allowed,
+            wakes_at_ms=self.now_ms + after_ms,
+            naps_at=naps_at,
         )
         thread = threading.Thread(target=self._lived, args=(actor, body), name=name)
         self._actors.append(actor)
@@ -280,6 +289,10 @@ class Scheduler:
     def _fault(self, actor: Actor, call: Call) -> Fault:
         if self.is_calm:
             return Fault.NONE
+        if call.is_commit and actor.naps_at:
+            actor.naps_at -= 1
+            if not actor.naps_at:
+                return Fault.STALLED
         if actor.outage:
             actor.outage -= 1
             return Fault.FAILED

@@ -7,7 +7,6 @@ every change of the product changes the stories that the seeds tell.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 import pytest
 
@@ -35,6 +34,9 @@ def the_answer_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(VirtualVersion, "replace", lambda *given: replace(*given) or True)
 
 
+_OF_SOURCES = commit.SegmentsAreLive | commit.SegmentsAreRetired
+
+
 def epochs_do_not_fence(patch: pytest.MonkeyPatch) -> None:
     """A commit asks for its sources alone: neither for the epoch nor for the row it was made on."""
     unmet = commit.unmet
@@ -42,8 +44,8 @@ def epochs_do_not_fence(patch: pytest.MonkeyPatch) -> None:
     def of_sources(
         requires: tuple[commit.Requirement, ...], state: PartitionState
     ) -> tuple[commit.Unmet, ...]:
-        kinds = commit.EpochIs | commit.CommitIs
-        return tuple(each for each in unmet(requires, state) if not isinstance(each.requirement, kinds))
+        found = unmet(requires, state)
+        return tuple(each for each in found if isinstance(each.requirement, _OF_SOURCES))
 
     patch.setattr(commit, "unmet", of_sources)
 
@@ -60,7 +62,9 @@ def orphans_go_by_age_alone(patch: pytest.MonkeyPatch) -> None:
 def there_is_no_grace(patch: pytest.MonkeyPatch) -> None:
     """What was replaced is deleted at once, under the eyes of its readers."""
     made = SweepTimes.__init__
-    patch.setattr(SweepTimes, "__init__", lambda times, now_ms: made(times, now_ms=now_ms, grace_ms=0))
+    patch.setattr(
+        SweepTimes, "__init__", lambda times, now_ms: made(times, now_ms=now_ms, grace_ms=0)
+    )
 
 
 def commits_come_before_the_upload_ends(patch: pytest.MonkeyPatch) -> None:
@@ -97,11 +101,16 @@ def seeds_until_found(bug: Bug, most: int) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize(
-    ("bug", "most", "word"),
+    ("bug", "most", "found"),
     [
-        (versions_are_not_checked, 20, ""),
+        (versions_are_not_checked, 50, "the epoch was"),
+        (the_answer_is_not_looked_at, 50, "did not take place"),
+        (epochs_do_not_fence, 50, "earlier_epochs_are_frozen"),
+        (orphans_go_by_age_alone, 500, "was deleted"),
+        (there_is_no_grace, 20, "after it was retired"),
+        (commits_come_before_the_upload_ends, 20, "is not there"),
     ],
 )
-def test_it_is_found(bug: Bug, most: int, word: str) -> None:
+def test_it_is_found(bug: Bug, most: int, found: str) -> None:
     _, failure = seeds_until_found(bug, most)
-    assert word in failure
+    assert found in failure

@@ -118,6 +118,7 @@ class VirtualTable:
             faults=WRITE_FAULTS,
             refusal=self._refused,
             weight=COMMIT_WEIGHT,
+            is_commit=True,
         )
         return bool(self._actor.do(call))
 
