@@ -6,14 +6,21 @@ live objects, and the broker's own list of what was written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from itertools import pairwise
+from typing import Any
 
 from compaction.outcomes import Committed, Outcome, Unknown
-from compaction.segments import PartitionKey, PartitionState, Segment
+from compaction.segments import (
+    CleanerOffset,
+    LeaderEpoch,
+    PartitionKey,
+    PartitionState,
+    RetiredSegment,
+    Segment,
+)
 from compaction.sweep import GRACE_MS
-from storage.catalog_rows import states_of
 from storage.catalog_schema import bucket_of
 from storage.local_tiered_storage import Part, partition_folder
 from storage.segment_reader import read_segment
@@ -56,7 +63,7 @@ class Watch:
     def version(self, written: Buckets) -> None:
         """The buckets that a version wrote anew; raises Broken."""
         for bucket, table in written.items():
-            found = {state.key: state for state in states_of(table, where="the world")}
+            found = {state.key: state for state in map(_state, table.to_pylist())}
             known = {key for key in self.rows if bucket_of(key.topic_id) == bucket}
             if not known <= found.keys():
                 raise Broken(f"rows are gone: {known - found.keys()}")
@@ -140,6 +147,30 @@ class Watch:
                     yield f"live object {key} {was}"
                 elif key.endswith(".log") and len(stored.data) != segment.size_bytes:
                     yield f"{key} has {len(stored.data)} bytes, the row says {segment.size_bytes}"
+
+
+def _state(row: Mapping[str, Any]) -> PartitionState:
+    """A row of the table, read without the product's own reader."""
+    key = {name: row[name] for name in ("topic", "partition", "topic_id")}
+    said = {each.name: row[each.name] for each in fields(PartitionState) if each.name in row}
+    said["cleaner_offsets"] = tuple(CleanerOffset(**each) for each in row["cleaner_offsets"])
+    said["lineage"] = tuple(LeaderEpoch(**each) for each in row["lineage"])
+    said["segments"] = tuple(map(_segment, row["segments"]))
+    said["retired"] = tuple(
+        RetiredSegment(**{**each, "segment": _segment(each["segment"])}) for each in row["retired"]
+    )
+    said["strategies"] = tuple(row["strategies"])
+    return PartitionState(key=PartitionKey(**key), **said)
+
+
+def _segment(said: Mapping[str, Any]) -> Segment:
+    return Segment(
+        **{
+            **said,
+            "leader_epochs": tuple(LeaderEpoch(**each) for each in said["leader_epochs"]),
+            "cleaner_offsets": tuple(CleanerOffset(**each) for each in said["cleaner_offsets"]),
+        }
+    )
 
 
 def _cover_faults(state: PartitionState) -> Iterator[str]:
