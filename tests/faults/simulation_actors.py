@@ -67,7 +67,7 @@ def begin(world: World) -> None:
 
 def _runs(world: World, actor: Actor) -> None:
     """A scheduler's runs, one after the other."""
-    for number in range(world.scheduler.rng.randint(1, 3)):
+    for number in range(world.scheduler.rng.randint(1, 2)):
         compact(world, f"{actor.name}.{number}", actor)
         actor.sleep(_a_while_ms(world))
 
@@ -97,7 +97,7 @@ def compact(world: World, run: str, actor: Actor) -> None:
 
 
 def _sweeps(world: World, actor: Actor) -> None:
-    for number in range(world.scheduler.rng.randint(1, 3)):
+    for number in range(world.scheduler.rng.randint(2, 3)):
         sweep(world, f"{actor.name}.{number}", actor)
         actor.sleep(_a_while_ms(world))
 

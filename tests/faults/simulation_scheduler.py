@@ -27,6 +27,9 @@ DAY_MS: Final = 24 * HOUR_MS
 STEPS_MOST: Final = 100_000
 """More steps than any story of so few actors needs: one of them does not end."""
 
+COMMIT_STALLS_MS: Final = (3 * HOUR_MS, 2 * DAY_MS, 4 * DAY_MS)
+"""How long one sleeps over a claim or a commit: most longer than orphans and retired are spared."""
+
 Effect = Callable[[], object]
 
 
@@ -231,7 +234,8 @@ class Scheduler:
             raise Killed
         fault = self._fault(actor, call)
         if fault is Fault.STALLED:
-            actor.wakes_at_ms = self.now_ms + self._long_ms()
+            for_ms = self.rng.choice(COMMIT_STALLS_MS) if call.is_commit else self._long_ms()
+            actor.wakes_at_ms = self.now_ms + for_ms
         if fault is Fault.STALLED or self.rng.random() < self.temper.switches * call.weight:
             self.pass_on(actor)
         self._let_time_pass()

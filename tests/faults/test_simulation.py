@@ -32,23 +32,19 @@ def test_everything_goes_wrong_somewhere(total: Summary) -> None:
 
 
 def test_everything_that_a_run_can_end_with_happens(total: Summary) -> None:
-    expected = {
-        "claim",
-        "takeover",
-        "swap",
-        "release",
-        "compacted",
-        "failed",
-        "refused",
-        "fenced",
-        "lost_race",
-        "unknown",
-        "survey failed",
-        "told Committed",
-        "told Fenced",
-        "told Unknown",
+    rows = {"swap", "release", "log start moved", "deletion started", "forgotten", "restored"}
+    owners = {
+        f"{how} by a {who}" for how in ("claim", "takeover") for who in ("run", "sweeper", "person")
     }
-    assert expected <= total.outcomes.keys(), str(total)
+    told = {"claim: Committed", "claim: LostRace", "claim: Fenced", "claim: Unknown"} | {
+        f"commit: {each}" for each in ("Committed", "Fenced", "Unknown")
+    }
+    ends = {"compacted", "failed", "refused", "fenced", "lost_race", "unknown", "survey failed"}
+    ends |= {f"retain: {each}" for each in ("swept", "left", "refused", "failed", "unknown")}
+    ends |= {f"restore: {each}" for each in ("restored", "refused", "nothing_to_do")}
+    deleted = {"retired deleted", "orphan deleted", "leftover deleted"}
+    expected = rows | owners | told | ends | deleted
+    assert expected <= {what for what, count in total.outcomes.items() if count}, str(total)
 
 
 def test_a_seed_tells_the_same_story_in_another_process() -> None:
