@@ -119,9 +119,10 @@ def holder(state: PartitionState | None, times: SweepTimes) -> str:
     """The run that may be at work on the partition; empty: none.
 
     Opening an epoch would throw its work away. One that has been silent for the orphan age is dead
-    or a zombie, and is fenced.
+    or a zombie, and is fenced. So is one that is said to commit as long after now: by such clocks
+    its silence cannot be told, and it would hold the partition for as long as they differ.
     """
-    if state is None or times.is_old(state.committed_at_ms):
+    if state is None or abs(times.now_ms - state.committed_at_ms) >= times.orphan_age_ms:
         return ""
     return state.owner_run
 

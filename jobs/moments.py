@@ -11,6 +11,9 @@ from compaction.errors import BadSettings
 _BEGINS_AS_DATE: Final = re.compile(r"[0-9]{4}-[0-9]")
 """Nothing else that is asked for in the same place does."""
 
+_MILLISECONDS: Final = re.compile(r"[0-9]{1,19}")
+"""As many digits as a Kafka timestamp can have; Python takes a few thousand, then it raises."""
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
@@ -29,7 +32,7 @@ def moment_ms(text: str, *, where: str) -> int | None:
 
     Raises BadSettings for a date that the calendar does not have; `where` is what it was given to.
     """
-    if text.isascii() and text.isdigit():
+    if _MILLISECONDS.fullmatch(text):
         return int(text)
     if not _BEGINS_AS_DATE.match(text):
         return None

@@ -198,6 +198,8 @@ def _faults(
     live: Wiring, key: PartitionKey, way_back: Restoration, console: Console
 ) -> tuple[str, ...]:
     """What is wrong with the segments that come back, each read whole, as `verify` reads it."""
+    if not way_back.back:
+        return ()
     last_id = way_back.segments[-1].segment_id
 
     def checked(segment: Segment) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+from compaction.rules import LONG_MAX
 from storage.catalog import Catalog
 from storage.clock import now_ms
 from storage.kafka_uuid import new_segment_id
@@ -51,6 +52,6 @@ def wired(tier_uri: str, catalog_uri: str | None = None, now: int | None = None)
         catalog_uri=where,
         catalog=Catalog(uri_without_secrets(where)),
         now_ms=time_ms,
-        clock=lambda: time_ms + now_ms() - begun_ms,
+        clock=lambda: min(time_ms + now_ms() - begun_ms, LONG_MAX),
         run=f"{begun}-{new_segment_id()[:8]}",
     )

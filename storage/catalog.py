@@ -17,7 +17,7 @@ from typing import Final, Protocol, TypeAlias
 import pyarrow as pa
 
 from compaction.commit import CommitProposal, applied, claimed, lost, verdict
-from compaction.errors import CorruptLog, UnreadableObject
+from compaction.errors import CorruptLog, InvariantBroken, UnreadableObject
 from compaction.invariants import (
     CLAIM_INVARIANTS,
     COMMIT_INVARIANTS,
@@ -26,6 +26,7 @@ from compaction.invariants import (
 )
 from compaction.outcomes import Committed, LostRace, Outcome, Unknown
 from compaction.segments import PartitionKey, PartitionState
+from storage.catalog_cells import impossible_cells
 from storage.catalog_rows import RowsRead, rows_as_promised, rows_read, states_of, table_of
 from storage.catalog_schema import PARTITION_COLUMNS, PARTITIONS, bucket_of
 from storage.delta_tables import DeltaFolder, TableLayout
@@ -314,7 +315,20 @@ def _with_next(
         for bucket, row_id in zip(rows["bucket"].to_pylist(), _ids_of(rows), strict=True)
     ]
     successors = [each.next_row(found.get(row_id)) for row_id, each in pending.items()]
-    return pa.concat_tables([rows.filter(pa.array(stay, pa.bool_())), table_of(successors)])
+    written = table_of(successors)
+    _ensure_readable(written)
+    return pa.concat_tables([rows.filter(pa.array(stay, pa.bool_())), written])
+
+
+def _ensure_readable(rows: pa.Table) -> None:
+    """Refuse to write what reading would refuse: such a row would stop its partition for ever."""
+    columns = {name: rows[name].combine_chunks() for name in rows.column_names}
+    for row, found in impossible_cells(columns).items():
+        raise InvariantBroken(
+            found,
+            where=f"{rows['topic'][row]}-{rows['partition'][row]}",
+            remedy="Nothing was written. This is a bug in tierfold; please report it.",
+        )
 
 
 def _rows_of(rows: pa.Table, ids: Container[_Id]) -> pa.Table:

@@ -64,7 +64,10 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "topic": _Spelled(pattern=TOPIC_PATTERN, but=NO_TOPICS, says="a name that Kafka allows"),
     "topic_id": _KAFKA_ID,
     "segment_id": _KAFKA_ID,
-    "strategies": _Spelled(pattern=r"[a-z][a-z0-9._-]{0,99}", says="a strategy's name"),
+    # Of `header` with the header's name, which may be any text (`compaction.strategies`).
+    "strategies": _Spelled(
+        pattern=r"[a-z][a-z0-9._-]{0,99}(?:=(?s:.+))?", says="a strategy's name"
+    ),
     "owner_run": _RUN,
     "written_by_run": _RUN,
     "retired_by_run": _RUN,

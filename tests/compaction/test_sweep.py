@@ -210,7 +210,13 @@ def test_a_deletion_is_asked_for_only_while_the_segment_is_whole() -> None:
 
 @pytest.mark.parametrize(
     ("owner", "silent_ms", "expected"),
-    [("run", DAY_MS - 1, "run"), ("run", DAY_MS, ""), ("", 0, "")],
+    [
+        ("run", DAY_MS - 1, "run"),
+        ("run", DAY_MS, ""),
+        ("run", 1 - DAY_MS, "run"),
+        ("run", -DAY_MS, ""),  # By a clock that is wrong, or is ahead of ours.
+        ("", 0, ""),
+    ],
 )
 def test_a_run_holds_a_partition_until_it_is_silent_for_the_orphan_age(
     owner: str, silent_ms: int, expected: str

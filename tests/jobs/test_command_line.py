@@ -144,13 +144,15 @@ def test_usage_is_told_with_exit_code_2() -> None:
     assert tierfold("compact", "x", "--first-dirty", "-1").code == 2
 
 
-@pytest.mark.parametrize("option", ["--now", "--first-dirty"])
+@pytest.mark.parametrize(("option", "least"), [("--now", 10**12), ("--first-dirty", 0)])
 @pytest.mark.parametrize("verb", VERBS)
-def test_times_and_offsets_have_63_bits(verb: str, option: str, tier: Path) -> None:
-    for beyond in (-1, 2**63):
+def test_times_are_milliseconds_and_offsets_have_63_bits(
+    verb: str, option: str, least: int, tier: Path
+) -> None:
+    for beyond in (least - 1, 2**63):
         ran = tierfold(verb, tier, option, str(beyond))
         assert (ran.code, ran.stdout) == (2, "")
-        assert not told(ran.stderr, option, str(beyond), f"0<=x<={2**63 - 1}"), ran.stderr
+        assert not told(ran.stderr, option, str(beyond), f"{least}<=x<={2**63 - 1}"), ran.stderr
 
 
 @pytest.mark.parametrize("verb", ["plan", "status"])
@@ -158,6 +160,15 @@ def test_the_last_moment_and_the_last_offset_are_no_bug(verb: str, tier: Path) -
     assert tierfold(verb, tier, *COMPACT, "--now", str(2**63 - 1)).code == 0
     ran = tierfold(verb, tier, *COMPACT, "--first-dirty", str(2**63 - 1))
     assert (ran.code, ran.stderr) == (3, "")
+
+
+def test_a_run_at_the_last_moment_writes_that_moment(tier: Path) -> None:
+    ever = str(2**63 - 1)
+    expiry = ("--set", "tier.binding=detached", "--set", "cleanup.policy=delete")
+    ran = tierfold("retain", tier, *expiry, "--now", ever, "--json")
+    assert ran.code == 0, ran.stderr
+    lines = tierfold("history", tier, "orders-0", "--json").entries[0]["history"]
+    assert {each["committed_at"] for each in lines} == {ever}
 
 
 def test_help_tells_the_exit_codes_and_the_version_is_told() -> None:

@@ -44,6 +44,11 @@ def test_a_name_is_no_moment_and_digits_are_milliseconds(text: str) -> None:
     assert moment_ms(text, where="--to") == (2026 if text == "2026" else None)
 
 
+def test_more_digits_than_a_time_has_are_no_moment() -> None:
+    assert moment_ms("9" * 19, where="--to") == 10**19 - 1
+    assert moment_ms("9" * 5000, where="--to") is None
+
+
 @pytest.mark.parametrize("text", ["2026-13-01", "2026-02-30T00:00", "2026-1-1", "2026-11-21T25:00"])
 def test_a_date_that_is_none_is_told(text: str) -> None:
     with pytest.raises(BadSettings, match=rf"'{text}' is no moment.*2026-11-21T15:30:46.123Z"):

@@ -228,3 +228,17 @@ def test_help_says_how_to_undo_the_first_run() -> None:
     assert not told(ran.stdout, "very first run", '"found"', "ISO 8601", "Example")
     assert "Example" in tierfold("history", "--help").stdout
     assert tierfold("restore", "x", "orders-0").code == 2
+
+
+def test_a_state_in_which_nothing_lived_comes_back_too(tier: Path) -> None:
+    expiry = ("--set", "tier.binding=detached", "--set", "cleanup.policy=delete")
+    later = ("--now", str(FIRST_MS + 10_000))
+    assert tierfold("retain", tier, *expiry, "--set", "retention.ms=0", *later).code == 0
+    expired, *_, found = history(tier, "--json").entries[0]["history"]
+    assert restore(tier, str(found["committed_at_ms"])).code == 0
+    before = files_below(folder_of(tier, ORDERS))
+    ran = restore(tier, str(expired["committed_at_ms"]))
+    assert (ran.code, "2 retired" in ran.stdout) == (0, True), ran.stderr
+    row = Catalog(str(tier / "_tierfold")).read([ORDERS])[ORDERS]
+    assert (row.segments, row.log_start_offset, len(row.whole_retired)) == ((), 22, 2)
+    assert files_below(folder_of(tier, ORDERS)) == before

@@ -272,6 +272,11 @@ class CatalogContract:
             claim(catalog, holed, "a")
         assert catalog.read() == {}
 
+    def test_a_row_that_reading_would_refuse_is_not_written(self, catalog: Catalog) -> None:
+        with pytest.raises(InvariantBroken, match="strategies is 'Offset'"):
+            claim(catalog, replace(fresh(), strategies=("Offset",)), "a")
+        assert catalog.read([KEY]) == {}
+
     def test_one_call_writes_a_partition_once(self, catalog: Catalog) -> None:
         state = claim(catalog, fresh(), "a").state
         twice: Sequence[CommitProposal] = (swap(state, "x"), swap(state, "y"))

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compaction.errors import BadSettings, CorruptLog
+from compaction.rules import CompactionStrategy, Rules
 from compaction.segments import (
     CleanerOffset,
     LeaderEpoch,
@@ -17,6 +18,7 @@ from compaction.segments import (
     RetiredSegment,
     Segment,
 )
+from compaction.strategies import strategy_name
 from storage.catalog_rows import rows_read, states_of, table_of
 from storage.catalog_schema import (
     CLEANER_OFFSET,
@@ -37,6 +39,11 @@ NUMBER = st.integers(0, 2**63 - 1)
 SIZE = st.integers(0, 2**31)
 KAFKA_ID = st.from_regex(KAFKA_UUID_PATTERN, fullmatch=True)
 RUN = st.text("azAZ09._-:+", max_size=5)
+STRATEGY = st.sampled_from(("offset", "timestamp")) | st.text(min_size=1).map(
+    lambda header: strategy_name(
+        Rules(compaction_strategy=CompactionStrategy.HEADER, compaction_strategy_header=header)
+    )
+)
 LEADER_EPOCHS = st.lists(
     st.builds(LeaderEpoch, epoch=st.integers(0, 2**31 - 1), start_offset=NUMBER), max_size=3
 ).map(tuple)
@@ -85,7 +92,7 @@ STATES = st.builds(
     ).map(tuple),
     commit_id=st.text(min_size=1, max_size=5),
     committed_at_ms=LONG,
-    strategies=st.lists(st.sampled_from(("offset", "timestamp", "header")), max_size=3).map(tuple),
+    strategies=st.lists(STRATEGY, max_size=3).map(tuple),
 )
 
 
