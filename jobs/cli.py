@@ -28,12 +28,13 @@ from jobs.cli_options import (
     settings_options,
     tier_options,
 )
-from jobs.compact_job import compact
+from jobs.compact_job import compact, warn_of_brokers
 from jobs.complaints import Verbs, trace
 from jobs.dump_job import dump_lines
 from jobs.explain import print_explained
 from jobs.history_job import history
 from jobs.outcome_reports import (
+    COMPACTED,
     FAILED,
     FENCED,
     LOST_RACE,
@@ -142,6 +143,10 @@ def compact_verb(**given: Any) -> None:
         # Progress is no result: it goes to stderr, always.
         reports = compact(asked.live, settings, asked.scope, Console(stderr=True), budget)
         title = f"run {asked.live.run}"
+        # spark-submit joins stderr to stdout: there a document must have both to itself.
+        if not given["as_json"] and any(each.outcome == COMPACTED for each in reports):
+            # Whether brokers serve the tier is the same for all topics.
+            warn_of_brokers(settings.rules_for(reports[0].key.topic), Console(stderr=True))
     _told(reports, title, given["as_json"])
 
 

@@ -37,7 +37,6 @@ def compact(
     reports = {each.key: survey_report(each) for each in surveyed}
     due = in_order_of_work(surveyed)
     if due:
-        _warn_of_brokers(due[0].rules, console)
         # Before the claim: where Spark cannot start, nobody's epoch should be opened.
         with spark_answers():
             spark = tierfold_session()
@@ -53,8 +52,8 @@ def compact(
     return [reports[each.key] for each in surveyed]
 
 
-def _warn_of_brokers(rules: Rules, console: Console) -> None:
-    """Whether brokers serve the tier is the same for all topics."""
+def warn_of_brokers(rules: Rules, console: Console) -> None:
+    """Say once what a swap means where brokers may serve the tier."""
     if not rules.is_detached:
         declared = "is" if rules.tier_binding is TierBinding.BOUND else "may be"
         console.print(
