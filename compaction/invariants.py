@@ -216,6 +216,13 @@ STATE_INVARIANTS: Final[tuple[Invariant, ...]] = (
 )
 """They hold after whatever changed the row."""
 
+ROW_INVARIANTS: Final[tuple[Invariant, ...]] = (
+    segments_are_contiguous,
+    ids_live_once,
+    sizes_are_real,
+)
+"""They hold of a row by itself; what breaks one was not written by a commit of ours."""
+
 CLAIM_INVARIANTS: Final[tuple[Invariant, ...]] = (
     *STATE_INVARIANTS,
     retired_never_return,

@@ -15,6 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from compaction.errors import BadSettings, CorruptLog
+from compaction.invariants import ROW_INVARIANTS, breaches
 from compaction.segments import (
     CleanerOffset,
     LeaderEpoch,
@@ -255,7 +256,8 @@ def _contradiction(state: PartitionState, live_bytes: int, bucket: int) -> str:
     if bucket != bucket_of(state.key.topic_id):
         # In another bucket nobody would find the row: a second one would be written.
         return f"bucket is {bucket}, its topic id's is {bucket_of(state.key.topic_id)}"
-    return ""
+    broken = breaches(state, state, ROW_INVARIANTS)
+    return "; ".join(f"{each.law}: {each.found}" for each in broken)
 
 
 def _malformed(found: str, where: str) -> CorruptLog:

@@ -46,6 +46,15 @@ def a_retired_size(row: Row) -> None:
     row["live_bytes"] += 1
 
 
+def an_order(row: Row) -> None:
+    row["segments"].reverse()
+
+
+def a_live_one_that_is_retired(row: Row) -> None:
+    gone = {"retired_at_ms": 1, "retired_by_epoch": 1, "retired_by_run": "other"}
+    row["retired"] = [gone | {"segment": row["segments"][0], "deletion_started_at_ms": None}]
+
+
 def raw_rows(tier: Path) -> list[Row]:
     layout = TableLayout(schema=PARTITIONS, partition_by=PARTITION_COLUMNS)
     rows = DeltaFolder(f"{tier}/_tierfold/partitions", layout).read().to_pylist()
@@ -76,6 +85,8 @@ def a_tier_with(folder: Path, harm: Any) -> Path:
         (a_topic, ("topic is '../x', which is not a name that Kafka allows",)),
         (a_segment, ("segments.segment_id is '../../y'", "row orders-0")),
         (a_retired_size, ("live_bytes is", "row orders-0")),
+        (an_order, ("segments_are_contiguous", "row orders-0")),
+        (a_live_one_that_is_retired, ("ids_live_once: twice", "row orders-0")),
     ],
 )
 def test_a_row_that_cannot_be_true_stops_its_own_partition(

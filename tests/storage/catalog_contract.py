@@ -272,6 +272,13 @@ class CatalogContract:
             claim(catalog, holed, "a")
         assert catalog.read() == {}
 
+    def test_a_claim_brings_nothing_back_that_was_retired(self, catalog: Catalog) -> None:
+        row = committed(catalog, KEY, "a", "A")
+        back = tuple(each.segment for each in row.retired)
+        with pytest.raises(InvariantBroken, match="retired_never_return"):
+            claim(catalog, replace(row, segments=back, retired=()), "b")
+        assert catalog.read([KEY])[KEY] == row
+
     def test_a_row_that_reading_would_refuse_is_not_written(self, catalog: Catalog) -> None:
         with pytest.raises(InvariantBroken, match="strategies is 'Offset'"):
             claim(catalog, replace(fresh(), strategies=("Offset",)), "a")

@@ -32,7 +32,7 @@ from storage.catalog_schema import (
 from storage.kafka_uuid import KAFKA_UUID_PATTERN
 from storage.runs_table import RunRow
 from storage.topic_names import TOPIC_PATTERN, is_topic
-from tests.compaction.builders import KEY, a_chain, a_state, cleaned_to, retired
+from tests.compaction.builders import KEY, a_chain, a_state, cleaned_to, retired, segment_id
 
 LONG = st.integers(-(2**63), 2**63 - 1)
 NUMBER = st.integers(0, 2**63 - 1)
@@ -66,6 +66,21 @@ SEGMENTS = st.builds(
     cleaner_offsets=CLEANER_OFFSETS,
     written_by_run=RUN,
 )
+
+
+def chained(segments: list[Segment]) -> tuple[Segment, ...]:
+    """As many, one beyond the other, each of some bytes."""
+    return tuple(
+        replace(each, start_offset=at, end_offset=at, size_bytes=each.size_bytes + 1)
+        for at, each in enumerate(segments, start=7)
+    )
+
+
+def has_each_id_once(state: PartitionState) -> bool:
+    ids = [*(s.segment_id for s in state.segments), *(r.segment.segment_id for r in state.retired)]
+    return len(set(ids)) == len(ids)
+
+
 STATES = st.builds(
     PartitionState,
     key=st.builds(
@@ -78,7 +93,7 @@ STATES = st.builds(
     owner_run=RUN,
     cleaner_offsets=CLEANER_OFFSETS,
     log_start_offset=NUMBER,
-    segments=st.lists(SEGMENTS, max_size=3).map(tuple),
+    segments=st.lists(SEGMENTS, max_size=3).map(chained),
     lineage=LEADER_EPOCHS,
     retired=st.lists(
         st.builds(
@@ -93,7 +108,7 @@ STATES = st.builds(
     commit_id=st.text(min_size=1, max_size=5),
     committed_at_ms=LONG,
     strategies=st.lists(STRATEGY, max_size=3).map(tuple),
-)
+).filter(has_each_id_once)
 
 
 @given(
@@ -147,7 +162,7 @@ def test_sizes_are_kept_by_side_of_the_cleaner_offset(
     assert row["format_version"] == FORMAT_VERSION
 
 
-A_ROW = a_chain(10)[0]
+A_ROW = replace(a_chain(10)[0], segment_id=segment_id("gone"))
 STATE = a_state(a_chain(10, 10), epoch=1, commit_id="c", cleaner_offsets=cleaned_to(10))
 
 
