@@ -11,8 +11,9 @@ from compaction.errors import BadSettings
 _BEGINS_AS_DATE: Final = re.compile(r"[0-9]{4}-[0-9]")
 """Nothing else that is asked for in the same place does."""
 
-_MILLISECONDS: Final = re.compile(r"[0-9]{1,19}")
-"""As many digits as a Kafka timestamp can have; Python takes a few thousand, then it raises."""
+_MILLISECONDS: Final = re.compile(r"[0-9]{13,19}")
+"""Since 2001 moments have 13 digits; fewer may begin a run's name. No Kafka timestamp has more than
+19, and Python, which takes a few thousand, then raises."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)

@@ -74,7 +74,7 @@ def published(
         for each, failure in zip(rewritten, failures, strict=True)
         if not failure
     }
-    outcomes = _committed(catalog, [*proposals.values()]) if proposals else {}
+    outcomes = committed(catalog, [*proposals.values()]) if proposals else {}
     return [
         _result(each, failure, proposals.get(each.round.key), outcomes.get(each.round.key))
         for each, failure in zip(rewritten, failures, strict=True)
@@ -140,7 +140,7 @@ def fault_of(each: Rewritten, tier: LocalTieredStorage) -> str:
     return ""
 
 
-def _committed(
+def committed(
     catalog: Catalog, proposals: Sequence[CommitProposal]
 ) -> dict[PartitionKey, Outcome]:
     """Stage 8; where the catalog cannot be read, nobody knows what it took before."""

@@ -48,7 +48,7 @@ SIZE_BYTES: Final = Quantity(
 
 DURATION_MS: Final = Quantity(
     "duration",
-    {"ms": 1, "": 1000, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000},
+    {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000},
     "90m",
 )
-"""Milliseconds; a number without a unit is seconds."""
+"""Milliseconds; the unit must be said: a grace period of 24 seconds is soon over."""

@@ -44,6 +44,7 @@ from jobs.outcome_reports import (
 )
 from jobs.partition_names import named
 from jobs.progress import byte_bars
+from jobs.publishing import committed
 from jobs.run_records import record_run
 from jobs.survey import Scope, known_partitions, refusal_of
 from jobs.wiring import Wiring
@@ -270,10 +271,7 @@ def restore_proposal(way_back: Restoration, state: PartitionState, at_ms: int) -
 
 def _settled(live: Wiring, proposal: CommitProposal) -> Outcome:
     """How the commit ended; where no answer came, the row is asked once more."""
-    try:
-        outcome = live.catalog.commit([proposal])[proposal.key]
-    except (CorruptLog, UnreadableObject) as error:
-        outcome = Unknown(commit_id=proposal.commit_id, cause=str(error))
+    outcome = committed(live.catalog, [proposal])[proposal.key]
     if not isinstance(outcome, Unknown):
         return outcome
     try:

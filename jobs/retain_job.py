@@ -40,6 +40,7 @@ from compaction.sweep import Sweep, SweepTimes, deletion_faults, taken_over
 from compaction.view import PartitionView, state_with_new
 from jobs.outcome_reports import FAILED, PLANNED
 from jobs.progress import byte_bars
+from jobs.publishing import committed
 from jobs.retain_look import looked_at
 from jobs.retain_report import Doomed, RetainReport
 from jobs.run_records import record_run
@@ -147,7 +148,7 @@ def _start(live: Wiring, works: Sequence[Work]) -> None:
         for updates in [each.sweep.updates(at_ms=live.clock(), run=live.run)]
         if each.row is not None and updates
     }
-    outcomes = _committed(live, [*proposals.values()])
+    outcomes = committed(live.catalog, [*proposals.values()])
     for each in works:
         outcome = outcomes.get(each.key)
         if isinstance(outcome, Committed) and each.row is not None:
@@ -176,16 +177,6 @@ def _proposal(
 
 def _hold(row: PartitionState) -> EpochIs:
     return EpochIs(epoch=row.epoch, owner_run=row.owner_run)
-
-
-def _committed(live: Wiring, proposals: Sequence[CommitProposal]) -> dict[PartitionKey, Outcome]:
-    """Where the catalog cannot be read, nobody knows what it took before."""
-    try:
-        return live.catalog.commit(proposals) if proposals else {}
-    except (CorruptLog, UnreadableObject) as error:
-        return {
-            each.key: Unknown(commit_id=each.commit_id, cause=str(error)) for each in proposals
-        }
 
 
 def _sweep(live: Wiring, works: Sequence[Work], console: Console) -> None:
@@ -274,7 +265,7 @@ def _finish(live: Wiring, works: Sequence[Work]) -> None:
         for each in works
         if each.row is not None
     }
-    outcomes = _committed(live, [*proposals.values()])
+    outcomes = committed(live.catalog, [*proposals.values()])
     for each in works:
         outcome = outcomes.get(each.key)
         if outcome is not None and not isinstance(outcome, Committed):

@@ -17,7 +17,7 @@ from typing import Final, Protocol, TypeAlias
 import pyarrow as pa
 
 from compaction.commit import CommitProposal, applied, claimed, lost, verdict
-from compaction.errors import CorruptLog, InvariantBroken, UnreadableObject
+from compaction.errors import BadSettings, CorruptLog, InvariantBroken, UnreadableObject
 from compaction.invariants import (
     CLAIM_INVARIANTS,
     COMMIT_INVARIANTS,
@@ -89,13 +89,19 @@ class Catalog:
         """The partition's rows, the newest first, as far back as the table remembers; lazily.
 
         Each claim and commit left one. The first row of all is the partition's first claim, or the
-        first since a person removed its row: what was before then is another row's past.
+        first since a person removed its row: what was before then is another row's past. It ends
+        at an older row that cannot be believed.
         """
         last_id = None
         row_id = _id_of(key)
         for past in self._table.past(_buckets_of([row_id])):
-            rows = rows_as_promised(past, where=self._table.uri)
-            found = self._states(_rows_of(rows, [row_id])).get(key)
+            try:
+                rows = rows_as_promised(past, where=self._table.uri)
+                found = self._states(_rows_of(rows, [row_id])).get(key)
+            except (CorruptLog, BadSettings):
+                if last_id is None:
+                    raise
+                return
             if found is None:
                 return
             if found.commit_id != last_id:

@@ -18,7 +18,6 @@ from jobs.quantities import DURATION_MS, SIZE_BYTES, Quantity
         (SIZE_BYTES, "3 MB", 3_000_000),
         (SIZE_BYTES, "10GiB", 10 * 2**30),
         (SIZE_BYTES, "1TiB", 2**40),
-        (DURATION_MS, "7", 7000),
         (DURATION_MS, "7ms", 7),
         (DURATION_MS, "90m", 5_400_000),
         (DURATION_MS, "2h", 7_200_000),
@@ -42,6 +41,8 @@ def test_a_quantity_is_a_number_of_its_smallest_unit(
         (SIZE_BYTES, "1h"),
         (DURATION_MS, "1GiB"),
         (DURATION_MS, "1h30m"),
+        (DURATION_MS, "24"),
+        (DURATION_MS, "0"),
     ],
 )
 def test_what_is_none_is_refused_with_an_example(kind: Quantity, text: str) -> None:

@@ -24,10 +24,13 @@ from compaction.commit import (
     StartDeletion,
     Update,
 )
-from compaction.errors import InvariantBroken
+from compaction.errors import CorruptLog, InvariantBroken
 from compaction.outcomes import Committed, Fenced, LostRace
 from compaction.segments import CleanerOffset, PartitionState
 from storage.catalog import Catalog, new_commit_id
+from storage.catalog_rows import table_of
+from storage.catalog_schema import PARTITION_COLUMNS, PARTITIONS, bucket_of
+from storage.delta_tables import DeltaFolder, TableLayout
 from tests.compaction.builders import KEY, a_chain
 from tests.storage.catalog_contract import claim, committed, fresh, keys
 
@@ -180,3 +183,18 @@ def test_the_history_ends_where_the_log_was_cut(catalog: Catalog, tmp_path: Path
     found = list(catalog.history(KEY))
     assert found == rows[::-1][: len(found)]
     assert 5 < len(found) < len(rows)
+
+
+def test_the_history_ends_at_a_row_that_cannot_be_true(catalog: Catalog, tmp_path: Path) -> None:
+    first = claim(catalog, fresh(), "a").state
+    table = DeltaFolder(
+        str(tmp_path / "catalog" / "partitions"),
+        TableLayout(schema=PARTITIONS, partition_by=PARTITION_COLUMNS),
+    )
+    bucket = f"bucket IN ({bucket_of(KEY.topic_id)})"
+    assert table.newest().replace(bucket, table_of([replace(first, owner_run="../x")]))
+    with pytest.raises(CorruptLog, match="owner_run"):
+        list(catalog.history(KEY))
+    assert table.newest().replace(bucket, table_of([first]))
+    later = claim(catalog, first, "b").state
+    assert list(catalog.history(KEY)) == [later, first]
