@@ -19,7 +19,6 @@ from jobs.progress import ByteProgress
 from jobs.publishing import RoundResult
 from jobs.rounds import Round
 from jobs.waves import results_of
-from storage.batch_draft import BatchDraft, RecordDraft, write_batch
 from storage.catalog import Catalog
 from storage.segment_reader import read_segment
 from tests.jobs.claimed_rounds import claimed_rounds
@@ -184,15 +183,8 @@ def test_results_that_contradict_the_scan_are_not_published(
     spark: SparkSession, tier: Path
 ) -> None:
     victim = sorted(folder_of(tier, ORDERS).glob("*.log"))[-1]
-    beyond = read_segment(victim).heads.last_offset[-1] + 1
-    extra = write_batch(
-        BatchDraft(
-            base_offset=int(beyond),
-            records=(RecordDraft(offset=int(beyond), timestamp_ms=1, key=b"k", value=b"v"),),
-        )
-    )
-    grown = victim.read_bytes() + extra
-    progress = EventfulProgress(spark, "rewrite", lambda: overwrite(victim, grown))
+    shrunk = victim.read_bytes()[: int(read_segment(victim).heads.position[-1])]
+    progress = EventfulProgress(spark, "rewrite", lambda: overwrite(victim, shrunk))
     orders, payments = run(tier, spark, progress)
     assert orders.failure is not None
     assert "the results contradict each other, nothing was published" in orders.failure
