@@ -157,7 +157,8 @@ def _looked_at(
     if isinstance(view, Refusal):
         return Surveyed(key=key, rules=rules, view=None, choice=view)
     now_ms = live.now_ms
-    view = replace(view, notes=(*strategy_change(known.state, rules), *view.notes))
+    notes = (*_claimed(known.state), *strategy_change(known.state, rules), *view.notes)
+    view = replace(view, notes=notes)
     producers = _producers(live, view, first_dirty)
     regions = regions_of(
         view, last_stable_of(producers), rules, now_ms, forced_first_dirty=first_dirty
@@ -173,6 +174,13 @@ def _looked_at(
         should_have_rolled_at_ms=should_have_rolled_at_ms(view, rules, now_ms),
         producers=producers,
     )
+
+
+def _claimed(state: PartitionState | None) -> tuple[str, ...]:
+    """Said before it is taken over: nobody can tell a run that died from one that is at work."""
+    if state is None or not state.owner_run:
+        return ()
+    return (f"run {state.owner_run} has not given its claim back: it is taken over, and fenced",)
 
 
 def in_order_of_work(surveyed: Sequence[Surveyed]) -> list[Surveyed]:
