@@ -41,12 +41,25 @@ def looked_at(live: Wiring, settings: Settings, scope: Scope, times: SweepTimes)
 
     Raises BadSettings; what is wrong with one partition is in its report.
     """
-    known = known_partitions(live, scope)
+    known = [*known_partitions(live, scope), *_vanished(live, scope)]
     rules = settings.rules_by_topic(each.key.topic for each in known)
     with ThreadPoolExecutor(READERS) as pool:
         return list(
             pool.map(lambda each: _looked_at(live, each, rules[each.key.topic], times), known)
         )
+
+
+def _vanished(live: Wiring, scope: Scope) -> list[KnownPartition]:
+    """Partitions of which all is deleted but not yet forgotten, and that the tier lists no more.
+
+    A store without folders has no name left for them once their last object is gone.
+    """
+    listed = set(live.tier.partitions())
+    return [
+        KnownPartition(key=key, state=state, refusal=None)
+        for key, state in sorted(live.catalog.look().by_key.items())
+        if key not in listed and scope.holds(key) and state.retired and not state.segments
+    ]
 
 
 def _looked_at(live: Wiring, known: KnownPartition, rules: Rules, times: SweepTimes) -> Look:

@@ -215,6 +215,17 @@ def test_all_may_expire_and_what_is_uploaded_behind_is_taken(tmp_path: Path) -> 
     assert live_values(lives) == expected
 
 
+def test_a_partition_that_the_tier_lists_no_more_is_forgotten_too(tmp_path: Path) -> None:
+    tier = made_tier(tmp_path / "tier")
+    put_updates(tier, ORDERS, 0)
+    assert retain(tier, *DELETE, hours=0).code == 0
+    assert len(row(tier).retired) == 1
+    # As in a store without folders, once the last object is deleted.
+    shutil.rmtree(folder_of(tier, ORDERS))
+    assert retain(tier, *DELETE).outcomes["orders", 0] == "swept"
+    assert row(tier).retired == ()
+
+
 def test_the_largest_logs_shrink_from_their_head(tmp_path: Path) -> None:
     tier = made_tier(tmp_path / "tier")
     sizes = [put_updates(tier, ORDERS, number).stat().st_size for number in range(3)]
