@@ -41,7 +41,8 @@ def looked_at(live: Wiring, settings: Settings, scope: Scope, times: SweepTimes)
 
     Raises BadSettings; what is wrong with one partition is in its report.
     """
-    known = [*known_partitions(live, scope), *_vanished(live, scope)]
+    known = known_partitions(live, scope)
+    known += _vanished(live, scope, {each.key for each in known})
     rules = settings.rules_by_topic(each.key.topic for each in known)
     with ThreadPoolExecutor(READERS) as pool:
         return list(
@@ -49,12 +50,11 @@ def looked_at(live: Wiring, settings: Settings, scope: Scope, times: SweepTimes)
         )
 
 
-def _vanished(live: Wiring, scope: Scope) -> list[KnownPartition]:
+def _vanished(live: Wiring, scope: Scope, listed: set[PartitionKey]) -> list[KnownPartition]:
     """Partitions of which all is deleted but not yet forgotten, and that the tier lists no more.
 
     A store without folders has no name left for them once their last object is gone.
     """
-    listed = set(live.tier.partitions())
     return [
         KnownPartition(key=key, state=state, refusal=None)
         for key, state in sorted(live.catalog.look().by_key.items())
