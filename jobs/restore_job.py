@@ -126,7 +126,13 @@ def restore(
 def _sought(live: Wiring, key: PartitionKey, to: str) -> Restored:
     """What would be done, as far as the catalog and a listing tell."""
     same_name = Scope(topics=(key.topic,), partitions=(str(key.partition),))
-    known = next(each for each in known_partitions(live, same_name) if each.key == key)
+    known = next((each for each in known_partitions(live, same_name) if each.key == key), None)
+    if known is None:
+        raise UnreadableObject(
+            "the partition has just vanished from the tier",
+            where=str(key),
+            remedy="Its topic was deleted, or the tier's file system is gone. Nothing was changed.",
+        )
     past = None if known.refusal is not None else past_of(live, key)
     if past is None:
         return Restored(report=_refused(key, known.refusal or _UNTOUCHED))
