@@ -13,7 +13,6 @@ from compaction.undo import Restoration, restoration
 from compaction.view import Refusal
 from jobs.moments import moment
 from jobs.partition_names import named
-from jobs.survey import Scope
 from jobs.wiring import Wiring
 
 
@@ -110,7 +109,7 @@ def history(live: Wiring, name: str, limit: int | None = None) -> PartitionHisto
     `name` is `orders-0`, or the partition's folder. Raises BadSettings where it is none, or
     several, and TierfoldError where the catalog cannot be read.
     """
-    key = named(live, Scope(), name, where="tierfold history")
+    key = named(live.tier.partitions(), name, where="tierfold history")
     past = past_of(live, key)
     if past is None:
         return PartitionHistory(key=key, holder="", lines=(), has_older=False)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from difflib import get_close_matches
 
 from compaction.errors import BadSettings
 from compaction.segments import PartitionKey
-from jobs.survey import Scope
-from jobs.wiring import Wiring
 
 
-def named(live: Wiring, scope: Scope, name: str, *, where: str) -> PartitionKey:
-    """The partition of that name in scope.
+def named(among: Iterable[PartitionKey], name: str, *, where: str) -> PartitionKey:
+    """The one of the partitions that has that name.
 
     Raises BadSettings where it is none, or several; `where` is what the name was given to.
     """
-    keys = [key for key in live.tier.partitions() if scope.holds(key)]
+    keys = list(among)
     found = [key for key in keys if name in {str(key), _folder(key)}]
     if len(found) == 1:
         return found[0]

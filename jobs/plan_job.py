@@ -13,7 +13,7 @@ from jobs.explain import Explained
 from jobs.outcome_reports import PartitionReport, left_report, survey_report
 from jobs.partition_names import named
 from jobs.settings import Settings
-from jobs.survey import Scope, Surveyed, in_order_of_work, survey
+from jobs.survey import Scope, Surveyed, in_order_of_work, known_among, survey, survey_of
 from jobs.wiring import Wiring
 
 
@@ -39,9 +39,10 @@ def explain(live: Wiring, settings: Settings, scope: Scope, name: str) -> Explai
     `name` is `orders-0`, or the partition's folder, which names the topic's id too. Raises
     BadSettings where it is none in scope, or several; nothing is changed.
     """
-    key = named(live, scope, name, where="--explain")
-    alone = replace(scope, topics=(key.topic,), partitions=(str(key.partition),))
-    each = next(one for one in survey(live, settings, alone) if one.key == key)
+    everywhere = live.tier.partitions()
+    key = named(filter(scope.holds, everywhere), name, where="--explain")
+    known = known_among(everywhere, [key], live.catalog.look([key]))
+    (each,) = survey_of(live, settings, known, scope.first_dirty)
     if isinstance(each.choice, Compact):
         wave = _wave([each], UNBOUND, 0, live.tier.store.free_bytes())
         each = replace(each, choice=wave.chunks[0].plan)

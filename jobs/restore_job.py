@@ -46,14 +46,12 @@ from jobs.partition_names import named
 from jobs.progress import byte_bars
 from jobs.publishing import committed
 from jobs.run_records import record_run
-from jobs.survey import Scope, known_partitions, refusal_of
+from jobs.survey import known_among, refusal_of
 from jobs.wiring import Wiring
 from storage.catalog import new_commit_id
 from storage.clock import now_ms
 from storage.lookahead import mapped_ahead
 from storage.segment_check import CheckOrder, read_and_check
-
-WHERE: Final = "tierfold restore"
 
 CHECKERS: Final = min(8, os.cpu_count() or 1)
 """Segments that are read at a time: kernels let go of Python's lock."""
@@ -107,14 +105,13 @@ def restore(
     BadSettings where `name` or `to` says nothing, TierfoldError where the catalog cannot be read.
     """
     started_at_ms = now_ms()
-    key = named(live, Scope(), name, where=WHERE)
-    found = _sought(live, key, to)
+    found = _sought(live, name, to)
     is_planned = found.report.outcome == PLANNED
     if is_dry_run or not is_planned or found.row is None or found.way_back is None:
         return found
-    faults = _faults(live, key, found.way_back, console)
+    faults = _faults(live, found.row.key, found.way_back, console)
     if faults:
-        return replace(found, report=_refused(key, _not_whole(faults)))
+        return replace(found, report=_refused(found.row.key, _not_whole(faults)))
     report = put_back(live, found.row, found.way_back, found.report)
     try:
         record_run(live, [(0, report)], started_at_ms, "restore")
@@ -123,16 +120,11 @@ def restore(
     return replace(found, report=report)
 
 
-def _sought(live: Wiring, key: PartitionKey, to: str) -> Restored:
+def _sought(live: Wiring, name: str, to: str) -> Restored:
     """What would be done, as far as the catalog and a listing tell."""
-    same_name = Scope(topics=(key.topic,), partitions=(str(key.partition),))
-    known = next((each for each in known_partitions(live, same_name) if each.key == key), None)
-    if known is None:
-        raise UnreadableObject(
-            "the partition has just vanished from the tier",
-            where=str(key),
-            remedy="Its topic was deleted, or the tier's file system is gone. Nothing was changed.",
-        )
+    everywhere = live.tier.partitions()
+    key = named(everywhere, name, where="tierfold restore")
+    (known,) = known_among(everywhere, [key], live.catalog.look([key]))
     past = None if known.refusal is not None else past_of(live, key)
     if past is None:
         return Restored(report=_refused(key, known.refusal or _UNTOUCHED))

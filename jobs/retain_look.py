@@ -19,8 +19,9 @@ from jobs.moments import moment
 from jobs.outcome_reports import LEFT, NOTHING_TO_DO, PLANNED, REFUSED
 from jobs.retain_report import Doomed, Kind, RetainReport
 from jobs.settings import Settings
-from jobs.survey import READERS, KnownPartition, Scope, known_partitions, refusal_of, viewed
+from jobs.survey import READERS, KnownPartition, Scope, known_among, refusal_of, viewed
 from jobs.wiring import Wiring
+from storage.catalog_rows import RowsRead
 from storage.first_sight import sight
 from storage.local_tiered_storage import Part
 
@@ -41,8 +42,9 @@ def looked_at(live: Wiring, settings: Settings, scope: Scope, times: SweepTimes)
 
     Raises BadSettings; what is wrong with one partition is in its report.
     """
-    known = known_partitions(live, scope)
-    known += _vanished(live, scope, {each.key for each in known})
+    everywhere, rows = live.tier.partitions(), live.catalog.look()
+    keys = sorted(filter(scope.holds, {*everywhere, *_emptied(rows)}))
+    known = known_among(everywhere, keys, rows)
     rules = settings.rules_by_topic(each.key.topic for each in known)
     with ThreadPoolExecutor(READERS) as pool:
         return list(
@@ -50,16 +52,12 @@ def looked_at(live: Wiring, settings: Settings, scope: Scope, times: SweepTimes)
         )
 
 
-def _vanished(live: Wiring, scope: Scope, listed: set[PartitionKey]) -> list[KnownPartition]:
-    """Partitions of which all is deleted but not yet forgotten, and that the tier lists no more.
+def _emptied(rows: RowsRead) -> Iterator[PartitionKey]:
+    """Partitions of which nothing lives any more, but of which not all is forgotten either.
 
     A store without folders has no name left for them once their last object is gone.
     """
-    return [
-        KnownPartition(key=key, state=state, refusal=None)
-        for key, state in sorted(live.catalog.look().by_key.items())
-        if key not in listed and scope.holds(key) and state.retired and not state.segments
-    ]
+    return (key for key, row in rows.by_key.items() if row.retired and not row.segments)
 
 
 def _looked_at(live: Wiring, known: KnownPartition, rules: Rules, times: SweepTimes) -> Look:

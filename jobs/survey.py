@@ -74,14 +74,7 @@ def survey(live: Wiring, settings: Settings, scope: Scope) -> list[Surveyed]:
     Raises BadSettings where the tier is none, or a topic's settings cannot both hold; what is wrong
     with one partition is its choice.
     """
-    known = known_partitions(live, scope)
-    rules = settings.rules_by_topic(each.key.topic for each in known)
-    with ThreadPoolExecutor(READERS) as pool:
-        return list(
-            pool.map(
-                lambda each: _surveyed(live, each, rules[each.key.topic], scope.first_dirty), known
-            )
-        )
+    return survey_of(live, settings, known_partitions(live, scope), scope.first_dirty)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,16 +88,39 @@ class KnownPartition:
     """Why it must not be looked at."""
 
 
+def survey_of(
+    live: Wiring,
+    settings: Settings,
+    known: Sequence[KnownPartition],
+    first_dirty: int | None = None,
+) -> list[Surveyed]:
+    """Look at these partitions, in their order; `first_dirty` and errors as in `survey`."""
+    rules = settings.rules_by_topic(each.key.topic for each in known)
+    with ThreadPoolExecutor(READERS) as pool:
+        return list(
+            pool.map(lambda each: _surveyed(live, each, rules[each.key.topic], first_dirty), known)
+        )
+
+
 def known_partitions(live: Wiring, scope: Scope) -> list[KnownPartition]:
     """The partitions in scope, by topic and number, each with its row.
+
+    Raises BadSettings where the tier is none, TierfoldError where the catalog cannot be read.
+    """
+    everywhere = live.tier.partitions()
+    keys = [key for key in everywhere if scope.holds(key)]
+    return known_among(everywhere, keys, live.catalog.look(keys))
+
+
+def known_among(
+    everywhere: Sequence[PartitionKey], keys: Sequence[PartitionKey], rows: RowsRead
+) -> list[KnownPartition]:
+    """Each of `keys` with its row; `everywhere` are the partitions that the tier lists.
 
     The catalog goes by the topic's id, which is one topic's. A folder copied under another name
     would be taken for the same partition, so both are refused. So is a partition whose row cannot
     be true.
     """
-    everywhere = live.tier.partitions()
-    keys = [key for key in everywhere if scope.holds(key)]
-    rows = live.catalog.look(keys)
     states = rows.by_key
     names: dict[tuple[str, int], set[str]] = defaultdict(set)
     for key in (*everywhere, *states):
