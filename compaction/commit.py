@@ -4,6 +4,7 @@ A proposal can be printed, checked and refused before anything is written. `stor
 a row, asks `verdict` about it, writes `applied` under a condition and asks `verdict` again.
 
     claimed(state)          -> the row under the next compaction epoch
+    proposed(row, updates)  -> the change of a claimed row, under its epoch
     unmet(requires, state)  -> what no longer holds
     verdict(proposal, row)  -> the outcome that the row already decides, or None: free to write
     applied(proposal, row)  -> the row that the commit writes
@@ -180,6 +181,35 @@ class CommitProposal:
     def is_restore(self) -> bool:
         """It goes back to an earlier row, which no other commit may."""
         return any(isinstance(update, RestoreState) for update in self.updates)
+
+
+def proposed(
+    row: PartitionState,
+    *updates: Update,
+    commit_id: str,
+    at_ms: int,
+    requires: Sequence[Requirement] = (),
+) -> CommitProposal:
+    """A change of the claimed row `row` as it was left there, under its epoch, and of no other.
+
+    Args:
+        row: as the claim, or the commit after it, wrote it.
+        updates: what changes.
+        commit_id: new with every proposal.
+        at_ms: the time of the commit, epoch milliseconds.
+        requires: what must hold beyond that.
+    """
+    return CommitProposal(
+        key=row.key,
+        commit_id=commit_id,
+        requires=(
+            EpochIs(epoch=row.epoch, owner_run=row.owner_run),
+            CommitIs(commit_id=row.commit_id),
+            *requires,
+        ),
+        updates=updates,
+        at_ms=at_ms,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -136,7 +136,7 @@ def folded(segments: Sequence[ExplainedSegment], rows_max: int) -> tuple[Segment
 def decision(choice: Choice, rules: Rules) -> str:
     """The choice and its reason, a sentence without its full stop."""
     if isinstance(choice, Refusal):
-        return f"refused, {choice.reason}: {choice.detail}. {choice.remedy}".removesuffix(".")
+        return f"refused, {choice.reason}: {choice.sentence}".removesuffix(".")
     if isinstance(choice, Rest):
         return f"nothing to do, {choice.reason}: {choice.detail}"
     why = _why_compacted(choice, rules)

@@ -43,6 +43,11 @@ class Refusal:
     """What was found, naming the segments."""
     remedy: str
 
+    @property
+    def sentence(self) -> str:
+        """All that a person is told."""
+        return f"{self.detail}. {self.remedy}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionView:

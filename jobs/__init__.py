@@ -18,8 +18,10 @@
     quantities          sizes and durations as people write them
     wiring              the live things: tier, catalog, clock, consoles; nothing else makes them
     survey              stages 1 and 2: what is there, and what would be done (metadata only)
+    commits             how a commit ended, and where no answer came, what the rows tell later
     publishing          stages 7 and 8: what was rewritten is checked and committed, without Spark
     waves               chunk after chunk: claim, pass, commit, and what that leaves to be done
+    tables              what the tables of all verbs have in common
     retain_look, retain_report
                         what may go of each partition; what is told of it
     rounds              what the driver and the workers tell each other about one partition's round

@@ -70,11 +70,10 @@ WIDTH_WITHOUT_TERMINAL: Final = 120
 """Columns of a table that goes to a file or a pipe."""
 
 
-def _console(as_json: bool) -> Console:
-    """Where people read: stdout, or stderr where stdout is a document."""
-    stream = sys.stderr if as_json else sys.stdout
-    width = None if stream.isatty() else WIDTH_WITHOUT_TERMINAL
-    return Console(file=stream, width=width, highlight=False)
+def _console() -> Console:
+    """Where people read."""
+    width = None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL
+    return Console(file=sys.stdout, width=width, highlight=False)
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
@@ -117,7 +116,7 @@ def plan_verb(partition_name: str | None, **given: Any) -> None:
         delay_secs = max_compaction_delay_secs((found.report,))
         click.echo(document((found.as_json(),), max_compaction_delay_secs=delay_secs))
     else:
-        print_explained(_console(as_json=False), found)
+        print_explained(_console(), found)
     _leave((found.report,))
 
 
@@ -166,7 +165,7 @@ def status_verb(**given: Any) -> None:
     if given["as_json"]:
         click.echo(document(each.as_json() for each in found))
     else:
-        print_status(_console(as_json=False), found)
+        print_status(_console(), found)
     if any(each.problem for each in found):
         sys.exit(EXIT_PARTITION_FAILED)
 
@@ -187,7 +186,7 @@ def verify_verb(**given: Any) -> None:
     if given["as_json"]:
         click.echo(document(each.as_json() for each in found))
     else:
-        print_verified(_console(as_json=False), found)
+        print_verified(_console(), found)
     if any(each.faults for each in found):
         sys.exit(EXIT_PARTITION_FAILED)
 
@@ -213,7 +212,7 @@ def history_verb(partition_name: str, limit: int | None, **given: Any) -> None:
     if given["as_json"]:
         click.echo(document((found.as_json(),)))
     else:
-        print_history(_console(as_json=False), found)
+        print_history(_console(), found)
 
 
 @tierfold.command("restore")
@@ -249,7 +248,7 @@ def restore_verb(partition_name: str, to: str, dry_run: bool, **given: Any) -> N
     if given["as_json"]:
         click.echo(document((found.as_json(),)))
     else:
-        print_restored(_console(as_json=False), found)
+        print_restored(_console(), found)
     _leave((found.report,))
 
 
@@ -300,7 +299,7 @@ def retain_verb(grace_ms: int, orphan_age_ms: int, dry_run: bool, **given: Any) 
         click.echo(document(each.as_json() for each in found))
     else:
         title = "dry run: nothing is changed" if dry_run else f"run {asked.live.run}"
-        print_retained(_console(as_json=False), found, title)
+        print_retained(_console(), found, title)
     _leave(found)
 
 
@@ -342,7 +341,7 @@ def config_verb(topic: str, **given: Any) -> None:
         settled = {"topic": topic, "settings": [each.as_json() for each in found]}
         click.echo(json.dumps(settled, indent=2))
     else:
-        print_settings(_console(as_json=False), topic, found)
+        print_settings(_console(), topic, found)
 
 
 def _told(reports: list[PartitionReport], title: str, as_json: bool) -> None:
@@ -355,7 +354,7 @@ def _told(reports: list[PartitionReport], title: str, as_json: bool) -> None:
             )
         )
     else:
-        print_reports(_console(as_json=False), reports, title)
+        print_reports(_console(), reports, title)
     _leave(reports)
 
 

@@ -5,18 +5,14 @@ Also a script for spark-submit: `spark-submit --master local[2,4] jobs/compact_j
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from rich.console import Console
-from rich.text import Text
 
 from compaction.chunks import UNBOUND, Budget
-from compaction.errors import TierfoldError
 from compaction.rules import Rules, TierBinding
 from jobs.outcome_reports import PartitionReport, survey_report
 from jobs.pipeline import Pipeline
 from jobs.progress import ByteProgress
-from jobs.run_records import record_run
+from jobs.run_records import keep_record
 from jobs.session import spark_answers, tierfold_session
 from jobs.settings import Settings
 from jobs.survey import Scope, in_order_of_work, survey
@@ -46,7 +42,9 @@ def compact(
             pipeline=pipeline,
             budget=budget,
             started_at_ms=started_at_ms,
-            record=lambda chunks, began_at_ms: _record(live, chunks, began_at_ms, console),
+            record=lambda chunks, began_at_ms: keep_record(
+                live, chunks, began_at_ms, "compact", console
+            ),
         )
         reports |= {each.key: each for each in waves.run(due)}
     return [reports[each.key] for each in surveyed]
@@ -62,16 +60,6 @@ def warn_of_brokers(rules: Rules, console: Console) -> None:
             " tier.binding=detached.",
             style="yellow",
         )
-
-
-def _record(
-    live: Wiring, chunks: Sequence[tuple[int, PartitionReport]], began_at_ms: int, console: Console
-) -> None:
-    """Keep the run's record, which is no part of it: without one the outcomes are told as well."""
-    try:
-        record_run(live, chunks, began_at_ms, "compact")
-    except TierfoldError as error:
-        console.print(Text(f"The run's record could not be kept: {error}", style="yellow"))
 
 
 if __name__ == "__main__":

@@ -116,9 +116,7 @@ def _planned(each: Surveyed) -> PartitionReport:
             reason=choice.detail,
             notes=choice.notes,
         )
-    return PartitionReport(
-        key=each.key, outcome=REFUSED, reason=f"{choice.detail}. {choice.remedy}"
-    )
+    return PartitionReport(key=each.key, outcome=REFUSED, reason=choice.sentence)
 
 
 def failure_report(planned: PartitionReport, reason: str) -> PartitionReport:

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from compaction.commit import (
     AddSegments,
     AdvanceCleanerOffset,
-    CommitIs,
     CommitProposal,
-    EpochIs,
     NoteStrategy,
     ReleaseClaim,
     RetireSegments,
     SegmentsAreLive,
     Update,
+    proposed,
 )
 from compaction.receipts import GroupReceipt, GroupResult
 from compaction.segments import PartitionState
@@ -44,36 +43,22 @@ def proposal_of(
             RetireSegments(ids=sources, at_ms=at_ms, run=run),
             AddSegments(segments=added),
         )
-    return CommitProposal(
-        key=each.key,
+    return proposed(
+        each.state,
+        *swap,
+        AdvanceCleanerOffset(epoch=each.state.epoch, offset=_cleaner_offset(each)),
+        *_noted(each),
+        *((ReleaseClaim(run=run),) if each.is_last_chunk else ()),
         commit_id=commit_id,
-        requires=(
-            EpochIs(epoch=each.state.epoch, owner_run=run),
-            CommitIs(commit_id=each.state.commit_id),
-            SegmentsAreLive(ids=sources),
-        ),
-        updates=(
-            *swap,
-            AdvanceCleanerOffset(epoch=each.state.epoch, offset=_cleaner_offset(each)),
-            *_noted(each),
-            *((ReleaseClaim(run=run),) if each.is_last_chunk else ()),
-        ),
         at_ms=at_ms,
+        requires=(SegmentsAreLive(ids=sources),),
     )
 
 
 def release_of(state: PartitionState, commit_id: str, at_ms: int) -> CommitProposal:
     """The claim given back and nothing else: the run ends before the partition's last chunk."""
-    return CommitProposal(
-        key=state.key,
-        commit_id=commit_id,
-        requires=(
-            EpochIs(epoch=state.epoch, owner_run=state.owner_run),
-            CommitIs(commit_id=state.commit_id),
-        ),
-        updates=(ReleaseClaim(run=state.owner_run),),
-        at_ms=at_ms,
-    )
+    release = ReleaseClaim(run=state.owner_run)
+    return proposed(state, release, commit_id=commit_id, at_ms=at_ms)
 
 
 def _noted(each: Round) -> tuple[NoteStrategy, ...]:

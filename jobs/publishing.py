@@ -6,15 +6,16 @@ not published, nothing of it; the others go on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from compaction.commit import CommitProposal, applied
-from compaction.errors import CorruptLog, TierfoldError, UnreadableObject
-from compaction.outcomes import Committed, Outcome, Unknown
+from compaction.errors import TierfoldError
+from compaction.outcomes import Committed, Outcome
 from compaction.receipts import GroupReceipt, listing_faults, receipt_faults
-from compaction.segments import PartitionKey, PartitionState
+from compaction.segments import PartitionState
+from jobs.commits import committed, settled
 from jobs.proposals import proposal_of
 from jobs.rounds import Round
 from jobs.survey import READERS
@@ -74,7 +75,7 @@ def published(
         for each, failure in zip(rewritten, failures, strict=True)
         if not failure
     }
-    outcomes = committed(catalog, [*proposals.values()]) if proposals else {}
+    outcomes = committed(catalog, [*proposals.values()])
     return [
         _result(each, failure, proposals.get(each.round.key), outcomes.get(each.round.key))
         for each, failure in zip(rewritten, failures, strict=True)
@@ -82,29 +83,18 @@ def published(
 
 
 def read_back(results: Sequence[RoundResult], catalog: Catalog) -> list[RoundResult]:
-    """The results, where the answer to the commit was lost, as the rows tell now.
+    """The results, where the answer to the commit was lost, as the rows tell within a few looks.
 
-    One look, nothing is written. `Unknown` stays what no row settles, or nobody can read.
+    Nothing is written. `Unknown` stays what no row settles, or nobody can read.
     """
-    asked = [
-        each.proposal
+    proposals = [each.proposal for each in results if each.proposal is not None]
+    known = {each.round.key: each.outcome for each in results if each.outcome is not None}
+    outcomes = settled(catalog, proposals, known)
+    return [
+        replace(each, outcome=outcome, state=_left_by(each.proposal, each.round, outcome))
         for each in results
-        if each.proposal is not None and isinstance(each.outcome, Unknown)
+        for outcome in [outcomes.get(each.round.key)]
     ]
-    try:
-        found = catalog.resolve(asked)
-    except TierfoldError:
-        return list(results)
-    return [_settled(each, found) for each in results]
-
-
-def _settled(
-    result: RoundResult, found: Mapping[PartitionKey, Outcome | None]
-) -> RoundResult:
-    if not isinstance(result.outcome, Unknown) or result.round.key not in found:
-        return result
-    outcome = found[result.round.key] or replace(result.outcome, is_untraced=True)
-    return replace(result, outcome=outcome, state=_left_by(result.proposal, result.round, outcome))
 
 
 def fault_of(each: Rewritten, tier: LocalTieredStorage) -> str:
@@ -138,18 +128,6 @@ def fault_of(each: Rewritten, tier: LocalTieredStorage) -> str:
             f" {'; '.join(faults)}. Look for what else changes the tier, then run again."
         )
     return ""
-
-
-def committed(
-    catalog: Catalog, proposals: Sequence[CommitProposal]
-) -> dict[PartitionKey, Outcome]:
-    """Stage 8; where the catalog cannot be read, nobody knows what it took before."""
-    try:
-        return catalog.commit(proposals)
-    except (CorruptLog, UnreadableObject) as error:
-        return {
-            each.key: Unknown(commit_id=each.commit_id, cause=str(error)) for each in proposals
-        }
 
 
 def _result(

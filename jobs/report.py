@@ -31,25 +31,34 @@ from jobs.outcome_reports import (
 )
 from jobs.settings import Effective
 from jobs.status_job import PartitionStatus
+from jobs.tables import (
+    NO_PARTITIONS,
+    ROWS_MAX,
+    URGENCY,
+    counted,
+    grouped,
+    outcomes_line,
+    print_cut,
+    sentences,
+    styled,
+)
 from jobs.verify_job import Verified
+
+_AS_DONE: Final = (
+    COMPACTED,
+    PLANNED,
+    LEFT,
+    NOTHING_TO_DO,
+    REFUSED,
+    FAILED,
+    FENCED,
+    LOST_RACE,
+    UNKNOWN,
+)
+"""Below the table, what went as it should is counted first."""
 
 LATE_MAX: Final = 5
 """Partitions whose active segment is late that are named; the JSON document has them all."""
-
-ROWS_MAX: Final = 40
-"""Rows of a table before it is cut: a summary fits a screen. The JSON document has them all."""
-
-_STYLES: Final = {
-    COMPACTED: "green",
-    PLANNED: "cyan",
-    LEFT: "blue",
-    NOTHING_TO_DO: "dim",
-    REFUSED: "red",
-    FAILED: "red",
-    FENCED: "yellow",
-    LOST_RACE: "yellow",
-    UNKNOWN: "red",
-}
 
 
 def document(partitions: Iterable[dict[str, Any]], **of_all: int) -> str:
@@ -63,32 +72,30 @@ def print_reports(console: Console, reports: Sequence[PartitionReport], title: s
     Within an outcome, the order is that of the work.
     """
     if not reports:
-        console.print("No partitions: the tier is empty, or nothing matches the patterns.")
+        console.print(NO_PARTITIONS)
         return
-    tried = (REFUSED, FAILED, UNKNOWN, FENCED, LOST_RACE, COMPACTED)
-    urgent = (*tried, PLANNED, LEFT, NOTHING_TO_DO)
     by_work = sorted(sorted(reports, key=lambda each: each.key), key=_precedence, reverse=True)
-    ordered = sorted(by_work, key=lambda each: urgent.index(each.outcome))
+    ordered = sorted(by_work, key=lambda each: URGENCY.index(each.outcome))
     table = Table(title=title, title_justify="left")
     for column in ("partition", "outcome"):
         table.add_column(column, no_wrap=True)
     for column in ("offsets", "segments", "bytes"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("why")
-    for each in ordered[:ROWS_MAX]:
-        table.add_row(
-            str(each.key),
-            Text(each.outcome, style=_STYLES[each.outcome]),
-            "" if each.end_offset is None else f"{each.first_dirty}–{each.end_offset}",
-            "" if not each.segments_in else f"{each.segments_in} → {each.segments_out}",
-            _bytes_column(each),
-            Text(printable("; ".join(filter(None, (each.reason, *each.notes))))),
-        )
-    console.print(table)
-    if len(ordered) > ROWS_MAX:
-        console.print(f"… and {len(ordered) - ROWS_MAX} more; --json lists all.")
+    print_cut(console, table, [_report_row(each) for each in ordered])
     _print_sums(console, reports)
     _print_waiting(console, reports)
+
+
+def _report_row(each: PartitionReport) -> tuple[str | Text, ...]:
+    return (
+        str(each.key),
+        styled(each.outcome),
+        "" if each.end_offset is None else f"{each.first_dirty}–{each.end_offset}",
+        "" if not each.segments_in else f"{each.segments_in} → {each.segments_out}",
+        _bytes_column(each),
+        sentences(each.reason, each.notes),
+    )
 
 
 def _precedence(each: PartitionReport) -> tuple[Fraction, Fraction]:
@@ -104,7 +111,7 @@ def _print_waiting(console: Console, reports: Sequence[PartitionReport]) -> None
     if late:
         named = ", ".join(map(str, late[:LATE_MAX])) + (", …" if len(late) > LATE_MAX else "")
         console.print(
-            f"{_counted(len(late), 'partition')} whose active segment should have rolled, if it"
+            f"{counted(len(late), 'partition')} whose active segment should have rolled, if it"
             f" holds a record: {named}.",
             style="dim",
         )
@@ -119,12 +126,11 @@ def _bytes_column(each: PartitionReport) -> str:
 
 def _print_sums(console: Console, reports: Sequence[PartitionReport]) -> None:
     """One line for the run, one for what became of the records."""
-    counts = {name: sum(each.outcome == name for each in reports) for name in _STYLES}
-    told = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-    console.print(f"{_counted(len(reports), 'partition')}: {told}.")
+    outcomes = [each.outcome for each in reports]
+    console.print(outcomes_line(outcomes, _AS_DONE))
     done = [each for each in reports if each.outcome == COMPACTED]
     if not done:
-        if counts[NOTHING_TO_DO] == len(reports):
+        if set(outcomes) == {NOTHING_TO_DO}:
             console.print("Nothing to do: no object was written, no segment opened.")
         return
     sums = total(each.tally for each in done)
@@ -137,7 +143,7 @@ def _print_sums(console: Console, reports: Sequence[PartitionReport]) -> None:
 def print_status(console: Console, partitions: Sequence[PartitionStatus]) -> None:
     """The table of `status`."""
     if not partitions:
-        console.print("No partitions: the tier is empty, or nothing matches the patterns.")
+        console.print(NO_PARTITIONS)
         return
     table = Table(title="status", title_justify="left")
     table.add_column("partition", no_wrap=True)
@@ -145,11 +151,7 @@ def print_status(console: Console, partitions: Sequence[PartitionStatus]) -> Non
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("remarks")
     ordered = sorted(partitions, key=lambda each: (not each.problem, each.key))
-    for each in ordered[:ROWS_MAX]:
-        table.add_row(*_status_row(each))
-    console.print(table)
-    if len(ordered) > ROWS_MAX:
-        console.print(f"… and {len(ordered) - ROWS_MAX} more; --json lists all.")
+    print_cut(console, table, [_status_row(each) for each in ordered])
 
 
 def print_settings(console: Console, topic: str, found: Sequence[Effective]) -> None:
@@ -197,7 +199,7 @@ def _remarks(view: PartitionView) -> Iterator[str]:
             yield f"{going} being deleted"
     if view.orphans:
         orphan_bytes = sum(each.size_bytes for each in view.orphans)
-        yield f"{_counted(len(view.orphans), 'orphan')}: {decimal(orphan_bytes)}"
+        yield f"{counted(len(view.orphans), 'orphan')}: {decimal(orphan_bytes)}"
     if view.out_of_lineage:
         yield f"{len(view.out_of_lineage)} outside the leader epoch lineage"
     if row is not None and row.owner_run:
@@ -207,7 +209,7 @@ def _remarks(view: PartitionView) -> Iterator[str]:
 def print_verified(console: Console, partitions: Sequence[Verified]) -> None:
     """The summary of `verify`; partitions with faults come first, and all their faults are told."""
     if not partitions:
-        console.print("No partitions: the tier is empty, or nothing matches the patterns.")
+        console.print(NO_PARTITIONS)
         return
     table = Table(title="verify", title_justify="left")
     table.add_column("partition", no_wrap=True)
@@ -215,11 +217,7 @@ def print_verified(console: Console, partitions: Sequence[Verified]) -> None:
         table.add_column(column, justify="right")
     table.add_column("verdict")
     ordered = sorted(partitions, key=lambda each: (not each.faults, each.key))
-    for each in ordered[:ROWS_MAX]:
-        table.add_row(*_verified_row(each))
-    console.print(table)
-    if len(ordered) > ROWS_MAX:
-        console.print(f"… and {len(ordered) - ROWS_MAX} more; --json lists all.")
+    print_cut(console, table, [_verified_row(each) for each in ordered])
     for each in ordered[:ROWS_MAX]:
         for fault in each.faults:
             told = printable(f"{each.key}: {fault}")
@@ -229,18 +227,18 @@ def print_verified(console: Console, partitions: Sequence[Verified]) -> None:
 
 def _verified_row(each: Verified) -> tuple[str | Text, ...]:
     verdict = (
-        Text(_counted(len(each.faults), "fault"), style="red") if each.faults else Text("sound")
+        Text(counted(len(each.faults), "fault"), style="red") if each.faults else Text("sound")
     )
     for note in each.notes:
         verdict.append(printable(f"; {note}"), style="dim")
     return (
         str(each.key),
-        _grouped(each.segments),
-        _grouped(each.batches),
-        _grouped(each.records),
+        grouped(each.segments),
+        grouped(each.batches),
+        grouped(each.records),
         decimal(each.bytes_read),
-        _grouped(each.index_entries),
-        "–" if each.keys_compared is None else _grouped(each.keys_compared),
+        grouped(each.index_entries),
+        "–" if each.keys_compared is None else grouped(each.keys_compared),
         verdict,
     )
 
@@ -251,24 +249,14 @@ def _verified_sum(partitions: Sequence[Verified]) -> Text:
     broken = sum(bool(each.faults) for each in partitions)
     if faults:
         return Text(
-            f"FAULTS: {faults}, in {broken} of {_counted(len(partitions), 'partition')}",
+            f"FAULTS: {faults}, in {broken} of {counted(len(partitions), 'partition')}",
             style="bold red",
         )
     compared = [each.keys_compared for each in partitions if each.keys_compared is not None]
-    keys = f", {_grouped(sum(compared))} keys agree with the originals" if compared else ""
+    keys = f", {grouped(sum(compared))} keys agree with the originals" if compared else ""
     return Text(
-        f"verified: {_counted(sum(each.segments for each in partitions), 'segment')}, "
-        f"{_grouped(sum(each.batches for each in partitions))} batches, "
-        f"{_grouped(sum(each.records for each in partitions))} records{keys}",
+        f"verified: {counted(sum(each.segments for each in partitions), 'segment')}, "
+        f"{grouped(sum(each.batches for each in partitions))} batches, "
+        f"{grouped(sum(each.records for each in partitions))} records{keys}",
         style="green",
     )
-
-
-def _counted(number: int, noun: str) -> str:
-    """A number and its noun, in the plural where it is not one."""
-    return f"{_grouped(number)} {noun}{'' if number == 1 else 's'}"
-
-
-def _grouped(number: int) -> str:
-    """Thousands apart, as SI writes them."""
-    return f"{number:,}".replace(",", " ")

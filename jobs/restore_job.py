@@ -16,20 +16,20 @@ from typing import Any, Final
 from rich.console import Console
 
 from compaction.commit import (
-    CommitIs,
     CommitProposal,
-    EpochIs,
     ReleaseClaim,
     SegmentsAreLive,
     SegmentsAreRetired,
+    proposed,
 )
 from compaction.errors import BadSettings, CorruptLog, TierfoldError, UnreadableObject
 from compaction.history import Entry, at, left_by
 from compaction.listing import damages
-from compaction.outcomes import Committed, Outcome, Unknown
+from compaction.outcomes import Committed
 from compaction.segments import PartitionKey, PartitionState, Segment
 from compaction.undo import Restoration, restoration
 from compaction.view import Refusal, RefusalReason
+from jobs.commits import committed, settled
 from jobs.history_job import holder, past_of
 from jobs.moments import moment, moment_ms
 from jobs.outcome_reports import (
@@ -44,8 +44,7 @@ from jobs.outcome_reports import (
 )
 from jobs.partition_names import named
 from jobs.progress import byte_bars
-from jobs.publishing import committed
-from jobs.run_records import record_run
+from jobs.run_records import keep_record
 from jobs.survey import known_among, refusal_of
 from jobs.wiring import Wiring
 from storage.catalog import new_commit_id
@@ -113,10 +112,7 @@ def restore(
     if faults:
         return replace(found, report=_refused(found.row.key, _not_whole(faults)))
     report = put_back(live, found.row, found.way_back, found.report)
-    try:
-        record_run(live, [(0, report)], started_at_ms, "restore")
-    except TierfoldError as error:
-        console.print(f"The run's record could not be kept: {error}", style="yellow")
+    keep_record(live, [(0, report)], started_at_ms, "restore", console)
     return replace(found, report=report)
 
 
@@ -240,7 +236,9 @@ def put_back(
         return failure_report(planned, str(error))
     if not isinstance(claim.outcome, Committed):
         return claim_report(planned, claim.outcome)
-    outcome = _settled(live, restore_proposal(way_back, claim.state, live.clock()))
+    proposals = [restore_proposal(way_back, claim.state, live.clock())]
+    outcomes = settled(live.catalog, proposals, committed(live.catalog, proposals))
+    outcome = outcomes[row.key]
     report = replace(outcome_report(planned, outcome), epoch=claim.state.epoch)
     return replace(report, outcome=RESTORED) if isinstance(outcome, Committed) else report
 
@@ -248,40 +246,19 @@ def put_back(
 def restore_proposal(way_back: Restoration, state: PartitionState, at_ms: int) -> CommitProposal:
     """The commit, under the epoch of the claimed row `state`; it ends the claim."""
     back = tuple(segment.segment_id for segment in way_back.back)
-    return CommitProposal(
-        key=state.key,
+    stay = tuple(s.segment_id for s in way_back.segments if s.segment_id not in back)
+    return proposed(
+        state,
+        way_back.update(at_ms=at_ms, run=state.owner_run),
+        ReleaseClaim(run=state.owner_run),
         commit_id=new_commit_id(),
-        requires=(
-            EpochIs(epoch=state.epoch, owner_run=state.owner_run),
-            CommitIs(commit_id=state.commit_id),
-            SegmentsAreRetired(ids=back),
-            SegmentsAreLive(
-                ids=tuple(s.segment_id for s in way_back.segments if s.segment_id not in back)
-            ),
-        ),
-        updates=(
-            way_back.update(at_ms=at_ms, run=state.owner_run),
-            ReleaseClaim(run=state.owner_run),
-        ),
         at_ms=at_ms,
+        requires=(SegmentsAreRetired(ids=back), SegmentsAreLive(ids=stay)),
     )
 
 
-def _settled(live: Wiring, proposal: CommitProposal) -> Outcome:
-    """How the commit ended; where no answer came, the row is asked once more."""
-    outcome = committed(live.catalog, [proposal])[proposal.key]
-    if not isinstance(outcome, Unknown):
-        return outcome
-    try:
-        found = live.catalog.resolve([proposal])[proposal.key]
-    except (CorruptLog, UnreadableObject):
-        return outcome
-    return found or replace(outcome, is_untraced=True)
-
-
 def _refused(key: PartitionKey, refusal: Refusal) -> PartitionReport:
-    reason = f"{refusal.detail}. {refusal.remedy}"
-    return PartitionReport(key=key, outcome=REFUSED, reason=reason)
+    return PartitionReport(key=key, outcome=REFUSED, reason=refusal.sentence)
 
 
 def _not_whole(faults: Sequence[str]) -> Refusal:

@@ -23,14 +23,13 @@ from typing import Final
 from rich.console import Console
 
 from compaction.commit import (
-    CommitIs,
     CommitProposal,
     EpochIs,
     FinishDeletion,
     ReleaseClaim,
-    Requirement,
     Update,
     applied,
+    proposed,
     verdict,
 )
 from compaction.errors import CorruptLog, TierfoldError, UnreadableObject
@@ -38,12 +37,12 @@ from compaction.outcomes import Committed, LostRace, Outcome, Unknown
 from compaction.segments import PartitionKey, PartitionState
 from compaction.sweep import Sweep, SweepTimes, deletion_faults, taken_over
 from compaction.view import PartitionView, state_with_new
+from jobs.commits import committed
 from jobs.outcome_reports import FAILED, PLANNED
 from jobs.progress import byte_bars
-from jobs.publishing import committed
 from jobs.retain_look import looked_at
 from jobs.retain_report import Doomed, RetainReport
-from jobs.run_records import record_run
+from jobs.run_records import keep_record
 from jobs.settings import Settings
 from jobs.survey import READERS, Scope
 from jobs.wiring import Wiring
@@ -118,7 +117,8 @@ def retain(
         _start(live, [each for each in works if each.row is not None])
         _sweep(live, [each for each in works if each.is_open], console)
         reports |= {each.key: each.report for each in works}
-        _record(live, works, started_at_ms, console)
+        chunks = [(0, each.report.as_run()) for each in works]
+        keep_record(live, chunks, started_at_ms, "retain", console)
     return [reports[each.report.key] for each in looks]
 
 
@@ -142,12 +142,18 @@ def _claim(live: Wiring, works: Sequence[Work]) -> None:
 
 def _start(live: Wiring, works: Sequence[Work]) -> None:
     """Stage 3: the rows say what expired, and what is being deleted from now on."""
-    proposals = {
-        each.key: _proposal(live, each.row, updates, each.sweep.requires)
-        for each in works
-        for updates in [each.sweep.updates(at_ms=live.clock(), run=live.run)]
-        if each.row is not None and updates
-    }
+    proposals = {}
+    for each in works:
+        at_ms = live.clock()
+        updates = each.sweep.updates(at_ms=at_ms, run=live.run)
+        if each.row is not None and updates:
+            proposals[each.key] = proposed(
+                each.row,
+                *updates,
+                commit_id=new_commit_id(),
+                at_ms=at_ms,
+                requires=each.sweep.requires,
+            )
     outcomes = committed(live.catalog, [*proposals.values()])
     for each in works:
         outcome = outcomes.get(each.key)
@@ -157,22 +163,6 @@ def _start(live: Wiring, works: Sequence[Work]) -> None:
             each.unknown = proposals[each.key]
         elif outcome is not None:
             each.end(outcome)
-
-
-def _proposal(
-    live: Wiring,
-    row: PartitionState,
-    updates: tuple[Update, ...],
-    requires: tuple[Requirement, ...] = (),
-) -> CommitProposal:
-    """A commit under our epoch, on the very row that was left there."""
-    return CommitProposal(
-        key=row.key,
-        commit_id=new_commit_id(),
-        requires=(_hold(row), CommitIs(commit_id=row.commit_id), *requires),
-        updates=updates,
-        at_ms=live.clock(),
-    )
 
 
 def _hold(row: PartitionState) -> EpochIs:
@@ -261,7 +251,12 @@ def _look_again(live: Wiring, each: Work) -> None:
 def _finish(live: Wiring, works: Sequence[Work]) -> None:
     """Stage 6: the rows forget what is wholly gone, and the claims are given back."""
     proposals = {
-        each.key: _proposal(live, each.row, _last_updates(live, each))
+        each.key: proposed(
+            each.row,
+            *_last_updates(live, each),
+            commit_id=new_commit_id(),
+            at_ms=live.clock(),
+        )
         for each in works
         if each.row is not None
     }
@@ -281,14 +276,6 @@ def _last_updates(live: Wiring, each: Work) -> tuple[Update, ...]:
     finished = tuple(marked for marked in each.sweep.marked_ids if marked in gone)
     release = ReleaseClaim(run=live.run)
     return (FinishDeletion(ids=finished), release) if finished else (release,)
-
-
-def _record(live: Wiring, works: Sequence[Work], started_at_ms: int, console: Console) -> None:
-    """Keep the run's record, which is no part of it: without one the outcomes are told as well."""
-    try:
-        record_run(live, [(0, each.report.as_run()) for each in works], started_at_ms, "retain")
-    except TierfoldError as error:
-        console.print(f"The run's record could not be kept: {error}", style="yellow")
 
 
 if __name__ == "__main__":

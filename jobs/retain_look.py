@@ -78,8 +78,7 @@ def _looked_at(live: Wiring, known: KnownPartition, rules: Rules, times: SweepTi
 
 
 def _refused(key: PartitionKey, refusal: Refusal) -> Look:
-    reason = f"{refusal.detail}. {refusal.remedy}"
-    return Look(report=RetainReport(key=key, outcome=REFUSED, reason=reason))
+    return Look(report=RetainReport(key=key, outcome=REFUSED, reason=refusal.sentence))
 
 
 def _end_offset(live: Wiring, view: PartitionView, segment_id: str) -> int | None:

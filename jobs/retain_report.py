@@ -17,36 +17,25 @@ from compaction.retention import Expired
 from compaction.segments import PartitionKey
 from compaction.shown import printable
 from jobs.outcome_reports import (
-    FAILED,
     FENCED,
-    LEFT,
     LOST_RACE,
-    NOTHING_TO_DO,
     PLANNED,
-    REFUSED,
     SWEPT,
     UNKNOWN,
     PartitionReport,
 )
-
-ROWS_MAX: Final = 40
-"""Rows of a table before it is cut: a summary fits a screen. The JSON document has them all."""
+from jobs.tables import (
+    NO_PARTITIONS,
+    URGENCY,
+    outcomes_line,
+    print_beyond,
+    print_cut,
+    sentences,
+    styled,
+)
 
 LINES_MAX: Final = 100
 """Objects that a dry run lists before the list is cut."""
-
-_STYLES: Final = {
-    REFUSED: "red",
-    FAILED: "red",
-    UNKNOWN: "red",
-    FENCED: "yellow",
-    LOST_RACE: "yellow",
-    SWEPT: "green",
-    PLANNED: "cyan",
-    LEFT: "blue",
-    NOTHING_TO_DO: "dim",
-}
-"""In the order in which they are told: what needs a person's eye comes first."""
 
 
 class Kind(StrEnum):
@@ -190,7 +179,7 @@ def _object_entries(each: Doomed) -> list[dict[str, Any]]:
 def print_retained(console: Console, reports: Sequence[RetainReport], title: str) -> None:
     """The summary of `retain`; of a dry run every object, too."""
     if not reports:
-        console.print("No partitions: the tier is empty, or nothing matches the patterns.")
+        console.print(NO_PARTITIONS)
         return
     table = Table(title=title, title_justify="left")
     for column in ("partition", "outcome"):
@@ -198,19 +187,13 @@ def print_retained(console: Console, reports: Sequence[RetainReport], title: str
     for column in ("expire", "go", "objects", "bytes", "log start"):
         table.add_column(column, justify="right", no_wrap=column != "go")
     table.add_column("why")
-    urgent = list(_STYLES)
-    ordered = sorted(reports, key=lambda each: (urgent.index(each.outcome), each.key))
-    for each in ordered[:ROWS_MAX]:
-        table.add_row(*_row(each))
-    console.print(table)
-    if len(ordered) > ROWS_MAX:
-        console.print(f"… and {len(ordered) - ROWS_MAX} more; --json lists all.")
+    ordered = sorted(reports, key=lambda each: (URGENCY.index(each.outcome), each.key))
+    print_cut(console, table, [_row(each) for each in ordered])
     planned = [each for each in ordered if each.outcome == PLANNED]
     lines = [line for each in planned for line in _lines(each)]
     for line in lines[:LINES_MAX]:
         console.print(Text(printable(line)), soft_wrap=True)
-    if len(lines) > LINES_MAX:
-        console.print(f"… and {len(lines) - LINES_MAX} more; --json lists all.")
+    print_beyond(console, len(lines) - LINES_MAX)
     console.print(_sum(reports))
 
 
@@ -218,13 +201,13 @@ def _row(each: RetainReport) -> tuple[str | Text, ...]:
     counts = [(sum(one.kind is kind for one in each.doomed), kind) for kind in Kind]
     return (
         str(each.key),
-        Text(each.outcome, style=_STYLES[each.outcome]),
+        styled(each.outcome),
         str(len(each.expired) or ""),
         ", ".join(f"{count} {kind}" for count, kind in counts if count),
         str(each.objects or ""),
         decimal(each.size_bytes) if each.doomed else "",
         "" if each.log_start_offset is None else str(each.log_start_offset),
-        Text(printable("; ".join(filter(None, (each.reason, *each.notes))))),
+        sentences(each.reason, each.notes),
     )
 
 
@@ -242,11 +225,9 @@ def _lines(each: RetainReport) -> Iterator[str]:
 
 
 def _sum(reports: Sequence[RetainReport]) -> str:
-    counts = {name: sum(each.outcome == name for each in reports) for name in _STYLES}
-    told = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
     gone = [one for each in reports for one in each.doomed if one.is_gone]
     to_go = [one for each in reports if each.outcome == PLANNED for one in each.doomed]
-    said = f"{len(reports)} partition{'' if len(reports) == 1 else 's'}: {told}."
+    said = outcomes_line([each.outcome for each in reports], URGENCY)
     for verb, doomed in (("Deleted", gone), ("To delete", to_go)):
         if doomed:
             size_bytes = sum(one.size_bytes for one in doomed)

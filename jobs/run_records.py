@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from rich.console import Console
+from rich.text import Text
+
+from compaction.errors import TierfoldError
 from jobs.outcome_reports import PartitionReport
 from jobs.versions import tierfold_version
 from jobs.wiring import Wiring
@@ -12,13 +16,31 @@ from storage.clock import now_ms
 from storage.runs_table import RunRow, RunsTable
 
 
+def keep_record(
+    live: Wiring,
+    chunks: Sequence[tuple[int, PartitionReport]],
+    started_at_ms: int,
+    command: str,
+    console: Console,
+) -> None:
+    """Append what became of each chunk, numbered from 0, that was tried.
+
+    The record is no part of the run: where it cannot be kept, `console` says so, and the outcomes
+    are told as well.
+    """
+    try:
+        record_run(live, chunks, started_at_ms, command)
+    except TierfoldError as error:
+        console.print(Text(f"The run's record could not be kept: {error}", style="yellow"))
+
+
 def record_run(
     live: Wiring,
-    reports: Sequence[tuple[int, PartitionReport]],
+    chunks: Sequence[tuple[int, PartitionReport]],
     started_at_ms: int,
     command: str,
 ) -> None:
-    """Append what became of each chunk, numbered from 0, that was tried; raises TierfoldError."""
+    """Append what became of each chunk; raises TierfoldError."""
     finished_at_ms = now_ms()
     RunsTable(live.catalog_uri).append(
         [
@@ -44,6 +66,6 @@ def record_run(
                 now_ms=live.now_ms,
                 tierfold_version=tierfold_version(),
             )
-            for chunk, each in reports
+            for chunk, each in chunks
         ]
     )

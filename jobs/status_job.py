@@ -153,5 +153,5 @@ def _looked_at(
 
 
 def _puzzling(key: PartitionKey, refusal: Refusal) -> PartitionStatus:
-    problem = f"{refusal.detail}. {refusal.remedy}"
+    problem = refusal.sentence
     return PartitionStatus(key=key, view=None, regions=None, ratio=None, problem=problem)

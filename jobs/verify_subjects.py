@@ -93,12 +93,12 @@ def subject_of(live: Wiring, known: KnownPartition, index_interval_bytes: int) -
     except TierfoldError as error:
         return replace(empty, faults=(str(error),))
     if isinstance(view, Refusal):
-        return replace(empty, faults=(f"{view.detail}. {view.remedy}",))
+        return replace(empty, faults=(view.sentence,))
     breaks = first_break(view.segments)
     subject = replace(
         empty,
         now=Side(segments=view.segments, aborted=()),
-        faults=() if breaks is None else (f"{breaks.detail}. {breaks.remedy}",),
+        faults=() if breaks is None else (breaks.sentence,),
         notes=view.notes,
     )
     try:

@@ -39,16 +39,12 @@ from jobs.session import SPARK_FAILURES, cause_of
 from jobs.survey import READERS, Surveyed, contradictions
 from jobs.wiring import Wiring
 from storage.catalog import Catalog, new_commit_id
-from storage.clock import now_ms, pause
+from storage.clock import now_ms
 from storage.first_sight import read_aborted, read_snapshot
 
 WAVE_BYTES: Final = 8 * 2**30
 """Source bytes of a wave of several partitions where `--max-duration` bounds the run: some tens of
 seconds of work, after which the clock is looked at."""
-
-READ_BACK_AFTER_MS: Final = (0, 500, 1000, 2000, 4000)
-"""How long to wait before each look for a commit without an answer: a store that was restarted or a
-network that failed over is there again; who needs longer is told to run again."""
 
 _WORKER_DIED: Final = (
     "a Spark worker died over this partition, and so did those that tried again ({}). "
@@ -172,17 +168,13 @@ class Waves:
 
     def _read_back(self, works: Sequence[Work]) -> None:
         """Learn, within a few looks, what became of the commits that got no answer."""
-        for wait_ms in READ_BACK_AFTER_MS:
-            lost = [(work, *work.unanswered) for work in works if work.unanswered is not None]
-            if not lost:
-                break
-            pause(wait_ms)
-            found = read_back([result for _, _, result in lost], self.live.catalog)
-            for (work, chunk, _), result in zip(lost, found, strict=True):
-                work.chunks.pop()
-                _take(work, chunk, result)
-                if work.is_open:
-                    work.leave("the answer to its last commit came late")
+        lost = [(work, *work.unanswered) for work in works if work.unanswered is not None]
+        found = read_back([result for _, _, result in lost], self.live.catalog)
+        for (work, chunk, _), result in zip(lost, found, strict=True):
+            work.chunks.pop()
+            _take(work, chunk, result)
+            if work.is_open:
+                work.leave("the answer to its last commit came late")
         self._record(works)
 
     def _record(self, works: Sequence[Work]) -> None:

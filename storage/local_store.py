@@ -93,13 +93,7 @@ class LocalStore:
 
     def list(self, folder: str) -> Iterator[ObjectEntry]:
         """See `ObjectStore.list`; raises UnreadableObject where `root` itself is gone."""
-        entries = [
-            entry
-            for child in self._children(folder)
-            if not _is_staged(child.name)
-            and (entry := _object_entry(child, f"{folder}/{child.name}" if folder else child.name))
-        ]
-        return iter(sorted(entries, key=lambda entry: entry.key))
+        return self._entries(folder, is_staged=False)
 
     def list_folders(self, folder: str) -> Iterator[str]:
         """See `ObjectStore.list_folders`; raises UnreadableObject where `root` itself is gone."""
@@ -164,13 +158,7 @@ class LocalStore:
 
     def unfinished(self, folder: str) -> Iterator[ObjectEntry]:
         """See `ObjectStore.unfinished`: the hidden files of writers that died."""
-        entries = [
-            entry
-            for child in self._children(folder)
-            if _is_staged(child.name)
-            and (entry := _object_entry(child, f"{folder}/{child.name}" if folder else child.name))
-        ]
-        return iter(sorted(entries, key=lambda entry: entry.key))
+        return self._entries(folder, is_staged=True)
 
     def delete(self, key: str) -> None:
         """See `ObjectStore.delete`; refuses what a link moves out of the store.
@@ -209,6 +197,15 @@ class LocalStore:
                 remedy="Keys are relative paths without empty parts, `.` and `..`.",
             )
         return self.root / key
+
+    def _entries(self, folder: str, *, is_staged: bool) -> Iterator[ObjectEntry]:
+        entries = [
+            entry
+            for child in self._children(folder)
+            if _is_staged(child.name) is is_staged
+            and (entry := _object_entry(child, f"{folder}/{child.name}" if folder else child.name))
+        ]
+        return iter(sorted(entries, key=lambda entry: entry.key))
 
     def _children(self, folder: str) -> tuple[os.DirEntry[str], ...]:
         path = self._path(folder) if folder else self.root

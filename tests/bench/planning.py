@@ -24,13 +24,7 @@ from typing import Any, Final
 import click
 from rich.console import Console
 
-from compaction.commit import (
-    AdvanceCleanerOffset,
-    CommitIs,
-    CommitProposal,
-    EpochIs,
-    ReleaseClaim,
-)
+from compaction.commit import AdvanceCleanerOffset, CommitProposal, ReleaseClaim, proposed
 from compaction.outcomes import Committed
 from compaction.segments import PartitionKey, PartitionState
 from compaction.view import state_with_new
@@ -96,17 +90,11 @@ def _commit_all(live: Wiring) -> None:
 
 
 def _all_clean(row: PartitionState) -> CommitProposal:
-    return CommitProposal(
-        key=row.key,
+    return proposed(
+        row,
+        AdvanceCleanerOffset(epoch=row.epoch, offset=row.next_offset),
+        ReleaseClaim(run=row.owner_run),
         commit_id=new_commit_id(),
-        requires=(
-            EpochIs(epoch=row.epoch, owner_run=row.owner_run),
-            CommitIs(commit_id=row.commit_id),
-        ),
-        updates=(
-            AdvanceCleanerOffset(epoch=row.epoch, offset=row.next_offset),
-            ReleaseClaim(run=row.owner_run),
-        ),
         at_ms=row.committed_at_ms,
     )
 

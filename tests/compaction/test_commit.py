@@ -22,6 +22,7 @@ from compaction.commit import (
     applied,
     claimed,
     lost,
+    proposed,
     unmet,
     verdict,
 )
@@ -49,6 +50,11 @@ PROPOSAL: Final = CommitProposal(
     ),
     at_ms=78,
 )
+
+
+def test_a_change_of_a_claimed_row_requires_its_epoch_its_run_and_the_row_itself() -> None:
+    live, *updates = PROPOSAL.requires[2], *PROPOSAL.updates
+    assert proposed(CLAIMED, *updates, commit_id="swap", at_ms=78, requires=(live,)) == PROPOSAL
 
 
 def test_a_claim_opens_the_next_epoch_and_leaves_what_earlier_ones_said() -> None:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from compaction.commit import (
-    CommitIs,
-    CommitProposal,
     EpochIs,
     FinishDeletion,
     MoveLogStart,
@@ -21,6 +19,7 @@ from compaction.commit import (
     StartDeletion,
     applied,
     claimed,
+    proposed,
     unmet,
 )
 from compaction.invariants import ensure
@@ -314,7 +313,9 @@ def test_nothing_that_a_live_row_names_is_ever_swept(
             (FinishDeletion(ids=swept.marked_ids), ReleaseClaim(run="retain")),
         )
     ):
-        proposal = a_proposal(after, f"{number + 2}", requires=swept.requires, updates=updates)
+        proposal = proposed(
+            after, *updates, commit_id=f"{number + 2}", at_ms=NOW_MS, requires=swept.requires
+        )
         if number == 0:
             assert unmet(proposal.requires, after) == ()
         before, after = after, applied(proposal, after)
@@ -324,12 +325,3 @@ def test_nothing_that_a_live_row_names_is_ever_swept(
     assert {each.segment_id for each in after.segments} == live - expired
     assert not (starting | going) & {each.segment.segment_id for each in after.retired}
     assert expired <= {each.segment.segment_id for each in after.whole_retired}
-
-
-def a_proposal(row: PartitionState, commit_id: str, **fields: Any) -> CommitProposal:
-    fields["requires"] = (
-        EpochIs(epoch=row.epoch, owner_run="retain"),
-        CommitIs(commit_id=row.commit_id),
-        *fields["requires"],
-    )
-    return CommitProposal(key=row.key, commit_id=commit_id, at_ms=NOW_MS, **fields)

@@ -13,10 +13,12 @@ from typing import Any, Final, NoReturn
 
 import pytest
 
+import jobs.commits
 import jobs.publishing
 import jobs.restore_job
 import jobs.retain_job
 import jobs.retain_look
+import jobs.run_records
 import jobs.survey
 import jobs.waves
 from compaction.commit import CommitProposal
@@ -205,8 +207,7 @@ def deterministic(world: World) -> Iterator[None]:
             patch.setattr(module, "READERS", 1)
         patch.setattr(jobs.restore_job, "CHECKERS", 1)
         patch.setattr(jobs.waves, "now_ms", lambda: world.scheduler.now_ms)
-        patch.setattr(jobs.waves, "pause", world.scheduler.pause)
-        for module in (jobs.restore_job, jobs.retain_job):
-            # A run's record is no part of the protocol, and lies in a table of its own.
-            patch.setattr(module, "record_run", lambda *_: None)
+        patch.setattr(jobs.commits, "pause", world.scheduler.pause)
+        # A run's record is no part of the protocol, and lies in a table of its own.
+        patch.setattr(jobs.run_records, "record_run", lambda *_: None)
         yield

@@ -321,7 +321,7 @@ def test_a_catalog_that_vanishes_before_the_commit_publishes_nothing(two: Path) 
 def test_a_catalog_that_cannot_be_read_at_the_commit_is_told_partition_by_partition(
     two: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jobs.waves.READ_BACK_AFTER_MS", (0, 1))
+    monkeypatch.setattr("jobs.commits.READ_BACK_AFTER_MS", (0, 1))
     log = two / "_tierfold" / "partitions" / "_delta_log"
 
     def damage() -> None:

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from compaction.chunks import Budget
 from compaction.outcomes import Unknown
 from jobs import waves as waves_module
+from jobs.commits import READ_BACK_AFTER_MS
 from jobs.outcome_reports import (
     COMPACTED,
     FAILED,
@@ -31,31 +32,25 @@ from tests.jobs.tiers import (
     key_of,
     latest_updates,
     live_values,
-    made_tier,
-    put_updates,
+    updated_tier,
 )
 
 ORDERS, PAYMENTS = key_of("orders"), key_of("payments")
 EACH_SEGMENT: Final = {"orders": 1, "payments": 1}
 """`chunk.bytes` so small that a chunk is one segment."""
-LOOKS: Final = len(waves_module.READ_BACK_AFTER_MS)
+LOOKS: Final = len(READ_BACK_AFTER_MS)
 
 
 @pytest.fixture
 def tier(spark: SparkSession, tmp_path: Path) -> Path:
-    """Two partitions of three segments."""
-    tier = made_tier(tmp_path / "tier")
-    for key in (ORDERS, PAYMENTS):
-        for number in range(3):
-            put_updates(tier, key, number)
-    return tier
+    return updated_tier(tmp_path / "tier", (ORDERS, PAYMENTS), segments=3)
 
 
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """What a run would have waited, instead of waiting."""
     asked: list[int] = []
-    monkeypatch.setattr(waves_module, "pause", asked.append)
+    monkeypatch.setattr("jobs.commits.pause", asked.append)
     return asked
 
 
@@ -88,7 +83,7 @@ def test_a_catalog_that_cannot_be_read_for_a_while_is_asked_again(
         tier, after_commit=no_answer, before_resolve=failing_times(LOOKS - 1)
     )
     assert {each.outcome for each in reports.values()} == {COMPACTED}
-    assert pauses == list(waves_module.READ_BACK_AFTER_MS)
+    assert pauses == list(READ_BACK_AFTER_MS)
 
 
 def failing_times(number: int) -> Event:

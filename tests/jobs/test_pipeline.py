@@ -27,9 +27,9 @@ from tests.jobs.tiers import (
     files_below,
     folder_of,
     key_of,
-    made_tier,
     put_updates,
     sample_copy,
+    updated_tier,
 )
 
 _T = TypeVar("_T")
@@ -98,11 +98,7 @@ def new_logs(tier: Path) -> list[bytes]:
 
 @pytest.fixture
 def tier(tmp_path: Path) -> Path:
-    tier = made_tier(tmp_path / "tier")
-    for key in (ORDERS, PAYMENTS):
-        put_updates(tier, key, 0)
-        put_updates(tier, key, 1)
-    return tier
+    return updated_tier(tmp_path / "tier", (ORDERS, PAYMENTS), segments=2)
 
 
 def test_an_object_that_vanishes_between_scan_and_rewrite_stops_its_partition_alone(

@@ -9,7 +9,8 @@ from io import StringIO
 from rich.console import Console
 
 from jobs.outcome_reports import NOTHING_TO_DO, PLANNED, REFUSED, PartitionReport
-from jobs.report import ROWS_MAX, document, print_reports
+from jobs.report import document, print_reports
+from jobs.tables import ROWS_MAX
 from tests.compaction.builders import KEY
 
 FLEET = [

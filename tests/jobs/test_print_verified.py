@@ -6,7 +6,8 @@ from io import StringIO
 from rich.console import Console
 
 from compaction.segments import PartitionKey
-from jobs.report import ROWS_MAX, print_verified
+from jobs.report import print_verified
+from jobs.tables import ROWS_MAX
 from jobs.verify_job import Verified
 
 SOUND = Verified(

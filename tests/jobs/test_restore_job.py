@@ -20,6 +20,7 @@ from compaction.commit import (
     SegmentsAreRetired,
     StartDeletion,
     applied,
+    proposed,
 )
 from compaction.errors import UnreadableObject
 from compaction.outcomes import Committed, Fenced, Outcome, Unknown
@@ -226,14 +227,11 @@ def start_deletion(tier: Path, ids: Sequence[str]) -> None:
     """A sweeper begins, and is done with its claim before its objects are gone."""
     catalog = Catalog(str(tier / "_tierfold"))
     state = catalog.claim([row_of(tier)], "sweeper", at_ms=1)[ORDERS].state
-    proposal = CommitProposal(
-        key=ORDERS,
+    proposal = proposed(
+        state,
+        StartDeletion(ids=tuple(ids), at_ms=2),
+        ReleaseClaim(run="sweeper"),
         commit_id=new_commit_id(),
-        requires=(
-            EpochIs(epoch=state.epoch, owner_run="sweeper"),
-            CommitIs(commit_id=state.commit_id),
-        ),
-        updates=(StartDeletion(ids=tuple(ids), at_ms=2), ReleaseClaim(run="sweeper")),
         at_ms=2,
     )
     assert isinstance(catalog.commit([proposal])[ORDERS], Committed)

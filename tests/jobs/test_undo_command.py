@@ -11,12 +11,10 @@ import pytest
 from compaction.commit import (
     AddSegments,
     AdvanceCleanerOffset,
-    CommitIs,
-    CommitProposal,
-    EpochIs,
     ReleaseClaim,
     RetireSegments,
     SegmentsAreLive,
+    proposed,
 )
 from compaction.outcomes import Committed
 from compaction.segments import PartitionState
@@ -176,21 +174,15 @@ def merged(tier: Path, row: PartitionState) -> None:
         written_by_run="merger",
     )
     ids = (first.segment_id, last.segment_id)
-    proposal = CommitProposal(
-        key=ORDERS,
+    proposal = proposed(
+        state,
+        RetireSegments(ids=ids, at_ms=FIRST_MS + 6000, run="merger"),
+        AddSegments(segments=(one,)),
+        AdvanceCleanerOffset(epoch=state.epoch, offset=one.next_offset),
+        ReleaseClaim(run="merger"),
         commit_id=new_commit_id(),
-        requires=(
-            EpochIs(epoch=state.epoch, owner_run="merger"),
-            CommitIs(commit_id=state.commit_id),
-            SegmentsAreLive(ids=ids),
-        ),
-        updates=(
-            RetireSegments(ids=ids, at_ms=FIRST_MS + 6000, run="merger"),
-            AddSegments(segments=(one,)),
-            AdvanceCleanerOffset(epoch=state.epoch, offset=one.next_offset),
-            ReleaseClaim(run="merger"),
-        ),
         at_ms=FIRST_MS + 6000,
+        requires=(SegmentsAreLive(ids=ids),),
     )
     assert isinstance(catalog.commit([proposal])[ORDERS], Committed)
 

@@ -38,7 +38,7 @@ from tests.jobs.tiers import (
     latest_updates,
     live_values,
     made_tier,
-    put_updates,
+    updated_tier,
 )
 from tests.storage.live_segments import NOW_MS
 
@@ -49,12 +49,7 @@ EACH_SEGMENT: Final = {"orders": 1, "payments": 1}
 
 @pytest.fixture
 def tier(spark: SparkSession, tmp_path: Path) -> Path:
-    """Two partitions of three segments."""
-    tier = made_tier(tmp_path / "tier")
-    for key in (ORDERS, PAYMENTS):
-        for number in range(3):
-            put_updates(tier, key, number)
-    return tier
+    return updated_tier(tmp_path / "tier", (ORDERS, PAYMENTS), segments=3)
 
 
 def clean_until(tier: Path, topic: str = "orders") -> int | None:

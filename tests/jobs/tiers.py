@@ -110,6 +110,15 @@ def put_updates(folder: Path, key: PartitionKey, number: int) -> Path:
     return put_segment(folder, key, batches, start_offset=start)
 
 
+def updated_tier(folder: Path, keys: Sequence[PartitionKey], segments: int) -> Path:
+    """A tier whose partitions have so many segments of updates each; its folder."""
+    made_tier(folder)
+    for key in keys:
+        for number in range(segments):
+            put_updates(folder, key, number)
+    return folder
+
+
 def latest_updates(segments: int) -> dict[bytes, bytes]:
     """What survives of so many segments of updates."""
     base = segments * RECORDS_PER_SEGMENT - len(KEYS)

@@ -16,13 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from compaction.commit import (
-    AdvanceCleanerOffset,
-    CommitIs,
-    CommitProposal,
-    EpochIs,
-    ReleaseClaim,
-)
+from compaction.commit import AdvanceCleanerOffset, ReleaseClaim, proposed
 from compaction.units import NO_TIMESTAMP_MS
 from compaction.view import state_with_new
 from jobs.settings import resolve
@@ -186,20 +180,14 @@ def _checkpoint(tier: Path, course: Course) -> None:
     )
     live.catalog.commit(
         [
-            CommitProposal(
-                key=claim.state.key,
+            proposed(
+                claim.state,
+                AdvanceCleanerOffset(
+                    epoch=claim.state.epoch,
+                    offset=min(course.first_dirty, claim.state.next_offset),
+                ),
+                ReleaseClaim(run=live.run),
                 commit_id=new_commit_id(),
-                requires=(
-                    EpochIs(epoch=claim.state.epoch, owner_run=live.run),
-                    CommitIs(commit_id=claim.state.commit_id),
-                ),
-                updates=(
-                    AdvanceCleanerOffset(
-                        epoch=claim.state.epoch,
-                        offset=min(course.first_dirty, claim.state.next_offset),
-                    ),
-                    ReleaseClaim(run=live.run),
-                ),
                 at_ms=live.now_ms,
             )
             for claim in claims.values()

@@ -11,13 +11,12 @@ import pytest
 from compaction.commit import (
     AddSegments,
     AdvanceCleanerOffset,
-    CommitIs,
     CommitProposal,
-    EpochIs,
     ReleaseClaim,
     RetireSegments,
     SegmentsAreLive,
     applied,
+    proposed,
 )
 from compaction.errors import InvariantBroken
 from compaction.outcomes import Committed, Fenced, LostRace
@@ -82,21 +81,15 @@ def swap(state: PartitionState, name: str, **fields: Any) -> CommitProposal:
     ids = tuple(segment.segment_id for segment in state.segments)
     end_offset = state.next_offset - 1
     merged = a_segment(0, end_offset, segment_id=segment_id(name), written_by_run=state.owner_run)
-    proposal = CommitProposal(
-        key=state.key,
+    proposal = proposed(
+        state,
+        RetireSegments(ids=ids, at_ms=2, run=state.owner_run),
+        AddSegments(segments=(merged,)),
+        AdvanceCleanerOffset(epoch=state.epoch, offset=state.next_offset),
+        ReleaseClaim(run=state.owner_run),
         commit_id=new_commit_id(),
-        requires=(
-            EpochIs(epoch=state.epoch, owner_run=state.owner_run),
-            CommitIs(commit_id=state.commit_id),
-            SegmentsAreLive(ids=ids),
-        ),
-        updates=(
-            RetireSegments(ids=ids, at_ms=2, run=state.owner_run),
-            AddSegments(segments=(merged,)),
-            AdvanceCleanerOffset(epoch=state.epoch, offset=state.next_offset),
-            ReleaseClaim(run=state.owner_run),
-        ),
         at_ms=2,
+        requires=(SegmentsAreLive(ids=ids),),
     )
     return replace(proposal, **fields)
 

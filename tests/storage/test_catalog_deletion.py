@@ -11,9 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from compaction.commit import (
-    CommitIs,
     CommitProposal,
-    EpochIs,
     FinishDeletion,
     MoveLogStart,
     ReleaseClaim,
@@ -23,6 +21,7 @@ from compaction.commit import (
     SegmentsAreRetired,
     StartDeletion,
     Update,
+    proposed,
 )
 from compaction.errors import CorruptLog, InvariantBroken
 from compaction.outcomes import Committed, Fenced, LostRace
@@ -44,16 +43,12 @@ def catalog(tmp_path: Path) -> Catalog:
 
 
 def proposal(state: PartitionState, *updates: Update, live: Sequence[str] = ()) -> CommitProposal:
-    return CommitProposal(
-        key=state.key,
+    return proposed(
+        state,
+        *updates,
         commit_id=new_commit_id(),
-        requires=(
-            EpochIs(epoch=state.epoch, owner_run=state.owner_run),
-            CommitIs(commit_id=state.commit_id),
-            SegmentsAreLive(ids=tuple(live)),
-        ),
-        updates=updates,
         at_ms=9,
+        requires=(SegmentsAreLive(ids=tuple(live)),),
     )
 
 

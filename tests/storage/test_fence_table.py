@@ -18,13 +18,12 @@ import pytest
 from compaction.commit import (
     AddSegments,
     AdvanceCleanerOffset,
-    CommitIs,
     CommitProposal,
-    EpochIs,
     ReleaseClaim,
     RetireSegments,
     SegmentsAreLive,
     Update,
+    proposed,
 )
 from compaction.outcomes import Committed, Fenced, LostRace, Outcome
 from compaction.segments import CleanerOffset, PartitionState
@@ -82,36 +81,22 @@ def publishing(
     merged = a_segment(
         0, offset - 1, segment_id=segment_id(name), written_by_run=state.owner_run
     )
-    return CommitProposal(
-        key=state.key,
+    return proposed(
+        state,
+        RetireSegments(ids=ids, at_ms=2, run=state.owner_run),
+        AddSegments(segments=(merged,)),
+        AdvanceCleanerOffset(epoch=state.epoch, offset=offset),
+        *more,
         commit_id=new_commit_id(),
-        requires=(
-            EpochIs(epoch=state.epoch, owner_run=state.owner_run),
-            CommitIs(commit_id=state.commit_id),
-            SegmentsAreLive(ids=ids),
-        ),
-        updates=(
-            RetireSegments(ids=ids, at_ms=2, run=state.owner_run),
-            AddSegments(segments=(merged,)),
-            AdvanceCleanerOffset(epoch=state.epoch, offset=offset),
-            *more,
-        ),
         at_ms=2,
+        requires=(SegmentsAreLive(ids=ids),),
     )
 
 
 def releasing(state: PartitionState) -> CommitProposal:
     """The claim given back, and nothing else."""
-    return CommitProposal(
-        key=state.key,
-        commit_id=new_commit_id(),
-        requires=(
-            EpochIs(epoch=state.epoch, owner_run=state.owner_run),
-            CommitIs(commit_id=state.commit_id),
-        ),
-        updates=(ReleaseClaim(run=state.owner_run),),
-        at_ms=3,
-    )
+    release = ReleaseClaim(run=state.owner_run)
+    return proposed(state, release, commit_id=new_commit_id(), at_ms=3)
 
 
 def row_of(uri: str) -> PartitionState:
