@@ -4,8 +4,8 @@ Kafka's bytes   wire · checksums · compression · batch_heads (a segment's bat
                 · records (records as columns) · batch_rewrite (survivors back to batches)
                 · batch_draft (batches we make) · control_records · legacy_batches
                 · segment_reader (the public way to decode a segment)
-Side files      offset_index · time_index · index_builder · transaction_index · producer_snapshot
-                · leader_epoch_checkpoint
+Side files      offset_index · time_index · index_entries (what these two share) · index_builder
+                · transaction_index · producer_snapshot · leader_epoch_checkpoint
 The tier        object_store (what a store must do) · local_store · local_tiered_storage (Kafka's
                 own folder layout) · kafka_uuid · topic_names · tiers (opens one by URI)
                 · first_sight (what is read once of a new segment)

@@ -14,13 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compaction.errors import CorruptLog
-from compaction.units import OFFSET_MAX, OFFSET_SPAN_MAX
+from storage.index_entries import REMEDY, absolute, entries_of, relative
 from storage.object_store import Bytes
 
 OFFSET_ENTRY_BYTES: Final = 8
 
 _ENTRY: Final = np.dtype([("offset", ">i4"), ("position", ">i4")])
-_REMEDY: Final = "Restore the index from a copy; a broker rebuilds it from the .log."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -35,21 +34,14 @@ class OffsetIndex:
 
 def read_offset_index(data: Bytes, start_offset: int, where: str) -> OffsetIndex:
     """Read a whole index of a segment that starts at `start_offset`; raises CorruptLog."""
-    size_bytes = len(data)
-    if size_bytes % OFFSET_ENTRY_BYTES:
-        raise CorruptLog(
-            f"an offset index of {size_bytes} bytes is torn: entries have {OFFSET_ENTRY_BYTES}",
-            where=where,
-            remedy=_REMEDY,
-        )
-    entries = np.frombuffer(data, _ENTRY)
+    entries = entries_of(data, _ENTRY, "offset", where)
     offsets = entries["offset"].astype(np.int64)
     positions = entries["position"].astype(np.int32)
     if len(entries) and offsets[-1] == 0 and positions[-1] == 0:
         raise CorruptLog(
             "the offset index ends in zeros, so it was never trimmed",
             where=where,
-            remedy=_REMEDY,
+            remedy=REMEDY,
         )
     bad = (offsets < 0) | (positions < 0)
     bad[1:] |= (np.diff(offsets) <= 0) | (np.diff(positions) <= 0)
@@ -59,24 +51,15 @@ def read_offset_index(data: Bytes, start_offset: int, where: str) -> OffsetIndex
             f"entry {entry} of the offset index (offset {start_offset} + {offsets[entry]}, position"
             f" {positions[entry]}) is negative or not above the one before",
             where=where,
-            remedy=_REMEDY,
+            remedy=REMEDY,
         )
-    if len(entries) and offsets[-1] > OFFSET_MAX - start_offset:
-        raise CorruptLog(
-            f"the offset index ends at offset {start_offset} + {offsets[-1]}, beyond the last one"
-            " that there is",
-            where=where,
-            remedy=_REMEDY,
-        )
-    return OffsetIndex(offsets=offsets + start_offset, positions=positions)
+    offsets = absolute(offsets, start_offset, "offset", where)
+    return OffsetIndex(offsets=offsets, positions=positions)
 
 
 def write_offset_index(index: OffsetIndex, start_offset: int) -> bytes:
     """The bytes of an index; raises ValueError where an offset is no 31 bits above the start."""
-    relative = index.offsets - start_offset
-    if len(relative) and not (relative.min() >= 0 and relative.max() <= OFFSET_SPAN_MAX):
-        raise ValueError(f"offsets {index.offsets[[0, -1]]} do not fit an index at {start_offset}")
-    entries = np.empty(len(relative), _ENTRY)
-    entries["offset"] = relative
+    entries = np.empty(len(index.offsets), _ENTRY)
+    entries["offset"] = relative(index.offsets, start_offset)
     entries["position"] = index.positions
     return entries.tobytes()

@@ -14,13 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compaction.errors import CorruptLog
-from compaction.units import OFFSET_MAX, OFFSET_SPAN_MAX
+from storage.index_entries import REMEDY, absolute, entries_of, relative
 from storage.object_store import Bytes
 
 TIME_ENTRY_BYTES: Final = 12
 
 _ENTRY: Final = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
-_REMEDY: Final = "Restore the index from a copy; a broker rebuilds it from the .log."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -34,14 +33,7 @@ class TimeIndex:
 
 def read_time_index(data: Bytes, start_offset: int, where: str) -> TimeIndex:
     """Read a whole index of a segment that starts at `start_offset`; raises CorruptLog."""
-    size_bytes = len(data)
-    if size_bytes % TIME_ENTRY_BYTES:
-        raise CorruptLog(
-            f"a time index of {size_bytes} bytes is torn: entries have {TIME_ENTRY_BYTES}",
-            where=where,
-            remedy=_REMEDY,
-        )
-    entries = np.frombuffer(data, _ENTRY)
+    entries = entries_of(data, _ENTRY, "time", where)
     timestamps_ms = entries["timestamp"].astype(np.int64)
     offsets = entries["offset"].astype(np.int64)
     bad = (timestamps_ms < 0) | (offsets < 0)
@@ -53,24 +45,15 @@ def read_time_index(data: Bytes, start_offset: int, where: str) -> TimeIndex:
             f"entry {entry} of the time index (timestamp {timestamps_ms[entry]}, offset"
             f" {start_offset} + {offsets[entry]}) is negative or not above the one before",
             where=where,
-            remedy=_REMEDY,
+            remedy=REMEDY,
         )
-    if len(entries) and offsets[-1] > OFFSET_MAX - start_offset:
-        raise CorruptLog(
-            f"the time index ends at offset {start_offset} + {offsets[-1]}, beyond the last one"
-            " that there is",
-            where=where,
-            remedy=_REMEDY,
-        )
-    return TimeIndex(timestamps_ms=timestamps_ms, offsets=offsets + start_offset)
+    offsets = absolute(offsets, start_offset, "time", where)
+    return TimeIndex(timestamps_ms=timestamps_ms, offsets=offsets)
 
 
 def write_time_index(index: TimeIndex, start_offset: int) -> bytes:
     """The bytes of an index; raises ValueError where an offset is no 31 bits above the start."""
-    relative = index.offsets - start_offset
-    if len(relative) and not (relative.min() >= 0 and relative.max() <= OFFSET_SPAN_MAX):
-        raise ValueError(f"offsets {index.offsets[[0, -1]]} do not fit an index at {start_offset}")
-    entries = np.empty(len(relative), _ENTRY)
+    entries = np.empty(len(index.offsets), _ENTRY)
     entries["timestamp"] = index.timestamps_ms
-    entries["offset"] = relative
+    entries["offset"] = relative(index.offsets, start_offset)
     return entries.tobytes()
