@@ -179,7 +179,7 @@ def sweep_of(
             if state is None
             else tuple(each for each in leftovers if times.is_old(each.modified_ms))
         ),
-        notes=(*_kept_orphans(orphans, covered, ends), *stay.notes),
+        notes=(*_emptied(view, expired), *_kept_orphans(orphans, covered, ends), *stay.notes),
     )
 
 
@@ -239,6 +239,13 @@ def _is_covered(
         return True
     end_offset = ends.get(each.segment_id)
     return end_offset is not None and end_offset < view.next_offset
+
+
+def _emptied(view: PartitionView, expired: Sequence[Expired]) -> tuple[str, ...]:
+    """It may be meant so; where a setting is mistyped, this is the last moment to see it."""
+    if not expired or len(expired) < len(view.segments):
+        return ()
+    return ("all that lives expires",)
 
 
 def _kept_orphans(

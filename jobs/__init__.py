@@ -7,8 +7,7 @@
                         one module per verb; each also runs under spark-submit
     history_job         what happened to a partition, and what can be restored
     restore_job         an earlier state of a partition lives again; without Spark
-    partition_names, moments
-                        which partition, and which moment, a person means
+    scope, moments      which partitions, and which moment, a person means
     undo_report         what `history` and `restore` show
     settings            what a topic's settings are: defaults, the user's file, --set, resolved
     settings_known, setting_kinds

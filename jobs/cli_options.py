@@ -12,8 +12,8 @@ import click
 
 from compaction.chunks import Budget
 from jobs.quantities import DURATION_MS, SIZE_BYTES
+from jobs.scope import Scope
 from jobs.settings import Settings, resolve
-from jobs.survey import Scope
 from jobs.wiring import Wiring, wired
 
 INT64: Final = click.IntRange(0, 2**63 - 1)

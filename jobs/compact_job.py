@@ -13,9 +13,10 @@ from jobs.outcome_reports import PartitionReport, survey_report
 from jobs.pipeline import Pipeline
 from jobs.progress import ByteProgress
 from jobs.run_records import keep_record
+from jobs.scope import Scope
 from jobs.session import spark_answers, tierfold_session
 from jobs.settings import Settings
-from jobs.survey import Scope, in_order_of_work, survey
+from jobs.survey import in_order_of_work, survey
 from jobs.waves import Waves
 from jobs.wiring import Wiring
 from storage.clock import now_ms

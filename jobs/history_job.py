@@ -12,7 +12,7 @@ from compaction.segments import PartitionKey
 from compaction.undo import Restoration, restoration
 from compaction.view import Refusal
 from jobs.moments import moment
-from jobs.partition_names import named
+from jobs.scope import named
 from jobs.wiring import Wiring
 
 

@@ -140,8 +140,8 @@ def claim_report(planned: PartitionReport, outcome: Outcome) -> PartitionReport:
 def outcome_report(planned: PartitionReport, outcome: Outcome) -> PartitionReport:
     """How a commit ended, told of what was planned."""
     match outcome:
-        case Fenced(by_epoch=by_epoch, by_run=by_run):
-            reason = f"run {by_run or '(done)'} holds epoch {by_epoch}; nothing was published"
+        case Fenced():
+            reason = f"{fenced_by(outcome)}; nothing was published; run again"
             return replace(planned, outcome=FENCED, reason=reason, bytes_out=0)
         case LostRace():
             reason = "another run changed the partition first; run again"
@@ -150,6 +150,13 @@ def outcome_report(planned: PartitionReport, outcome: Outcome) -> PartitionRepor
             return replace(planned, outcome=UNKNOWN, reason=_unknown(outcome), bytes_out=0)
         case Committed(epoch=epoch):
             return replace(planned, outcome=COMPACTED, epoch=epoch)
+
+
+def fenced_by(outcome: Fenced) -> str:
+    """Who has the partition now, or had it."""
+    if outcome.by_run:
+        return f"run {outcome.by_run} holds epoch {outcome.by_epoch}"
+    return f"another run took the partition over, under epoch {outcome.by_epoch}, and is done"
 
 
 def _unknown(outcome: Unknown) -> str:

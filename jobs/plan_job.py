@@ -11,9 +11,9 @@ from compaction.regions import Regions, last_stable_of, regions_of
 from compaction.segments import PartitionKey
 from jobs.explain import Explained
 from jobs.outcome_reports import PartitionReport, left_report, survey_report
-from jobs.partition_names import named
+from jobs.scope import Scope, named
 from jobs.settings import Settings
-from jobs.survey import Scope, Surveyed, in_order_of_work, known_among, survey, survey_of
+from jobs.survey import Surveyed, in_order_of_work, known_among, survey, survey_of
 from jobs.wiring import Wiring
 
 
@@ -40,7 +40,7 @@ def explain(live: Wiring, settings: Settings, scope: Scope, name: str) -> Explai
     BadSettings where it is none in scope, or several; nothing is changed.
     """
     everywhere = live.tier.partitions()
-    key = named(filter(scope.holds, everywhere), name, where="--explain")
+    key = named(scope.chosen(everywhere), name, where="--explain")
     known = known_among(everywhere, [key], live.catalog.look([key]))
     (each,) = survey_of(live, settings, known, scope.first_dirty)
     if isinstance(each.choice, Compact):

@@ -42,9 +42,9 @@ from jobs.outcome_reports import (
     failure_report,
     outcome_report,
 )
-from jobs.partition_names import named
 from jobs.progress import byte_bars
 from jobs.run_records import keep_record
+from jobs.scope import named
 from jobs.survey import known_among, refusal_of
 from jobs.wiring import Wiring
 from storage.catalog import new_commit_id

@@ -43,8 +43,9 @@ from jobs.progress import byte_bars
 from jobs.retain_look import looked_at
 from jobs.retain_report import Doomed, RetainReport
 from jobs.run_records import keep_record
+from jobs.scope import Scope
 from jobs.settings import Settings
-from jobs.survey import READERS, Scope
+from jobs.survey import READERS
 from jobs.wiring import Wiring
 from storage.catalog import new_commit_id
 from storage.clock import now_ms

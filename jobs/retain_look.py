@@ -18,8 +18,10 @@ from compaction.view import PartitionView, Refusal
 from jobs.moments import moment
 from jobs.outcome_reports import LEFT, NOTHING_TO_DO, PLANNED, REFUSED
 from jobs.retain_report import Doomed, Kind, RetainReport
+from jobs.scope import Scope
 from jobs.settings import Settings
-from jobs.survey import READERS, KnownPartition, Scope, known_among, refusal_of, viewed
+from jobs.survey import READERS, KnownPartition, known_among, refusal_of, viewed
+from jobs.tables import counted
 from jobs.wiring import Wiring
 from storage.catalog_rows import RowsRead
 from storage.first_sight import sight
@@ -43,7 +45,7 @@ def looked_at(live: Wiring, settings: Settings, scope: Scope, times: SweepTimes)
     Raises BadSettings; what is wrong with one partition is in its report.
     """
     everywhere, rows = live.tier.partitions(), live.catalog.look()
-    keys = sorted(filter(scope.holds, {*everywhere, *_emptied(rows)}))
+    keys = scope.chosen(sorted({*everywhere, *_emptied(rows)}))
     known = known_among(everywhere, keys, rows)
     rules = settings.rules_by_topic(each.key.topic for each in known)
     with ThreadPoolExecutor(READERS) as pool:
@@ -74,7 +76,8 @@ def _looked_at(live: Wiring, known: KnownPartition, rules: Rules, times: SweepTi
         leftovers = live.tier.leftovers(key)
     except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
         return _refused(key, refusal_of(error, str(key)))
-    return _look(live, view, sweep_of(view, rules, times, ends=ends, leftovers=leftovers), times)
+    sweep = sweep_of(view, rules, times, ends=ends, leftovers=leftovers)
+    return _look(live, view, sweep, rules, times)
 
 
 def _refused(key: PartitionKey, refusal: Refusal) -> Look:
@@ -90,7 +93,9 @@ def _end_offset(live: Wiring, view: PartitionView, segment_id: str) -> int | Non
         return None
 
 
-def _look(live: Wiring, view: PartitionView, sweep: Sweep, times: SweepTimes) -> Look:
+def _look(
+    live: Wiring, view: PartitionView, sweep: Sweep, rules: Rules, times: SweepTimes
+) -> Look:
     report = RetainReport(
         key=view.key,
         outcome=PLANNED,
@@ -100,7 +105,7 @@ def _look(live: Wiring, view: PartitionView, sweep: Sweep, times: SweepTimes) ->
         notes=sweep.notes,
     )
     if sweep.is_nothing:
-        report = replace(report, outcome=NOTHING_TO_DO, reason=_waiting(view, times))
+        report = replace(report, outcome=NOTHING_TO_DO, reason=_waiting(view, rules, times))
     elif sweep.needs_claim and (run := holder(view.state, times)) and view.state is not None:
         reason = (
             f"run {run} holds it, its last commit was at {moment(view.state.committed_at_ms)}: once"
@@ -110,14 +115,21 @@ def _look(live: Wiring, view: PartitionView, sweep: Sweep, times: SweepTimes) ->
     return Look(report=report, sweep=sweep, view=view)
 
 
-def _waiting(view: PartitionView, times: SweepTimes) -> str:
+def _waiting(view: PartitionView, rules: Rules, times: SweepTimes) -> str:
+    """What is not due yet, and until when; of what may not go at all, the notes tell."""
     retired = [] if view.state is None else [r.retired_at_ms for r in view.state.whole_retired]
-    if not retired:
-        return "nothing is due"
-    due_ms = min(retired) + times.grace_ms
-    if due_ms <= times.now_ms:
-        return ""  # They may not go: the notes say why.
-    return f"{len(retired)} retired segments wait, the first until {moment(due_ms)}"
+    orphans = [each.modified_ms for each in view.orphans] if rules.is_detached else []
+    due_ms = {
+        "retired segment": [each + times.grace_ms for each in retired],
+        "orphan": [each + times.orphan_age_ms for each in orphans],
+    }
+    told = (
+        f"{counted(len(ends), what)} {'waits' if len(ends) == 1 else 'wait, the first'} until"
+        f" {moment(min(ends))}"
+        for what, ends in due_ms.items()
+        if ends and min(ends) > times.now_ms
+    )
+    return "; ".join(told) or ("" if retired or orphans else "nothing is due")
 
 
 def _doomed(live: Wiring, view: PartitionView, sweep: Sweep) -> Iterator[Doomed]:

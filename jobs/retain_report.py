@@ -23,6 +23,7 @@ from jobs.outcome_reports import (
     SWEPT,
     UNKNOWN,
     PartitionReport,
+    fenced_by,
 )
 from jobs.tables import (
     NO_PARTITIONS,
@@ -133,8 +134,8 @@ class RetainReport:
         match outcome:
             case Committed():
                 return self.swept()
-            case Fenced(by_epoch=by_epoch, by_run=by_run):
-                reason = f"run {by_run or '(done)'} holds epoch {by_epoch}; {so_far}"
+            case Fenced():
+                reason = f"{fenced_by(outcome)}; {so_far}; run again"
                 return replace(self, outcome=FENCED, reason=reason)
             case LostRace():
                 reason = f"another run changed the partition first; {so_far}; run again"
@@ -185,7 +186,7 @@ def print_retained(console: Console, reports: Sequence[RetainReport], title: str
     for column in ("partition", "outcome"):
         table.add_column(column, no_wrap=True)
     for column in ("expire", "go", "objects", "bytes", "log start"):
-        table.add_column(column, justify="right", no_wrap=column != "go")
+        table.add_column(column, justify="right", no_wrap=True)
     table.add_column("why")
     ordered = sorted(reports, key=lambda each: (URGENCY.index(each.outcome), each.key))
     print_cut(console, table, [_row(each) for each in ordered])
@@ -203,7 +204,7 @@ def _row(each: RetainReport) -> tuple[str | Text, ...]:
         str(each.key),
         styled(each.outcome),
         str(len(each.expired) or ""),
-        ", ".join(f"{count} {kind}" for count, kind in counts if count),
+        "\n".join(f"{count} {kind}" for count, kind in counts if count),
         str(each.objects or ""),
         decimal(each.size_bytes) if each.doomed else "",
         "" if each.log_start_offset is None else str(each.log_start_offset),

@@ -23,7 +23,7 @@ from pyspark.sql.types import (
 )
 
 from compaction.errors import BadSettings
-from jobs.survey import Scope
+from jobs.scope import Scope
 
 FORMAT: Final = "kafka-segments"
 """The name by which Spark knows the source."""

@@ -11,8 +11,9 @@ from compaction.regions import Regions, last_stable_of, regions_of
 from compaction.rules import Rules
 from compaction.segments import PartitionKey, PartitionState, Segment
 from compaction.view import PartitionView, Refusal
+from jobs.scope import Scope
 from jobs.settings import Settings
-from jobs.survey import READERS, KnownPartition, Scope, known_partitions, refusal_of, viewed
+from jobs.survey import READERS, KnownPartition, known_partitions, refusal_of, viewed
 from jobs.wiring import Wiring
 from storage.first_sight import read_snapshot
 from storage.local_tiered_storage import Part

@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from typing import Final
 
 from compaction.eligibility import DirtyRatio, dirty_ratio, should_have_rolled_at_ms
@@ -24,6 +23,7 @@ from compaction.rules import Rules
 from compaction.segments import LeaderEpoch, PartitionKey, PartitionState, Segment
 from compaction.strategies import strategy_change
 from compaction.view import PartitionView, Refusal, RefusalReason, view_of
+from jobs.scope import Scope
 from jobs.settings import Settings
 from jobs.wiring import Wiring
 from storage.catalog_rows import RowsRead
@@ -31,24 +31,6 @@ from storage.first_sight import read_checkpoint, read_snapshot, sight
 
 READERS: Final = 16
 """Threads that read metadata at a time: it is waiting, not work."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
-    """Which partitions a verb is about, and how they are to be looked at."""
-
-    topics: tuple[str, ...] = ("*",)
-    """Shell patterns; a topic that matches one is in."""
-    partitions: tuple[str, ...] = ("*",)
-    """Shell patterns over the partition's number."""
-    first_dirty: int | None = None
-    """Where the dirty region begins, instead of at the cleaner offset."""
-
-    def holds(self, key: PartitionKey) -> bool:
-        """Whether the partition is in scope."""
-        return any(fnmatchcase(key.topic, pattern) for pattern in self.topics) and any(
-            fnmatchcase(str(key.partition), pattern) for pattern in self.partitions
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,10 +87,11 @@ def survey_of(
 def known_partitions(live: Wiring, scope: Scope) -> list[KnownPartition]:
     """The partitions in scope, by topic and number, each with its row.
 
-    Raises BadSettings where the tier is none, TierfoldError where the catalog cannot be read.
+    Raises BadSettings where the tier is none, or a name is none of its topics', TierfoldError where
+    the catalog cannot be read.
     """
     everywhere = live.tier.partitions()
-    keys = [key for key in everywhere if scope.holds(key)]
+    keys = scope.chosen(everywhere)
     return known_among(everywhere, keys, live.catalog.look(keys))
 
 

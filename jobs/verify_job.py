@@ -22,11 +22,12 @@ from compaction.segments import PartitionKey, Segment
 from compaction.transactions import TransactionVerdict, joined_marks, verdict
 from jobs.progress import ByteProgress
 from jobs.rounds import tasks_for
+from jobs.scope import Scope
 from jobs.session import SPARK_FAILURES, cause_of, spark_answers, tierfold_session
 from jobs.settings import Settings
 from jobs.stages.segment_rows import RowKind, rows_of, unpacked
 from jobs.stages.verify import ORDER_SCHEMA, keys_compared, segments_checked
-from jobs.survey import READERS, Scope, known_partitions
+from jobs.survey import READERS, known_partitions
 from jobs.verify_subjects import Side, Subject, believing, order_rows, subject_of
 from jobs.wiring import Wiring
 from storage.segment_check import CheckedSegment

@@ -12,9 +12,9 @@ from rich.console import Console
 
 from jobs.compact_job import compact
 from jobs.outcome_reports import COMPACTED
+from jobs.scope import Scope
 from jobs.session import tierfold_session
 from jobs.settings import resolve
-from jobs.survey import Scope
 from jobs.wiring import wired
 from storage.local_store import LocalStore
 from tests.bench.logs import SEGMENT_BYTES

@@ -30,8 +30,9 @@ from compaction.segments import PartitionKey, PartitionState
 from compaction.view import state_with_new
 from jobs.plan_job import plan
 from jobs.report import print_reports
+from jobs.scope import Scope
 from jobs.settings import resolve
-from jobs.survey import Scope, survey
+from jobs.survey import survey
 from jobs.wiring import Wiring, wired
 from storage.catalog import new_commit_id
 from storage.kafka_uuid import new_segment_id

@@ -188,6 +188,13 @@ def test_what_no_run_has_adopted_yet_expires_as_well() -> None:
     assert sweep(first).is_nothing
 
 
+def test_it_is_said_where_nothing_will_be_left() -> None:
+    old = [replace(each, max_timestamp_ms=0) for each in CHAIN]
+    assert sweep(seen(a_state(old)), DELETE).notes == ("all that lives expires",)
+    assert sweep(seen(a_state([*old[:2], CHAIN[2]])), DELETE).notes == ()
+    assert sweep(seen(a_state(CHAIN)), DELETE).notes == ()
+
+
 def test_the_log_starts_where_the_first_segment_that_stays_does() -> None:
     row = a_state([replace(CHAIN[0], max_timestamp_ms=0), *CHAIN[1:]])
     swept = sweep(seen(row), DELETE)

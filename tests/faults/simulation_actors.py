@@ -16,7 +16,8 @@ from compaction.view import Refusal
 from jobs.outcome_reports import NOTHING_TO_DO
 from jobs.restore_job import restore
 from jobs.retain_job import retain
-from jobs.survey import Scope, in_order_of_work, survey
+from jobs.scope import Scope
+from jobs.survey import in_order_of_work, survey
 from jobs.waves import Waves
 from jobs.wiring import Wiring
 from storage.kafka_uuid import new_segment_id

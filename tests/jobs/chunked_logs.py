@@ -21,8 +21,8 @@ from compaction.producers import ProducerEntry
 from compaction.segments import PartitionKey
 from jobs.compact_job import compact
 from jobs.outcome_reports import PartitionReport
+from jobs.scope import Scope
 from jobs.settings import Settings, resolve
-from jobs.survey import Scope
 from jobs.wiring import wired
 from storage.batch_draft import BatchDraft
 from storage.control_records import ControlType

@@ -8,8 +8,9 @@ from typing import Final
 from compaction.chunks import Chunk
 from compaction.plan import Compact
 from jobs.rounds import Round
+from jobs.scope import Scope
 from jobs.settings import resolve
-from jobs.survey import Scope, survey
+from jobs.survey import survey
 from jobs.waves import Work, rounds_of
 from jobs.wiring import Wiring, wired
 

@@ -10,8 +10,9 @@ import pytest
 
 from compaction.errors import CorruptLog
 from compaction.view import state_with_new
+from jobs.scope import Scope
 from jobs.settings import resolve
-from jobs.survey import Scope, survey
+from jobs.survey import survey
 from jobs.wiring import wired
 from storage.catalog import Catalog
 from storage.catalog_schema import PARTITION_COLUMNS, PARTITIONS, bucket_of

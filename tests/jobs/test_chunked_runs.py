@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from compaction.chunks import Budget
 from jobs.outcome_reports import COMPACTED, LEFT, NOTHING_TO_DO
-from jobs.survey import Scope
+from jobs.scope import Scope
 from storage.catalog import Catalog
 from storage.runs_table import RunsTable
 from tests.jobs.chunked_logs import (

@@ -15,8 +15,9 @@ from compaction.errors import InvariantBroken
 from compaction.plan import Compact
 from compaction.tally import RECORD_FATES
 from jobs.outcome_reports import FAILED
+from jobs.scope import Scope
 from jobs.settings import resolve
-from jobs.survey import Scope, survey
+from jobs.survey import survey
 from jobs.waves import Work, rounds_of
 from jobs.wiring import wired
 from storage.compression import Codec

@@ -12,8 +12,8 @@ from rich.console import Console
 
 from jobs.explain import _columns, print_explained
 from jobs.plan_job import explain
+from jobs.scope import Scope
 from jobs.settings import resolve
-from jobs.survey import Scope
 from jobs.wiring import wired
 from tests.jobs.commands import COMPACT, tierfold, told
 from tests.jobs.tiers import files_below, key_of, made_tier, put_updates

@@ -65,6 +65,16 @@ def test_what_was_replaced_stays_for_the_grace_period(tier: Path) -> None:
     assert files_below(tier) == before
 
 
+def test_what_waits_is_told_with_its_time_and_what_may_never_go_is_not(tier: Path) -> None:
+    retain(tier)
+    assert retain(tier).partitions["orders", 0]["reason"] == "nothing is due"
+    orphan(tier, 1, hours=2)
+    entry = retain(tier, hours=25.5).partitions["orders", 0]
+    assert entry["reason"] == "1 orphan waits until 2027-01-16T10:00:00.000Z"
+    kept = retain(tier, "--set", "tier.binding=bound", hours=25.5).partitions["orders", 0]
+    assert (kept["reason"], len(kept["notes"])) == ("nothing is due", 1)
+
+
 def test_after_it_the_replaced_go_and_the_live_stay(tier: Path) -> None:
     live = live_ids(tier)
     values = live_values(tierfold("status", tier, "--json").partitions["orders", 0])

@@ -4,8 +4,8 @@ import pytest
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
 from compaction.errors import BadSettings
+from jobs.scope import Scope
 from jobs.segment_options import COLUMNS, OPTIONS, check_schema, request_of, schema_of
-from jobs.survey import Scope
 from tests.tidy import house, papers
 
 README = (house.ROOT / "README.md").read_text(encoding="utf-8")

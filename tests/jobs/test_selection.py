@@ -16,9 +16,10 @@ from rich.console import Console
 from jobs.outcome_reports import max_compaction_delay_secs
 from jobs.plan_job import plan
 from jobs.report import print_reports
+from jobs.scope import Scope
 from jobs.settings import Settings, resolve
 from jobs.status_job import status
-from jobs.survey import Scope, contradictions, in_order_of_work, survey
+from jobs.survey import contradictions, in_order_of_work, survey
 from jobs.wiring import wired
 from storage.control_records import ControlType
 from tests.jobs.commands import ALWAYS, Ran, status_of, tierfold

@@ -22,8 +22,9 @@ from jobs import rounds as rounds_module
 from jobs.outcome_reports import result_report, survey_report
 from jobs.pipeline import Pipeline, RoundResult
 from jobs.progress import ByteProgress
+from jobs.scope import Scope
 from jobs.settings import Settings, resolve
-from jobs.survey import KnownPartition, Scope, survey
+from jobs.survey import KnownPartition, survey
 from jobs.verify_subjects import subject_of
 from jobs.waves import Work, rounds_of
 from jobs.wiring import Wiring, wired

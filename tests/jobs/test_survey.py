@@ -12,9 +12,10 @@ import pytest
 from compaction.plan import Compact
 from compaction.producers import NO_DATA_OFFSET, ProducerEntry
 from compaction.view import Refusal, RefusalReason
+from jobs.scope import Scope
 from jobs.settings import resolve
 from jobs.status_job import status
-from jobs.survey import Scope, survey
+from jobs.survey import survey
 from jobs.wiring import wired
 from storage.local_store import LocalStore
 from storage.local_tiered_storage import TIER_FOLDER, LocalTieredStorage
@@ -101,9 +102,26 @@ def test_patterns_choose_topics_and_partitions(tier: Path) -> None:
     assert chosen("--partition", "1") == [("orders.eu", 1), ("payments", 1)]
     assert chosen("--partition", "1*", "--topic", "orders") == [("orders", 11)]
     assert chosen("--topic", "payments", "--topic", "*.eu") == [("orders.eu", 1), ("payments", 1)]
-    nothing = tierfold("plan", tier, "--topic", "Orders")
+    nothing = tierfold("plan", tier, "--topic", "Orders*")
     assert nothing.code == 0
     assert "nothing matches the patterns" in nothing.stdout
+
+
+@pytest.mark.parametrize("verb", ["plan", "compact", "status", "verify", "retain"])
+def test_a_name_that_is_none_is_no_good_end(tier: Path, verb: str) -> None:
+    for key in (key_of("orders", 0), key_of("payments", 1)):
+        put_updates(tier, key, 0)
+    before = files_below(tier)
+    for asked, said in (
+        (("--topic", "Orders"), "topic Orders: no topic of that name is in scope. Did you mean"),
+        (("--topic", "orders", "--topic", "?", "--topic", "bills"), "topic bills: no topic"),
+        (("--partition", "7"), "partition 7: no partition of that name is in scope. `tierfold st"),
+        (("--topic", "orders", "--partition", "1"), "partition 1: no partition of that name"),
+    ):
+        ran = tierfold(verb, tier, *COMPACT, *asked)
+        assert (ran.code, ran.stdout) == (2, ""), ran.stderr
+        assert said in ran.stderr
+    assert files_below(tier) == before
 
 
 def test_an_empty_tier_is_nothing_to_do(tier: Path) -> None:

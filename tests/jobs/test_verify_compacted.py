@@ -16,8 +16,8 @@ from rich.console import Console
 import jobs.cli
 from compaction.segments import Segment
 from jobs.compact_job import compact
+from jobs.scope import Scope
 from jobs.settings import resolve
-from jobs.survey import Scope
 from jobs.wiring import Wiring, wired
 from storage.batch_draft import CRC, CRC_AT
 from storage.checksums import crc32c

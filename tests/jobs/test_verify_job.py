@@ -11,8 +11,9 @@ from rich.console import Console
 
 import jobs.verify_subjects
 from compaction.segments import PartitionState, RetiredSegment, Segment
+from jobs.scope import Scope
 from jobs.settings import resolve
-from jobs.survey import KnownPartition, Scope
+from jobs.survey import KnownPartition
 from jobs.verify_job import Verified, verify
 from jobs.verify_subjects import subject_of
 from jobs.wiring import wired

@@ -20,8 +20,9 @@ from jobs import waves as waves_module
 from jobs.outcome_reports import COMPACTED, FAILED, FENCED, LEFT
 from jobs.pipeline import Pipeline
 from jobs.progress import ByteProgress
+from jobs.scope import Scope
 from jobs.settings import resolve
-from jobs.survey import Scope, Surveyed, survey
+from jobs.survey import Surveyed, survey
 from jobs.waves import Waves, Work, rounds_of
 from jobs.wiring import wired
 from storage.catalog import Catalog

@@ -19,8 +19,9 @@ from typing import Any, Final
 from compaction.commit import AdvanceCleanerOffset, ReleaseClaim, proposed
 from compaction.units import NO_TIMESTAMP_MS
 from compaction.view import state_with_new
+from jobs.scope import Scope
 from jobs.settings import resolve
-from jobs.survey import Scope, survey
+from jobs.survey import survey
 from jobs.wiring import wired
 from storage.catalog import new_commit_id
 from tests.oracle.kafka_lab import KafkaLab
