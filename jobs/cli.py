@@ -53,8 +53,8 @@ from jobs.report import (
     print_verified,
 )
 from jobs.restore_job import restore
-from jobs.retain_job import retain
-from jobs.retain_report import RetainReport, print_retained
+from jobs.retain_job import retain, vacuumed
+from jobs.retain_report import RetainReport, print_retained, print_vacuumed
 from jobs.status_job import status
 from jobs.undo_report import print_history, print_restored
 from jobs.verify_job import verify
@@ -295,11 +295,13 @@ def retain_verb(grace_ms: int, orphan_age_ms: int, dry_run: bool, **given: Any) 
     )
     stderr = Console(stderr=True)
     found = retain(asked.live, settings, asked.scope, times, stderr, is_dry_run=dry_run)
+    catalog_files = vacuumed(asked.live, stderr, is_dry_run=dry_run)
     if given["as_json"]:
-        click.echo(document(each.as_json() for each in found))
+        click.echo(document((each.as_json() for each in found), catalog_files=catalog_files))
     else:
         title = "dry run: nothing is changed" if dry_run else f"run {asked.live.run}"
         print_retained(_console(), found, title)
+        print_vacuumed(_console(), catalog_files, is_dry_run=dry_run)
     _leave(found)
 
 

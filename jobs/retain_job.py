@@ -7,6 +7,8 @@
     5 delete   the objects, and leftovers; one that is gone already is fine
     6 finish   listed again; one commit forgets what is wholly gone and gives the claim back
 
+Beside the partitions, files of the catalog that only its oldest past still needs are deleted.
+
 Nothing is deleted unless 3 is known to have taken place. Killed anywhere, the marks of 3 say what
 is being deleted, and the next run goes on. (docs/decisions/0005-what-retain-may-delete.md)
 
@@ -21,6 +23,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from rich.console import Console
+from rich.text import Text
 
 from compaction.commit import (
     CommitProposal,
@@ -121,6 +124,19 @@ def retain(
         chunks = [(0, each.report.as_run()) for each in works]
         keep_record(live, chunks, started_at_ms, "retain", console)
     return [reports[each.report.key] for each in looks]
+
+
+def vacuumed(live: Wiring, console: Console, *, is_dry_run: bool = False) -> int:
+    """Let the catalog forget rows superseded for thirty days; how many of its files go.
+
+    That is no partition's matter: where it fails, `console` says so, and nothing else changes.
+    """
+    try:
+        return live.catalog.vacuum(is_dry_run=is_dry_run)
+    except TierfoldError as error:
+        said = f"The catalog's old files could not be deleted: {error}"
+        console.print(Text(said, style="yellow"))
+        return 0
 
 
 def _claim(live: Wiring, works: Sequence[Work]) -> None:

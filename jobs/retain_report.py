@@ -28,6 +28,7 @@ from jobs.outcome_reports import (
 from jobs.tables import (
     NO_PARTITIONS,
     URGENCY,
+    counted,
     outcomes_line,
     print_beyond,
     print_cut,
@@ -235,3 +236,11 @@ def _sum(reports: Sequence[RetainReport]) -> str:
             count = sum(len(one.objects) for one in doomed)
             said += f" {verb}: {count} objects, {decimal(size_bytes)} ({size_bytes})."
     return said
+
+
+def print_vacuumed(console: Console, count: int, *, is_dry_run: bool) -> None:
+    """What goes of the catalog's own past; nothing where nothing does."""
+    if count:
+        done = "to delete" if is_dry_run else "deleted"
+        files = counted(count, "file")
+        console.print(f"{files} of the catalog, superseded for thirty days: {done}.")

@@ -38,6 +38,10 @@ CHECKPOINT_INTERVAL: Final = 20
 """Commits between checkpoints: opening a table reads the last one and at most so many commits."""
 
 
+MEMORY_HOURS: Final = 30 * 24
+"""How long what was superseded can be read: as long as Delta keeps its log by default."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableLayout:
     """What a table is made of when it is first needed."""
@@ -113,7 +117,7 @@ class DeltaFolder:
         """The rows that met a predicate over partition columns, newest version first; lazily.
 
         Versions that left them as they were are passed by. It ends at the table's first version, or
-        where an older one can no longer be read: Delta keeps its log for thirty days.
+        where an older one can no longer be read: they are kept for `MEMORY_HOURS`.
         """
         with _told_plainly(self._uri):
             table = self._open()
@@ -140,6 +144,27 @@ class DeltaFolder:
             write_deltalake(
                 self._opened_or_made(), rows, mode="append", commit_properties=_COMMIT
             )
+
+    def vacuum(self, *, is_dry_run: bool = False) -> int:
+        """Delete the files that no version of the last `MEMORY_HOURS` names; how many there were.
+
+        A dry run deletes nothing. A writer's file that no version names yet is that old only if
+        its run died.
+        """
+        with _told_plainly(self._uri):
+            table = self._open()
+            if table is None:
+                return 0
+            named = table.vacuum(MEMORY_HOURS, dry_run=True, full=True)
+            count = sum(self._is_there(file) for file in named)
+            if count and not is_dry_run:
+                table.vacuum(MEMORY_HOURS, dry_run=False, full=True)
+            return count
+
+    def _is_there(self, file: str) -> bool:
+        """delta-rs names what is gone already, too, until its next checkpoint."""
+        folder = local_folder(self._uri)
+        return folder is None or (folder / file).exists()
 
     def newest(self) -> DeltaVersion:
         """The table as it is now; it is made where there is none."""
@@ -186,7 +211,11 @@ class DeltaFolder:
                 schema=self._layout.schema,
                 mode="error",
                 partition_by=list(self._layout.partition_by),
-                configuration={"delta.checkpointInterval": str(CHECKPOINT_INTERVAL)},
+                configuration={
+                    "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
+                    # Checkpoints forget sooner what was superseded, unless they are told.
+                    "delta.deletedFileRetentionDuration": f"interval {MEMORY_HOURS} hours",
+                },
             )
         except DeltaError:
             made_by_another_run = self._open()

@@ -71,7 +71,7 @@ def test_the_steps_come_in_this_order(tier: Path) -> None:
         assert retain(tier).code == 0
     steps = [name for name in watch.names if not name.startswith(("list", "unfinished"))]
     deletes = [f"delete {number + 1}" for number in range(DELETES)]
-    assert steps == [LOOK, "claim 1", START, READ_AGAIN, *deletes, FINISH]
+    assert steps == [LOOK, "claim 1", START, READ_AGAIN, *deletes, FINISH, "vacuum 1"]
     # Looked at before the claim, and once more when all is deleted.
     assert watch.names.index("list 1") < watch.names.index("claim 1")
     again = watch.names.index("list 2")
@@ -290,6 +290,13 @@ def test_a_run_whose_record_cannot_be_kept_is_told_all_the_same(tier: Path) -> N
     ran = retain(tier)
     assert (ran.code, ran.outcomes["orders", 0]) == (0, "swept")
     assert "The run's record could not be kept" in ran.stderr
+
+
+def test_a_catalog_that_cannot_forget_is_told_and_no_failure(tier: Path) -> None:
+    with watched(failing("vacuum 1", NO_ANSWER)):
+        ran = retain(tier)
+    assert (ran.code, ran.outcomes["orders", 0]) == (0, "swept")
+    assert not told(ran.stderr, "The catalog's old files could not be deleted", "no answer")
 
 
 def test_many_partitions_are_swept_some_at_a_time(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +17,7 @@ from storage.runs_table import RunsTable
 from tests.jobs.commands import tierfold, told
 from tests.jobs.retaining import (
     DELETE,
+    DETACHED,
     HOUR_MS,
     ORDERS,
     THEN_MS,
@@ -299,6 +302,21 @@ def test_times_can_be_said(tier: Path) -> None:
     assert retain(tier, "--grace-period", "4h", hours=3).outcomes["payments", 0] == "nothing_to_do"
     assert retain(tier, "--grace-period", "2h", hours=3).outcomes["payments", 0] == "swept"
     assert retain(tier, "--grace-period", "soon").code == 2
+
+
+def test_the_catalog_forgets_what_is_older_than_its_memory(tier: Path) -> None:
+    folder = tier / CATALOG_FOLDER / "partitions"
+    dead = folder / "dead.parquet"
+    dead.write_bytes(b"half")
+    at_s = dead.stat().st_mtime - 31 * 24 * 3600
+    os.utime(dead, (at_s, at_s))
+    people = tierfold("retain", tier, *DETACHED, "--dry-run").stdout
+    said = "1 file of the catalog, superseded for thirty days: "
+    assert not told(people, f"{said}to delete")
+    assert dead.exists()
+    assert not told(tierfold("retain", tier, *DETACHED).stdout, f"{said}deleted")
+    assert not dead.exists()
+    assert json.loads(retain(tier).stdout)["catalog_files"] == 0
 
 
 def test_people_see_what_would_go(tier: Path) -> None:

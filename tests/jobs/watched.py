@@ -111,7 +111,7 @@ def watched(meddler: Meddler) -> Iterator[Watch]:
     def wired_so(tier_uri: str, catalog_uri: str | None, now: int | None) -> Wiring:
         live = wired(tier_uri, catalog_uri, now)
         store = watch.around(live.tier.store, "list", "unfinished", "delete")
-        catalog = watch.around(live.catalog, "look", "claim", "commit")
+        catalog = watch.around(live.catalog, "look", "claim", "commit", "vacuum")
         return replace(
             live,
             tier=LocalTieredStorage(cast(ObjectStore, store)),
