@@ -33,20 +33,17 @@ from compaction.winners import bucket_contest
 from storage.arrow_records import record_batches
 from storage.batch_draft import BatchDraft, RecordDraft, write_batch
 from storage.batch_heads import read_heads
+from storage.broker_upload import BrokerUpload
 from storage.checksums import checksum
 from storage.compression import Codec, compress
 from storage.control_records import ControlType, end_marker
 from storage.group_rewrite import GroupTask, rewrite_group
-from storage.index_builder import build_indexes
-from storage.leader_epoch_checkpoint import write_leader_epoch_checkpoint
 from storage.local_tiered_storage import TIER_FOLDER, LocalTieredStorage, Part
 from storage.log_pieces import pieces_of, read_piece
-from storage.producer_snapshot import write_producer_snapshot
 from storage.record_versions import VersionSource
 from storage.segment_check import CheckOrder, ReadSegment, read_and_check
 from storage.segment_scan import ScannedSegment, ScanOrder, scan_segment
 from storage.tiers import open_tier
-from storage.transaction_index import write_transaction_index
 
 KEY: Final = PartitionKey(topic="warmup", partition=0, topic_id="AAAAAAAAAAAAAAAAAAAAAA")
 EPOCH: Final = LeaderEpoch(epoch=0, start_offset=0)
@@ -192,35 +189,14 @@ def _uploaded(
 ) -> Segment:
     """Writes a segment as a broker would; what the catalog would say of it."""
     heads = read_heads(np.frombuffer(log, np.uint8), where="warm-up")
-    offset_index, time_index = build_indexes(
-        heads.position,
-        heads.size_bytes,
-        heads.last_offset,
-        heads.max_timestamp_ms,
+    upload = BrokerUpload(
         start_offset=start_offset,
+        log=log,
         index_interval_bytes=INDEX_INTERVAL_BYTES,
+        lineage=(EPOCH,),
+        aborted=tuple(aborted),
     )
-    staged = tier.new_segment(KEY, start_offset)
-    with staged.open_log() as writer:
-        writer.write(log)
-    staged.put(Part.OFFSET_INDEX, offset_index)
-    staged.put(Part.TIME_INDEX, time_index)
-    if aborted:
-        staged.put(Part.TRANSACTION_INDEX, write_transaction_index(aborted))
-    staged.put(Part.SNAPSHOT, write_producer_snapshot([]))
-    staged.put(Part.LEADER_EPOCH_CHECKPOINT, write_leader_epoch_checkpoint([EPOCH]))
-    return Segment(
-        segment_id=staged.segment_id,
-        start_offset=start_offset,
-        end_offset=int(heads.last_offset[-1]),
-        size_bytes=len(log),
-        offset_index_bytes=len(offset_index),
-        time_index_bytes=len(time_index),
-        max_timestamp_ms=int(heads.max_timestamp_ms.max()),
-        leader_epochs=(EPOCH,),
-        has_transaction_index=bool(aborted),
-        first_timestamp_ms=int(heads.max_timestamp_ms[0]),
-    )
+    return upload.put(tier, KEY, int(heads.last_offset[-1]))
 
 
 def _scanned(

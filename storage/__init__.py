@@ -2,7 +2,8 @@
 
 Kafka's bytes   wire · checksums · compression · batch_heads (a segment's batch headers as columns)
                 · records (records as columns) · batch_rewrite (survivors back to batches)
-                · batch_draft (batches we make) · control_records · legacy_batches
+                · batch_draft (batches we make) · broker_upload (segments as brokers make them)
+                · control_records · legacy_batches
                 · segment_reader (the public way to decode a segment)
 Side files      offset_index · time_index · index_entries (what these two share) · index_builder
                 · transaction_index · producer_snapshot · leader_epoch_checkpoint

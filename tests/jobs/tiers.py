@@ -13,21 +13,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 from compaction.aborted import AbortedTransaction
 from compaction.producers import ProducerEntry
 from compaction.segments import PartitionKey
-from storage.batch_draft import BatchDraft, write_batch
-from storage.batch_heads import read_heads
-from storage.index_builder import build_indexes
-from storage.leader_epoch_checkpoint import write_leader_epoch_checkpoint
+from storage.batch_draft import BatchDraft
+from storage.broker_upload import BrokerUpload
 from storage.local_tiered_storage import TIER_FOLDER, Part, partition_folder
-from storage.producer_snapshot import write_producer_snapshot
 from storage.segment_reader import read_segment
 from storage.tiers import open_tier
-from storage.transaction_index import write_transaction_index
-from tests.storage.live_segments import EPOCHS, a_tier, data
+from tests.storage.live_segments import EPOCHS, a_tier, data, log_of
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SAMPLE: Final = ROOT / "sample"
@@ -65,22 +59,15 @@ def segment_parts(
     producers: Sequence[ProducerEntry] = (),
 ) -> dict[Part, bytes]:
     """A segment's objects as a broker would upload them, in the order of their writing."""
-    log = b"".join(each if isinstance(each, bytes) else write_batch(each) for each in batches)
-    heads = read_heads(np.frombuffer(log, np.uint8), where="draft")
-    offset_index, time_index = build_indexes(
-        heads.position,
-        heads.size_bytes,
-        heads.last_offset,
-        heads.max_timestamp_ms,
+    upload = BrokerUpload(
         start_offset=start_offset,
+        log=log_of(batches),
         index_interval_bytes=INDEX_INTERVAL_BYTES,
+        lineage=EPOCHS,
+        aborted=tuple(aborted),
+        producers=tuple(producers),
     )
-    parts = {Part.LOG: log, Part.OFFSET_INDEX: offset_index, Part.TIME_INDEX: time_index}
-    if aborted:
-        parts[Part.TRANSACTION_INDEX] = write_transaction_index(aborted)
-    parts[Part.SNAPSHOT] = write_producer_snapshot(producers)
-    parts[Part.LEADER_EPOCH_CHECKPOINT] = write_leader_epoch_checkpoint(EPOCHS)
-    return parts
+    return upload.parts()
 
 
 def put_segment(

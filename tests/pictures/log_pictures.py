@@ -37,23 +37,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
 from compaction.aborted import AbortedTransaction
-from compaction.lineage import epochs_in
 from compaction.producers import NO_DATA_OFFSET, ProducerEntry
 from compaction.segments import LeaderEpoch, PartitionKey, Segment
 from storage.batch_draft import BatchDraft, write_batch
-from storage.batch_heads import read_heads
+from storage.broker_upload import BrokerUpload
 from storage.control_records import ControlType, control_type
 from storage.first_sight import read_aborted
-from storage.index_builder import build_indexes
-from storage.leader_epoch_checkpoint import write_leader_epoch_checkpoint
 from storage.local_tiered_storage import TIER_FOLDER, LocalTieredStorage, Part
-from storage.producer_snapshot import write_producer_snapshot
 from storage.segment_reader import Batch, read_segment
 from storage.tiers import open_tier
-from storage.transaction_index import write_transaction_index
 from tests.pictures.batch_words import TIMESTAMP_MS, draft_of, word_of
 
 KEY: Final = PartitionKey(topic="pictures", partition=0, topic_id="P" * 22)
@@ -157,45 +150,22 @@ def _upload(
     lineage: Sequence[LeaderEpoch],
 ) -> Segment:
     """Writes a segment's objects as a broker would, and names it as first sight does."""
-    log = np.frombuffer(b"".join(map(write_batch, drawn.drafts)), np.uint8)
-    heads = read_heads(log, where="a picture")
     start, end = drawn.start, drawn.end
-    offset_index, time_index = build_indexes(
-        heads.position,
-        heads.size_bytes,
-        heads.last_offset,
-        heads.max_timestamp_ms,
-        start_offset=start,
-        index_interval_bytes=INDEX_INTERVAL_BYTES,
-    )
     before = [draft for draft in drafts if draft.base_offset <= end]
     entries = [
         entry
         for entry in _aborted(before)
         if entry.last_offset >= start and entry.last_offset not in drawn.unlisted
     ]
-    known = [epoch for epoch in lineage if epoch.start_offset <= end]
-    staged = tier.new_segment(KEY, start)
-    with staged.open_log() as writer:
-        writer.write(log)
-    staged.put(Part.OFFSET_INDEX, offset_index)
-    staged.put(Part.TIME_INDEX, time_index)
-    if entries:
-        staged.put(Part.TRANSACTION_INDEX, write_transaction_index(entries))
-    staged.put(Part.SNAPSHOT, write_producer_snapshot(_producers(before)))
-    staged.put(Part.LEADER_EPOCH_CHECKPOINT, write_leader_epoch_checkpoint(known))
-    return Segment(
-        segment_id=staged.segment_id,
+    upload = BrokerUpload(
         start_offset=start,
-        end_offset=end,
-        size_bytes=len(log),
-        offset_index_bytes=len(offset_index),
-        time_index_bytes=len(time_index),
-        max_timestamp_ms=int(heads.max_timestamp_ms.max()),
-        leader_epochs=epochs_in(known, start, end),
-        has_transaction_index=bool(entries),
-        first_timestamp_ms=int(heads.max_timestamp_ms[0]),
+        log=b"".join(map(write_batch, drawn.drafts)),
+        index_interval_bytes=INDEX_INTERVAL_BYTES,
+        lineage=tuple(epoch for epoch in lineage if epoch.start_offset <= end),
+        aborted=tuple(entries),
+        producers=tuple(_producers(before)),
     )
+    return upload.put(tier, KEY, end)
 
 
 def _kind(draft: BatchDraft) -> ControlType | None:

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-
-import numpy as np
 
 from compaction.aborted import AbortedTransaction
 from compaction.segments import LeaderEpoch, PartitionKey, Segment
 from storage.batch_draft import BatchDraft, RecordDraft, write_batch
-from storage.batch_heads import read_heads
+from storage.broker_upload import BrokerUpload
 from storage.control_records import ControlType, end_marker
-from storage.index_builder import build_indexes
-from storage.leader_epoch_checkpoint import write_leader_epoch_checkpoint
 from storage.local_tiered_storage import TIER_FOLDER, LocalTieredStorage, Part
-from storage.producer_snapshot import write_producer_snapshot
 from storage.tiers import open_tier
-from storage.transaction_index import write_transaction_index
 
 KEY = PartitionKey(topic="orders", partition=0, topic_id="EnvZlVwBRBCOjS6Uhrdc6w")
 NOW_MS = 1_700_000_000_000
@@ -82,39 +77,20 @@ def put_segment(
     index_interval_bytes: int = INTERVAL_BYTES,
 ) -> Segment:
     """Write a segment of first and last `offsets`; what the catalog would say of it."""
-    log = b"".join(each if isinstance(each, bytes) else write_batch(each) for each in batches)
-    heads = read_heads(np.frombuffer(log, np.uint8), where="draft")
     start_offset, end_offset = offsets
-    offset_index, time_index = build_indexes(
-        heads.position,
-        heads.size_bytes,
-        heads.last_offset,
-        heads.max_timestamp_ms,
+    upload = BrokerUpload(
         start_offset=start_offset,
+        log=log_of(batches),
         index_interval_bytes=index_interval_bytes,
+        lineage=EPOCHS,
+        aborted=tuple(aborted),
     )
-    staged = tier.new_segment(KEY, start_offset)
-    with staged.open_log() as writer:
-        writer.write(log)
-    staged.put(Part.OFFSET_INDEX, offset_index)
-    staged.put(Part.TIME_INDEX, time_index)
-    if aborted:
-        staged.put(Part.TRANSACTION_INDEX, write_transaction_index(aborted))
-    staged.put(Part.SNAPSHOT, write_producer_snapshot([]))
-    staged.put(Part.LEADER_EPOCH_CHECKPOINT, write_leader_epoch_checkpoint(EPOCHS))
-    return Segment(
-        segment_id=staged.segment_id,
-        start_offset=start_offset,
-        end_offset=end_offset,
-        size_bytes=len(log),
-        offset_index_bytes=len(offset_index),
-        time_index_bytes=len(time_index),
-        max_timestamp_ms=int(heads.max_timestamp_ms.max(initial=-1)),
-        leader_epochs=(LeaderEpoch(epoch=3, start_offset=start_offset),),
-        has_transaction_index=bool(aborted),
-        first_timestamp_ms=int(heads.max_timestamp_ms[0]) if len(heads) else -1,
-        written_by_run=run,
-    )
+    return replace(upload.put(tier, KEY, end_offset), written_by_run=run)
+
+
+def log_of(batches: Sequence[BatchDraft | bytes]) -> bytes:
+    """The batches, one after the other; bytes are taken as they are."""
+    return b"".join(each if isinstance(each, bytes) else write_batch(each) for each in batches)
 
 
 def part_file(folder: Path, tier: LocalTieredStorage, segment: Segment, part: Part) -> Path:
