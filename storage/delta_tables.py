@@ -41,6 +41,10 @@ CHECKPOINT_INTERVAL: Final = 20
 MEMORY_HOURS: Final = 30 * 24
 """How long what was superseded can be read: as long as Delta keeps its log by default."""
 
+REMOVALS_KEPT_HOURS: Final = 2 * MEMORY_HOURS
+"""How long checkpoints say which files were superseded. What they forget nobody deletes any more:
+there is a month to do it in."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableLayout:
@@ -146,19 +150,19 @@ class DeltaFolder:
             )
 
     def vacuum(self, *, is_dry_run: bool = False) -> int:
-        """Delete the files that no version of the last `MEMORY_HOURS` names; how many there were.
+        """Delete files that were superseded more than `MEMORY_HOURS` ago; how many there were.
 
-        A dry run deletes nothing. A writer's file that no version names yet is that old only if
-        its run died.
+        A dry run deletes nothing. Only what the log calls removed goes, which no version can ever
+        name again. What it has never named stays whatever its age: a writer that was stalled may
+        name it yet.
         """
         with _told_plainly(self._uri):
             table = self._open()
             if table is None:
                 return 0
-            named = table.vacuum(MEMORY_HOURS, dry_run=True, full=True)
-            count = sum(self._is_there(file) for file in named)
+            count = sum(map(self._is_there, _vacuum(table, is_dry_run=True)))
             if count and not is_dry_run:
-                table.vacuum(MEMORY_HOURS, dry_run=False, full=True)
+                _vacuum(table)
             return count
 
     def _is_there(self, file: str) -> bool:
@@ -213,8 +217,7 @@ class DeltaFolder:
                 partition_by=list(self._layout.partition_by),
                 configuration={
                     "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
-                    # Checkpoints forget sooner what was superseded, unless they are told.
-                    "delta.deletedFileRetentionDuration": f"interval {MEMORY_HOURS} hours",
+                    "delta.deletedFileRetentionDuration": f"interval {REMOVALS_KEPT_HOURS} hours",
                 },
             )
         except DeltaError:
@@ -222,6 +225,13 @@ class DeltaFolder:
             if made_by_another_run is None:
                 raise
             return made_by_another_run
+
+
+def _vacuum(table: DeltaTable, *, is_dry_run: bool = False) -> list[str]:
+    # Not enforced: delta-rs would have what checkpoints remember and what readers need be one.
+    return table.vacuum(
+        MEMORY_HOURS, dry_run=is_dry_run, enforce_retention_duration=False, full=False
+    )
 
 
 _COMMIT: Final = CommitProperties(max_commit_retries=COMMIT_RETRIES)

@@ -20,6 +20,7 @@ from storage.catalog_schema import PARTITIONS, RUNS, SEGMENT
 from storage.delta_tables import CHECKPOINT_INTERVAL
 from storage.runs_table import RunsTable
 from tests.compaction.builders import KEY
+from tests.storage.aged_tables import superseded
 from tests.storage.catalog_contract import A_RUN, committed, fresh
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -29,7 +30,7 @@ OTHER: Final = PartitionKey(topic="payments", partition=0, topic_id="-P_" + "p" 
 
 @pytest.fixture(scope="module")
 def catalog_uri(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A catalog after more commits than lie between two checkpoints."""
+    """A catalog after more commits than lie between two checkpoints; some of it is forgotten."""
     uri = str(tmp_path_factory.mktemp("tier") / "_tierfold")
     Catalog(uri).claim([fresh(OTHER)], "first", at_ms=1)
     for count in range(CHECKPOINT_INTERVAL // 2 + 1):
@@ -37,6 +38,8 @@ def catalog_uri(tmp_path_factory: pytest.TempPathFactory) -> str:
     RunsTable(uri).append([A_RUN])
     RunsTable(uri).append([replace(A_RUN, chunk=1, tally={})])
     assert list(Path(uri, "partitions", "_delta_log").glob("*.checkpoint.parquet"))
+    superseded(Path(uri, "partitions"), hours=31 * 24)
+    assert Catalog(uri).vacuum() > 0
     return uri
 
 

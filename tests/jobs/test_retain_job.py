@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -43,6 +42,7 @@ from tests.jobs.tiers import (
     put_segment,
     put_updates,
 )
+from tests.storage.aged_tables import superseded
 from tests.storage.live_segments import data
 
 PAYMENTS = key_of("payments")
@@ -306,16 +306,14 @@ def test_times_can_be_said(tier: Path) -> None:
 
 def test_the_catalog_forgets_what_is_older_than_its_memory(tier: Path) -> None:
     folder = tier / CATALOG_FOLDER / "partitions"
-    dead = folder / "dead.parquet"
-    dead.write_bytes(b"half")
-    at_s = dead.stat().st_mtime - 31 * 24 * 3600
-    os.utime(dead, (at_s, at_s))
+    superseded(folder, hours=31 * 24)
+    before = set(folder.rglob("*.parquet"))
     people = tierfold("retain", tier, *DETACHED, "--dry-run").stdout
-    said = "1 file of the catalog, superseded for thirty days: "
+    said = "files of the catalog, superseded for thirty days: "
     assert not told(people, f"{said}to delete")
-    assert dead.exists()
+    assert set(folder.rglob("*.parquet")) == before
     assert not told(tierfold("retain", tier, *DETACHED).stdout, f"{said}deleted")
-    assert not dead.exists()
+    assert set(folder.rglob("*.parquet")) < before
     assert json.loads(retain(tier).stdout)["catalog_files"] == 0
 
 

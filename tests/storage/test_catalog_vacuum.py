@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 from pathlib import Path
-from typing import Final
 
 import pytest
 
@@ -14,9 +11,8 @@ from storage.catalog import Catalog
 from storage.delta_tables import CHECKPOINT_INTERVAL, MEMORY_HOURS
 from tests.compaction.builders import KEY
 from tests.jobs.tiers import files_below
+from tests.storage.aged_tables import backdated, superseded
 from tests.storage.catalog_contract import claim, fresh
-
-HOUR_MS: Final = 3_600_000
 
 
 @pytest.fixture
@@ -36,23 +32,6 @@ def claims(catalog: Catalog, count: int) -> list[PartitionState]:
         row = catalog.read().get(KEY) or fresh()
         rows.append(claim(catalog, row, f"run-{number}").state)
     return rows
-
-
-def superseded(table: Path, *, hours: int) -> None:
-    """All that is superseded by now was so that long ago; each file is two months old."""
-    for commit in sorted((table / "_delta_log").glob("*.json")):
-        actions = [json.loads(line) for line in commit.read_text().splitlines()]
-        for action in actions:
-            if "remove" in action:
-                action["remove"]["deletionTimestamp"] -= hours * HOUR_MS
-        commit.write_text("\n".join(map(json.dumps, actions)))
-    for file in table.rglob("*.parquet"):
-        backdated(file, hours=60 * 24)
-
-
-def backdated(file: Path, *, hours: int) -> None:
-    at_s = file.stat().st_mtime - hours * 3600
-    os.utime(file, (at_s, at_s))
 
 
 def test_what_was_superseded_long_ago_goes_and_the_history_ends_there(
@@ -92,19 +71,23 @@ def test_a_checkpoint_forgets_nothing_sooner(catalog: Catalog, table: Path) -> N
     assert list(catalog.history(KEY)) == rows[::-1]
 
 
-def test_what_a_dead_writer_left_goes_and_a_living_ones_stays(
-    catalog: Catalog, table: Path
-) -> None:
-    (row,) = claims(catalog, 1)
-    young, old = (table / "bucket=0" / f"{name}.parquet" for name in ("young", "old"))
-    young.parent.mkdir(exist_ok=True)
-    for file in (young, old):
-        file.write_bytes(b"half")
-    backdated(old, hours=MEMORY_HOURS + 1)
-    backdated(young, hours=MEMORY_HOURS - 1)
+def test_nor_does_it_forget_what_is_to_go(catalog: Catalog, table: Path) -> None:
+    claims(catalog, 4)
+    superseded(table, hours=MEMORY_HOURS + 1)
+    claims(catalog, CHECKPOINT_INTERVAL)
+    assert list((table / "_delta_log").glob("*.checkpoint.parquet"))
+    assert catalog.vacuum() == 3
+
+
+def test_what_no_version_has_named_stays_however_old_it_is(catalog: Catalog, table: Path) -> None:
+    claims(catalog, 2)
+    superseded(table, hours=MEMORY_HOURS + 1)
+    stalled = table / "bucket=0" / "stalled.parquet"
+    stalled.parent.mkdir(exist_ok=True)
+    stalled.write_bytes(b"to be committed")
+    backdated(stalled, hours=10 * MEMORY_HOURS)
     assert catalog.vacuum() == 1
-    assert (young.exists(), old.exists()) == (True, False)
-    assert catalog.read() == {KEY: row}
+    assert stalled.exists()
 
 
 def test_where_there_is_no_catalog_none_is_made(catalog: Catalog, table: Path) -> None:
