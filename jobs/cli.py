@@ -282,7 +282,7 @@ def retain_verb(grace_ms: int, orphan_age_ms: int, dry_run: bool, **given: Any) 
     Expired are whole segments of topics whose cleanup.policy names delete, by retention.ms and
     retention.bytes: they are retired, the log start moves, and their objects go a grace period
     later. Unless tier.binding=detached says that no broker serves the tier, only what tierfold
-    itself wrote is deleted.
+    itself wrote is deleted. Of the whole catalog files go that were superseded thirty days ago.
 
     \b
     Example:
@@ -295,12 +295,13 @@ def retain_verb(grace_ms: int, orphan_age_ms: int, dry_run: bool, **given: Any) 
     )
     stderr = Console(stderr=True)
     found = retain(asked.live, settings, asked.scope, times, stderr, is_dry_run=dry_run)
+    if not given["as_json"]:
+        title = "dry run: nothing is changed" if dry_run else f"run {asked.live.run}"
+        print_retained(_console(), found, title)
     catalog_files = vacuumed(asked.live, stderr, is_dry_run=dry_run)
     if given["as_json"]:
         click.echo(document((each.as_json() for each in found), catalog_files=catalog_files))
     else:
-        title = "dry run: nothing is changed" if dry_run else f"run {asked.live.run}"
-        print_retained(_console(), found, title)
         print_vacuumed(_console(), catalog_files, is_dry_run=dry_run)
     _leave(found)
 

@@ -132,6 +132,9 @@ def _sought(live: Wiring, name: str, to: str) -> Restored:
     if isinstance(way_back, Refusal):
         return Restored(report=_refused(key, way_back), target=target)
     report = _planned(newest, way_back)
+    time_ms = moment_ms(to, where="--to")
+    if time_ms is not None and time_ms > live.clock():
+        report = replace(report, notes=(*report.notes, f"{moment(time_ms)} is yet to come"))
     if report.outcome == PLANNED and (refusal := _refused_by_listing(live, key, way_back)):
         report = _refused(key, refusal)
     return Restored(report=report, row=newest.state, target=target, way_back=way_back)

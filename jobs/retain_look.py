@@ -119,16 +119,15 @@ def _waiting(view: PartitionView, rules: Rules, times: SweepTimes) -> str:
     """What is not due yet, and until when; of what may not go at all, the notes tell."""
     retired = [] if view.state is None else [r.retired_at_ms for r in view.state.whole_retired]
     orphans = [each.modified_ms for each in view.orphans] if rules.is_detached else []
-    due_ms = {
-        "retired segment": [each + times.grace_ms for each in retired],
-        "orphan": [each + times.orphan_age_ms for each in orphans],
-    }
-    told = (
-        f"{counted(len(ends), what)} {'waits' if len(ends) == 1 else 'wait, the first'} until"
-        f" {moment(min(ends))}"
-        for what, ends in due_ms.items()
-        if ends and min(ends) > times.now_ms
-    )
+    told = []
+    for what, begun, stays_ms in (
+        ("retired segment", retired, times.grace_ms),
+        ("orphan", orphans, times.orphan_age_ms),
+    ):
+        ends = [each + stays_ms for each in begun if each + stays_ms > times.now_ms]
+        if ends:
+            wait = "waits" if len(ends) == 1 else "wait, the first"
+            told.append(f"{counted(len(ends), what)} {wait} until {moment(min(ends))}")
     return "; ".join(told) or ("" if retired or orphans else "nothing is due")
 
 

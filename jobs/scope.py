@@ -37,7 +37,8 @@ class Scope:
         keys = list(among)
         _refuse_unknown("topic", self.topics, {key.topic for key in keys})
         keys = [key for key in keys if _matches(key.topic, self.topics)]
-        _refuse_unknown("partition", self.partitions, {str(key.partition) for key in keys})
+        if keys:
+            _refuse_unknown("partition", self.partitions, {str(key.partition) for key in keys})
         return [key for key in keys if _matches(str(key.partition), self.partitions)]
 
 

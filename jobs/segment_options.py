@@ -95,7 +95,11 @@ OPTIONS: Final = (
         default="_tierfold in the tier",
         doc="The catalog that says which segments live.",
     ),
-    ReaderOption(name="topics", default="*", doc="Shell patterns, separated by commas."),
+    ReaderOption(
+        name="topics",
+        default="*",
+        doc="Shell patterns, separated by commas; a name must be there.",
+    ),
     ReaderOption(
         name="partitions", default="*", doc="Shell patterns over the number, separated by commas."
     ),

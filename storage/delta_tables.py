@@ -9,11 +9,11 @@ the Arrow data set it also offers leaves threads behind that abort the process a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
@@ -150,25 +150,29 @@ class DeltaFolder:
             )
 
     def vacuum(self, *, is_dry_run: bool = False) -> int:
-        """Delete files that were superseded more than `MEMORY_HOURS` ago; how many there were.
+        """Delete files that were superseded more than `MEMORY_HOURS` ago; how many went.
 
-        A dry run deletes nothing. Only what the log calls removed goes, which no version can ever
-        name again. What it has never named stays whatever its age: a writer that was stalled may
-        name it yet.
+        A dry run says how many would. Only what the log calls removed goes, which no version can
+        ever name again. What it has never named stays whatever its age: a writer that was stalled
+        may name it yet.
         """
         with _told_plainly(self._uri):
             table = self._open()
             if table is None:
                 return 0
-            count = sum(map(self._is_there, _vacuum(table, is_dry_run=True)))
-            if count and not is_dry_run:
+            due = self._there(_vacuum(table, is_dry_run=True))
+            if is_dry_run or not due:
+                return len(due)
+            # It notes in the log what it does, and others write there too: what did not go this
+            # time goes the next.
+            with suppress(CommitFailedError):
                 _vacuum(table)
-            return count
+            return len(due) - len(self._there(due))
 
-    def _is_there(self, file: str) -> bool:
-        """delta-rs names what is gone already, too, until its next checkpoint."""
+    def _there(self, files: Sequence[str]) -> list[str]:
+        """Those that are not gone; delta-rs names them, too, until its next checkpoint."""
         folder = local_folder(self._uri)
-        return folder is None or (folder / file).exists()
+        return [] if folder is None else [each for each in files if (folder / each).exists()]
 
     def newest(self) -> DeltaVersion:
         """The table as it is now; it is made where there is none."""
@@ -227,14 +231,18 @@ class DeltaFolder:
             return made_by_another_run
 
 
+_COMMIT: Final = CommitProperties(max_commit_retries=COMMIT_RETRIES)
+
+
 def _vacuum(table: DeltaTable, *, is_dry_run: bool = False) -> list[str]:
     # Not enforced: delta-rs would have what checkpoints remember and what readers need be one.
     return table.vacuum(
-        MEMORY_HOURS, dry_run=is_dry_run, enforce_retention_duration=False, full=False
+        MEMORY_HOURS,
+        dry_run=is_dry_run,
+        enforce_retention_duration=False,
+        full=False,
+        commit_properties=_COMMIT,
     )
-
-
-_COMMIT: Final = CommitProperties(max_commit_retries=COMMIT_RETRIES)
 
 
 @contextmanager
@@ -282,7 +290,7 @@ def local_folder(uri: str) -> Path | None:
     """The folder that a URI names on this machine; None for an object store."""
     parts = urlsplit(uri)
     if parts.scheme == "file":
-        return Path(parts.path)
+        return Path(unquote(parts.path))
     return Path(uri) if "://" not in uri else None
 
 

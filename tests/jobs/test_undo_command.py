@@ -135,6 +135,7 @@ def test_what_was_adopted_since_stays_so_there_is_nothing_to_do(tier: Path) -> N
         ran = restore(tier, to)
         assert (ran.code, ran.stderr) == (0, "")
         assert not told(ran.stdout, "nothing_to_do", "what lived then is what lives now")
+        assert ("is yet to come" in ran.stdout) is (to == "2030-01-01")
     assert files_below(tier) == before
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from compaction.segments import PartitionState
+from storage import delta_tables
 from storage.catalog import Catalog
 from storage.delta_tables import CHECKPOINT_INTERVAL, MEMORY_HOURS
 from tests.compaction.builders import KEY
@@ -17,12 +19,13 @@ from tests.storage.catalog_contract import claim, fresh
 
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
-    return tmp_path / "catalog" / "partitions"
+    return tmp_path / "a catalog" / "partitions"
 
 
-@pytest.fixture
-def catalog(table: Path) -> Catalog:
-    return Catalog(str(table.parent))
+@pytest.fixture(params=["path", "URI"])
+def catalog(table: Path, request: pytest.FixtureRequest) -> Catalog:
+    folder = table.parent
+    return Catalog(folder.as_uri() if request.param == "URI" else str(folder))
 
 
 def claims(catalog: Catalog, count: int) -> list[PartitionState]:
@@ -88,6 +91,25 @@ def test_what_no_version_has_named_stays_however_old_it_is(catalog: Catalog, tab
     backdated(stalled, hours=10 * MEMORY_HOURS)
     assert catalog.vacuum() == 1
     assert stalled.exists()
+
+
+def test_who_commits_meanwhile_wins_and_the_rest_goes_the_next_time(
+    catalog: Catalog, table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims(catalog, 4)
+    superseded(table, hours=MEMORY_HOURS + 1)
+    vacuum = delta_tables._vacuum
+
+    def overtaken(opened: DeltaTable, *, is_dry_run: bool = False) -> list[str]:
+        if not is_dry_run:
+            claims(catalog, 1)
+        return vacuum(opened, is_dry_run=is_dry_run)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(delta_tables, "_vacuum", overtaken)
+        gone = catalog.vacuum()
+    assert gone + catalog.vacuum() == 3
+    assert catalog.read()[KEY].epoch == 5
 
 
 def test_where_there_is_no_catalog_none_is_made(catalog: Catalog, table: Path) -> None:
