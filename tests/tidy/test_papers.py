@@ -17,11 +17,8 @@ SETUP = (house.ROOT / "setup.cfg").read_text(encoding="utf-8")
 RUNTIME = papers.requirements(SETUP, "options", "install_requires")
 TESTING = papers.requirements(SETUP, "options.extras_require", "test")
 NOTEBOOK = papers.requirements(SETUP, "options.extras_require", "notebook")
-# Run as commands, or by pytest, and imported by nobody.
-TOOLS = {
-    *("ruff", "mypy", "import-linter", "setuptools", "wheel", "ipykernel", "jupyterlab"),
-    "pytest-xdist",
-}
+# Run as commands, imported by nobody.
+TOOLS = {"ruff", "mypy", "import-linter", "setuptools", "wheel", "ipykernel", "jupyterlab"}
 
 each_verb = pytest.mark.parametrize("verb", sorted(tierfold.commands))
 
