@@ -34,7 +34,7 @@ dist: $(RUNTIME) ## build the archive that a cluster's executors need (dist/)
 
 test: $(TESTING) ## every check: the whole test suite, linters, types and walls included
 	@scripts/require-java javac
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest --numprocesses 2
 
 lint: $(TESTING) ## the linters alone: style, types, and which room may import which
 	@$(BIN)/ruff check .

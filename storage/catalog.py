@@ -27,7 +27,7 @@ from compaction.invariants import (
 from compaction.outcomes import Committed, LostRace, Outcome, Unknown
 from compaction.segments import PartitionKey, PartitionState
 from storage.catalog_cells import impossible_cells
-from storage.catalog_rows import RowsRead, rows_as_promised, rows_read, states_of, table_of
+from storage.catalog_rows import RowsRead, rows_as_promised, rows_judged, rows_read, table_of
 from storage.catalog_schema import PARTITION_COLUMNS, PARTITIONS, bucket_of
 from storage.delta_tables import DeltaFolder, TableLayout
 
@@ -64,10 +64,7 @@ class Catalog:
         self, keys: Iterable[PartitionKey] | None = None
     ) -> dict[PartitionKey, PartitionState]:
         """The rows as `look` has them; raises CorruptLog where one of them is refused."""
-        found = self.look(keys)
-        for refusal in found.refused.values():
-            raise refusal
-        return found.by_key
+        return self.look(keys).believed().by_key
 
     def look(self, keys: Iterable[PartitionKey] | None = None) -> RowsRead:
         """The rows of the partitions named, or of all; a partition never claimed has none.
@@ -83,7 +80,7 @@ class Catalog:
         if not named:
             return RowsRead(states=(), refused={})
         rows = rows_as_promised(self._table.read(_buckets_of(named)), where=self._table.uri)
-        return rows_read(_rows_of(rows, named), where=self._table.uri)
+        return rows_judged(_rows_of(rows, named), where=self._table.uri)
 
     def history(self, key: PartitionKey) -> Iterator[PartitionState]:
         """The partition's rows, the newest first, as far back as the table remembers; lazily.
@@ -117,7 +114,7 @@ class Catalog:
         return self._table.vacuum(is_dry_run=is_dry_run)
 
     def _states(self, rows: pa.Table) -> dict[PartitionKey, PartitionState]:
-        return {state.key: state for state in states_of(rows, where=self._table.uri)}
+        return rows_judged(rows, where=self._table.uri).believed().by_key
 
     def claim(
         self, states: Sequence[PartitionState], run: str, *, at_ms: int

@@ -1,4 +1,4 @@
-"""Between the nouns and the catalog's rows: `table_of` and `states_of` are twins.
+"""Between the nouns and the catalog's rows: `table_of` and `rows_read` are twins.
 
 Both go column by column: a row per partition with a hundred segments in each makes too many cells
 to build one dictionary after another.
@@ -69,6 +69,12 @@ class RowsRead:
         """The states by their partition."""
         return {state.key: state for state in self.states}
 
+    def believed(self) -> RowsRead:
+        """The same, where no row is refused; raises the first CorruptLog."""
+        for refusal in self.refused.values():
+            raise refusal
+        return self
+
 
 def clean_bytes(state: PartitionState) -> int:
     """Bytes of the live segments that start below the cleaner offset."""
@@ -96,22 +102,8 @@ def table_of(states: Sequence[PartitionState]) -> pa.Table:
     return pa.table([column_of(columns[each.name], each.type) for each in PARTITIONS], PARTITIONS)
 
 
-def states_of(rows: pa.Table, *, where: str) -> tuple[PartitionState, ...]:
-    """The states that rows of `partitions` say, in their order; takes and raises as `rows_read`.
-
-    Raises CorruptLog also where a single row is refused.
-    """
-    found = rows_read(rows, where=where)
-    for refusal in found.refused.values():
-        raise refusal
-    return found.states
-
-
 def rows_read(rows: pa.Table, *, where: str) -> RowsRead:
     """What rows of `partitions` say, each judged by itself.
-
-    A row is refused where it was never claimed, where a value is impossible (`catalog_cells`),
-    where its sums are others than its segments', and where its partition has two.
 
     Args:
         rows: the columns of `PARTITIONS`; strings may be views, others may follow.
@@ -122,7 +114,16 @@ def rows_read(rows: pa.Table, *, where: str) -> RowsRead:
         CorruptLog: a column is missing or of another type, or a value is null.
     """
     _refuse_other_layout(rows, where)
-    cells = {each.name: promised_column(rows, each, where) for each in PARTITIONS}
+    return rows_judged(_promised(rows, where), where=where)
+
+
+def rows_judged(rows: pa.Table, *, where: str) -> RowsRead:
+    """What rows that `rows_as_promised` gave, or some of these, say.
+
+    A row is refused where it was never claimed, where a value is impossible (`catalog_cells`),
+    where its sums are others than its segments', and where its partition has two.
+    """
+    cells = {name: rows[name].combine_chunks() for name in PARTITIONS.names}
     columns = {name: values_of(column) for name, column in cells.items()}
     keys = [
         PartitionKey(topic_id=topic_id, topic=topic, partition=partition)
@@ -151,12 +152,16 @@ def rows_read(rows: pa.Table, *, where: str) -> RowsRead:
 def rows_as_promised(rows: pa.Table, *, where: str) -> pa.Table:
     """Rows of `partitions` as they may be written back: the columns of `PARTITIONS`, no others.
 
-    Raises as `states_of` does, and BadSettings where there are columns that would be lost.
+    Raises as `rows_read` does, and BadSettings where there are columns that would be lost.
     """
     _refuse_other_layout(rows, where)
     unknown = sorted(set(rows.column_names) - set(PARTITIONS.names))
     if unknown:
         raise _made_by_newer(f"columns {', '.join(unknown)}", where)
+    return _promised(rows, where)
+
+
+def _promised(rows: pa.Table, where: str) -> pa.Table:
     return pa.table([promised_column(rows, each, where) for each in PARTITIONS], PARTITIONS)
 
 

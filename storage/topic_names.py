@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
-TOPIC_PATTERN: Final = r"[a-zA-Z0-9._-]{1,249}"
+TOPIC_CHARACTER: Final = r"[a-zA-Z0-9._-]"
+
+TOPIC_CHARACTERS_MOST: Final = 249
+
+TOPIC_PATTERN: Final = rf"{TOPIC_CHARACTER}{{1,{TOPIC_CHARACTERS_MOST}}}"
 """Its characters and its length; the names in `NO_TOPICS` fit too, and are none."""
 
 NO_TOPICS: Final = (".", "..")

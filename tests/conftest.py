@@ -6,9 +6,17 @@ from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 import tests.hypothesis_profiles  # noqa: F401  (registers and loads the profile)
 from jobs.session import tierfold_session
+from tests.two_processes import Together
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    """How the tests are dealt where there are several processes."""
+    return Together(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from compaction.segments import PartitionKey, PartitionState, Segment
-from storage.catalog_rows import states_of
+from storage.catalog_rows import rows_read
 from storage.local_tiered_storage import Part, partition_folder, segment_name
 from tests.faults.killed_logs import Newest, WrittenTier
 from tests.jobs.commands import tierfold
@@ -74,7 +74,7 @@ class Examiner:
         uri = str(catalog_folder(self.written.path))
         for version in range(self.versions_seen, versions):
             rows = pa.table(DeltaTable(uri, version=version).scan())
-            for state in states_of(rows, where=uri):
+            for state in rows_read(rows, where=uri).believed().states:
                 for fault in self._of_state(state):
                     yield f"version {version}: {state.key}: {fault}"
         self.versions_seen = versions

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from compaction.segments import LeaderEpoch
-from storage.catalog_rows import column_of, states_of, table_of
+from storage.catalog_rows import column_of, rows_read, table_of
 from storage.catalog_schema import PARTITIONS, RUNS
 from storage.delta_tables import TableLayout
 from storage.runs_table import RunRow, RunsTable
@@ -160,7 +160,7 @@ _CHANGES: Final[tuple[Callable[[pa.Table, Random], pa.Table], ...]] = (
 
 def _judged_partitions(rows: pa.Table) -> Outcome:
     return held(
-        lambda: [_plain_state(each) for each in states_of(rows, where="a table")],
+        lambda: [_plain_state(each) for each in rows_read(rows, where="a table").believed().states],
         lambda: [_row_of(each) for each in rows.to_pylist()],
     )
 

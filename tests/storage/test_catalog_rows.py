@@ -19,7 +19,7 @@ from compaction.segments import (
     Segment,
 )
 from compaction.strategies import strategy_name
-from storage.catalog_rows import rows_read, states_of, table_of
+from storage.catalog_rows import rows_read, table_of
 from storage.catalog_schema import (
     CLEANER_OFFSET,
     FORMAT_VERSION,
@@ -118,9 +118,9 @@ def test_rows_say_what_the_states_said(states: list[PartitionState]) -> None:
     rows = table_of(states)
     assert rows.schema.equals(PARTITIONS, check_metadata=True)
     rows.validate(full=True)
-    assert states_of(rows, where="here") == tuple(states)
+    assert rows_read(rows, where="here").states == tuple(states)
     pieces = pa.concat_tables([rows.slice(each, 1) for each in range(len(states))] or [rows])
-    assert states_of(pieces, where="here") == tuple(states)
+    assert rows_read(pieces, where="here").states == tuple(states)
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ MALFORMED: dict[str, tuple[pa.Table, str]] = {
 def test_a_malformed_row_is_corrupt(case: str) -> None:
     rows, found = MALFORMED[case]
     with pytest.raises(CorruptLog, match=found) as told:
-        states_of(rows, where="the-table")
+        rows_read(rows, where="the-table").believed()
     assert told.value.where.startswith("the-table")
     assert "restore" in told.value.remedy
 
@@ -206,13 +206,13 @@ def test_a_malformed_row_is_corrupt(case: str) -> None:
 def test_a_newer_layout_is_named_before_anything_is_missed() -> None:
     newer = with_column("format_version", [FORMAT_VERSION + 1]).drop_columns(["segments"])
     with pytest.raises(BadSettings, match="made by a newer tierfold: format version 4"):
-        states_of(newer, where="the-table")
+        rows_read(newer, where="the-table").believed()
 
 
 def test_an_older_layout_is_named_too() -> None:
     older = with_column("format_version", [FORMAT_VERSION - 1]).drop_columns(["segments"])
     with pytest.raises(BadSettings, match="from before its first release: format version 2"):
-        states_of(older, where="the-table")
+        rows_read(older, where="the-table").believed()
 A_SEGMENT: Final = STATE.segments[1]
 IMPOSSIBLE: dict[str, tuple[PartitionState, str]] = {
     "a topic that leaves the tier": (
@@ -231,6 +231,7 @@ IMPOSSIBLE: dict[str, tuple[PartitionState, str]] = {
     "a partition": (replace(STATE, key=replace(KEY, partition=-1)), "partition is -1"),
     "the log's start": (replace(STATE, log_start_offset=-1), "log_start_offset is -1"),
     "a run": (replace(STATE, owner_run="../run"), "owner_run is '../run'"),
+    "a run of too long a name": (replace(STATE, owner_run="r" * 250), "owner_run is 'rrr"),
     "a run that drives a terminal": (replace(STATE, owner_run="\x1b[2J"), "owner_run is"),
     "a strategy": (replace(STATE, strategies=("offset", "\x1b")), "strategies is"),
     "a cleaner offset": (
@@ -276,7 +277,12 @@ IMPOSSIBLE: dict[str, tuple[PartitionState, str]] = {
     ),
 }
 SOUND: Final = tuple(
-    replace(STATE, key=replace(KEY, partition=partition), retired=(retired(A_ROW),))
+    replace(
+        STATE,
+        key=replace(KEY, topic="t" * 249, partition=partition),
+        owner_run="r" * 249,
+        retired=(retired(A_ROW),),
+    )
     for partition in (20, 21, 22)
 )
 
@@ -293,7 +299,7 @@ def test_an_impossible_value_refuses_its_row_and_no_other(case: str) -> None:
     assert found in refusal.what
     assert refusal.where.startswith("the-table, row ")
     with pytest.raises(CorruptLog, match="restore"):
-        states_of(rows.slice(1, 2), where="the-table")
+        rows_read(rows.slice(1, 2), where="the-table").believed()
 
 
 def test_two_rows_of_a_partition_are_both_refused() -> None:

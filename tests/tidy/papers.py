@@ -12,6 +12,7 @@ IMPORTED_AS: Final = {
     "delta-spark": "delta",
     "google-crc32c": "google_crc32c",
     "import-linter": "importlinter",
+    "pytest-xdist": "xdist",
 }
 # Part of another distribution's own interface, and pinned by it to the one version that fits.
 BROUGHT_BY: Final = {"llvmlite": "numba", "py4j": "pyspark"}

@@ -1,0 +1,28 @@
+"""What is made once for a session is made in one of the two processes, not in both."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.tidy import house
+from tests.two_processes import scope_of
+
+
+@pytest.mark.parametrize(
+    ("fixture", "scopes"),
+    [
+        ("spark: SparkSession", {"Spark"}),
+        ("archive: Path", {"Spark"}),
+        ("lab: KafkaLab", {"Kafka", "Spark"}),
+        ("fuzzed: dict[int, FuzzedTopic]", {"Kafka"}),
+    ],
+)
+def test_users_of_what_is_made_once_stay_together(fixture: str, scopes: set[str]) -> None:
+    others = [each for each in house.tests() if "/tidy/" not in each.path]
+    users = [each.path for each in others if "/test_" in each.path and fixture in each.text]
+    assert {scope_of(house.ROOT / each) for each in users} == scopes
+
+
+def test_other_files_go_by_themselves() -> None:
+    file = house.ROOT / "tests" / "compaction" / "test_plan.py"
+    assert scope_of(file) == str(file)

@@ -1,0 +1,32 @@
+"""Which tests stay together where `make test` runs them in two processes.
+
+A file's tests do, for the sake of what they share, and so do those of all files that use one of the
+things that take long to make and last for the session.
+"""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from xdist.scheduler import LoadScopeScheduling
+
+MADE_ONCE: Final = {"spark": "Spark", "archive": "Spark", "fuzzed": "Kafka", "lab": "Kafka"}
+"""Fixtures, and which process they are in; of several the first decides."""
+
+
+@cache
+def scope_of(file: Path) -> str:
+    """What a file's tests belong to: the file itself, or what all users of a fixture do."""
+    nodes = ast.walk(ast.parse(file.read_bytes()))
+    wanted = {each.arg for each in nodes if isinstance(each, ast.arg)}
+    return next((scope for name, scope in MADE_ONCE.items() if name in wanted), str(file))
+
+
+class Together(LoadScopeScheduling):
+    """Deals scopes, the one with the most tests first, to whichever process is free."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return scope_of(self.config.rootpath / nodeid.partition("::")[0])
