@@ -13,8 +13,9 @@ The tier        object_store (what a store must do) · local_store · local_tier
 Worker's work   record_versions (what decides between the records of a key)
                 · segment_scan (keys and marks of a segment) · segment_writer (a new segment)
                 · group_rewrite (a group of segments into one)
-The catalog     catalog · catalog_schema · catalog_cells (what a cell may hold) · catalog_rows
-                · runs_table · delta_tables · clock
+The catalog     catalog · catalog_attempts (claims and commits) · catalog_schema
+                · catalog_cells (what a cell may hold) · catalog_rows · runs_table
+                · delta_tables · clock
 
 Readers and writers are twins: bytes to frozen values or numpy columns, and back. Whatever
 contradicts the format is a `CorruptLog` with the place; nothing is overwritten or deleted.

@@ -12,20 +12,24 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Protocol, TypeAlias
+from typing import Final
 
 import pyarrow as pa
 
-from compaction.commit import CommitProposal, applied, claimed, lost, verdict
+from compaction.commit import CommitProposal, claimed
 from compaction.errors import BadSettings, CorruptLog, InvariantBroken, UnreadableObject
-from compaction.invariants import (
-    CLAIM_INVARIANTS,
-    COMMIT_INVARIANTS,
-    RESTORE_INVARIANTS,
-    ensure,
-)
-from compaction.outcomes import Committed, LostRace, Outcome, Unknown
+from compaction.outcomes import LostRace, Outcome, Unknown
 from compaction.segments import PartitionKey, PartitionState
+from storage.catalog_attempts import (
+    Attempt,
+    ClaimAttempt,
+    CommitAttempt,
+    RowId,
+    by_row_id,
+    judged,
+    overlaid,
+    row_id_of,
+)
 from storage.catalog_cells import impossible_cells
 from storage.catalog_rows import RowsRead, rows_as_promised, rows_judged, rows_read, table_of
 from storage.catalog_schema import PARTITION_COLUMNS, PARTITIONS, bucket_of
@@ -76,7 +80,7 @@ class Catalog:
         if keys is None:
             return rows_read(self._table.read(), where=self._table.uri)
         # Not by name: whether a topic of another name has its id is for the caller to see.
-        named = {_id_of(key) for key in keys}
+        named = {row_id_of(key) for key in keys}
         if not named:
             return RowsRead(states=(), refused={})
         rows = rows_as_promised(self._table.read(_buckets_of(named)), where=self._table.uri)
@@ -90,7 +94,7 @@ class Catalog:
         at an older row that cannot be believed.
         """
         last_id = None
-        row_id = _id_of(key)
+        row_id = row_id_of(key)
         for past in self._table.past(_buckets_of([row_id])):
             try:
                 rows = rows_as_promised(past, where=self._table.uri)
@@ -132,7 +136,7 @@ class Catalog:
         """
         commit_id = new_commit_id()
         attempts = [
-            _ClaimAttempt(
+            ClaimAttempt(
                 read=state, after=claimed(state, run=run, commit_id=commit_id, at_ms=at_ms)
             )
             for state in states
@@ -151,7 +155,7 @@ class Catalog:
         Raises:
             InvariantBroken: a proposal breaks a law; nothing was written.
         """
-        return self._settle([_CommitAttempt(proposal=proposal) for proposal in proposals])
+        return self._settle([CommitAttempt(proposal=proposal) for proposal in proposals])
 
     def resolve(
         self, proposals: Sequence[CommitProposal]
@@ -161,29 +165,38 @@ class Catalog:
         None: the row is still the one proposed on. That settles nothing, for the write may arrive
         late; a claim, which opens a newer epoch, shuts it out.
         """
-        rows = _by_id(self.read(each.key for each in proposals).values())
-        attempts = [_CommitAttempt(proposal=each) for each in proposals]
-        return {each.key: each.verdict(rows.get(_id_of(each.key))) for each in attempts}
+        rows = by_row_id(self.read(each.key for each in proposals).values())
+        attempts = {row_id_of(each.key): CommitAttempt(proposal=each) for each in proposals}
+        found = {each.key: each.verdict(rows.get(row_id)) for row_id, each in attempts.items()}
+        return found | self._told_by_the_past(overlaid(attempts, found))
 
-    def _settle(self, attempts: Sequence[_Attempt]) -> dict[PartitionKey, Outcome]:
+    def _settle(self, attempts: Sequence[Attempt]) -> dict[PartitionKey, Outcome]:
         """Write what the rows allow until each attempt has ended."""
-        pending = {_id_of(attempt.key): attempt for attempt in attempts}
+        pending = {row_id_of(attempt.key): attempt for attempt in attempts}
         if len(pending) < len(attempts):
             raise ValueError("one call writes a partition once")
         ended: dict[PartitionKey, Outcome] = {}
-        for _ in range(ATTEMPTS):
+        for number in range(ATTEMPTS):
             if not pending:
                 return ended
-            ended |= self._tried(pending)
+            ended |= self._tried(pending, is_again=number > 0)
             pending = {each: of for each, of in pending.items() if of.key not in ended}
         return ended | self._outrun(pending)
 
-    def _tried(self, pending: Mapping[_Id, _Attempt]) -> dict[PartitionKey, Outcome]:
-        """One write of all that the rows allow; what is missing in the answer met a conflict."""
+    def _tried(
+        self, pending: Mapping[RowId, Attempt], *, is_again: bool
+    ) -> dict[PartitionKey, Outcome]:
+        """One write of all that the rows allow; what is missing in the answer met a conflict.
+
+        That may be a conflict with itself: a store's client that repeats a write whose answer it
+        has lost is refused the second time. So who tries again and seems lost asks the past, too.
+        """
         version = self._table.newest()
         rows = rows_as_promised(version.read(_buckets_of(pending)), where=self._table.uri)
-        found = _by_id(self._states(_rows_of(rows, pending)).values())
-        ended = _judged(pending, found)
+        found = by_row_id(self._states(_rows_of(rows, pending)).values())
+        ended = judged(pending, found)
+        if is_again:
+            ended |= self._told_by_the_past(overlaid(pending, ended))
         free = {each: of for each, of in pending.items() if of.key not in ended}
         if not free:
             return ended
@@ -194,9 +207,9 @@ class Catalog:
             return ended | self._read_back(free, cause=str(error))
         return ended | {each.key: each.success for each in free.values() if is_written}
 
-    def _outrun(self, pending: Mapping[_Id, _Attempt]) -> dict[PartitionKey, Outcome]:
+    def _outrun(self, pending: Mapping[RowId, Attempt]) -> dict[PartitionKey, Outcome]:
         """Others were faster every time, though not on these rows, or `_tried` had said so."""
-        rows = _by_id(self.read(each.key for each in pending.values()).values())
+        rows = by_row_id(self.read(each.key for each in pending.values()).values())
         found = {each.key: rows.get(row_id) for row_id, each in pending.items()}
         return {
             key: LostRace(found_commit_id="" if row is None else row.commit_id)
@@ -204,7 +217,7 @@ class Catalog:
         }
 
     def _read_back(
-        self, pending: Mapping[_Id, _Attempt], *, cause: str
+        self, pending: Mapping[RowId, Attempt], *, cause: str
     ) -> dict[PartitionKey, Outcome]:
         """After a write without an answer: the rows may tell, else nobody knows."""
         unknown = {
@@ -213,10 +226,30 @@ class Catalog:
         }
         try:
             found = self.read(each.key for each in pending.values())
+            ended = judged(pending, by_row_id(found.values()))
+            ended |= self._told_by_the_past(overlaid(pending, ended))
         except (UnreadableObject, CorruptLog):
             return {**unknown}
         untraced = {key: replace(each, is_untraced=True) for key, each in unknown.items()}
-        return untraced | _judged(pending, _by_id(found.values()))
+        return untraced | ended
+
+    def _told_by_the_past(self, lost: Mapping[RowId, Attempt]) -> dict[PartitionKey, Outcome]:
+        """Those of the attempts that took place all the same, by the table's versions."""
+        sought = dict(lost)
+        found: dict[PartitionKey, Outcome] = {}
+        versions = self._table.past(_buckets_of(lost)) if lost else ()
+        for past in versions:
+            rows = rows_as_promised(past, where=self._table.uri)
+            commit_ids = dict(zip(_ids_of(rows), rows["commit_id"].to_pylist(), strict=True))
+            for row_id, each in tuple(sought.items()):
+                commit_id = commit_ids.get(row_id, "")
+                if commit_id == each.success.commit_id:
+                    found[each.key] = each.success
+                if commit_id in {each.success.commit_id, each.made_on, ""}:
+                    del sought[row_id]
+            if not sought:
+                break
+        return found
 
 
 def new_commit_id() -> str:
@@ -224,94 +257,8 @@ def new_commit_id() -> str:
     return str(uuid.uuid4())
 
 
-class _Attempt(Protocol):
-    """Something that wants to replace one row."""
-
-    @property
-    def key(self) -> PartitionKey: ...
-
-    @property
-    def success(self) -> Committed: ...
-
-    def verdict(self, row: PartitionState | None) -> Outcome | None:
-        """How it has ended, judged by the row; None: it may be written."""
-
-    def next_row(self, row: PartitionState | None) -> PartitionState: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ClaimAttempt:
-    read: PartitionState
-    after: PartitionState
-
-    @property
-    def key(self) -> PartitionKey:
-        return self.read.key
-
-    @property
-    def success(self) -> Committed:
-        return Committed(epoch=self.after.epoch, commit_id=self.after.commit_id)
-
-    def verdict(self, row: PartitionState | None) -> Outcome | None:
-        found = "" if row is None else row.commit_id
-        if found == self.after.commit_id:
-            return self.success
-        if found == self.read.commit_id:
-            return None
-        return LostRace(found_commit_id="") if row is None else lost(self.after.epoch, row)
-
-    def next_row(self, row: PartitionState | None) -> PartitionState:
-        ensure(self.read if row is None else row, self.after, CLAIM_INVARIANTS)
-        return self.after
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _CommitAttempt:
-    proposal: CommitProposal
-
-    @property
-    def key(self) -> PartitionKey:
-        return self.proposal.key
-
-    @property
-    def success(self) -> Committed:
-        return Committed(epoch=self.proposal.epoch, commit_id=self.proposal.commit_id)
-
-    def verdict(self, row: PartitionState | None) -> Outcome | None:
-        if row is None:
-            return LostRace(found_commit_id="")
-        return verdict(self.proposal, row)
-
-    def next_row(self, row: PartitionState | None) -> PartitionState:
-        if row is None:
-            raise ValueError(f"{self.key} was never claimed")
-        after = applied(self.proposal, row)
-        laws = RESTORE_INVARIANTS if self.proposal.is_restore else COMMIT_INVARIANTS
-        ensure(row, after, laws)
-        return after
-
-
-_Id: TypeAlias = tuple[str, int]
-"""Topic id and partition: which row, whatever the topic's name."""
-
-
-def _id_of(key: PartitionKey) -> _Id:
-    return key.topic_id, key.partition
-
-
-def _by_id(states: Iterable[PartitionState]) -> dict[_Id, PartitionState]:
-    return {_id_of(state.key): state for state in states}
-
-
-def _judged(
-    attempts: Mapping[_Id, _Attempt], rows: Mapping[_Id, PartitionState]
-) -> dict[PartitionKey, Outcome]:
-    verdicts = {each.key: each.verdict(rows.get(row_id)) for row_id, each in attempts.items()}
-    return {key: outcome for key, outcome in verdicts.items() if outcome is not None}
-
-
 def _with_next(
-    rows: pa.Table, pending: Mapping[_Id, _Attempt], found: Mapping[_Id, PartitionState]
+    rows: pa.Table, pending: Mapping[RowId, Attempt], found: Mapping[RowId, PartitionState]
 ) -> pa.Table:
     """All rows of the buckets that are written: the pending ones' successors, the others as read.
 
@@ -342,15 +289,15 @@ def _ensure_readable(rows: pa.Table) -> None:
         )
 
 
-def _rows_of(rows: pa.Table, ids: Container[_Id]) -> pa.Table:
+def _rows_of(rows: pa.Table, ids: Container[RowId]) -> pa.Table:
     return rows.filter(pa.array([each in ids for each in _ids_of(rows)], pa.bool_()))
 
 
-def _ids_of(rows: pa.Table) -> Iterator[_Id]:
+def _ids_of(rows: pa.Table) -> Iterator[RowId]:
     return zip(rows["topic_id"].to_pylist(), rows["partition"].to_pylist(), strict=True)
 
 
-def _buckets_of(ids: Iterable[_Id]) -> str:
+def _buckets_of(ids: Iterable[RowId]) -> str:
     """The predicate of a few literals that names their buckets, whatever the number of rows."""
     buckets = sorted({bucket_of(topic_id) for topic_id, _ in ids})
     return f"bucket IN ({', '.join(map(str, buckets))})"
