@@ -7,10 +7,10 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from tests.end_to_end.processes import awaited, text_of
 from tests.jobs.commands import ROOT
@@ -33,37 +33,39 @@ class Daemon:
 
 
 @contextmanager
-def daemon(folder: Path, **environment: str) -> Iterator[Daemon]:
+def daemon(**environment: str) -> Iterator[Daemon]:
     """It ends with the context, as when its JVM closes its input."""
-    settings = {
-        "PYTHON_UNIX_DOMAIN_ENABLED": "true",
-        "PYTHON_WORKER_FACTORY_SOCK_DIR": str(folder),
-        "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1",
-    }
-    process = subprocess.Popen(
-        [sys.executable, "-m", "jobs.worker_daemon", "pyspark.worker"],
-        cwd=ROOT,
-        env=os.environ | settings | environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert process.stdout is not None
-    (length,) = struct.unpack("!i", process.stdout.read(4))
-    running = Daemon(process=process, address=process.stdout.read(length).decode())
-    try:
-        yield running
-    finally:
-        running.said = process.communicate()[1].decode()
+    # Not in pytest's folder: a socket's path has 107 bytes.
+    with tempfile.TemporaryDirectory(prefix="tierfold-") as folder:
+        settings = {
+            "PYTHON_UNIX_DOMAIN_ENABLED": "true",
+            "PYTHON_WORKER_FACTORY_SOCK_DIR": folder,
+            "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1",
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-m", "jobs.worker_daemon", "pyspark.worker"],
+            cwd=ROOT,
+            env=os.environ | settings | environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert process.stdout is not None
+        (length,) = struct.unpack("!i", process.stdout.read(4))
+        running = Daemon(process=process, address=process.stdout.read(length).decode())
+        try:
+            yield running
+        finally:
+            running.said = process.communicate()[1].decode()
 
 
-def test_a_worker_whose_spark_hangs_up_ends_in_silence(tmp_path: Path) -> None:
-    with daemon(tmp_path) as running:
+def test_a_worker_whose_spark_hangs_up_ends_in_silence() -> None:
+    with daemon() as running:
         running.hung_up_on()
     assert running.said == ""
 
 
-def test_what_else_befalls_a_worker_is_told(tmp_path: Path) -> None:
-    with daemon(tmp_path, SPARK_BUFFER_SIZE="no number") as running:
+def test_what_else_befalls_a_worker_is_told() -> None:
+    with daemon(SPARK_BUFFER_SIZE="no number") as running:
         running.hung_up_on()
     assert "ValueError" in running.said
