@@ -215,7 +215,8 @@ def _refused_by_listing(classified: Classified, state: PartitionState | None) ->
     return Refusal(
         reason=RefusalReason.DATA_GONE,
         detail="; ".join(classified.problems),
-        remedy="Bring the objects back from a copy; nothing of this partition was changed.",
+        remedy="Bring the objects back from a backup, or go to an earlier state (`tierfold"
+        " history`); nothing of this partition was changed.",
     )
 
 

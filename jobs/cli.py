@@ -137,16 +137,15 @@ def compact_verb(**given: Any) -> None:
     budget = budget_of(given)
     if given["dry_run"]:
         reports = plan(asked.live, settings, asked.scope, budget)
-        title = "dry run: nothing is changed"
+        _told(reports, "dry run: nothing is changed", given["as_json"])
     else:
         # Progress is no result: it goes to stderr, always.
         reports = compact(asked.live, settings, asked.scope, Console(stderr=True), budget)
-        title = f"run {asked.live.run}"
         # spark-submit joins stderr to stdout: there a document must have both to itself.
         if not given["as_json"] and any(each.outcome == COMPACTED for each in reports):
             # Whether brokers serve the tier is the same for all topics.
             warn_of_brokers(settings.rules_for(reports[0].key.topic), Console(stderr=True))
-    _told(reports, title, given["as_json"])
+        _told(reports, f"run {asked.live.run}", given["as_json"], run=asked.live.run)
 
 
 @tierfold.command("status")
@@ -300,7 +299,9 @@ def retain_verb(grace_ms: int, orphan_age_ms: int, dry_run: bool, **given: Any) 
         print_retained(_console(), found, title)
     catalog_files = vacuumed(asked.live, stderr, is_dry_run=dry_run)
     if given["as_json"]:
-        click.echo(document((each.as_json() for each in found), catalog_files=catalog_files))
+        entries = (each.as_json() for each in found)
+        run = {} if dry_run else {"run": asked.live.run}
+        click.echo(document(entries, catalog_files=catalog_files, **run))
     else:
         print_vacuumed(_console(), catalog_files, is_dry_run=dry_run)
     _leave(found)
@@ -347,13 +348,14 @@ def config_verb(topic: str, **given: Any) -> None:
         print_settings(_console(), topic, found)
 
 
-def _told(reports: list[PartitionReport], title: str, as_json: bool) -> None:
+def _told(reports: list[PartitionReport], title: str, as_json: bool, **of_all: str) -> None:
     """Print the reports and leave with the exit code they call for."""
     if as_json:
         click.echo(
             document(
                 (each.as_json() for each in reports),
                 max_compaction_delay_secs=max_compaction_delay_secs(reports),
+                **of_all,
             )
         )
     else:

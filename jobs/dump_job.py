@@ -52,7 +52,7 @@ def dump_lines(segment_path: str) -> Iterator[str]:
             f"{invalid[0].position} "
             f"(base offset {int(invalid[0].heads.base_offset[0])})",
             where=segment_path,
-            remedy="Take the segment from a replica.",
+            remedy="Take the segment from a backup.",
         )
 
 

@@ -61,7 +61,7 @@ LATE_MAX: Final = 5
 """Partitions whose active segment is late that are named; the JSON document has them all."""
 
 
-def document(partitions: Iterable[dict[str, Any]], **of_all: int) -> str:
+def document(partitions: Iterable[dict[str, Any]], **of_all: int | str) -> str:
     """The one document that `--json` prints; `of_all` is what holds for the partitions together."""
     return json.dumps({"partitions": list(partitions), **of_all}, indent=2)
 
@@ -81,7 +81,7 @@ def print_reports(console: Console, reports: Sequence[PartitionReport], title: s
         table.add_column(column, no_wrap=True)
     for column in ("offsets", "segments", "bytes"):
         table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("why")
+    table.add_column("why", overflow="fold")
     print_cut(console, table, [_report_row(each) for each in ordered])
     _print_sums(console, reports)
     _print_waiting(console, reports)
@@ -92,7 +92,7 @@ def _report_row(each: PartitionReport) -> tuple[str | Text, ...]:
         str(each.key),
         styled(each.outcome),
         "" if each.end_offset is None else f"{each.first_dirty}–{each.end_offset}",
-        "" if not each.segments_in else f"{each.segments_in} → {each.segments_out}",
+        f"{each.segments_in} → {each.segments_out}" if _came_to_something(each) else "",
         _bytes_column(each),
         sentences(each.reason, each.notes),
     )
@@ -117,8 +117,13 @@ def _print_waiting(console: Console, reports: Sequence[PartitionReport]) -> None
         )
 
 
+def _came_to_something(each: PartitionReport) -> bool:
+    """Of what was tried in vain there is no result to be shown; "→ 0 bytes" would look like one."""
+    return bool(each.segments_in) and each.outcome in {COMPACTED, PLANNED, LEFT}
+
+
 def _bytes_column(each: PartitionReport) -> str:
-    if not each.bytes_in:
+    if not _came_to_something(each):
         return ""
     bound = "≤ " if each.outcome == PLANNED else ""
     return f"{decimal(each.bytes_in)} → {bound}{decimal(each.bytes_out)}"
@@ -149,7 +154,7 @@ def print_status(console: Console, partitions: Sequence[PartitionStatus]) -> Non
     table.add_column("partition", no_wrap=True)
     for column in ("segments", "bytes", "offsets", "dirty", "cleaner offset", "epoch", "retired"):
         table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("remarks")
+    table.add_column("remarks", overflow="fold")
     ordered = sorted(partitions, key=lambda each: (not each.problem, each.key))
     print_cut(console, table, [_status_row(each) for each in ordered])
 
@@ -215,7 +220,7 @@ def print_verified(console: Console, partitions: Sequence[Verified]) -> None:
     table.add_column("partition", no_wrap=True)
     for column in ("segments", "batches", "records", "read", "index entries", "keys compared"):
         table.add_column(column, justify="right")
-    table.add_column("verdict")
+    table.add_column("verdict", overflow="fold")
     ordered = sorted(partitions, key=lambda each: (not each.faults, each.key))
     print_cut(console, table, [_verified_row(each) for each in ordered])
     for each in ordered[:ROWS_MAX]:

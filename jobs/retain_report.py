@@ -188,7 +188,7 @@ def print_retained(console: Console, reports: Sequence[RetainReport], title: str
         table.add_column(column, no_wrap=True)
     for column in ("expire", "go", "objects", "bytes", "log start"):
         table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("why")
+    table.add_column("why", overflow="fold")
     ordered = sorted(reports, key=lambda each: (URGENCY.index(each.outcome), each.key))
     print_cut(console, table, [_row(each) for each in ordered])
     planned = [each for each in ordered if each.outcome == PLANNED]

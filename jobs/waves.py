@@ -23,6 +23,7 @@ from compaction.plan import Compact
 from compaction.segments import PartitionState, Segment
 from compaction.view import state_with_new
 from jobs.outcome_reports import (
+    FAILED,
     PartitionReport,
     claim_report,
     failure_report,
@@ -93,6 +94,12 @@ class Work:
             return whole_report(self.chunks, left=self.left)
         return left_report(survey_report(self.surveyed), self.left)
 
+    @property
+    def is_given_back(self) -> bool:
+        """The run holds it and ends before it is done, by a budget or by data that stop it."""
+        has_failed = bool(self.chunks) and self.chunks[-1].outcome == FAILED
+        return self.state is not None and (bool(self.left) or has_failed)
+
     def leave(self, why: str) -> None:
         """The run ends before the next chunk."""
         self.left, self.is_open = why, False
@@ -136,7 +143,7 @@ class Waves:
             self._pass(begun, free)
             pending = [each for each in pending if each.is_open]
         self._read_back([each for each in chosen if each.unanswered is not None])
-        self._release([each for each in chosen if each.left and each.state is not None])
+        self._release([each for each in chosen if each.is_given_back])
         return [each.report for each in works]
 
     def _next(self, pending: Sequence[Work], free: int) -> Wave:

@@ -50,7 +50,7 @@ RECORD_BYTES_MIN: Final = 7
 
 _HEAD_BYTES_MIN: Final = 17  # What must be there to know a batch's length and magic.
 _OK, _TORN, _SHORT, _MAGIC, _CODEC, _ORDER, _DELTA, _COUNT, _CROWDED = range(9)
-_REMEDY: Final = "Take the segment from a replica; nothing of this partition was changed."
+_REMEDY: Final = "Take the segment from a backup; nothing of this partition was changed."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -142,7 +142,7 @@ def decompress(
         raise CorruptLog(
             f"compression codec {codec} is none that Kafka has (0 to 4)",
             where=where,
-            remedy="Take the segment from a replica; if a newer Kafka wrote it, update tierfold.",
+            remedy="Take the segment from a backup; if a newer Kafka wrote it, update tierfold.",
         )
     limit_bytes = min(plain_bytes_max(len(stored)), room_bytes)
     try:
@@ -155,7 +155,7 @@ def decompress(
         raise CorruptLog(
             f"the {Codec(codec).name.lower()} payload cannot be decompressed ({_words(error)})",
             where=where,
-            remedy="Take the segment from a replica; nothing of this partition was changed.",
+            remedy="Take the segment from a backup; nothing of this partition was changed.",
         ) from error
 
 
@@ -168,7 +168,7 @@ def _bomb(codec: int, stored_bytes: int, limit_bytes: int, where: str) -> Corrup
         f"the {Codec(codec).name.lower()} payload of {stored_bytes} bytes holds more than "
         f"{limit_bytes} when decompressed, beyond what is believed of it or of its neighbours",
         where=where,
-        remedy="Take the segment from a replica. If the data is meant to be like that, its topic "
+        remedy="Take the segment from a backup. If the data is meant to be like that, its topic "
         "cannot be compacted while the batch lives.",
     )
 

@@ -67,7 +67,7 @@ def control_types(records: Records, heads: BatchHeads, *, where: str) -> NDArray
             f"the control batch at byte {heads.position[i]} (base offset {heads.base_offset[i]}) "
             "has no readable type in its record's key",
             where=where,
-            remedy="Take the segment from a replica; nothing of this partition was changed.",
+            remedy="Take the segment from a backup; nothing of this partition was changed.",
         )
     kinds[batches] = kind
     return kinds

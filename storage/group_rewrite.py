@@ -170,7 +170,7 @@ def _check_range(heads: BatchHeads, segment: Segment, where: str) -> None:
             f"the batches have offsets {first} to {last}, the segment {segment.start_offset} to "
             f"{segment.end_offset}",
             where=where,
-            remedy="Take the segment from a replica; nothing of this partition was changed.",
+            remedy="Take the segment from a backup; nothing of this partition was changed.",
         )
 
 

@@ -19,7 +19,7 @@ _VERSION: Final = "0"
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 _NUMBER: Final = re.compile(r"[0-9]{1,19}")
 _ENTRY: Final = re.compile(r"([0-9]{1,10})[ \t]+([0-9]{1,19})")
-_REMEDY: Final = "Restore the checkpoint from a copy of the segment or from a replica's log folder."
+_REMEDY: Final = "Restore the checkpoint from a copy of the tier."
 
 
 def read_leader_epoch_checkpoint(data: Bytes, where: str) -> tuple[LeaderEpoch, ...]:

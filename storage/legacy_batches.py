@@ -39,7 +39,7 @@ _FAULTS: Final = (
     "an offset does not rise, or lies beyond its wrapper's",
     "a wrapper holds no message",
 )
-_REMEDY: Final = "Take the segment from a replica; nothing of this partition was changed."
+_REMEDY: Final = "Take the segment from a backup; nothing of this partition was changed."
 
 
 class _Spans(NamedTuple):

@@ -32,7 +32,7 @@ _FAULTS: Final = (
     "its offset lies outside the batch or does not rise",
     "bytes are left over after the last record",
 )
-_REMEDY: Final = "Take the segment from a replica; nothing of this partition was changed."
+_REMEDY: Final = "Take the segment from a backup; nothing of this partition was changed."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -302,6 +302,8 @@ def test_an_object_that_vanishes_after_the_claim_stops_its_partition_alone(two: 
     assert ran.outcomes == {("orders", 0): "failed", ("payments", 0): "compacted"}
     reason = ran.partitions["orders", 0]["reason"]
     assert not told(reason, str(victim), "it is not there, or no longer", "restore it")
+    # The run has ended in order: what it holds no longer nobody needs to take over.
+    assert status_of(two)["orders", 0]["owner_run"] == ""
     victim.write_bytes(content)
     again = tierfold("compact", two, *ALWAYS, "--json")
     assert again.outcomes == {("orders", 0): "compacted", ("payments", 0): "nothing_to_do"}

@@ -8,7 +8,7 @@ from io import StringIO
 
 from rich.console import Console
 
-from jobs.outcome_reports import NOTHING_TO_DO, PLANNED, REFUSED, PartitionReport
+from jobs.outcome_reports import FAILED, NOTHING_TO_DO, PLANNED, REFUSED, PartitionReport
 from jobs.report import document, print_reports
 from jobs.tables import ROWS_MAX
 from tests.compaction.builders import KEY
@@ -41,6 +41,17 @@ def test_a_fleet_fits_a_screen_and_the_worst_comes_first() -> None:
     assert lines[-1] == (
         "20 000 partitions: 9999 planned, 10000 nothing_to_do, 1 refused."
     )
+
+
+def test_what_was_tried_in_vain_shows_no_result_and_all_of_its_place() -> None:
+    place = f"/mnt/{'deep/' * 40}00000000000000000000-H9N_Fa3aRd2QvfUuYOXPBQ.log"
+    failed = PartitionReport(
+        key=KEY, outcome=FAILED, reason=place, segments_in=3, segments_out=3, bytes_in=9
+    )
+    lines = printed([failed])
+    assert "→" not in "".join(lines)
+    why = (line.split("│")[-2].strip() for line in lines if line.count("│") > 2)
+    assert place in "".join(why)
 
 
 def test_no_reason_drives_the_terminal() -> None:

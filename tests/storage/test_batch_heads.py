@@ -110,7 +110,7 @@ def test_a_corrupt_log_is_named_with_its_place(harm: str) -> None:
     with pytest.raises(CorruptLog, match=found) as caught:
         heads_of(log)
     assert str(caught.value).startswith("bucket/a.log: ")
-    assert "Take the segment from a replica" in caught.value.remedy
+    assert "Take the segment from a backup" in caught.value.remedy
 
 
 def test_zstd_came_too_late_for_legacy() -> None:
