@@ -186,7 +186,7 @@ def test_a_bomb_is_left_alone_once_it_holds_more_than_there_is_room_for(
         assert tracemalloc.get_traced_memory()[1] < 64 * MIB
     finally:
         tracemalloc.stop()
-    assert "replica" in it.value.remedy
+    assert "backup" in it.value.remedy
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.ZSTD])
