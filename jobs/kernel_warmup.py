@@ -32,7 +32,6 @@ from compaction.units import OffsetSpan
 from compaction.winners import bucket_contest
 from storage.arrow_records import record_batches
 from storage.batch_draft import BatchDraft, RecordDraft, write_batch
-from storage.batch_heads import read_heads
 from storage.broker_upload import BrokerUpload
 from storage.checksums import checksum
 from storage.compression import Codec, compress
@@ -188,7 +187,6 @@ def _uploaded(
     aborted: Sequence[AbortedTransaction],
 ) -> Segment:
     """Writes a segment as a broker would; what the catalog would say of it."""
-    heads = read_heads(np.frombuffer(log, np.uint8), where="warm-up")
     upload = BrokerUpload(
         start_offset=start_offset,
         log=log,
@@ -196,7 +194,7 @@ def _uploaded(
         lineage=(EPOCH,),
         aborted=tuple(aborted),
     )
-    return upload.put(tier, KEY, int(heads.last_offset[-1]))
+    return upload.put(tier, KEY)
 
 
 def _scanned(

@@ -11,9 +11,9 @@ from compaction.regions import Regions, last_stable_of, regions_of
 from compaction.segments import PartitionKey
 from jobs.explain import Explained
 from jobs.outcome_reports import PartitionReport, left_report, survey_report
-from jobs.scope import Scope, named
+from jobs.scope import Scope
 from jobs.settings import Settings
-from jobs.survey import Surveyed, in_order_of_work, known_among, survey, survey_of
+from jobs.survey import Surveyed, in_order_of_work, known_by_name, survey, survey_of
 from jobs.wiring import Wiring
 
 
@@ -39,10 +39,8 @@ def explain(live: Wiring, settings: Settings, scope: Scope, name: str) -> Explai
     `name` is `orders-0`, or the partition's folder, which names the topic's id too. Raises
     BadSettings where it is none in scope, or several; nothing is changed.
     """
-    everywhere = live.tier.partitions()
-    key = named(scope.chosen(everywhere), name, where="--explain")
-    known = known_among(everywhere, [key], live.catalog.look([key]))
-    (each,) = survey_of(live, settings, known, scope.first_dirty)
+    known = known_by_name(live, name, where="--explain", scope=scope)
+    (each,) = survey_of(live, settings, [known], scope.first_dirty)
     if isinstance(each.choice, Compact):
         wave = _wave([each], UNBOUND, 0, live.tier.store.free_bytes())
         each = replace(each, choice=wave.chunks[0].plan)

@@ -44,8 +44,7 @@ from jobs.outcome_reports import (
 )
 from jobs.progress import byte_bars
 from jobs.run_records import keep_record
-from jobs.scope import named
-from jobs.survey import known_among, refusal_of
+from jobs.survey import known_by_name, refusal_of
 from jobs.wiring import Wiring
 from storage.catalog import new_commit_id
 from storage.clock import now_ms
@@ -118,21 +117,20 @@ def restore(
 
 def _sought(live: Wiring, name: str, to: str) -> Restored:
     """What would be done, as far as the catalog and a listing tell."""
-    everywhere = live.tier.partitions()
-    key = named(everywhere, name, where="tierfold restore")
-    (known,) = known_among(everywhere, [key], live.catalog.look([key]))
+    known = known_by_name(live, name, where="tierfold restore")
+    key = known.key
     past = None if known.refusal is not None else past_of(live, key)
     if past is None:
         return Restored(report=_refused(key, known.refusal or _UNTOUCHED))
     newest, entries = past
-    target = _target(entries, to)
+    time_ms = moment_ms(to, where="--to")
+    target = _at_run(entries, to) if time_ms is None else _at_moment(entries, time_ms)
     if isinstance(target, Refusal):
         return Restored(report=_refused(key, target))
     way_back = restoration(target.state, newest.state)
     if isinstance(way_back, Refusal):
         return Restored(report=_refused(key, way_back), target=target)
     report = _planned(newest, way_back)
-    time_ms = moment_ms(to, where="--to")
     if time_ms is not None and time_ms > live.clock():
         report = replace(report, notes=(*report.notes, f"{moment(time_ms)} is yet to come"))
     if report.outcome == PLANNED and (refusal := _refused_by_listing(live, key, way_back)):
@@ -148,15 +146,16 @@ def _refused_by_listing(live: Wiring, key: PartitionKey, way_back: Restoration) 
     return _not_whole(faults) if faults else None
 
 
-def _target(entries: Iterator[Entry], to: str) -> Entry | Refusal:
-    """The state that `to` means; raises BadSettings where it means none, or several."""
-    time_ms = moment_ms(to, where="--to")
-    if time_ms is not None:
-        return at(entries, time_ms) or Refusal(
-            reason=RefusalReason.NOT_RESTORABLE,
-            detail=f"nothing is remembered of {moment(time_ms)}, or of any time before",
-            remedy=_LOOK,
-        )
+def _at_moment(entries: Iterator[Entry], time_ms: int) -> Entry | Refusal:
+    return at(entries, time_ms) or Refusal(
+        reason=RefusalReason.NOT_RESTORABLE,
+        detail=f"nothing is remembered of {moment(time_ms)}, or of any time before",
+        remedy=_LOOK,
+    )
+
+
+def _at_run(entries: Iterator[Entry], to: str) -> Entry:
+    """The state that the run left; raises BadSettings where `to` names none, or several."""
     found = left_by(entries, to)
     if len(found) == 1:
         return found[0]

@@ -42,6 +42,9 @@ class Scope:
         return [key for key in keys if _matches(str(key.partition), self.partitions)]
 
 
+EVERYTHING: Final = Scope()
+
+
 def _matches(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 

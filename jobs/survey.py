@@ -23,7 +23,7 @@ from compaction.rules import Rules
 from compaction.segments import LeaderEpoch, PartitionKey, PartitionState, Segment
 from compaction.strategies import strategy_change
 from compaction.view import PartitionView, Refusal, RefusalReason, view_of
-from jobs.scope import Scope
+from jobs.scope import EVERYTHING, Scope, named
 from jobs.settings import Settings
 from jobs.wiring import Wiring
 from storage.catalog_rows import RowsRead
@@ -93,6 +93,16 @@ def known_partitions(live: Wiring, scope: Scope) -> list[KnownPartition]:
     everywhere = live.tier.partitions()
     keys = scope.chosen(everywhere)
     return known_among(everywhere, keys, live.catalog.look(keys))
+
+
+def known_by_name(
+    live: Wiring, name: str, *, where: str, scope: Scope = EVERYTHING
+) -> KnownPartition:
+    """The one partition in scope that has that name; raises as `named` and `known_partitions`."""
+    everywhere = live.tier.partitions()
+    key = named(scope.chosen(everywhere), name, where=where)
+    (known,) = known_among(everywhere, [key], live.catalog.look([key]))
+    return known
 
 
 def known_among(

@@ -8,7 +8,6 @@ does a partition whose commit got no answer; its row is read back once all else 
 
 from __future__ import annotations
 
-import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +21,7 @@ from compaction.outcomes import Committed, Unknown
 from compaction.plan import Compact
 from compaction.segments import PartitionState, Segment
 from compaction.view import state_with_new
+from jobs.commits import committed
 from jobs.outcome_reports import (
     FAILED,
     PartitionReport,
@@ -196,10 +196,8 @@ class Waves:
         """Give back what is claimed and not done; whoever took it over meanwhile may have it."""
         states = [work.state for work in works if work.state is not None]
         proposals = [release_of(each, new_commit_id(), self.live.clock()) for each in states]
-        if proposals:
-            # A claim that stays is taken over by the next run; what was done is to be told.
-            with contextlib.suppress(CorruptLog, UnreadableObject):
-                self.live.catalog.commit(proposals)
+        if proposals:  # However it ends: a claim that stays is taken over by the next run.
+            committed(self.live.catalog, proposals)
 
 
 def rounds_of(live: Wiring, begun: Sequence[tuple[Work, Chunk]]) -> list[Round]:

@@ -33,7 +33,9 @@ class BrokerUpload:
 
     def parts(self) -> dict[Part, bytes]:
         """Its objects, the log first; raises CorruptLog where that holds no batches."""
-        heads = self._heads()
+        return self._parts(self._heads())
+
+    def _parts(self, heads: BatchHeads) -> dict[Part, bytes]:
         offset_index, time_index = build_indexes(
             heads.position,
             heads.size_bytes,
@@ -49,16 +51,20 @@ class BrokerUpload:
         parts[Part.LEADER_EPOCH_CHECKPOINT] = write_leader_epoch_checkpoint(self.lineage)
         return parts
 
-    def put(self, tier: LocalTieredStorage, key: PartitionKey, end_offset: int) -> Segment:
+    def put(
+        self, tier: LocalTieredStorage, key: PartitionKey, end_offset: int | None = None
+    ) -> Segment:
         """Write it under an id of its own; what first sight says of it. Raises UnreadableObject.
 
-        `end_offset` is its last offset, which may lie beyond its last batch.
+        `end_offset` is its last offset; None: that of its last batch.
         """
         staged = tier.new_segment(key, self.start_offset)
-        parts = self.parts()
+        heads = self._heads()
+        parts = self._parts(heads)
         for part, content in parts.items():
             staged.put(part, content)
-        times_ms = self._heads().max_timestamp_ms
+        times_ms = heads.max_timestamp_ms
+        end_offset = int(heads.last_offset[-1]) if end_offset is None else end_offset
         return Segment(
             segment_id=staged.segment_id,
             start_offset=self.start_offset,

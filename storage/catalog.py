@@ -165,10 +165,9 @@ class Catalog:
         None: the row is still the one proposed on. That settles nothing, for the write may arrive
         late; a claim, which opens a newer epoch, shuts it out.
         """
-        rows = by_row_id(self.read(each.key for each in proposals).values())
         attempts = {row_id_of(each.key): CommitAttempt(proposal=each) for each in proposals}
-        found = {each.key: each.verdict(rows.get(row_id)) for row_id, each in attempts.items()}
-        return found | self._told_by_the_past(overlaid(attempts, found))
+        ended = self._ended(attempts)
+        return {each.key: ended.get(each.key) for each in proposals}
 
     def _settle(self, attempts: Sequence[Attempt]) -> dict[PartitionKey, Outcome]:
         """Write what the rows allow until each attempt has ended."""
@@ -225,13 +224,17 @@ class Catalog:
             for each in pending.values()
         }
         try:
-            found = self.read(each.key for each in pending.values())
-            ended = judged(pending, by_row_id(found.values()))
-            ended |= self._told_by_the_past(overlaid(pending, ended))
+            ended = self._ended(pending)
         except (UnreadableObject, CorruptLog):
             return {**unknown}
         untraced = {key: replace(each, is_untraced=True) for key, each in unknown.items()}
         return untraced | ended
+
+    def _ended(self, attempts: Mapping[RowId, Attempt]) -> dict[PartitionKey, Outcome]:
+        """How those have ended, after a write, that the rows end or the past beneath them."""
+        rows = by_row_id(self.read(each.key for each in attempts.values()).values())
+        ended = judged(attempts, rows)
+        return ended | self._told_by_the_past(overlaid(attempts, ended))
 
     def _told_by_the_past(self, lost: Mapping[RowId, Attempt]) -> dict[PartitionKey, Outcome]:
         """Those of the attempts that took place all the same, by the table's versions."""

@@ -136,7 +136,7 @@ def judged(
 
 
 def overlaid(
-    attempts: Mapping[RowId, Attempt], outcomes: Mapping[PartitionKey, Outcome | None]
+    attempts: Mapping[RowId, Attempt], outcomes: Mapping[PartitionKey, Outcome]
 ) -> dict[RowId, Attempt]:
     """The attempts that seem lost: a later row may lie over theirs, and hide it."""
     return {
