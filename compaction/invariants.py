@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 from compaction.errors import InvariantBroken
 from compaction.lineage import is_within_lineage
-from compaction.segments import PartitionState
+from compaction.segments import PartitionState, Segment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,13 +30,14 @@ Invariant: TypeAlias = Callable[[PartitionState, PartitionState], Breach | None]
 
 
 def segments_are_contiguous(before: PartitionState, after: PartitionState) -> Breach | None:
-    """Each live segment starts one beyond the last offset of the one before it.
+    """The effective range of each live segment starts one beyond the one before it.
 
     A reader that finds a hole resets or stops; one that finds an overlap reads records twice.
-    Compaction removes records, never ranges: a segment keeps the range of its sources.
+    Compaction removes records, never ranges: a segment keeps the range of its sources. Uploads of
+    two leaders may overlap; each then gives only what the ones before it do not (SEMANTICS 1).
     """
     for segment in after.segments:
-        if not 0 <= segment.start_offset <= segment.end_offset:
+        if not 0 <= segment.own_start_offset <= segment.start_offset <= segment.end_offset:
             return _breach(
                 segments_are_contiguous,
                 f"segment {segment.segment_id} spans {segment.start_offset}"
@@ -190,6 +191,42 @@ def segments_are_within_the_lineage(before: PartitionState, after: PartitionStat
     return _breach(segments_are_within_the_lineage, f"outside: {', '.join(stray)}")
 
 
+def segments_never_change(before: PartitionState, after: PartitionState) -> Breach | None:
+    """What the row says of a segment stays as it was said first, its effective start above all.
+
+    Were that computed anew, what was compacted or superseded could count once more (SEMANTICS 1).
+    """
+    said = {segment.segment_id: segment for segment in _named_segments(before)}
+    changed = sorted(
+        segment.segment_id
+        for segment in _named_segments(after)
+        if said.get(segment.segment_id, segment) != segment
+    )
+    return _breach(segments_never_change, f"changed: {', '.join(changed)}") if changed else None
+
+
+def overlaps_are_proven(before: PartitionState, after: PartitionState) -> Breach | None:
+    """What a claim adopts was compared with every live upload that it shares offsets with.
+
+    The row notes it. Against what a run of ours wrote, the lineage suffices (SEMANTICS 1).
+    """
+    known = set(_live_ids(before))
+    for place, segment in enumerate(after.segments):
+        if segment.segment_id in known:
+            continue
+        unproven: list[str] = []
+        for before_it in range(place - 1, -1, -1):
+            each = after.segments[before_it]
+            if each.end_offset < segment.own_start_offset:
+                break  # Ends rise: those before it share nothing either.
+            if not each.written_by_run and each.segment_id not in segment.agrees_with:
+                unproven.append(each.segment_id)
+        if unproven:
+            found = f"{segment.segment_id} was not compared with {', '.join(unproven)}"
+            return _breach(overlaps_are_proven, found)
+    return None
+
+
 def sizes_are_real(before: PartitionState, after: PartitionState) -> Breach | None:
     """No live `.log` is empty, and no size is negative.
 
@@ -212,6 +249,7 @@ STATE_INVARIANTS: Final[tuple[Invariant, ...]] = (
     ids_live_once,
     what_is_being_deleted_never_returns,
     segments_are_within_the_lineage,
+    segments_never_change,
     sizes_are_real,
 )
 """They hold after whatever changed the row."""
@@ -226,6 +264,7 @@ ROW_INVARIANTS: Final[tuple[Invariant, ...]] = (
 CLAIM_INVARIANTS: Final[tuple[Invariant, ...]] = (
     *STATE_INVARIANTS,
     retired_never_return,
+    overlaps_are_proven,
     epoch_rises_by_one,
 )
 """A claim may adopt new segments and leave out what a truncation cut off."""
@@ -287,6 +326,11 @@ def _span(state: PartitionState) -> tuple[int, int]:
 
 def _live_ids(state: PartitionState) -> list[str]:
     return [segment.segment_id for segment in state.segments]
+
+
+def _named_segments(state: PartitionState) -> list[Segment]:
+    """The live segments and the retired ones."""
+    return [*state.segments, *(gone.segment for gone in state.retired)]
 
 
 def _retired_ids(state: PartitionState) -> list[str]:

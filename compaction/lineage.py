@@ -40,13 +40,25 @@ def merged_epochs(segments_epochs: Iterable[Sequence[LeaderEpoch]]) -> tuple[Lea
 
 
 def is_within_lineage(segment: Segment, lineage: Sequence[LeaderEpoch]) -> bool:
-    """Whether `segment` is part of the log that `lineage` describes.
+    """Whether `segment` is part of the log that `lineage` describes; see `are_within_lineage`."""
+    return are_within_lineage(segment.leader_epochs, segment.end_offset, lineage)
+
+
+def are_within_lineage(
+    epochs: Sequence[LeaderEpoch], end_offset: int, lineage: Sequence[LeaderEpoch]
+) -> bool:
+    """Whether a segment with these leader epochs is part of the log that `lineage` describes.
 
     Rule: `RemoteLogManager.isRemoteSegmentWithinLeaderEpochs`, but for its last sentence: the end
     of the log is not known here. Epochs below the lineage's first were cut off with the log's head
     and are not looked at; of the lineage's first epoch the start has moved up with the log start.
+
+    Args:
+        epochs: per epoch the lowest offset in the segment.
+        end_offset: the segment's last offset, inclusive.
+        lineage: the log's leader epochs, in offset order.
     """
-    own = _with_records(segment.leader_epochs)
+    own = _with_records(epochs)
     theirs = _with_records(lineage)
     if not own or not theirs:
         return False
@@ -62,7 +74,7 @@ def is_within_lineage(segment: Segment, lineage: Sequence[LeaderEpoch]) -> bool:
     if stretch != kept or any(own[epoch] != theirs[epoch] for epoch in kept[1:]):
         return False
     next_starts = [offset for epoch, offset in theirs.items() if epoch > last_epoch]
-    return not next_starts or segment.end_offset < next_starts[0]
+    return not next_starts or end_offset < next_starts[0]
 
 
 def _with_records(epochs: Sequence[LeaderEpoch]) -> dict[int, int]:

@@ -13,15 +13,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from compaction.eligibility import DirtyRatio, dirty_ratio, due_segments
 from compaction.grouping import SegmentGroup, grouped
 from compaction.regions import Regions
-from compaction.rules import Rules
+from compaction.rules import DAY_MS, Rules
 from compaction.segments import PartitionKey, Segment
 from compaction.units import BATCH_HEADER_BYTES
-from compaction.view import PartitionView, Refusal
+from compaction.view import PartitionView, Refusal, RefusalReason
+
+STALL_AGE_MS: Final = DAY_MS
+"""How long uploads may wait for one that is missing: longer than a broker takes for it."""
 
 
 class RestReason(StrEnum):
@@ -120,10 +123,24 @@ def propose(view: PartitionView, rules: Rules, regions: Regions, now_ms: int) ->
 
     Eligible is what is dirtier than `min.cleanable.dirty.ratio`, what `max.compaction.lag.ms`
     demands, and what a person asks for (Kafka `grabFilthiestCompactedLog`); beyond Kafka, where
-    none of these holds, clean segments whose delete horizon has passed.
+    none of these holds, clean segments whose delete horizon has passed. A partition that rests
+    while uploads have waited for `STALL_AGE_MS` is refused: nobody would notice otherwise.
     """
     if (by_policy := rest_by_policy(rules)) is not None:
         return by_policy
+    choice = _choice(view, rules, regions, now_ms)
+    since_ms = view.stalled_since_ms
+    if not isinstance(choice, Rest) or since_ms is None or now_ms - since_ms < STALL_AGE_MS:
+        return choice
+    return Refusal(
+        reason=RefusalReason.GAP,
+        detail=f"nothing beyond offset {view.next_offset - 1} can be taken, and uploads have waited"
+        f" for more than a day: {'; '.join(view.notes)}",
+        remedy="Bring the missing segment back from a copy, or let the broker upload it again.",
+    )
+
+
+def _choice(view: PartitionView, rules: Rules, regions: Regions, now_ms: int) -> Rest | Compact:
     rest = _rest_by_regions(view, rules, regions)
     ratio = dirty_ratio(view, regions, rules, now_ms)
     if rest is None:

@@ -41,10 +41,11 @@ class Segment:
     segment_id: str
     """22 characters of url-safe base64."""
     start_offset: int
+    """The effective start: the first offset that it gives to the log."""
     end_offset: int
     """The last offset, inclusive, as Kafka's `RemoteLogSegmentMetadata` has it."""
     size_bytes: int
-    """Bytes of the `.log`."""
+    """Bytes of the `.log` from the effective start on."""
     offset_index_bytes: int
     time_index_bytes: int
     max_timestamp_ms: int
@@ -59,11 +60,28 @@ class Segment:
     cleaner_offsets: tuple[CleanerOffset, ...] = ()
     written_by_run: str = ""
     """The run that wrote it; empty: a broker."""
+    skipped_offsets: int = 0
+    """How many offsets at its head the log takes from the segments before it. After a change of
+    leader, uploads overlap."""
+    skipped_bytes: int = 0
+    """Bytes of the `.log` below the effective start."""
+    agrees_with: tuple[str, ...] = ()
+    """Ids of the segments that were found to hold the same batches where they share offsets."""
 
     @property
     def next_offset(self) -> int:
         """The first offset beyond the segment."""
         return self.end_offset + 1
+
+    @property
+    def own_start_offset(self) -> int:
+        """The first offset of its own range, which its objects' names and indexes carry."""
+        return self.start_offset - self.skipped_offsets
+
+    @property
+    def log_bytes(self) -> int:
+        """Bytes of the whole `.log` object."""
+        return self.size_bytes + self.skipped_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +119,14 @@ class PartitionState:
     strategies: tuple[str, ...] = ()
     """Under which compaction strategies it was compacted, each once, the latest one last; empty:
     under offset alone, if at all."""
+    forgotten: tuple[str, ...] = ()
+    """Ids of segments whose loss a person accepted with `tierfold forget`; only in a forgotten
+    row."""
+
+    @property
+    def is_forgotten(self) -> bool:
+        """`tierfold forget` removed all it said of the log; the epoch stays, as a fence."""
+        return not (self.segments or self.lineage or self.retired)
 
     @property
     def live_bytes(self) -> int:

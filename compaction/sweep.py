@@ -3,7 +3,8 @@
     live      -> retired   expired by retention; its objects stay for the grace period
     retired   -> going     the grace period is over; its objects are deleted from now on
     going     -> gone      an earlier run began to delete it; what is left of it goes
-    orphan    -> gone      no row names it, and nobody can commit it any more
+    orphan    -> gone      no row names it, it holds nothing of its own, nobody can commit it
+    set apart -> gone      outside the leader epoch lineage, and a person gave it up
 
 That nobody can commit an orphan is not a matter of age: the run that wrote it may be stalled for
 days. It is certain once a newer epoch was opened *after* the listing that showed the orphan. Age
@@ -16,9 +17,9 @@ only spares runs that are at work. (SEMANTICS 8 and 9.)
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from compaction.commit import (
     EpochIs,
@@ -48,12 +49,14 @@ ORPHAN_AGE_MS: Final = DAY_MS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SweepTimes:
-    """When it is, and how long things stay; milliseconds."""
+class SweepOrder:
+    """What a person asked for: when it is, how long things stay, and what else goes."""
 
     now_ms: int
     grace_ms: int = GRACE_MS
     orphan_age_ms: int = ORPHAN_AGE_MS
+    takes_set_apart: bool = False
+    """What lies outside the leader epoch lineage goes, too (`retain --diverged`)."""
 
     def is_old(self, modified_ms: int) -> bool:
         """Whether what was written then is no longer spared for the run that may be at it."""
@@ -73,6 +76,8 @@ class Sweep:
     going: tuple[RetiredSegment, ...] = ()
     """Their deletion was started by an earlier run that did not finish it."""
     orphans: tuple[ListedSegment, ...] = ()
+    set_apart: tuple[ListedSegment, ...] = ()
+    """Outside the leader epoch lineage, given up by a person."""
     leftovers: tuple[Leftover, ...] = ()
     """Of writes that never ended; no row can ever name them."""
     notes: tuple[str, ...] = ()
@@ -81,7 +86,9 @@ class Sweep:
     @property
     def needs_claim(self) -> bool:
         """The row changes, or objects go that a run could still commit."""
-        return bool(self.expired or self.starting or self.going or self.orphans)
+        return bool(
+            self.expired or self.starting or self.going or self.orphans or self.set_apart
+        )
 
     @property
     def is_nothing(self) -> bool:
@@ -115,7 +122,7 @@ class Sweep:
         )
 
 
-def holder(state: PartitionState | None, times: SweepTimes) -> str:
+def holder(state: PartitionState | None, times: SweepOrder) -> str:
     """The run that may be at work on the partition; empty: none.
 
     Opening an epoch would throw its work away. One that has been silent for the orphan age is dead
@@ -127,22 +134,13 @@ def holder(state: PartitionState | None, times: SweepTimes) -> str:
     return state.owner_run
 
 
-def old_orphans(
-    view: PartitionView, rules: Rules, times: SweepTimes
-) -> tuple[ListedSegment, ...]:
-    """The orphans that are old enough, where no broker can still name them."""
-    if not rules.is_detached:
-        return ()
-    return tuple(each for each in view.orphans if times.is_old(each.modified_ms))
-
-
 def sweep_of(
     view: PartitionView,
     rules: Rules,
-    times: SweepTimes,
+    times: SweepOrder,
     *,
-    ends: Mapping[str, int | None],
     leftovers: Sequence[Leftover] = (),
+    is_refused: bool = False,
 ) -> Sweep:
     """What may go. Where the catalog has no row yet, only what has expired.
 
@@ -150,21 +148,21 @@ def sweep_of(
         view: the listing held against the row.
         rules: the topic's settings.
         times: now, and how long things stay.
-        ends: of every complete one of `old_orphans`, by id, the last offset it holds; None: it
-            cannot be read.
         leftovers: what unfinished writes left in the partition's folder.
+        is_refused: the partition's log was cut off; nothing of it expires, for a person must look.
     """
     due = expired_head(view.segments, rules, view.log_start_offset, times.now_ms)
-    expired = due if rules.is_detached else ()
+    expired = due if rules.is_detached and not is_refused else ()
     state = view.state
     past_grace = _past_grace(state, times)
     starting = tuple(each for each in past_grace if rules.is_detached or _is_ours(each))
-    orphans = old_orphans(view, rules, times)
-    covered = tuple(each for each in orphans if _is_covered(each, view, ends))
+    orphans = _old(view.orphans, times) if rules.is_detached else ()
+    set_apart = _old(view.set_apart, times) if rules.is_detached and times.takes_set_apart else ()
     stay = _Stay(
-        expired=len(due) - len(expired),
+        expired=0 if is_refused else len(due) - len(expired),
         retired=len(past_grace) - len(starting),
         orphans=0 if rules.is_detached else len(view.orphans),
+        set_apart=0 if rules.is_detached or not times.takes_set_apart else len(view.set_apart),
     )
     reached = expired[-1].segment.next_offset if expired else 0
     return Sweep(
@@ -173,14 +171,19 @@ def sweep_of(
         log_start_offset=max(reached, view.log_start_offset),
         starting=starting,
         going=() if state is None else _going(state),
-        orphans=covered,
-        leftovers=(
-            ()
-            if state is None
-            else tuple(each for each in leftovers if times.is_old(each.modified_ms))
-        ),
-        notes=(*_emptied(view, expired), *_kept_orphans(orphans, covered, ends), *stay.notes),
+        orphans=orphans,
+        set_apart=set_apart,
+        leftovers=() if state is None else _old(leftovers, times),
+        notes=(*_emptied(view, expired), *view.notes, *stay.notes),
     )
+
+
+_Aged = TypeVar("_Aged", ListedSegment, Leftover)
+
+
+def _old(found: Sequence[_Aged], times: SweepOrder) -> tuple[_Aged, ...]:
+    """Those that are no longer spared for the run, or the broker, that may be at work on them."""
+    return tuple(each for each in found if times.is_old(each.modified_ms))
 
 
 def taken_over(row: PartitionState | None, hold: EpochIs) -> Fenced | LostRace | None:
@@ -199,7 +202,7 @@ def deletion_faults(sweep: Sweep, row: PartitionState) -> tuple[str, ...]:
     live = {segment.segment_id for segment in row.segments}
     retired = {each.segment.segment_id for each in row.retired}
     going = {each.segment.segment_id for each in _going(row)}
-    orphans = {each.segment_id for each in sweep.orphans}
+    orphans = {each.segment_id for each in (*sweep.orphans, *sweep.set_apart)}
     doomed = orphans | set(sweep.marked_ids)
     return (
         *(f"segment {each} is live" for each in sorted(doomed & live)),
@@ -216,7 +219,7 @@ def _going(state: PartitionState) -> tuple[RetiredSegment, ...]:
 
 
 def _past_grace(
-    state: PartitionState | None, times: SweepTimes
+    state: PartitionState | None, times: SweepOrder
 ) -> tuple[RetiredSegment, ...]:
     retired = () if state is None else state.whole_retired
     return tuple(each for each in retired if times.now_ms - each.retired_at_ms >= times.grace_ms)
@@ -227,42 +230,11 @@ def _is_ours(each: RetiredSegment) -> bool:
     return bool(each.segment.written_by_run)
 
 
-def _is_covered(
-    each: ListedSegment, view: PartitionView, ends: Mapping[str, int | None]
-) -> bool:
-    """Whether all offsets that the orphan can hold are live elsewhere, or were.
-
-    After a change of leader brokers cut segments elsewhere: one may begin inside the live range and
-    end beyond it, and then it alone holds what lies beyond.
-    """
-    if not each.is_complete:
-        return True
-    end_offset = ends.get(each.segment_id)
-    return end_offset is not None and end_offset < view.next_offset
-
-
 def _emptied(view: PartitionView, expired: Sequence[Expired]) -> tuple[str, ...]:
     """It may be meant so; where a setting is mistyped, this is the last moment to see it."""
     if not expired or len(expired) < len(view.segments):
         return ()
     return ("all that lives expires",)
-
-
-def _kept_orphans(
-    orphans: Sequence[ListedSegment],
-    covered: Sequence[ListedSegment],
-    ends: Mapping[str, int | None],
-) -> tuple[str, ...]:
-    return tuple(
-        f"orphan {each.segment_id} (start {each.start_offset}) stays: "
-        + (
-            "it cannot be read, so nobody knows what it holds; look at it"
-            if ends.get(each.segment_id) is None
-            else f"it holds offsets up to {ends[each.segment_id]}, beyond the live end"
-        )
-        for each in orphans
-        if each not in covered
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,6 +244,7 @@ class _Stay:
     expired: int
     retired: int
     orphans: int
+    set_apart: int
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -279,6 +252,7 @@ class _Stay:
             (self.expired, "expired segments"),
             (self.retired, "retired segments"),
             (self.orphans, "orphans"),
+            (self.set_apart, "segments set apart"),
         )
         told = ", ".join(f"{count} {what}" for count, what in counts if count)
         if not told:

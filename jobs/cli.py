@@ -15,7 +15,7 @@ import click
 from rich.console import Console
 
 from compaction.errors import BadSettings, CorruptLog, TierfoldError, UnreadableObject
-from compaction.sweep import SweepTimes
+from compaction.sweep import SweepOrder
 from jobs.cli_options import (
     JSON_OPTION,
     asked_of_tier,
@@ -289,7 +289,7 @@ def retain_verb(grace_ms: int, orphan_age_ms: int, dry_run: bool, **given: Any) 
     """
     settings = settings_of(given)
     asked = asked_of_tier(given)
-    times = SweepTimes(
+    times = SweepOrder(
         now_ms=asked.live.now_ms, grace_ms=grace_ms, orphan_age_ms=orphan_age_ms
     )
     stderr = Console(stderr=True)

@@ -205,8 +205,8 @@ def _remarks(view: PartitionView) -> Iterator[str]:
     if view.orphans:
         orphan_bytes = sum(each.size_bytes for each in view.orphans)
         yield f"{counted(len(view.orphans), 'orphan')}: {decimal(orphan_bytes)}"
-    if view.out_of_lineage:
-        yield f"{len(view.out_of_lineage)} outside the leader epoch lineage"
+    if view.set_apart:
+        yield f"{len(view.set_apart)} outside the leader epoch lineage"
     if row is not None and row.owner_run:
         yield f"claimed by run {row.owner_run}, last heard of at {moment(row.committed_at_ms)}"
 

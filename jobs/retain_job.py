@@ -38,7 +38,7 @@ from compaction.commit import (
 from compaction.errors import CorruptLog, TierfoldError, UnreadableObject
 from compaction.outcomes import Committed, LostRace, Outcome, Unknown
 from compaction.segments import PartitionKey, PartitionState
-from compaction.sweep import Sweep, SweepTimes, deletion_faults, taken_over
+from compaction.sweep import Sweep, SweepOrder, deletion_faults, taken_over
 from compaction.view import PartitionView, state_with_new
 from jobs.commits import committed
 from jobs.outcome_reports import FAILED, PLANNED
@@ -98,7 +98,7 @@ def retain(
     live: Wiring,
     settings: Settings,
     scope: Scope,
-    times: SweepTimes,
+    times: SweepOrder,
     console: Console,
     *,
     is_dry_run: bool = False,

@@ -1,6 +1,6 @@
 """Stage 1 of `retain`: what there is of each partition, and what of it may go.
 
-Metadata only: rows, listings, and the ends of old orphans, which tell how far they reach.
+Rows and listings; of each segment that no row names also how far it reaches, and who wrote it.
 """
 
 from __future__ import annotations
@@ -9,22 +9,22 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from compaction.errors import TierfoldError
+from compaction.discovery import row_view
 from compaction.listing import ListedSegment
 from compaction.rules import Rules
 from compaction.segments import PartitionKey
-from compaction.sweep import Sweep, SweepTimes, holder, old_orphans, sweep_of
-from compaction.view import PartitionView, Refusal
+from compaction.sweep import Sweep, SweepOrder, holder, sweep_of
+from compaction.view import PartitionView, Refusal, RefusalReason
+from jobs.discovery import facts_of, view_from
 from jobs.moments import moment
 from jobs.outcome_reports import LEFT, NOTHING_TO_DO, PLANNED, REFUSED
 from jobs.retain_report import Doomed, Kind, RetainReport
 from jobs.scope import Scope
 from jobs.settings import Settings
-from jobs.survey import READERS, KnownPartition, known_among, refusal_of, viewed
+from jobs.survey import READERS, KnownPartition, known_among, refusal_of
 from jobs.tables import counted
 from jobs.wiring import Wiring
 from storage.catalog_rows import RowsRead
-from storage.first_sight import sight
 from storage.local_tiered_storage import Part
 
 
@@ -39,7 +39,7 @@ class Look:
     sweep: Sweep | None = None
 
 
-def looked_at(live: Wiring, settings: Settings, scope: Scope, times: SweepTimes) -> list[Look]:
+def looked_at(live: Wiring, settings: Settings, scope: Scope, times: SweepOrder) -> list[Look]:
     """What may go of each partition, by topic and number, whatever its policy; nothing is changed.
 
     Raises BadSettings; what is wrong with one partition is in its report.
@@ -62,21 +62,28 @@ def _emptied(rows: RowsRead) -> Iterator[PartitionKey]:
     return (key for key, row in rows.by_key.items() if row.retired and not row.segments)
 
 
-def _looked_at(live: Wiring, known: KnownPartition, rules: Rules, times: SweepTimes) -> Look:
+def _looked_at(live: Wiring, known: KnownPartition, rules: Rules, times: SweepOrder) -> Look:
     key = known.key
     try:
-        view = known.refusal or viewed(live, key, known.state)
+        if known.refusal is not None:
+            return _refused(key, known.refusal)
+        facts = facts_of(live, key, known.state)
+        view = view_from(live, facts)
+        refusal = view if isinstance(view, Refusal) else None
         if isinstance(view, Refusal):
-            return _refused(key, view)
-        ends = {
-            each.segment_id: _end_offset(live, view, each.segment_id)
-            for each in old_orphans(view, rules, times)
-            if each.is_complete
-        }
+            # What is no part of either history may still go; that is a way out.
+            is_diverged = view.reason is RefusalReason.LINEAGE_DIVERGED
+            rest = row_view(facts, view) if is_diverged else None
+            if rest is None:
+                return _refused(key, view)
+            view = rest
         leftovers = live.tier.leftovers(key)
     except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
         return _refused(key, refusal_of(error, str(key)))
-    sweep = sweep_of(view, rules, times, ends=ends, leftovers=leftovers)
+    is_refused = refusal is not None
+    sweep = sweep_of(view, rules, times, leftovers=leftovers, is_refused=is_refused)
+    if refusal is not None and sweep.is_nothing:
+        return _refused(key, refusal)
     return _look(live, view, sweep, rules, times)
 
 
@@ -84,17 +91,8 @@ def _refused(key: PartitionKey, refusal: Refusal) -> Look:
     return Look(report=RetainReport(key=key, outcome=REFUSED, reason=refusal.sentence))
 
 
-def _end_offset(live: Wiring, view: PartitionView, segment_id: str) -> int | None:
-    """The last offset that an orphan holds; None: it cannot be read."""
-    listed = next(each for each in view.orphans if each.segment_id == segment_id)
-    try:
-        return sight(live.tier, view.key, listed).end_offset
-    except TierfoldError:
-        return None
-
-
 def _look(
-    live: Wiring, view: PartitionView, sweep: Sweep, rules: Rules, times: SweepTimes
+    live: Wiring, view: PartitionView, sweep: Sweep, rules: Rules, times: SweepOrder
 ) -> Look:
     report = RetainReport(
         key=view.key,
@@ -115,7 +113,7 @@ def _look(
     return Look(report=report, sweep=sweep, view=view)
 
 
-def _waiting(view: PartitionView, rules: Rules, times: SweepTimes) -> str:
+def _waiting(view: PartitionView, rules: Rules, times: SweepOrder) -> str:
     """What is not due yet, and until when; of what may not go at all, the notes tell."""
     retired = [] if view.state is None else [r.retired_at_ms for r in view.state.whole_retired]
     orphans = [each.modified_ms for each in view.orphans] if rules.is_detached else []
@@ -143,7 +141,7 @@ def _doomed(live: Wiring, view: PartitionView, sweep: Sweep) -> Iterator[Doomed]
             kind=Kind.RETIRED,
             why=why,
             segment_id=gone.segment.segment_id,
-            start_offset=gone.segment.start_offset,
+            start_offset=gone.segment.own_start_offset,
             objects=() if found is None else _objects(live, view.key, found),
         )
     for each in sweep.orphans:
@@ -151,6 +149,14 @@ def _doomed(live: Wiring, view: PartitionView, sweep: Sweep) -> Iterator[Doomed]
         yield Doomed(
             kind=Kind.ORPHAN,
             why=f"no row names it, written at {moment(each.modified_ms)}{whole}",
+            segment_id=each.segment_id,
+            start_offset=each.start_offset,
+            objects=_objects(live, view.key, each),
+        )
+    for each in sweep.set_apart:
+        yield Doomed(
+            kind=Kind.SET_APART,
+            why=f"outside the leader epoch lineage, written at {moment(each.modified_ms)}",
             segment_id=each.segment_id,
             start_offset=each.start_offset,
             objects=_objects(live, view.key, each),

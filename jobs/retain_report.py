@@ -45,6 +45,7 @@ class Kind(StrEnum):
 
     RETIRED = "retired"
     ORPHAN = "orphan"
+    SET_APART = "set apart"
     LEFTOVER = "leftover"
 
 

@@ -1,6 +1,7 @@
 """`spark.read.format("kafka-segments")`: the records of a tier's live segments, as a DataFrame.
 
-    from jobs.segment_source import register
+    from jobs.discovery import viewed
+from jobs.segment_source import register
 
     register(spark)
     spark.read.format("kafka-segments").option("topics", "orders").load("/tier").show()
@@ -25,9 +26,10 @@ from compaction.aborted import AbortedTransaction
 from compaction.errors import BadSettings, CorruptLog
 from compaction.regions import last_stable_of
 from compaction.view import PartitionView, Refusal
+from jobs.discovery import viewed
 from jobs.segment_filters import Wanted, pushed
 from jobs.segment_options import FORMAT, Request, check_schema, request_of, schema_of
-from jobs.survey import READERS, KnownPartition, known_partitions, viewed
+from jobs.survey import READERS, KnownPartition, known_partitions
 from jobs.wiring import Wiring, wired
 from storage.arrow_records import record_batches
 from storage.first_sight import read_aborted, read_snapshot
@@ -129,7 +131,7 @@ class SegmentReader(DataSourceReader):
         # Spark makes up a task without a value where there is none.
         for piece in partition.value or ():
             segment = piece.segment
-            where = tier.uri(piece.key, segment.segment_id, segment.start_offset, Part.LOG)
+            where = tier.uri(piece.key, segment.segment_id, segment.own_start_offset, Part.LOG)
             for chosen in read_piece(tier, piece):
                 yield from record_batches(piece.key, chosen, self._schema, where=where)
 

@@ -11,9 +11,10 @@ from compaction.regions import Regions, last_stable_of, regions_of
 from compaction.rules import Rules
 from compaction.segments import PartitionKey, PartitionState, Segment
 from compaction.view import PartitionView, Refusal
+from jobs.discovery import viewed
 from jobs.scope import Scope
 from jobs.settings import Settings
-from jobs.survey import READERS, KnownPartition, known_partitions, refusal_of, viewed
+from jobs.survey import READERS, KnownPartition, known_partitions, refusal_of
 from jobs.wiring import Wiring
 from storage.first_sight import read_snapshot
 from storage.local_tiered_storage import Part
@@ -63,7 +64,7 @@ class PartitionStatus:
             "orphans": [each.segment_id for each in orphans],
             "orphan_bytes": sum(each.size_bytes for each in orphans),
             "out_of_lineage": (
-                [each.segment_id for each in view.out_of_lineage] if view is not None else []
+                [each.segment_id for each in view.set_apart] if view is not None else []
             ),
             "notes": list(view.notes) if view is not None else [],
             "problem": self.problem,
@@ -147,7 +148,7 @@ def _looked_at(
         regions=regions,
         ratio=dirty_ratio(view, regions, rules, live.now_ms),
         logs=tuple(
-            live.tier.uri(key, segment.segment_id, segment.start_offset, Part.LOG)
+            live.tier.uri(key, segment.segment_id, segment.own_start_offset, Part.LOG)
             for segment in view.segments
         ),
     )

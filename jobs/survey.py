@@ -14,20 +14,20 @@ from typing import Final
 
 from compaction.eligibility import DirtyRatio, dirty_ratio, should_have_rolled_at_ms
 from compaction.errors import TierfoldError, unexpected
-from compaction.listing import classify
 from compaction.plan import Choice, Compact, propose, rest_by_policy
 from compaction.plan_check import faults
 from compaction.producers import ProducerEntry
 from compaction.regions import last_stable_of, regions_of
 from compaction.rules import Rules
-from compaction.segments import LeaderEpoch, PartitionKey, PartitionState, Segment
+from compaction.segments import PartitionKey, PartitionState
 from compaction.strategies import strategy_change
-from compaction.view import PartitionView, Refusal, RefusalReason, view_of
+from compaction.view import PartitionView, Refusal, RefusalReason
+from jobs.discovery import viewed
 from jobs.scope import EVERYTHING, Scope, named
 from jobs.settings import Settings
 from jobs.wiring import Wiring
 from storage.catalog_rows import RowsRead
-from storage.first_sight import read_checkpoint, read_snapshot, sight
+from storage.first_sight import read_snapshot
 
 READERS: Final = 16
 """Threads that read metadata at a time: it is waiting, not work."""
@@ -218,28 +218,6 @@ def refusal_of(error: Exception, where: str) -> Refusal:
         detail=f"{where}: {unexpected(error)}",
         remedy="This is a bug; please report it.",
     )
-
-
-def viewed(
-    live: Wiring, key: PartitionKey, state: PartitionState | None
-) -> PartitionView | Refusal:
-    """The partition as the tier and the catalog's row show it; raises TierfoldError."""
-    classified = classify(live.tier.listing(key), state)
-    sighted = [sight(live.tier, key, listed) for listed in classified.new]
-    return view_of(key, classified, sighted, state, _lineage(live, key, state, sighted))
-
-
-def _lineage(
-    live: Wiring, key: PartitionKey, state: PartitionState | None, sighted: Sequence[Segment]
-) -> tuple[LeaderEpoch, ...]:
-    """The leader epochs of the newest segment in view; the catalog's where none is new.
-
-    Newest is the one of the latest leader: a longer one of a deposed leader is not the log.
-    """
-    if not sighted:
-        return () if state is None else state.lineage
-    newest = max(sighted, key=lambda each: (max(each.leader_epochs).epoch, each.end_offset))
-    return read_checkpoint(live.tier, key, newest)
 
 
 def _producers(

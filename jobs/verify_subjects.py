@@ -16,9 +16,10 @@ from compaction.segments import PartitionKey, Segment
 from compaction.strategies import BY_OFFSET
 from compaction.transactions import TransactionVerdict
 from compaction.view import PartitionView, Refusal, first_break
+from jobs.discovery import viewed
 from jobs.rounds import BUCKET_BYTES, tasks_for
 from jobs.stages.segment_rows import packed
-from jobs.survey import KnownPartition, viewed
+from jobs.survey import KnownPartition
 from jobs.wiring import Wiring
 from storage.first_sight import read_aborted
 from storage.local_tiered_storage import Part

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
 from compaction.commit import CommitIs, CommitProposal, applied, lost, verdict
@@ -75,7 +75,9 @@ class ClaimAttempt:
 
     def next_row(self, row: PartitionState | None) -> PartitionState:
         """See `Attempt.next_row`."""
-        ensure(self.read if row is None else row, self.after, CLAIM_INVARIANTS)
+        # Where there is no row, all that is claimed is adopted by it.
+        before = replace(self.read, segments=()) if row is None else row
+        ensure(before, self.after, CLAIM_INVARIANTS)
         return self.after
 
 

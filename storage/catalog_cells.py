@@ -57,7 +57,7 @@ class _NotNegative:
     says: str = "not negative"
 
     def holds(self, values: pa.Array) -> pa.BooleanArray:
-        return pc.greater_equal(values, 0)
+        return pc.fill_null(pc.greater_equal(values, 0), fill_value=True)
 
 
 _KAFKA_ID: Final = _Spelled(pattern=KAFKA_UUID_PATTERN, says="an id as Kafka prints it")
@@ -74,6 +74,8 @@ _RULES: Final[Mapping[str, _Rule]] = {
     ),
     "topic_id": _KAFKA_ID,
     "segment_id": _KAFKA_ID,
+    "agrees_with": _KAFKA_ID,
+    "forgotten": _KAFKA_ID,
     # Of `header` with the header's name, which may be any text (`compaction.strategies`).
     "strategies": _Spelled(
         pattern=r"[a-z][a-z0-9._-]{0,99}(?:=(?s:.+))?", says="a strategy's name"
@@ -92,6 +94,8 @@ _RULES: Final[Mapping[str, _Rule]] = {
         "size_bytes",
         "offset_index_bytes",
         "time_index_bytes",
+        "skipped_offsets",
+        "skipped_bytes",
         "retired_by_epoch",
     ),
     _NotNegative(),
@@ -139,6 +143,9 @@ def _look(cells: _Cells, found: dict[int, str]) -> None:
             is_fine = pc.greater_equal(ends, starts)
             last = _Cells(name=f"{name}.end_offset", values=ends, rows=rows)
             _keep(last, is_fine, "at or above start_offset", found)
+            skipped = pc.fill_null(children["skipped_offsets"], 0)
+            cut = _Cells(name=f"{name}.skipped_offsets", values=skipped, rows=rows)
+            _keep(cut, pc.less_equal(skipped, starts), "at or below start_offset", found)
         return
     rule = _RULES.get(name.rpartition(".")[2])
     if rule is not None:

@@ -13,6 +13,7 @@ from itertools import accumulate, pairwise
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from compaction.errors import BadSettings, CorruptLog
 from compaction.invariants import ROW_INVARIANTS, breaches
@@ -28,6 +29,7 @@ from storage.catalog_cells import impossible_cells
 from storage.catalog_schema import (
     CLEANER_OFFSET,
     FORMAT_VERSION,
+    FORMATS_READ,
     LEADER_EPOCH,
     PARTITIONS,
     RETIRED_SEGMENT,
@@ -47,6 +49,9 @@ _NOUNS: Final[Mapping[tuple[str, ...], type[Noun]]] = {
     )
 }
 """A struct column's field names are the attributes of its noun."""
+
+_ZERO_WHERE_NULL: Final = ("skipped_offsets", "skipped_bytes")
+"""Columns that rows of format 3 lack."""
 
 _OF_THE_KEY: Final = ("topic_id", "topic", "partition")
 _DERIVED: Final = ("live_bytes", "clean_bytes", "dirty_bytes", "format_version", "bucket")
@@ -185,15 +190,23 @@ def values_of(column: pa.Array) -> list[Any]:
         return [dict(pairs) for pairs in column.to_pylist()]
     if pa.types.is_list(column.type):
         flat = values_of(column.flatten())
-        ends = accumulate(column.value_lengths().to_pylist(), initial=0)
+        ends = accumulate(pc.fill_null(column.value_lengths(), 0).to_pylist(), initial=0)
         return [tuple(flat[start:end]) for start, end in pairwise(ends)]
     if pa.types.is_struct(column.type):
         names = tuple(each.name for each in column.type)
         noun = _NOUNS[names]
-        children = (values_of(child) for child in column.flatten())
+        children = (
+            values_of(_filled(name, child))
+            for name, child in zip(names, column.flatten(), strict=True)
+        )
         return [noun(**dict(zip(names, row, strict=True))) for row in zip(*children, strict=True)]
     values: list[Any] = column.to_pylist()
     return values
+
+
+def _filled(name: str, column: pa.Array) -> pa.Array:
+    """The column with the value that rows of an older format mean by having none."""
+    return pc.fill_null(column, 0) if name in _ZERO_WHERE_NULL else column
 
 
 def promised_column(rows: pa.Table, field: pa.Field, where: str) -> pa.Array:
@@ -202,6 +215,8 @@ def promised_column(rows: pa.Table, field: pa.Field, where: str) -> pa.Array:
     Raises:
         CorruptLog: it is missing, of another type, or holds nulls where it must not.
     """
+    if field.name not in rows.column_names and field.nullable:
+        return pa.nulls(len(rows), field.type)
     if field.name not in rows.column_names:
         raise _malformed(f"column {field.name} is missing", where)
     found = rows.column(field.name)
@@ -230,7 +245,7 @@ def _has_nulls(column: pa.Array, *, nullable: bool) -> bool:
 def _refuse_other_layout(rows: pa.Table, where: str) -> None:
     """Before anything else is read: another layout may lack columns that we would miss."""
     field = PARTITIONS.field("format_version")
-    versions = set(promised_column(rows, field, where).to_pylist()) - {FORMAT_VERSION}
+    versions = set(promised_column(rows, field, where).to_pylist()) - {*FORMATS_READ}
     if not versions:
         return
     if max(versions) > FORMAT_VERSION:

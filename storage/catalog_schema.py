@@ -14,8 +14,12 @@ from zlib import crc32
 
 import pyarrow as pa
 
-FORMAT_VERSION: Final = 3
-"""The version that this code writes; a table of an older or newer layout is refused."""
+FORMAT_VERSION: Final = 4
+"""The version that this code writes."""
+
+FORMATS_READ: Final = (3, FORMAT_VERSION)
+"""What it reads. Rows of version 3 lack the columns that may be null; they are written anew, as
+version 4, by the next commit of their partition."""
 
 PARTITION_COLUMNS: Final = ("bucket",)
 """Delta partition columns of `partitions`: runs on different buckets never conflict."""
@@ -37,6 +41,8 @@ def _list_of(struct: pa.StructType) -> pa.ListType:
     return pa.list_(pa.field("element", struct, nullable=False))
 
 
+_NAMES: Final = pa.list_(pa.field("element", pa.string(), nullable=False))
+
 LEADER_EPOCH: Final = pa.struct(
     [
         _column("epoch", pa.int32(), "leader epoch"),
@@ -54,9 +60,9 @@ CLEANER_OFFSET: Final = pa.struct(
 SEGMENT: Final = pa.struct(
     [
         _column("segment_id", pa.string(), "22 characters of url-safe base64"),
-        _column("start_offset", pa.int64(), "first offset of its range"),
+        _column("start_offset", pa.int64(), "first offset that it gives to the log"),
         _column("end_offset", pa.int64(), "last offset of its range, inclusive"),
-        _column("size_bytes", pa.int64(), "bytes of the .log"),
+        _column("size_bytes", pa.int64(), "bytes of the .log from start_offset on"),
         _column("offset_index_bytes", pa.int64(), "bytes of the .index"),
         _column("time_index_bytes", pa.int64(), "bytes of the .timeindex"),
         _column("max_timestamp_ms", pa.int64(), "largest batch max timestamp; -1: none"),
@@ -75,6 +81,19 @@ SEGMENT: Final = pa.struct(
             "cleaner_offsets", _list_of(CLEANER_OFFSET), "the vector of the commit that added it"
         ),
         _column("written_by_run", pa.string(), "run that wrote it; empty: a broker"),
+        _column(
+            "skipped_offsets",
+            pa.int64(),
+            "offsets of its own range below start_offset, which segments before it give",
+            nullable=True,
+        ),
+        _column("skipped_bytes", pa.int64(), "bytes of the .log below start_offset", nullable=True),
+        _column(
+            "agrees_with",
+            _NAMES,
+            "segment ids found to hold the same batches at the offsets they share",
+            nullable=True,
+        ),
     ]
 )
 
@@ -112,13 +131,19 @@ PARTITIONS: Final = pa.schema(
         _column("dirty_bytes", pa.int64(), "of these, of segments that start at or above it"),
         _column(
             "strategies",
-            pa.list_(pa.field("element", pa.string(), nullable=False)),
+            _NAMES,
             "compaction strategies it was compacted under, the latest last; none: offset",
         ),
         _column("commit_id", pa.string(), "changes with every commit; conditional updates name it"),
         _column("committed_at_ms", pa.int64(), "when the commit was proposed"),
         _column("format_version", pa.int32(), "version of this row's layout"),
         _column("bucket", pa.int32(), "crc32 of topic_id, modulo 16: which file holds the row"),
+        _column(
+            "forgotten",
+            _NAMES,
+            "segment ids whose loss a person accepted; only in a row that was forgotten",
+            nullable=True,
+        ),
     ]
 )
 

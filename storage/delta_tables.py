@@ -81,6 +81,8 @@ class DeltaVersion:
                     rows,
                     mode="overwrite",
                     predicate=predicate,
+                    # A table of an older version lacks columns: they are added, and null there.
+                    schema_mode="merge",
                     commit_properties=_COMMIT,
                 )
             except CommitFailedError:

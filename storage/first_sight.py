@@ -188,12 +188,15 @@ def read_aborted(
 ) -> tuple[AbortedTransaction, ...]:
     """The aborted transactions whose marker lies in the segment; none where no index is promised.
 
+    Of an overlap the segment before it lists them.
+
     Raises CorruptLog, and UnreadableObject also where the promised index is gone.
     """
     if not segment.has_transaction_index:
         return ()
     data, where = _object(storage, key, segment, Part.TRANSACTION_INDEX)
-    return read_transaction_index(data, where)
+    listed = read_transaction_index(data, where)
+    return tuple(each for each in listed if each.last_offset >= segment.start_offset)
 
 
 def read_checkpoint(
@@ -296,5 +299,5 @@ def _object(
     storage: LocalTieredStorage, key: PartitionKey, segment: Segment, part: Part
 ) -> tuple[NDArray[np.uint8], str]:
     """A whole side file and its full name."""
-    address = (key, segment.segment_id, segment.start_offset, part)
+    address = (key, segment.segment_id, segment.own_start_offset, part)
     return storage.read_part(*address), storage.uri(*address)

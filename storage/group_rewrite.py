@@ -138,8 +138,8 @@ def rewrite_group(
 
 def _rewrite_segment(state: _Rewrite, segment: Segment, standing: Standing) -> None:
     task = state.task
-    where = state.tier.uri(task.key, segment.segment_id, segment.start_offset, Part.LOG)
-    log = state.tier.read_part(task.key, segment.segment_id, segment.start_offset, Part.LOG)
+    where = state.tier.uri(task.key, segment.segment_id, segment.own_start_offset, Part.LOG)
+    log = state.tier.read_log(task.key, segment)
     heads = checked_heads(log, where=where)
     _check_range(heads, segment, where)
     state.bytes_read += len(log)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from compaction.errors import BadSettings, UnreadableObject
 from compaction.listing import Leftover, ListedSegment
-from compaction.segments import PartitionKey
+from compaction.segments import PartitionKey, Segment
 from storage.kafka_uuid import UUID_CHARACTERS, is_kafka_uuid, new_segment_id
 from storage.object_store import Bytes, ObjectEntry, ObjectStore, ObjectWriter
 from storage.topic_names import is_topic
@@ -180,6 +180,11 @@ class LocalTieredStorage:
     ) -> NDArray[np.uint8]:
         """A whole part; raises UnreadableObject."""
         return self.store.read(self.object_key(key, segment_id, start_offset, part))
+
+    def read_log(self, key: PartitionKey, segment: Segment) -> NDArray[np.uint8]:
+        """The segment's `.log` from its effective start on; raises UnreadableObject."""
+        log = self.read_part(key, segment.segment_id, segment.own_start_offset, Part.LOG)
+        return log[segment.skipped_bytes :]
 
     def new_segment(self, key: PartitionKey, start_offset: int) -> StagedSegment:
         """A segment to be written under a fresh id."""

@@ -84,7 +84,7 @@ def pieces_of(
         return
     is_whole = within.start == segment.start_offset and within.end == segment.next_offset
     if is_whole and segment.size_bytes <= piece_bytes:
-        cuts = [0, segment.size_bytes]
+        cuts = [segment.skipped_bytes, segment.log_bytes]
     else:
         cuts = _cuts(tier, key, segment, within, piece_bytes)
     overlapping = tuple(
@@ -113,13 +113,13 @@ def read_piece(tier: LocalTieredStorage, piece: LogPiece) -> Iterator[ChosenReco
         CorruptLog: The bytes are no sound batches, or not those that the index promised.
     """
     object_key = tier.object_key(
-        piece.key, piece.segment.segment_id, piece.segment.start_offset, Part.LOG
+        piece.key, piece.segment.segment_id, piece.segment.own_start_offset, Part.LOG
     )
     where = tier.store.uri(object_key)
     log = tier.store.read_range(object_key, piece.start, piece.size_bytes)
     if len(log) < piece.size_bytes:
         raise CorruptLog(
-            f"the log ends at byte {piece.start + len(log)}, {piece.segment.size_bytes} are known",
+            f"the log ends at byte {piece.start + len(log)}, {piece.segment.log_bytes} are known",
             where=where,
             remedy=_REMEDY,
         )
@@ -151,18 +151,19 @@ def _cuts(
     An entry names a batch's last offset, or, before Kafka 4.0, that of an append whose first batch
     is there: either way all before an entry at or below an offset lies before that offset.
     """
-    address = (key, segment.segment_id, segment.start_offset, Part.OFFSET_INDEX)
-    index = read_offset_index(tier.read_part(*address), segment.start_offset, tier.uri(*address))
+    own_start, log_bytes = segment.own_start_offset, segment.log_bytes
+    address = (key, segment.segment_id, own_start, Part.OFFSET_INDEX)
+    index = read_offset_index(tier.read_part(*address), own_start, tier.uri(*address))
     is_cut = index.positions > 0  # The log's first batch needs none.
     starts = np.append(0, index.positions[is_cut]).astype(np.int64)
     offsets = index.offsets[is_cut]
     first = int(np.searchsorted(offsets, within.start, side="right"))
     behind = int(np.searchsorted(offsets, within.end - 1, side="left")) + 2
     begin = int(starts[first])
-    end = int(starts[behind]) if behind < starts.size else segment.size_bytes
-    if not 0 <= begin < end <= segment.size_bytes:
+    end = int(starts[behind]) if behind < starts.size else log_bytes
+    if not 0 <= begin < end <= log_bytes:
         raise CorruptLog(
-            f"it points at bytes {begin} to {end} of a log of {segment.size_bytes} bytes",
+            f"it points at bytes {begin} to {end} of a log of {log_bytes} bytes",
             where=tier.uri(*address),
             remedy=_REMEDY,
         )
@@ -179,8 +180,8 @@ def _cuts(
 
 def _check_ends(piece: LogPiece, heads: BatchHeads, where: str) -> None:
     """What the piece holds reaches beyond what is wanted, where the log goes on beside it."""
-    is_cut_before = piece.is_first and piece.start > 0
-    is_cut_behind = piece.is_last and piece.end < piece.segment.size_bytes
+    is_cut_before = piece.is_first and piece.start > piece.segment.skipped_bytes
+    is_cut_behind = piece.is_last and piece.end < piece.segment.log_bytes
     if (is_cut_before and heads.base_offset[0] > piece.wanted.start) or (
         is_cut_behind and heads.last_offset[-1] < piece.wanted.end - 1
     ):

@@ -80,7 +80,10 @@ class _Log:
     heads: BatchHeads
     base_offset: NDArray[np.int64]
     """Shape (batches,): of a legacy wrapper the first record's offset, which its head lacks."""
+    first: int
+    """The number of the first batch that counts; what lies before is the segments' before it."""
     marks: BatchMarks
+    """Of the batches that count, as is what follows."""
     records: int
     size_bytes: int
     where: str
@@ -94,18 +97,19 @@ def read_and_check(tier: LocalTieredStorage, order: CheckOrder) -> ReadSegment:
         UnreadableObject: Its log cannot be read.
     """
     segment = order.segment
-    address = (order.key, segment.segment_id, segment.start_offset, Part.LOG)
+    address = (order.key, segment.segment_id, segment.own_start_offset, Part.LOG)
     data = tier.read_part(*address)
     collectors = [
         None if aborted is None else LatestCollector(aborted, order.buckets)
         for aborted in (order.aborted_now, order.aborted_before)
     ]
-    log = _decoded(data, [each for each in collectors if each is not None], tier.uri(*address))
+    wanted = [each for each in collectors if each is not None]
+    log = _decoded(data, segment.skipped_bytes, wanted, tier.uri(*address))
     indexes = _checked_indexes(tier, order, log) if order.is_live else CheckedIndexes()
     faults = _faults(tier, order, log) if order.is_live else ()
     now, before = (() if each is None else each.blocks() for each in collectors)
     checked = CheckedSegment(
-        batches=len(log.heads),
+        batches=len(log.heads) - log.first,
         records=log.records,
         bytes_read=len(data),
         index_entries=indexes.entries,
@@ -116,25 +120,36 @@ def read_and_check(tier: LocalTieredStorage, order: CheckOrder) -> ReadSegment:
     return ReadSegment(checked=checked, now=now, before=before)
 
 
-def _decoded(data: NDArray[np.uint8], collectors: Sequence[LatestCollector], where: str) -> _Log:
+def _decoded(
+    data: NDArray[np.uint8],
+    skipped_bytes: int,
+    collectors: Sequence[LatestCollector],
+    where: str,
+) -> _Log:
     """Decodes every record, which checks them all; raises CorruptLog."""
     heads = read_heads(data, where=where)
     base_offset = heads.base_offset.copy()
+    first_batch = int(np.searchsorted(heads.position, skipped_bytes))
     marks: list[BatchMarks] = []
     records_in_all = 0
-    for first, last in windows(heads, window_bytes=WINDOW_BYTES):
-        window = heads.slice(first, last)
-        records = decode_any(data, window, where=where)
-        types = control_types(records, window, where=where)
-        marks.append(marks_of(window, types)[0])
-        if window.is_legacy.any():
-            base_offset[first:last] = records.offset[records.first_record[:-1]]
-        for each in collectors:
-            each.add(window, records, types)
-        records_in_all += len(records)
+    for start, stop in ((0, first_batch), (first_batch, len(heads))):
+        for first, last in windows(heads.slice(start, stop), window_bytes=WINDOW_BYTES):
+            window = heads.slice(start + first, start + last)
+            records = decode_any(data, window, where=where)
+            types = control_types(records, window, where=where)
+            if window.is_legacy.any():
+                first_records = records.offset[records.first_record[:-1]]
+                base_offset[start + first : start + last] = first_records
+            if start < first_batch:
+                continue
+            marks.append(marks_of(window, types)[0])
+            for each in collectors:
+                each.add(window, records, types)
+            records_in_all += len(records)
     return _Log(
         heads=heads,
         base_offset=base_offset,
+        first=first_batch,
         marks=joined_marks(marks),
         records=records_in_all,
         size_bytes=len(data),
@@ -146,9 +161,9 @@ def _checked_indexes(tier: LocalTieredStorage, order: CheckOrder, log: _Log) -> 
     if not len(log.heads):
         return CheckedIndexes()
     segment, heads = order.segment, log.heads
-    address = (order.key, segment.segment_id, segment.start_offset)
+    address = (order.key, segment.segment_id, segment.own_start_offset)
     places = BatchPlaces(
-        start_offset=segment.start_offset,
+        start_offset=segment.own_start_offset,
         position=heads.position,
         size_bytes=heads.size_bytes,
         base_offset=log.base_offset,
@@ -191,20 +206,27 @@ def _faults(tier: LocalTieredStorage, order: CheckOrder, log: _Log) -> tuple[str
 def _log_faults(order: CheckOrder, log: _Log) -> Iterator[str]:
     """Sizes, offsets and leader epochs: the log against what the catalog says of it."""
     segment, heads = order.segment, log.heads
-    if log.size_bytes != segment.size_bytes:
-        yield f"{log.size_bytes} bytes, where the catalog says {segment.size_bytes}"
+    if log.size_bytes != segment.log_bytes:
+        yield f"{log.size_bytes} bytes, where the catalog says {segment.log_bytes}"
     if not len(heads):
         yield "0 bytes: consumers stick at such a segment"
         return
+    starts = np.full(len(heads), segment.own_start_offset)
+    starts[log.first :] = segment.start_offset
     outside = np.flatnonzero(
-        (log.base_offset < segment.start_offset) | (heads.last_offset > segment.end_offset)
+        (log.base_offset < starts) | (heads.last_offset > segment.end_offset)
     )
     if outside.size:
         batch = int(outside[0])
         yield (
             f"the batch at byte {heads.position[batch]} has offsets {log.base_offset[batch]} to "
-            f"{heads.last_offset[batch]}, the segment {segment.start_offset} to "
+            f"{heads.last_offset[batch]}, the segment {starts[batch]} to "
             f"{segment.end_offset}"
+        )
+    if log.first == len(heads) or heads.position[log.first] != segment.skipped_bytes:
+        yield (
+            f"no batch begins at byte {segment.skipped_bytes}, where the catalog says that the"
+            f" segment counts from, at offset {segment.start_offset}"
         )
     last_offset = int(heads.last_offset[-1])
     if order.is_last and last_offset < segment.end_offset:
@@ -226,6 +248,7 @@ def _epoch_faults(segment: Segment, log: _Log) -> Iterator[str]:
     expected = numbers[np.searchsorted(starts, log.base_offset, side="right")]
     has_none = (log.heads.leader_epoch == NO_EPOCH) & (log.heads.producer_id == NO_PRODUCER_ID)
     is_wrong = ~log.heads.is_legacy & ~has_none & (log.heads.leader_epoch != expected)
+    is_wrong[: log.first] = False
     wrong = np.flatnonzero(is_wrong)
     if wrong.size:
         batch = int(wrong[0])
@@ -253,7 +276,8 @@ def _transaction_faults(tier: LocalTieredStorage, order: CheckOrder, log: _Log) 
             strict=True,
         )
     )
-    where = tier.uri(order.key, segment.segment_id, segment.start_offset, Part.TRANSACTION_INDEX)
+    own_start = segment.own_start_offset
+    where = tier.uri(order.key, segment.segment_id, own_start, Part.TRANSACTION_INDEX)
     for entry, each in enumerate(listed):
         if (each.producer_id, each.last_offset) not in markers:
             yield (

@@ -116,7 +116,8 @@ class SegmentWriter:
             self._put(Part.TRANSACTION_INDEX, write_transaction_index(listed))
         source = group.segments[-1]
         for part in (Part.SNAPSHOT, Part.LEADER_EPOCH_CHECKPOINT):
-            data = self._tier.read_part(origin.key, source.segment_id, source.start_offset, part)
+            address = (origin.key, source.segment_id, source.own_start_offset, part)
+            data = self._tier.read_part(*address)
             self._put(part, data.tobytes())
         self._read_back()
         return Segment(

@@ -69,17 +69,18 @@ def _rows(tier_uri: str, reference: dict[str, Any]) -> Iterator[Row]:
         partition=reference["partition"],
         topic_id=reference["topic_id"],
     )
-    address = (key, reference["segment_id"], reference["start_offset"], Part.LOG)
+    address = (key, reference["segment_id"], reference["own_start_offset"], Part.LOG)
     where = tier.uri(*address)
     try:
+        log = tier.read_part(*address)[reference["skipped_bytes"] :]
         if reference["marks_only"]:
-            marks = scan_marks(tier.read_part(*address), where=where)
+            marks = scan_marks(log, where=where)
             told = SegmentScanned(marks=marks)
             yield _row(reference, RowKind.SCANNED, 0, packed(told))
             return
         aborted = read_transaction_index(reference["aborted"], where=where)
         found = scan_segment(
-            tier.read_part(*address),
+            log,
             aborted,
             ScanOrder(
                 first_dirty=reference["first_dirty"],

@@ -7,7 +7,10 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any, Final
 
+from compaction.discovery import PartitionDraft, PartitionFacts, drafted, view_of
+from compaction.histories import InspectedSegment
 from compaction.listing import REQUIRED_PARTS, ListedSegment, classify
+from compaction.overlaps import Cut, OverlapProof
 from compaction.segments import (
     CleanerOffset,
     LeaderEpoch,
@@ -16,7 +19,7 @@ from compaction.segments import (
     RetiredSegment,
     Segment,
 )
-from compaction.view import PartitionView, view_of
+from compaction.view import PartitionView, Refusal
 
 KEY: Final = PartitionKey(topic="orders", partition=3, topic_id="T" * 21 + "A")
 LINEAGE: Final = (LeaderEpoch(epoch=0, start_offset=0),)
@@ -81,21 +84,67 @@ def retired(segment: Segment) -> RetiredSegment:
 
 def listed(segment: Segment, *, lacking: Sequence[str] = ()) -> ListedSegment:
     """What a listing shows of `segment`, without the parts in `lacking`."""
-    sizes = dict.fromkeys(REQUIRED_PARTS, 10) | {"log": segment.size_bytes}
+    sizes = dict.fromkeys(REQUIRED_PARTS, 10) | {"log": segment.log_bytes}
     if segment.has_transaction_index:
         sizes["txnindex"] = 34
     return ListedSegment(
         segment_id=segment.segment_id,
-        start_offset=segment.start_offset,
+        start_offset=segment.own_start_offset,
         parts=tuple(sorted((part, size) for part, size in sizes.items() if part not in lacking)),
         modified_ms=1_000_000,
     )
 
 
+def unknown(
+    segment: Segment, *, lacking: Sequence[str] = (), **fields: Any
+) -> InspectedSegment:
+    """What is found of `segment`, which no row names; `fields` are the inspection's.
+
+    Its checkpoint is its own epochs, unless `lacking` or `fields` say otherwise.
+    """
+    is_complete = not lacking
+    has_checkpoint = "leader_epoch_checkpoint" not in lacking
+    defaults = InspectedSegment(
+        listed=listed(segment, lacking=lacking),
+        segment=segment if is_complete else None,
+        end_offset=None if "log" in lacking else segment.end_offset,
+        checkpoint=segment.leader_epochs if has_checkpoint else (),
+    )
+    return replace(defaults, **fields)
+
+
+def facts(
+    state: PartitionState | None, found: Sequence[InspectedSegment] = ()
+) -> PartitionFacts:
+    """A tier that holds all that the row names, and what was found beside."""
+    known = () if state is None else (*state.segments, *(e.segment for e in state.retired))
+    listing = [*map(listed, known), *(each.listed for each in found)]
+    return PartitionFacts(
+        key=KEY, state=state, classified=classify(listing, state), inspected=tuple(found)
+    )
+
+
+def agreeing(draft: PartitionDraft) -> OverlapProof:
+    """All overlaps agree; a byte is skipped for each offset."""
+    cut = [each for each in draft.chain.taken if each.skipped_offsets]
+    return OverlapProof(
+        cuts={
+            each.segment_id: Cut(skipped_bytes=each.skipped_offsets, first_timestamp_ms=1_000_000)
+            for each in cut
+        }
+    )
+
+
+def looked_at(
+    state: PartitionState | None, found: Sequence[InspectedSegment] = ()
+) -> PartitionView | Refusal:
+    """What is decided of such a tier, where all overlaps agree."""
+    draft = drafted(facts(state, found))
+    return draft if isinstance(draft, Refusal) else view_of(draft, agreeing(draft))
+
+
 def a_view(segments: Sequence[Segment], **fields: Any) -> PartitionView:
     """A partition whose row names `segments`; `fields` are the row's."""
-    state = a_state(segments, **fields)
-    classified = classify([listed(each) for each in segments], state)
-    view = view_of(KEY, classified, (), state, state.lineage)
+    view = looked_at(a_state(segments, **fields))
     assert isinstance(view, PartitionView)
     return view

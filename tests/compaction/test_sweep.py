@@ -30,7 +30,7 @@ from compaction.rules import DAY_MS, Rules, TierBinding
 from compaction.segments import PartitionState, RetiredSegment, Segment
 from compaction.sweep import (
     Sweep,
-    SweepTimes,
+    SweepOrder,
     deletion_faults,
     holder,
     old_orphans,
@@ -41,7 +41,7 @@ from compaction.view import PartitionView, state_with_new, view_of
 from tests.compaction.builders import KEY, LINEAGE, a_chain, a_segment, a_state, listed, segment_id
 
 NOW_MS: Final = 100 * DAY_MS
-TIMES: Final = SweepTimes(now_ms=NOW_MS)
+TIMES: Final = SweepOrder(now_ms=NOW_MS)
 DETACHED: Final = Rules(tier_binding=TierBinding.DETACHED, retention_ms=-1)
 DELETE: Final = replace(
     DETACHED, cleanup_policy=frozenset({"delete"}), retention_ms=DAY_MS, retention_bytes=-1

@@ -11,7 +11,7 @@ from rich.console import Console
 from compaction.chunks import UNBOUND
 from compaction.errors import TierfoldError, UnreadableObject
 from compaction.segments import PartitionState, Segment
-from compaction.sweep import GRACE_MS, SweepTimes
+from compaction.sweep import GRACE_MS, SweepOrder
 from compaction.view import Refusal
 from jobs.outcome_reports import NOTHING_TO_DO
 from jobs.restore_job import restore
@@ -106,7 +106,7 @@ def _sweeps(world: World, actor: Actor) -> None:
 def sweep(world: World, run: str, actor: Actor) -> None:
     """`tierfold retain`."""
     live = world.wired(actor, run)
-    times = SweepTimes(now_ms=live.now_ms)
+    times = SweepOrder(now_ms=live.now_ms)
     try:
         reports = retain(live, world.settings, Scope(), times, QUIET)
     except TierfoldError as error:

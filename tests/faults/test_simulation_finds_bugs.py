@@ -12,7 +12,7 @@ import pytest
 
 from compaction import commit
 from compaction.segments import PartitionState
-from compaction.sweep import Sweep, SweepTimes
+from compaction.sweep import Sweep, SweepOrder
 from jobs import publishing
 from storage.local_tiered_storage import Part, StagedSegment
 from storage.segment_writer import SegmentWriter
@@ -65,9 +65,9 @@ def orphans_go_by_age_alone(patch: pytest.MonkeyPatch) -> None:
 
 def there_is_no_grace(patch: pytest.MonkeyPatch) -> None:
     """What was replaced is deleted at once, under the eyes of its readers."""
-    made = SweepTimes.__init__
+    made = SweepOrder.__init__
     patch.setattr(
-        SweepTimes, "__init__", lambda times, now_ms: made(times, now_ms=now_ms, grace_ms=0)
+        SweepOrder, "__init__", lambda times, now_ms: made(times, now_ms=now_ms, grace_ms=0)
     )
 
 

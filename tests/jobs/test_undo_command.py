@@ -19,8 +19,8 @@ from compaction.commit import (
 from compaction.outcomes import Committed
 from compaction.segments import PartitionState
 from compaction.view import PartitionView, state_with_new
+from jobs.discovery import viewed
 from jobs.proposals import release_of
-from jobs.survey import viewed
 from jobs.wiring import wired
 from storage.catalog import Catalog, new_commit_id
 from tests.compaction.builders import segment_id

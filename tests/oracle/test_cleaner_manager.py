@@ -19,8 +19,9 @@ from compaction.regions import LastStable, Regions, last_stable_of, regions_of
 from compaction.rules import Rules
 from compaction.segments import CleanerOffset
 from compaction.view import PartitionView, fresh_state
+from jobs.discovery import viewed
 from jobs.scope import Scope
-from jobs.survey import known_partitions, viewed
+from jobs.survey import known_partitions
 from jobs.wiring import wired
 from storage.first_sight import read_snapshot
 from tests.oracle.kafka_lab import KafkaLab, MadeLog, Option, Selected, SelectionCase

@@ -97,8 +97,8 @@ def _read(tier: LocalTieredStorage, each: Round, buckets: int) -> _Read:
     scans: dict[str, ScannedSegment] = {}
     marks: list[BatchMarks] = []
     for _, segment in each.scanned:
-        address = (each.key, segment.segment_id, segment.start_offset, Part.LOG)
-        data, where = tier.read_part(*address), tier.uri(*address)
+        address = (each.key, segment.segment_id, segment.own_start_offset, Part.LOG)
+        data, where = tier.read_log(each.key, segment), tier.uri(*address)
         if segment.segment_id in sources:
             scan = scan_segment(data, each.aborted, order, where=where)
             scans[segment.segment_id] = scan

@@ -1,0 +1,274 @@
+"""Which unknown segments become part of a partition's log, decided of what was read of them. Pure.
+
+    listing + catalog row -> `compaction.listing.classify` -> the unknown ones are read once
+    -> `drafted`: which history, which are taken, what must be compared (PartitionDraft | Refusal)
+    -> the overlaps are compared -> `view_of` -> PartitionView | Refusal
+
+The catalog's live segments are trusted; what is unknown must belong to their history, reach beyond
+them without a gap, and agree with them where it overlaps (SEMANTICS 1, "Discovery"). On first sight
+there is nothing to trust, so whatever does not chain refuses the partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from compaction.histories import History, InspectedSegment, decided_history, fits
+from compaction.lineage import is_within_lineage
+from compaction.listing import Classified, ListedSegment
+from compaction.overlaps import Chain, Comparison, OverlapProof, chain_of, comparisons, with_proof
+from compaction.segments import PartitionKey, PartitionState, Segment
+from compaction.view import CATALOG_FIRST, PartitionView, Refusal, RefusalReason, gap
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionFacts:
+    """All that was read of a partition before anything is decided."""
+
+    key: PartitionKey
+    state: PartitionState | None
+    """The catalog's row as read; None: it has none."""
+    classified: Classified
+    inspected: tuple[InspectedSegment, ...]
+    """Every segment of `classified.unknown`, read once by storage."""
+
+    @property
+    def row(self) -> PartitionState | None:
+        """What the catalog knows of the log; None on first sight, and after `tierfold forget`."""
+        return None if self.state is None or self.state.is_forgotten else self.state
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionDraft:
+    """What would be taken of a partition, were the overlaps found to agree."""
+
+    facts: PartitionFacts
+    history: History
+    chain: Chain
+    comparisons: tuple[Comparison, ...]
+    """What must be compared first."""
+
+
+def drafted(facts: PartitionFacts) -> PartitionDraft | Refusal:
+    """Decide which unknown segments belong to the log and chain to the live ones."""
+    row, inspected = facts.row, facts.inspected
+    refusal = _refused_by_listing(facts)
+    if refusal is not None:
+        return refusal
+    history = decided_history([each for each in inspected if each.listed.has_log], row)
+    live = () if row is None else row.segments
+    refusal = _refused_by_history(history, live)
+    if refusal is not None:
+        return refusal
+    complete = [each.segment for each in history.fitting if each.segment is not None]
+    if row is None:
+        reached = min((each.start_offset for each in complete), default=0) - 1
+    else:
+        reached = row.next_offset - 1
+        complete = [each for each in complete if each.end_offset > reached]
+    chain = chain_of(reached, complete)
+    refusal = None if row is not None else _refused_on_first_sight(facts, history, chain)
+    if refusal is not None:
+        return refusal
+    return PartitionDraft(
+        facts=facts, history=history, chain=chain, comparisons=comparisons(live, chain)
+    )
+
+
+def view_of(draft: PartitionDraft, proof: OverlapProof) -> PartitionView | Refusal:
+    """The view, once the overlaps were compared; a refusal where they disagree."""
+    facts, history = draft.facts, draft.history
+    row = facts.row
+    if proof.disagreements:
+        return Refusal(
+            reason=RefusalReason.OVERLAP,
+            detail="; ".join(proof.disagreements),
+            remedy=CATALOG_FIRST if row is None else _OTHER_BATCHES,
+        )
+    taken = with_proof(draft.chain, draft.comparisons, proof)
+    live = () if row is None else row.segments
+    segments = live + taken
+    log_start_offset = segments[0].start_offset if segments else 0
+    end_offset = segments[-1].end_offset if segments else -1
+    orphans = tuple(each.listed for each in facts.inspected if is_orphan(each, row))
+    waiting = tuple(_waiting(draft, orphans))
+    return PartitionView(
+        key=facts.key,
+        state=facts.state,
+        segments=segments,
+        new_ids=tuple(segment.segment_id for segment in taken),
+        orphans=orphans,
+        set_apart=tuple(each.listed for each in history.apart),
+        waiting=tuple(each.listed for each in waiting),
+        stalled_since_ms=min(
+            (each.listed.modified_ms for each in waiting if _reaches_beyond(each, end_offset)),
+            default=None,
+        ),
+        retired=facts.classified.retired,
+        # What lies beyond the live end is not ours to remember: it may still be cut off.
+        lineage=tuple(each for each in history.lineage if each.start_offset <= end_offset),
+        log_start_offset=log_start_offset if row is None else row.log_start_offset,
+        notes=tuple(_notes(draft, waiting)),
+    )
+
+
+def row_view(facts: PartitionFacts, refusal: Refusal) -> PartitionView | None:
+    """The row alone, of a partition that is refused as diverged: what may still be deleted of it.
+
+    Nothing unknown is taken. Set apart is what belongs neither to the row's history nor to the
+    one that contradicts it. None where there is no row.
+    """
+    row = facts.row
+    if row is None:
+        return None
+    unknown = [each for each in facts.inspected if each.listed.has_log]
+    lineage = decided_history(unknown, row).lineage
+    return PartitionView(
+        key=facts.key,
+        state=facts.state,
+        segments=row.segments,
+        new_ids=(),
+        orphans=tuple(each.listed for each in facts.inspected if is_orphan(each, row)),
+        set_apart=tuple(
+            each.listed
+            for each in unknown
+            if each.is_readable and not fits(each, lineage) and not fits(each, row.lineage)
+        ),
+        waiting=(),
+        stalled_since_ms=None,
+        retired=facts.classified.retired,
+        lineage=row.lineage,
+        log_start_offset=row.log_start_offset,
+        notes=(refusal.sentence,),
+    )
+
+
+def is_orphan(each: InspectedSegment, row: PartitionState | None) -> bool:
+    """Whether an unknown segment is known to hold nothing of its own (SEMANTICS 1, "Orphans")."""
+    if row is None:
+        return False
+    if not each.listed.has_log:
+        return True
+    return (
+        each.is_readable
+        and each.end_offset is not None
+        and each.end_offset < row.next_offset
+        and fits(each, row.lineage)
+    )
+
+
+_OTHER_BATCHES: Final = (
+    "One of them is no upload of this log: find out which (`tierfold dump` shows their batches) and"
+    " move it out of the tier."
+)
+
+_FORGET: Final = (
+    "The log was cut off by an unclean leader election. See what would be lost with `tierfold"
+    " forget --dry-run`, then accept it with `tierfold forget`."
+)
+
+
+def _refused_by_listing(facts: PartitionFacts) -> Refusal | None:
+    problems, row = facts.classified.problems, facts.row
+    if problems:
+        return Refusal(
+            reason=RefusalReason.DATA_GONE,
+            detail="; ".join(problems),
+            remedy="Bring the objects back from a backup, or go to an earlier state (`tierfold"
+            " history`); nothing of this partition was changed.",
+        )
+    partial = [each.listed for each in facts.inspected if not each.listed.is_complete]
+    if partial and row is None:
+        return Refusal(
+            reason=RefusalReason.PARTIAL_SEGMENT,
+            detail="; ".join(f"{each} lacks {each.lacking}" for each in partial),
+            remedy="Run again once the upload is complete, or move what a dead upload left away.",
+        )
+    unreadable = [each for each in facts.inspected if each.problem and _may_be_new(each, row)]
+    if unreadable:
+        return Refusal(
+            reason=RefusalReason.UNREADABLE,
+            detail="; ".join(each.problem for each in unreadable),
+            remedy="Nothing of this partition was changed.",
+        )
+    return None
+
+
+def _may_be_new(each: InspectedSegment, row: PartitionState | None) -> bool:
+    """It is whole by its objects' names, and would have been taken next."""
+    is_beyond = row is None or each.listed.start_offset >= row.next_offset
+    return is_beyond and each.listed.is_complete
+
+
+def _refused_by_history(history: History, live: Sequence[Segment]) -> Refusal | None:
+    """What the catalog calls live was cut off by an unclean leader election."""
+    found = history.contradiction
+    strays = [each for each in live if not is_within_lineage(each, history.lineage)]
+    if strays and not found:
+        names = ", ".join(each.segment_id for each in strays)
+        found = f"live segments outside the partition's leader epoch lineage: {names}"
+    if not found:
+        return None
+    return Refusal(reason=RefusalReason.LINEAGE_DIVERGED, detail=found, remedy=_FORGET)
+
+
+def _refused_on_first_sight(
+    facts: PartitionFacts, history: History, chain: Chain
+) -> Refusal | None:
+    """Without a row nothing says which of two claims is right, or that nothing was lost."""
+    if chain.waiting:
+        last, after = chain.taken[-1], chain.waiting[0]
+        return gap(last, after)
+    consented = () if facts.state is None else facts.state.forgotten
+    start = chain.taken[0].start_offset if chain.taken else 0
+    end = chain.taken[-1].end_offset if chain.taken else -1
+    alone = [
+        each
+        for each in history.apart
+        if each.listed.segment_id not in consented
+        and (each.listed.start_offset < start or (each.end_offset or 0) > end)
+    ]
+    if not alone:
+        return None
+    return Refusal(
+        reason=RefusalReason.LINEAGE_DIVERGED,
+        detail=f"outside the leader epoch lineage, with offsets that no other segment has:"
+        f" {', '.join(map(str, alone))}; the lineage's segments give offsets {start} to {end}",
+        remedy=_FORGET,
+    )
+
+
+def _waiting(
+    draft: PartitionDraft, orphans: Sequence[ListedSegment]
+) -> Iterator[InspectedSegment]:
+    """What may hold offsets beyond all that is taken: behind a gap, cut short, or unreadable."""
+    settled = {each.segment_id for each in (*draft.chain.taken, *draft.chain.superseded)}
+    settled |= {each.segment_id for each in orphans}
+    settled |= {each.listed.segment_id for each in draft.history.apart}
+    reached = draft.chain.taken[-1].end_offset if draft.chain.taken else -1
+    for each in draft.facts.inspected:
+        is_covered = each.is_readable and each.end_offset is not None and each.end_offset <= reached
+        if each.listed.segment_id not in settled and not is_covered:
+            yield each
+
+
+def _reaches_beyond(each: InspectedSegment, live_end: int) -> bool:
+    known = each.listed.start_offset if each.end_offset is None else each.end_offset
+    return known > live_end
+
+
+def _notes(draft: PartitionDraft, waiting: Sequence[InspectedSegment]) -> Iterator[str]:
+    """A sentence for each unknown segment that is kept and not read, and why."""
+    taken, row = draft.chain.taken, draft.facts.row
+    reached = taken[-1].end_offset if taken else -1 if row is None else row.next_offset - 1
+    for each in draft.history.apart:
+        yield f"{each} is set apart, outside the leader epoch lineage: kept, not read"
+    for each in waiting:
+        if each.problem:
+            yield f"{each.listed} is kept, not read: {each.problem}"
+        elif each.segment is not None:
+            yield f"{each} is not taken yet: offset {reached + 1} is missing below it"
+        else:
+            yield f"{each} lacks {each.listed.lacking}: not taken until its upload is complete"

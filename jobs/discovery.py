@@ -1,0 +1,44 @@
+"""What lies in a partition of the tier, and what of it belongs to the log.
+
+    facts_of   row and listing; each unknown segment is read once: its ends, its leader epochs
+    viewed     what `compaction.discovery` decides of them, the overlaps compared in between
+
+Nothing is written. An overlap is compared anew at each look until a claim has noted in the row that
+it agrees.
+"""
+
+from __future__ import annotations
+
+from compaction.discovery import PartitionFacts, drafted, view_of
+from compaction.listing import classify
+from compaction.segments import PartitionKey, PartitionState
+from compaction.view import PartitionView, Refusal
+from jobs.wiring import Wiring
+from storage.overlap_check import prove_overlaps
+from storage.unknown_segments import inspected
+
+
+def facts_of(live: Wiring, key: PartitionKey, state: PartitionState | None) -> PartitionFacts:
+    """All that is read of a partition before anything is decided; raises TierfoldError."""
+    classified = classify(live.tier.listing(key), state)
+    return PartitionFacts(
+        key=key,
+        state=state,
+        classified=classified,
+        inspected=tuple(inspected(live.tier, key, each) for each in classified.unknown),
+    )
+
+
+def viewed(
+    live: Wiring, key: PartitionKey, state: PartitionState | None
+) -> PartitionView | Refusal:
+    """The partition as the tier and the catalog's row show it; raises TierfoldError."""
+    return view_from(live, facts_of(live, key, state))
+
+
+def view_from(live: Wiring, facts: PartitionFacts) -> PartitionView | Refusal:
+    """The view that these facts make, once overlaps are compared; raises TierfoldError."""
+    draft = drafted(facts)
+    if isinstance(draft, Refusal):
+        return draft
+    return view_of(draft, prove_overlaps(live.tier, facts.key, draft.chain, draft.comparisons))

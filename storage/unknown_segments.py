@@ -1,0 +1,87 @@
+"""What an unknown segment's objects say of it: how far it reaches, and who wrote it.
+
+A complete one is read as `storage.first_sight` reads it. Of one that lacks a part, an upload or a
+copy cut short, the whole `.log` is walked and its checksums compared: it may hold offsets that
+nothing else has.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compaction.errors import CorruptLog, TierfoldError
+from compaction.histories import EpochStretch, InspectedSegment
+from compaction.listing import ListedSegment
+from compaction.segments import LeaderEpoch, PartitionKey
+from storage.batch_heads import BatchHeads
+from storage.first_sight import read_checkpoint, sight
+from storage.leader_epoch_checkpoint import read_leader_epoch_checkpoint
+from storage.local_tiered_storage import LocalTieredStorage, Part
+from storage.segment_scan import checked_heads
+
+
+def inspected(
+    tier: LocalTieredStorage, key: PartitionKey, listed: ListedSegment
+) -> InspectedSegment:
+    """The segment with its end and its leader epochs; what cannot be read is its `problem`."""
+    if not listed.has_log:
+        return InspectedSegment(listed=listed)
+    try:
+        if not listed.is_complete:
+            return _incomplete(tier, key, listed)
+        segment = sight(tier, key, listed)
+        return InspectedSegment(
+            listed=listed,
+            segment=segment,
+            end_offset=segment.end_offset,
+            checkpoint=read_checkpoint(tier, key, segment),
+        )
+    except TierfoldError as error:
+        return InspectedSegment(listed=listed, problem=str(error))
+
+
+def _incomplete(
+    tier: LocalTieredStorage, key: PartitionKey, listed: ListedSegment
+) -> InspectedSegment:
+    address = (key, listed.segment_id, listed.start_offset, Part.LOG)
+    where = tier.uri(*address)
+    heads = checked_heads(tier.read_part(*address), where=where)
+    if heads.base_offset[0] < listed.start_offset:
+        raise CorruptLog(
+            f"the first batch begins at offset {heads.base_offset[0]}, below the segment's start"
+            f" {listed.start_offset}",
+            where=where,
+            remedy="It is kept as it is; look at it with `tierfold dump`.",
+        )
+    checkpoint = _checkpoint(tier, key, listed)
+    return InspectedSegment(
+        listed=listed,
+        end_offset=int(heads.last_offset[-1]),
+        checkpoint=checkpoint,
+        stretches=() if checkpoint else epoch_stretches(heads),
+    )
+
+
+def _checkpoint(
+    tier: LocalTieredStorage, key: PartitionKey, listed: ListedSegment
+) -> tuple[LeaderEpoch, ...]:
+    """All epochs of its checkpoint; none where that is missing."""
+    part = Part.LEADER_EPOCH_CHECKPOINT
+    if listed.part_bytes(part) is None:
+        return ()
+    address = (key, listed.segment_id, listed.start_offset, part)
+    return read_leader_epoch_checkpoint(tier.read_part(*address), tier.uri(*address))
+
+
+def epoch_stretches(heads: BatchHeads) -> tuple[EpochStretch, ...]:
+    """The leader epochs of a log's batches, neighbours of one epoch together."""
+    starts = np.flatnonzero(np.diff(heads.leader_epoch, prepend=heads.leader_epoch[0] - 1))
+    ends = np.append(starts[1:], len(heads)) - 1
+    return tuple(
+        EpochStretch(
+            epoch=int(heads.leader_epoch[first]),
+            first_offset=int(heads.base_offset[first]),
+            last_offset=int(heads.base_offset[last]),
+        )
+        for first, last in zip(starts.tolist(), ends.tolist(), strict=True)
+    )
