@@ -102,7 +102,7 @@ def decided_history(
         contradiction = _contradiction(decider, row)
         lineage = with_older_epochs(decider.checkpoint, known)
     if row is not None and not contradiction:
-        contradiction = _contradicting_batches(readable, row)
+        contradiction = _truncation(inspected, row)
     fitting = tuple(each for each in readable if fits(each, lineage))
     return History(
         lineage=lineage,
@@ -167,13 +167,18 @@ def _contradiction(decider: InspectedSegment, row: PartitionState | None) -> str
     return ""
 
 
-def _contradicting_batches(readable: Sequence[InspectedSegment], row: PartitionState) -> str:
-    """An upload without its checkpoint tells of a truncation, too: by its batches."""
+def _truncation(inspected: Sequence[InspectedSegment], row: PartitionState) -> str:
+    """What decides nothing tells of a truncation, too.
+
+    An upload without its checkpoint does by its batches, one whose log is torn by its checkpoint.
+    """
     newest = row.lineage[-1].epoch if row.lineage else NO_EPOCH
-    for each in readable:
-        for stretch in each.stretches:
-            if stretch.epoch > newest and stretch.first_offset < row.next_offset:
-                return _truncated(each, stretch.epoch, stretch.first_offset, row)
+    for each in inspected:
+        epochs = [(entry.epoch, entry.start_offset) for entry in each.checkpoint]
+        epochs += [(stretch.epoch, stretch.first_offset) for stretch in each.stretches]
+        for epoch, start_offset in epochs:
+            if epoch > newest and start_offset < row.next_offset:
+                return _truncated(each, epoch, start_offset, row)
     return ""
 
 

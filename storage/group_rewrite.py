@@ -36,7 +36,7 @@ from storage.batch_rewrite import closing_batch, rewrite_batches
 from storage.control_records import control_types
 from storage.first_sight import read_aborted
 from storage.legacy_batches import decode_any
-from storage.local_tiered_storage import LocalTieredStorage, Part
+from storage.local_tiered_storage import LocalTieredStorage, Part, counted_from
 from storage.lookahead import mapped_ahead
 from storage.records import Records, windows
 from storage.segment_scan import WINDOW_BYTES, checked_heads, marks_of
@@ -139,6 +139,7 @@ def rewrite_group(
 def _rewrite_segment(state: _Rewrite, segment: Segment, standing: Standing) -> None:
     task = state.task
     where = state.tier.uri(task.key, segment.segment_id, segment.own_start_offset, Part.LOG)
+    where = counted_from(where, segment.skipped_bytes)
     log = state.tier.read_log(task.key, segment)
     heads = checked_heads(log, where=where)
     _check_range(heads, segment, where)

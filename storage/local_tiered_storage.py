@@ -271,6 +271,11 @@ def segment_name(file: str) -> tuple[int, str, Part] | None:
     return int(digits), segment_id, part
 
 
+def counted_from(where: str, skipped_bytes: int) -> str:
+    """The name of a log for messages about positions in what is read of it."""
+    return f"{where}, counted from byte {skipped_bytes} on" if skipped_bytes else where
+
+
 def _leaves(object_key: str, what: str) -> UnreadableObject:
     return UnreadableObject(
         f"the name leaves the {what}",

@@ -20,7 +20,7 @@ from compaction.transactions import DATA, BatchMarks, aborted_batches
 from compaction.units import OffsetSpan
 from storage.batch_heads import BatchHeads, read_heads
 from storage.legacy_batches import decode_any
-from storage.local_tiered_storage import LocalTieredStorage, Part
+from storage.local_tiered_storage import LocalTieredStorage, Part, counted_from
 from storage.offset_index import read_offset_index
 from storage.records import Records, windows
 
@@ -123,8 +123,7 @@ def read_piece(tier: LocalTieredStorage, piece: LogPiece) -> Iterator[ChosenReco
             where=where,
             remedy=_REMEDY,
         )
-    if piece.start:
-        where = f"{where}, counted from byte {piece.start} on"
+    where = counted_from(where, piece.start)
     heads = read_heads(log, where=where)
     _check_ends(piece, heads, where)
     # A legacy wrapper tells its last offset only, so the first batch behind the span is looked at.

@@ -7,6 +7,8 @@ nothing else has.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from compaction.errors import CorruptLog, TierfoldError
@@ -14,7 +16,7 @@ from compaction.histories import EpochStretch, InspectedSegment
 from compaction.listing import ListedSegment
 from compaction.segments import LeaderEpoch, PartitionKey
 from storage.batch_heads import BatchHeads
-from storage.first_sight import read_checkpoint, sight
+from storage.first_sight import sight
 from storage.leader_epoch_checkpoint import read_leader_epoch_checkpoint
 from storage.local_tiered_storage import LocalTieredStorage, Part
 from storage.segment_scan import checked_heads
@@ -23,26 +25,27 @@ from storage.segment_scan import checked_heads
 def inspected(
     tier: LocalTieredStorage, key: PartitionKey, listed: ListedSegment
 ) -> InspectedSegment:
-    """The segment with its end and its leader epochs; what cannot be read is its `problem`."""
+    """The segment with its end and its leader epochs; what cannot be read is its `problem`.
+
+    The checkpoint comes first: it tells of another history even where the log cannot be read.
+    """
+    found = InspectedSegment(listed=listed)
     if not listed.has_log:
-        return InspectedSegment(listed=listed)
+        return found
     try:
+        found = replace(found, checkpoint=_checkpoint(tier, key, listed))
         if not listed.is_complete:
-            return _incomplete(tier, key, listed)
+            return _incomplete(tier, key, found)
         segment = sight(tier, key, listed)
-        return InspectedSegment(
-            listed=listed,
-            segment=segment,
-            end_offset=segment.end_offset,
-            checkpoint=read_checkpoint(tier, key, segment),
-        )
+        return replace(found, segment=segment, end_offset=segment.end_offset)
     except TierfoldError as error:
-        return InspectedSegment(listed=listed, problem=str(error))
+        return replace(found, problem=str(error))
 
 
 def _incomplete(
-    tier: LocalTieredStorage, key: PartitionKey, listed: ListedSegment
+    tier: LocalTieredStorage, key: PartitionKey, found: InspectedSegment
 ) -> InspectedSegment:
+    listed = found.listed
     address = (key, listed.segment_id, listed.start_offset, Part.LOG)
     where = tier.uri(*address)
     heads = checked_heads(tier.read_part(*address), where=where)
@@ -53,12 +56,10 @@ def _incomplete(
             where=where,
             remedy="It is kept as it is; look at it with `tierfold dump`.",
         )
-    checkpoint = _checkpoint(tier, key, listed)
-    return InspectedSegment(
-        listed=listed,
+    return replace(
+        found,
         end_offset=int(heads.last_offset[-1]),
-        checkpoint=checkpoint,
-        stretches=() if checkpoint else epoch_stretches(heads),
+        stretches=() if found.checkpoint else epoch_stretches(heads),
     )
 
 

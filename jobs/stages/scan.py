@@ -18,7 +18,7 @@ from compaction.transactions import BatchMarks
 from compaction.winners import LOST, WON
 from jobs.stages.segment_rows import ROW_SCHEMA, Row, RowKind, as_batch, failure, packed
 from jobs.stages.worker_memory import settle
-from storage.local_tiered_storage import Part
+from storage.local_tiered_storage import Part, counted_from
 from storage.record_versions import VersionSource
 from storage.segment_scan import ScannedSegment, ScanOrder, scan_marks, scan_segment
 from storage.tiers import open_tier
@@ -73,6 +73,7 @@ def _rows(tier_uri: str, reference: dict[str, Any]) -> Iterator[Row]:
     where = tier.uri(*address)
     try:
         log = tier.read_part(*address)[reference["skipped_bytes"] :]
+        where = counted_from(where, reference["skipped_bytes"])
         if reference["marks_only"]:
             marks = scan_marks(log, where=where)
             told = SegmentScanned(marks=marks)

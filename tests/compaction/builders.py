@@ -84,7 +84,11 @@ def retired(segment: Segment) -> RetiredSegment:
 
 def listed(segment: Segment, *, lacking: Sequence[str] = ()) -> ListedSegment:
     """What a listing shows of `segment`, without the parts in `lacking`."""
-    sizes = dict.fromkeys(REQUIRED_PARTS, 10) | {"log": segment.log_bytes}
+    sizes = dict.fromkeys(REQUIRED_PARTS, 10) | {
+        "log": segment.log_bytes,
+        "index": segment.offset_index_bytes,
+        "timeindex": segment.time_index_bytes,
+    }
     if segment.has_transaction_index:
         sizes["txnindex"] = 34
     return ListedSegment(
