@@ -8,10 +8,11 @@ holds is compared, not what a power cut would leave.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,10 @@ from compaction.segments import PartitionKey, Segment
 from storage.batch_heads import BatchHeads, read_heads
 from storage.checksums import object_crc32c
 from storage.index_builder import build_indexes
+from storage.leader_epoch_checkpoint import read_leader_epoch_checkpoint
 from storage.local_tiered_storage import LocalTieredStorage, Part
+from storage.object_store import Bytes
+from storage.producer_snapshot import read_producer_snapshot
 from storage.transaction_index import write_transaction_index
 
 
@@ -93,7 +97,8 @@ class SegmentWriter:
         `listed` are the transactions for the transaction index, by marker offset,
         `earliest_due_ms` (epoch milliseconds) is when something in it may go. The snapshot and
         checkpoint are those of the last source, which ends at the same offset.
-        Raises UnreadableObject on the store, also where it gives back other bytes than it got.
+        Raises UnreadableObject on the store, also where it gives back other bytes than it got, and
+        CorruptLog where the source's snapshot or checkpoint cannot be read.
         """
         self._contexts.close()
         self._objects.append(
@@ -114,10 +119,11 @@ class SegmentWriter:
         self._put(Part.TIME_INDEX, time_index)
         if listed:
             self._put(Part.TRANSACTION_INDEX, write_transaction_index(listed))
-        source = group.segments[-1]
-        for part in (Part.SNAPSHOT, Part.LEADER_EPOCH_CHECKPOINT):
+        for part, read in _COPIED:
+            source = group.segments[-1]
             address = (origin.key, source.segment_id, source.own_start_offset, part)
             data = self._tier.read_part(*address)
+            read(data, self._tier.uri(*address))  # What a power cut emptied must not live on.
             self._put(part, data.tobytes())
         self._read_back()
         return Segment(
@@ -155,6 +161,13 @@ class SegmentWriter:
                     remedy="Nothing was published. Check the disk or store and whether something"
                     " else changes the tier's objects, then run again.",
                 )
+
+
+_COPIED: Final[tuple[tuple[Part, Callable[[Bytes, str], object]], ...]] = (
+    (Part.SNAPSHOT, read_producer_snapshot),
+    (Part.LEADER_EPOCH_CHECKPOINT, read_leader_epoch_checkpoint),
+)
+"""Parts that come from the last source, and what must be able to read them."""
 
 
 def _staged(part: Part, data: NDArray[np.uint8] | bytes) -> StagedObject:

@@ -220,3 +220,11 @@ def test_an_object_that_the_store_does_not_give_back_as_it_was_is_told(
     assert told.value.where.endswith(f".{part}")
     assert harm == "gone" or "were written," in told.value.what
     assert harm == "gone" or "Nothing was published" in told.value.remedy
+
+
+@pytest.mark.parametrize("part", [Part.SNAPSHOT, Part.LEADER_EPOCH_CHECKPOINT])
+def test_a_side_file_that_a_power_cut_emptied_is_not_copied_on(log: Log, part: Part) -> None:
+    last = log.segments[-1]
+    Path(log.tier.uri(KEY, last.segment_id, last.start_offset, part)).write_bytes(b"")
+    with pytest.raises(CorruptLog, match=f"{last.segment_id}.{part.value}"):
+        written(log, a_batch(0, 1))

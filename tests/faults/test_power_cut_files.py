@@ -1,0 +1,132 @@
+"""After a power cut a file of the tier may be empty, shorter, or gone: what each verb then says.
+
+One tier is compacted, and later swept; every file of the partition is damaged, one at a time.
+Nothing may be told as sound that is not, and nothing may be written over it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.jobs.commands import ALWAYS, Ran, status_of, tierfold
+from tests.jobs.tiers import files_below, folder_of, key_of, put_updates, updated_tier
+
+NOW_MS: Final = 1_800_000_000_000
+DAY_MS: Final = 86_400_000
+ORDERS: Final = key_of("orders")
+DETACHED: Final = ("--set", "tier.binding=detached")
+REFUSED: Final = 3
+
+
+@pytest.fixture(scope="module")
+def states(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Path]:
+    """The tier after a commit, and after the replaced segments were deleted."""
+    committed = updated_tier(tmp_path_factory.mktemp("cut") / "committed", [ORDERS], 3)
+    assert tierfold("compact", committed, *ALWAYS, "--now", str(NOW_MS)).code == 0
+    swept = committed.with_name("swept")
+    shutil.copytree(committed, swept)
+    later = str(NOW_MS + 3 * DAY_MS)
+    assert tierfold("retain", swept, *DETACHED, "--now", later).code == 0
+    return {"committed": committed, "swept": swept}
+
+
+def damaged(path: Path) -> Iterator[str]:
+    """The file after each kind of power cut."""
+    whole = path.read_bytes()
+    if whole:
+        path.write_bytes(b"")
+        yield "empty"
+        path.write_bytes(whole[: len(whole) // 2])
+        yield "short"
+    path.unlink()
+    yield "gone"
+    path.write_bytes(whole)
+
+
+def live_stem(tier: Path) -> str:
+    (segment,) = status_of(tier)["orders", 0]["segments"]
+    return Path(segment["log"]).stem
+
+
+def is_one_sentence(ran: Ran) -> bool:
+    (entry,) = ran.entries
+    reason = entry["reason"]
+    return bool(reason) and "Traceback" not in ran.stderr and "bug" not in reason
+
+
+@pytest.mark.parametrize("state", ["committed", "swept"])
+def test_a_damaged_file_of_a_live_segment_is_refused_or_is_not_read(
+    states: dict[str, Path], state: str, tmp_path: Path
+) -> None:
+    tier = shutil.copytree(states[state], tmp_path / "tier")
+    stem = live_stem(tier)
+    files = sorted(folder_of(tier, ORDERS).glob(f"{stem}.*"))
+    assert len(files) == 5
+    told = {}
+    for file in files:
+        for kind in damaged(file):
+            before = files_below(tier)
+            ran = tierfold("plan", tier, *ALWAYS, "--json", "--now", str(NOW_MS))
+            assert files_below(tier) == before
+            told[file.suffix, kind] = ran.code
+            assert ran.code == 0 or is_one_sentence(ran)
+    # The snapshot and the checkpoint have no size in the row: they are read when they are needed.
+    unread = {".snapshot", ".leader_epoch_checkpoint"}
+    passed = {(suffix, kind) for (suffix, kind), code in told.items() if code != REFUSED}
+    assert passed == {(suffix, kind) for suffix in unread for kind in ("empty", "short")}
+
+
+def test_an_emptied_snapshot_is_refused_when_it_is_needed(
+    states: dict[str, Path], tmp_path: Path
+) -> None:
+    tier = shutil.copytree(states["swept"], tmp_path / "tier")
+    side_file = folder_of(tier, ORDERS) / f"{live_stem(tier)}.snapshot"
+    side_file.write_bytes(b"")
+    before = files_below(folder_of(tier, ORDERS))
+    forced = ("--first-dirty", "0", "--now", str(NOW_MS))
+    ran = tierfold("compact", tier, *ALWAYS, *forced, "--json")
+    assert ran.code == REFUSED
+    assert is_one_sentence(ran)
+    assert side_file.name in ran.entries[0]["reason"]
+    left = files_below(folder_of(tier, ORDERS))
+    assert {name: left[name] for name in before} == before
+
+
+def test_a_damaged_file_of_a_replaced_segment_stops_a_restore_and_nothing_else(
+    states: dict[str, Path], tmp_path: Path
+) -> None:
+    tier = shutil.copytree(states["committed"], tmp_path / "tier")
+    stem = live_stem(tier)
+    replaced = [each for each in folder_of(tier, ORDERS).iterdir() if each.stem != stem]
+    assert len(replaced) == 15
+    (_, claimed) = tierfold("history", tier, "orders-0", "--json").entries[0]["history"]
+    first = str(claimed["committed_at_ms"])
+    for file in replaced:
+        for kind in damaged(file):
+            assert tierfold("plan", tier, *ALWAYS, "--now", str(NOW_MS)).code == 0
+            ran = tierfold("restore", tier, "orders-0", "--to", first, "--json")
+            assert ran.code == REFUSED, (file.name, kind)
+            assert is_one_sentence(ran)
+
+
+def test_a_segment_that_came_after_is_taken_once_the_damage_is_mended(
+    states: dict[str, Path], tmp_path: Path
+) -> None:
+    tier = shutil.copytree(states["swept"], tmp_path / "tier")
+    log = folder_of(tier, ORDERS) / f"{live_stem(tier)}.log"
+    whole = log.read_bytes()
+    log.write_bytes(whole[:-1])
+    put_updates(tier, ORDERS, 3)
+    refused = tierfold("compact", tier, *ALWAYS, "--now", str(NOW_MS), "--json")
+    assert refused.code == REFUSED
+    log.write_bytes(whole)
+    mended = tierfold("compact", tier, *ALWAYS, "--now", str(NOW_MS), "--json")
+    assert mended.outcomes["orders", 0] == "compacted"
