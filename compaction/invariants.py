@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 from compaction.errors import InvariantBroken
 from compaction.lineage import is_within_lineage
 from compaction.segments import PartitionState
+from compaction.units import OFFSET_SPAN_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +194,8 @@ def segments_are_within_the_lineage(before: PartitionState, after: PartitionStat
 def sizes_are_real(before: PartitionState, after: PartitionState) -> Breach | None:
     """No live `.log` is empty, and no size is negative.
 
-    A group of which nothing survives gives its range to a neighbour; a 0-byte log is never written.
+    A group of which nothing survives gives its range to a neighbour, or becomes one empty batch; a
+    0-byte log is never written.
     """
     for segment in after.segments:
         if segment.size_bytes <= 0 or min(segment.offset_index_bytes, segment.time_index_bytes) < 0:
@@ -206,6 +208,23 @@ def sizes_are_real(before: PartitionState, after: PartitionState) -> Breach | No
     return None
 
 
+def new_spans_fit_an_index(before: PartitionState, after: PartitionState) -> Breach | None:
+    """A segment that becomes live spans no more offsets than an index entry can tell.
+
+    An entry holds 31 bits above the segment's start (Kafka `LogSegment.canConvertToRelativeOffset`).
+    What the row listed before stays as it is: to refuse it would not mend it.
+    """
+    known = {*before.segments, *(each.segment for each in before.retired)}
+    for segment in after.segments:
+        if segment.end_offset - segment.start_offset > OFFSET_SPAN_MAX and segment not in known:
+            return _breach(
+                new_spans_fit_an_index,
+                f"segment {segment.segment_id} spans {segment.start_offset}"
+                f" to {segment.end_offset}",
+            )
+    return None
+
+
 STATE_INVARIANTS: Final[tuple[Invariant, ...]] = (
     segments_are_contiguous,
     earlier_epochs_are_frozen,
@@ -213,6 +232,7 @@ STATE_INVARIANTS: Final[tuple[Invariant, ...]] = (
     what_is_being_deleted_never_returns,
     segments_are_within_the_lineage,
     sizes_are_real,
+    new_spans_fit_an_index,
 )
 """They hold after whatever changed the row."""
 
