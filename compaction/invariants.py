@@ -211,8 +211,8 @@ def sizes_are_real(before: PartitionState, after: PartitionState) -> Breach | No
 def new_spans_fit_an_index(before: PartitionState, after: PartitionState) -> Breach | None:
     """A segment that becomes live spans no more offsets than an index entry can tell.
 
-    An entry holds 31 bits above the segment's start (Kafka `LogSegment.canConvertToRelativeOffset`).
-    What the row listed before stays as it is: to refuse it would not mend it.
+    An entry holds 31 bits above the segment's start (Kafka `AbstractIndex.canAppendOffset`). What
+    the row listed before stays as it is: to refuse it would not mend it.
     """
     known = {*before.segments, *(each.segment for each in before.retired)}
     for segment in after.segments:

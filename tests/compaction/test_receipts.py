@@ -233,7 +233,8 @@ def test_an_object_that_is_gone_is_named(part: str) -> None:
 def test_an_object_of_another_size_is_named(part: str, more: int) -> None:
     size = SIZES[part]
     expected = f"{NAME}.{part} was {size} bytes and has {size + more}"
-    assert listing_faults((WRITTEN, UNCHANGED), [listing_with(**{part: size + more})]) == (expected,)
+    found = listing_faults((WRITTEN, UNCHANGED), [listing_with(**{part: size + more})])
+    assert found == (expected,)
 
 
 def test_a_segment_that_is_gone_lacks_every_object() -> None:
