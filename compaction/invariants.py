@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 from compaction.errors import InvariantBroken
 from compaction.lineage import is_within_lineage
 from compaction.segments import PartitionState, Segment
+from compaction.units import OFFSET_SPAN_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,7 +231,8 @@ def overlaps_are_proven(before: PartitionState, after: PartitionState) -> Breach
 def sizes_are_real(before: PartitionState, after: PartitionState) -> Breach | None:
     """No live `.log` is empty, and no size is negative.
 
-    A group of which nothing survives gives its range to a neighbour; a 0-byte log is never written.
+    A group of which nothing survives gives its range to a neighbour, or becomes one empty batch; a
+    0-byte log is never written.
     """
     for segment in after.segments:
         if segment.size_bytes <= 0 or min(segment.offset_index_bytes, segment.time_index_bytes) < 0:
@@ -243,6 +245,21 @@ def sizes_are_real(before: PartitionState, after: PartitionState) -> Breach | No
     return None
 
 
+def new_spans_fit_an_index(before: PartitionState, after: PartitionState) -> Breach | None:
+    """A segment that becomes live spans no more offsets than an index entry can tell.
+
+    An entry holds 31 bits above the segment's start (Kafka `AbstractIndex.canAppendOffset`). What
+    the row listed before stays as it is: to refuse it would not mend it.
+    """
+    known = {*_live_ids(before), *_retired_ids(before)}
+    for segment in after.segments:
+        start, end = segment.own_start_offset, segment.end_offset
+        if end - start > OFFSET_SPAN_MAX and segment.segment_id not in known:
+            found = f"segment {segment.segment_id} spans {start} to {end}"
+            return _breach(new_spans_fit_an_index, found)
+    return None
+
+
 STATE_INVARIANTS: Final[tuple[Invariant, ...]] = (
     segments_are_contiguous,
     earlier_epochs_are_frozen,
@@ -251,6 +268,7 @@ STATE_INVARIANTS: Final[tuple[Invariant, ...]] = (
     segments_are_within_the_lineage,
     segments_never_change,
     sizes_are_real,
+    new_spans_fit_an_index,
 )
 """They hold after whatever changed the row."""
 

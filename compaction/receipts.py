@@ -28,7 +28,7 @@ class GroupResult(Enum):
     UNCHANGED = "unchanged"
     """A single segment of which nothing goes: it stays live as it is."""
     EMPTY = "empty"
-    """Nothing survived; the offset range goes to a neighbour."""
+    """Nothing survived, and nothing is written yet: see `compaction.absorption`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +95,8 @@ def _group_faults(group: SegmentGroup, receipt: GroupReceipt) -> list[str]:
         len(group.segments) != 1 or receipt.tally.removed
     ):
         found.append(f"{name}: said to be unchanged, but something was to go")
-    if receipt.result is GroupResult.EMPTY and receipt.tally.kept:
-        found.append(f"{name}: said to be empty, but records were kept")
+    if receipt.result is GroupResult.EMPTY:
+        found.append(f"{name}: no segment was written for its offsets")
     if receipt.result is not GroupResult.WRITTEN:
         return found
     segment = receipt.segment

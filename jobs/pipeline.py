@@ -19,8 +19,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from compaction.aborted import AbortedTransaction
-from compaction.absorption import absorbed
-from compaction.grouping import SegmentGroup
+from compaction.absorption import Absorbed, absorbed
 from compaction.receipts import GroupReceipt, GroupResult
 from compaction.transactions import TransactionVerdict, joined_marks, verdict
 from jobs.progress import ByteProgress
@@ -170,7 +169,7 @@ class Pipeline:
         return losers.where(~F.col("partition_index").isin(indexes)).unionByName(again)
 
     def _rewrite_all(self, so_far: _Progressing, losers: DataFrame) -> None:
-        """Stage 6, and once more for groups that must take in an empty neighbour."""
+        """Stage 6, and once more for empty groups: with a neighbour, or as one empty batch."""
         orders = [
             order
             for each in so_far.working
@@ -178,7 +177,6 @@ class Pipeline:
                 each,
                 so_far.verdicts[each.index],
                 wanted=dict(enumerate(each.groups)),
-                close=each.must_close(is_joined=False),
             )
         ]
         self._rewrite(so_far, losers, orders, so_far.dealt)
@@ -187,8 +185,7 @@ class Pipeline:
             receipts = so_far.receipts[each.index]
             is_empty = [receipt.result is GroupResult.EMPTY for receipt in receipts]
             if any(is_empty):
-                groups = absorbed(each.groups, is_empty)
-                orders += _joined_orders(so_far, each, groups)
+                orders += _joined_orders(so_far, each, absorbed(each.groups, is_empty))
         if orders:
             self._rewrite(so_far, losers, orders, dealt_orders(orders, self._cores))
 
@@ -249,21 +246,25 @@ def _with_believed(
 
 
 def _joined_orders(
-    so_far: _Progressing, each: Round, groups: tuple[SegmentGroup, ...]
+    so_far: _Progressing, each: Round, joined: Absorbed
 ) -> list[GroupOrder]:
-    """Orders for the groups that differ from before; the others keep their receipts, renumbered."""
+    """Orders for groups that differ from before or stay empty; the others keep their receipts."""
     by_group = dict(zip(each.groups, so_far.receipts[each.index], strict=True))
-    kept = {number: by_group[group] for number, group in enumerate(groups) if group in by_group}
+    kept = {
+        number: by_group[group]
+        for number, group in enumerate(joined.groups)
+        if group in by_group and number not in joined.empty
+    }
     so_far.receipts[each.index] = tuple(
         replace(receipt, group_index=number) for number, receipt in kept.items()
     )
-    so_far.rounds[each.index] = replace(each, groups=groups)
-    wanted = {number: group for number, group in enumerate(groups) if number not in kept}
+    so_far.rounds[each.index] = replace(each, groups=joined.groups)
+    wanted = {number: group for number, group in enumerate(joined.groups) if number not in kept}
     return list(
         group_orders(
             so_far.rounds[each.index],
             so_far.verdicts[each.index],
             wanted=wanted,
-            close=so_far.rounds[each.index].must_close(is_joined=True),
+            empty=joined.empty,
         )
     )

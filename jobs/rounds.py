@@ -111,14 +111,10 @@ class Round:
         """Bytes that the scan reads."""
         return sum(segment.size_bytes for _, segment in self.scanned)
 
-    def must_close(self, *, is_joined: bool) -> bool:
-        """Whether the round must end in a batch at `end_offset` − 1, an empty one if need be.
-
-        Readers stick at a hole at the end of the remote range. `is_joined`: empty groups were
-        joined; if one group is left, nothing of the round may have survived.
-        """
-        reaches_end = self.end_offset == self.state.next_offset
-        return self.is_partial or reaches_end or (is_joined and len(self.groups) == 1)
+    @property
+    def reaches_end(self) -> bool:
+        """No live segment follows it."""
+        return self.end_offset == self.state.next_offset
 
     @property
     def buckets(self) -> int:
@@ -287,17 +283,24 @@ def group_rows(
 
 
 def group_orders(
-    each: Round, verdict: TransactionVerdict, *, wanted: Mapping[int, SegmentGroup], close: bool
+    each: Round,
+    verdict: TransactionVerdict,
+    *,
+    wanted: Mapping[int, SegmentGroup],
+    empty: frozenset[int] = frozenset(),
 ) -> Iterator[GroupOrder]:
     """Orders for the `wanted` groups (by their number in the round).
 
-    `close`: the round's last group must end in a batch at `end_offset` − 1.
+    `empty`: the numbers of those of which nothing survives and that no neighbour takes in.
     """
     whole = _round_rules(each)
     place = {segment.segment_id: i for i, segment in enumerate(each.state.segments)}
     discardable = verdict.discardable
     for number, group in wanted.items():
         start, end = group.start_offset, group.end_offset
+        is_round_of_its_own = each.is_partial or number in empty
+        # Readers stick at a hole at the end of the remote range.
+        is_end = each.reaches_end and end + 1 == each.end_offset
         inside = discardable[
             np.searchsorted(discardable, start) : np.searchsorted(discardable, end, "right")
         ]
@@ -308,11 +311,11 @@ def group_orders(
                 key=each.key,
                 group_index=number,
                 group=group,
-                rules=replace(whole, end_offset=end + 1) if each.is_partial else whole,
+                rules=replace(whole, end_offset=end + 1) if is_round_of_its_own else whole,
                 aborted=_reaching(each.aborted, start, end),
                 discardable=inside,
                 listed=tuple(t for t in verdict.listed if start <= t.last_offset <= end),
-                ends_in_batch=close and (each.is_partial or end + 1 == each.end_offset),
+                ends_in_batch=is_round_of_its_own or is_end,
                 run=each.state.owner_run,
                 index_interval_bytes=each.rules.index_interval_bytes,
             ),

@@ -61,7 +61,8 @@ class GroupTask:
     listed: tuple[AbortedTransaction, ...]
     """What the new transaction index must list, by marker offset."""
     ends_in_batch: bool
-    """The group must end in a batch, an empty one if need be: readers stick at a hole there."""
+    """The group must end in a batch, an empty one if need be: readers stick at a hole at the end of
+    the remote range, and a log without a batch is never written."""
     run: str
     index_interval_bytes: int
     threads: int = 1
@@ -126,7 +127,7 @@ def rewrite_group(
     try:
         for segment in task.group.segments:
             _rewrite_segment(state, segment, standing)
-        _close_round(state)
+        _close_group(state)
         if _lists_differ(state) or _has_unknown_horizon(state):
             state.add(np.empty(0, np.uint8), is_change=True)
         return _receipt(state)
@@ -271,8 +272,8 @@ def _fates(
     return fates, earliest_due_ms(columns, fates, task.rules)
 
 
-def _close_round(state: _Rewrite) -> None:
-    """Writes the empty batch that ends the round where no batch of the source did."""
+def _close_group(state: _Rewrite) -> None:
+    """Writes the empty batch that ends the group where no batch of the source did."""
     group = state.task.group
     if state.task.ends_in_batch and state.last_offset != group.end_offset:
         epoch = max(group.segments[-1].leader_epochs).epoch

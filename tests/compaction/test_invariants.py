@@ -116,6 +116,10 @@ BROKEN: Final[dict[str, tuple[str, PartitionState]]] = {
     ),
     "an empty log": ("sizes_are_real", after_with(replace(MERGED, size_bytes=0))),
     "a negative index": ("sizes_are_real", after_with(replace(MERGED, time_index_bytes=-1))),
+    "more offsets than an index can hold": (
+        "new_spans_fit_an_index",
+        after_with(replace(MERGED, end_offset=2**31)),
+    ),
 }
 
 
@@ -150,6 +154,16 @@ def test_retention_may_cut_the_head_off_with_the_log_start() -> None:
     assert laws(BEFORE, replace(expired, log_start_offset=10)) == set()
     both = replace(expired, segments=(), retired=(*expired.retired, retired(SECOND)))
     assert laws(BEFORE, replace(both, log_start_offset=20)) == set()
+
+
+def test_a_span_fits_an_index_up_to_its_last_offset_unless_the_row_had_it_before() -> None:
+    at_limit, beyond = (a_segment(5, 5 + 2**31 - 1 + more) for more in (0, 1))
+    none = a_state(())
+    law = "new_spans_fit_an_index"
+    assert law not in laws(none, a_state((at_limit,)))
+    assert law in laws(none, a_state((beyond,)))
+    for known in (a_state((beyond,)), a_state((), retired=(retired(beyond),))):
+        assert law not in laws(known, a_state((beyond,)))
 
 
 def test_what_was_being_deleted_may_be_forgotten() -> None:

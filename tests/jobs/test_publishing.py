@@ -59,7 +59,7 @@ def rewritten_by(live: Wiring, each: Round) -> Rewritten:
     wanted = dict(enumerate(each.groups))
     receipts = tuple(
         rewrite_group(live.tier, order.task, lambda _, records: np.zeros(records, np.uint8))
-        for order in group_orders(each, NO_TRANSACTIONS, wanted=wanted, close=True)
+        for order in group_orders(each, NO_TRANSACTIONS, wanted=wanted)
     )
     return Rewritten(
         round=each,

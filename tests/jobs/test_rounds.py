@@ -120,7 +120,7 @@ def test_small_buckets_share_a_task(
 def test_a_groups_order_travels_with_its_first_segment(rounds: list[Round]) -> None:
     each = rounds[0]
     wanted = dict(enumerate(each.groups))
-    orders = list(group_orders(each, NO_TRANSACTIONS, wanted=wanted, close=True))
+    orders = list(group_orders(each, NO_TRANSACTIONS, wanted=wanted))
     assert [order.segment_index for order in orders] == [0, 2]
     assert [order.task.ends_in_batch for order in orders] == [False, True]
     assert {order.task.run for order in orders} == {each.state.owner_run}
@@ -138,14 +138,31 @@ def test_a_group_is_told_of_its_own_markers_alone(rounds: list[Round]) -> None:
         discardable=np.array([0, 21, 22, 32], np.int64), listed=listed, believed=()
     )
     wanted = dict(enumerate(each.groups))
-    first, second = group_orders(each, verdict, wanted=wanted, close=False)
+    first, second = group_orders(each, verdict, wanted=wanted)
     assert (first.task.discardable.tolist(), second.task.discardable.tolist()) == (
         [0, 21],
         [22, 32],
     )
     assert (first.task.listed, second.task.listed) == (listed[:2], listed[2:])
-    assert not first.task.ends_in_batch
-    assert not second.task.ends_in_batch
+
+
+def test_a_round_before_a_live_segment_need_not_end_in_a_batch(rounds: list[Round]) -> None:
+    held_back = replace(rounds[0], groups=rounds[0].groups[:1], end_offset=22)
+    wanted = dict(enumerate(held_back.groups))
+    (order,) = group_orders(held_back, NO_TRANSACTIONS, wanted=wanted)
+    assert (order.task.ends_in_batch, order.task.rules.end_offset) == (False, 22)
+
+
+def test_a_group_that_stays_empty_keeps_its_last_batch(rounds: list[Round]) -> None:
+    each = rounds[0]
+    wanted = dict(enumerate(each.groups))
+    for empty, expected in (
+        ({0}, [(True, 22), (True, 33)]),
+        ({1}, [(False, 33), (True, 33)]),
+    ):
+        orders = group_orders(each, NO_TRANSACTIONS, wanted=wanted, empty=frozenset(empty))
+        tasks = [order.task for order in orders]
+        assert [(task.ends_in_batch, task.rules.end_offset) for task in tasks] == expected
 
 
 @pytest.fixture
@@ -170,8 +187,7 @@ def test_segments_beside_a_round_are_read_for_their_marks_alone(
 
 def test_each_group_of_a_partial_round_is_a_round_of_its_own(partial: Round) -> None:
     wanted = dict(enumerate(partial.groups))
-    close = partial.must_close(is_joined=False)
-    orders = list(group_orders(partial, NO_TRANSACTIONS, wanted=wanted, close=close))
+    orders = list(group_orders(partial, NO_TRANSACTIONS, wanted=wanted))
     assert [order.segment_index for order in orders] == [1, 2]
     assert [order.task.rules.end_offset for order in orders] == [22, 33]
     assert [order.task.ends_in_batch for order in orders] == [True, True]

@@ -57,8 +57,9 @@ def carried_out(
     receipts = _rewritten(tier, each, found, rewrite)
     is_empty = [receipt.result is GroupResult.EMPTY for receipt in receipts]
     if any(is_empty):
-        each = replace(each, groups=absorbed(each.groups, is_empty))
-        receipts = _rewritten(tier, each, found, rewrite, is_joined=True)
+        joined = absorbed(each.groups, is_empty)
+        each = replace(each, groups=joined.groups)
+        receipts = _rewritten(tier, each, found, rewrite, empty=joined.empty)
     return Carried(
         rewritten=Rewritten(
             round=each,
@@ -135,7 +136,7 @@ def _rewritten(
     found: _Read,
     rewrite: Rewriter,
     *,
-    is_joined: bool = False,
+    empty: frozenset[int] = frozenset(),
 ) -> tuple[GroupReceipt, ...]:
     def standing(segment: Segment, _: int) -> NDArray[np.uint8]:
         return found.standing[segment.segment_id]
@@ -144,6 +145,6 @@ def _rewritten(
         each,
         found.verdict,
         wanted=dict(enumerate(each.groups)),
-        close=each.must_close(is_joined=is_joined),
+        empty=empty,
     )
     return tuple(rewrite(tier, order, standing) for order in orders)

@@ -1,0 +1,68 @@
+"""Kafka's own classes read a segment of one empty batch, and what lies on both sides of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from compaction.segments import Segment
+from storage.local_tiered_storage import LocalTieredStorage, Part
+from tests.oracle.kafka_lab import KafkaLab
+from tests.oracle.remote_views import RemoteSegment, to_local
+from tests.pictures.cleaning import APART, cleaned
+from tests.pictures.log_pictures import KEY, Log, drawn, picture
+
+M: Final = 2**31
+"""As many offsets as a segment can have."""
+
+NOW_MS: Final = 1_700_000_100_000
+
+
+def view_of(log: Log, folder: Path) -> Path:
+    """The live segments under their local names."""
+    segments = [
+        RemoteSegment(
+            start_offset=segment.start_offset,
+            end_offset=segment.end_offset,
+            log=_log_of(log.tier, segment),
+        )
+        for segment in log.segments
+    ]
+    return to_local(segments, folder / "pictures-0")
+
+
+def _log_of(tier: LocalTieredStorage, segment: Segment) -> Path:
+    return Path(tier.uri(KEY, segment.segment_id, segment.start_offset, Part.LOG))
+
+
+def test_kafka_reads_and_cleans_what_was_left_of_a_vast_log(lab: KafkaLab, tmp_path: Path) -> None:
+    log = picture(
+        f"0-{M - 1}:[0:a=1] | {M}:=1 ..{2 * M - 1} | {2 * M}:b=1 {2 * M + 1}:a=2",
+        tmp_path / "tier",
+    )
+    before = view_of(log, tmp_path / "before")
+    log = cleaned(log, rules=APART)
+    assert drawn(log) == (
+        f"0-{M - 1}:() | {M}.. {2 * M - 1}:() | {2 * M}:b=1 {2 * M + 1}:a=2"
+    )
+    after = view_of(log, tmp_path / "after")
+    batches = lab.batches(after)
+    assert all(batch["valid"] for batch in batches)
+    spans = [(batch["baseOffset"], batch["lastOffset"], batch["count"]) for batch in batches]
+    assert spans[:2] == [(0, M - 1, 0), (2 * M - 1, 2 * M - 1, 0)]
+    records = [record["offset"] for batch in batches for record in batch["records"]]
+    assert records == [2 * M, 2 * M + 1]
+    files = [path for path in after.iterdir() if path.suffix in (".log", ".index", ".timeindex")]
+    # An emptied batch keeps the time of its records, here as in Kafka's cleaner, and the tool looks
+    # for it in records alone.
+    complaints = lab.dump_log_segments(files).complaints
+    assert [(Path(each.file).name, each.detail) for each in complaints] == [
+        (f"{0:020d}.timeindex", "Index timestamp: 0, log timestamp: -1")
+    ]
+    # Kafka cleans both logs to the same records, and so sees nothing to keep in ours.
+    for name, source in (("a", before), ("b", after)):
+        out = tmp_path / name / "pictures-0"
+        done = lab.clean(source, out, now_ms=NOW_MS)
+        assert done["passes"][0]["endOffset"] == 2 * M + 2
+        kept = [record["offset"] for batch in lab.batches(out) for record in batch["records"]]
+        assert kept == records

@@ -1,0 +1,112 @@
+"""Groups of which nothing survives, where a neighbour's index has no room for their offsets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from compaction.receipts import GroupResult
+from compaction.units import BATCH_HEADER_BYTES
+from tests.pictures.cleaning import APART, RULES, cleaned, passed, swept
+from tests.pictures.log_pictures import drawn, grown, picture
+
+M: Final = 2**31
+"""As many offsets as a segment can have."""
+
+FULL: Final = f"0-{M - 1}:[0:b=1]"
+
+
+CASES: Final = [
+    # At the head; in the middle.
+    (f"0-{M - 1}:[0:a=1] | {M}:a=2", f"0-{M - 1}:() | {M}:a=2"),
+    (
+        f"{FULL} | {M}-{2 * M - 1}:[{M}:a=1] | {2 * M}:a=2",
+        f"{FULL} | {M}-{2 * M - 1}:() | {2 * M}:a=2",
+    ),
+    # No batch of the source ends where the segment does.
+    (f"0:a=1 ..{M - 1} | {M}:a=2", f"0.. {M - 1}:() | {M}:a=2"),
+    (f"e4 0:a=1 1:a=2 ..{M - 1} | e5 {M}:a=3", f"0.. e4 {M - 1}:() | e5 {M}:a=3"),
+    # One offset decides.
+    (f"0-{M - 2}:[0:a=1] | {M - 1}:a=2", f"0.. {M - 1}:a=2"),
+    (f"0-{M - 2}:[0:a=1] | {M - 1}:a=2 {M}:b=1", f"0-{M - 2}:() | {M - 1}:a=2 {M}:b=1"),
+    # The one before has no room, the one after has.
+    (f"{FULL} | {M}:a=1 | {M + 1}:a=2", f"{FULL} | {M}.. {M + 1}:a=2"),
+    # Several in a row: as many together as fit.
+    (
+        f"0:b=1 | 1:a=1 | 2-{M}:[2:a=2] | {M + 1}:a=3 | {M + 2}:a=4",
+        f"0:b=1 ..1 | 2.. {M + 1}:() | {M + 2}:a=4",
+    ),
+    (
+        f"0:a=1 | 1-{M - 1}:[1:a=2] | {M}:=1 | {M + 1}-{2 * M - 1}:[{M + 1}:a=3] | {2 * M}:a=4",
+        f"0.. 1-{M - 1}:() | {M}.. {M + 1}-{2 * M - 1}:() | {2 * M}:a=4",
+    ),
+    # Of a whole round nothing survives.
+    (f"0-{M - 1}:[0:=1] | {M}:=1", f"0-{M - 1}:() | {M}:()"),
+    (
+        f"0-{M - 1}:[0:=1] | {M}:=1 ..{M + 3} | {M + 4}:a=1 >",
+        f"0-{M - 1}:() | {M}.. {M + 3}:() | {M + 4}:a=1 >",
+    ),
+    # Far from 0.
+    (
+        f"{9 * M}-{10 * M - 1}:[{9 * M}:a=1] | {10 * M}:a=2",
+        f"{9 * M}-{10 * M - 1}:() | {10 * M}:a=2",
+    ),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), CASES)
+def test_what_no_neighbour_can_take_becomes_a_segment_of_one_empty_batch(
+    before: str, after: str, tmp_path: Path
+) -> None:
+    log = cleaned(picture(before, tmp_path), rules=APART)
+    assert drawn(log) == after
+    # A further round finds nothing to write.
+    again = passed(log, rules=APART)
+    assert {receipt.result for receipt in again.receipts} == {GroupResult.UNCHANGED}
+    assert again.log.segments == log.segments
+
+
+def test_the_empty_segment_is_a_batch_header_and_no_index_entry(tmp_path: Path) -> None:
+    log = cleaned(picture(f"0-{M - 1}:[0:a=1] | {M}:a=2", tmp_path))
+    alone = log.segments[0]
+    sizes = (alone.size_bytes, alone.offset_index_bytes)
+    assert sizes == (BATCH_HEADER_BYTES, 0)
+    assert (alone.start_offset, alone.end_offset) == (0, M - 1)
+    # Its batch keeps the time of the source's, as an emptied batch does.
+    assert (alone.max_timestamp_ms, alone.time_index_bytes) == (0, 12)
+
+
+def test_markers_and_aborted_data_leave_the_same_empty_batch(tmp_path: Path) -> None:
+    text = f"0-{M - 2}:[0:=1] | {M - 1}:P1.4:A | {M}:a=2 {M + 1}:a=3"
+    late = RULES.producer_id_expiration_ms
+    log = cleaned(picture(text, tmp_path), rules=APART, now_ms=late)
+    assert drawn(log).startswith(f"0.. {M - 1}:P1.4:A^")
+    log = cleaned(log, rules=APART, now_ms=2 * late)
+    assert drawn(log) == f"0.. {M - 1}:P1.4:() | {M}.. {M + 1}:a=3"
+    assert cleaned(log, rules=APART, now_ms=3 * late).segments == log.segments
+
+
+def test_it_joins_a_neighbour_once_there_is_one_with_room(tmp_path: Path) -> None:
+    log = cleaned(picture(f"{FULL} | {M}:=1 ..{M + 5}", tmp_path), rules=APART)
+    assert drawn(log) == f"{FULL} | {M}.. {M + 5}:()"
+    log = grown(log, f"{M + 6}:c=1")
+    assert drawn(cleaned(log, rules=APART)) == f"{FULL} | {M}.. {M + 6}:c=1"
+
+
+def test_where_only_horizons_have_passed_it_is_left_alone(tmp_path: Path) -> None:
+    log = picture(f"0-{M - 1}:[0:a=1] | {M}:a= {M + 1}:b=1", tmp_path)
+    log = cleaned(log, rules=APART, now_ms=5)
+    assert drawn(log) == f"0-{M - 1}:() | {M}:a=^{RULES.delete_retention_ms + 5} {M + 1}:b=1"
+    after = swept(log, now_ms=RULES.delete_retention_ms + 5, rules=APART)
+    assert drawn(after) == f"0-{M - 1}:() | {M}.. {M + 1}:b=1"
+    assert after.segments[0] == log.segments[0]
+
+
+def test_a_chunk_of_which_nothing_survives_is_cut_like_a_round(tmp_path: Path) -> None:
+    log = picture(f"0-{M - 1}:[0:=1] | {M}:=1 ..{M + 3} | {M + 4}:a=1 >", tmp_path)
+    chunk = passed(log, rules=APART, is_last_chunk=False).log
+    whole = cleaned(replace(chunk, is_last_beyond=False), rules=APART)
+    assert drawn(whole) == f"0-{M - 1}:() | {M}.. {M + 4}:a=1"
