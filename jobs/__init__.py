@@ -26,6 +26,7 @@
     rounds              what the driver and the workers tell each other about one partition's round
     session, worker_daemon
                         the Spark session and its settings; its Python workers' parent
+    private_sockets     the folders in which these two listen
     pipeline            stages 4 to 6, scan, reduce, rewrite, and then `publishing`
     stages/             those of them that run on Spark
     explain             one partition's plan, drawn segment by segment

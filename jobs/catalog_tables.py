@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 
 from compaction.errors import UnreadableObject
 from storage.catalog_schema import PARTITIONS, RUNS, SEGMENT
+from storage.local_paths import local_path
 
 _OF_THE_PARTITION: Final = ("topic", "partition", "topic_id")
 
@@ -39,15 +40,16 @@ def with_delta(builder: SparkSession.Builder) -> SparkSession.Builder:
 def partitions(spark: SparkSession, catalog_uri: str) -> DataFrame:
     """One row per topic-partition that was ever claimed: the columns of `PARTITIONS`.
 
-    Raises UnreadableObject where there is no catalog, or the session has no Delta.
+    Raises UnreadableObject where there is no catalog, or the session has no Delta, and BadSettings
+    where `catalog_uri` is neither a path nor a `file:` URI of this machine.
     """
-    return _table(spark, f"{catalog_uri}/partitions", PARTITIONS.names)
+    return _table(spark, catalog_uri, "partitions", PARTITIONS.names)
 
 
 def segments(spark: SparkSession, catalog_uri: str) -> DataFrame:
     """One row per live segment: its partition, its place in offset order, then `SEGMENT`.
 
-    `position` counts from 0. Raises UnreadableObject as `partitions` does.
+    `position` counts from 0. Raises as `partitions` does.
     """
     live = partitions(spark, catalog_uri).select(
         *_OF_THE_PARTITION, F.posexplode("segments").alias("position", "segment")
@@ -60,12 +62,16 @@ def segments(spark: SparkSession, catalog_uri: str) -> DataFrame:
 def runs(spark: SparkSession, catalog_uri: str) -> DataFrame:
     """One row per run, partition and chunk: the columns of `RUNS`.
 
-    Raises UnreadableObject as `partitions` does.
+    Raises as `partitions` does.
     """
-    return _table(spark, f"{catalog_uri}/runs", RUNS.names)
+    return _table(spark, catalog_uri, "runs", RUNS.names)
 
 
-def _table(spark: SparkSession, uri: str, columns: Sequence[str]) -> DataFrame:
+def _table(
+    spark: SparkSession, catalog_uri: str, name: str, columns: Sequence[str]
+) -> DataFrame:
+    # Spark takes a bare path for one of its default file system, HDFS on many clusters.
+    uri = f"file://{local_path(catalog_uri, of='catalog')}/{name}"
     try:
         return spark.read.format("delta").load(uri).select(*columns)
     except (PySparkException, Py4JJavaError) as error:

@@ -140,7 +140,7 @@ def request_of(options: Mapping[str, str]) -> Request:
             where=FORMAT,
             remedy=f"The options are {', '.join(option.name for option in OPTIONS)}.",
         )
-    if not given.get("path"):
+    if not given.get("path", "").strip():
         raise BadSettings(
             "no tier is named",
             where=FORMAT,

@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 from compaction.errors import BadSettings
 from compaction.shown import shown
 from jobs import worker_daemon
+from jobs.private_sockets import private_folder, removed_with_jvm
 
 NO_JAVA: Final = (
     "Install a Java runtime 17 or newer (Debian, Ubuntu: apt-get install "
@@ -38,9 +39,8 @@ SPARK_SETTINGS: Final = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "4",
     # Over TCP each Python task waits 40 ms for an acknowledgement that the kernel delays:
     # 32 empty tasks on two cores took 0.80 s, over a Unix socket 0.09 s.
+    # Their folders are private: `tierfold_session` makes the driver's, `worker_daemon` its own.
     "spark.python.unix.domain.socket.enabled": "true",
-    # A socket's path has 107 bytes; temporary folders, of YARN's containers say, leave too few.
-    "spark.python.unix.domain.socket.dir": "/tmp",
     "spark.python.daemon.module": worker_daemon.__name__,
     # Spark's own rule leaves out names such as fs.azure.account.key and AWS_ACCESS_KEY_ID.
     "spark.redaction.regex": "(?i)secret|passw|token|credential|signature|jaas|sasl"
@@ -92,6 +92,9 @@ def tierfold_session(builder: SparkSession.Builder | None = None) -> SparkSessio
     builder = builder.appName("tierfold")
     for name, value in SPARK_SETTINGS.items():
         builder = builder.config(name, value)
+    sockets = private_folder()
+    # It replaces a user's own setting: that folder may be open to others.
+    builder = builder.config("spark.python.unix.domain.socket.dir", sockets)
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         builder = _local(builder)
     try:
@@ -102,6 +105,7 @@ def tierfold_session(builder: SparkSession.Builder | None = None) -> SparkSessio
         raise BadSettings(
             "Java could not be started; its own words stand above", where="Spark", remedy=NO_JAVA
         ) from error
+    removed_with_jvm(session.sparkContext, sockets)
     session.sparkContext.setLogLevel("ERROR")
     _prepare_executors(session.sparkContext)
     return session

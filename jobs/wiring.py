@@ -14,8 +14,9 @@ from compaction.rules import LONG_MAX
 from storage.catalog import Catalog
 from storage.clock import now_ms
 from storage.kafka_uuid import new_segment_id
+from storage.local_paths import local_path
 from storage.local_tiered_storage import LocalTieredStorage, tier_path
-from storage.tiers import open_tier, uri_without_secrets
+from storage.tiers import open_tier
 
 CATALOG_FOLDER: Final = "_tierfold"
 """Where a tier's catalog lies unless --catalog says otherwise: beside `kafka-tiered-storage`."""
@@ -28,6 +29,7 @@ class Wiring:
     tier_uri: str
     tier: LocalTieredStorage
     catalog_uri: str
+    """An absolute path."""
     catalog: Catalog
     now_ms: int
     """When the run began: what is decided, is decided for this moment."""
@@ -40,17 +42,21 @@ class Wiring:
 def wired(tier_uri: str, catalog_uri: str | None = None, now: int | None = None) -> Wiring:
     """Opens the tier at `tier_uri` and its catalog; `now` (ms) replaces the clock.
 
-    Raises BadSettings where there is no such tier, or a URI carries a secret.
+    Raises BadSettings where there is no such tier, or `local_path` refuses a path or URI.
     """
     begun_ms = now_ms()
     time_ms = begun_ms if now is None else now
-    where = str(tier_path(tier_uri) / CATALOG_FOLDER) if catalog_uri is None else catalog_uri
+    catalog = (
+        tier_path(tier_uri) / CATALOG_FOLDER
+        if catalog_uri is None
+        else local_path(catalog_uri, of="catalog")
+    )
     begun = datetime.fromtimestamp(begun_ms / 1000, UTC).strftime("%Y%m%dT%H%M%S")
     return Wiring(
         tier_uri=tier_uri,
         tier=open_tier(tier_uri),
-        catalog_uri=where,
-        catalog=Catalog(uri_without_secrets(where)),
+        catalog_uri=str(catalog),
+        catalog=Catalog(str(catalog)),
         now_ms=time_ms,
         clock=lambda: min(time_ms + now_ms() - begun_ms, LONG_MAX),
         run=f"{begun}-{new_segment_id()[:8]}",

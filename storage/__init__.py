@@ -9,6 +9,7 @@ Side files      offset_index · time_index · index_entries (what these two shar
                 · transaction_index · producer_snapshot · leader_epoch_checkpoint
 The tier        object_store (what a store must do) · local_store · local_tiered_storage (Kafka's
                 own folder layout) · kafka_uuid · topic_names · tiers (opens one by URI)
+                · local_paths (which paths and URIs are taken)
                 · first_sight (what is read once of a new segment)
 Worker's work   record_versions (what decides between the records of a key)
                 · segment_scan (keys and marks of a segment) · segment_writer (a new segment)

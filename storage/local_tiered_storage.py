@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote, urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +24,7 @@ from compaction.errors import BadSettings, UnreadableObject
 from compaction.listing import Leftover, ListedSegment
 from compaction.segments import PartitionKey, Segment
 from storage.kafka_uuid import UUID_CHARACTERS, is_kafka_uuid, new_segment_id
+from storage.local_paths import local_path
 from storage.object_store import Bytes, ObjectEntry, ObjectStore, ObjectWriter
 from storage.topic_names import is_topic
 
@@ -36,7 +36,6 @@ _OFFSET_MAX: Final = 2**63 - 1
 _PARTITION: Final = re.compile(r"0|[1-9][0-9]{0,9}")
 _START_OFFSET: Final = re.compile(r"[0-9]{20}")
 _OFFSET_DIGITS: Final = 20
-_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://|(file):", re.IGNORECASE)
 
 
 class Part(StrEnum):
@@ -62,9 +61,10 @@ _PART_OF: Final = {part.value: part for part in Part}
 def tier_path(text: str) -> Path:
     """The tier's folder, named by a path or a `file:` URI: the one that holds `TIER_FOLDER`.
 
-    Raises BadSettings where there is none, UnreadableObject where nobody lets us look.
+    Raises BadSettings where there is none or `local_path` refuses the text, UnreadableObject where
+    nobody lets us look.
     """
-    path = _local_path(text)
+    path = local_path(text, of="tier")
     try:
         if not path.is_dir():
             raise BadSettings(
@@ -81,32 +81,6 @@ def tier_path(text: str) -> Path:
             remedy="Check the path, and let the user that runs tierfold read the tier.",
         ) from error
     return path
-
-
-def _local_path(text: str) -> Path:
-    scheme = _SCHEME.match(text)
-    if scheme is None:
-        return Path(text).absolute()
-    try:
-        uri = urlsplit(text)
-    except ValueError:
-        # From None: the cause may quote what stands in the place of a password.
-        raise BadSettings(
-            "this is no URI", where=text, remedy="Name the tier's folder by its path."
-        ) from None
-    if uri.scheme.lower() != "file":
-        raise BadSettings(
-            f"the scheme {uri.scheme}:// is not supported",
-            where=text,
-            remedy="S3 and its like come later; this version reads folders: name one.",
-        )
-    if uri.netloc not in {"", "localhost"} or not uri.path.startswith("/"):
-        raise BadSettings(
-            "a file URI names an absolute path on this machine",
-            where=text,
-            remedy="Write file:///path/to/tier.",
-        )
-    return Path(unquote(uri.path))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,9 @@ from typing import Final
 import pyarrow.parquet as pq
 import pytest
 
-from compaction.errors import BadSettings
 from jobs.stages.segment_rows import failure
 from jobs.survey import refusal_of
 from storage.runs_table import RunsTable
-from storage.tiers import uri_without_secrets
 from tests.jobs.commands import ALWAYS, COMPACT, Ran, in_own_process, tierfold
 from tests.jobs.meddling import meddled
 from tests.jobs.tiers import key_of, made_tier, put_updates
@@ -87,17 +85,6 @@ def test_a_uri_with_a_secret_is_refused_without_it(uri: str, tier: Path) -> None
     refused(tierfold("dump", "x.log", uri))
     refused(tierfold("config", uri))
     refused(tierfold(uri))
-
-
-@pytest.mark.parametrize("uri", ["/a:b@c/d?e#f", "s3://bucket/tier", "file:///mnt/a@b/tier"])
-def test_a_uri_without_a_secret_is_used_as_it_is(uri: str) -> None:
-    assert uri_without_secrets(uri) == uri
-
-
-def test_credentials_are_to_be_given_elsewhere() -> None:
-    with pytest.raises(BadSettings, match=r"carries a user.*environment") as caught:
-        uri_without_secrets(URIS[0])
-    assert caught.value.where == "s3://[hidden]@bucket/tier"
 
 
 @pytest.mark.parametrize("words", WORDS)

@@ -7,13 +7,14 @@ import socket
 import struct
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from tests.end_to_end.processes import awaited, text_of
 from tests.jobs.commands import ROOT
+from tests.jobs.strangers import kept_private
 
 
 @dataclass(slots=True, kw_only=True)
@@ -33,30 +34,30 @@ class Daemon:
 
 
 @contextmanager
-def daemon(**environment: str) -> Iterator[Daemon]:
+def daemon(umask: int = 0o022, **environment: str) -> Iterator[Daemon]:
     """It ends with the context, as when its JVM closes its input."""
-    # Not in pytest's folder: a socket's path has 107 bytes.
-    with tempfile.TemporaryDirectory(prefix="tierfold-") as folder:
-        settings = {
-            "PYTHON_UNIX_DOMAIN_ENABLED": "true",
-            "PYTHON_WORKER_FACTORY_SOCK_DIR": folder,
-            "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1",
-        }
-        process = subprocess.Popen(
-            [sys.executable, "-m", "jobs.worker_daemon", "pyspark.worker"],
-            cwd=ROOT,
-            env=os.environ | settings | environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        assert process.stdout is not None
-        (length,) = struct.unpack("!i", process.stdout.read(4))
-        running = Daemon(process=process, address=process.stdout.read(length).decode())
-        try:
-            yield running
-        finally:
-            running.said = process.communicate()[1].decode()
+    settings = {
+        "PYTHON_UNIX_DOMAIN_ENABLED": "true",
+        # The driver's, as an executor on another machine knows it: by name only.
+        "PYTHON_WORKER_FACTORY_SOCK_DIR": "/tmp/tierfold-elsewhere",
+        "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1",
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-m", "jobs.worker_daemon", "pyspark.worker"],
+        cwd=ROOT,
+        env=os.environ | settings | environment,
+        umask=umask,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    (length,) = struct.unpack("!i", process.stdout.read(4))
+    running = Daemon(process=process, address=process.stdout.read(length).decode())
+    try:
+        yield running
+    finally:
+        running.said = process.communicate()[1].decode()
 
 
 def test_a_worker_whose_spark_hangs_up_ends_in_silence() -> None:
@@ -69,3 +70,18 @@ def test_what_else_befalls_a_worker_is_told() -> None:
     with daemon(SPARK_BUFFER_SIZE="no number") as running:
         running.hung_up_on()
     assert "ValueError" in running.said
+
+
+def test_nobody_else_has_a_worker_forked_whatever_the_umask() -> None:
+    with daemon(umask=0) as running:
+        assert kept_private(running.address)
+        running.hung_up_on()
+    assert running.said == ""
+    assert not Path(running.address).parent.exists()
+
+
+def test_a_daemon_that_is_told_to_end_leaves_no_folder() -> None:
+    with daemon() as running:
+        running.process.terminate()
+        running.process.wait()
+        assert not Path(running.address).parent.exists()

@@ -1,0 +1,43 @@
+"""Private folders for Spark's Unix sockets.
+
+Spark asks for no secret over them. Whoever connects to one runs code as this user: the daemon forks
+a worker for him, the accumulators' server unpickles what he sends. Spark leaves their permissions
+to the umask, so the folder around them has to keep others out.
+"""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Final
+
+from pyspark import SparkContext
+
+SHORT_PARENT: Final = "/tmp"
+"""A socket's path has at most 107 bytes, and its name takes 42 of them. A longer temporary folder,
+such as that of a YARN container, leaves too few."""
+
+
+def private_folder() -> str:
+    """A new folder that only this user may enter, whatever the umask; removed at exit.
+
+    Raises OSError where none can be made.
+    """
+    folder = mkdtemp(prefix="tierfold-", dir=SHORT_PARENT)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    # `mkdtemp` asks for 0700, of which a umask can take away even the owner's bits.
+    Path(folder).chmod(0o700)
+    return folder
+
+
+def removed_with_jvm(context: SparkContext, folder: str) -> None:
+    """Remove a folder when the JVM of `context` ends, as it does also where Python is killed.
+
+    Not when the context stops: the JVM passes the setting on to every later session of the process.
+    """
+    jvm = context._jvm  # noqa: SLF001 - PySpark has no public way to its JVM
+    assert jvm is not None, "a context that has started has a JVM"  # noqa: S101
+    hooks = jvm.org.apache.spark.util.ShutdownHookManager
+    hooks.registerShutdownDeleteDir(jvm.java.io.File(folder))
