@@ -185,7 +185,7 @@ def _truncation(inspected: Sequence[InspectedSegment], row: PartitionState) -> s
 def _truncated(each: InspectedSegment, epoch: int, start_offset: int, row: PartitionState) -> str:
     return (
         f"{each} was written by a leader of epoch {epoch}, whose log has offset {start_offset}; the"
-        f" live segments have that offset from an older leader, and go on to {row.next_offset - 1}"
+        f" live segments have that offset from another leader, and go on to {row.next_offset - 1}"
     )
 
 

@@ -149,18 +149,21 @@ def sweep_of(
         rules: the topic's settings.
         times: now, and how long things stay.
         leftovers: what unfinished writes left in the partition's folder.
-        is_refused: the partition's log was cut off; nothing of it expires, for a person must look.
+        is_refused: the partition's log was cut off. Nothing of it expires, and what brokers wrote
+            stays: a person must look, and may want to go back.
     """
     due = expired_head(view.segments, rules, view.log_start_offset, times.now_ms)
     expired = due if rules.is_detached and not is_refused else ()
     state = view.state
     past_grace = _past_grace(state, times)
-    starting = tuple(each for each in past_grace if rules.is_detached or _is_ours(each))
+    # The originals of a log that was cut off are the way back, for as long as nobody has looked.
+    takes_uploads = rules.is_detached and not is_refused
+    starting = tuple(each for each in past_grace if takes_uploads or _is_ours(each))
     orphans = _old(view.orphans, times) if rules.is_detached else ()
     set_apart = _old(view.set_apart, times) if rules.is_detached and times.takes_set_apart else ()
     stay = _Stay(
         expired=0 if is_refused else len(due) - len(expired),
-        retired=len(past_grace) - len(starting),
+        retired=0 if is_refused else len(past_grace) - len(starting),
         orphans=0 if rules.is_detached else len(view.orphans),
         set_apart=0 if rules.is_detached or not times.takes_set_apart else len(view.set_apart),
     )
