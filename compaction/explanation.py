@@ -188,13 +188,21 @@ def _explained(
         segment=segment,
         regions=lies,
         fate=fate,
-        why=_why(case, segment, lies, fate),
+        why=_why(case, segment, lies, fate) + _overlap(segment),
         age_ms=_age_ms(case, segment),
         first_age_ms=case.now_ms - segment.first_timestamp_ms if has_first else None,
         due_in_ms=None if due_ms is None else due_ms - case.now_ms,
         group=group,
         group_segments=group_segments,
     )
+
+
+def _overlap(segment: Segment) -> str:
+    """Why it counts only from its effective start on; empty: it counts as a whole."""
+    if not segment.skipped_offsets:
+        return ""
+    own, last = segment.own_start_offset, segment.start_offset - 1
+    return f"; its offsets {own} to {last} count in the segments before it, uploaded earlier"
 
 
 def _regions(segment: Segment, regions: Regions) -> tuple[Region, ...]:

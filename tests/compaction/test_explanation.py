@@ -170,3 +170,13 @@ def test_too_many_neighbours_alike_become_one_row() -> None:
 )
 def test_a_duration_is_rounded_down(time_ms: int, expected: str) -> None:
     assert duration(time_ms) == expected
+
+
+def test_a_segment_that_overlaps_says_which_of_its_offsets_count_elsewhere() -> None:
+    first, second = a_chain(10, 10)
+    cut = replace(second, skipped_offsets=3, skipped_bytes=100, agrees_with=(first.segment_id,))
+    whole, overlapping = told(a_view([first, cut]), ALWAYS)
+    assert overlapping.why.endswith(
+        "; its offsets 7 to 9 count in the segments before it, uploaded earlier"
+    )
+    assert "count in" not in whole.why
