@@ -5,14 +5,15 @@ A file is durable once its content and the folder that names it were synced.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-_FAILED: Final[set[Path]] = set()
-"""What could not be synced. The kernel reports a failed write once and then calls the page clean, so
-that a second sync succeeds although data are lost."""
+_FAILED: Final[dict[Path, int]] = {}
+"""What could not be synced, and the error's number. The kernel reports a failed write once and then
+calls the page clean, so that a second sync succeeds although data are lost."""
 
 
 def sync(path: Path) -> None:
@@ -22,16 +23,15 @@ def sync(path: Path) -> None:
         OSError: it could not be synced, now or before in this process; FileNotFoundError where it
             is not there.
     """
-    if path in _FAILED:
-        raise OSError(f"an earlier sync of {path} failed")
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     except OSError as error:
-        _FAILED.add(path)
-        raise OSError(error.errno, error.strerror, str(path)) from error
+        _FAILED[path] = error.errno or errno.EIO
     finally:
         os.close(descriptor)
+    if path in _FAILED:
+        raise OSError(_FAILED[path], f"{os.strerror(_FAILED[path])} (sync)", str(path))
 
 
 def sync_all(paths: Iterable[Path]) -> None:

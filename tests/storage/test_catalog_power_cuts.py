@@ -1,0 +1,156 @@
+"""What a power cut leaves of the catalog: refused in one sentence, or the state as it was."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from compaction.commit import FinishDeletion, ReleaseClaim, StartDeletion, proposed
+from compaction.errors import TierfoldError
+from compaction.outcomes import Committed
+from compaction.segments import PartitionState
+from storage.catalog import Catalog, new_commit_id
+from storage.delta_tables import CHECKPOINT_INTERVAL, MEMORY_HOURS
+from storage.runs_table import RunsTable
+from tests.compaction.builders import KEY
+from tests.storage.aged_tables import cut_soon, superseded
+from tests.storage.catalog_contract import A_RUN, claim, committed, fresh, swap
+
+STAGES = ("claim", "commit", "deletion", "checkpoint", "vacuum")
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A catalog, what it says, and what it said one commit before."""
+
+    uri: Path
+    rows: tuple[PartitionState, ...]
+    """All that the partition's row ever was, the newest first."""
+    runs: int
+
+    @property
+    def log(self) -> Path:
+        return self.uri / "partitions" / "_delta_log"
+
+    @property
+    def newest_commit(self) -> Path:
+        return max(self.log.glob("*.json"))
+
+
+def deleted(catalog: Catalog, state: PartitionState) -> PartitionState:
+    """The row after its retired segments were deleted, as `retain` does it."""
+    state = claim(catalog, state, "retain").state
+    ids = tuple(each.segment.segment_id for each in state.retired)
+    for updates in (
+        (StartDeletion(ids=ids, at_ms=9),),
+        (FinishDeletion(ids=ids), ReleaseClaim(run="retain")),
+    ):
+        each = proposed(state, *updates, commit_id=new_commit_id(), at_ms=9)
+        assert isinstance(catalog.commit([each])[KEY], Committed)
+        state = catalog.read()[KEY]
+    return state
+
+
+def reach(uri: Path, stage: str) -> None:
+    """Write the catalog up to a stage."""
+    catalog = Catalog(str(uri))
+    state = claim(catalog, fresh(), "a").state
+    RunsTable(str(uri)).append([A_RUN])
+    if stage == "claim":
+        return
+    assert isinstance(catalog.commit([swap(state, "merged")])[KEY], Committed)
+    RunsTable(str(uri)).append([replace(A_RUN, chunk=1)])
+    if stage == "commit":
+        return
+    row = deleted(catalog, catalog.read()[KEY])
+    if stage == "deletion":
+        return
+    for number in range(CHECKPOINT_INTERVAL):
+        row = claim(catalog, row, f"run-{number}").state
+
+
+@pytest.fixture(scope="module", params=STAGES)
+def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Stage:
+    uri = tmp_path_factory.mktemp("tier") / "_tierfold"
+    reach(uri, request.param)
+    catalog = Catalog(str(uri))
+    if request.param == "vacuum":
+        superseded(uri / "partitions", hours=MEMORY_HOURS + 1)
+        cut_soon(uri / "partitions", hours=MEMORY_HOURS + 1)
+        assert catalog.vacuum() > CHECKPOINT_INTERVAL
+    return Stage(uri, tuple(catalog.history(KEY)), len(RunsTable(str(uri)).read()))
+
+
+def files_of(stage: Stage) -> Iterator[Path]:
+    """Each file of the catalog; of the many commits below a checkpoint, and their data, some."""
+    files = [each for each in sorted(stage.uri.rglob("*")) if each.is_file()]
+    needed = {stage.newest_commit.name, f"{int(stage.newest_commit.stem) - 1:020d}.json"}
+    for number, each in enumerate(files):
+        is_one_of_many = each.suffix == ".json" or "-c000" in each.name
+        if len(files) < 30 or not is_one_of_many or each.name in needed or number % 7 == 0:
+            yield each
+
+
+def harms(file: Path) -> Iterator[bytes | None]:
+    """What a power cut may leave of a file; None: nothing, not even its name."""
+    data = file.read_bytes()
+    lines = data.splitlines(keepends=True)
+    whole = [b"".join(lines[:count]) for count in range(1, len(lines))]
+    cuts = whole if file.suffix == ".json" else []
+    yield from (each for each in (b"", data[: len(data) // 2], data[:-1], *cuts) if each != data)
+    yield None
+
+
+def expected_rows(
+    stage: Stage, file: Path, harm: bytes | None
+) -> tuple[PartitionState | None, ...]:
+    """What the row may be, where it is not refused; None: never claimed."""
+    if harm is None and file == stage.newest_commit:
+        return (*stage.rows, None)[:2]
+    return stage.rows[:1]
+
+
+def test_no_file_that_is_cut_short_steps_the_catalog_back(stage: Stage, tmp_path: Path) -> None:
+    files = list(files_of(stage))
+    assert len(files) > 5
+    refused = 0
+    for number, (file, harm) in enumerate((f, h) for f in files for h in harms(f)):
+        uri = tmp_path / str(number)
+        shutil.copytree(stage.uri, uri, copy_function=os.link)
+        hit = uri / file.relative_to(stage.uri)
+        hit.unlink()
+        if harm is not None:
+            hit.write_bytes(harm)
+        refused += is_refused(stage, uri, file, harm)
+        shutil.rmtree(uri)
+    assert refused > 4
+
+
+def is_refused(stage: Stage, uri: Path, file: Path, harm: bytes | None) -> bool:
+    """Whether the rows are refused; asserts that they are right where they are not."""
+    catalog = Catalog(str(uri))
+    possible = expected_rows(stage, file, harm)
+    before = {each.name for each in (uri / "partitions" / "_delta_log").iterdir()}
+    try:
+        assert catalog.read().get(KEY) in possible
+        past = tuple(catalog.history(KEY))
+        assert past in {stage.rows[at : at + len(past)] for at in range(2)}
+        assert len(RunsTable(str(uri)).read()) in {stage.runs, stage.runs - (harm is None)}
+    except TierfoldError as error:
+        said = str(error)
+        assert "\n" not in said
+        assert str(uri) in error.where
+        assert error.remedy
+    else:
+        return False
+    if "runs" in file.parts:
+        return True
+    with pytest.raises(TierfoldError):
+        claim(catalog, stage.rows[0], "late")
+    assert {each.name for each in (uri / "partitions" / "_delta_log").iterdir()} == before
+    return True
