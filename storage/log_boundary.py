@@ -45,9 +45,7 @@ class LogBoundary:
     def raise_to(self, version: int) -> None:
         """Make it durable that versions below `version` may be deleted; raises OSError."""
         make_folder(self.folder)
-        made = self.folder / f"{version:020d}"
-        made.touch()
-        sync(made)
+        (self.folder / f"{version:020d}").touch()
         sync(self.folder)
         for each in self._versions():
             if each < version:

@@ -22,7 +22,7 @@ from storage.file_sync import sync, sync_all
 from storage.log_boundary import LogBoundary
 from storage.runs_table import RunsTable
 from tests.compaction.builders import KEY
-from tests.storage.aged_tables import cut_soon, superseded
+from tests.storage.aged_tables import backdated, cut_soon, superseded
 from tests.storage.catalog_contract import A_RUN, claim, fresh, swap
 from tests.storage.power_cuts import Disk, watched
 
@@ -212,6 +212,24 @@ def test_the_boundary_is_durable_before_a_commit_is_deleted(
     look()
     assert next(looks) > 3
     assert checkpoint.exists()
+
+
+def test_a_checkpoint_that_was_never_synced_is_before_what_it_replaces_goes(
+    tier: Path, uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """delta-rs wrote it, in an older tierfold."""
+    disk = Disk(tier)
+    watched(monkeypatch, disk)
+    row = claims(uri, 3)
+    log = DeltaLog(Path(uri) / "partitions")
+    DeltaTable(str(log.table)).create_checkpoint()
+    for each in log.folder.glob("*.json"):
+        backdated(each, hours=MEMORY_HOURS + 1)
+        disk.contents[each.stat().st_ino, each.stat().st_mtime_ns] = each.read_bytes()
+    assert Catalog(uri).vacuum() == 3
+    images = list(disk.may_be_left(tmp_path / "images"))
+    assert len(images) > 2
+    assert [rows_in(each) for each in images] == [row] * len(images)
 
 
 def test_what_is_deleted_was_durably_superseded(
