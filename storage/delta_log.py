@@ -1,17 +1,17 @@
 """The log of a Delta table in a local folder: checked, synced, given checkpoints, and cut.
 
-delta-rs syncs nothing, and reads an empty commit file, as a power cut leaves it, as one that changed
-nothing. So the log is checked before delta-rs reads it, and synced before anybody is told that a
-commit took place.
+delta-rs syncs nothing, and takes an empty commit file, as a power cut leaves it, for a commit that
+changed nothing. So the log is checked before delta-rs reads it, and synced before a commit is
+reported.
 
     read_tail           the newest checkpoint and the commits since, checked
     DeltaLog.sync       makes them durable, with the data files that they add
     DeltaLog.checkpoint writes the next checkpoint, once the commits beneath it are durable
     DeltaLog.cut        deletes old commits, below a durable boundary (`storage.log_boundary`)
 
-A checkpoint appears only when its content is durable: delta-rs writes it in a scratch folder that has
-links to the log, and from there it is linked into the log. A crash in between leaves the scratch
-folder, which the next `cut` deletes.
+A checkpoint appears only when its content is durable: delta-rs writes it in a scratch folder that
+has links to the log, and from there it is linked into the log. A crash in between leaves the
+scratch folder, which a later `cut` deletes.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from storage.log_boundary import LogBoundary
 LOG_FOLDER: Final = "_delta_log"
 
 POINTER: Final = "_last_checkpoint"
-"""Names the newest checkpoint. It only spares a reader the listing: one that is missing or cannot be
-read is passed by."""
+"""Names the newest checkpoint. It only spares a reader the listing, which shows the checkpoint
+where this file is missing or cannot be read."""
 
 SCRATCH_PREFIX: Final = "_tierfold_checkpoint-"
 
@@ -103,7 +103,8 @@ class DeltaLog:
         since = sorted(each for each in self._versions(_COMMIT) if each >= first)
         for expected, found in enumerate(since, first):
             if found != expected:
-                raise _corrupt(self.commit_path(expected), "the commit is missing, later ones exist")
+                path = self.commit_path(expected)
+                raise _corrupt(path, "the commit is missing, and later ones are there")
         return Tail(checkpoint, tuple(read_commit(self.commit_path(each)) for each in since))
 
     def readable_before(self, version: int) -> Iterator[int]:

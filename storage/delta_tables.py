@@ -1,11 +1,10 @@
 """Delta tables through delta-rs: opened, read, appended to, and compared and swapped.
 
-delta-rs alone writes the catalog, by exclusive creates in a local folder: of two commits on the same
-version one is refused, or moved on to the next version if neither read what the other wrote. What it
-does after a commit is switched off: checkpoints are written, and old commits deleted, by
-`storage.delta_log`, which also syncs what a commit wrote before anybody hears of it. Rows are read
-with delta-rs's own engine: the Arrow data set it also offers leaves threads behind that abort the
-process at exit.
+delta-rs alone writes the catalog, by exclusive creates in a local folder: of two commits on the
+same version one is refused, or moved on to the next version if neither read what the other wrote.
+What it does after a commit is switched off: `storage.delta_log` writes checkpoints and deletes old
+commits, and syncs what a commit wrote before the commit is reported. Rows are read with delta-rs's
+own engine: the Arrow data set it also offers leaves threads behind that abort the process at exit.
 """
 
 from __future__ import annotations

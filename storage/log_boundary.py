@@ -1,19 +1,19 @@
 """Below which version a table's commits are deleted: a durable boundary, checked after each write.
 
-A commit creates the file of its version, and of two creations one is refused. That holds only as
-long as the file stays: once old commits are deleted, a writer that was held up between its conflict
-check and its creation could create an old version a second time. So whoever deletes makes a boundary
-durable first, and whoever has created a commit looks at it afterwards:
+A commit creates the file of its version; of two creations one is refused. That holds as long as the
+file stays: once old commits are deleted, a writer that was held up between its conflict check and
+its creation could create an old version a second time. So a deleter first makes a boundary durable,
+and a writer reads the boundary after it has created a commit:
 
-- the file was there when the writer came: its creation was refused;
-- it had been deleted: then the boundary is above it, and the writer sees that.
+- if the file was there when the writer came, its creation was refused;
+- if the file had been deleted, the boundary is above its version, and the writer sees that.
 
-A version below the boundary therefore says nothing: it was either created in time, long ago, or in
-vain. Its writer takes the file away, which whoever raised the boundary does as well, and asks the
-rows. slatedb's RFC 0026 has the idea.
+So a version below the boundary proves nothing: it was created in time, long ago, or too late. Its
+writer deletes the file, as the deleter does, and reads the rows to find out. The idea is from
+slatedb's RFC 0026.
 
-A boundary is an object named by its version; the highest counts. One that is written late by a
-deleter that was held up itself lowers nothing, and its content does not matter.
+A boundary is an object named by its version, without content; the highest one counts. So a deleter
+that was held up itself cannot lower it, and a plain put is enough to write one.
 """
 
 from __future__ import annotations

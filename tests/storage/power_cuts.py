@@ -24,7 +24,7 @@ class Disk:
 
     def fsync(self, descriptor: int) -> None:
         """What the system call does."""
-        path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
         if path.is_dir():
             self.names[path] = _entries(path)
         else:

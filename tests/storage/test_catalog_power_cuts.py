@@ -11,15 +11,16 @@ from pathlib import Path
 import pytest
 
 from compaction.commit import FinishDeletion, ReleaseClaim, StartDeletion, proposed
-from compaction.errors import TierfoldError
+from compaction.errors import CorruptLog, TierfoldError
 from compaction.outcomes import Committed
 from compaction.segments import PartitionState
 from storage.catalog import Catalog, new_commit_id
+from storage.delta_commits import read_commit
 from storage.delta_tables import CHECKPOINT_INTERVAL, MEMORY_HOURS
 from storage.runs_table import RunsTable
 from tests.compaction.builders import KEY
 from tests.storage.aged_tables import cut_soon, superseded
-from tests.storage.catalog_contract import A_RUN, claim, committed, fresh, swap
+from tests.storage.catalog_contract import A_RUN, claim, fresh, swap
 
 STAGES = ("claim", "commit", "deletion", "checkpoint", "vacuum")
 
@@ -83,6 +84,8 @@ def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         superseded(uri / "partitions", hours=MEMORY_HOURS + 1)
         cut_soon(uri / "partitions", hours=MEMORY_HOURS + 1)
         assert catalog.vacuum() > CHECKPOINT_INTERVAL
+        for run in ("b", "c"):
+            claim(catalog, catalog.read()[KEY], run)
     return Stage(uri, tuple(catalog.history(KEY)), len(RunsTable(str(uri)).read()))
 
 
@@ -132,25 +135,78 @@ def test_no_file_that_is_cut_short_steps_the_catalog_back(stage: Stage, tmp_path
 
 
 def is_refused(stage: Stage, uri: Path, file: Path, harm: bytes | None) -> bool:
-    """Whether the rows are refused; asserts that they are right where they are not."""
-    catalog = Catalog(str(uri))
-    possible = expected_rows(stage, file, harm)
-    before = {each.name for each in (uri / "partitions" / "_delta_log").iterdir()}
-    try:
-        assert catalog.read().get(KEY) in possible
-        past = tuple(catalog.history(KEY))
-        assert past in {stage.rows[at : at + len(past)] for at in range(2)}
-        assert len(RunsTable(str(uri)).read()) in {stage.runs, stage.runs - (harm is None)}
-    except TierfoldError as error:
-        said = str(error)
-        assert "\n" not in said
-        assert str(uri) in error.where
-        assert error.remedy
-    else:
+    """Whether the catalog is refused; asserts that what it says is right where it is not."""
+    log = uri / "partitions" / "_delta_log"
+    before = {each.name for each in log.iterdir()}
+    error = refusal(stage, uri, expected_rows(stage, file, harm), is_gone=harm is None)
+    if error is None:
         return False
-    if "runs" in file.parts:
-        return True
-    with pytest.raises(TierfoldError):
-        claim(catalog, stage.rows[0], "late")
-    assert {each.name for each in (uri / "partitions" / "_delta_log").iterdir()} == before
+    assert "\n" not in str(error)
+    assert str(uri) in error.where
+    assert error.remedy
+    if "runs" not in file.parts:
+        with pytest.raises(TierfoldError):
+            claim(Catalog(str(uri)), stage.rows[0], "late")
+        assert {each.name for each in log.iterdir()} == before
     return True
+
+
+def refusal(
+    stage: Stage, uri: Path, possible: tuple[PartitionState | None, ...], *, is_gone: bool
+) -> TierfoldError | None:
+    """Reads all that the catalog says."""
+    try:
+        row = Catalog(str(uri)).read().get(KEY)
+        past = tuple(Catalog(str(uri)).history(KEY))
+        runs = len(RunsTable(str(uri)).read())
+    except TierfoldError as error:
+        return error
+    assert row in possible
+    assert past in {stage.rows[at : at + len(past)] for at in range(2)}
+    assert runs in {stage.runs, stage.runs - is_gone}
+    return None
+
+
+class TestRepair:
+    """As docs/operations.md says it, under `After a power cut`."""
+
+    def test_a_newest_commit_that_is_cut_short_is_removed(
+        self, stage: Stage, tmp_path: Path
+    ) -> None:
+        uri = tmp_path / "catalog"
+        shutil.copytree(stage.uri, uri)
+        newest = uri / stage.newest_commit.relative_to(stage.uri)
+        newest.write_bytes(newest.read_bytes()[:-10])
+        with pytest.raises(CorruptLog, match="cut short") as told:
+            Catalog(str(uri)).read()
+        Path(told.value.where).unlink()
+        before = Catalog(str(uri)).read().get(KEY)
+        assert before == (*stage.rows, None)[1]
+        assert isinstance(claim(Catalog(str(uri)), before or fresh(), "b").outcome, Committed)
+
+    def test_so_is_one_whose_data_are(self, stage: Stage, tmp_path: Path) -> None:
+        uri = tmp_path / "catalog"
+        shutil.copytree(stage.uri, uri)
+        newest = uri / stage.newest_commit.relative_to(stage.uri)
+        (added,) = read_commit(newest).added
+        (uri / "partitions" / added).write_bytes(b"")
+        with pytest.raises(TierfoldError, match="part-"):
+            Catalog(str(uri)).read()
+        newest.unlink()
+        assert Catalog(str(uri)).read().get(KEY) == (*stage.rows, None)[1]
+
+    def test_a_checkpoint_is_removed_with_its_pointer(self, tmp_path: Path) -> None:
+        uri = tmp_path / "catalog"
+        reach(uri, "checkpoint")
+        row = Catalog(str(uri)).read()[KEY]
+        log = uri / "partitions" / "_delta_log"
+        for left in (b"", b"PAR1 and no more"):
+            checkpoint = max(log.glob("*.checkpoint.parquet"))
+            checkpoint.write_bytes(left)
+            with pytest.raises(CorruptLog, match="the checkpoint is cut short") as told:
+                Catalog(str(uri)).read()
+            Path(told.value.where).unlink()
+            (log / "_last_checkpoint").unlink()
+            assert Catalog(str(uri)).read()[KEY] == row
+            row = claim(Catalog(str(uri)), row, "b").state
+            assert max(log.glob("*.checkpoint.parquet"))

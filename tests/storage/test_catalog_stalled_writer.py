@@ -197,7 +197,7 @@ def test_a_stalled_commit_whose_row_nobody_touched_is_written_again(
     assert Catalog(uri).read([mine])[mine].commit_id == proposal.commit_id
 
 
-def test_a_late_record_of_a_run_is_no_record(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_late_record_of_a_run_is_no_record(uri: str) -> None:
     runs = RunsTable(uri)
     runs.append([A_RUN])
     LogBoundary(Path(uri) / "runs").raise_to(10)
@@ -256,7 +256,8 @@ class TestCutting:
     def test_what_was_current_within_the_memory_stays(self, uri: str) -> None:
         claims(uri, KEY, 2 * CHECKPOINT_INTERVAL)
         log = log_of(uri)
-        checkpoints = sorted(int(each.name[:20]) for each in log.folder.glob("*.checkpoint.parquet"))
+        found = log.folder.glob("*.checkpoint.parquet")
+        checkpoints = sorted(int(each.name[:20]) for each in found)
         assert len(checkpoints) == 2
         rows = tuple(Catalog(uri).history(KEY))
         for commit in log.folder.glob("*.json"):

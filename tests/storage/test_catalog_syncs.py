@@ -123,7 +123,7 @@ def failing_once(patch: pytest.MonkeyPatch, ends: str) -> list[str]:
     failed: list[str] = []
 
     def fsync(descriptor: int) -> None:
-        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        path = str(Path(f"/proc/self/fd/{descriptor}").readlink())
         if path.endswith(ends) and not failed:
             failed.append(path)
             raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -179,7 +179,7 @@ def test_a_power_cut_while_a_checkpoint_is_written_changes_nothing(
     assert rows_in(disk.left(tmp_path / "last")) == row
     left = tmp_path / "last" / "deep" / "catalog" / "partitions" / "_delta_log"
     assert DeltaTable(str(left.parent)).version() == 3
-    assert [each.name for each in left.glob("*.checkpoint.parquet")] == [f"{3:020d}.checkpoint.parquet"]
+    assert [int(each.name[:20]) for each in left.glob("*.checkpoint.parquet")] == [3]
     assert (left / "_last_checkpoint").read_bytes()
     assert not list(log.table.glob("_tierfold_checkpoint-*"))
 
@@ -238,11 +238,11 @@ def test_what_is_deleted_was_durably_superseded(
     claims(uri, 4)
     superseded(Path(uri) / "partitions", hours=MEMORY_HOURS + 1)
     failed = failing_once(monkeypatch, "4.json")
-    before = {each for each in Path(uri).rglob("*.parquet")}
+    before = set(Path(uri).rglob("*.parquet"))
     with pytest.raises(UnreadableObject, match="Input/output error"):
         Catalog(uri).vacuum()
     assert failed
-    assert {each for each in Path(uri).rglob("*.parquet")} == before
+    assert set(Path(uri).rglob("*.parquet")) == before
 
 
 def test_a_commit_is_not_written_upon_an_empty_one(uri: str) -> None:
