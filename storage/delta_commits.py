@@ -23,12 +23,6 @@ REPAIR: Final = (
 _COUNTED: Final = {"add": "num_added_files", "remove": "num_removed_files"}
 """Per action the metric that counts it."""
 
-_NEEDED: Final[Mapping[str, frozenset[str]]] = {
-    "CREATE TABLE": frozenset({"protocol", "metaData"}),
-    "SET TBLPROPERTIES": frozenset({"metaData"}),
-}
-"""Per operation the actions that it never lacks."""
-
 Action = Mapping[str, Any]
 
 
@@ -65,7 +59,7 @@ def commit_fault(data: bytes) -> str:
     except ValueError:
         return f"the commit file is cut short or no commit, it has {len(data)} bytes"
     missing = _missing(actions)
-    return f"the commit file is cut short: it lacks {', '.join(missing)}" if missing else ""
+    return f"the commit file is cut short: {', '.join(missing)}" if missing else ""
 
 
 def _actions(data: bytes) -> list[Action]:
@@ -76,10 +70,10 @@ def _actions(data: bytes) -> list[Action]:
 
 
 def _missing(actions: Sequence[Action]) -> list[str]:
-    """What the first action, or its operation, promises and the others are not."""
+    """What the first action promises and the others are not."""
     info = actions[0].get("commitInfo", {}) if actions else {}
     found = [name for each in actions for name in each]
-    missing = sorted(_NEEDED.get(info.get("operation", ""), frozenset()) - set(found))
+    missing = []
     for action, metric in _COUNTED.items():
         promised = info.get("operationMetrics", {}).get(metric)
         if isinstance(promised, int) and promised != found.count(action):

@@ -15,8 +15,9 @@ from compaction.errors import CorruptLog, TierfoldError
 from compaction.outcomes import Committed
 from compaction.segments import PartitionState
 from storage.catalog import Catalog, new_commit_id
+from storage.catalog_schema import PARTITION_COLUMNS, PARTITIONS, bucket_of
 from storage.delta_commits import read_commit
-from storage.delta_tables import CHECKPOINT_INTERVAL, MEMORY_HOURS
+from storage.delta_tables import CHECKPOINT_INTERVAL, MEMORY_HOURS, DeltaFolder, TableLayout
 from storage.runs_table import RunsTable
 from tests.compaction.builders import KEY
 from tests.storage.aged_tables import cut_soon, superseded
@@ -165,6 +166,21 @@ def refusal(
     assert past in {stage.rows[at : at + len(past)] for at in range(2)}
     assert runs in {stage.runs, stage.runs - is_gone}
     return None
+
+
+def test_the_past_ends_at_an_empty_commit_below_a_checkpoint(tmp_path: Path) -> None:
+    """Read on, each row would be there twice: once as it was, once as that commit left it."""
+    uri = tmp_path / "catalog"
+    reach(uri, "checkpoint")
+    rows = tuple(Catalog(str(uri)).history(KEY))
+    (uri / "partitions" / "_delta_log" / f"{9:020d}.json").write_bytes(b"")
+    layout = TableLayout(schema=PARTITIONS, partition_by=PARTITION_COLUMNS)
+    bucket = f"bucket IN ({bucket_of(KEY.topic_id)})"
+    past = list(DeltaFolder(str(uri / "partitions"), layout).past(bucket))
+    assert [each.num_rows for each in past] == [1] * len(past)
+    commit_ids = [each["commit_id"][0].as_py() for each in past]
+    assert commit_ids == [each.commit_id for each in rows[: len(past)]]
+    assert 0 < len(past) < len(rows)
 
 
 class TestRepair:
