@@ -16,7 +16,8 @@ Worker's work   record_versions (what decides between the records of a key)
                 · group_rewrite (a group of segments into one)
 The catalog     catalog · catalog_attempts (claims and commits) · catalog_schema
                 · catalog_cells (what a cell may hold) · catalog_rows · runs_table
-                · delta_tables · clock
+                · delta_tables · delta_log (checked, synced, cut) · delta_commits · log_boundary
+                · file_sync · clock
 
 Readers and writers are twins: bytes to frozen values or numpy columns, and back. Whatever
 contradicts the format is a `CorruptLog` with the place; nothing is overwritten or deleted.

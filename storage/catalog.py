@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from compaction.commit import CommitProposal, claimed
 from compaction.errors import BadSettings, CorruptLog, InvariantBroken, UnreadableObject
-from compaction.outcomes import LostRace, Outcome, Unknown
+from compaction.outcomes import Committed, LostRace, Outcome, Unknown
 from compaction.segments import PartitionKey, PartitionState
 from storage.catalog_attempts import (
     Attempt,
@@ -163,7 +163,8 @@ class Catalog:
         """How commits that ended `Unknown` have really ended, by reading back; nothing is written.
 
         None: the row is still the one proposed on. That settles nothing, for the write may arrive
-        late; a claim, which opens a newer epoch, shuts it out.
+        late; a claim, which opens a newer epoch, shuts it out. `Unknown`: it took place and cannot
+        be made durable, or took place so long ago, if at all, that the table has forgotten.
         """
         attempts = {row_id_of(each.key): CommitAttempt(proposal=each) for each in proposals}
         ended = self._ended(attempts)
@@ -196,6 +197,7 @@ class Catalog:
         ended = judged(pending, found)
         if is_again:
             ended |= self._told_by_the_past(overlaid(pending, ended))
+        ended = self._durable(ended)
         free = {each: of for each, of in pending.items() if of.key not in ended}
         if not free:
             return ended
@@ -234,10 +236,27 @@ class Catalog:
         """How those have ended, after a write, that the rows end or the past beneath them."""
         rows = by_row_id(self.read(each.key for each in attempts.values()).values())
         ended = judged(attempts, rows)
-        return ended | self._told_by_the_past(overlaid(attempts, ended))
+        return self._durable(ended | self._told_by_the_past(overlaid(attempts, ended)))
+
+    def _durable(self, ended: dict[PartitionKey, Outcome]) -> dict[PartitionKey, Outcome]:
+        """What took place by what was read is `Committed` once that is durable, else `Unknown`."""
+        took_place = {key: each for key, each in ended.items() if isinstance(each, Committed)}
+        if not took_place:
+            return ended
+        try:
+            self._table.sync()
+        except (UnreadableObject, CorruptLog) as error:
+            return ended | {
+                key: Unknown(commit_id=each.commit_id, cause=str(error))
+                for key, each in took_place.items()
+            }
+        return ended
 
     def _told_by_the_past(self, lost: Mapping[RowId, Attempt]) -> dict[PartitionKey, Outcome]:
-        """Those of the attempts that took place all the same, by the table's versions."""
+        """Those of the attempts that took place all the same, by the table's versions.
+
+        `Unknown` are those that the versions that can still be read say nothing about.
+        """
         sought = dict(lost)
         found: dict[PartitionKey, Outcome] = {}
         versions = self._table.past(_buckets_of(lost)) if lost else ()
@@ -252,7 +271,14 @@ class Catalog:
                     del sought[row_id]
             if not sought:
                 break
-        return found
+        return found | {
+            each.key: Unknown(commit_id=each.success.commit_id, cause=self._forgotten)
+            for each in sought.values()
+        }
+
+    @property
+    def _forgotten(self) -> str:
+        return f"{self._table.uri}: the table has forgotten the version that it was made on"
 
 
 def new_commit_id() -> str:

@@ -1,9 +1,10 @@
 """Delta tables through delta-rs: opened, read, appended to, and compared and swapped.
 
-delta-rs alone writes the catalog, by conditional puts (S3, GCS, Azure) or exclusive creates (local
-folders): of two commits on the same version one is refused, or moved on to the next version if
-neither read what the other wrote. Rows are read with its own engine:
-the Arrow data set it also offers leaves threads behind that abort the process at exit.
+delta-rs alone writes the catalog, by exclusive creates in a local folder: of two commits on the
+same version one is refused, or moved on to the next version if neither read what the other wrote.
+What it does after a commit is switched off: `storage.delta_log` writes checkpoints and deletes old
+commits, and syncs what a commit wrote before the commit is reported. Rows are read with delta-rs's
+own engine: the Arrow data set it also offers leaves threads behind that abort the process at exit.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, write_deltalake
 from deltalake.exceptions import (
     CommitFailedError,
     DeltaError,
@@ -26,6 +27,11 @@ from deltalake.exceptions import (
 )
 
 from compaction.errors import BadSettings, CorruptLog, TierfoldError, UnreadableObject
+from storage import log_boundary
+from storage.clock import now_ms
+from storage.delta_commits import REPAIR
+from storage.delta_log import DeltaLog
+from storage.file_sync import make_folder
 
 COMMIT_RETRIES: Final = 100
 """How often delta-rs moves a commit on to the next version when others took the one it wanted.
@@ -58,9 +64,10 @@ class TableLayout:
 class DeltaVersion:
     """One version of a table: what it says, and a write that only its successor may take."""
 
-    def __init__(self, table: DeltaTable, uri: str) -> None:
+    def __init__(self, table: DeltaTable, uri: str, log: DeltaLog) -> None:
         self._table = table
         self._uri = uri
+        self._log = log
 
     def read(self, predicate: str) -> pa.Table:
         """The rows of this version that meet a predicate over partition columns, in no order."""
@@ -68,9 +75,13 @@ class DeltaVersion:
             return pa.table(self._table.scan(predicate=predicate))
 
     def replace(self, predicate: str, rows: pa.Table) -> bool:
-        """Put `rows` in the place of all rows that meet `predicate`, in one commit.
+        """Put `rows` in the place of all rows that meet `predicate`, in one durable commit.
 
-        Returns False where a later version has other rows there: nothing was written then.
+        Returns False where a later version has other rows there: nothing was written then, or only
+        a commit below the log's boundary, which no reader reads.
+
+        Raises:
+            UnreadableObject, CorruptLog: it may have taken place, and is not known to be durable.
         """
         with _told_plainly(self._uri):
             try:
@@ -84,10 +95,11 @@ class DeltaVersion:
                     # A table of an older version lacks columns: they are added, and null there.
                     schema_mode="merge",
                     commit_properties=_COMMIT,
+                    post_commithook_properties=_NO_HOOKS,
                 )
             except CommitFailedError:
                 return False
-            return True
+            return _completed(self._table, self._log)
 
 
 class DeltaFolder:
@@ -102,6 +114,7 @@ class DeltaFolder:
     def __init__(self, uri: str, layout: TableLayout) -> None:
         self._uri = uri
         self._layout = layout
+        self._log = DeltaLog(local_folder(uri))
 
     @property
     def uri(self) -> str:
@@ -132,7 +145,7 @@ class DeltaFolder:
             files = table.file_uris(file_pruning_predicate=predicate)
             rows = pa.table(table.scan(predicate=predicate))
         yield rows
-        for version in range(table.version() - 1, -1, -1):
+        for version in self._log.readable_before(table.version()):
             try:
                 table.load_as_version(version)
                 found = table.file_uris(file_pruning_predicate=predicate)
@@ -145,43 +158,64 @@ class DeltaFolder:
             yield rows
 
     def append(self, rows: pa.Table) -> None:
-        """Add rows; the table is made where there is none."""
+        """Add rows, durably; the table is made where there is none."""
         with _told_plainly(self._uri):
+            table = self._opened_or_made()
             write_deltalake(
-                self._opened_or_made(), rows, mode="append", commit_properties=_COMMIT
+                table,
+                rows,
+                mode="append",
+                commit_properties=_COMMIT,
+                post_commithook_properties=_NO_HOOKS,
             )
+            if not _completed(table, self._log):
+                raise UnreadableObject(
+                    "the write was held up for so long that its place in the log is gone",
+                    where=self._uri,
+                    remedy="Run again.",
+                )
+
+    def sync(self) -> None:
+        """Make what `read` finds durable, whoever wrote it."""
+        with _told_plainly(self._uri):
+            self._log.sync()
 
     def vacuum(self, *, is_dry_run: bool = False) -> int:
         """Delete files that were superseded more than `MEMORY_HOURS` ago; how many went.
 
-        A dry run says how many would. Only what the log calls removed goes, which no version can
-        ever name again. What it has never named stays whatever its age: a writer that was stalled
-        may name it yet.
+        A dry run says how many would. Of data files only those go that the log calls removed, which
+        no version can ever name again. What it has never named stays whatever its age: a writer
+        that was stalled may name it yet. Of the log goes what only older versions need.
         """
         with _told_plainly(self._uri):
             table = self._open()
             if table is None:
                 return 0
             due = self._there(_vacuum(table, is_dry_run=True))
-            if is_dry_run or not due:
-                return len(due)
-            # It notes in the log what it does, and others write there too: what did not go this
-            # time goes the next.
-            with suppress(CommitFailedError):
-                _vacuum(table)
-            return len(due) - len(self._there(due))
+            if due and not is_dry_run:
+                # The log must not lose, in a power cut, that these files are removed.
+                self._log.sync()
+                # It notes in the log what it does, and others write there too: what did not go this
+                # time goes the next.
+                with suppress(CommitFailedError):
+                    _vacuum(table)
+                    _completed(table, self._log)
+            gone = len(due) if is_dry_run else len(due) - len(self._there(due))
+            before_ms = now_ms() - MEMORY_HOURS * _HOUR_MS
+            return gone + self._log.cut(older_than_ms=before_ms, is_dry_run=is_dry_run)
 
     def _there(self, files: Sequence[str]) -> list[str]:
         """Those that are not gone; delta-rs names them, too, until its next checkpoint."""
-        folder = local_folder(self._uri)
-        return [] if folder is None else [each for each in files if (folder / each).exists()]
+        return [each for each in files if (self._log.table / each).exists()]
 
     def newest(self) -> DeltaVersion:
         """The table as it is now; it is made where there is none."""
         with _told_plainly(self._uri):
-            return DeltaVersion(self._opened_or_made(), self._uri)
+            return DeltaVersion(self._opened_or_made(), self._uri, self._log)
 
     def _open(self) -> DeltaTable | None:
+        # delta-rs passes by an empty commit, and whatever it said is as if never done.
+        self._log.read_tail()
         try:
             table = DeltaTable(self._uri)
         except TableNotFoundError:
@@ -205,18 +239,26 @@ class DeltaFolder:
 
     def _has_commits(self) -> bool:
         """delta-rs says "not found" of a folder that it may not enter, too; a local one tells."""
-        folder = local_folder(self._uri)
-        if folder is None:
-            return False
-        log = folder / "_delta_log"
+        log = self._log.folder
         return log.is_dir() and any(each.suffix in _COMMIT_SUFFIXES for each in log.iterdir())
 
     def _opened_or_made(self) -> DeltaTable:
-        table = self._open()
-        if table is not None:
-            return table
+        table = self._open() or self._made()
+        # An older tierfold had delta-rs delete old commits, and any other writer of Delta would.
+        while not _NO_CLEANUP.items() <= table.metadata().configuration.items():
+            # Others may set it meanwhile, or write rows: then it is looked at again.
+            with suppress(CommitFailedError):
+                table.alter.set_table_properties(
+                    _NO_CLEANUP, commit_properties=_COMMIT, post_commithook_properties=_NO_HOOKS
+                )
+                _completed(table, self._log)
+            table = DeltaTable(self._uri)
+        return table
+
+    def _made(self) -> DeltaTable:
+        make_folder(self._log.table)
         try:
-            return DeltaTable.create(
+            table = DeltaTable.create(
                 self._uri,
                 schema=self._layout.schema,
                 mode="error",
@@ -224,16 +266,45 @@ class DeltaFolder:
                 configuration={
                     "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
                     "delta.deletedFileRetentionDuration": f"interval {REMOVALS_KEPT_HOURS} hours",
+                    **_NO_CLEANUP,
                 },
+                post_commithook_properties=_NO_HOOKS,
             )
+            if _completed(table, self._log):
+                return table
         except DeltaError:
-            made_by_another_run = self._open()
-            if made_by_another_run is None:
+            if not self._has_commits():
                 raise
-            return made_by_another_run
+        return self._made_by_another_run()
+
+    def _made_by_another_run(self) -> DeltaTable:
+        table = DeltaTable(self._uri)
+        self._refuse_other_layout(table)
+        return table
 
 
 _COMMIT: Final = CommitProperties(max_commit_retries=COMMIT_RETRIES)
+
+_NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+
+_NO_CLEANUP: Final = {"delta.enableExpiredLogCleanup": "false"}
+
+_HOUR_MS: Final = 3_600_000
+
+
+def _completed(table: DeltaTable, log: DeltaLog) -> bool:
+    """Whether the commit that `table` has just written counts; it is durable then.
+
+    Raises OSError or CorruptLog where it cannot be made durable.
+    """
+    version = table.version()
+    if not log_boundary.is_kept(version, log.boundary.read()):
+        log.commit_path(version).unlink(missing_ok=True)
+        return False
+    tail = log.sync()
+    if len(tail.commits) >= CHECKPOINT_INTERVAL:
+        log.checkpoint(tail)
+    return True
 
 
 def _vacuum(table: DeltaTable, *, is_dry_run: bool = False) -> list[str]:
@@ -244,6 +315,7 @@ def _vacuum(table: DeltaTable, *, is_dry_run: bool = False) -> list[str]:
         enforce_retention_duration=False,
         full=False,
         commit_properties=_COMMIT,
+        post_commithook_properties=_NO_HOOKS,
     )
 
 
@@ -273,7 +345,7 @@ def _plain_error(error: Exception, uri: str) -> CorruptLog | UnreadableObject:
             remedy="Check that the folder is there, its permissions, and the free space.",
         )
     return CorruptLog(
-        f"the table contradicts itself: {_first_line(said)}", where=uri, remedy=_RESTORE
+        f"the table contradicts itself: {_first_line(said)}", where=uri, remedy=REPAIR
     )
 
 
@@ -282,18 +354,19 @@ _OF_STORE: Final = ("Object Store error", "Object at location", "Os {", "os erro
 
 _COMMIT_SUFFIXES: Final = (".json", ".parquet")
 
-_RESTORE: Final = (
-    "Restore the folder from a backup: it alone says which segments were replaced. Where nothing"
-    " was compacted yet, move it away."
-)
 
-
-def local_folder(uri: str) -> Path | None:
-    """The folder that a URI names on this machine; None for an object store."""
+def local_folder(uri: str) -> Path:
+    """The folder that a URI names on this machine; raises BadSettings for an object store."""
     parts = urlsplit(uri)
     if parts.scheme == "file":
         return Path(unquote(parts.path))
-    return Path(uri) if "://" not in uri else None
+    if "://" in uri:
+        raise BadSettings(
+            "the catalog is not in a local folder, and no other place is supported",
+            where=uri,
+            remedy="Give a path or a file: URI.",
+        )
+    return Path(uri)
 
 
 def _columns(names: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from compaction.sweep import GRACE_MS, SweepOrder
 from compaction.view import Refusal
 from jobs.outcome_reports import NOTHING_TO_DO
 from jobs.restore_job import restore
-from jobs.retain_job import retain
+from jobs.retain_job import retain, vacuumed
 from jobs.scope import Scope
 from jobs.survey import in_order_of_work, survey
 from jobs.waves import Waves
@@ -118,6 +118,7 @@ def sweep(world: World, run: str, actor: Actor) -> None:
         for each in report.doomed:
             world.outcomes[f"{each.kind} deleted"] += each.is_gone
         world.happened(run, f"retain: {report.outcome}", f"{report.key}: {report.reason}")
+    world.outcomes["old versions deleted"] += vacuumed(live, QUIET)
 
 
 def _restores(world: World, actor: Actor) -> None:

@@ -97,7 +97,7 @@ class World:
             removed=self._removed,
             folders=frozenset({TIER_FOLDER}),
         )
-        self.table = TableLog(changed=self._changed)
+        self.table = TableLog(changed=self._changed, now_ms=lambda: self.scheduler.now_ms)
         self.watch = Watch(objects=self.objects, histories=self.histories, seen=self._seen)
 
     def wired(self, actor: Actor, run: str) -> Wiring:

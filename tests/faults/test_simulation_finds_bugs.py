@@ -14,6 +14,7 @@ from compaction import commit
 from compaction.segments import PartitionState
 from compaction.sweep import Sweep, SweepOrder
 from jobs import publishing
+from storage import log_boundary
 from storage.local_tiered_storage import Part, StagedSegment
 from storage.segment_writer import SegmentWriter
 from tests.faults.simulation import played
@@ -32,6 +33,11 @@ def the_answer_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
     """A write that met a conflict counts as done: rows updated are not counted, as it were."""
     replace = VirtualVersion.replace
     patch.setattr(VirtualVersion, "replace", lambda *given: replace(*given) or True)
+
+
+def the_boundary_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
+    """A version that was created a second time, after the log was cut, counts as a commit."""
+    patch.setattr(log_boundary, "is_kept", lambda *_: True)
 
 
 _OF_SOURCES = commit.SegmentsAreLive | commit.SegmentsAreRetired
@@ -109,6 +115,7 @@ def seeds_until_found(bug: Bug, most: int) -> tuple[int, str]:
     [
         (versions_are_not_checked, 50, "the epoch was"),
         (the_answer_is_not_looked_at, 50, "did not take place"),
+        (the_boundary_is_not_looked_at, 100, "did not take place"),
         (epochs_do_not_fence, 50, "earlier_epochs_are_frozen"),
         (orphans_go_by_age_alone, 600, "was deleted"),
         (there_is_no_grace, 20, "after it was retired"),

@@ -36,7 +36,7 @@ class TestVirtualStore(ObjectStoreContract):
 
 def opener() -> Callable[..., VirtualTable]:
     """Opens one table in memory, whoever asks."""
-    log = TableLog(changed=nothing)
+    log = TableLog(changed=nothing, now_ms=lambda: 0)
     return lambda uri, layout: VirtualTable(a_witness(), log, uri, layout)
 
 

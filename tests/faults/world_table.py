@@ -1,8 +1,10 @@
 """A Delta table in memory, as one actor sees it: what `storage.catalog` asks of `DeltaFolder`.
 
-Versions follow each other. A write against a version lands as the newest one, unless a version
-since has touched one of the same buckets. A write that timed out is one conditional put without a
-client behind it: it lands where its own next version is still free, or nowhere.
+Versions follow each other. A write against a version checks which buckets the versions since have
+touched, and then creates the newest one: two steps, and much may happen in between. One that finds
+its version taken checks again. Old versions are deleted, below a boundary: a write that comes back
+from a long sleep may then create its version a second time, which no reader ever sees. A write that
+timed out is one creation without a client behind it.
 """
 
 from __future__ import annotations
@@ -15,11 +17,15 @@ from typing import Any, Final
 import pyarrow as pa
 
 from compaction.errors import UnreadableObject
+from storage import log_boundary
 from storage.delta_tables import TableLayout
-from tests.faults.simulation_scheduler import READ_FAULTS, WRITE_FAULTS, Actor, Call
+from tests.faults.simulation_scheduler import DAY_MS, READ_FAULTS, WRITE_FAULTS, Actor, Call
 
 COMMIT_WEIGHT: Final = 10
 """How much more often a commit goes wrong than a read: there are far fewer of them."""
+
+LOG_KEPT_MS: Final = DAY_MS
+"""How long versions are kept: far shorter than the product does, as the stories are shorter."""
 
 _NUMBER: Final = re.compile(r"\d+")
 
@@ -32,9 +38,17 @@ class TableLog:
 
     changed: Callable[[Buckets], None]
     """Called after each version, with what it wrote."""
+    now_ms: Callable[[], int]
     versions: list[Buckets] = field(default_factory=lambda: [{}])
     touched: list[frozenset[int]] = field(default_factory=lambda: [frozenset()])
     """Per version the buckets that it wrote."""
+    written_at_ms: list[int] = field(default_factory=lambda: [0])
+    boundary: int = 0
+    """The lowest version that is kept, as whoever deletes the others says first."""
+    oldest: int = 0
+    """The lowest version that is there, but for strays."""
+    strays: set[int] = field(default_factory=set)
+    """Versions below it that were created a second time."""
 
     def conflicts(self, version: int, buckets: frozenset[int]) -> bool:
         """Whether a version since has touched one of these buckets."""
@@ -48,7 +62,35 @@ class TableLog:
         }
         self.versions.append({**self.versions[-1], **split})
         self.touched.append(buckets)
+        self.written_at_ms.append(self.now_ms())
         self.changed(split)
+
+    def create(self, version: int, buckets: frozenset[int], rows: pa.Table) -> bool:
+        """Create the commit of a version; False: it is there."""
+        if self.oldest <= version < len(self.versions) or version in self.strays:
+            return False
+        if version < self.oldest:
+            self.strays.add(version)
+        else:
+            self.write(buckets, rows)
+        return True
+
+    def old_below(self) -> int:
+        """The version that was the newest one when what is kept begins."""
+        kept_since_ms = self.now_ms() - LOG_KEPT_MS
+        return max(
+            (each for each, at_ms in enumerate(self.written_at_ms) if at_ms <= kept_since_ms),
+            default=0,
+        )
+
+    def raise_boundary(self, version: int) -> None:
+        """From here on versions below may go."""
+        self.boundary = max(self.boundary, version)
+
+    def cut(self, version: int) -> None:
+        """The versions below are gone, strays as well."""
+        self.oldest = max(self.oldest, version)
+        self.strays = {each for each in self.strays if each >= version}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +107,16 @@ class VirtualVersion:
     def replace(self, predicate: str, rows: pa.Table) -> bool:
         """See `DeltaVersion.replace`."""
         log, buckets = self.table.log, buckets_in(predicate)
-
-        def put() -> bool:
-            if log.conflicts(self.version, buckets):
+        while True:
+            version = self.table.next_free(self.version, buckets)
+            if version is None:
                 return False
-            log.write(buckets, rows)
+            if self.table.created(version, buckets, rows):
+                break
+        if log_boundary.is_kept(version, self.table.boundary_read()):
             return True
-
-        def put_late() -> bool:
-            return self.version + 1 == len(log.versions) and put()
-
-        return self.table.committed(f"commit on version {self.version}", put, put_late)
+        log.strays.discard(version)
+        return False
 
 
 class VirtualTable:
@@ -95,7 +136,7 @@ class VirtualTable:
         """See `DeltaFolder.past`."""
         versions = self._asked("read the past", lambda: len(self.log.versions))
         buckets = buckets_in(predicate)
-        for version in range(versions - 1, -1, -1):
+        for version in range(versions - 1, self.log.oldest - 1, -1):
             if version == versions - 1 or self.log.touched[version + 1] & buckets:
                 yield self._rows(version, predicate)
 
@@ -107,20 +148,56 @@ class VirtualTable:
         """The rows of a version."""
         return self._asked(f"read version {version}", lambda: self._rows(version, predicate))
 
-    def committed(
-        self, what: str, put: Callable[[], bool], put_late: Callable[[], bool]
-    ) -> bool:
-        """Whether a write took place, as its client is told."""
+    def next_free(self, since: int, buckets: frozenset[int]) -> int | None:
+        """The version to create, by a look at those since; None: one has touched the buckets."""
+
+        def look() -> int | None:
+            if since + 1 < self.log.oldest:
+                raise self._refused("versions to check against are gone")
+            return None if self.log.conflicts(since, buckets) else len(self.log.versions)
+
+        found: int | None = self._asked(f"check for conflicts since version {since}", look)
+        return found
+
+    def created(self, version: int, buckets: frozenset[int], rows: pa.Table) -> bool:
+        """Whether a commit was created, as its client is told."""
+        return bool(
+            self._written(
+                f"create version {version}",
+                lambda: self.log.create(version, buckets, rows),
+                is_commit=True,
+            )
+        )
+
+    def boundary_read(self) -> int:
+        """What the product reads after its write, and where its sync may fail."""
+        return int(self._asked("sync and read the boundary", lambda: self.log.boundary))
+
+    def sync(self) -> None:
+        """See `DeltaFolder.sync`."""
+        self._asked("sync", lambda: None)
+
+    def vacuum(self, *, is_dry_run: bool = False) -> int:
+        """See `DeltaFolder.vacuum`: the boundary first, then old versions go."""
+        kept = int(self._asked("look for old versions", self.log.old_below))
+        gone = max(0, kept - self.log.oldest)
+        if gone and not is_dry_run:
+            self._written(f"raise the boundary to {kept}", lambda: self.log.raise_boundary(kept))
+            self._written(f"delete versions below {kept}", lambda: self.log.cut(kept))
+        return gone
+
+    def _written(
+        self, what: str, effect: Callable[[], object], *, is_commit: bool = False
+    ) -> object:
         call = Call(
             what=what,
-            effect=put,
-            late=put_late,
+            effect=effect,
             faults=WRITE_FAULTS,
             refusal=self._refused,
-            weight=COMMIT_WEIGHT,
-            is_commit=True,
+            weight=COMMIT_WEIGHT if is_commit else 1,
+            is_commit=is_commit,
         )
-        return bool(self._actor.do(call))
+        return self._actor.do(call)
 
     def _rows(self, version: int, predicate: str | None) -> pa.Table:
         found = self.log.versions[version]

@@ -25,3 +25,13 @@ def superseded(table: Path, *, hours: int) -> None:
 def backdated(file: Path, *, hours: int) -> None:
     at_s = file.stat().st_mtime - hours * 3600
     os.utime(file, (at_s, at_s))
+
+
+def cut_soon(table: Path, *, hours: int) -> int:
+    """All commits up to the newest checkpoint become so old; returns its version."""
+    log = table / "_delta_log"
+    newest = max(int(each.name[:20]) for each in log.glob("*.checkpoint.parquet"))
+    for commit in log.glob("*.json"):
+        if int(commit.stem) <= newest:
+            backdated(commit, hours=hours)
+    return newest

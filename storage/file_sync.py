@@ -1,0 +1,52 @@
+"""Files and folders made durable on a local disk: what was synced survives a power cut.
+
+A file is durable once its content and the folder that names it were synced.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+_FAILED: Final[dict[Path, int]] = {}
+"""What could not be synced, and the error's number. The kernel reports a failed write once and then
+calls the page clean, so that a second sync succeeds although data are lost."""
+
+
+def sync(path: Path) -> None:
+    """Sync a file's content, or a folder's names.
+
+    Raises:
+        OSError: it could not be synced, now or before in this process; FileNotFoundError where it
+            is not there.
+    """
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        _FAILED[path] = error.errno or errno.EIO
+    finally:
+        os.close(descriptor)
+    if path in _FAILED:
+        raise OSError(_FAILED[path], f"{os.strerror(_FAILED[path])} (sync)", str(path))
+
+
+def sync_all(paths: Iterable[Path]) -> None:
+    """Sync each path once; raises OSError as `sync` does."""
+    for path in dict.fromkeys(paths):
+        sync(path)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and its missing parents, durably; one that is there stays as it is.
+
+    Raises:
+        OSError: a folder can be neither made nor synced.
+    """
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    for each in reversed(missing):
+        each.mkdir(exist_ok=True)
+        sync(each.parent)
