@@ -52,6 +52,7 @@ from jobs.survey import READERS
 from jobs.wiring import Wiring
 from storage.catalog import new_commit_id
 from storage.clock import now_ms
+from storage.runs_table import RunsTable
 
 BREATH: Final = 64
 """Partitions whose rows are read again at once, right before their objects are deleted."""
@@ -127,12 +128,13 @@ def retain(
 
 
 def vacuumed(live: Wiring, console: Console, *, is_dry_run: bool = False) -> int:
-    """Let the catalog forget rows superseded for thirty days; how many of its files go.
+    """Let the catalog forget what was superseded for thirty days; how many of its files go.
 
     That is no partition's matter: where it fails, `console` says so, and nothing else changes.
     """
     try:
-        return live.catalog.vacuum(is_dry_run=is_dry_run)
+        runs = RunsTable(live.catalog_uri).vacuum(is_dry_run=is_dry_run)
+        return runs + live.catalog.vacuum(is_dry_run=is_dry_run)
     except TierfoldError as error:
         said = f"The catalog's old files could not be deleted: {error}"
         console.print(Text(said, style="yellow"))

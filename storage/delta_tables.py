@@ -12,9 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
-from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, write_deltalake
@@ -32,6 +30,7 @@ from storage.clock import now_ms
 from storage.delta_commits import REPAIR
 from storage.delta_log import DeltaLog
 from storage.file_sync import make_folder
+from storage.local_paths import local_path
 
 COMMIT_RETRIES: Final = 100
 """How often delta-rs moves a commit on to the next version when others took the one it wanted.
@@ -114,7 +113,7 @@ class DeltaFolder:
     def __init__(self, uri: str, layout: TableLayout) -> None:
         self._uri = uri
         self._layout = layout
-        self._log = DeltaLog(local_folder(uri))
+        self._log = DeltaLog(local_path(uri, of="catalog"))
 
     @property
     def uri(self) -> str:
@@ -353,20 +352,6 @@ _OF_STORE: Final = ("Object Store error", "Object at location", "Os {", "os erro
 """Words by which delta-rs and its object store report that the store refused."""
 
 _COMMIT_SUFFIXES: Final = (".json", ".parquet")
-
-
-def local_folder(uri: str) -> Path:
-    """The folder that a URI names on this machine; raises BadSettings for an object store."""
-    parts = urlsplit(uri)
-    if parts.scheme == "file":
-        return Path(unquote(parts.path))
-    if "://" in uri:
-        raise BadSettings(
-            "the catalog is not in a local folder, and no other place is supported",
-            where=uri,
-            remedy="Give a path or a file: URI.",
-        )
-    return Path(uri)
 
 
 def _columns(names: Sequence[str]) -> str:

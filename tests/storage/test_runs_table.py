@@ -9,7 +9,9 @@ from deltalake import write_deltalake
 
 from compaction.errors import CorruptLog
 from storage.catalog_schema import RUNS
+from storage.delta_tables import CHECKPOINT_INTERVAL, MEMORY_HOURS
 from storage.runs_table import RunsTable
+from tests.storage.aged_tables import cut_soon
 
 
 @pytest.fixture
@@ -36,3 +38,14 @@ def test_another_table_in_its_place_is_corrupt(uri: str) -> None:
     write_deltalake(f"{uri}/runs", foreign, mode="overwrite", schema_mode="overwrite")
     with pytest.raises(CorruptLog, match="column tally is missing"):
         RunsTable(uri).read()
+
+
+def test_what_is_a_month_old_of_its_log_goes_and_no_row_does(uri: str) -> None:
+    runs = [replace(A_RUN, run=f"run-{number:02}") for number in range(CHECKPOINT_INTERVAL + 2)]
+    for each in runs:
+        RunsTable(uri).append([each])
+    log = Path(uri) / "runs" / "_delta_log"
+    newest = cut_soon(log.parent, hours=MEMORY_HOURS + 1)
+    assert RunsTable(uri).vacuum(is_dry_run=True) == RunsTable(uri).vacuum() == newest
+    assert min(int(each.stem) for each in log.glob("*.json")) == newest
+    assert RunsTable(uri).read() == tuple(runs)
