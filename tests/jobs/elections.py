@@ -92,6 +92,13 @@ def known(tier: Path) -> PartitionState:
     return row_of(tier)
 
 
+def histories(tier: Path) -> tuple[Path, Segment, Segment, Segment]:
+    """A new tier whose row knows 0–5 and 6–10, and beside them 6–9 of the new leader."""
+    first, second = old_history(tier)
+    known(tier)
+    return tier, first, second, upload(tier, 6, 9, NEW)
+
+
 def merged(tier: Path) -> Segment:
     """What a run made of all that is there: the same records in one segment."""
     state = claimed(tier)

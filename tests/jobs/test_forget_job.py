@@ -1,4 +1,4 @@
-"""`tierfold forget`: what is lost is told first, what is in the way is named, zombies are fenced."""
+"""`tierfold forget`: what is lost is told first, what is in the way is named, zombies fenced."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from tests.jobs.elections import (
     RUN,
     catalog_of,
     claimed,
+    histories,
     ids_of,
     known,
     merged,
@@ -35,10 +36,19 @@ from tests.jobs.elections import (
     upload,
 )
 from tests.jobs.meddling import meddled, rival_claims
-from tests.jobs.tiers import files_below, folder_of, live_values, made_tier
+from tests.jobs.tiers import files_below, folder_of, live_values
 
 DETACHED: Final = ("--set", "tier.binding=detached")
 DAY_MS: Final = 86_400_000
+
+
+Histories = tuple[Path, Segment, Segment, Segment]
+
+
+@pytest.fixture
+def cut_off(tmp_path: Path) -> Histories:
+    """A tier whose row knows 0–5 and 6–10, and 6–9 of the new leader."""
+    return histories(tmp_path / "tier")
 
 
 def forget(tier: Path, *arguments: str) -> Ran:
@@ -58,22 +68,10 @@ def ids(entries: Sequence[dict[str, Any]]) -> list[str]:
     return [each["id"] for each in entries]
 
 
-@pytest.fixture
-def histories(tmp_path: Path) -> tuple[Path, Segment, Segment, Segment]:
-    """A tier whose row knows 0–5 and 6–10, and 6–9 of the new leader."""
-    tier = tmp_path / "tier"
-    first, second = old_history(tier)
-    known(tier)
-    return tier, first, second, upload(tier, 6, 9, NEW)
-
-
-Histories = tuple[Path, Segment, Segment, Segment]
-
-
 def test_the_dry_run_shows_what_is_taken_and_what_vanishes_and_changes_nothing(
-    histories: Histories,
+    cut_off: Histories,
 ) -> None:
-    tier, first, second, newest = histories
+    tier, first, second, newest = cut_off
     assert (plan(tier).code, plan(tier).outcomes) == (3, {("orders", 0): "refused"})
     assert "tierfold forget TIER PARTITION --dry-run" in plan(tier).entries[0]["reason"]
     before = files_below(tier)
@@ -87,8 +85,8 @@ def test_the_dry_run_shows_what_is_taken_and_what_vanishes_and_changes_nothing(
     assert files_below(tier) == before
 
 
-def test_the_row_is_emptied_and_stays_a_fence(histories: Histories) -> None:
-    tier, first, second, newest = histories
+def test_the_row_is_emptied_and_stays_a_fence(cut_off: Histories) -> None:
+    tier, first, second, newest = cut_off
     before = row_of(tier)
     files = files_below(folder_of(tier, ORDERS))
     ran = forget(tier)
@@ -113,8 +111,8 @@ def test_the_row_is_emptied_and_stays_a_fence(histories: Histories) -> None:
     assert catalog_of(tier).commit([late]) == {ORDERS: fenced}
 
 
-def test_the_run_is_recorded_and_its_clock_is_the_one_given(histories: Histories) -> None:
-    tier, *_ = histories
+def test_the_run_is_recorded_and_its_clock_is_the_one_given(cut_off: Histories) -> None:
+    tier, *_ = cut_off
     assert forget(tier, "--now", str(FIRST_MS + DAY_MS)).code == 0
     (run,) = RunsTable(str(tier / CATALOG_FOLDER)).read()
     assert (run.command, run.outcome, run.epoch) == ("forget", "forgotten", 2)
@@ -182,9 +180,9 @@ def lost_log(tier: Path) -> str:
 
 @pytest.mark.parametrize("harm", [lost_gap, lost_part, lost_log])
 def test_where_discovery_would_refuse_what_is_left_nothing_is_forgotten(
-    histories: Histories, harm: Callable[[Path], str]
+    cut_off: Histories, harm: Callable[[Path], str]
 ) -> None:
-    tier, *_ = histories
+    tier, *_ = cut_off
     why = harm(tier)
     ran = forget(tier)
     assert (ran.code, ran.outcomes) == (3, {("orders", 0): "refused"})
@@ -248,8 +246,8 @@ def test_a_run_that_holds_the_partition_is_named_and_fenced(tmp_path: Path) -> N
     assert catalog_of(tier).commit([late]) == {ORDERS: fenced}
 
 
-def test_one_that_was_overtaken_is_fenced(histories: Histories) -> None:
-    tier, *_ = histories
+def test_one_that_was_overtaken_is_fenced(cut_off: Histories) -> None:
+    tier, *_ = cut_off
     rival = rival_claims(str(tier / CATALOG_FOLDER), ORDERS)
     with meddled(before_commit=rival):
         ran = forget(tier)
@@ -261,9 +259,9 @@ def test_one_that_was_overtaken_is_fenced(histories: Histories) -> None:
 
 
 def test_what_a_run_wrote_before_it_was_fenced_is_not_taken_for_an_upload(
-    histories: Histories,
+    cut_off: Histories,
 ) -> None:
-    tier, *_ = histories
+    tier, *_ = cut_off
     with meddled(before_claim=lambda: upload(tier, 0, 5)):
         ran = forget(tier)
     assert (ran.code, ran.outcomes) == (4, {("orders", 0): "lost_race"})
@@ -283,9 +281,9 @@ class Deaf(Catalog):
 
 
 def test_a_commit_without_an_answer_is_found_beneath_what_came_since(
-    histories: Histories, monkeypatch: pytest.MonkeyPatch
+    cut_off: Histories, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tier, *_ = histories
+    tier, *_ = cut_off
 
     def wired_so(tier_uri: str, catalog_uri: str | None, now: int | None) -> Wiring:
         live = wired(tier_uri, catalog_uri, now)
@@ -294,65 +292,6 @@ def test_a_commit_without_an_answer_is_found_beneath_what_came_since(
     monkeypatch.setattr(cli_options, "wired", wired_so)
     ran = forget(tier)
     assert (ran.code, ran.outcomes) == (0, {("orders", 0): "forgotten"})
-
-
-# What is shown.
-
-
-def test_people_are_told_within_80_columns(
-    histories: Histories, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tier, first, second, newest = histories
-    ran = tierfold("forget", tier, "orders-0", "--dry-run")
-    words = (
-        "orders-0: planned",
-        "2 segments lived by the catalog's row",
-        "2 segments would be taken as the log from then on",
-        f"  {first.segment_id}  offsets 0–5",
-        f"  {newest.segment_id}  offsets 6–9",
-        "1 segment would be set apart",
-        f"  {second.segment_id}  offsets 6–10",
-        "Offsets that vanish: 10–10",
-        "cannot be undone",
-    )
-    assert (ran.code, ran.stderr) == (0, "")
-    assert not told(ran.stdout, *words), ran.stdout
-    assert max(map(len, ran.stdout.splitlines())) <= 80
-    ran = tierfold("forget", tier, "orders-0")
-    assert not told(ran.stdout, "orders-0: forgotten", "vanish: 10–10"), ran.stdout
-    assert "Nothing is changed" not in ran.stdout
-    ran = tierfold("forget", tier, "orders-0")
-    assert not told(ran.stdout, "orders-0: nothing_to_do", "nothing to forget"), ran.stdout
-
-
-def test_the_history_tells_of_it_and_no_restore_leads_across(histories: Histories) -> None:
-    tier, *_ = histories
-    assert forget(tier).code == 0
-    shown = tierfold("history", tier, "orders-0")
-    assert (shown.code, "forgotten" in shown.stdout) == (0, True)
-    claimed(tier, "next", at_ms=FIRST_MS + 20)
-    lines = tierfold("history", tier, "orders-0", "--json").entries[0]["history"]
-    assert [each["event"] for each in lines] == ["found", "forgotten", "found"]
-    assert [(each["segments_in"], each["segments_out"]) for each in lines] == [
-        (0, 2),
-        (2, 0),
-        (0, 2),
-    ]
-    assert [each["is_restorable"] for each in lines] == [True, False, False]
-    assert "`tierfold forget` took back" in lines[1]["why_not"]
-    assert "were forgotten" in lines[2]["why_not"]
-    to = str(lines[2]["committed_at_ms"])
-    assert tierfold("restore", tier, "orders-0", "--to", to).code == 3
-
-
-def test_wrong_names_and_the_help(tmp_path: Path) -> None:
-    tier = made_tier(tmp_path / "tier")
-    upload(tier, 0, 5)
-    ran = tierfold("forget", tier, "order-0")
-    assert (ran.code, ran.stdout) == (2, "")
-    assert not told(ran.stderr, "tierfold forget", "'order-0' is no partition", "orders-0?")
-    assert not told(tierfold("forget", "--help").stdout, "Examples", "no way back")
-    assert not told(tierfold("retain", "--help").stdout, "--diverged", "tier.binding=detached")
 
 
 # The whole way out.
