@@ -98,6 +98,12 @@ def told(found: Forgetting | Refusal) -> tuple[list[int], list[int], list[str]]:
             (new(50, 79), unknown(replace(old(70, 120), segment_id=segment_id("late")))),
             ([0, 50], [50, 70], ["80–120"]),
         ),
+        # Two that touch are one range.
+        (
+            (old(0, 49), old(50, 99)),
+            (new(50, 79), unknown(replace(old(100, 120), segment_id=segment_id("late")))),
+            ([0, 50], [50, 100], ["80–120"]),
+        ),
         # Set apart far beyond: two ranges, for nobody gave what is in between.
         (
             (old(0, 49), old(50, 99)),
@@ -303,6 +309,8 @@ def test_where_there_was_no_row_the_claim_before_found_nothing() -> None:
     held = claimed(row_without(KEY, None, ()), run="me", commit_id="claim", at_ms=1)
     gone = replace(held.emptied(["apart"]), owner_run="")
     assert [each.event for each in entries([gone, held])] == [Event.FORGOTTEN, Event.CLAIMED]
+    back = replace(held, owner_run="", commit_id="released")
+    assert [each.event for each in entries([back, held])] == [Event.RELEASED, Event.CLAIMED]
 
 
 # What `retain` leaves until then.
