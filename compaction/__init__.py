@@ -12,6 +12,7 @@ Which      key_hash · key_columns · key_blocks · winners (the reduce by key)
            · transactions (aborted data, markers) · fates (records and batches) · tally
 Whether    receipts (what workers say they did) · absorption (empty groups) · commit (as data)
            · invariants (before and after) · undo (back to an earlier row)
+           · forgetting (after an unclean election)
 Told       history (rows as a story: who did what)
 How much   chunks (of a partition, waves of a run) · packing (work dealt to tasks)
 

@@ -147,6 +147,14 @@ class RestoreState:
     run: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetPartition:
+    """Take back all that the row says of the log; its epoch stays, as a fence."""
+
+    consent: tuple[str, ...]
+    """Segments whose loss a person accepted."""
+
+
 Update: TypeAlias = (
     RetireSegments
     | AddSegments
@@ -157,6 +165,7 @@ Update: TypeAlias = (
     | StartDeletion
     | FinishDeletion
     | RestoreState
+    | ForgetPartition
 )
 
 
@@ -321,6 +330,8 @@ def _updated(state: PartitionState, update: Update) -> PartitionState:
             return replace(state, retired=tuple(left))
         case RestoreState():
             return _restored(state, update)
+        case ForgetPartition(consent=consent):
+            return state.emptied(consent)
         case _:
             assert_never(update)
 

@@ -40,6 +40,16 @@ class PartitionFacts:
         return None if self.state is None or self.state.is_forgotten else self.state
 
 
+def divergence(facts: PartitionFacts) -> Refusal | None:
+    """How an unclean leader election cut the log off, whatever else is wrong; None: it did not."""
+    if facts.row is None:
+        draft = drafted(facts)
+        is_diverged = isinstance(draft, Refusal) and draft.reason is RefusalReason.LINEAGE_DIVERGED
+        return draft if isinstance(draft, Refusal) and is_diverged else None
+    with_log = [each for each in facts.inspected if each.listed.has_log]
+    return _refused_by_history(decided_history(with_log, facts.row), facts.row.segments)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionDraft:
     """What would be taken of a partition, were the overlaps found to agree."""
@@ -91,7 +101,8 @@ def view_of(draft: PartitionDraft, proof: OverlapProof) -> PartitionView | Refus
     live = () if row is None else row.segments
     segments = live + taken
     log_start_offset = segments[0].start_offset if segments else 0
-    end_offset = segments[-1].end_offset if segments else -1
+    # Where all has expired, the log ends where it starts.
+    end_offset = segments[-1].end_offset if segments else -1 if row is None else row.next_offset - 1
     orphans = tuple(each.listed for each in facts.inspected if is_orphan(each, row))
     waiting = tuple(_waiting(draft, orphans))
     return PartitionView(
@@ -165,8 +176,9 @@ _OTHER_BATCHES: Final = (
 )
 
 _FORGET: Final = (
-    "The log was cut off by an unclean leader election. See what would be lost with `tierfold"
-    " forget --dry-run`, then accept it with `tierfold forget`."
+    "The log was cut off by an unclean leader election. `tierfold forget TIER PARTITION --dry-run`"
+    " shows what would be lost and what must be done first; then accept it with `tierfold forget`"
+    " (docs/operations.md)."
 )
 
 

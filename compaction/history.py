@@ -18,7 +18,7 @@ class Event(StrEnum):
     """What a claim or a commit did."""
 
     FOUND = "found"
-    """The first row: the segments that brokers had uploaded."""
+    """The first row, or the first after `forget`: the segments that brokers had uploaded."""
     EARLIER = "earlier"
     """The oldest row that is remembered; what made it is not."""
     CLAIMED = "claimed"
@@ -31,6 +31,8 @@ class Event(StrEnum):
     DELETED = "deleted"
     """Retired segments are gone."""
     RESTORED = "restored"
+    FORGOTTEN = "forgotten"
+    """What the row said of a log that was cut off was taken back."""
     RELEASED = "released"
     """A run gave its claim back, and nothing else."""
 
@@ -87,13 +89,17 @@ def _entry(
 
 
 def _first_event(row: PartitionState) -> Event:
+    if row.is_forgotten:
+        return Event.CLAIMED
     is_first_claim = row.epoch == 1 and row.owner_run and not row.cleaner_offsets
     return Event.FOUND if is_first_claim and not row.retired else Event.EARLIER
 
 
 def _event(before: PartitionState, after: PartitionState) -> Event:
     if after.epoch > before.epoch:
-        return Event.CLAIMED
+        return Event.FOUND if before.is_forgotten and not after.is_forgotten else Event.CLAIMED
+    if after.is_forgotten and after.forgotten != before.forgotten:
+        return Event.FORGOTTEN
     known = {each.segment.segment_id for each in before.retired}
     if any(segment.segment_id in known for segment in after.segments):
         return Event.RESTORED

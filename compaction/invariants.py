@@ -260,6 +260,27 @@ def new_spans_fit_an_index(before: PartitionState, after: PartitionState) -> Bre
     return None
 
 
+def consent_is_of_a_forgotten_row(before: PartitionState, after: PartitionState) -> Breach | None:
+    """Only a row that says nothing of the log remembers whose loss was accepted.
+
+    Once a claim has taken a history, another truncation is another loss, to be accepted anew.
+    """
+    if after.is_forgotten or not after.forgotten:
+        return None
+    found = f"{', '.join(after.forgotten)} in a row of {len(after.segments)} segments"
+    return _breach(consent_is_of_a_forgotten_row, found)
+
+
+def all_is_forgotten(before: PartitionState, after: PartitionState) -> Breach | None:
+    """Nothing that the row said of the log is left of it.
+
+    What a cleaner offset, a log start or a strategy said was said of a history that was cut off.
+    """
+    if after == after.emptied(after.forgotten):
+        return None
+    return _breach(all_is_forgotten, f"{len(after.segments)} segments and what was said of them")
+
+
 STATE_INVARIANTS: Final[tuple[Invariant, ...]] = (
     segments_are_contiguous,
     earlier_epochs_are_frozen,
@@ -269,6 +290,7 @@ STATE_INVARIANTS: Final[tuple[Invariant, ...]] = (
     segments_never_change,
     sizes_are_real,
     new_spans_fit_an_index,
+    consent_is_of_a_forgotten_row,
 )
 """They hold after whatever changed the row."""
 
@@ -294,6 +316,9 @@ RESTORE_INVARIANTS: Final[tuple[Invariant, ...]] = (
     nothing_is_forgotten,
 )
 """A restore brings whole retired segments back, with the cleaner offset and log start they had."""
+
+FORGET_INVARIANTS: Final[tuple[Invariant, ...]] = (epoch_stays, all_is_forgotten)
+"""A row is emptied after an unclean leader election, and goes on as a fence."""
 
 COMMIT_INVARIANTS: Final[tuple[Invariant, ...]] = (
     *RESTORE_INVARIANTS,

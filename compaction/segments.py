@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -125,8 +126,28 @@ class PartitionState:
 
     @property
     def is_forgotten(self) -> bool:
-        """`tierfold forget` removed all it said of the log; the epoch stays, as a fence."""
-        return not (self.segments or self.lineage or self.retired)
+        """`tierfold forget` removed all it said of the log; the epoch stays, as a fence.
+
+        One of which all has expired still says where the log starts.
+        """
+        return not (self.segments or self.lineage or self.retired or self.log_start_offset)
+
+    def emptied(self, consent: Iterable[str]) -> PartitionState:
+        """The row once all that it says of the log is taken back.
+
+        Args:
+            consent: ids of the segments whose loss a person accepted.
+        """
+        return replace(
+            self,
+            segments=(),
+            lineage=(),
+            retired=(),
+            cleaner_offsets=(),
+            strategies=(),
+            log_start_offset=0,
+            forgotten=tuple(sorted(consent)),
+        )
 
     @property
     def live_bytes(self) -> int:

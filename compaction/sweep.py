@@ -149,21 +149,21 @@ def sweep_of(
         rules: the topic's settings.
         times: now, and how long things stay.
         leftovers: what unfinished writes left in the partition's folder.
-        is_refused: the partition's log was cut off. Nothing of it expires, and what brokers wrote
-            stays: a person must look, and may want to go back.
+        is_refused: the partition's log was cut off. Nothing of it expires, for a person must look,
+            and the originals of what was compacted stay, for the way out leads through them.
     """
     due = expired_head(view.segments, rules, view.log_start_offset, times.now_ms)
     expired = due if rules.is_detached and not is_refused else ()
     state = view.state
     past_grace = _past_grace(state, times)
-    # The originals of a log that was cut off are the way back, for as long as nobody has looked.
-    takes_uploads = rules.is_detached and not is_refused
-    starting = tuple(each for each in past_grace if takes_uploads or _is_ours(each))
+    may_go = tuple(each for each in past_grace if rules.is_detached or _is_ours(each))
+    needs_originals = is_refused and any(each.written_by_run for each in view.segments)
+    starting = tuple(each for each in may_go if _is_ours(each) or not needs_originals)
     orphans = _old(view.orphans, times) if rules.is_detached else ()
     set_apart = _old(view.set_apart, times) if rules.is_detached and times.takes_set_apart else ()
     stay = _Stay(
         expired=0 if is_refused else len(due) - len(expired),
-        retired=0 if is_refused else len(past_grace) - len(starting),
+        retired=len(past_grace) - len(may_go),
         orphans=0 if rules.is_detached else len(view.orphans),
         set_apart=0 if rules.is_detached or not times.takes_set_apart else len(view.set_apart),
     )
@@ -177,8 +177,16 @@ def sweep_of(
         orphans=orphans,
         set_apart=set_apart,
         leftovers=() if state is None else _old(leftovers, times),
-        notes=(*_emptied(view, expired), *view.notes, *stay.notes),
+        notes=(*_emptied(view, expired), *view.notes, *_kept(may_go, starting), *stay.notes),
     )
+
+
+def _kept(may_go: Sequence[RetiredSegment], starting: Sequence[RetiredSegment]) -> tuple[str, ...]:
+    """A nightly sweep must not take the way out while a person is still asleep."""
+    if len(may_go) == len(starting):
+        return ()
+    count = len(may_go) - len(starting)
+    return (f"{count} retired originals stay: `tierfold restore` can go back to them",)
 
 
 _Aged = TypeVar("_Aged", ListedSegment, Leftover)

@@ -54,13 +54,17 @@ class Restoration:
 
 def restoration(earlier: PartitionState, row: PartitionState) -> Restoration | Refusal:
     """What it takes to go from `row` back to `earlier`, both rows of one partition."""
+    if earlier.is_forgotten or row.is_forgotten:
+        return _FORGOTTEN
     live = {segment.segment_id: segment for segment in row.segments}
     whole = {each.segment.segment_id: each.segment for each in row.whole_retired}
     wanted = [*earlier.segments, *_uploaded_since(earlier, (*live.values(), *whole.values()))]
     gone = [each.segment_id for each in wanted if each.segment_id not in live.keys() | whole.keys()]
     if gone:
         return _refusal(
-            f"segments of that time are deleted, or being deleted: {', '.join(gone)}", _LATER
+            "segments of that time are deleted, or being deleted, or were forgotten:"
+            f" {', '.join(gone)}",
+            _LATER,
         )
     strays = [each.segment_id for each in wanted if not is_within_lineage(each, row.lineage)]
     if strays:
@@ -99,6 +103,13 @@ def _uploaded_since(earlier: PartitionState, known: Iterable[Segment]) -> list[S
 
 
 _LATER: Final = "Choose a later state; `tierfold history` shows which can be restored."
+
+
+_FORGOTTEN: Final = Refusal(
+    reason=RefusalReason.NOT_RESTORABLE,
+    detail="`tierfold forget` took back all that was said of the log",
+    remedy="Another history goes on there, and no restore leads across.",
+)
 
 
 def _refusal(detail: str, remedy: str) -> Refusal:

@@ -88,13 +88,23 @@ class PartitionView:
         return None if self.state is None else self.state.cleaner_offset
 
 
-def fresh_state(view: PartitionView) -> PartitionState:
-    """The row of a partition that nobody has claimed yet: epoch 0, its segments adopted."""
+def never_claimed(key: PartitionKey) -> PartitionState:
+    """The row of a partition that nobody has claimed yet: epoch 0, and nothing of the log."""
     return PartitionState(
-        key=view.key,
+        key=key,
         epoch=0,
         owner_run="",
         cleaner_offsets=(),
+        log_start_offset=0,
+        segments=(),
+        lineage=(),
+    )
+
+
+def fresh_state(view: PartitionView) -> PartitionState:
+    """That row with the view's segments adopted."""
+    return replace(
+        never_claimed(view.key),
         log_start_offset=view.log_start_offset,
         segments=view.segments,
         lineage=view.lineage,

@@ -1,14 +1,17 @@
 """jobs: the stage. The Spark session, the pipeline, one module per verb, settings, command line.
 
-    cli                 the command line: verbs, exit codes
+    cli                 the command line: verbs that look, and `compact`
+    cli_changes         restore, forget, retain
+    cli_ends            exit codes, and where people read
     cli_options         the options that verbs share
     complaints          what is said of wrong words and of bugs, without their secrets
     plan_job, compact_job, retain_job, status_job, verify_job, dump_job
                         one module per verb; each also runs under spark-submit
     history_job         what happened to a partition, and what can be restored
     restore_job         an earlier state of a partition lives again; without Spark
+    forget_job          what the catalog says of a log that was cut off is taken back
     scope, moments      which partitions, and which moment, a person means
-    undo_report         what `history` and `restore` show
+    undo_report         what `history`, `restore` and `forget` show
     settings            what a topic's settings are: defaults, the user's file, --set, resolved
     settings_known, setting_kinds
                         the settings there are, Kafka's names for them, what each may be

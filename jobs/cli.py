@@ -9,13 +9,20 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import click
 from rich.console import Console
 
 from compaction.errors import BadSettings, CorruptLog, TierfoldError, UnreadableObject
-from compaction.sweep import SweepOrder
+from jobs.cli_changes import forget_verb, restore_verb, retain_verb
+from jobs.cli_ends import (
+    EXIT_BUG,
+    EXIT_PARTITION_FAILED,
+    EXIT_WRONG_SETTING,
+    for_people,
+    leave,
+)
 from jobs.cli_options import (
     JSON_OPTION,
     asked_of_tier,
@@ -33,18 +40,8 @@ from jobs.complaints import Verbs, trace
 from jobs.dump_job import dump_lines
 from jobs.explain import print_explained
 from jobs.history_job import history
-from jobs.outcome_reports import (
-    COMPACTED,
-    FAILED,
-    FENCED,
-    LOST_RACE,
-    REFUSED,
-    UNKNOWN,
-    PartitionReport,
-    max_compaction_delay_secs,
-)
+from jobs.outcome_reports import COMPACTED, PartitionReport, max_compaction_delay_secs
 from jobs.plan_job import explain, plan
-from jobs.quantities import DURATION_MS
 from jobs.report import (
     document,
     print_reports,
@@ -52,28 +49,11 @@ from jobs.report import (
     print_status,
     print_verified,
 )
-from jobs.restore_job import restore
-from jobs.retain_job import retain, vacuumed
-from jobs.retain_report import RetainReport, print_retained, print_vacuumed
 from jobs.status_job import status
-from jobs.undo_report import print_history, print_restored
+from jobs.undo_report import print_history
 from jobs.verify_job import verify
 from jobs.versions import tierfold_version
 from storage.topic_names import is_topic
-
-EXIT_BUG: Final = 1
-EXIT_WRONG_SETTING: Final = 2
-EXIT_PARTITION_FAILED: Final = 3
-EXIT_FENCED: Final = 4
-
-WIDTH_WITHOUT_TERMINAL: Final = 120
-"""Columns of a table that goes to a file or a pipe."""
-
-
-def _console() -> Console:
-    """Where people read."""
-    width = None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL
-    return Console(file=sys.stdout, width=width, highlight=False)
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
@@ -116,8 +96,8 @@ def plan_verb(partition_name: str | None, **given: Any) -> None:
         delay_secs = max_compaction_delay_secs((found.report,))
         click.echo(document((found.as_json(),), max_compaction_delay_secs=delay_secs))
     else:
-        print_explained(_console(), found)
-    _leave((found.report,))
+        print_explained(for_people(), found)
+    leave((found.report,))
 
 
 @tierfold.command("compact")
@@ -164,7 +144,7 @@ def status_verb(**given: Any) -> None:
     if given["as_json"]:
         click.echo(document(each.as_json() for each in found))
     else:
-        print_status(_console(), found)
+        print_status(for_people(), found)
     if any(each.problem for each in found):
         sys.exit(EXIT_PARTITION_FAILED)
 
@@ -185,7 +165,7 @@ def verify_verb(**given: Any) -> None:
     if given["as_json"]:
         click.echo(document(each.as_json() for each in found))
     else:
-        print_verified(_console(), found)
+        print_verified(for_people(), found)
     if any(each.faults for each in found):
         sys.exit(EXIT_PARTITION_FAILED)
 
@@ -211,100 +191,7 @@ def history_verb(partition_name: str, limit: int | None, **given: Any) -> None:
     if given["as_json"]:
         click.echo(document((found.as_json(),)))
     else:
-        print_history(_console(), found)
-
-
-@tierfold.command("restore")
-@catalog_options
-@click.argument("partition_name", metavar="PARTITION")
-@click.option(
-    "--to",
-    required=True,
-    metavar="TIME|RUN",
-    help="ISO 8601 (UTC unless it says otherwise) or epoch milliseconds: as it was then. A run, or"
-    " the begin of its name: as that run left it.",
-)
-@click.option("--dry-run", is_flag=True, help="Only say what would live again, and what would not.")
-@JSON_OPTION
-@clock_options
-def restore_verb(partition_name: str, to: str, dry_run: bool, **given: Any) -> None:
-    """Bring one partition back to what it was, while the segments are still there.
-
-    What brokers uploaded since stays. The segments that come back are read and checked first; those
-    that leave are retired, so that a restore can be undone by a restore.
-
-    To undo a run, name the moment of the line below it in `tierfold history`; to undo the very
-    first run, that of the line "found".
-
-    \b
-    Examples:
-      tierfold restore /mnt/tier orders-0 --to 2026-11-21T15:30:46.123Z --dry-run
-      tierfold restore /mnt/tier orders-0 --to 20261121T153046-hVb2Qx0A
-    """
-    settings_of(given)
-    live = asked_of_tier(given).live
-    found = restore(live, partition_name, to, Console(stderr=True), is_dry_run=dry_run)
-    if given["as_json"]:
-        click.echo(document((found.as_json(),)))
-    else:
-        print_restored(_console(), found)
-    _leave((found.report,))
-
-
-@tierfold.command("retain")
-@tier_options
-@clock_options
-@click.option(
-    "--grace-period",
-    "grace_ms",
-    type=DURATION_MS,
-    default="24h",
-    show_default=True,
-    metavar="TIME",
-    help="How long a retired segment stays: what has read the catalog may still read it, and"
-    " `restore` can bring it back.",
-)
-@click.option(
-    "--orphan-age",
-    "orphan_age_ms",
-    type=DURATION_MS,
-    default="24h",
-    show_default=True,
-    metavar="TIME",
-    help="How long what no run has committed stays, and how long a silent run keeps its claim:"
-    " longer than your longest run.",
-)
-@click.option("--dry-run", is_flag=True, help="Only list what would be deleted, and its bytes.")
-def retain_verb(grace_ms: int, orphan_age_ms: int, dry_run: bool, **given: Any) -> None:
-    """Delete what nobody needs any more: replaced, expired and orphaned segments.
-
-    Expired are whole segments of topics whose cleanup.policy names delete, by retention.ms and
-    retention.bytes: they are retired, the log start moves, and their objects go a grace period
-    later. Unless tier.binding=detached says that no broker serves the tier, only what tierfold
-    itself wrote is deleted. Of the whole catalog files go that were superseded thirty days ago.
-
-    \b
-    Example:
-      tierfold retain /mnt/tier --set tier.binding=detached --grace-period 12h --dry-run
-    """
-    settings = settings_of(given)
-    asked = asked_of_tier(given)
-    times = SweepOrder(
-        now_ms=asked.live.now_ms, grace_ms=grace_ms, orphan_age_ms=orphan_age_ms
-    )
-    stderr = Console(stderr=True)
-    found = retain(asked.live, settings, asked.scope, times, stderr, is_dry_run=dry_run)
-    if not given["as_json"]:
-        title = "dry run: nothing is changed" if dry_run else f"run {asked.live.run}"
-        print_retained(_console(), found, title)
-    catalog_files = vacuumed(asked.live, stderr, is_dry_run=dry_run)
-    if given["as_json"]:
-        entries = (each.as_json() for each in found)
-        run = {} if dry_run else {"run": asked.live.run}
-        click.echo(document(entries, catalog_files=catalog_files, **run))
-    else:
-        print_vacuumed(_console(), catalog_files, is_dry_run=dry_run)
-    _leave(found)
+        print_history(for_people(), found)
 
 
 @tierfold.command("dump")
@@ -345,7 +232,11 @@ def config_verb(topic: str, **given: Any) -> None:
         settled = {"topic": topic, "settings": [each.as_json() for each in found]}
         click.echo(json.dumps(settled, indent=2))
     else:
-        print_settings(_console(), topic, found)
+        print_settings(for_people(), topic, found)
+
+
+for changing in (restore_verb, forget_verb, retain_verb):
+    tierfold.add_command(changing)
 
 
 def _told(reports: list[PartitionReport], title: str, as_json: bool, **of_all: str) -> None:
@@ -359,17 +250,8 @@ def _told(reports: list[PartitionReport], title: str, as_json: bool, **of_all: s
             )
         )
     else:
-        print_reports(_console(), reports, title)
-    _leave(reports)
-
-
-def _leave(reports: Sequence[PartitionReport | RetainReport]) -> None:
-    """Exit with the code that the reports call for; where that is 0, go on."""
-    outcomes = {each.outcome for each in reports}
-    if outcomes & {FAILED, REFUSED, UNKNOWN}:
-        sys.exit(EXIT_PARTITION_FAILED)
-    if outcomes & {FENCED, LOST_RACE}:
-        sys.exit(EXIT_FENCED)
+        print_reports(for_people(), reports, title)
+    leave(reports)
 
 
 def main(prog_name: str = "tierfold", first_arguments: Sequence[str] = ()) -> None:

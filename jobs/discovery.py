@@ -1,6 +1,7 @@
 """What lies in a partition of the tier, and what of it belongs to the log.
 
     facts_of   row and listing; each unknown segment is read once: its ends, its leader epochs
+    facts_from the same, of a listing that was made before
     viewed     what `compaction.discovery` decides of them, the overlaps compared in between
 
 Nothing is written. An overlap is compared anew at each look until a claim has noted in the row that
@@ -9,8 +10,10 @@ it agrees.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from compaction.discovery import PartitionFacts, drafted, view_of
-from compaction.listing import classify
+from compaction.listing import ListedSegment, classify
 from compaction.segments import PartitionKey, PartitionState
 from compaction.view import PartitionView, Refusal
 from jobs.wiring import Wiring
@@ -20,7 +23,17 @@ from storage.unknown_segments import inspected
 
 def facts_of(live: Wiring, key: PartitionKey, state: PartitionState | None) -> PartitionFacts:
     """All that is read of a partition before anything is decided; raises TierfoldError."""
-    classified = classify(live.tier.listing(key), state)
+    return facts_from(live, key, state, live.tier.listing(key))
+
+
+def facts_from(
+    live: Wiring,
+    key: PartitionKey,
+    state: PartitionState | None,
+    listed: Sequence[ListedSegment],
+) -> PartitionFacts:
+    """All that is read of a partition with this listing; raises TierfoldError."""
+    classified = classify(listed, state)
     return PartitionFacts(
         key=key,
         state=state,

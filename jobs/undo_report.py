@@ -1,7 +1,8 @@
-"""What `history` and `restore` show to people. Nothing here decides or computes."""
+"""What `history`, `restore` and `forget` show to people. Nothing here decides or computes."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from rich.box import SIMPLE_HEAD
@@ -11,10 +12,12 @@ from rich.table import Table
 from rich.text import Text
 
 from compaction.segments import Segment
+from jobs.forget_job import Forgot
 from jobs.history_job import HistoryLine, PartitionHistory
 from jobs.moments import moment
-from jobs.outcome_reports import PLANNED, RESTORED
+from jobs.outcome_reports import FORGOTTEN, PLANNED, RESTORED
 from jobs.restore_job import Restored
+from jobs.tables import counted, grouped
 
 SEGMENTS_SHOWN: Final = 10
 """Of those that come back, and of those that leave; the JSON document has them all."""
@@ -94,5 +97,52 @@ def _print_segments(console: Console, what: str, segments: tuple[Segment, ...]) 
             f"  {each.segment_id}  offsets {each.start_offset}–{each.end_offset}"
             f"  {decimal(each.size_bytes)}  written by {by}"
         )
-    if len(segments) > SEGMENTS_SHOWN:
-        console.print(f"  … and {len(segments) - SEGMENTS_SHOWN} more; --json lists all.")
+    _print_more(console, len(segments))
+
+
+def print_forgot(console: Console, found: Forgot) -> None:
+    """What `forget` did, or would do."""
+    report, loss = found.report, found.loss
+    console.print(Text(f"{report.key}: {report.outcome}", style="bold"))
+    for said in filter(None, (report.reason, *report.notes)):
+        console.print(Text(said), soft_wrap=True)
+    if loss is None or report.outcome not in {PLANNED, FORGOTTEN}:
+        return
+    console.print(f"{counted(len(loss.forgotten), 'segment')} lived by the catalog's row")
+    _print_ranges(
+        console,
+        "would be taken as the log from then on",
+        [(each.segment_id, f"{each.start_offset}–{each.end_offset}") for each in loss.taken],
+    )
+    _print_ranges(
+        console,
+        "would be set apart: they stay in the tier, and nobody reads them",
+        [
+            (each.listed.segment_id, f"{each.listed.start_offset}–{each.end_offset}")
+            for each in loss.set_apart
+        ],
+    )
+    if loss.vanishing:
+        ranges = ", ".join(map(str, loss.vanishing[:SEGMENTS_SHOWN]))
+        more = len(loss.vanishing) - SEGMENTS_SHOWN
+        and_more = f" and {grouped(more)} more ranges" if more > 0 else ""
+        console.print(Text(f"Offsets that vanish: {ranges}{and_more}", style="yellow"))
+    else:
+        console.print("No offset vanishes.")
+    if loss.set_apart:
+        console.print("Where both have an offset, readers get the record of what is taken.")
+    if report.outcome == PLANNED:
+        console.print("Nothing is changed. Done without --dry-run, it cannot be undone.")
+
+
+def _print_ranges(console: Console, what: str, found: Sequence[tuple[str, str]]) -> None:
+    console.print(f"{counted(len(found), 'segment')} {what}")
+    for segment_id, offsets in found[:SEGMENTS_SHOWN]:
+        console.print(f"  {segment_id}  offsets {offsets}")
+    _print_more(console, len(found))
+
+
+def _print_more(console: Console, count: int) -> None:
+    """How many segments were not shown."""
+    if count > SEGMENTS_SHOWN:
+        console.print(f"  … and {count - SEGMENTS_SHOWN} more; --json lists all.")

@@ -6,11 +6,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
-from compaction.commit import CommitIs, CommitProposal, applied, lost, verdict
+from compaction.commit import (
+    CommitIs,
+    CommitProposal,
+    ForgetPartition,
+    applied,
+    lost,
+    verdict,
+)
 from compaction.invariants import (
     CLAIM_INVARIANTS,
     COMMIT_INVARIANTS,
+    FORGET_INVARIANTS,
     RESTORE_INVARIANTS,
+    Invariant,
     ensure,
 )
 from compaction.outcomes import Committed, Fenced, LostRace, Outcome
@@ -114,9 +123,15 @@ class CommitAttempt:
         if row is None:
             raise ValueError(f"{self.key} was never claimed")
         after = applied(self.proposal, row)
-        laws = RESTORE_INVARIANTS if self.proposal.is_restore else COMMIT_INVARIANTS
-        ensure(row, after, laws)
+        ensure(row, after, _laws_of(self.proposal))
         return after
+
+
+def _laws_of(proposal: CommitProposal) -> tuple[Invariant, ...]:
+    """What must hold between the row and what the proposal makes of it."""
+    if any(isinstance(update, ForgetPartition) for update in proposal.updates):
+        return FORGET_INVARIANTS
+    return RESTORE_INVARIANTS if proposal.is_restore else COMMIT_INVARIANTS
 
 
 def row_id_of(key: PartitionKey) -> RowId:

@@ -11,6 +11,7 @@ from compaction.errors import InvariantBroken
 from compaction.invariants import (
     CLAIM_INVARIANTS,
     COMMIT_INVARIANTS,
+    FORGET_INVARIANTS,
     RESTORE_INVARIANTS,
     STATE_INVARIANTS,
     breaches,
@@ -114,6 +115,10 @@ BROKEN: Final[dict[str, tuple[str, PartitionState]]] = {
         "segments_are_within_the_lineage",
         after_with(replace(MERGED, leader_epochs=(LeaderEpoch(epoch=7, start_offset=0),))),
     ),
+    "consent beside a history": (
+        "consent_is_of_a_forgotten_row",
+        replace(AFTER, forgotten=(segment_id("apart"),)),
+    ),
     "an empty log": ("sizes_are_real", after_with(replace(MERGED, size_bytes=0))),
     "a negative index": ("sizes_are_real", after_with(replace(MERGED, time_index_bytes=-1))),
     "more offsets than an index can hold": (
@@ -132,7 +137,7 @@ def test_each_law_is_found_broken(case: str) -> None:
 def test_every_law_has_a_case_and_a_reason() -> None:
     names = {law.__name__ for law in COMMIT_INVARIANTS}
     assert names == {law for law, _ in BROKEN.values()}
-    everything = {*COMMIT_INVARIANTS, *CLAIM_INVARIANTS, *RESTORE_INVARIANTS}
+    everything = {*COMMIT_INVARIANTS, *CLAIM_INVARIANTS, *RESTORE_INVARIANTS, *FORGET_INVARIANTS}
     assert all("\n\n" in (law.__doc__ or "") for law in everything)
 
 
@@ -184,6 +189,42 @@ def test_a_restore_alone_may_bring_back_what_was() -> None:
     assert {each.law for each in breaches(going, back, RESTORE_INVARIANTS)} == {
         "what_is_being_deleted_never_returns"
     }
+
+
+FORGOTTEN: Final = replace(BEFORE.emptied([segment_id("apart")]), commit_id="forget", owner_run="")
+
+
+def test_a_forget_alone_may_take_everything_back() -> None:
+    assert breaches(BEFORE, FORGOTTEN, FORGET_INVARIANTS) == ()
+    assert {"covered_span_is_kept", "nothing_is_forgotten"} < laws(BEFORE, FORGOTTEN)
+
+
+@pytest.mark.parametrize(
+    ("fields", "law"),
+    [
+        ({"epoch": 4}, "epoch_stays"),
+        ({"segments": LIVE[:1]}, "all_is_forgotten"),
+        ({"lineage": BEFORE.lineage}, "all_is_forgotten"),
+        ({"retired": BEFORE.retired}, "all_is_forgotten"),
+        ({"cleaner_offsets": cleaned_to(10)}, "all_is_forgotten"),
+        ({"strategies": ("timestamp",)}, "all_is_forgotten"),
+        ({"log_start_offset": 1}, "all_is_forgotten"),
+    ],
+)
+def test_a_forget_leaves_nothing_but_the_fence(fields: dict[str, Any], law: str) -> None:
+    found = breaches(BEFORE, replace(FORGOTTEN, **fields), FORGET_INVARIANTS)
+    assert [each.law for each in found] == [law]
+
+
+def test_a_claim_that_takes_a_history_uses_the_consent_up() -> None:
+    adopted = replace(FORGOTTEN, segments=LIVE, lineage=BEFORE.lineage)
+    found = breaches(
+        FORGOTTEN, claimed(adopted, run="next", commit_id="c", at_ms=1), CLAIM_INVARIANTS
+    )
+    assert [each.law for each in found] == ["consent_is_of_a_forgotten_row"]
+    adopted = replace(adopted, forgotten=())
+    after = claimed(adopted, run="next", commit_id="c", at_ms=1)
+    assert breaches(FORGOTTEN, after, CLAIM_INVARIANTS) == ()
 
 
 def test_the_oldest_entries_of_the_vector_may_go() -> None:

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 import jobs.cli
 from compaction.errors import CorruptLog, UnreadableObject
+from jobs.cli_ends import EXIT_PARTITION_FAILED
 from jobs.dump_job import dump_lines
 from storage.batch_draft import BatchDraft, RecordDraft, write_batch
 from storage.checksums import crc32c
@@ -189,7 +190,7 @@ def test_what_is_no_segment_is_one_sentence_and_exit_code_3(
     monkeypatch.setattr("sys.argv", ["tierfold", "dump", str(path)])
     with pytest.raises(SystemExit) as left:
         jobs.cli.main()
-    assert left.value.code == jobs.cli.EXIT_PARTITION_FAILED
+    assert left.value.code == EXIT_PARTITION_FAILED
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.count("\n") == 1

@@ -15,6 +15,7 @@ from rich.console import Console
 
 import jobs.cli
 from compaction.segments import Segment
+from jobs.cli_ends import EXIT_PARTITION_FAILED
 from jobs.compact_job import compact
 from jobs.scope import Scope
 from jobs.settings import resolve
@@ -108,7 +109,7 @@ def test_a_value_that_changed_under_a_right_checksum_is_found(
     CRC.pack_into(log, batch.position + CRC_AT, crc)
     path.write_bytes(log)
     done = CliRunner().invoke(jobs.cli.tierfold, ["verify", str(tier), "--json"])
-    assert done.exit_code == jobs.cli.EXIT_PARTITION_FAILED
+    assert done.exit_code == EXIT_PARTITION_FAILED
     (found,) = json.loads(done.stdout)["partitions"]
     (fault,) = found["faults"]
     assert fault.startswith(f"1 of {len(keys_of_sample())} keys have another latest value")

@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from compaction.commit import (
     CommitProposal,
     FinishDeletion,
+    ForgetPartition,
     MoveLogStart,
     ReleaseClaim,
     RestoreState,
@@ -193,3 +194,23 @@ def test_the_history_ends_at_a_row_that_cannot_be_true(catalog: Catalog, tmp_pat
     assert table.newest().replace(bucket, table_of([first]))
     later = claim(catalog, first, "b").state
     assert list(catalog.history(KEY)) == [later, first]
+
+
+def test_a_forgotten_row_says_nothing_and_fences(catalog: Catalog) -> None:
+    row = committed(catalog, KEY, "a", "merged")
+    zombie = claim(catalog, row, "zombie").state
+    state = claim(catalog, zombie, "b").state
+    forget = ForgetPartition(consent=ORIGINALS[:1])
+    with pytest.raises(InvariantBroken, match="all_is_forgotten"):
+        catalog.commit([proposal(state, forget, MoveLogStart(offset=5))])
+    said = proposal(state, forget, ReleaseClaim(run="b"))
+    success = Committed(epoch=state.epoch, commit_id=said.commit_id)
+    assert catalog.commit([said]) == {KEY: success}
+    after = catalog.read()[KEY]
+    assert (after.is_forgotten, after.forgotten, after.epoch) == (True, ORIGINALS[:1], state.epoch)
+    # Written again it is known, by the row or beneath a later one.
+    assert catalog.commit([said]) == catalog.resolve([said]) == {KEY: success}
+    claim(catalog, after, "next")
+    assert catalog.resolve([said]) == {KEY: success}
+    late = proposal(zombie, ReleaseClaim(run="zombie"))
+    assert isinstance(catalog.commit([late])[KEY], Fenced)

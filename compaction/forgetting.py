@@ -1,0 +1,186 @@
+"""What `tierfold forget` would do after an unclean leader election, and what is in its way. Pure.
+
+A partition whose log was cut off is refused, for the catalog's row says otherwise than the newest
+leader. Forgetting takes back all that the row says; discovery then decides as on first sight, with
+a person's consent to lose what the new history lacks:
+
+    facts by the row -> `divergence`  -> was it cut off at all
+                     -> `in_the_way`  -> what nobody could tell from an upload without the row
+    facts without it -> the view that discovery would make
+    both             -> `forgetting`  -> what is taken, what is set apart, which offsets vanish
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from compaction.discovery import PartitionFacts, is_orphan
+from compaction.histories import InspectedSegment
+from compaction.segments import PartitionKey, PartitionState, Segment
+from compaction.view import PartitionView, Refusal, RefusalReason, never_claimed
+
+NAMED: Final = 5
+"""Segments of a kind that a refusal names; it counts the others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetRange:
+    """Offsets, both ends inclusive."""
+
+    start_offset: int
+    end_offset: int
+
+    def __str__(self) -> str:
+        return f"{self.start_offset}–{self.end_offset}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forgetting:
+    """What it would come to."""
+
+    forgotten: tuple[Segment, ...]
+    """What lives by the row, in offset order; none where there is no row."""
+    taken: tuple[Segment, ...]
+    """What discovery would take afterwards, in offset order."""
+    set_apart: tuple[InspectedSegment, ...]
+    """What it would set apart: listed, never read."""
+    vanishing: tuple[OffsetRange, ...]
+    """Offsets that no reader would find any more."""
+
+    @property
+    def consent(self) -> tuple[str, ...]:
+        """Ids of the segments whose loss is accepted with it."""
+        return tuple(each.listed.segment_id for each in self.set_apart)
+
+
+def row_without(
+    key: PartitionKey, state: PartitionState | None, consent: Iterable[str]
+) -> PartitionState:
+    """The partition's row once it is forgotten; `state` is the row as it is, None: it has none."""
+    return (state or never_claimed(key)).emptied(consent)
+
+
+def forgetting(facts: PartitionFacts, bare: PartitionFacts, view: PartitionView) -> Forgetting:
+    """What would be lost, and what not.
+
+    Args:
+        facts: what was read, by the row as it is.
+        bare: the same tier without the row, every listed segment among the unknown.
+        view: what discovery makes of `bare`, with consent to whatever it sets apart.
+    """
+    live = () if facts.row is None else facts.row.segments
+    ids = {each.segment_id for each in view.set_apart}
+    apart = tuple(each for each in bare.inspected if each.listed.segment_id in ids)
+    given = [(each.start_offset, each.end_offset) for each in live]
+    given += [
+        (each.listed.start_offset, each.end_offset) for each in apart if each.end_offset is not None
+    ]
+    return Forgetting(
+        forgotten=live,
+        taken=view.segments,
+        set_apart=apart,
+        vanishing=tuple(_beyond(view, _united(given))),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Obstacles:
+    """Ids of listed segments that only the row can tell from uploads of a broker.
+
+    Without it they would count as uploads, and what compaction removed, or a dead run wrote, would
+    be part of the log.
+    """
+
+    written: tuple[str, ...]
+    """Live ones that tierfold wrote."""
+    retired: tuple[str, ...]
+    orphans: tuple[str, ...]
+
+    def refusal(self, uploads_at: str) -> Refusal:
+        """What a person is told, step by step: what a restore needs must not be deleted before.
+
+        Args:
+            uploads_at: the moment of a state that can be restored and in which only uploads live;
+                empty: there is none.
+        """
+        kinds = (
+            ("of the live segments tierfold wrote", self.written),
+            ("retired", self.retired),
+            ("orphaned", self.orphans),
+        )
+        found = "; ".join(f"{what}: {_named(ids)}" for what, ids in kinds if ids)
+        return Refusal(
+            reason=RefusalReason.LINEAGE_DIVERGED,
+            detail=f"without its row nobody could tell these from uploads of a broker: {found}",
+            remedy=" ".join((*self._ways_out(uploads_at), "Then forget.")),
+        )
+
+    def _ways_out(self, uploads_at: str) -> Iterator[str]:
+        if self.written and uploads_at:
+            yield (
+                "First go back to what brokers uploaded: `tierfold restore TIER PARTITION --to"
+                f" {uploads_at}`."
+            )
+        elif self.written:
+            yield (
+                "No state of before the first compaction can be restored any more: move the objects"
+                " of these live segments out of the tier, and keep them; the log loses what only"
+                " they give."
+            )
+        if self.retired or self.written:
+            yield (
+                "`tierfold retain` deletes what is retired once its grace period is over; what"
+                " brokers uploaded of it only with tier.binding=detached."
+            )
+        if self.orphans:
+            yield "`tierfold retain` with tier.binding=detached deletes orphans once they are old."
+
+
+def in_the_way(facts: PartitionFacts) -> Obstacles | None:
+    """What must be gone before the row is; None: nothing."""
+    row = facts.row
+    if row is None:
+        return None
+    ours = {segment.segment_id for segment in row.segments if segment.written_by_run}
+    known = [each.segment_id for each in facts.classified.known]
+    found = Obstacles(
+        written=tuple(each for each in known if each in ours),
+        retired=tuple(each.segment_id for each in facts.classified.retired),
+        orphans=tuple(
+            each.listed.segment_id for each in facts.inspected if is_orphan(each, row)
+        ),
+    )
+    return found if found.written or found.retired or found.orphans else None
+
+
+def _named(ids: Sequence[str]) -> str:
+    more = f" and {len(ids) - NAMED} more" if len(ids) > NAMED else ""
+    return f"{', '.join(ids[:NAMED])}{more}"
+
+
+def _united(spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """The spans in order, those that touch or overlap joined."""
+    first = last = None
+    for start, end in sorted(spans):
+        if first is None or last is None:
+            first, last = start, end
+        elif start <= last + 1:
+            last = max(last, end)
+        else:
+            yield first, last
+            first, last = start, end
+    if first is not None and last is not None:
+        yield first, last
+
+
+def _beyond(view: PartitionView, spans: Iterable[tuple[int, int]]) -> Iterator[OffsetRange]:
+    """What of the spans lies outside the offsets of the view, which have no hole."""
+    reached = view.next_offset - 1
+    for start, end in spans:
+        if start < view.log_start_offset:
+            before = min(end, view.log_start_offset - 1)
+            yield OffsetRange(start_offset=start, end_offset=before)
+        if end > reached:
+            yield OffsetRange(start_offset=max(start, reached + 1), end_offset=end)

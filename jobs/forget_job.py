@@ -1,0 +1,210 @@
+"""`tierfold forget`: what the catalog says of a log that was cut off is taken back.
+
+    row, listing -> was it cut off, and is anything in the way -> what discovery would then take
+    -> claim -> looked at again -> one commit that empties the row -> report
+
+The row stays as a fence: its epoch is opened anew, so that a run of before can commit nothing. What
+is no part of the new history stays in the tier until `retain --diverged`. Without Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rich.console import Console
+
+from compaction.commit import CommitProposal, ForgetPartition, ReleaseClaim, proposed
+from compaction.discovery import PartitionFacts, divergence, drafted
+from compaction.errors import CorruptLog, TierfoldError, UnreadableObject
+from compaction.forgetting import Forgetting, forgetting, in_the_way, row_without
+from compaction.outcomes import Committed
+from compaction.segments import PartitionKey, PartitionState, Segment
+from compaction.undo import restoration
+from compaction.view import Refusal, never_claimed
+from jobs.commits import committed, settled
+from jobs.discovery import facts_from, view_from
+from jobs.history_job import past_of
+from jobs.moments import moment
+from jobs.outcome_reports import (
+    FORGOTTEN,
+    LOST_RACE,
+    NOTHING_TO_DO,
+    PLANNED,
+    REFUSED,
+    PartitionReport,
+    claim_report,
+    failure_report,
+    outcome_report,
+)
+from jobs.proposals import release_of
+from jobs.run_records import keep_record
+from jobs.survey import known_by_name, refusal_of
+from jobs.wiring import Wiring
+from storage.catalog import new_commit_id
+from storage.clock import now_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forgot:
+    """What became of it."""
+
+    report: PartitionReport
+    """`segments_in` and `bytes_in` lived by the row, `segments_out` and `bytes_out` would be
+    taken."""
+    state: PartitionState | None = None
+    """The row as it was read; None: there is none."""
+    loss: Forgetting | None = None
+    """What it comes to; None: it cannot be done, or there is nothing to do."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The partition's entry in the `--json` document."""
+        entry = self.report.as_json()
+        if self.loss is not None:
+            entry["forgotten"] = [_named(each) for each in self.loss.forgotten]
+            entry["taken"] = [_named(each) for each in self.loss.taken]
+            entry["set_apart"] = [
+                {
+                    "id": each.listed.segment_id,
+                    "start_offset": each.listed.start_offset,
+                    "end_offset": each.end_offset,
+                    "size_bytes": each.listed.size_bytes,
+                }
+                for each in self.loss.set_apart
+            ]
+            entry["vanishing"] = [
+                {"start_offset": each.start_offset, "end_offset": each.end_offset}
+                for each in self.loss.vanishing
+            ]
+        return entry
+
+
+def forget(live: Wiring, name: str, console: Console, *, is_dry_run: bool = False) -> Forgot:
+    """Take back what the catalog says of the partition `name`, if its log was cut off.
+
+    A dry run changes nothing. `console` is told where the run's record could not be kept. Raises
+    BadSettings where `name` says nothing, TierfoldError where the catalog cannot be read.
+    """
+    started_at_ms = now_ms()
+    known = known_by_name(live, name, where="tierfold forget")
+    if known.refusal is not None:
+        return Forgot(report=_refused(known.key, known.refusal))
+    found = _looked_at(live, known.key, known.state)
+    if is_dry_run or found.loss is None or found.report.outcome != PLANNED:
+        return found
+    report = _emptied(live, found, found.loss)
+    keep_record(live, [(0, report)], started_at_ms, "forget", console)
+    return replace(found, report=report)
+
+
+def _looked_at(live: Wiring, key: PartitionKey, state: PartitionState | None) -> Forgot:
+    """What would be done, as far as the row and the tier tell."""
+    try:
+        listed = live.tier.listing(key)
+        facts = facts_from(live, key, state, listed)
+        if divergence(facts) is None:
+            return Forgot(report=_not_cut_off(facts))
+        obstacles = in_the_way(facts)
+        if obstacles is not None:
+            return Forgot(report=_refused(key, obstacles.refusal(_uploads_at(live, key))))
+        everything = row_without(key, state, [each.segment_id for each in listed])
+        bare = facts_from(live, key, everything, listed)
+        view = view_from(live, bare)
+    except TierfoldError as error:
+        return Forgot(report=_refused(key, refusal_of(error, str(key))))
+    if isinstance(view, Refusal):
+        detail = f"without its row, too, the partition would be refused: {view.detail}"
+        return Forgot(report=_refused(key, replace(view, detail=detail)))
+    loss = forgetting(facts, bare, view)
+    return Forgot(report=_planned(key, state, loss), state=state, loss=loss)
+
+
+def _not_cut_off(facts: PartitionFacts) -> PartitionReport:
+    draft = drafted(facts)
+    if isinstance(draft, Refusal):
+        detail = f"no unclean leader election cut its log off; {draft.detail}"
+        return _refused(facts.key, replace(draft, detail=detail))
+    reason = "no unclean leader election cut its log off: there is nothing to forget"
+    return PartitionReport(key=facts.key, outcome=NOTHING_TO_DO, reason=reason)
+
+
+def _uploads_at(live: Wiring, key: PartitionKey) -> str:
+    """The newest state in which only uploads live and that can be restored; empty: there is none.
+
+    By the catalog alone; `restore` reads what comes back.
+    """
+    past = past_of(live, key)
+    if past is None:
+        return ""
+    newest, entries = past
+    for each in entries:
+        is_ours = any(segment.written_by_run for segment in each.state.segments)
+        if not is_ours and not isinstance(restoration(each.state, newest.state), Refusal):
+            return moment(each.state.committed_at_ms)
+    return ""
+
+
+def _planned(
+    key: PartitionKey, state: PartitionState | None, loss: Forgetting
+) -> PartitionReport:
+    held = ""
+    if state is not None and state.owner_run:
+        at = moment(state.committed_at_ms)
+        held = f"run {state.owner_run} holds it, its last commit was at {at}: it is fenced by this"
+    return PartitionReport(
+        key=key,
+        outcome=PLANNED,
+        end_offset=loss.taken[-1].next_offset if loss.taken else None,
+        segments_in=len(loss.forgotten),
+        segments_out=len(loss.taken),
+        bytes_in=sum(segment.size_bytes for segment in loss.forgotten),
+        bytes_out=sum(segment.size_bytes for segment in loss.taken),
+        notes=(held,) if held else (),
+    )
+
+
+def _emptied(live: Wiring, found: Forgot, loss: Forgetting) -> PartitionReport:
+    """Claim and commit; nothing is changed where another run was faster."""
+    planned, key = found.report, found.report.key
+    row = found.state or never_claimed(key)
+    try:
+        claim = live.catalog.claim([row], live.run, at_ms=live.clock())[key]
+    except (CorruptLog, UnreadableObject) as error:
+        return failure_report(planned, str(error))
+    if not isinstance(claim.outcome, Committed):
+        return claim_report(planned, claim.outcome)
+    # A run that is fenced only now may have written something since the tier was listed.
+    if _looked_at(live, key, claim.state).loss != loss:
+        proposals = [release_of(claim.state, new_commit_id(), live.clock())]
+        settled(live.catalog, proposals, committed(live.catalog, proposals))
+        reason = "the tier changed while it was looked at, and nothing was forgotten; run again"
+        return replace(planned, outcome=LOST_RACE, reason=reason, bytes_out=0)
+    proposals = [_proposal(claim.state, loss.consent, live.clock())]
+    outcome = settled(live.catalog, proposals, committed(live.catalog, proposals))[key]
+    report = replace(outcome_report(planned, outcome), epoch=claim.state.epoch)
+    return replace(report, outcome=FORGOTTEN) if isinstance(outcome, Committed) else report
+
+
+def _proposal(state: PartitionState, consent: Sequence[str], at_ms: int) -> CommitProposal:
+    """The commit, under the epoch of the claimed row `state`; it ends the claim."""
+    return proposed(
+        state,
+        ForgetPartition(consent=tuple(consent)),
+        ReleaseClaim(run=state.owner_run),
+        commit_id=new_commit_id(),
+        at_ms=at_ms,
+    )
+
+
+def _refused(key: PartitionKey, refusal: Refusal) -> PartitionReport:
+    return PartitionReport(key=key, outcome=REFUSED, reason=refusal.sentence)
+
+
+def _named(segment: Segment) -> dict[str, Any]:
+    return {
+        "id": segment.segment_id,
+        "start_offset": segment.start_offset,
+        "end_offset": segment.end_offset,
+        "size_bytes": segment.size_bytes,
+    }

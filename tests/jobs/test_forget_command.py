@@ -1,0 +1,65 @@
+"""`tierfold forget` as a person types it: what is shown, and what `history` tells of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.jobs.commands import tierfold, told
+from tests.jobs.elections import FIRST_MS, claimed, histories, upload
+from tests.jobs.tiers import made_tier
+
+
+def test_people_are_told_within_80_columns(
+    tmp_path: Path
+) -> None:
+    tier, first, second, newest = histories(tmp_path / "tier")
+    ran = tierfold("forget", tier, "orders-0", "--dry-run")
+    words = (
+        "orders-0: planned",
+        "2 segments lived by the catalog's row",
+        "2 segments would be taken as the log from then on",
+        f"  {first.segment_id}  offsets 0–5",
+        f"  {newest.segment_id}  offsets 6–9",
+        "1 segment would be set apart",
+        f"  {second.segment_id}  offsets 6–10",
+        "Offsets that vanish: 10–10",
+        "cannot be undone",
+    )
+    assert (ran.code, ran.stderr) == (0, "")
+    assert not told(ran.stdout, *words), ran.stdout
+    assert max(map(len, ran.stdout.splitlines())) <= 80
+    ran = tierfold("forget", tier, "orders-0")
+    assert not told(ran.stdout, "orders-0: forgotten", "vanish: 10–10"), ran.stdout
+    assert "Nothing is changed" not in ran.stdout
+    ran = tierfold("forget", tier, "orders-0")
+    assert not told(ran.stdout, "orders-0: nothing_to_do", "nothing to forget"), ran.stdout
+
+
+def test_the_history_tells_of_it_and_no_restore_leads_across(tmp_path: Path) -> None:
+    tier, *_ = histories(tmp_path / "tier")
+    assert tierfold("forget", tier, "orders-0").code == 0
+    shown = tierfold("history", tier, "orders-0")
+    assert (shown.code, "forgotten" in shown.stdout) == (0, True)
+    claimed(tier, "next", at_ms=FIRST_MS + 20)
+    lines = tierfold("history", tier, "orders-0", "--json").entries[0]["history"]
+    assert [each["event"] for each in lines] == ["found", "forgotten", "found"]
+    assert [(each["segments_in"], each["segments_out"]) for each in lines] == [
+        (0, 2),
+        (2, 0),
+        (0, 2),
+    ]
+    assert [each["is_restorable"] for each in lines] == [True, False, False]
+    assert "`tierfold forget` took back" in lines[1]["why_not"]
+    assert "were forgotten" in lines[2]["why_not"]
+    to = str(lines[2]["committed_at_ms"])
+    assert tierfold("restore", tier, "orders-0", "--to", to).code == 3
+
+
+def test_wrong_names_and_the_help(tmp_path: Path) -> None:
+    tier = made_tier(tmp_path / "tier")
+    upload(tier, 0, 5)
+    ran = tierfold("forget", tier, "order-0")
+    assert (ran.code, ran.stdout) == (2, "")
+    assert not told(ran.stderr, "tierfold forget", "'order-0' is no partition", "orders-0?")
+    assert not told(tierfold("forget", "--help").stdout, "Examples", "no way back")
+    assert not told(tierfold("retain", "--help").stdout, "--diverged", "tier.binding=detached")
