@@ -182,8 +182,7 @@ def test_of_two_epochs_that_batches_tell_the_newer_one_cuts_the_older_off() -> N
 def test_below_the_lineages_head_the_batches_of_older_epochs_say_nothing() -> None:
     # The head of the lineage was cut off with the log's, and the tier still holds what lies below.
     row = a_row((3, 4))
-    history, fitting = decided(row, cut_short(0, 6, (1, 0, 1), (3, 2, 6)))
-    assert fitting == "c0-6"
+    assert decided(row, cut_short(0, 6, (1, 0, 1), (3, 2, 6)))[1] == "c0-6"
     assert names(decided_history([cut_short(0, 3, (4, 0, 1), (3, 2, 3))], row).apart) == ["c0-3"]
 
 
