@@ -71,7 +71,7 @@ def test_of_a_complete_one_the_log_is_not_read_whole(tmp_path: Path) -> None:
     assert store.of_part(Part.LOG) < segment.size_bytes
 
 
-@pytest.mark.parametrize("part", [each for each in REQUIRED_PARTS if each not in ("log", CHECKPOINT)])
+@pytest.mark.parametrize("part", sorted({*REQUIRED_PARTS} - {"log", CHECKPOINT.value}))
 def test_one_that_was_cut_short_is_walked_and_has_its_checkpoint(
     tmp_path: Path, tier: LocalTieredStorage, part: str
 ) -> None:
