@@ -101,6 +101,7 @@ def decided_history(
     if decider is not None and (not known or decider.checkpoint[-1].epoch >= known[-1].epoch):
         contradiction = _contradiction(decider, row)
         lineage = with_older_epochs(decider.checkpoint, known)
+    lineage = _with_newer_batches(lineage, readable)
     if row is not None and not contradiction:
         contradiction = _truncation(inspected, row)
     fitting = tuple(each for each in readable if fits(each, lineage))
@@ -120,7 +121,7 @@ def fits(each: InspectedSegment, lineage: Sequence[LeaderEpoch]) -> bool:
         own = epochs_in(each.checkpoint, each.listed.start_offset, each.end_offset)
         return are_within_lineage(own, each.end_offset, lineage)
     return all(
-        _epoch_at(lineage, offset) == stretch.epoch
+        _is_of(lineage, stretch.epoch, offset)
         for stretch in each.stretches
         if stretch.epoch != NO_EPOCH
         for offset in (stretch.first_offset, stretch.last_offset)
@@ -189,7 +190,32 @@ def _truncated(each: InspectedSegment, epoch: int, start_offset: int, row: Parti
     )
 
 
-def _epoch_at(lineage: Sequence[LeaderEpoch], offset: int) -> int:
-    """The epoch that an offset was written under; `NO_EPOCH` below the first."""
+def _with_newer_batches(
+    lineage: tuple[LeaderEpoch, ...], readable: Sequence[InspectedSegment]
+) -> tuple[LeaderEpoch, ...]:
+    """`lineage` with the newer epochs that only batches tell of, each from its first batch on.
+
+    The newest leader's upload may lack its checkpoint: it is no other history for that.
+    """
+    newest = lineage[-1].epoch if lineage else NO_EPOCH
+    starts: dict[int, int] = {}
+    for stretch in (stretch for each in readable for stretch in each.stretches):
+        if stretch.epoch > newest:
+            start_offset = starts.get(stretch.epoch, stretch.first_offset)
+            starts[stretch.epoch] = min(start_offset, stretch.first_offset)
+    for epoch, start_offset in sorted(starts.items()):
+        kept = (entry for entry in lineage if entry.start_offset < start_offset)
+        lineage = (*kept, LeaderEpoch(epoch=epoch, start_offset=start_offset))
+    return lineage
+
+
+def _is_of(lineage: Sequence[LeaderEpoch], epoch: int, offset: int) -> bool:
+    """Whether the log that `lineage` describes has that offset from a leader of that epoch.
+
+    Below the lineage's first entry, which was cut off with the log's head, only newer epochs
+    contradict it.
+    """
     place = bisect_right([entry.start_offset for entry in lineage], offset)
-    return lineage[place - 1].epoch if place else NO_EPOCH
+    if not place:
+        return bool(lineage) and epoch <= lineage[0].epoch
+    return lineage[place - 1].epoch == epoch

@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import Any, Final
 
 from compaction.discovery import PartitionDraft, PartitionFacts, drafted, view_of
-from compaction.histories import InspectedSegment
+from compaction.histories import InspectedSegment, with_older_epochs
 from compaction.listing import REQUIRED_PARTS, ListedSegment, classify
 from compaction.overlaps import Cut, OverlapProof
 from compaction.segments import (
@@ -104,7 +104,7 @@ def unknown(
 ) -> InspectedSegment:
     """What is found of `segment`, which no row names; `fields` are the inspection's.
 
-    Its checkpoint is its own epochs, unless `lacking` or `fields` say otherwise.
+    Its checkpoint is `LINEAGE` and its own epochs, unless `lacking` or `fields` say otherwise.
     """
     is_complete = not lacking
     has_checkpoint = "leader_epoch_checkpoint" not in lacking
@@ -112,7 +112,7 @@ def unknown(
         listed=listed(segment, lacking=lacking),
         segment=segment if is_complete else None,
         end_offset=None if "log" in lacking else segment.end_offset,
-        checkpoint=segment.leader_epochs if has_checkpoint else (),
+        checkpoint=with_older_epochs(segment.leader_epochs, LINEAGE) if has_checkpoint else (),
     )
     return replace(defaults, **fields)
 

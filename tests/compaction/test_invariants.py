@@ -119,6 +119,20 @@ BROKEN: Final[dict[str, tuple[str, PartitionState]]] = {
         "consent_is_of_a_forgotten_row",
         replace(AFTER, forgotten=(segment_id("apart"),)),
     ),
+    "an effective start that moved": (
+        "segments_never_change",
+        after_with(
+            retired=(retired(replace(OLD, skipped_offsets=1, start_offset=1)), *AFTER.retired[1:])
+        ),
+    ),
+    "a segment that starts below offset 0": (
+        "segments_are_contiguous",
+        after_with(replace(MERGED, skipped_offsets=1)),
+    ),
+    "a segment that starts beyond its effective start": (
+        "segments_are_contiguous",
+        after_with(replace(MERGED, skipped_offsets=-1)),
+    ),
     "an empty log": ("sizes_are_real", after_with(replace(MERGED, size_bytes=0))),
     "a negative index": ("sizes_are_real", after_with(replace(MERGED, time_index_bytes=-1))),
     "more offsets than an index can hold": (
@@ -244,6 +258,57 @@ def test_a_claim_may_adopt_and_leave_out_but_opens_exactly_the_next_epoch() -> N
             "epoch_rises_by_one"
         ]
     assert set(STATE_INVARIANTS) <= set(CLAIM_INVARIANTS)
+
+
+CUT: Final = a_segment(20, 25, segment_id=segment_id("cut"), skipped_offsets=8)
+
+
+@pytest.mark.parametrize(
+    ("live", "agrees_with", "unproven"),
+    [
+        # It begins at 12, in the second: only with that one does it share offsets.
+        (LIVE, (SECOND.segment_id,), ""),
+        (LIVE, (), SECOND.segment_id),
+        (LIVE, (FIRST.segment_id,), SECOND.segment_id),
+        # What a run of ours wrote holds fewer records by design.
+        ((FIRST, replace(SECOND, written_by_run="earlier")), (), ""),
+        ((replace(FIRST, end_offset=13), a_segment(14, 19)), (segment_id(14),), segment_id(0)),
+    ],
+)
+def test_a_claim_adopts_no_overlap_that_was_not_compared(
+    live: tuple[Segment, ...], agrees_with: tuple[str, ...], unproven: str
+) -> None:
+    before = replace(BEFORE, segments=live)
+    grown = replace(before, segments=(*live, replace(CUT, agrees_with=agrees_with)))
+    claim = claimed(grown, run="mine", commit_id="c", at_ms=1)
+    found = breaches(before, claim, CLAIM_INVARIANTS)
+    assert [each.law for each in found] == ["overlaps_are_proven"] * bool(unproven)
+    assert [unproven in each.found for each in found] == [True] * bool(unproven)
+
+
+def test_what_lives_already_is_not_compared_anew() -> None:
+    before = replace(BEFORE, segments=(*LIVE, CUT))
+    claim = claimed(before, run="mine", commit_id="c", at_ms=1)
+    assert breaches(before, claim, CLAIM_INVARIANTS) == ()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"start_offset": 11, "skipped_offsets": 1},
+        {"end_offset": 21},
+        {"agrees_with": ("x",)},
+        {"size_bytes": 1},
+    ],
+)
+def test_what_the_row_says_of_a_segment_never_changes_live_or_retired(
+    change: dict[str, Any],
+) -> None:
+    changed = replace(SECOND, **change)
+    live = replace(BEFORE, segments=(FIRST, changed))
+    assert "segments_never_change" in laws(BEFORE, live)
+    as_retired = replace(AFTER, retired=(*AFTER.retired[:-1], retired(changed)))
+    assert laws(BEFORE, as_retired) == {"segments_never_change"}
 
 
 def test_a_broken_row_is_refused_with_every_law_it_breaks() -> None:

@@ -5,11 +5,11 @@ from dataclasses import FrozenInstanceError, asdict, replace
 from fractions import Fraction
 
 import pytest
-from builders import a_chain, a_view, cleaned_to, listed, segment_id
+from builders import a_chain, a_view, cleaned_to, looked_at, segment_id, unknown
 
 from compaction.eligibility import DirtyRatio
-from compaction.listing import classify
 from compaction.plan import (
+    STALL_AGE_MS,
     Choice,
     Compact,
     CompactReason,
@@ -20,7 +20,7 @@ from compaction.plan import (
 )
 from compaction.regions import LastStable, Regions, regions_of
 from compaction.rules import CompactionStrategy, Rules
-from compaction.view import PartitionView, view_of
+from compaction.view import PartitionView, Refusal, RefusalReason
 
 COMPACT = Rules(cleanup_policy=frozenset({"compact"}))
 CHAIN = a_chain(100, 100, 100, 100)
@@ -159,12 +159,44 @@ def test_a_reset_cleaner_offset_and_an_upload_in_progress_are_noted() -> None:
     state_view = a_view(CHAIN[:2], cleaner_offsets=cleaned_to(999))
     state = state_view.state
     assert state is not None
-    listing = [*map(listed, CHAIN[:2]), listed(CHAIN[2], lacking=["index"])]
-    view = view_of(state.key, classify(listing, state), (), state, state.lineage)
+    view = looked_at(state, [unknown(CHAIN[2], lacking=["index"])])
     assert isinstance(view, PartitionView)
     reset, upload = compact(view).notes
     assert "999 lies above the log end 200" in reset
     assert "lacks .index" in upload
+
+
+def stalled(age_ms: int, *, cleaned: int = 200) -> Choice:
+    """The choice for live 0-199, and 300-399 that was uploaded so long ago."""
+    later = unknown(CHAIN[3])
+    later = replace(later, listed=replace(later.listed, modified_ms=NOW_MS - age_ms))
+    view = looked_at(a_view(CHAIN[:2], cleaner_offsets=cleaned_to(cleaned)).state, [later])
+    assert isinstance(view, PartitionView)
+    return chosen(view)
+
+
+def test_a_partition_that_would_rest_while_uploads_wait_for_a_day_is_refused() -> None:
+    refusal = stalled(STALL_AGE_MS)
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason is RefusalReason.GAP
+    assert refusal.detail == (
+        "nothing beyond offset 199 can be taken, and uploads have waited for more than a day:"
+        f" segment {segment_id(300)} (offsets 300 to 399) is not taken yet: offset 200 is missing"
+        " below it"
+    )
+
+
+def test_uploads_that_wait_for_less_than_a_day_hold_nothing_up() -> None:
+    assert isinstance(stalled(STALL_AGE_MS - 1), Rest)
+
+
+def test_what_can_be_compacted_is_while_uploads_wait() -> None:
+    assert isinstance(stalled(STALL_AGE_MS, cleaned=0), Compact)
+
+
+def test_a_topic_that_is_not_compacted_is_left_alone_whatever_waits() -> None:
+    view = replace(a_view(CHAIN), stalled_since_ms=0)
+    assert rest(view, Rules()).reason is RestReason.NO_POLICY
 
 
 def test_rests_carry_the_notes_as_well() -> None:

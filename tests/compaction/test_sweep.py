@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from hypothesis import given
@@ -22,23 +22,30 @@ from compaction.commit import (
     proposed,
     unmet,
 )
+from compaction.histories import EpochStretch, InspectedSegment
 from compaction.invariants import ensure
-from compaction.listing import REQUIRED_PARTS, Leftover, ListedSegment, classify
+from compaction.listing import REQUIRED_PARTS, Leftover
 from compaction.outcomes import Fenced, LostRace
 from compaction.retention import ExpiryReason
 from compaction.rules import DAY_MS, Rules, TierBinding
-from compaction.segments import PartitionState, RetiredSegment, Segment
+from compaction.segments import LeaderEpoch, PartitionState, RetiredSegment, Segment
 from compaction.sweep import (
     Sweep,
     SweepOrder,
     deletion_faults,
     holder,
-    old_orphans,
     sweep_of,
     taken_over,
 )
-from compaction.view import PartitionView, state_with_new, view_of
-from tests.compaction.builders import KEY, LINEAGE, a_chain, a_segment, a_state, listed, segment_id
+from compaction.view import PartitionView, state_with_new
+from tests.compaction.builders import (
+    a_chain,
+    a_segment,
+    a_state,
+    looked_at,
+    segment_id,
+    unknown,
+)
 
 NOW_MS: Final = 100 * DAY_MS
 TIMES: Final = SweepOrder(now_ms=NOW_MS)
@@ -60,19 +67,25 @@ def gone(segment: Segment, *, for_ms: int, is_ours: bool = False) -> RetiredSegm
     )
 
 
-def orphan(start: int, name: str, *, age_ms: int = DAY_MS, lacking: str = "") -> ListedSegment:
-    """What lies in the tier and in no row."""
-    each = listed(a_segment(start, start, segment_id=segment_id(name)), lacking=lacking.split())
-    return replace(each, modified_ms=NOW_MS - age_ms)
+def stray(
+    start: int, end: int, *, age_ms: int = DAY_MS, lacking: str = "", epoch: int = 0, **fields: Any
+) -> InspectedSegment:
+    """What lies in the tier and in no row; named "stray" and by its start."""
+    segment = a_segment(
+        start,
+        end,
+        segment_id=segment_id(f"stray{start}"),
+        leader_epochs=(LeaderEpoch(epoch=epoch, start_offset=start),),
+    )
+    each = unknown(segment, lacking=lacking.split(), **fields)
+    return replace(each, listed=replace(each.listed, modified_ms=NOW_MS - age_ms))
 
 
 def seen(
-    state: PartitionState | None, strays: Sequence[ListedSegment] = (), new: Sequence[Segment] = ()
+    state: PartitionState | None, found: Sequence[InspectedSegment] = ()
 ) -> PartitionView:
     """The row, all that it names, and what lies beside."""
-    known = () if state is None else (*state.segments, *(e.segment for e in state.retired))
-    classified = classify([*map(listed, (*known, *new)), *strays], state)
-    view = view_of(KEY, classified, new, state, LINEAGE)
+    view = looked_at(state, found)
     assert isinstance(view, PartitionView)
     return view
 
@@ -81,10 +94,10 @@ def sweep(
     view: PartitionView,
     rules: Rules = DETACHED,
     *,
-    ends: dict[str, int | None] | None = None,
+    order: SweepOrder = TIMES,
     leftovers: Sequence[Leftover] = (),
 ) -> Sweep:
-    return sweep_of(view, rules, TIMES, ends=ends or {}, leftovers=leftovers)
+    return sweep_of(view, rules, order, leftovers=leftovers)
 
 
 def ids(swept: Sweep) -> tuple[list[str], ...]:
@@ -121,9 +134,8 @@ def test_a_deletion_that_was_started_goes_on_whatever_its_age_and_the_binding() 
 def test_where_a_broker_may_name_it_only_what_we_wrote_goes(binding: TierBinding | None) -> None:
     theirs, ours = gone(CHAIN[0], for_ms=DAY_MS), gone(CHAIN[1], for_ms=DAY_MS, is_ours=True)
     row = a_state((replace(CHAIN[2], max_timestamp_ms=0),), retired=(theirs, ours))
-    view = seen(row, [orphan(25, "stray")])
+    view = seen(row, [stray(25, 26)])
     rules = replace(DELETE, tier_binding=binding)
-    assert old_orphans(view, rules, TIMES) == ()
     swept = sweep(view, rules, leftovers=[LEFTOVER])
     assert ids(swept) == ([], [B], [], [])
     assert swept.leftovers == (LEFTOVER,)
@@ -131,57 +143,109 @@ def test_where_a_broker_may_name_it_only_what_we_wrote_goes(binding: TierBinding
     (note,) = swept.notes
     assert "1 expired segments, 1 retired segments, 1 orphans stay" in note
     assert "tier.binding=detached" in note
-    assert ids(sweep(view, DELETE, ends={segment_id("stray"): 26})) == (
-        [C],
-        [A, B],
-        [],
-        [segment_id("stray")],
-    )
+    assert ids(sweep(view, DELETE)) == ([C], [A, B], [], [segment_id("stray25")])
 
 
 @pytest.mark.parametrize(("age_ms", "is_due"), [(DAY_MS, True), (DAY_MS - 1, False)])
 def test_an_orphan_and_a_leftover_stay_while_a_run_may_be_at_them(
     age_ms: int, is_due: bool
 ) -> None:
-    view = seen(a_state(CHAIN), [orphan(10, "stray", age_ms=age_ms)])
+    view = seen(a_state(CHAIN), [stray(10, 19, age_ms=age_ms)])
     young = replace(LEFTOVER, modified_ms=NOW_MS - age_ms)
-    swept = sweep(view, ends={segment_id("stray"): 19}, leftovers=[young])
-    assert ids(swept)[3] == ([segment_id("stray")] if is_due else [])
+    swept = sweep(view, leftovers=[young])
+    assert ids(swept)[3] == ([segment_id("stray10")] if is_due else [])
     assert swept.leftovers == ((young,) if is_due else ())
     assert swept.notes == ()
 
 
+@pytest.mark.parametrize("lacking", ["", *REQUIRED_PARTS[1:]])
 @pytest.mark.parametrize(
-    ("end", "word"),
-    [(29, ""), (30, "holds offsets up to 30, beyond the live end"), (None, "cannot be read")],
+    ("start", "end", "is_orphan"),
+    [(15, 29, True), (15, 30, False), (29, 29, True), (30, 30, False)],
 )
-def test_an_orphan_that_may_hold_what_nothing_else_holds_stays(
-    end: int | None, word: str
+def test_only_what_lies_within_the_live_range_is_an_orphan(
+    start: int, end: int, is_orphan: bool, lacking: str
 ) -> None:
-    swept = sweep(seen(a_state(CHAIN), [orphan(15, "stray")]), ends={segment_id("stray"): end})
-    assert ids(swept)[3] == ([] if word else [segment_id("stray")])
-    assert [word in note for note in swept.notes] == ([True] if word else [])
+    swept = sweep(seen(a_state(CHAIN), [stray(start, end, lacking=lacking)]))
+    assert ids(swept)[3] == ([segment_id(f"stray{start}")] if is_orphan else [])
 
 
-def test_what_a_claim_adopts_covers_an_orphan_too() -> None:
+def test_a_log_cut_short_that_alone_holds_offsets_is_kept_and_reported() -> None:
+    swept = sweep(seen(a_state(CHAIN), [stray(15, 35, lacking="leader_epoch_checkpoint")]))
+    assert swept.is_nothing
+    assert swept.notes == (
+        f"segment {segment_id('stray15')} (offsets 15 to 35) lacks .leader_epoch_checkpoint: not"
+        " taken until its upload is complete",
+    )
+
+
+def test_a_log_that_cannot_be_read_is_kept_and_reported() -> None:
+    torn = stray(15, 20, lacking="index", end_offset=None, problem="x.log: it is torn")
+    swept = sweep(seen(a_state(CHAIN), [torn]))
+    assert swept.is_nothing
+    assert swept.notes == (
+        f"segment {segment_id('stray15')} (start 15) is kept, not read: x.log: it is torn",
+    )
+
+
+def test_what_the_next_claim_adopts_makes_no_orphan_yet() -> None:
+    # The row that is committed decides: a claim may still fail.
     (new,) = a_chain(10, start_offset=30)
-    view = seen(a_state(CHAIN), [orphan(15, "stray")], [new])
-    assert ids(sweep(view, ends={segment_id("stray"): 35}))[3] == [segment_id("stray")]
+    row = a_state(CHAIN)
+    covered = stray(15, 35)
+    assert ids(sweep(seen(row, [covered, unknown(new)])))[3] == []
+    adopted = replace(row, segments=(*CHAIN, new))
+    assert ids(sweep(seen(adopted, [covered])))[3] == [segment_id("stray15")]
 
 
-def test_an_incomplete_orphan_goes_unread() -> None:
-    view = seen(a_state(CHAIN), [orphan(15, "stray", lacking="leader_epoch_checkpoint")])
-    assert ids(sweep(view))[3] == [segment_id("stray")]
+def test_an_orphan_without_a_log_goes_wherever_it_begins() -> None:
+    found = [stray(15, 20, lacking="log"), stray(30, 35, lacking="log index")]
+    assert ids(sweep(seen(a_state(CHAIN), found)))[3] == [
+        segment_id("stray15"),
+        segment_id("stray30"),
+    ]
 
 
-def test_an_upload_beyond_the_live_end_is_no_orphan() -> None:
-    view = seen(a_state(CHAIN), [orphan(30, "upload", lacking="log"), orphan(99, "later")])
-    assert sweep(view).is_nothing
+def test_what_waits_beyond_the_live_end_stays() -> None:
+    found = [stray(30, 35, lacking="index"), stray(99, 99)]
+    assert sweep(seen(a_state(CHAIN), found)).is_nothing
+
+
+TAKES_APART: Final = replace(TIMES, takes_set_apart=True)
+
+
+@pytest.mark.parametrize(
+    ("binding", "order", "age_ms", "goes"),
+    [
+        (TierBinding.DETACHED, TAKES_APART, DAY_MS, True),
+        (TierBinding.DETACHED, TAKES_APART, DAY_MS - 1, False),
+        (TierBinding.DETACHED, TIMES, DAY_MS, False),
+        (TierBinding.BOUND, TAKES_APART, DAY_MS, False),
+        (None, TAKES_APART, DAY_MS, False),
+    ],
+)
+def test_what_is_set_apart_goes_only_where_a_person_gave_it_up(
+    binding: TierBinding | None, order: SweepOrder, age_ms: int, goes: bool
+) -> None:
+    # Epoch 2 began at 20; a deposed leader of epoch 1 still uploaded 20-22.
+    lineage = (LeaderEpoch(epoch=0, start_offset=0), LeaderEpoch(epoch=2, start_offset=20))
+    live = (*CHAIN[:2], replace(CHAIN[2], leader_epochs=lineage[1:]))
+    late = stray(20, 22, age_ms=age_ms, epoch=1)
+    view = seen(a_state(live, lineage=lineage), [late])
+    assert view.set_apart == (late.listed,)
+    swept = sweep(view, replace(DETACHED, tier_binding=binding), order=order)
+    assert swept.set_apart == ((late.listed,) if goes else ())
+    assert swept.needs_claim is goes
+    assert ids(swept) == ([], [], [], [])
+    set_apart, *stays = swept.notes
+    assert "is set apart, outside the leader epoch lineage" in set_apart
+    is_told = binding is not TierBinding.DETACHED
+    assert ["1 segments set apart stay" in each for each in stays] == [True] * is_told
 
 
 def test_what_no_run_has_adopted_yet_expires_as_well() -> None:
     old = [replace(each, max_timestamp_ms=0) for each in a_chain(10, 10)]
-    first = seen(None, new=old)
+    first = seen(None, list(map(unknown, old)))
     swept = sweep(first, DELETE, leftovers=[LEFTOVER])
     assert [each.reason for each in swept.expired] == [ExpiryReason.TIME] * 2
     assert (swept.log_start_offset, swept.leftovers) == (20, ())
@@ -244,22 +308,36 @@ def test_whoever_lost_the_row_is_told_by_whom() -> None:
 def test_the_row_has_the_last_word_on_what_is_deleted() -> None:
     started = replace(gone(CHAIN[0], for_ms=DAY_MS), deletion_started_at_ms=NOW_MS)
     row = a_state(CHAIN[1:], retired=(started,))
-    swept = sweep(seen(row, [orphan(15, "stray")]), ends={segment_id("stray"): 20})
+    swept = sweep(seen(row, [stray(15, 20)]))
     assert deletion_faults(swept, row) == ()
-    stray = a_segment(30, 39, segment_id=segment_id("stray"))
+    adopted = a_segment(30, 39, segment_id=segment_id("stray15"))
     for changed, word in (
         (a_state(CHAIN), f"segment {A} is live"),
         (a_state(CHAIN[1:], retired=(gone(CHAIN[0], for_ms=DAY_MS),)), f"{A} is not marked"),
         (a_state(CHAIN[1:]), f"{A} is not marked"),
-        (replace(row, segments=(*CHAIN[1:], stray)), f"segment {stray.segment_id} is live"),
-        (replace(row, retired=(started, gone(stray, for_ms=0))), "is no orphan, but retired"),
+        (replace(row, segments=(*CHAIN[1:], adopted)), f"segment {adopted.segment_id} is live"),
+        (replace(row, retired=(started, gone(adopted, for_ms=0))), "is no orphan, but retired"),
     ):
         (fault,) = deletion_faults(swept, changed)
         assert word in fault
 
 
+def drawn_stray(draw: st.DrawFn, start: int) -> InspectedSegment:
+    """An upload of epoch 0, complete, cut short or torn; some by batches of no epoch."""
+    lacking = draw(st.sampled_from(["", *REQUIRED_PARTS]))
+    end = start + draw(st.integers(0, 20))
+    found = stray(start, end, age_ms=draw(st.integers(0, 2)) * DAY_MS, lacking=lacking)
+    if lacking == "leader_epoch_checkpoint":
+        epoch = draw(st.sampled_from([-1, 0]))
+        stretch = EpochStretch(epoch=epoch, first_offset=start, last_offset=end)
+        found = replace(found, stretches=(stretch,))
+    if lacking and draw(st.booleans()):
+        found = replace(found, end_offset=None, problem="torn")
+    return found
+
+
 @st.composite
-def partitions(draw: st.DrawFn) -> tuple[PartitionView, Rules, dict[str, int | None]]:
+def partitions(draw: st.DrawFn) -> tuple[PartitionView, Rules]:
     """A row in any state of its life, what lies beside it in the tier, and any settings."""
     ages = draw(st.lists(st.integers(0, 3), min_size=1, max_size=6))
     first_live = draw(st.integers(0, len(ages)))
@@ -277,37 +355,30 @@ def partitions(draw: st.DrawFn) -> tuple[PartitionView, Rules, dict[str, int | N
     row = a_state(
         chain[first_live:], retired=tuple(retired), log_start_offset=10 * first_live, epoch=1
     )
-    strays = [
-        orphan(
-            draw(st.integers(0, 70)),
-            f"stray {i}",
-            age_ms=draw(st.integers(0, 2)) * DAY_MS,
-            lacking=draw(st.sampled_from(["", *REQUIRED_PARTS])),
-        )
-        for i in range(draw(st.integers(0, 3)))
-    ]
-    strays = [each for each in strays if each.start_offset < row.next_offset]
-    ends = {each.segment_id: draw(st.none() | st.integers(0, 80)) for each in strays}
+    strays = [drawn_stray(draw, start) for start in draw(st.sets(st.integers(0, 70), max_size=3))]
     rules = Rules(
         cleanup_policy=frozenset(draw(st.sets(st.sampled_from(["compact", "delete"])))),
         retention_ms=draw(st.sampled_from([-1, 0, DAY_MS])),
         retention_bytes=draw(st.sampled_from([-1, 0, 2000])),
         tier_binding=draw(st.sampled_from([None, *TierBinding])),
     )
-    return seen(row, strays), rules, ends
+    return seen(row, strays), rules
 
 
 @given(partitions())
 def test_nothing_that_a_live_row_names_is_ever_swept(
-    found: tuple[PartitionView, Rules, dict[str, int | None]],
+    found: tuple[PartitionView, Rules],
 ) -> None:
-    view, rules, ends = found
-    swept = sweep(view, rules, ends=ends)
+    view, rules = found
+    swept = sweep(view, rules, order=TAKES_APART)
     expired, starting, going, orphans = map(set, ids(swept))
     assert view.state is not None
     live = {each.segment_id for each in view.state.segments}
-    assert expired <= live
+    assert expired <= live | set(view.new_ids)
     assert not (starting | going | orphans) & live
+    apart = {each.segment_id for each in swept.set_apart}
+    assert not apart & (live | orphans)
+    assert not (apart | orphans) & set(view.new_ids)
     assert len(expired | starting | going | orphans) == sum(map(len, ids(swept)))
     if not rules.is_detached:
         assert not expired | orphans
@@ -329,6 +400,6 @@ def test_nothing_that_a_live_row_names_is_ever_swept(
         ensure(before, after)
         if number == 0:
             assert deletion_faults(swept, after) == ()
-    assert {each.segment_id for each in after.segments} == live - expired
+    assert {each.segment_id for each in after.segments} == live | set(view.new_ids) - expired
     assert not (starting | going) & {each.segment.segment_id for each in after.retired}
     assert expired <= {each.segment.segment_id for each in after.whole_retired}

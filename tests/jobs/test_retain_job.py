@@ -162,7 +162,9 @@ def test_a_leftover_alone_needs_no_claim(tier: Path) -> None:
     assert row(tier) == before
 
 
-def test_an_orphan_that_reaches_beyond_the_live_end_stays(tier: Path) -> None:
+def test_what_reaches_beyond_the_live_end_is_adopted_and_what_cannot_be_read_is_kept(
+    tier: Path,
+) -> None:
     beyond = put_segment(
         tier, ORDERS, [data(30, *[(b"k", b"v")] * 3), data(33, (b"k", b"v"))], start_offset=30
     )
@@ -172,12 +174,17 @@ def test_an_orphan_that_reaches_beyond_the_live_end_stays(tier: Path) -> None:
         written(part, 0)
     entry = retain(tier).partitions["orders", 0]
     notes = "; ".join(entry["notes"])
-    assert not told(notes, f"{torn.name[21:43]} (start 11) stays: it cannot be read")
-    assert not told(notes, f"{beyond.name[21:43]} (start 30) stays: it holds offsets up to 33")
+    assert not told(notes, f"{torn.name[21:43]} (start 11) is kept, not read: {torn}")
     assert entry["outcome"] == "swept"
     assert listed_objects(entry, kind="orphan") == {}
     assert torn.exists()
-    assert beyond.exists()
+    newest = row(tier).segments[-1]
+    assert (newest.segment_id, newest.start_offset, newest.end_offset) == (
+        beyond.name[21:43],
+        33,
+        33,
+    )
+    assert (newest.skipped_offsets, newest.log_bytes) == (3, beyond.stat().st_size)
 
 
 def test_a_partition_without_a_row_is_left_alone(tmp_path: Path) -> None:

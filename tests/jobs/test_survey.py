@@ -189,15 +189,18 @@ def test_where_all_is_held_back_there_is_nothing_to_do(tier: Path) -> None:
     assert not told(report["reason"], f"held back at offset {OPEN_FROM}", "producer 7")
 
 
-def test_gaps_and_overlaps_on_first_sight_refuse_the_partition(tier: Path) -> None:
+def test_a_gap_and_other_batches_at_the_same_offsets_refuse_on_first_sight(tier: Path) -> None:
     for number in (0, 2):
         put_updates(tier, key_of("gap"), number)
-    for number in (0, 0):
-        put_updates(tier, key_of("overlap"), number)
+    one, other = (
+        put_segment(tier, key_of("overlap"), [data(0, (b"k", value))], start_offset=0)
+        for value in (b"one", b"other")
+    )
     ran = tierfold("plan", tier, *COMPACT, "--json")
     assert ran.code == 3
     assert not told(ran.partitions["gap", 0]["reason"], "ends at offset 10", "starts at 22")
-    assert not told(ran.partitions["overlap", 0]["reason"], "ends at offset 10", "starts at 0")
+    ids = (one.name[21:43], other.name[21:43])
+    assert not told(ran.partitions["overlap", 0]["reason"], *ids, "share offsets 0 to 0")
     assert {each["outcome"] for each in ran.partitions.values()} == {"refused"}
 
 

@@ -23,6 +23,7 @@ from storage.catalog_rows import rows_read, table_of
 from storage.catalog_schema import (
     CLEANER_OFFSET,
     FORMAT_VERSION,
+    FORMATS_READ,
     LEADER_EPOCH,
     PARTITIONS,
     RETIRED_SEGMENT,
@@ -65,13 +66,21 @@ SEGMENTS = st.builds(
     earliest_due_ms=st.none() | LONG,
     cleaner_offsets=CLEANER_OFFSETS,
     written_by_run=RUN,
+    skipped_bytes=SIZE,
+    agrees_with=st.lists(KAFKA_ID, max_size=2).map(tuple),
 )
 
 
 def chained(segments: list[Segment]) -> tuple[Segment, ...]:
     """As many, one beyond the other, each of some bytes."""
     return tuple(
-        replace(each, start_offset=at, end_offset=at, size_bytes=each.size_bytes + 1)
+        replace(
+            each,
+            start_offset=at,
+            end_offset=at,
+            size_bytes=each.size_bytes + 1,
+            skipped_offsets=at % 3,
+        )
         for at, each in enumerate(segments, start=7)
     )
 
@@ -108,6 +117,7 @@ STATES = st.builds(
     commit_id=st.text(min_size=1, max_size=5),
     committed_at_ms=LONG,
     strategies=st.lists(STRATEGY, max_size=3).map(tuple),
+    forgotten=st.lists(KAFKA_ID, max_size=2).map(tuple),
 ).filter(has_each_id_once)
 
 
@@ -205,12 +215,12 @@ def test_a_malformed_row_is_corrupt(case: str) -> None:
 
 def test_a_newer_layout_is_named_before_anything_is_missed() -> None:
     newer = with_column("format_version", [FORMAT_VERSION + 1]).drop_columns(["segments"])
-    with pytest.raises(BadSettings, match="made by a newer tierfold: format version 4"):
+    with pytest.raises(BadSettings, match="made by a newer tierfold: format version 5"):
         rows_read(newer, where="the-table").believed()
 
 
 def test_an_older_layout_is_named_too() -> None:
-    older = with_column("format_version", [FORMAT_VERSION - 1]).drop_columns(["segments"])
+    older = with_column("format_version", [FORMATS_READ[0] - 1]).drop_columns(["segments"])
     with pytest.raises(BadSettings, match="from before its first release: format version 2"):
         rows_read(older, where="the-table").believed()
 A_SEGMENT: Final = STATE.segments[1]
@@ -233,6 +243,11 @@ IMPOSSIBLE: dict[str, tuple[PartitionState, str]] = {
     "a run": (replace(STATE, owner_run="../run"), "owner_run is '../run'"),
     "a run of too long a name": (replace(STATE, owner_run="r" * 250), "owner_run is 'rrr"),
     "a run that drives a terminal": (replace(STATE, owner_run="\x1b[2J"), "owner_run is"),
+    "an id that agrees": (
+        replace(STATE, segments=(STATE.segments[0], replace(A_SEGMENT, agrees_with=("../y",)))),
+        "segments.agrees_with is '../y'",
+    ),
+    "a forgotten id": (replace(STATE, forgotten=("../y",)), "forgotten is '../y'"),
     "a strategy": (replace(STATE, strategies=("offset", "\x1b")), "strategies is"),
     "a cleaner offset": (
         replace(STATE, cleaner_offsets=cleaned_to(-1)),
@@ -255,6 +270,9 @@ IMPOSSIBLE: dict[str, tuple[PartitionState, str]] = {
             ("offset_index_bytes", -1),
             ("time_index_bytes", -1),
             ("written_by_run", "a/b"),
+            ("skipped_bytes", -1),
+            ("skipped_offsets", -1),
+            ("skipped_offsets", A_SEGMENT.start_offset + 1),
         )
     },
     "sizes that add up, one of them negative": (

@@ -1,0 +1,103 @@
+"""One log, as several leaders of it upload it: each cuts it elsewhere, and some are deposed.
+
+Every offset is a record in a batch of its own, of the leader epoch that its leader's log has there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from compaction.commit import AdvanceCleanerOffset, ReleaseClaim, Update, proposed
+from compaction.outcomes import Committed
+from compaction.segments import LeaderEpoch, PartitionKey, PartitionState
+from compaction.view import PartitionView, state_with_new
+from jobs.discovery import viewed
+from jobs.wiring import CATALOG_FOLDER, wired
+from storage.broker_upload import BrokerUpload
+from storage.catalog import Catalog, new_commit_id
+from storage.local_tiered_storage import Part
+from storage.tiers import open_tier
+from tests.jobs.retaining import ORDERS, THEN_MS, parts, row, written
+from tests.jobs.tiers import INDEX_INTERVAL_BYTES, folder_of
+from tests.storage.live_segments import data, log_of
+
+CHECKPOINT: Final = Part.LEADER_EPOCH_CHECKPOINT
+
+
+def upload(
+    tier: Path,
+    first: int,
+    last: int,
+    *epochs: tuple[int, int],
+    lacking: Sequence[str] = (),
+    key: PartitionKey = ORDERS,
+    value: bytes = b"v",
+    offsets: Sequence[int] | None = None,
+) -> str:
+    """Offsets `first` to `last` by a leader of these (epoch, start), written then; its id.
+
+    `offsets` are those that have a record; None: all.
+    """
+    lineage = tuple(LeaderEpoch(epoch=epoch, start_offset=start) for epoch, start in epochs)
+    held = range(first, last + 1) if offsets is None else offsets
+    batches = [
+        replace(
+            data(offset, (b"k%d" % (offset % 3), value + b"%d" % offset)),
+            leader_epoch=max(
+                (each.epoch for each in lineage if each.start_offset <= offset), default=-1
+            ),
+        )
+        for offset in held
+    ]
+    made = BrokerUpload(
+        start_offset=first,
+        log=log_of(batches),
+        index_interval_bytes=INDEX_INTERVAL_BYTES,
+        lineage=lineage,
+    )
+    found = made.put(open_tier(str(tier)), key)
+    (log,) = folder_of(tier, key).glob(f"*-{found.segment_id}.log")
+    for part in parts(log):
+        if part.suffix.removeprefix(".") in lacking:
+            part.unlink()
+        else:
+            written(part, 0)
+    return found.segment_id
+
+
+def adopted(tier: Path, *, run: str = "earlier") -> PartitionView:
+    """What a run claims and gives back without compacting it, at `THEN_MS`."""
+    live = wired(str(tier), None, THEN_MS)
+    view = viewed(live, ORDERS, live.catalog.look([ORDERS]).by_key.get(ORDERS))
+    assert isinstance(view, PartitionView), view
+    _committed(tier, state_with_new(view), run)
+    return view
+
+
+def cleaned(tier: Path) -> None:
+    """The row says that all that lives is clean."""
+    state = row(tier)
+    _committed(
+        tier,
+        state,
+        "cleaner",
+        AdvanceCleanerOffset(epoch=state.epoch + 1, offset=state.next_offset),
+    )
+
+
+def _committed(tier: Path, state: PartitionState, run: str, *updates: Update) -> None:
+    """Claim the row, change it, and give it back."""
+    catalog = Catalog(str(tier / CATALOG_FOLDER))
+    held = catalog.claim([state], run, at_ms=THEN_MS)[ORDERS].state
+    proposal = proposed(
+        held,
+        *updates,
+        ReleaseClaim(run=run),
+        commit_id=new_commit_id(),
+        at_ms=THEN_MS,
+        requires=(),
+    )
+    assert isinstance(catalog.commit([proposal])[ORDERS], Committed)
