@@ -1,7 +1,6 @@
 """`spark.read.format("kafka-segments")`: the records of a tier's live segments, as a DataFrame.
 
-    from jobs.discovery import viewed
-from jobs.segment_source import register
+    from jobs.segment_source import register
 
     register(spark)
     spark.read.format("kafka-segments").option("topics", "orders").load("/tier").show()
