@@ -64,7 +64,9 @@ class Subject:
         return self.dice.choice([-1, within, self.dice.choice(edges), self.end, self.end + 1])
 
 
-def subject(lab: KafkaLab, folder: Path, seed: int, options: dict[str, Option]) -> Subject:
+def subject(
+    lab: KafkaLab, folder: Path, seed: int, options: dict[str, Option]
+) -> Subject:
     source = folder / f"t{seed}-0"
     made = lab.make(source, **options)
     to_remote(source, folder, seed)
