@@ -25,7 +25,7 @@ from tests.oracle.fuzz_run import PRODUCER_EXPIRATION_MS, SEGMENT_BYTES, date, s
 from tests.oracle.kafka_lab import Batch, KafkaLab, Option, SideFiles
 from tests.oracle.recipes import LEGACY_FROM, TS_START_MS, recipe, uploads_below_stable
 from tests.oracle.remote_views import epochs_until, partition_folder, upload
-from tests.oracle.two_leaders import BATCHES_LEAST, PHASES, Layout, drawn_layout
+from tests.oracle.two_leaders import BATCHES_LEAST, PHASES, Layout, drawn_layouts
 
 SEEDS_VARIABLE: Final = "TIERFOLD_LEADER_SEEDS"
 DELETE_RETENTION_MS: Final = 60_000
@@ -146,8 +146,9 @@ def _made(lab: KafkaLab, folder: Path, tier: Path, seed: int) -> LedTopic:
     source = folder / "made" / name
     made = lab.make(source, **_recipe(seed))
     stable = made["lastStableOffset"] if uploads_below_stable(seed) else made["logEndOffset"]
-    boundaries = _boundaries(lab.batches(source), stable)
-    layout = drawn_layout(boundaries, seed)
+    batches = lab.batches(source)
+    drawn = drawn_layouts(_boundaries(batches, stable), seed)
+    layout = next(each for each in drawn if _has_row_before_gaps(each, batches))
     replicas = []
     for leader, borders in enumerate(layout.borders):
         replicas.append(folder / f"leader-{leader}" / name)
@@ -186,6 +187,31 @@ def _boundaries(batches: Sequence[Batch], stable: int) -> list[int]:
     ]
     decided = [end for end in ends if end <= stable]
     return [0, *(decided if len(decided) >= BATCHES_LEAST else ends)]
+
+
+def _has_row_before_gaps(layout: Layout, batches: Sequence[Batch]) -> bool:
+    """Whether an earlier pass cleans something wherever an upload arrives before what it follows.
+
+    A partition that no run has claimed has no row: there a gap is refused.
+    """
+    covered, has_row = layout.covered, False
+    for end, waiting in zip(covered.ends, covered.waiting, strict=True):
+        if waiting and not has_row:
+            return False
+        has_row = has_row or _first_undecided(batches, end) >= covered.borders[1]
+    return True
+
+
+def _first_undecided(batches: Sequence[Batch], end: int) -> int:
+    """The first offset of the transactions that are open at `end`; `end` if none is."""
+    opened: dict[int, int] = {}
+    for batch in batches:
+        if batch["lastOffset"] < end and batch["isTransactional"]:
+            if batch["isControl"]:
+                opened.pop(batch["producerId"], None)
+            else:
+                opened.setdefault(batch["producerId"], batch["baseOffset"])
+    return min(opened.values(), default=end)
 
 
 def _arrive(topic: LedTopic, phase: int) -> None:

@@ -9,9 +9,13 @@ import pytest
 
 from tests.oracle.kafka_lab import KafkaLab
 from tests.oracle.recipes import LEGACY_FROM, recipe
-from tests.oracle.two_leaders import PHASES, Layout, Upload, drawn_layout
+from tests.oracle.two_leaders import PHASES, Layout, Upload, drawn_layouts
 
 BOUNDARIES = range(0, 300, 3)
+
+
+def drawn(seed: int) -> Layout:
+    return next(drawn_layouts(BOUNDARIES, seed))
 
 
 def laid(*uploads: tuple[int, int, int]) -> Layout:
@@ -22,7 +26,7 @@ def laid(*uploads: tuple[int, int, int]) -> Layout:
 
 def test_every_layout_is_read_to_its_end_and_begins_without_a_gap() -> None:
     for seed in range(100):
-        layout = drawn_layout(BOUNDARIES, seed)
+        layout = drawn(seed)
         covered = layout.covered
         assert covered.borders[0] == 0
         assert covered.borders[-1] == covered.ends[-1] == BOUNDARIES[-1]
@@ -34,8 +38,8 @@ def test_every_layout_is_read_to_its_end_and_begins_without_a_gap() -> None:
 
 
 def test_a_seed_always_means_the_same_layout() -> None:
-    assert drawn_layout(BOUNDARIES, 7) == drawn_layout(BOUNDARIES, 7)
-    assert len({drawn_layout(BOUNDARIES, seed).uploads for seed in range(40)}) == 40
+    assert drawn(7) == drawn(7)
+    assert len({drawn(seed).uploads for seed in range(40)}) == 40
 
 
 def test_an_upload_counts_from_where_those_before_it_end() -> None:

@@ -1,6 +1,6 @@
 """One log as several leaders upload it: each cuts whole segments of its own, which overlap.
 
-    batch borders ── drawn_layout(seed) ── Layout: each leader's borders, who uploads what and when
+    batch borders ── drawn_layouts(seed) ── Layout: each leader's borders, who uploads what and when
     Layout.covered ── where the log without overlap has its borders, and how far each phase reaches
 
 A leader that takes over uploads on from the segment of its own cut that holds the next offset, or
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
@@ -89,11 +89,10 @@ class Layout:
         return found
 
 
-def drawn_layout(boundaries: Sequence[int], seed: int) -> Layout:
-    """The layout of seed `seed`, for a log that may be cut at `boundaries`, both ends included.
+def drawn_layouts(boundaries: Sequence[int], seed: int) -> Iterator[Layout]:
+    """Layouts of seed `seed`, without end, for a log that may be cut at `boundaries`.
 
-    Everything is read in the end, each phase reaches something, and nothing is missing at first:
-    on first sight a gap is refused.
+    Those include both ends. Everything is read in the end, and nothing is missing at first.
     """
     rnd = random.Random(f"leaders {seed}")
     while True:
@@ -105,7 +104,7 @@ def drawn_layout(boundaries: Sequence[int], seed: int) -> Layout:
         layout = Layout(borders=borders, uploads=phased)
         covered = layout.covered
         if covered.ends[0] and covered.waiting[0] == 0 and covered.ends[-1] == boundaries[-1]:
-            return layout
+            yield layout
 
 
 def _drawn_borders(boundaries: Sequence[int], rnd: random.Random) -> tuple[tuple[int, ...], ...]:
