@@ -13,7 +13,7 @@ from typing import Final
 
 from xdist.scheduler import LoadScopeScheduling
 
-MADE_ONCE: Final = {"spark": "Spark", "archive": "Spark", "lab": "Kafka"}
+MADE_ONCE: Final = {"spark": "Spark", "archive": "Spark", "led": "Spark", "lab": "Kafka"}
 """Fixtures, and which process they are in; of several the first decides."""
 
 

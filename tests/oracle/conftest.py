@@ -1,13 +1,16 @@
-"""The oracle's JVM and the compacted tier: one of each for the whole session."""
+"""The oracle's JVM and the compacted tiers: one of each for the whole session."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
+from pyspark.sql import SparkSession
 
+from tests.oracle import leaders_run
 from tests.oracle.fuzz_run import FuzzedTopic, run_passes, seeds
 from tests.oracle.kafka_lab import KafkaLab
+from tests.oracle.leaders_run import Led, run_leaders
 
 
 @pytest.fixture(scope="session")
@@ -21,3 +24,10 @@ def lab() -> Iterator[KafkaLab]:
 def fuzzed(lab: KafkaLab, tmp_path_factory: pytest.TempPathFactory) -> dict[int, FuzzedTopic]:
     """Every seed's log after four passes, by tierfold and by Kafka."""
     return run_passes(lab, tmp_path_factory.mktemp("fuzz"), seeds())
+
+
+@pytest.fixture(scope="session")
+def led(spark: SparkSession, lab: KafkaLab, tmp_path_factory: pytest.TempPathFactory) -> Led:
+    """Every seed's log as several leaders uploaded it, after four passes by both."""
+    folder = tmp_path_factory.mktemp("leaders")
+    return run_leaders(lab, spark, folder, leaders_run.seeds())

@@ -34,7 +34,6 @@ PRODUCER_EXPIRATION_MS: Final = 80_000
 """For logs whose records all have the first timestamp: to the millisecond, at the third pass."""
 
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
     """The passes over one tier, and what its topics have in common."""
@@ -112,7 +111,12 @@ def seeds() -> tuple[int, ...]:
 
     Of those, 40 stand for logs of magic 2, and 15 for logs with batches of magic 0 and 1.
     """
-    spans = os.environ.get(SEEDS_VARIABLE) or f"0:40,{LEGACY_FROM}:{LEGACY_FROM + 15}"
+    return seeds_of(SEEDS_VARIABLE, f"0:40,{LEGACY_FROM}:{LEGACY_FROM + 15}")
+
+
+def seeds_of(variable: str, otherwise: str) -> tuple[int, ...]:
+    """The seeds that an environment variable names, in spans `FIRST:END`, the end excluded."""
+    spans = os.environ.get(variable) or otherwise
     ranges = (range(*map(int, span.split(":"))) for span in spans.split(","))
     return tuple(seed for each in ranges for seed in each)
 
@@ -135,7 +139,7 @@ def _run_course(
     topics = {seed: _uploaded(lab, folder, tier, seed) for seed in wanted}
     for seed, topic in topics.items():
         if seed >= LEGACY_FROM:
-            _date(lab, topic.before, course)
+            date(lab, topic.before, course.first_dirty, course.passes_ms[0])
     _checkpoint(tier, course)
     for number in range(1, len(course.passes_ms) + 1):
         clock = course.settings_at(number)
@@ -196,7 +200,7 @@ def _checkpoint(tier: Path, course: Course) -> None:
     )
 
 
-def _date(lab: KafkaLab, folder: Path, course: Course) -> None:
+def date(lab: KafkaLab, folder: Path, first_dirty: int, now_ms: int) -> None:
     """Gives each log file the modification time that we take its largest timestamp for.
 
     A segment without any timestamp keeps its tombstones, so its file is new; unless it is the last
@@ -206,9 +210,10 @@ def _date(lab: KafkaLab, folder: Path, course: Course) -> None:
     for batch in lab.batches(folder):
         known_ms = largest_ms.get(batch["file"], NO_TIMESTAMP_MS)
         largest_ms[batch["file"]] = max(known_ms, batch["maxTimestamp"])
-    last_clean = max(name for name in largest_ms if int(name[:20]) < course.first_dirty)
+    clean = (name for name in largest_ms if int(name[:20]) < first_dirty)
+    last_clean = max(clean, default="")
     for name, known_ms in largest_ms.items():
-        untimed_ms = 1 if name == last_clean else course.passes_ms[0]
+        untimed_ms = 1 if name == last_clean else now_ms
         time_ns = 1_000_000 * (untimed_ms if known_ms == NO_TIMESTAMP_MS else known_ms)
         os.utime(folder / name, ns=(time_ns, time_ns))
 

@@ -15,7 +15,7 @@ import json
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import (
@@ -37,7 +37,9 @@ from tests.oracle.kafka_jars import KafkaLabError, class_path, java
 Option: TypeAlias = bool | int | float | str
 _Said: TypeAlias = tuple[str, str, str | None]
 """A tool's standard output, its standard error, and the stack trace where it failed."""
-Tool: TypeAlias = Literal["make", "clean", "dump", "fetch", "select", "dumplog", "settings"]
+Tool: TypeAlias = Literal[
+    "make", "replicate", "clean", "dump", "fetch", "select", "dumplog", "settings"
+]
 
 _SERVER: Final = "org.apache.kafka.storage.internals.log.LabServer"
 QUICK_START: Final = (
@@ -189,6 +191,19 @@ class KafkaLab:
     def make(self, out_dir: Path, **options: Option) -> MadeLog:
         """Write a log into `out_dir` (named like `topic-0`, emptied first) by `UnifiedLog`."""
         return cast(MadeLog, json.loads(self._call("make", {"out": out_dir.as_posix(), **options})))
+
+    def replicate(self, src: Path, out: Path, *, roll_at: Iterable[int]) -> list[int]:
+        """Write the log `src` anew as a follower does, with a segment border at each of `roll_at`.
+
+        Those are base offsets of batches, or the log's end. The base offsets of the segments in
+        `out` (named like `topic-0`, emptied first), the active one included.
+        """
+        options: dict[str, Option] = {
+            "in": src.as_posix(),
+            "out": out.as_posix(),
+            "roll-at": ",".join(map(str, sorted(roll_at))),
+        }
+        return cast(list[int], json.loads(self._call("replicate", options)))
 
     def clean(
         self,

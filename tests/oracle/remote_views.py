@@ -41,22 +41,38 @@ def to_remote(src_dir: Path, root: Path, seed: int, below: int | None = None) ->
     last stable offset has not passed. Returns the partition's folder.
     """
     ids = random.Random(seed)
-    folder = root / TIER_FOLDER / f"{src_dir.name}-{_kafka_uuid(ids)}"
-    folder.mkdir(parents=True)
-    checkpoint = (src_dir / "leader-epoch-checkpoint").read_text()
+    folder = partition_folder(root, src_dir.name, ids)
     starts = sorted(int(log.stem) for log in src_dir.glob("*.log"))
     for start, end in pairwise(starts):
-        stem = folder / f"{start:020d}-{_kafka_uuid(ids)}"
         if below is not None and end > below:
             break
-        for suffix in _COPIED:
-            part = src_dir / f"{start:020d}.{suffix}"
-            # A broker uploads no transaction index that lists nothing.
-            if suffix != "txnindex" or (part.exists() and part.stat().st_size):
-                shutil.copy2(part, f"{stem}.{suffix}")
-        shutil.copy2(src_dir / f"{end:020d}.snapshot", f"{stem}.snapshot")
-        Path(f"{stem}.leader_epoch_checkpoint").write_text(_epochs_until(checkpoint, end))
+        upload(src_dir, folder, ids, (start, end))
     return folder
+
+
+def partition_folder(root: Path, name: str, ids: random.Random) -> Path:
+    """Make the folder of the partition `name` (like `topic-0`), its topic id drawn from `ids`."""
+    folder = root / TIER_FOLDER / f"{name}-{_kafka_uuid(ids)}"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def upload(src_dir: Path, folder: Path, ids: random.Random, span: tuple[int, int]) -> Path:
+    """Copy a closed segment of the log `src_dir` into a partition's folder; its `.log`.
+
+    `span` is the segment's base offset and that of the one behind it.
+    """
+    start, end = span
+    stem = folder / f"{start:020d}-{_kafka_uuid(ids)}"
+    for suffix in _COPIED:
+        part = src_dir / f"{start:020d}.{suffix}"
+        # A broker uploads no transaction index that lists nothing.
+        if suffix != "txnindex" or (part.exists() and part.stat().st_size):
+            shutil.copy2(part, f"{stem}.{suffix}")
+    shutil.copy2(src_dir / f"{end:020d}.snapshot", f"{stem}.snapshot")
+    checkpoint = (src_dir / "leader-epoch-checkpoint").read_text()
+    Path(f"{stem}.leader_epoch_checkpoint").write_text(epochs_until(checkpoint, end))
+    return Path(f"{stem}.log")
 
 
 def to_local(segments: Sequence[RemoteSegment], out_dir: Path) -> Path:
@@ -106,7 +122,7 @@ def _kafka_uuid(ids: random.Random) -> str:
             return text
 
 
-def _epochs_until(checkpoint: str, end: int) -> str:
+def epochs_until(checkpoint: str, end: int) -> str:
     """A leader epoch checkpoint with the epochs that begin before offset `end`."""
     rows = [row for row in checkpoint.splitlines()[2:] if row and int(row.split()[1]) < end]
     return "\n".join(["0", str(len(rows)), *rows]) + "\n"

@@ -14,6 +14,7 @@ from tests.two_processes import scope_of
         ("spark: SparkSession", {"Spark"}),
         ("archive: Path", {"Spark"}),
         ("lab: KafkaLab", {"Kafka", "Spark"}),
+        ("led: Led", {"Spark"}),
         ("fuzzed: dict[int, FuzzedTopic]", {"Kafka"}),
     ],
 )

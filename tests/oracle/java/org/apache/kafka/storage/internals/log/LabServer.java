@@ -15,7 +15,7 @@ import java.io.StringWriter;
 import java.nio.charset.StandardCharsets;
 
 /**
- * One JVM for many calls. Reads a JSON line {"tool": "make|clean|dump|fetch|select|dumplog|settings", "args": [..]} from standard input, runs
+ * One JVM for many calls. Reads a JSON line {"tool": "make|replicate|clean|dump|fetch|select|dumplog|settings", "args": [..]} from standard input, runs
  * that tool's main with standard output and error captured, and answers one JSON line:
  * {"out": .., "err": .., "failure": null or a stack trace}. Ends when its input ends.
  */
@@ -71,6 +71,7 @@ public final class LabServer {
     private static void run(String tool, String[] args) throws Exception {
         switch (tool) {
             case "make" -> LogMaker.main(args);
+            case "replicate" -> LogReplica.main(args);
             case "clean" -> OracleCleaner.main(args);
             case "dump" -> LogDump.main(args);
             case "fetch" -> TierReader.main(args);

@@ -1,0 +1,341 @@
+"""Logs that several leaders uploaded, four passes of tierfold, and Kafka's on the plain logs.
+
+Each seed is a topic of one tier. Before each of the first three passes uploads arrive
+(`two_leaders`), which overlap each other and what was compacted. Kafka's cleaner gets the same log
+without overlap, in the same steps: its own result of the last pass, and what reaches further.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import col, crc32, expr
+
+from jobs.segment_options import FORMAT
+from jobs.segment_source import register
+from tests.jobs.commands import Ran, tierfold
+from tests.oracle.fuzz_run import PRODUCER_EXPIRATION_MS, SEGMENT_BYTES, date, seeds_of
+from tests.oracle.kafka_lab import Batch, KafkaLab, Option, SideFiles
+from tests.oracle.recipes import LEGACY_FROM, TS_START_MS, recipe, uploads_below_stable
+from tests.oracle.remote_views import epochs_until, partition_folder, upload
+from tests.oracle.two_leaders import BATCHES_LEAST, PHASES, Layout, drawn_layouts
+
+SEEDS_VARIABLE: Final = "TIERFOLD_LEADER_SEEDS"
+DELETE_RETENTION_MS: Final = 60_000
+PASSES_MS: Final = tuple(TS_START_MS + at_ms for at_ms in (20_000, 79_999, 80_000, 140_000))
+"""After the newest record; a millisecond before the delete horizons that the first pass set, and at
+them; at those of the third."""
+
+_NATURAL: Final = 2
+"""So many passes begin where the one before ended; the others clean all again."""
+
+_SETTINGS: Final = {
+    "cleanup.policy": "compact",
+    "segment.bytes": SEGMENT_BYTES,
+    "producer.id.expiration.ms": PRODUCER_EXPIRATION_MS,
+    "min.cleanable.dirty.ratio": 0,
+    "delete.retention.ms": DELETE_RETENTION_MS,
+}
+
+Row = tuple[int, int | None, str | None, int | None, int | None]
+"""A record as the reader gives it: offset, timestamp in ms, key in hex, value's CRC32, epoch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One pass over one topic."""
+
+    source: tuple[Batch, ...]
+    """The log without overlap before the pass: what tierfold left, and what reached further."""
+    read: tuple[Row, ...]
+    """What Spark read of the tier at that time, in offset order."""
+    report: Mapping[str, Any]
+    status: Mapping[str, Any]
+    found: tuple[Batch, ...]
+    """What lives after the pass."""
+    aborted: tuple[tuple[int, ...], ...]
+    """The live segments' transaction index entries that lie in their effective ranges."""
+    oracle: Path
+    oracle_end: int
+    """The first offset that Kafka's pass did not clean; 0: it found nothing to do."""
+
+
+@dataclass(slots=True, kw_only=True)
+class LedTopic:
+    """One seed's log, laid out, and its way through the passes."""
+
+    seed: int
+    layout: Layout
+    replicas: tuple[Path, ...]
+    """Each leader's own log."""
+    plain: Path
+    """The log without overlap, uncompacted."""
+    folder: Path
+    """In the tier."""
+    ids: random.Random
+    steps: list[Step] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The topic's."""
+        return f"t{self.seed}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Led:
+    """All topics, and what was said of the whole tier."""
+
+    topics: Mapping[int, LedTopic]
+    verified: tuple[Ran, ...]
+    """`verify` each time uploads have arrived, and after the last pass."""
+    left: Mapping[str, tuple[Row, ...]]
+    """What Spark read by topic after the last pass."""
+
+
+def seeds() -> tuple[int, ...]:
+    """The seeds to run: `TIERFOLD_LEADER_SEEDS`, or nine, and three with legacy batches."""
+    return seeds_of(SEEDS_VARIABLE, f"0:9,{LEGACY_FROM}:{LEGACY_FROM + 3}")
+
+
+def run_leaders(lab: KafkaLab, spark: SparkSession, folder: Path, wanted: Iterable[int]) -> Led:
+    """Make each seed's log, lay all out in one tier, and take them through the passes."""
+    tier = folder / "tier"
+    register(spark)
+    topics = {seed: _made(lab, folder, tier, seed) for seed in wanted}
+    verified = []
+    for number, now_ms in enumerate(PASSES_MS):
+        for topic in topics.values():
+            _arrive(topic, number)
+        if number < PHASES:
+            verified.append(tierfold("verify", tier, "--json", "--now", str(now_ms)))
+        read = _read(spark, tier)
+        reports = _entries("compact", tier, _arguments(number))
+        statuses = _entries("status", tier, ["--now", str(now_ms)])
+        for topic in topics.values():
+            told = reports[topic.name], statuses[topic.name]
+            topic.steps.append(_step(lab, folder, topic, told, read[topic.name]))
+    verified.append(tierfold("verify", tier, "--json", "--now", str(PASSES_MS[-1])))
+    return Led(topics=topics, verified=tuple(verified), left=_read(spark, tier))
+
+
+def rows_of(batches: Iterable[Batch]) -> tuple[Row, ...]:
+    """The records that a reader gives of these batches: all but control records."""
+    return tuple(
+        (
+            record["offset"],
+            record["timestamp"] if record["timestamp"] >= 0 else None,
+            record["key"],
+            int(record["valueCrc32"], 16) if record["valueCrc32"] is not None else None,
+            batch["partitionLeaderEpoch"] if batch["partitionLeaderEpoch"] >= 0 else None,
+        )
+        for batch in batches
+        if not batch["isControl"]
+        for record in batch["records"]
+    )
+
+
+def _made(lab: KafkaLab, folder: Path, tier: Path, seed: int) -> LedTopic:
+    name = f"t{seed}-0"
+    source = folder / "made" / name
+    made = lab.make(source, **_recipe(seed))
+    stable = made["lastStableOffset"] if uploads_below_stable(seed) else made["logEndOffset"]
+    batches = lab.batches(source)
+    drawn = drawn_layouts(_boundaries(batches, stable), seed)
+    layout = next(each for each in drawn if _has_row_before_gaps(each, batches))
+    replicas = []
+    for leader, borders in enumerate(layout.borders):
+        replicas.append(folder / f"leader-{leader}" / name)
+        lab.replicate(source, replicas[-1], roll_at=borders)
+    plain = folder / "plain" / name
+    lab.replicate(source, plain, roll_at=layout.covered.borders)
+    ids = random.Random(seed)
+    return LedTopic(
+        seed=seed,
+        layout=layout,
+        replicas=tuple(replicas),
+        plain=plain,
+        folder=partition_folder(tier, name, ids),
+        ids=ids,
+    )
+
+
+def _recipe(seed: int) -> dict[str, Option]:
+    """The seed's log, in batches so small that there are enough of them to cut at."""
+    options = recipe(seed)
+    many = {"20:60": "1:20", "1:30": "1:15"}
+    options["batch_records"] = many.get(str(options["batch_records"]), options["batch_records"])
+    return options
+
+
+def _boundaries(batches: Sequence[Batch], stable: int) -> list[int]:
+    """Where the log may be cut, up to the last stable offset if enough lies below it.
+
+    Kafka throws where the last batch of a pass is a legacy one of which nothing survives; the last
+    record of one that has a key does.
+    """
+    ends = [
+        batch["lastOffset"] + 1
+        for batch in batches
+        if batch["magic"] == 2 or batch["records"][-1]["key"] is not None
+    ]
+    decided = [end for end in ends if end <= stable]
+    return [0, *(decided if len(decided) >= BATCHES_LEAST else ends)]
+
+
+def _has_row_before_gaps(layout: Layout, batches: Sequence[Batch]) -> bool:
+    """Whether an earlier pass cleans something wherever an upload arrives before what it follows.
+
+    A partition that no run has claimed has no row: there a gap is refused.
+    """
+    covered, has_row = layout.covered, False
+    for end, waiting in zip(covered.ends, covered.waiting, strict=True):
+        if waiting and not has_row:
+            return False
+        has_row = has_row or _first_undecided(batches, end) >= covered.borders[1]
+    return True
+
+
+def _first_undecided(batches: Sequence[Batch], end: int) -> int:
+    """The first offset of the transactions that are open at `end`; `end` if none is."""
+    opened: dict[int, int] = {}
+    for batch in batches:
+        if batch["lastOffset"] < end and batch["isTransactional"]:
+            if batch["isControl"]:
+                opened.pop(batch["producerId"], None)
+            else:
+                opened.setdefault(batch["producerId"], batch["baseOffset"])
+    return min(opened.values(), default=end)
+
+
+def _arrive(topic: LedTopic, phase: int) -> None:
+    """The phase's uploads, in their order."""
+    for each in topic.layout.uploads:
+        if each.phase == phase:
+            upload(topic.replicas[each.leader], topic.folder, topic.ids, (each.start, each.end))
+
+
+def _arguments(number: int) -> list[str]:
+    settings = [text for name, value in _SETTINGS.items() for text in ("--set", f"{name}={value}")]
+    anew = [] if number < _NATURAL else ["--first-dirty", "0"]
+    return ["--now", str(PASSES_MS[number]), *anew, *settings]
+
+
+def _entries(verb: str, tier: Path, arguments: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """What the verb says of each topic; raises AssertionError with its words where it fails."""
+    ran = tierfold(verb, tier, "--json", *arguments)
+    assert ran.code == 0, (
+        f"{verb} exited with {ran.code}\n{ran.stdout[-4000:]}\n{ran.stderr[-4000:]}"
+    )
+    return {each["topic"]: each for each in ran.entries}
+
+
+def _read(spark: SparkSession, tier: Path) -> dict[str, tuple[Row, ...]]:
+    """Every record that Spark reads, by topic, in offset order."""
+    reader = spark.read.format(FORMAT).option("isolation.level", "read_uncommitted")
+    frame = reader.load(str(tier)).select(
+        "topic",
+        "offset",
+        expr("unix_millis(timestamp)").alias("timestamp"),
+        expr("lower(hex(key))").alias("key"),
+        crc32("value").alias("value"),
+        col("leader_epoch"),
+    )
+    found: dict[str, list[Row]] = {}
+    for topic, *row in frame.collect():
+        found.setdefault(topic, []).append(tuple(row))
+    return {topic: tuple(sorted(rows, key=lambda row: row[0])) for topic, rows in found.items()}
+
+
+def _step(
+    lab: KafkaLab,
+    folder: Path,
+    topic: LedTopic,
+    told: tuple[Mapping[str, Any], Mapping[str, Any]],
+    read: tuple[Row, ...],
+) -> Step:
+    report, status = told
+    number = len(topic.steps)
+    before = topic.steps[-1] if topic.steps else None
+    given, reached = _given(topic, folder / f"given-{number}")
+    first_dirty = before.oracle_end if before is not None and number < _NATURAL else 0
+    if topic.seed >= LEGACY_FROM:
+        date(lab, given, first_dirty, PASSES_MS[number])
+    oracle = folder / f"oracle-{number}" / f"{topic.name}-0"
+    cleaned = lab.clean(
+        given,
+        oracle,
+        now_ms=PASSES_MS[number],
+        first_dirty=first_dirty,
+        delete_retention_ms=DELETE_RETENTION_MS,
+        segment_bytes=SEGMENT_BYTES,
+        producer_expiration_ms=PRODUCER_EXPIRATION_MS,
+    )
+    new = [each for each in lab.batches(given) if each["baseOffset"] >= reached]
+    return Step(
+        source=(*(before.found if before is not None else ()), *new),
+        read=read,
+        report=report,
+        status=status,
+        found=_live_batches(lab, topic.folder, status),
+        aborted=_live_aborted(lab.side_files(topic.folder), status),
+        oracle=oracle,
+        oracle_end=cleaned["passes"][0]["endOffset"],
+    )
+
+
+def _given(topic: LedTopic, folder: Path) -> tuple[Path, int]:
+    """The log that Kafka's pass begins with, and the offset from which on it is new.
+
+    It is what Kafka's last pass left, followed by the plain log's segments up to where this phase's
+    uploads reach.
+    """
+    number = len(topic.steps)
+    given = folder / f"{topic.name}-0"
+    ends = (0, *topic.layout.covered.ends)
+    reached, end = ends[min(number, PHASES)], ends[min(number + 1, PHASES)]
+    if topic.steps:
+        shutil.copytree(topic.steps[-1].oracle, given)
+    else:
+        given.mkdir(parents=True)
+    borders = [each for each in topic.layout.covered.borders if reached <= each <= end]
+    for start, after in pairwise(borders):
+        for part in topic.plain.glob(f"{start:020d}.*"):
+            shutil.copy2(part, given / part.name)
+        shutil.copy2(topic.plain / f"{after:020d}.snapshot", given)
+    for suffix in ("log", "index", "timeindex"):
+        (given / f"{end:020d}.{suffix}").touch()
+    checkpoint = (topic.plain / "leader-epoch-checkpoint").read_text()
+    (given / "leader-epoch-checkpoint").write_text(epochs_until(checkpoint, end))
+    return given, reached
+
+
+def _live_batches(lab: KafkaLab, folder: Path, status: Mapping[str, Any]) -> tuple[Batch, ...]:
+    """The batches of the live segments, each from its effective start on."""
+    by_file: dict[str, list[Batch]] = {}
+    for batch in lab.batches(folder):
+        by_file.setdefault(batch["file"], []).append(batch)
+    return tuple(
+        batch
+        for segment in status["segments"]
+        for batch in by_file[Path(segment["log"]).name]
+        if batch["lastOffset"] >= segment["start_offset"]
+    )
+
+
+def _live_aborted(side_files: SideFiles, status: Mapping[str, Any]) -> tuple[tuple[int, ...], ...]:
+    starts = {Path(each["log"]).stem: each["start_offset"] for each in status["segments"]}
+    fields = ("producerId", "firstOffset", "lastOffset", "lastStableOffset")
+    return tuple(
+        sorted(
+            tuple(line[name] for name in fields)
+            for line in side_files["txnindex"]
+            if line["lastOffset"] >= starts.get(Path(line["file"]).stem, line["lastOffset"] + 1)
+        )
+    )

@@ -1,0 +1,173 @@
+"""One log as several leaders upload it: each cuts whole segments of its own, which overlap.
+
+    batch borders ── drawn_layouts(seed) ── Layout: each leader's borders, who uploads what and when
+    Layout.covered ── where the log without overlap has its borders, and how far each phase reaches
+
+A leader that takes over uploads on from the segment of its own cut that holds the next offset, or
+from an earlier one, where it did not know how far its predecessor had come (Kafka
+`RemoteLogManager.candidateLogSegments`); now and then somebody's upload ends late. So uploads
+overlap, enclose each other, begin or end together, come twice, and come before what they follow.
+"""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Final
+
+PHASES: Final = 3
+"""How often uploads arrive: before the first pass, and before each of the next two."""
+
+BATCHES_LEAST: Final = 12
+"""So many borders and more leave every leader a choice."""
+
+_LEADERS: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upload:
+    """A segment that a leader uploads, whole; `end` is the offset behind it."""
+
+    leader: int
+    start: int
+    end: int
+    phase: int = 0
+    """Before which pass it arrives, from 0 on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Covered:
+    """The same log without overlap."""
+
+    borders: tuple[int, ...]
+    """Where each upload that is taken begins to count, and the end."""
+    ends: tuple[int, ...]
+    """The offset behind all that can be read in each phase."""
+    waiting: tuple[int, ...]
+    """How many uploads wait behind a gap in each phase."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """Who uploads what, in the order of arrival."""
+
+    borders: tuple[tuple[int, ...], ...]
+    """Of each leader's own log, both ends included."""
+    uploads: tuple[Upload, ...]
+
+    @property
+    def covered(self) -> Covered:
+        """What counts once each phase's uploads have arrived: what reaches further, in order."""
+        borders, ends, waiting = [0], [], []
+        known: list[Upload] = []
+        for phase in range(PHASES):
+            known += [each for each in self.uploads if each.phase == phase]
+            for each in sorted(known, key=lambda one: (one.start, -one.end)):
+                if each.start <= borders[-1] < each.end:
+                    borders.append(each.end)
+            ends.append(borders[-1])
+            waiting.append(sum(each.start > borders[-1] for each in known))
+        return Covered(borders=tuple(borders), ends=tuple(ends), waiting=tuple(waiting))
+
+    @property
+    def kinds(self) -> set[str]:
+        """Which kinds of overlap there are, by name."""
+        covered, found = self.covered, set()
+        for number, one in enumerate(self.uploads):
+            for other in self.uploads[:number]:
+                found |= _kinds(one, other)
+        if any(covered.waiting):
+            found.add("before what it follows")
+        ends = (0, *covered.ends)
+        if any(each.start < ends[each.phase] < each.end for each in self.uploads):
+            found.add("over compacted ones")
+        if any(each.end <= ends[each.phase] for each in self.uploads):
+            found.add("late and superseded")
+        return found
+
+
+def drawn_layouts(boundaries: Sequence[int], seed: int) -> Iterator[Layout]:
+    """Layouts of seed `seed`, without end, for a log that may be cut at `boundaries`.
+
+    Those include both ends. Everything is read in the end, and nothing is missing at first.
+    """
+    rnd = random.Random(f"leaders {seed}")
+    while True:
+        borders = _drawn_borders(boundaries, rnd)
+        uploads = _drawn_uploads(borders, rnd)
+        phased = _phased(uploads, rnd)
+        if phased is None:
+            continue
+        layout = Layout(borders=borders, uploads=phased)
+        covered = layout.covered
+        if covered.ends[0] and covered.waiting[0] == 0 and covered.ends[-1] == boundaries[-1]:
+            yield layout
+
+
+def _drawn_borders(boundaries: Sequence[int], rnd: random.Random) -> tuple[tuple[int, ...], ...]:
+    """Each leader's own borders; some of the first one's are shared."""
+    drawn: list[tuple[int, ...]] = []
+    for leader in range(_LEADERS):
+        inner = set(rnd.sample(boundaries[1:-1], rnd.randint(3, 8)))
+        if leader:
+            inner |= {each for each in drawn[0][1:-1] if rnd.random() < 0.3}
+        drawn.append((boundaries[0], *sorted(inner), boundaries[-1]))
+    return tuple(drawn)
+
+
+def _drawn_uploads(borders: Sequence[Sequence[int]], rnd: random.Random) -> list[Upload]:
+    """Leaders take turns until the log's end is reached."""
+    uploads: list[Upload] = []
+    reached, leader = borders[0][0], 0
+    while reached < borders[0][-1]:
+        segments = list(pairwise(borders[leader]))
+        holds_next = bisect_right(borders[leader], reached) - 1
+        first = max(0, holds_next - rnd.choice((0, 0, 1, 2)))
+        after = holds_next + rnd.randint(1, 3)
+        chosen = [(leader, *span) for span in segments[first:after]]
+        if rnd.random() < 0.4:
+            other = rnd.randrange(_LEADERS)
+            late = [span for span in pairwise(borders[other]) if span[0] <= reached]
+            chosen.append((other, *rnd.choice(late)))
+        uploads += [Upload(leader=who, start=start, end=end) for who, start, end in chosen]
+        reached = max(reached, *(end for _, _, end in chosen))
+        leader = (leader + rnd.randint(1, _LEADERS - 1)) % _LEADERS
+    return uploads
+
+
+def _phased(uploads: Sequence[Upload], rnd: random.Random) -> tuple[Upload, ...] | None:
+    """The uploads with their phases, of which each reaches further; some arrive a phase late.
+
+    None where too few uploads reach further.
+    """
+    reached, steps = 0, []
+    for number, each in enumerate(uploads):
+        if each.end > reached:
+            reached = each.end
+            steps.append(number)
+    if len(steps) < PHASES:
+        return None
+    firsts = sorted(rnd.sample(steps[1:], PHASES - 1))
+    phased = [
+        replace(each, phase=bisect_right(firsts, number)) for number, each in enumerate(uploads)
+    ]
+    for number, each in enumerate(phased):
+        if each.phase + 1 < PHASES and rnd.random() < 0.2:
+            phased[number] = replace(each, phase=each.phase + 1)
+    return tuple(phased)
+
+
+def _kinds(one: Upload, other: Upload) -> set[str]:
+    if one.start >= other.end or other.start >= one.end:
+        return set()
+    if (one.start, one.end) == (other.start, other.end):
+        return {"the same twice"}
+    if one.start == other.start:
+        return {"same start"}
+    if one.end == other.end:
+        return {"same end"}
+    is_nested = (one.start < other.start) == (one.end > other.end)
+    return {"nested" if is_nested else "chained"}
