@@ -95,6 +95,8 @@ def _refusal_fault(world: World, key: PartitionKey, tier: Tier) -> str:
 def _unfinished(world: World, state: PartitionState, tier: Tier) -> Iterator[str]:
     """What is not clean, or not as the model has it."""
     key = state.key
+    if tier.is_open:
+        return
     is_clean = not state.segments or state.cleaner_offset == state.next_offset
     if not is_clean or state.next_offset != tier.reach:
         yield f"{key}: clean up to {state.cleaner_offset} of {tier.reach}"
@@ -117,7 +119,9 @@ def _unneeded(world: World, state: PartitionState, tier: Tier) -> Iterator[str]:
         if attempt.is_torn:
             needed.update(attempt.keys.values())
     for each in sorted(world.objects.stored.keys() | world.objects.unfinished.keys()):
-        if each.startswith(folder) and each not in needed:
+        # Below the log start nobody can tell any more what is in whose place.
+        is_below = each.rpartition("/")[2] < f"{state.log_start_offset:020d}"
+        if each.startswith(folder) and each not in needed and not is_below:
             yield f"{state.key}: nobody needs {each}"
 
 

@@ -107,13 +107,12 @@ class Tier:
     @property
     def branch(self) -> Branch:
         """The history that counts, as far as the tier shows it."""
-        lost = self.log.written.lost
+        log, lost = self.log.written.log, self.log.written.lost
         if lost is None:
-            return self.log.written.log
-        if self._is_on_the_lost_one:
-            return lost
-        known = self.log.written.log if any(map(self._tells, self.held)) else lost
-        return known
+            return log
+        if self.row is not None and self.row.next_offset > self.log.written.fork_offset:
+            return branch_of(self.log, self.row) or log
+        return log if any(map(self._tells, self.held)) else lost
 
     @property
     def reach(self) -> int:
@@ -140,6 +139,20 @@ class Tier:
     def has_stood_still(self, now_ms: int) -> bool:
         """Something has waited for longer than a broker takes to bring what is missing."""
         return self.waits_since(now_ms - DAY_MS)
+
+    @property
+    def is_open(self) -> bool:
+        """Transactions that began below the reach end beyond it, or never."""
+        ended = [
+            each
+            for each in self.branch.uploads
+            if each.start_offset < self.reach and each.batches
+        ]
+        return any(
+            entry.current_txn_first_offset is not None
+            for each in ended[-1:]
+            for entry in each.producers
+        )
 
     @property
     def is_refused_on_first_sight(self) -> bool:
