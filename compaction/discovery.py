@@ -100,9 +100,9 @@ def view_of(draft: PartitionDraft, proof: OverlapProof) -> PartitionView | Refus
     taken = with_proof(draft.chain, draft.comparisons, proof)
     live = () if row is None else row.segments
     segments = live + taken
-    log_start_offset = segments[0].start_offset if segments else 0
-    # Where all has expired, the log ends where it starts.
-    end_offset = segments[-1].end_offset if segments else -1 if row is None else row.next_offset - 1
+    first = segments[0].start_offset if segments else 0
+    log_start_offset = first if row is None else row.log_start_offset
+    end_offset = segments[-1].end_offset if segments else log_start_offset - 1
     orphans = tuple(each.listed for each in facts.inspected if is_orphan(each, row))
     waiting = tuple(_waiting(draft, orphans))
     return PartitionView(
@@ -120,7 +120,7 @@ def view_of(draft: PartitionDraft, proof: OverlapProof) -> PartitionView | Refus
         retired=facts.classified.retired,
         # What lies beyond the live end is not ours to remember: it may still be cut off.
         lineage=tuple(each for each in history.lineage if each.start_offset <= end_offset),
-        log_start_offset=log_start_offset if row is None else row.log_start_offset,
+        log_start_offset=log_start_offset,
         notes=tuple(_notes(draft, waiting)),
     )
 
@@ -157,7 +157,11 @@ def row_view(facts: PartitionFacts, refusal: Refusal) -> PartitionView | None:
 
 
 def is_orphan(each: InspectedSegment, row: PartitionState | None) -> bool:
-    """Whether an unknown segment is known to hold nothing of its own (SEMANTICS 1, "Orphans")."""
+    """Whether an unknown segment is known to hold nothing of its own (SEMANTICS 1, "Orphans").
+
+    Without a `.log` it holds nothing; else all its offsets lie where the row's segments are, or
+    were before they expired.
+    """
     if row is None:
         return False
     if not each.listed.has_log:
@@ -165,9 +169,19 @@ def is_orphan(each: InspectedSegment, row: PartitionState | None) -> bool:
     return (
         each.is_readable
         and each.end_offset is not None
+        and _lowest_named(row) <= each.listed.start_offset
         and each.end_offset < row.next_offset
         and fits(each, row.lineage)
     )
+
+
+def _lowest_named(row: PartitionState) -> int:
+    """The first offset that the row knows of; below it, an upload may hold what nothing else has.
+
+    A copy of a tier whose head arrives last is seen from its middle on.
+    """
+    expired = (each.segment.start_offset for each in row.retired)
+    return min((row.log_start_offset, *expired))
 
 
 _OTHER_BATCHES: Final = (
@@ -259,11 +273,17 @@ def _waiting(
     settled = {each.segment_id for each in (*draft.chain.taken, *draft.chain.superseded)}
     settled |= {each.segment_id for each in orphans}
     settled |= {each.listed.segment_id for each in draft.history.apart}
-    reached = draft.chain.taken[-1].end_offset if draft.chain.taken else -1
+    reached = _reached(draft)
     for each in draft.facts.inspected:
         is_covered = each.is_readable and each.end_offset is not None and each.end_offset <= reached
         if each.listed.segment_id not in settled and not is_covered:
             yield each
+
+
+def _reached(draft: PartitionDraft) -> int:
+    """The last offset that lives or is taken; -1 where nothing is."""
+    taken, row = draft.chain.taken, draft.facts.row
+    return taken[-1].end_offset if taken else -1 if row is None else row.next_offset - 1
 
 
 def _reaches_beyond(each: InspectedSegment, live_end: int) -> bool:
@@ -273,10 +293,15 @@ def _reaches_beyond(each: InspectedSegment, live_end: int) -> bool:
 
 def _notes(draft: PartitionDraft, waiting: Sequence[InspectedSegment]) -> Iterator[str]:
     """A sentence for each unknown segment that is kept and not read, and why."""
-    taken, row = draft.chain.taken, draft.facts.row
-    reached = taken[-1].end_offset if taken else -1 if row is None else row.next_offset - 1
+    row, reached = draft.facts.row, _reached(draft)
     for each in draft.history.apart:
         yield f"{each} is set apart, outside the leader epoch lineage: kept, not read"
+    for each in draft.history.fitting:
+        if row is not None and each.listed.start_offset < _lowest_named(row):
+            yield (
+                f"{each} begins below the log start {row.log_start_offset}, where nothing is known"
+                " to have been: kept, not read"
+            )
     for each in waiting:
         if each.problem:
             yield f"{each.listed} is kept, not read: {each.problem}"

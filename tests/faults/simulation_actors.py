@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -10,14 +11,15 @@ from rich.console import Console
 
 from compaction.chunks import UNBOUND
 from compaction.errors import TierfoldError, UnreadableObject
+from compaction.plan import Rest, RestReason
 from compaction.segments import PartitionState, Segment
 from compaction.sweep import GRACE_MS, SweepOrder
 from compaction.view import Refusal
-from jobs.outcome_reports import NOTHING_TO_DO
+from jobs.outcome_reports import NOTHING_TO_DO, REFUSED
 from jobs.restore_job import restore
 from jobs.retain_job import retain, vacuumed
 from jobs.scope import Scope
-from jobs.survey import in_order_of_work, survey
+from jobs.survey import Surveyed, in_order_of_work, survey
 from jobs.waves import Waves
 from jobs.wiring import Wiring
 from storage.kafka_uuid import new_segment_id
@@ -26,6 +28,7 @@ from tests.faults.simulation_scheduler import DAY_MS, HOUR_MS, MINUTE_MS, Actor,
 from tests.faults.simulation_world import World
 from tests.faults.world_broker import BROKER_FAULTS, History, delete_topic, history, upload
 from tests.faults.world_checks import keys_of
+from tests.faults.world_model import Tier
 
 QUIET: Final = Console(quiet=True)
 
@@ -34,7 +37,7 @@ def begin(world: World) -> None:
     rng, scheduler = world.scheduler.rng, world.scheduler
     before = Actor(name="before", scheduler=scheduler, is_witness=True)
     for log in tuple(world.histories.values()):
-        upload(before, world.objects, log, rng.randint(1, len(log.uploads)))
+        upload(before, world.objects, log, rng.randint(1, len(log.to_come)))
         scheduler.spawn(
             f"broker of {log.key.topic}", partial(_broker, world, log), allowed=BROKER_FAULTS
         )
@@ -49,9 +52,10 @@ def begin(world: World) -> None:
     for number in range(rng.randint(1, 2)):
         after_ms = rng.choice((HOUR_MS, DAY_MS + HOUR_MS, 2 * DAY_MS))
         scheduler.spawn(f"sweeper{number}", partial(_sweeps, world), after_ms=after_ms)
-    if rng.random() < 0.4:
-        after_ms = rng.choice((MINUTE_MS, HOUR_MS, DAY_MS))
-        scheduler.spawn("person", partial(_restores, world), after_ms=after_ms)
+    for act, likely in PERSONS.items():
+        if rng.random() < likely:
+            after_ms = rng.choice((MINUTE_MS, HOUR_MS, DAY_MS))
+            scheduler.spawn("person", partial(act, world), after_ms=after_ms)
     for number in range(rng.randint(0, 2)):
         after_ms = rng.choice((MINUTE_MS, HOUR_MS, DAY_MS))
         allowed = frozenset({Fault.STALLED})
@@ -76,11 +80,17 @@ def _runs(world: World, actor: Actor) -> None:
 def compact(world: World, run: str, actor: Actor) -> None:
     """What `jobs.compact_job.compact` does, without a session of Spark."""
     live = world.wired(actor, run)
+    tiers = {key: world.watch.tier(key) for key in world.histories}
     try:
         surveyed = survey(live, world.settings, Scope())
     except TierfoldError as error:
         world.happened(run, "survey failed", error.what)
         return
+    for each in surveyed:
+        _judged(world, tiers.get(each.key), each, live.now_ms)
+    world.refused = {
+        each.key: each.choice.detail for each in surveyed if isinstance(each.choice, Refusal)
+    }
     due = in_order_of_work(surveyed)
     world.due += sum(not world.histories[each.key].is_deleted for each in due)
     waves = Waves(
@@ -94,7 +104,26 @@ def compact(world: World, run: str, actor: Actor) -> None:
         world.happened(run, report.outcome, f"{report.key}: {report.reason}")
     for each in surveyed:
         if isinstance(each.choice, Refusal):
-            world.happened(run, "refused", f"{each.key}: {each.choice.detail}")
+            world.happened(run, f"refused: {each.choice.reason}", f"{each.key}: {each.choice.detail}")
+
+
+def _judged(world: World, before: Tier | None, each: Surveyed, began_ms: int) -> None:
+    """Raises Broken where a partition is served stale, or nobody is told that it stands still.
+
+    What the tier held before the look and still holds must have been seen.
+    """
+    if before is None or before.log.is_deleted or isinstance(each.choice, Refusal):
+        return
+    after = world.watch.tier(each.key)
+    if before.is_cut_off:
+        world.broken(f"{each.key} goes on, and its log was cut off below {before.row}")
+    if before.row is None or after.row is None or not isinstance(each.choice, Rest):
+        return
+    if before.has_stood_still(began_ms) and after.has_stood_still(began_ms):
+        world.broken(f"{each.key} rests, and uploads beyond {after.reach} have waited for a day")
+    is_idle = each.choice.reason is RestReason.NOTHING_DIRTY
+    if is_idle and min(before.reach, after.reach) > after.row.next_offset:
+        world.broken(f"{each.key} rests, and {after.reach} can be reached: {each.choice.detail}")
 
 
 def _sweeps(world: World, actor: Actor) -> None:
@@ -103,22 +132,31 @@ def _sweeps(world: World, actor: Actor) -> None:
         actor.sleep(_a_while_ms(world))
 
 
-def sweep(world: World, run: str, actor: Actor) -> None:
-    """`tierfold retain`."""
+def sweep(world: World, run: str, actor: Actor, *, is_diverged: bool = False) -> None:
+    """`tierfold retain`, with `--diverged` or without."""
     live = world.wired(actor, run)
-    times = SweepOrder(now_ms=live.now_ms)
+    times = SweepOrder(now_ms=live.now_ms, takes_set_apart=is_diverged)
     try:
         reports = retain(live, world.settings, Scope(), times, QUIET)
     except TierfoldError as error:
         world.happened(run, "retain: no look", error.what)
         return
-    due = [report for report in reports if report.outcome != NOTHING_TO_DO]
+    due = [each for each in reports if each.outcome not in {NOTHING_TO_DO, REFUSED}]
     world.due += sum(not world.histories[report.key].is_deleted for report in due)
     for report in reports:
         for each in report.doomed:
             world.outcomes[f"{each.kind} deleted"] += each.is_gone
         world.happened(run, f"retain: {report.outcome}", f"{report.key}: {report.reason}")
+        if report.outcome == REFUSED:
+            world.refused.setdefault(report.key, report.reason)
     world.outcomes["old versions deleted"] += vacuumed(live, QUIET)
+
+
+def _gives_up(world: World, actor: Actor) -> None:
+    """`tierfold retain --diverged`: a person gives up what lies outside the lineage."""
+    for log in world.histories.values():
+        log.is_given_up = True
+    sweep(world, f"{actor.name}.diverged", actor, is_diverged=True)
 
 
 def _restores(world: World, actor: Actor) -> None:
@@ -140,9 +178,13 @@ def _restores(world: World, actor: Actor) -> None:
             world.happened(live.run, f"restore: {report.outcome}", f"{key}: {report.reason}")
 
 
+PERSONS: Final[dict[Callable[[World, Actor], None], float]] = {_restores: 0.4, _gives_up: 0.1}
+"""What people do in a story, and in how many."""
+
+
 def _broker(world: World, log: History, actor: Actor) -> None:
     """What is not yet uploaded, until the topic is deleted."""
-    while log.uploaded < len(log.uploads) and not log.is_deleted:
+    while log.to_come and not log.is_deleted:
         upload(actor, world.objects, log, 1)
         actor.sleep(_a_while_ms(world))
 
@@ -156,7 +198,7 @@ def _made_anew(world: World, log: History, actor: Actor) -> None:
     delete_topic(actor, world.objects, log)
     anew = history(world.scheduler.rng, replace(log.key, topic_id=new_segment_id()), 2)
     world.histories[anew.key] = anew
-    upload(actor, world.objects, anew, len(anew.uploads))
+    upload(actor, world.objects, anew, 2 * len(anew.to_come))
 
 
 def _reader(world: World, actor: Actor) -> None:

@@ -85,6 +85,8 @@ class World:
     """What became of claims, commits, runs."""
     due: int = 0
     """How many partitions the last survey found due."""
+    refused: dict[PartitionKey, str] = field(default_factory=dict)
+    """Why a person must look, by the last run and the sweeps since."""
     moments: dict[PartitionKey, list[int]] = field(default_factory=dict)
     """When each row was written."""
     objects: Objects = field(init=False)
@@ -95,6 +97,7 @@ class World:
         self.objects = Objects(
             now_ms=lambda: self.scheduler.now_ms,
             removed=self._removed,
+            deletes=lambda key: self._checked(lambda: self.watch.deletes(key)),
             folders=frozenset({TIER_FOLDER}),
         )
         self.table = TableLog(changed=self._changed, now_ms=lambda: self.scheduler.now_ms)

@@ -30,7 +30,8 @@ class TestVirtualStore(ObjectStoreContract):
     def _in_memory(self) -> None:
         witness = a_witness()
         self.store = VirtualStore(
-            witness, Objects(now_ms=lambda: witness.scheduler.now_ms, removed=nothing)
+            witness,
+            Objects(now_ms=lambda: witness.scheduler.now_ms, removed=nothing, deletes=nothing),
         )
 
 

@@ -24,7 +24,9 @@ from compaction.sweep import GRACE_MS
 from storage.catalog_schema import bucket_of
 from storage.local_tiered_storage import Part, partition_folder
 from storage.segment_reader import read_segment
-from tests.faults.world_broker import History, Record, readable
+from tests.faults.world_broker import History
+from tests.faults.world_log import Record, readable
+from tests.faults.world_model import Tier, branch_of, held_in
 from tests.faults.world_store import Objects
 from tests.faults.world_table import Buckets
 
@@ -38,7 +40,7 @@ class Broken(AssertionError):
 
 def keys_of(key: PartitionKey, segment: Segment) -> tuple[str, ...]:
     """The objects of a segment, its log first."""
-    stem = f"{partition_folder(key)}/{segment.start_offset:020d}-{segment.segment_id}"
+    stem = f"{partition_folder(key)}/{segment.own_start_offset:020d}-{segment.segment_id}"
     listed = (Part.TRANSACTION_INDEX,) if segment.has_transaction_index else ()
     return tuple(f"{stem}.{part.value}" for part in (*ALWAYS, *listed))
 
@@ -57,6 +59,8 @@ class Watch:
     """Partition and commit id of all claims and commits: one claim of several has one id."""
     retired_at_ms: dict[str, int] = field(default_factory=dict)
     """By object key."""
+    lowest: dict[PartitionKey, int] = field(default_factory=dict)
+    """The first offset that any row gave."""
     _records: dict[str, tuple[Record, ...]] = field(default_factory=dict)
     """By segment id: what is written is never changed."""
 
@@ -76,11 +80,28 @@ class Watch:
         for fault in (*_history_faults(before, after), *self._faults(after)):
             raise Broken(f"{after.key}, epoch {after.epoch} of {after.owner_run}: {fault}")
         self.rows[after.key] = after
+        self.lowest.setdefault(after.key, after.log_start_offset)
         self.took_place.add((after.key, after.commit_id))
         for each in after.retired:
             for key in keys_of(after.key, each.segment):
                 self.retired_at_ms[key] = each.retired_at_ms
         self.seen(before, after)
+
+    def tier(self, key: PartitionKey) -> Tier:
+        """A partition as it is now."""
+        log = self.histories[key]
+        return Tier(log=log, held=held_in(log, self.objects), row=self.rows.get(key))
+
+    def deletes(self, key: str) -> None:
+        """An object is about to go; raises Broken where it alone has what it holds."""
+        for log in self.histories.values():
+            if log.is_deleted or key in log.moved_away or key in self.retired_at_ms:
+                continue
+            tier = self.tier(log.key)
+            for each in tier.held:
+                if key == each.attempt.keys[Part.LOG] and not each.attempt.is_foreign:
+                    if tier.holds_its_own(each, self.lowest.get(log.key, 0)):
+                        raise Broken(f"{key} is deleted, and alone has what it holds: {each}")
 
     def removed(self, key: str, now_ms: int) -> None:
         """An object is gone; raises Broken."""
@@ -88,7 +109,9 @@ class Watch:
             for fault in self._missing(state):
                 raise Broken(f"{state.key}: {fault}")
         retired_at_ms = self.retired_at_ms.get(key, 0)
-        is_brokers = any(key in log.objects for log in self.histories.values() if log.is_deleted)
+        is_brokers = any(
+            key in log.objects for log in self.histories.values() if log.is_deleted
+        ) or any(key in log.moved_away for log in self.histories.values())
         if now_ms - retired_at_ms < GRACE_MS and not is_brokers:
             raise Broken(f"{key} was deleted {now_ms - retired_at_ms} ms after it was retired")
 
@@ -96,7 +119,7 @@ class Watch:
         """What a reader gets of a segment, from its bytes; aborted records are among them."""
         found = self._records.get(segment.segment_id)
         if found is None:
-            log = self.objects.stored[keys_of(key, segment)[0]].data
+            log = self.objects.stored[keys_of(key, segment)[0]].data[segment.skipped_bytes :]
             found = tuple(
                 (record.offset, record.key, record.value)
                 for batch in read_segment(log).batches()
@@ -116,15 +139,21 @@ class Watch:
 
     def content_fault(self, state: PartitionState) -> str:
         """How the newest record of a key is not what a reader of the live objects gets."""
-        history = self.histories[state.key]
-        committed = {offset for offset, _, _ in history.records}
+        branch = branch_of(self.histories[state.key], state)
+        if branch is None:
+            return f"no history has the leader epochs {state.lineage}"
+        for segment in state.segments:
+            for offset, _, _ in self.records_of(state.key, segment):
+                if not segment.start_offset <= offset <= segment.end_offset:
+                    return f"segment {segment.segment_id} gives offset {offset}, and is not to"
+        committed = {offset for offset, _, _ in branch.records}
         found = readable(
             record
             for segment in state.segments
             for record in self.records_of(state.key, segment)
             if record[0] in committed
         )
-        expected = history.readable(state.log_start_offset, state.next_offset)
+        expected = branch.readable(state.log_start_offset, state.next_offset)
         return "" if found == expected else f"readers get {found}, not {expected}"
 
     def _faults(self, state: PartitionState) -> Iterator[str]:
@@ -145,8 +174,8 @@ class Watch:
                 if stored is None:
                     was = "was deleted" if key in self.objects.gone else "is not there"
                     yield f"live object {key} {was}"
-                elif key.endswith(".log") and len(stored.data) != segment.size_bytes:
-                    yield f"{key} has {len(stored.data)} bytes, the row says {segment.size_bytes}"
+                elif key.endswith(".log") and len(stored.data) != segment.log_bytes:
+                    yield f"{key} has {len(stored.data)} bytes, the row says {segment.log_bytes}"
 
 
 def _state(row: Mapping[str, Any]) -> PartitionState:
@@ -159,7 +188,7 @@ def _state(row: Mapping[str, Any]) -> PartitionState:
     said["retired"] = tuple(
         RetiredSegment(**{**each, "segment": _segment(each["segment"])}) for each in row["retired"]
     )
-    said["strategies"] = tuple(row["strategies"])
+    said |= {name: tuple(row[name]) for name in ("strategies", "forgotten")}
     return PartitionState(key=PartitionKey(**key), **said)
 
 
@@ -169,6 +198,7 @@ def _segment(said: Mapping[str, Any]) -> Segment:
             **said,
             "leader_epochs": tuple(LeaderEpoch(**each) for each in said["leader_epochs"]),
             "cleaner_offsets": tuple(CleanerOffset(**each) for each in said["cleaner_offsets"]),
+            "agrees_with": tuple(said["agrees_with"]),
         }
     )
 

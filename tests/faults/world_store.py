@@ -38,6 +38,8 @@ class Objects:
     now_ms: Callable[[], int]
     removed: Callable[[str], None]
     """Called after each deletion, with the key."""
+    deletes: Callable[[str], None]
+    """Called before it."""
     folders: frozenset[str] = frozenset()
     """At the top, there although nothing is in them."""
     stored: dict[str, Stored] = field(default_factory=dict)
@@ -71,6 +73,8 @@ class Objects:
     def remove(self, key: str) -> None:
         """One that is not there is gone as well."""
         self.unfinished.pop(key, None)
+        if key in self.stored:
+            self.deletes(key)
         if self.stored.pop(key, None) is not None:
             self.gone.add(key)
             self.removed(key)

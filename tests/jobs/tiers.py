@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from compaction.aborted import AbortedTransaction
 from compaction.producers import ProducerEntry
-from compaction.segments import PartitionKey
+from compaction.segments import LeaderEpoch, PartitionKey
 from storage.batch_draft import BatchDraft
 from storage.broker_upload import BrokerUpload
 from storage.local_tiered_storage import TIER_FOLDER, Part, partition_folder
@@ -57,13 +57,14 @@ def segment_parts(
     start_offset: int,
     aborted: Sequence[AbortedTransaction] = (),
     producers: Sequence[ProducerEntry] = (),
+    lineage: tuple[LeaderEpoch, ...] = EPOCHS,
 ) -> dict[Part, bytes]:
     """A segment's objects as a broker would upload them, in the order of their writing."""
     upload = BrokerUpload(
         start_offset=start_offset,
         log=log_of(batches),
         index_interval_bytes=INDEX_INTERVAL_BYTES,
-        lineage=EPOCHS,
+        lineage=lineage,
         aborted=tuple(aborted),
         producers=tuple(producers),
     )
