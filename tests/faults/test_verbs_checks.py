@@ -13,7 +13,6 @@ import pytest
 from tests.faults import verbs_broker as broker
 from tests.faults.verbs_checks import STALL_MS, Broken, Deletion, Entry, Judge, rows_of, stalled
 from tests.faults.verbs_model import Log, Partition, Upload
-from tests.faults.verbs_reader import whole_batches
 
 NOW_MS = 1_800_000_000_000
 Change: TypeAlias = Callable[[Any], object]
@@ -300,9 +299,7 @@ def test_a_row_that_is_gone(partition: Partition) -> None:
     judge.judge(partition, None, entry)
 
 
-def gone(
-    partition: Partition, doomed: Upload, deletion: Deletion | None, **retired: Any
-) -> None:
+def gone(partition: Partition, doomed: Upload, deletion: Deletion | None, **retired: Any) -> None:
     """Offsets 0 to 5 live; `doomed` was there before a step, and is not after it."""
     judge, first = Judge(), uploaded(partition, 0, 5)
     row, entry = row_of([named(first)]), entry_of(partition, [named(first)])
@@ -392,20 +389,6 @@ def test_uploads_that_wait_for_a_day(partition: Partition) -> None:
     elected(partition, 5)
     uploaded(partition, 5, 8)
     assert f"{beyond.stem} (6 to 7)" not in waiting()
-
-
-def test_the_reader_reads_what_a_broker_wrote(partition: Partition) -> None:
-    upload = uploaded(partition, 0, 9)
-    log = upload.parts["log"]
-    batches, is_torn = whole_batches(log)
-    assert not is_torn
-    assert [record for each in batches for record in each.records] == list(
-        partition.log.records(0, 9)
-    )
-    for cut in (1, 60, len(log) // 2):
-        assert whole_batches(log[:-cut])[1]
-    with pytest.raises(ValueError, match="none that this reader knows"):
-        whole_batches(log[:22] + b"\x01" + log[23:])
 
 
 def test_without_a_catalog_there_are_no_rows(tmp_path: Path) -> None:

@@ -234,9 +234,14 @@ def _elect(machine: Machine) -> None:
 
 
 def _elect_uncleanly(machine: Machine) -> None:
+    """Half of the deposed leaders have an upload on its way that the new one cut off."""
     partition = machine.any_partition()
+    deposed = partition.log
     broker.elect_uncleanly(machine.rng, partition)
     machine.say(f"epoch {partition.log.epoch} from {partition.log.next_offset} on")
+    if machine.rng.random() < 0.5:
+        tail = deposed.batches[-machine.rng.randint(1, 3) :]
+        partition.delayed.append(broker.segment(machine.rng, partition, deposed, tail))
 
 
 def _jump(machine: Machine) -> None:
@@ -368,7 +373,7 @@ _ACTIONS: Final[tuple[tuple[Callable[[Machine], object], int], ...]] = (
     (_late_upload, 9),
     (_catch_up, 7),
     (_elect, 8),
-    (_elect_uncleanly, 3),
+    (_elect_uncleanly, 5),
     (_jump, 6),
     (_damage, 3),
     (_heal, 5),
