@@ -34,8 +34,8 @@ def test_a_hundred_steps_break_no_law_and_meet_what_they_are_for(
     machine.play(STEPS)
     assert len(machine.trace) == STEPS
     assert {what for what, found in machine.judge.met.items() if found} >= {
-        "an upload was cut, and lives",
-        "a compacted segment lives",
+        "an overlapping upload was taken",
+        "a segment was compacted",
         "an upload was set apart",
         "an upload was an orphan",
         "an upload was deleted",

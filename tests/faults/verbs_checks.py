@@ -110,13 +110,13 @@ class Judge:
     def _note(
         self, partition: Partition, row: Entry | None, entry: Entry, gone: Iterable[str]
     ) -> None:
-        segments = row["segments"] if row is not None else []
+        named = [*row["segments"], *_retired(row)] if row is not None else []
         met = {
-            "an upload was cut, and lives": [
-                each["segment_id"] for each in segments if each["skipped_offsets"]
+            "an overlapping upload was taken": [
+                each["segment_id"] for each in named if each["skipped_offsets"]
             ],
-            "a compacted segment lives": [
-                each["segment_id"] for each in segments if each["written_by_run"]
+            "a segment was compacted": [
+                each["segment_id"] for each in named if each["written_by_run"]
             ],
             "an upload was set apart": entry["out_of_lineage"],
             "an upload was an orphan": partition.uploads.keys() & set(entry["orphans"]),
