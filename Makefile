@@ -4,12 +4,14 @@
 #   VENV=/some/folder   where that environment lives
 #   KILLS=50            how many runs `make soak` kills
 #   SEEDS=10000         how many stories of the protocol it plays
+#   STEPS=2000          how many steps of real verbs in random order it takes
 #   INPUTS=1000000      how much malformed input it feeds to the parsers
 #   SEED=1              where `make soak` begins; a failure names the seed that replays it
 PYTHON ?= python3
 VENV ?= .venv
 KILLS ?= 50
 SEEDS ?= 10000
+STEPS ?= 2000
 INPUTS ?= 1000000
 SEED ?= 1
 
@@ -49,6 +51,7 @@ soak: $(TESTING) ## look for faults all night (docs/reliability.md)
 	@scripts/require-java javac
 	@$(BIN)/python -m tests.faults.simulation_run --seeds $(SEEDS) --from $(SEED)
 	@$(BIN)/python -m tests.faults.malformed_run --inputs $(INPUTS) --seed $(SEED)
+	@$(BIN)/python -m tests.faults.verbs_run --steps $(STEPS) --seed $(SEED)
 	@$(BIN)/python -m tests.faults.killed_run --kills $(KILLS) --seed $(SEED)
 
 clean: ## remove what these verbs made: environment, builds, caches

@@ -4,7 +4,8 @@ After an unclean leader election the new leader writes other records at offsets 
 already. Nothing but the leader epochs tells the two histories apart, so the epochs of every unknown
 segment that has a `.log` are read, wherever it begins (SEMANTICS 1, "Histories first"):
 
-    the highest epoch decides which lineage is the log's
+    the highest epoch decides which lineage is the log's; checkpoints tell of epochs, and of an
+        upload that has none its batches
     a lineage that contradicts the catalog's row   -> the partition is refused
     a segment that does not fit the lineage         -> set apart: listed, never read
 
@@ -148,6 +149,26 @@ def with_older_epochs(
     return (*older, *(lineage[1:] if is_first_known else lineage))
 
 
+def _with_newer_batches(
+    lineage: tuple[LeaderEpoch, ...], readable: Sequence[InspectedSegment]
+) -> tuple[LeaderEpoch, ...]:
+    """`lineage` with the newer epochs that only batches tell of: their uploads have no checkpoint.
+
+    An epoch begins at or below the first batch that is seen of it. What older epochs wrote from
+    there on was cut off, as where a leader assigns its epoch (Kafka `LeaderEpochFileCache.assign`).
+    """
+    newest = lineage[-1].epoch if lineage else NO_EPOCH
+    first_offsets: dict[int, int] = {}
+    for stretch in (stretch for each in readable for stretch in each.stretches):
+        if stretch.epoch > newest:
+            first = first_offsets.get(stretch.epoch, stretch.first_offset)
+            first_offsets[stretch.epoch] = min(first, stretch.first_offset)
+    for epoch, start_offset in sorted(first_offsets.items()):
+        kept = (entry for entry in lineage if entry.start_offset < start_offset)
+        lineage = (*kept, LeaderEpoch(epoch=epoch, start_offset=start_offset))
+    return lineage
+
+
 def _contradiction(decider: InspectedSegment, row: PartitionState | None) -> str:
     """Where the deciding checkpoint and the row cannot both be true of one log."""
     if row is None or not row.lineage:
@@ -188,25 +209,6 @@ def _truncated(each: InspectedSegment, epoch: int, start_offset: int, row: Parti
         f"{each} was written by a leader of epoch {epoch}, whose log has offset {start_offset}; the"
         f" live segments have that offset from another leader, and go on to {row.next_offset - 1}"
     )
-
-
-def _with_newer_batches(
-    lineage: tuple[LeaderEpoch, ...], readable: Sequence[InspectedSegment]
-) -> tuple[LeaderEpoch, ...]:
-    """`lineage` with the newer epochs that only batches tell of, each from its first batch on.
-
-    The newest leader's upload may lack its checkpoint: it is no other history for that.
-    """
-    newest = lineage[-1].epoch if lineage else NO_EPOCH
-    starts: dict[int, int] = {}
-    for stretch in (stretch for each in readable for stretch in each.stretches):
-        if stretch.epoch > newest:
-            start_offset = starts.get(stretch.epoch, stretch.first_offset)
-            starts[stretch.epoch] = min(start_offset, stretch.first_offset)
-    for epoch, start_offset in sorted(starts.items()):
-        kept = (entry for entry in lineage if entry.start_offset < start_offset)
-        lineage = (*kept, LeaderEpoch(epoch=epoch, start_offset=start_offset))
-    return lineage
 
 
 def _is_of(lineage: Sequence[LeaderEpoch], epoch: int, offset: int) -> bool:

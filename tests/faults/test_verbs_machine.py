@@ -1,0 +1,214 @@
+"""Random verbs on one tier: a hundred steps break no law, and the machine finds planted bugs.
+
+`make soak` plays thousands, with runs killed in processes of their own (tests/faults/verbs_run.py).
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import compaction.plan
+from compaction import discovery, overlaps
+from compaction.histories import History, InspectedSegment
+from jobs.settings import Settings
+from tests.faults import verbs_broker as broker
+from tests.faults.verbs_checks import Broken, Deletion
+from tests.faults.verbs_machine import HOUR_MS, Machine
+from tests.faults.verbs_meddling import Fault
+from tests.faults.verbs_model import Partition
+from tests.jobs.commands import ALWAYS
+
+SEED = 5
+STEPS = 100
+
+
+def test_a_hundred_steps_break_no_law_and_meet_what_they_are_for(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    machine = Machine(tmp_path / "tier", SEED)
+    machine.play(STEPS)
+    assert len(machine.trace) == STEPS
+    assert {what for what, found in machine.judge.met.items() if found} >= {
+        "an overlapping upload was taken",
+        "a segment was compacted",
+        "an upload was set apart",
+        "an upload was an orphan",
+        "an upload was deleted",
+        "a partition was refused",
+    }
+
+
+def test_a_seed_draws_the_same_steps_again(tmp_path: Path, monkeypatch: Any) -> None:
+    def nothing(self: Machine, *words: object, fault: object = None) -> None: ...
+
+    drawn = []
+    monkeypatch.setattr(Machine, "verb", nothing)
+    for name in ("one", "other"):
+        machine = Machine(tmp_path / name, SEED)
+        machine.play(40)
+        drawn.append(machine.trace)
+    assert drawn[0] == drawn[1]
+
+
+@pytest.fixture
+def machine(spark: SparkSession, tmp_path: Path) -> Machine:
+    """A tier that was compacted once, with all that its brokers have."""
+    found = Machine(tmp_path / "tier", SEED)
+    found.trace.append("first")
+    for partition in found.partitions:
+        while upload := broker.next_segment(found.rng, partition):
+            broker.put(partition, upload, found.now_ms)
+    found.verb("compact", found.tier, *ALWAYS)
+    found.look()
+    return found
+
+
+def uploaded(machine: Machine, *, parts: int | None = None) -> Partition:
+    """The first partition has one upload more, or so many parts of it."""
+    partition = machine.partitions[0]
+    broker.append(machine.rng, partition, 2, machine.now_ms)
+    upload = broker.next_segment(random.Random(0), partition)
+    assert upload is not None
+    broker.put(partition, upload, machine.now_ms, parts=parts)
+    return partition
+
+
+def retain(machine: Machine, *, hours: int) -> None:
+    machine.now_ms += hours * HOUR_MS
+    machine.verb("retain", machine.tier, *ALWAYS, "--set", "tier.binding=detached")
+    day_ms = 24 * HOUR_MS
+    order = Deletion(
+        now_ms=machine.now_ms, grace_ms=day_ms, orphan_age_ms=day_ms, is_detached=True
+    )
+    machine.look(order)
+
+
+def test_an_upload_cut_short_that_alone_holds_offsets_and_is_swept_is_found(
+    machine: Machine, monkeypatch: Any
+) -> None:
+    uploaded(machine, parts=2)
+    machine.look()
+
+    def as_before(each: InspectedSegment, row: object) -> bool:
+        return row is not None and not each.listed.is_complete
+
+    monkeypatch.setattr(discovery, "is_orphan", as_before)
+    with pytest.raises(Broken, match="is gone, with records that no live segment gives"):
+        retain(machine, hours=30)
+
+
+def test_a_history_that_was_cut_off_and_is_still_served_is_found(
+    machine: Machine, monkeypatch: Any
+) -> None:
+    partition = machine.partitions[0]
+    broker.elect_uncleanly(machine.rng, partition)
+    uploaded(machine)
+    machine.look()
+    assert "forget" in machine.problem(partition)
+
+    def as_before(inspected: Any, row: Any) -> History:
+        return History(lineage=row.lineage, fitting=(), apart=tuple(inspected))
+
+    monkeypatch.setattr(discovery, "decided_history", as_before)
+    with pytest.raises(Broken, match="has other records at live offsets"):
+        machine.look()
+
+
+def test_an_overlapping_upload_that_is_never_taken_is_found(
+    machine: Machine, monkeypatch: Any
+) -> None:
+    partition = machine.partitions[0]
+    broker.elect_cleanly(random.Random(1), partition)
+    uploaded(machine)
+    assert partition.next_upload > machine.entries[partition.topic_id]["segments"][-1]["end_offset"]
+
+    def without_overlaps(reached: int, candidates: Any) -> overlaps.Chain:
+        return overlaps.chain_of(reached, [c for c in candidates if c.start_offset > reached])
+
+    monkeypatch.setattr(discovery, "chain_of", without_overlaps)
+    with pytest.raises(Broken, match="the view ends at"):
+        machine.look()
+
+
+def stalled(machine: Machine) -> None:
+    """An upload has waited for two days for one that never came."""
+    partition = machine.partitions[0]
+    broker.append(machine.rng, partition, 8, machine.now_ms)
+    assert broker.next_segment(machine.rng, partition) is not None
+    uploaded(machine)
+    machine.now_ms += 49 * HOUR_MS
+    machine.look()
+
+
+def test_a_partition_that_stands_still_with_exit_0_is_found(
+    machine: Machine, monkeypatch: Any
+) -> None:
+    stalled(machine)
+    ran = machine.verb("plan", machine.tier, *ALWAYS)
+    assert ran is not None
+    assert ran.code == 3
+    monkeypatch.setattr(compaction.plan, "STALL_AGE_MS", 99 * HOUR_MS)
+    with pytest.raises(Broken, match="rests, and for a day there waited"):
+        machine.verb("plan", machine.tier, *ALWAYS)
+
+
+def test_a_refusal_without_a_reason_is_found(machine: Machine, monkeypatch: Any) -> None:
+    monkeypatch.setattr(compaction.plan, "STALL_AGE_MS", -99 * HOUR_MS)
+    uploaded(machine, parts=2)
+    machine.look()
+    with pytest.raises(Broken, match="is refused"):
+        machine.verb("plan", machine.tier, *ALWAYS)
+
+
+def test_a_trace_is_found(machine: Machine, monkeypatch: Any) -> None:
+    def broken(self: Settings, topics: Any) -> Any:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Settings, "rules_by_topic", broken)
+    with pytest.raises(Broken, match=r"(?s)exit 1.*ZeroDivisionError"):
+        machine.verb("retain", machine.tier, *ALWAYS)
+
+
+def test_a_status_that_hides_a_problem_from_its_exit_code_is_found(
+    machine: Machine, monkeypatch: Any
+) -> None:
+    uploaded(machine)
+    partition = machine.partitions[0]
+    path = Path(machine.entries[partition.topic_id]["segments"][0]["log"])
+    partition.damaged[path] = path.read_bytes()
+    path.unlink()
+    monkeypatch.setattr("jobs.cli.EXIT_PARTITION_FAILED", 0)
+    with pytest.raises(Broken, match="status ended with 0"):
+        machine.look()
+
+
+def test_what_a_person_harms_is_no_fault_of_the_verbs(machine: Machine) -> None:
+    partition = machine.partitions[0]
+    log = Path(machine.entries[partition.topic_id]["segments"][0]["log"])
+    partition.damaged[log] = log.read_bytes()
+    log.unlink()
+    machine.judge.noticed(partition)
+    machine.look()
+    assert machine.problem(partition)
+
+
+def test_a_killed_verb_ends_nothing_but_itself(machine: Machine) -> None:
+    fault = Fault(kind="killed", call="look", number=1)
+    assert machine.verb("retain", machine.tier, *ALWAYS, fault=fault) is None
+    assert machine.counts["retain killed"] == 1
+    ran = machine.verb("retain", machine.tier, *ALWAYS)
+    assert ran is not None
+    assert ran.code == 0
+
+
+def test_an_error_of_the_operating_system_reaches_the_verb(machine: Machine) -> None:
+    fault = Fault(kind="file error", call="scandir", number=4, error=5)
+    ran = machine.verb("plan", machine.tier, *ALWAYS, fault=fault)
+    assert ran is not None
+    assert ran.code == 3
+    assert "input/output error" in ran.stdout
