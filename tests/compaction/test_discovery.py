@@ -262,7 +262,7 @@ def test_a_truncated_log_refuses_the_partition() -> None:
         seen = refusal(ROW, found)
         assert seen.reason is RefusalReason.LINEAGE_DIVERGED
         assert "epoch 4, whose log has offset 6" in seen.detail
-        assert "tierfold forget --dry-run" in seen.remedy
+        assert "tierfold forget TIER PARTITION --dry-run" in seen.remedy
 
 
 def test_live_segments_outside_the_new_lineage_refuse_the_partition() -> None:

@@ -151,8 +151,10 @@ def test_what_moved_out_of_the_tier_vanishes_too() -> None:
 def test_no_other_trouble_is_a_truncation() -> None:
     chain = (old(0, 49), old(50, 99))
     assert divergence(facts(row(*chain))) is None
-    assert divergence(facts(row(*chain), [unknown(old(120, 150))])) is None
-    gap = (unknown(old(0, 49)), unknown(old(60, 99)))
+    lineage = row(*chain).lineage
+    beyond = unknown(old(120, 150), checkpoint=lineage)
+    assert divergence(facts(row(*chain), [beyond])) is None
+    gap = [unknown(each, checkpoint=lineage) for each in (old(0, 49), old(60, 99))]
     assert divergence(facts(None, gap)) is None
     assert isinstance(drafted(facts(None, gap)), Refusal)
 

@@ -81,7 +81,7 @@ def test_an_epoch_that_the_row_lacks_within_the_live_range_is_a_truncation(start
     if start <= 10:
         assert history.contradiction == (
             f"segment {segment_id('u6-14')} (offsets 6 to 14) was written by a leader of epoch 4,"
-            f" whose log has offset {start}; the live segments have that offset from an older"
+            f" whose log has offset {start}; the live segments have that offset from another"
             " leader, and go on to 10"
         )
 
@@ -187,10 +187,15 @@ def test_below_the_lineages_head_the_batches_of_older_epochs_say_nothing() -> No
 
 
 def test_what_cannot_be_read_decides_nothing() -> None:
-    torn = upload(6, 9, (4, 6), problem="torn")
-    endless = upload(6, 9, (4, 6), end_offset=None)
+    torn = upload(11, 19, (3, 0), (4, 11), problem="torn")
+    endless = upload(11, 19, (3, 0), (4, 11), end_offset=None)
     assert decided_history([torn, endless], ROW) == decided_history([], ROW)
-    assert not fits(endless, epochs((4, 6)))
+    assert not fits(endless, epochs((4, 11)))
+
+
+def test_a_checkpoint_tells_of_a_truncation_though_the_log_beside_it_is_torn() -> None:
+    torn = upload(6, 9, (3, 0), (4, 6), problem="torn", end_offset=None)
+    assert "epoch 4, whose log has offset 6" in decided_history([torn], ROW).contradiction
 
 
 @pytest.mark.parametrize(
