@@ -96,7 +96,7 @@ class Led:
     verified: tuple[Ran, ...]
     """`verify` each time uploads have arrived, and after the last pass."""
     left: Mapping[str, tuple[Row, ...]]
-    """What Spark read by topic after the last pass."""
+    """What Spark read after the last pass, by topic of which a record is left."""
 
 
 def seeds() -> tuple[int, ...]:
@@ -120,7 +120,7 @@ def run_leaders(lab: KafkaLab, spark: SparkSession, folder: Path, wanted: Iterab
         statuses = _entries("status", tier, ["--now", str(now_ms)])
         for topic in topics.values():
             told = reports[topic.name], statuses[topic.name]
-            topic.steps.append(_step(lab, folder, topic, told, read[topic.name]))
+            topic.steps.append(_step(lab, folder, topic, told, read.get(topic.name, ())))
     verified.append(tierfold("verify", tier, "--json", "--now", str(PASSES_MS[-1])))
     return Led(topics=topics, verified=tuple(verified), left=_read(spark, tier))
 
@@ -237,7 +237,7 @@ def _entries(verb: str, tier: Path, arguments: Sequence[str]) -> dict[str, dict[
 
 
 def _read(spark: SparkSession, tier: Path) -> dict[str, tuple[Row, ...]]:
-    """Every record that Spark reads, by topic, in offset order."""
+    """Every record that Spark reads, by topic that has any, in offset order."""
     reader = spark.read.format(FORMAT).option("isolation.level", "read_uncommitted")
     frame = reader.load(str(tier)).select(
         "topic",
