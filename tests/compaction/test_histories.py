@@ -136,6 +136,25 @@ def test_the_highest_epoch_decides_not_the_longest_upload() -> None:
 def test_of_one_epoch_the_upload_that_ends_last_decides() -> None:
     early, late = upload(11, 12, (3, 0), (5, 11)), upload(13, 15, (3, 0), (5, 11))
     assert decided(ROW, late, early)[1] == "u13-15 u11-12"
+    other = upload(11, 14, (3, 0), (5, 12))
+    for found in ((late, other), (other, late)):
+        assert decided_history(found, ROW).lineage == epochs((3, 0), (5, 11))
+
+
+@pytest.mark.parametrize(
+    ("epoch", "first", "last"), [(3, 8, 11), (3, 11, 12), (4, 10, 13), (4, 9, 10)]
+)
+def test_batches_on_both_sides_of_an_epochs_start_do_not_fit(
+    epoch: int, first: int, last: int
+) -> None:
+    assert not fits(cut_short(first, last, (epoch, first, last)), epochs((3, 0), (4, 11)))
+
+
+def test_only_the_epochs_of_its_own_offsets_must_be_the_lineages() -> None:
+    # Kafka asks for the segment's own epochs; below it the checkpoint may name what it likes.
+    lineage = epochs((1, 0), (3, 8))
+    assert fits(upload(11, 15, (1, 0), (2, 5), (3, 8)), lineage)
+    assert not fits(upload(6, 15, (1, 0), (2, 5), (3, 8)), lineage)
 
 
 @pytest.mark.parametrize(
