@@ -354,12 +354,14 @@ def test_of_a_diverged_partition_the_row_is_left_and_what_no_history_has() -> No
     #   current         6 ─ 9      epoch 4 from 6 on: kept
     #   of the row    3 ─ 5        an orphan
     #   deposed      2 ─── 8       epoch 1: of neither
+    #   of the row          9 ─ 15 beyond what lives: kept, it may be all that is left of that one
     lineage = epochs((0, 0), (3, 2))
     live = a_segment(0, 10, segment_id=segment_id("live0"), leader_epochs=lineage)
     row = a_state([live], lineage=lineage)
     current = upload(6, 9, (0, 0), (3, 2), (4, 6))
     deposed = upload(2, 8, (0, 0), (1, 2))
-    seen = rest_of(row, current, upload(3, 5, (0, 0), (3, 2)), deposed)
+    beyond = upload(9, 15, (0, 0), (3, 2))
+    seen = rest_of(row, current, upload(3, 5, (0, 0), (3, 2)), deposed, beyond)
     assert seen is not None
     assert (spans(seen), seen.new_ids, seen.lineage) == (["0-10"], (), lineage)
     assert (starts(seen.orphans), starts(seen.set_apart)) == ([3], [2])

@@ -71,7 +71,7 @@ def test_nothing_unknown_leaves_the_rows_lineage() -> None:
     assert decided_history([], None).lineage == ()
 
 
-@pytest.mark.parametrize("start", [0, 3, 6, 8, 11])
+@pytest.mark.parametrize("start", [0, 3, 6, 10, 11])
 def test_an_epoch_that_the_row_lacks_within_the_live_range_is_a_truncation(start: int) -> None:
     # The new leader's log was cut off at `start`; what it uploads begins wherever it likes.
     found = upload(6, 14, (3, 0), (4, start)) if start else upload(6, 14, (4, 0))
@@ -96,6 +96,9 @@ def test_an_epoch_of_which_only_the_last_checkpoint_entry_is_left_may_start_late
     history, fitting = decided(ROW, upload(4, 15, (3, 4)))
     assert (history.contradiction, fitting) == ("", "u4-15")
     assert history.lineage == epochs((3, 0))
+    history, fitting = decided(a_row((2, 0), (3, 6)), upload(8, 15, (3, 8)))
+    assert (history.contradiction, fitting) == ("", "u8-15")
+    assert history.lineage == epochs((2, 0), (3, 6))
 
 
 @pytest.mark.parametrize("start", [5, 7])
@@ -136,6 +139,25 @@ def test_the_highest_epoch_decides_not_the_longest_upload() -> None:
 def test_of_one_epoch_the_upload_that_ends_last_decides() -> None:
     early, late = upload(11, 12, (3, 0), (5, 11)), upload(13, 15, (3, 0), (5, 11))
     assert decided(ROW, late, early)[1] == "u13-15 u11-12"
+    other = upload(11, 14, (3, 0), (5, 12))
+    for found in ((late, other), (other, late)):
+        assert decided_history(found, ROW).lineage == epochs((3, 0), (5, 11))
+
+
+@pytest.mark.parametrize(
+    ("epoch", "first", "last"), [(3, 8, 11), (3, 11, 12), (4, 10, 13), (4, 9, 10)]
+)
+def test_batches_on_both_sides_of_an_epochs_start_do_not_fit(
+    epoch: int, first: int, last: int
+) -> None:
+    assert not fits(cut_short(first, last, (epoch, first, last)), epochs((3, 0), (4, 11)))
+
+
+def test_only_the_epochs_of_its_own_offsets_must_be_the_lineages() -> None:
+    # Kafka asks for the segment's own epochs; below it the checkpoint may name what it likes.
+    lineage = epochs((1, 0), (3, 8))
+    assert fits(upload(11, 15, (1, 0), (2, 5), (3, 8)), lineage)
+    assert not fits(upload(6, 15, (1, 0), (2, 5), (3, 8)), lineage)
 
 
 @pytest.mark.parametrize(
@@ -172,6 +194,12 @@ def test_batches_say_less_than_a_checkpoint_of_the_same_epoch() -> None:
     assert (history.lineage, fitting) == (epochs((3, 0), (4, 11)), "c14-18 u11-13")
 
 
+def test_an_epoch_that_only_batches_tell_begins_with_the_lowest_of_them() -> None:
+    found = (cut_short(14, 18, (4, 14, 18)), cut_short(11, 16, (3, 11, 11), (4, 12, 16)))
+    for arrived in (found, found[::-1]):
+        assert decided_history(arrived, ROW).lineage == epochs((3, 0), (4, 12))
+
+
 def test_of_two_epochs_that_batches_tell_the_newer_one_cuts_the_older_off() -> None:
     history, fitting = decided(
         ROW, cut_short(11, 20, (4, 13, 20)), cut_short(12, 15, (5, 12, 15))
@@ -183,7 +211,8 @@ def test_below_the_lineages_head_the_batches_of_older_epochs_say_nothing() -> No
     # The head of the lineage was cut off with the log's, and the tier still holds what lies below.
     row = a_row((3, 4))
     assert decided(row, cut_short(0, 6, (1, 0, 1), (3, 2, 6)))[1] == "c0-6"
-    assert names(decided_history([cut_short(0, 3, (4, 0, 1), (3, 2, 3))], row).apart) == ["c0-3"]
+    assert not fits(cut_short(0, 3, (5, 0, 3)), epochs((3, 4), (5, 8)))
+    assert not fits(cut_short(0, 3, (3, 0, 3)), ())
 
 
 def test_what_cannot_be_read_decides_nothing() -> None:

@@ -206,11 +206,6 @@ def test_an_orphan_without_a_log_goes_wherever_it_begins() -> None:
     ]
 
 
-def test_what_waits_beyond_the_live_end_stays() -> None:
-    found = [stray(30, 35, lacking="index"), stray(99, 99)]
-    assert sweep(seen(a_state(CHAIN), found)).is_nothing
-
-
 TAKES_APART: Final = replace(TIMES, takes_set_apart=True)
 
 
