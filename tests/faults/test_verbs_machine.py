@@ -23,7 +23,7 @@ from tests.faults.verbs_meddling import Fault
 from tests.faults.verbs_model import Partition
 from tests.jobs.commands import ALWAYS
 
-SEED = 5
+SEED = 4
 STEPS = 100
 
 
@@ -149,6 +149,9 @@ def test_a_partition_that_stands_still_with_exit_0_is_found(
     machine: Machine, monkeypatch: Any
 ) -> None:
     stalled(machine)
+    # What else is due is done first: tombstones may go by now.
+    machine.verb("compact", machine.tier, *ALWAYS)
+    machine.look()
     ran = machine.verb("plan", machine.tier, *ALWAYS)
     assert ran is not None
     assert ran.code == 3
