@@ -165,10 +165,11 @@ def test_an_upload_that_was_cut_short_reaches_as_far_as_it_reads() -> None:
 
 
 def test_what_cannot_be_read_within_the_live_range_is_kept_and_reported() -> None:
-    seen = view(ROW, torn(8), upload(11, 20))
+    assert view(ROW, torn(10)).stalled_since_ms is None
+    seen = view(ROW, torn(10), upload(11, 20))
     assert (spans(seen), starts(seen.orphans)) == (["0-10", "11-20"], [])
     assert seen.notes == (
-        f"segment {segment_id('8-17')} (start 8) is kept, not read: 8.log: torn",
+        f"segment {segment_id('10-19')} (start 10) is kept, not read: 10.log: torn",
     )
     assert seen.stalled_since_ms is None
 

@@ -146,6 +146,7 @@ def test_an_upload_that_disagrees_with_a_live_one_refuses_the_partition(tier: Pa
     live = upload(tier, 0, 10, *EPOCHS)
     adopted(tier)
     other = upload(tier, 8, 15, *EPOCHS, value=b"w")
+    upload(tier, 0, 4, *EPOCHS, lacking=["index"])  # An orphan, were it not for the refusal.
     before = files_below(tier)
     ran = plan(tier)
     assert ran.code == 3

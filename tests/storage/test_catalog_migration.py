@@ -11,7 +11,7 @@ import pytest
 from catalog_contract import claim, fresh, keys, swap, topics
 from deltalake import DeltaTable, write_deltalake
 
-from compaction.errors import BadSettings
+from compaction.errors import BadSettings, InvariantBroken
 from compaction.outcomes import Committed
 from compaction.segments import PartitionState
 from storage.catalog import Catalog
@@ -144,6 +144,16 @@ def test_a_new_partition_joins_an_old_catalog(uri: str, old: list[PartitionState
     (_, _, third) = keys(3)
     state = claim(Catalog(uri), replace(fresh(third)), "a").state
     assert Catalog(uri).read() == {each.key: each for each in (*old, state)}
+
+
+def test_a_first_claim_adopts_no_overlap_that_was_not_compared(uri: str) -> None:
+    cut = a_segment(30, 39, segment_id=segment_id("cut"), skipped_offsets=3)
+    unproven = replace(fresh(), segments=(*fresh().segments, cut))
+    with pytest.raises(InvariantBroken, match=f"not compared with {segment_id(20)}"):
+        claim(Catalog(uri), unproven, "a")
+    proven = replace(cut, agrees_with=(segment_id(20),))
+    state = replace(fresh(), segments=(*fresh().segments, proven))
+    assert claim(Catalog(uri), state, "a").state.segments[-1] == proven
 
 
 def test_a_forgotten_row_is_kept_as_it_is(uri: str, old: list[PartitionState]) -> None:
