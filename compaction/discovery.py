@@ -141,7 +141,7 @@ def row_view(facts: PartitionFacts, refusal: Refusal) -> PartitionView | None:
         state=facts.state,
         segments=row.segments,
         new_ids=(),
-        orphans=tuple(each.listed for each in facts.inspected if is_orphan(each, row)),
+        orphans=orphans_of_diverged(facts),
         set_apart=tuple(
             each.listed
             for each in unknown
@@ -172,6 +172,29 @@ def is_orphan(each: InspectedSegment, row: PartitionState | None) -> bool:
         and _lowest_named(row) <= each.listed.start_offset
         and each.end_offset < row.next_offset
         and fits(each, row.lineage)
+    )
+
+
+def orphans_of_diverged(facts: PartitionFacts) -> tuple[ListedSegment, ...]:
+    """The orphans of a partition whose log was cut off: of no use to either history.
+
+    Of the row's segments only the first ones are part of the new history, too. What its leader
+    uploaded beyond them may alone give it offsets, though the row's segments have them.
+    """
+    row = facts.row
+    if row is None:
+        return ()
+    with_log = [each for each in facts.inspected if each.listed.has_log]
+    lineage = decided_history(with_log, row).lineage
+    common = [each for each in row.segments if is_within_lineage(each, lineage)]
+    # All within the lineage: that of the new history is not known.
+    is_known = len(common) < len(row.segments)
+    shared = common[-1].end_offset if common and is_known else row.log_start_offset - 1
+    return tuple(
+        each.listed
+        for each in facts.inspected
+        if is_orphan(each, row)
+        and not ((each.end_offset or 0) > shared and fits(each, lineage))
     )
 
 
@@ -287,17 +310,19 @@ def _reached(draft: PartitionDraft) -> int:
 
 
 def _reaches_beyond(each: InspectedSegment, live_end: int) -> bool:
-    known = each.listed.start_offset if each.end_offset is None else each.end_offset
-    return known > live_end
+    known = each.seen_offset if each.end_offset is None else each.end_offset
+    return max(known, each.listed.start_offset) > live_end
 
 
 def _notes(draft: PartitionDraft, waiting: Sequence[InspectedSegment]) -> Iterator[str]:
     """A sentence for each unknown segment that is kept and not read, and why."""
     row, reached = draft.facts.row, _reached(draft)
+    taken = {each.segment_id for each in draft.chain.taken}
     for each in draft.history.apart:
         yield f"{each} is set apart, outside the leader epoch lineage: kept, not read"
     for each in draft.history.fitting:
-        if row is not None and each.listed.start_offset < _lowest_named(row):
+        is_taken = each.listed.segment_id in taken
+        if row is not None and not is_taken and each.listed.start_offset < _lowest_named(row):
             yield (
                 f"{each} begins below the log start {row.log_start_offset}, where nothing is known"
                 " to have been: kept, not read"

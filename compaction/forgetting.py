@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from compaction.discovery import PartitionFacts, is_orphan
+from compaction.discovery import PartitionFacts, is_orphan, orphans_of_diverged
 from compaction.histories import InspectedSegment
 from compaction.segments import PartitionKey, PartitionState, Segment
 from compaction.view import PartitionView, Refusal, RefusalReason, never_claimed
@@ -145,12 +145,16 @@ def in_the_way(facts: PartitionFacts) -> Obstacles | None:
         return None
     ours = {segment.segment_id for segment in row.segments if segment.written_by_run}
     known = [each.segment_id for each in facts.classified.known]
+    # Where only uploads live, what a run of ours wrote has their borders, and is told by them.
+    orphans = (
+        [each.listed for each in facts.inspected if is_orphan(each, row)]
+        if ours
+        else orphans_of_diverged(facts)
+    )
     found = Obstacles(
         written=tuple(each for each in known if each in ours),
         retired=tuple(each.segment_id for each in facts.classified.retired),
-        orphans=tuple(
-            each.listed.segment_id for each in facts.inspected if is_orphan(each, row)
-        ),
+        orphans=tuple(each.segment_id for each in orphans),
     )
     return found if found.written or found.retired or found.orphans else None
 

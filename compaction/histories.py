@@ -53,6 +53,8 @@ class InspectedSegment:
     """The leader epochs of its batches, read only where there is no checkpoint."""
     problem: str = ""
     """Why its `.log` cannot be read to the end, a sentence; empty: it can, or there is none."""
+    seen_offset: int = -1
+    """Where that is so, the last offset of a batch before the trouble; -1: there is none."""
 
     @property
     def is_readable(self) -> bool:

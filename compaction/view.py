@@ -42,7 +42,7 @@ class Refusal:
     @property
     def sentence(self) -> str:
         """All that a person is told."""
-        return f"{self.detail}. {self.remedy}"
+        return f"{self.detail.rstrip('.')}. {self.remedy}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

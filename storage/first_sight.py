@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compaction.aborted import AbortedTransaction
-from compaction.errors import CorruptLog, UnreadableObject
+from compaction.errors import CorruptLog, TierfoldError, UnreadableObject
 from compaction.lineage import epochs_in
 from compaction.listing import ListedSegment
 from compaction.producers import ProducerEntry
@@ -175,6 +176,23 @@ def sight(
     )
 
 
+def last_offset_seen(
+    storage: LocalTieredStorage, key: PartitionKey, listed: ListedSegment
+) -> int:
+    """The last offset of the batches that can be told in a log that something is wrong with.
+
+    By the batches' headers, up to the first that cannot be true; -1: there is none.
+    """
+    last_offset = -1
+    with suppress(TierfoldError):
+        for head in _log_reader(storage, key, listed).heads(0):
+            is_ahead = head.base_offset >= max(listed.start_offset, last_offset + 1)
+            if not is_ahead or head.last_offset > listed.start_offset + OFFSET_SPAN_MAX:
+                break
+            last_offset = head.last_offset
+    return last_offset
+
+
 def read_snapshot(
     storage: LocalTieredStorage, key: PartitionKey, segment: Segment
 ) -> tuple[ProducerEntry, ...]:
@@ -208,26 +226,31 @@ def read_checkpoint(
 
 
 def _open_log(storage: LocalTieredStorage, key: PartitionKey, listed: ListedSegment) -> _LogReader:
-    object_key = storage.object_key(key, listed.segment_id, listed.start_offset, Part.LOG)
-    where = storage.store.uri(object_key)
+    log = _log_reader(storage, key, listed)
+    where = log.where
     if listed.missing_parts:
         raise UnreadableObject(
             f"the segment lacks {', '.join(f'.{part}' for part in listed.missing_parts)}",
             where=where.removesuffix(f".{Part.LOG.value}"),
             remedy="If its upload is not done yet, run again later; else restore it from a copy.",
         )
-    size_bytes = listed.part_bytes(Part.LOG) or 0
-    if size_bytes == 0:
+    if log.size_bytes == 0:
         raise CorruptLog(
             "a zero-byte segment: no broker uploads one, and consumers stick at it",
             where=where,
             remedy="Restore it from a copy; if its upload was cut short, remove its files and let"
             " the broker upload it again.",
         )
+    return log
+
+
+def _log_reader(
+    storage: LocalTieredStorage, key: PartitionKey, listed: ListedSegment
+) -> _LogReader:
     return _LogReader(
         store=storage.store,
-        object_key=object_key,
-        size_bytes=size_bytes,
+        object_key=storage.object_key(key, listed.segment_id, listed.start_offset, Part.LOG),
+        size_bytes=listed.part_bytes(Part.LOG) or 0,
         window=np.empty(0, np.uint8),
     )
 

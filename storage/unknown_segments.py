@@ -16,7 +16,7 @@ from compaction.histories import EpochStretch, InspectedSegment
 from compaction.listing import ListedSegment
 from compaction.segments import LeaderEpoch, PartitionKey
 from storage.batch_heads import BatchHeads
-from storage.first_sight import sight
+from storage.first_sight import last_offset_seen, sight
 from storage.leader_epoch_checkpoint import read_leader_epoch_checkpoint
 from storage.local_tiered_storage import LocalTieredStorage, Part
 from storage.segment_scan import checked_heads
@@ -39,7 +39,8 @@ def inspected(
         segment = sight(tier, key, listed)
         return replace(found, segment=segment, end_offset=segment.end_offset)
     except TierfoldError as error:
-        return replace(found, problem=str(error))
+        seen_offset = last_offset_seen(tier, key, listed)
+        return replace(found, problem=str(error), seen_offset=seen_offset)
 
 
 def _incomplete(

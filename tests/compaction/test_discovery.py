@@ -340,6 +340,14 @@ def test_without_a_checkpoint_an_orphans_batches_are_of_the_lineage(
     assert is_orphan(by_batches(3, 5, epoch), row) is expected
 
 
+def test_what_begins_below_the_log_start_and_is_taken_is_not_said_to_be_left_out() -> None:
+    row = a_row((8, 15), log_start_offset=8)
+    seen = view(row, upload(6, 20))
+    assert (spans(seen), seen.notes) == (["8-15", "16-20"], ())
+    seen = view(row, upload(6, 12))
+    assert "begins below the log start 8" in seen.notes[0]
+
+
 # A diverged partition.
 
 
@@ -353,7 +361,7 @@ def rest_of(row: PartitionState | None, *found: InspectedSegment) -> PartitionVi
 def test_of_a_diverged_partition_the_row_is_left_and_what_no_history_has() -> None:
     #   row        0 ──────── 10   epochs 0, 3 from 2 on
     #   current         6 ─ 9      epoch 4 from 6 on: kept
-    #   of the row    3 ─ 5        an orphan
+    #   of the row    3 ─ 5        of both: kept, for the new one has these offsets of nothing else
     #   deposed      2 ─── 8       epoch 1: of neither
     #   of the row          9 ─ 15 beyond what lives: kept, it may be all that is left of that one
     lineage = epochs((0, 0), (3, 2))
@@ -365,10 +373,34 @@ def test_of_a_diverged_partition_the_row_is_left_and_what_no_history_has() -> No
     seen = rest_of(row, current, upload(3, 5, (0, 0), (3, 2)), deposed, beyond)
     assert seen is not None
     assert (spans(seen), seen.new_ids, seen.lineage) == (["0-10"], (), lineage)
-    assert (starts(seen.orphans), starts(seen.set_apart)) == ([3], [2])
+    assert (starts(seen.orphans), starts(seen.set_apart)) == ([], [2])
     assert (seen.waiting, seen.stalled_since_ms, seen.log_start_offset) == ((), None, 0)
     assert "epoch 4, whose log has offset 6" in seen.notes[0]
     assert "tierfold forget" in seen.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "goes"),
+    [(1, 3, True), (1, 4, False), (4, 7, False), (4, 8, True), (4, 10, True)],
+)
+def test_what_alone_gives_offsets_to_the_new_history_is_no_orphan(
+    start: int, end: int, goes: bool
+) -> None:
+    #   row        0 ─ 3 │ 4 ──────── 10
+    #   current               (7) 8 ──── 12   epoch 4 from 8 on: 4 to 10 is cut off, 0 to 3 is not
+    row = a_row((0, 3), (4, 10))
+    seen = rest_of(row, upload(start, end), upload(8, 12, (0, 0), (4, 8)))
+    assert seen is not None
+    assert starts(seen.orphans) == ([start] if goes else [])
+
+
+def test_where_the_new_history_is_not_known_no_offset_of_the_row_is_given_up() -> None:
+    #   current      6.log is torn, its checkpoint says that epoch 4 begins at 6
+    row = a_row((2, 10), log_start_offset=2, retired=[retired(a_segment(0, 1))])
+    current = replace(torn(6), checkpoint=epochs((0, 0), (4, 6)))
+    seen = rest_of(row, upload(3, 5), upload(0, 1), current)
+    assert seen is not None
+    assert starts(seen.orphans) == [0]
 
 
 def test_the_current_history_is_not_set_apart_for_lack_of_a_checkpoint() -> None:

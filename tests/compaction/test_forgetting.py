@@ -192,6 +192,17 @@ def test_what_we_wrote_is_retired_or_orphaned_is_in_the_way_while_it_is_listed()
     assert in_the_way(moved) is None
 
 
+def test_what_the_new_leader_uploaded_anew_is_in_nobodys_way() -> None:
+    again = old(40, 59, segment_id=segment_id("again"))
+    strays = [unknown(again), new(60, 79)]
+    assert in_the_way(facts(row(old(0, 39), old(40, 99)), strays)) is None
+    # A run of ours may have cut its groups there: told only once the originals are back.
+    ours = old(40, 99, segment_id=segment_id("ours"), written_by_run="a run")
+    found = in_the_way(facts(row(old(0, 39), ours), strays))
+    assert found is not None
+    assert found.orphans == (again.segment_id,)
+
+
 def sentence(state: PartitionState, *strays: InspectedSegment, uploads_at: str = "") -> str:
     found = in_the_way(facts(state, strays))
     assert found is not None
@@ -200,7 +211,7 @@ def sentence(state: PartitionState, *strays: InspectedSegment, uploads_at: str =
 
 def test_each_kind_has_its_way_out() -> None:
     ours = old(0, 99, segment_id=segment_id("ours"), written_by_run="a run")
-    dead = unknown(replace(old(0, 9), segment_id=segment_id("dead")))
+    dead = unknown(replace(old(0, 69), segment_id=segment_id("dead")))
     said = sentence(row(ours), uploads_at="2026-11-21")
     assert "`tierfold restore TIER PARTITION --to 2026-11-21`" in said
     # What the restore retires has to go as well.
@@ -212,7 +223,7 @@ def test_each_kind_has_its_way_out() -> None:
     said = sentence(row(old(0, 99), retired=(retired(ours),)))
     assert "grace period" in said
     assert "restore" not in said
-    said = sentence(row(old(0, 99)), dead)
+    said = sentence(row(old(0, 99)), dead, new(60, 79))
     assert "deletes orphans" in said
     assert "grace period" not in said
 

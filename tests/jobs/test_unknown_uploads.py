@@ -15,7 +15,16 @@ from jobs.settings import resolve
 from jobs.wiring import wired
 from tests.jobs.commands import ALWAYS, Ran, status_of, tierfold, told
 from tests.jobs.leaders import CHECKPOINT, adopted, cleaned, upload
-from tests.jobs.retaining import DETACHED, HOUR_MS, THEN_MS, ids_in, listed_objects, retain, row
+from tests.jobs.retaining import (
+    DETACHED,
+    HOUR_MS,
+    THEN_MS,
+    ids_in,
+    listed_objects,
+    retain,
+    row,
+    written,
+)
 from tests.jobs.tiers import files_below, made_tier
 
 DAYS: float = 72
@@ -108,7 +117,7 @@ def test_a_truncated_log_refuses_the_partition_and_nothing_is_deleted(tier: Path
     before = files_below(tier)
     ran = plan(tier)
     assert ran.code == 3
-    assert not told(reason(ran), "leader of epoch 4", "offset 6", "tierfold forget --dry-run")
+    assert not told(reason(ran), "leader of epoch 4", "offset 6", "tierfold forget TIER")
     assert tierfold("status", tier, "--json").code == 3
     kept = retain(tier, hours=DAYS)
     assert (kept.code, kept.outcomes["orders", 0]) == (3, "refused")
@@ -135,14 +144,16 @@ def test_of_a_diverged_partition_what_neither_history_needs_may_go(tier: Path) -
     adopted(tier)
     current = upload(tier, 6, 9, (3, 0), (5, 6))
     deposed = upload(tier, 8, 12, (3, 0), (4, 8))
-    left = upload(tier, 0, 4, (3, 0), lacking=["index"])
+    left = upload(tier, 0, 8, (3, 0), lacking=["index"])
+    # Where the live one is cut off, only this gives the new history its head.
+    head = upload(tier, 0, 4, (3, 0), lacking=["index"])
     entry = retain(tier, hours=DAYS).partitions["orders", 0]
     assert {each["segment_id"] for each in entry["objects"]} == {left}
-    assert ids_in(tier) == {live, current, deposed}
+    assert ids_in(tier) == {live, current, deposed, head}
     assert given_up(tier, "--set", "tier.binding=bound") == "refused"
-    assert ids_in(tier) == {live, current, deposed}
+    assert ids_in(tier) == {live, current, deposed, head}
     assert given_up(tier, *DETACHED) == "swept"
-    assert ids_in(tier) == {live, current}
+    assert ids_in(tier) == {live, current, head}
     assert plan(tier).code == 3
 
 
@@ -168,3 +179,43 @@ def test_a_late_upload_of_a_deposed_leader_is_set_apart_and_the_partition_goes_o
     assert given_up(tier, *DETACHED) == "swept"
     assert ids_in(tier) == {first, ours}
     assert [each.segment_id for each in row(tier).segments] == [first, ours]
+
+
+def test_what_the_new_leader_uploaded_anew_outlives_an_unclean_election(tier: Path) -> None:
+    #   row       0 ─ 3 │ 4 ────── 10
+    #   epoch 4           4 ── 7 │ 8 ── 12   it begins at 8: 4 to 10 is no part of its log
+    upload(tier, 0, 3, (3, 0))
+    upload(tier, 4, 10, (3, 0))
+    adopted(tier)
+    upload(tier, 4, 7, (3, 0))
+    upload(tier, 8, 12, (3, 0), (4, 8))
+    before = files_below(tier)
+    assert retain(tier, *DETACHED, hours=DAYS).code == 3
+    assert files_below(tier) == before
+    ran = tierfold("forget", tier, "orders-0", "--json")
+    assert (ran.code, ran.entries[0]["vanishing"]) == (0, [])
+    spans = [(each["start_offset"], each["end_offset"]) for each in ran.entries[0]["taken"]]
+    assert spans == [(0, 3), (4, 7), (8, 12)]
+
+
+@pytest.mark.parametrize("lacking", [[], [CHECKPOINT]])
+@pytest.mark.parametrize(("cut_bytes", "code"), [(7, 3), (7 + 3 * 73, 3), (7 + 4 * 73, 0)])
+def test_a_torn_log_that_reaches_beyond_the_live_end_does_not_pass_in_silence(
+    tier: Path, lacking: list[str], cut_bytes: int, code: int
+) -> None:
+    #   row     0 ────────── 10
+    #   torn           8 ────── 14, 11 or 10, of 15
+    upload(tier, 0, 10, (3, 0))
+    adopted(tier)
+    cleaned(tier)
+    torn = upload(tier, 8, 15, (3, 0), (4, 11), lacking=lacking)
+    (log,) = tier.rglob(f"*-{torn}.log")
+    log.write_bytes(log.read_bytes()[:-cut_bytes])
+    written(log, 0)
+    before = files_below(tier)
+    assert plan(tier, hours=1).code == 0
+    ran = plan(tier)
+    assert (ran.code, ".. " in reason(ran)) == (code, False)
+    assert torn in ran.stdout
+    retain(tier, hours=DAYS)
+    assert files_below(tier) == before

@@ -184,3 +184,27 @@ def test_a_bad_checkpoint_is_a_problem(tmp_path: Path, tier: LocalTieredStorage)
     path = part_file(tmp_path, tier, segment, CHECKPOINT)
     path.write_bytes(b"what?")
     assert found(tier).problem.startswith(str(path))
+
+
+@pytest.mark.parametrize("parts", [(), (CHECKPOINT,)])
+def test_of_a_torn_log_the_last_batch_that_can_be_told_is_known(
+    tmp_path: Path, tier: LocalTieredStorage, parts: tuple[str, ...]
+) -> None:
+    segment = put(tier, *BATCHES)
+    log = part_file(tmp_path, tier, segment, Part.LOG)
+    log.write_bytes(log.read_bytes()[:-1])
+    without(tmp_path, tier, segment, *parts)
+    torn = found(tier)
+    assert (torn.end_offset, torn.seen_offset) == (None, 12)
+
+
+@pytest.mark.parametrize("base", [2**40, 3])
+def test_an_offset_that_cannot_be_true_is_not_told(
+    tmp_path: Path, tier: LocalTieredStorage, base: int
+) -> None:
+    segment = put(tier, *BATCHES)
+    log = part_file(tmp_path, tier, segment, Part.LOG)
+    whole = log.read_bytes()
+    second = len(log_of(BATCHES[:1]))
+    log.write_bytes(whole[:second] + base.to_bytes(8) + whole[second + 8 : -1])
+    assert found(tier).seen_offset == 9
