@@ -77,9 +77,9 @@ def upload(actor: Actor, objects: Objects, log: History, count: int) -> None:
             continue  # Where its like is not there yet, nobody could tell that it is none.
         while not _is_uploaded(actor, tier, log, each):
             dice = rng.random()
-            if dice < 0.5:
+            if dice < 0.4:
                 continue
-            log.to_come += [each] if dice < 0.95 else []
+            log.to_come += [each] if dice < 0.8 else []
             break
 
 
@@ -97,7 +97,7 @@ def _is_uploaded(actor: Actor, tier: LocalTieredStorage, log: History, each: Shi
     order = list(parts)
     if each.is_shuffled:
         rng.shuffle(order)
-    is_cut = not actor.is_witness and rng.random() < 0.12 and not actor.scheduler.is_calm
+    is_cut = not actor.is_witness and rng.random() < 0.15 and not actor.scheduler.is_calm
     is_torn = is_cut and rng.random() < 0.3
     if is_torn:
         parts[Part.LOG] = parts[Part.LOG][: rng.randrange(1, len(parts[Part.LOG]))]

@@ -176,8 +176,13 @@ class Tier:
         if self.row is None or branch is None or each.attempt.is_torn:
             return True
         if not branch.batches.issuperset(each.batches):
-            return self.is_cut_off or not self.log.is_given_up
+            return True
         return each.start_offset < lowest or each.next_offset > self.row.next_offset
+
+    def may_be_given_up(self, each: Held) -> bool:
+        """Whether a person who gives up what is set apart gives up this: the log goes on."""
+        is_other = not self.branch.batches.issuperset(each.batches)
+        return self.log.is_given_up and is_other and not (self.is_cut_off or each.attempt.is_torn)
 
     @property
     def _is_on_the_lost_one(self) -> bool:

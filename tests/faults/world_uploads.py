@@ -101,7 +101,7 @@ def _meddled(rng: Random, found: Sequence[Shipment], *, has_fork: bool) -> list[
     elif dice < 0.13 and len(found) > 2:
         del found[rng.randrange(1, len(found))]
     elif dice < 0.2 and not has_fork:
-        place = rng.randrange(len(found))
+        place = rng.randrange(min(2, len(found)))
         true = found[place]
         beyond = rng.randint(true.beyond, len(true.branch.uploads))
         other = replace(true, beyond=beyond, foreign_until=true.beyond)
