@@ -38,8 +38,12 @@ def begin(world: World) -> None:
     before = Actor(name="before", scheduler=scheduler, is_witness=True)
     for log in tuple(world.histories.values()):
         upload(before, world.objects, log, rng.randint(1, len(log.to_come)))
+        # Where it begins late, the partition has been claimed before an upload is cut short.
         scheduler.spawn(
-            f"broker of {log.key.topic}", partial(_broker, world, log), allowed=BROKER_FAULTS
+            f"broker of {log.key.topic}",
+            partial(_broker, world, log),
+            allowed=BROKER_FAULTS,
+            after_ms=rng.choice((0, HOUR_MS, 2 * DAY_MS)),
         )
     for number in range(rng.randint(2, 4)):
         # The first is a zombie: it sleeps for long over its claim, or over one of its commits.

@@ -14,7 +14,7 @@ from compaction.errors import UnreadableObject
 from compaction.segments import PartitionKey
 from storage.kafka_uuid import new_segment_id
 from storage.local_tiered_storage import Part, LocalTieredStorage
-from tests.faults.simulation_scheduler import Actor, Call, Fault
+from tests.faults.simulation_scheduler import DAY_MS, Actor, Call, Fault
 from tests.faults.world_log import Written, drawn_log
 from tests.faults.world_store import Objects, VirtualStore
 from tests.faults.world_uploads import Shipment, drawn_shipments
@@ -77,7 +77,8 @@ def upload(actor: Actor, objects: Objects, log: History, count: int) -> None:
             continue  # Where its like is not there yet, nobody could tell that it is none.
         while not _is_uploaded(actor, tier, log, each):
             dice = rng.random()
-            if dice < 0.4:
+            if dice < 0.5:
+                actor.sleep(rng.choice((0, DAY_MS, 4 * DAY_MS)))
                 continue
             log.to_come += [each] if dice < 0.8 else []
             break

@@ -142,6 +142,14 @@ class Watch:
     def content_fault(self, state: PartitionState) -> str:
         """How the newest record of a key is not what a reader of the live objects gets."""
         branch = branch_of(self.histories[state.key], state)
+        foreign = {
+            each.keys[Part.LOG]
+            for each in self.histories[state.key].attempts
+            if each.is_foreign
+        }
+        for segment in state.segments:
+            if keys_of(state.key, segment)[0] in foreign:
+                return f"segment {segment.segment_id} is live, and no upload of this log"
         if branch is None:
             return f"no history has the leader epochs {state.lineage}"
         for segment in state.segments:
