@@ -76,7 +76,8 @@ class History:
     fitting: tuple[InspectedSegment, ...]
     """Readable and within the lineage."""
     apart: tuple[InspectedSegment, ...]
-    """Readable and of another history."""
+    """Readable and of another history; what only a newer leader's checkpoint can tell is in
+    neither list."""
     contradiction: str = ""
     """How the lineage contradicts the row, a sentence; empty: it does not."""
 
@@ -107,7 +108,9 @@ def decided_history(
     return History(
         lineage=lineage,
         fitting=fitting,
-        apart=tuple(each for each in readable if each not in fitting),
+        apart=tuple(
+            each for each in readable if each not in fitting and not _is_ahead(each, lineage)
+        ),
         contradiction=contradiction,
     )
 
@@ -119,12 +122,23 @@ def fits(each: InspectedSegment, lineage: Sequence[LeaderEpoch]) -> bool:
     if each.checkpoint:
         own = epochs_in(each.checkpoint, each.listed.start_offset, each.end_offset)
         return are_within_lineage(own, each.end_offset, lineage)
+    return _stretches_fit(each.stretches, lineage)
+
+
+def _stretches_fit(stretches: Sequence[EpochStretch], lineage: Sequence[LeaderEpoch]) -> bool:
     return all(
         _epoch_at(lineage, offset) == stretch.epoch
-        for stretch in each.stretches
+        for stretch in stretches
         if stretch.epoch != NO_EPOCH
         for offset in (stretch.first_offset, stretch.last_offset)
     )
+
+
+def _is_ahead(each: InspectedSegment, lineage: Sequence[LeaderEpoch]) -> bool:
+    """A leader newer than the lineage wrote it, and the checkpoint that would tell is missing."""
+    newest = lineage[-1].epoch if lineage else NO_EPOCH
+    known = [stretch for stretch in each.stretches if stretch.epoch <= newest]
+    return len(known) < len(each.stretches) and _stretches_fit(known, lineage)
 
 
 def with_older_epochs(
