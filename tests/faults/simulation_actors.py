@@ -108,7 +108,8 @@ def compact(world: World, run: str, actor: Actor) -> None:
         world.happened(run, report.outcome, f"{report.key}: {report.reason}")
     for each in surveyed:
         if isinstance(each.choice, Refusal):
-            world.happened(run, f"refused: {each.choice.reason}", f"{each.key}: {each.choice.detail}")
+            how = f"refused: {each.choice.reason}"
+            world.happened(run, how, f"{each.key}: {each.choice.detail}")
 
 
 def _judged(world: World, before: Tier | None, each: Surveyed, began_ms: int) -> None:
@@ -182,7 +183,7 @@ def _restores(world: World, actor: Actor) -> None:
 
 
 PERSONS: Final[dict[Callable[[World, Actor], None], float]] = {_restores: 0.4, _gives_up: 0.1}
-"""What people do in a story, and in how many."""
+"""What people do in a story, and in how many of them."""
 
 
 def _broker(world: World, log: History, actor: Actor) -> None:

@@ -72,7 +72,7 @@ def there_is_no_grace(patch: pytest.MonkeyPatch) -> None:
     """What was replaced is deleted at once, under the eyes of its readers."""
     made = SweepOrder.__init__
     patch.setattr(
-        SweepOrder, "__init__", lambda times, now_ms: made(times, now_ms=now_ms, grace_ms=0)
+        SweepOrder, "__init__", lambda times, **said: made(times, **{**said, "grace_ms": 0})
     )
 
 

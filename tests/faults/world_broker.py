@@ -13,7 +13,7 @@ from typing import Final
 from compaction.errors import UnreadableObject
 from compaction.segments import PartitionKey
 from storage.kafka_uuid import new_segment_id
-from storage.local_tiered_storage import Part, LocalTieredStorage
+from storage.local_tiered_storage import LocalTieredStorage, Part
 from tests.faults.simulation_scheduler import DAY_MS, Actor, Call, Fault
 from tests.faults.world_log import Written, drawn_log
 from tests.faults.world_store import Objects, VirtualStore
