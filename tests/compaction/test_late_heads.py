@@ -1,11 +1,13 @@
-"""What lies below the log start: a copy's head that comes late, and a log that expired whole."""
+"""What no row can place: a head that comes late, a newer leader's upload without its checkpoint."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from compaction.histories import EpochStretch
+from compaction.segments import LeaderEpoch
 from compaction.view import PartitionView
-from tests.compaction.builders import a_chain, a_state, looked_at, retired, unknown
+from tests.compaction.builders import LINEAGE, a_chain, a_state, looked_at, retired, unknown
 
 
 def test_a_head_that_comes_after_first_sight_is_no_orphan() -> None:
@@ -48,3 +50,33 @@ def test_a_row_whose_log_expired_whole_keeps_its_lineage() -> None:
     assert isinstance(view, PartitionView)
     assert view.lineage == row.lineage
     assert view.log_start_offset == 10
+
+
+def test_an_upload_of_a_leader_that_no_checkpoint_names_yet_waits() -> None:
+    """Its checkpoint never came, and its epoch is newer than the row's: who can say it is apart?"""
+    live, beyond = a_chain(5, 5)
+    cut_short = unknown(
+        beyond,
+        lacking=["leader_epoch_checkpoint"],
+        stretches=(EpochStretch(epoch=4, first_offset=5, last_offset=9),),
+    )
+    view = looked_at(a_state([live]), [cut_short])
+    assert isinstance(view, PartitionView)
+    assert view.set_apart == ()
+    assert [each.segment_id for each in view.waiting] == [beyond.segment_id]
+    assert view.stalled_since_ms is not None
+
+
+def test_an_upload_of_two_leaders_waits_only_where_the_older_one_fits() -> None:
+    older, newer, beyond = a_chain(5, 5, 5)
+    begun = LeaderEpoch(epoch=3, start_offset=newer.start_offset)
+    newer = replace(newer, leader_epochs=(begun,))
+    row = replace(a_state([older, newer]), lineage=(*LINEAGE, begun))
+    stretches = (
+        EpochStretch(epoch=2, first_offset=10, last_offset=11),
+        EpochStretch(epoch=4, first_offset=12, last_offset=14),
+    )
+    found = unknown(beyond, lacking=["leader_epoch_checkpoint"], stretches=stretches)
+    view = looked_at(row, [found])
+    assert isinstance(view, PartitionView)
+    assert [each.segment_id for each in view.set_apart] == [beyond.segment_id]

@@ -38,8 +38,12 @@ def begin(world: World) -> None:
     before = Actor(name="before", scheduler=scheduler, is_witness=True)
     for log in tuple(world.histories.values()):
         upload(before, world.objects, log, rng.randint(1, len(log.to_come)))
+        # Where it begins late, the partition has been claimed before an upload is cut short.
         scheduler.spawn(
-            f"broker of {log.key.topic}", partial(_broker, world, log), allowed=BROKER_FAULTS
+            f"broker of {log.key.topic}",
+            partial(_broker, world, log),
+            allowed=BROKER_FAULTS,
+            after_ms=rng.choice((0, HOUR_MS, 2 * DAY_MS)),
         )
     for number in range(rng.randint(2, 4)):
         # The first is a zombie: it sleeps for long over its claim, or over one of its commits.
@@ -104,7 +108,8 @@ def compact(world: World, run: str, actor: Actor) -> None:
         world.happened(run, report.outcome, f"{report.key}: {report.reason}")
     for each in surveyed:
         if isinstance(each.choice, Refusal):
-            world.happened(run, f"refused: {each.choice.reason}", f"{each.key}: {each.choice.detail}")
+            how = f"refused: {each.choice.reason}"
+            world.happened(run, how, f"{each.key}: {each.choice.detail}")
 
 
 def _judged(world: World, before: Tier | None, each: Surveyed, began_ms: int) -> None:
@@ -179,7 +184,7 @@ def _restores(world: World, actor: Actor) -> None:
 
 
 PERSONS: Final[dict[Callable[[World, Actor], None], float]] = {_restores: 0.4, _gives_up: 0.1}
-"""What people do in a story, and in how many."""
+"""What people do in a story, and in how many of them."""
 
 
 def _broker(world: World, log: History, actor: Actor) -> None:

@@ -82,8 +82,9 @@ def _final_faults(world: World) -> Iterator[str]:
 def _refusal_fault(world: World, key: PartitionKey, tier: Tier) -> str:
     """How what is refused at rest is not what a person must look at."""
     if tier.row is None:
-        must = not tier.held or tier.is_refused_on_first_sight
-        is_refused = key not in world.watch.rows
+        # What is all within an open transaction is not claimed either: there is nothing to do.
+        must = not tier.held or tier.is_refused_on_first_sight or tier.is_open
+        is_refused = True
     else:
         must = tier.is_cut_off or tier.waits_since(world.scheduler.now_ms)
         is_refused = key in world.refused

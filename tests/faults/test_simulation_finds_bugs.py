@@ -6,16 +6,21 @@ every change of the product changes the stories that the seeds tell.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from compaction import commit
-from compaction.segments import PartitionState
+from compaction import commit, discovery, overlaps
+from compaction.histories import History, InspectedSegment, decided_history
+from compaction.segments import PartitionKey, PartitionState, Segment
 from compaction.sweep import Sweep, SweepOrder
+from jobs import discovery as looking
 from jobs import publishing
 from storage import log_boundary
-from storage.local_tiered_storage import Part, StagedSegment
+from storage.local_tiered_storage import LocalTieredStorage, Part, StagedSegment
 from storage.segment_writer import SegmentWriter
 from tests.faults.simulation import played
 from tests.faults.world_store import VirtualStore
@@ -73,7 +78,7 @@ def there_is_no_grace(patch: pytest.MonkeyPatch) -> None:
     """What was replaced is deleted at once, under the eyes of its readers."""
     made = SweepOrder.__init__
     patch.setattr(
-        SweepOrder, "__init__", lambda times, now_ms: made(times, now_ms=now_ms, grace_ms=0)
+        SweepOrder, "__init__", lambda times, **said: made(times, **{**said, "grace_ms": 0})
     )
 
 
@@ -84,7 +89,7 @@ def commits_come_before_the_upload_ends(patch: pytest.MonkeyPatch) -> None:
     def put_meanwhile(staged: StagedSegment, part: Part, data: bytes) -> None:
         store = staged.tier.store
         assert isinstance(store, VirtualStore)
-        if part is not Part.LEADER_EPOCH_CHECKPOINT or "broker" in store.actor.name:
+        if part is not Part.LEADER_EPOCH_CHECKPOINT:
             put(staged, part, data)
             return
         key = staged._next(part)
@@ -97,6 +102,65 @@ def commits_come_before_the_upload_ends(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(StagedSegment, "put", put_meanwhile)
     patch.setattr(SegmentWriter, "_read_back", lambda _: None)
     patch.setattr(publishing, "listing_faults", lambda *_: ())
+
+
+def what_is_cut_short_counts_as_covered(patch: pytest.MonkeyPatch) -> None:
+    """Whatever lacks a part is an orphan: nobody looks into its log."""
+    is_orphan = discovery.is_orphan
+
+    def or_incomplete(each: InspectedSegment, row: PartitionState | None) -> bool:
+        return row is not None and (not each.listed.is_complete or is_orphan(each, row))
+
+    patch.setattr(discovery, "is_orphan", or_incomplete)
+
+
+def epochs_are_read_beyond_the_end_alone(patch: pytest.MonkeyPatch) -> None:
+    """What begins within the live range counts as covered, whoever wrote it."""
+    is_orphan = discovery.is_orphan
+
+    def of_the_rest(inspected: Sequence[InspectedSegment], row: PartitionState | None) -> History:
+        end = 0 if row is None else row.next_offset
+        return decided_history([each for each in inspected if each.listed.start_offset >= end], row)
+
+    def or_within(each: InspectedSegment, row: PartitionState | None) -> bool:
+        is_within = row is not None and each.end_offset is not None and each.is_readable
+        return is_orphan(each, row) or (is_within and each.end_offset < row.next_offset)
+
+    patch.setattr(discovery, "decided_history", of_the_rest)
+    patch.setattr(discovery, "is_orphan", or_within)
+
+
+def overlaps_are_never_taken(patch: pytest.MonkeyPatch) -> None:
+    """Only what begins where the log ends is new; what begins below is left lying."""
+
+    def chain_of(reached: int, candidates: Sequence[Segment]) -> overlaps.Chain:
+        found = overlaps.chain_of(reached, candidates)
+        taken = tuple(each for each in found.taken if not each.skipped_offsets)
+        left = tuple(each for each in found.taken if each.skipped_offsets)
+        return replace(found, taken=taken[:1], superseded=(*found.superseded, *left))
+
+    patch.setattr(discovery, "chain_of", chain_of)
+
+
+def the_whole_of_a_cut_segment_is_read(patch: pytest.MonkeyPatch) -> None:
+    """Where it counts from is forgotten: what others gave already is read once more."""
+
+    def read_whole(
+        tier: LocalTieredStorage, key: PartitionKey, segment: Segment
+    ) -> NDArray[np.uint8]:
+        return tier.read_part(key, segment.segment_id, segment.own_start_offset, Part.LOG)
+
+    patch.setattr(LocalTieredStorage, "read_log", read_whole)
+
+
+def overlaps_are_taken_without_proof(patch: pytest.MonkeyPatch) -> None:
+    """Two segments that share offsets are believed to hold the same there."""
+    prove = looking.prove_overlaps
+    patch.setattr(
+        looking,
+        "prove_overlaps",
+        lambda *given: replace(prove(*given), disagreements=()),
+    )
 
 
 def seeds_until_found(bug: Bug, most: int) -> tuple[int, str]:
@@ -120,6 +184,11 @@ def seeds_until_found(bug: Bug, most: int) -> tuple[int, str]:
         (orphans_go_by_age_alone, 600, "was deleted"),
         (there_is_no_grace, 20, "after it was retired"),
         (commits_come_before_the_upload_ends, 20, "is not there"),
+        (what_is_cut_short_counts_as_covered, 100, ""),
+        (epochs_are_read_beyond_the_end_alone, 100, ""),
+        (overlaps_are_never_taken, 100, ""),
+        (the_whole_of_a_cut_segment_is_read, 100, ""),
+        (overlaps_are_taken_without_proof, 100, ""),
     ],
 )
 def test_it_is_found(bug: Bug, most: int, found: str) -> None:

@@ -13,8 +13,8 @@ from typing import Final
 from compaction.errors import UnreadableObject
 from compaction.segments import PartitionKey
 from storage.kafka_uuid import new_segment_id
-from storage.local_tiered_storage import Part, LocalTieredStorage
-from tests.faults.simulation_scheduler import Actor, Call, Fault
+from storage.local_tiered_storage import LocalTieredStorage, Part
+from tests.faults.simulation_scheduler import DAY_MS, Actor, Call, Fault
 from tests.faults.world_log import Written, drawn_log
 from tests.faults.world_store import Objects, VirtualStore
 from tests.faults.world_uploads import Shipment, drawn_shipments
@@ -78,8 +78,9 @@ def upload(actor: Actor, objects: Objects, log: History, count: int) -> None:
         while not _is_uploaded(actor, tier, log, each):
             dice = rng.random()
             if dice < 0.5:
+                actor.sleep(rng.choice((0, DAY_MS, 4 * DAY_MS)))
                 continue
-            log.to_come += [each] if dice < 0.95 else []
+            log.to_come += [each] if dice < 0.8 else []
             break
 
 
@@ -97,7 +98,7 @@ def _is_uploaded(actor: Actor, tier: LocalTieredStorage, log: History, each: Shi
     order = list(parts)
     if each.is_shuffled:
         rng.shuffle(order)
-    is_cut = not actor.is_witness and rng.random() < 0.12 and not actor.scheduler.is_calm
+    is_cut = not actor.is_witness and rng.random() < 0.15 and not actor.scheduler.is_calm
     is_torn = is_cut and rng.random() < 0.3
     if is_torn:
         parts[Part.LOG] = parts[Part.LOG][: rng.randrange(1, len(parts[Part.LOG]))]

@@ -99,9 +99,11 @@ class Watch:
                 continue
             tier = self.tier(log.key)
             for each in tier.held:
-                if key == each.attempt.keys[Part.LOG] and not each.attempt.is_foreign:
-                    if tier.holds_its_own(each, self.lowest.get(log.key, 0)):
-                        raise Broken(f"{key} is deleted, and alone has what it holds: {each}")
+                if key != each.attempt.keys[Part.LOG] or each.attempt.is_foreign:
+                    continue
+                is_its_own = tier.holds_its_own(each, self.lowest.get(log.key, 0))
+                if is_its_own and not tier.may_be_given_up(each):
+                    raise Broken(f"{key} is deleted, and alone has what it holds: {each}")
 
     def removed(self, key: str, now_ms: int) -> None:
         """An object is gone; raises Broken."""
@@ -140,6 +142,14 @@ class Watch:
     def content_fault(self, state: PartitionState) -> str:
         """How the newest record of a key is not what a reader of the live objects gets."""
         branch = branch_of(self.histories[state.key], state)
+        foreign = {
+            each.keys[Part.LOG]
+            for each in self.histories[state.key].attempts
+            if each.is_foreign
+        }
+        for segment in state.segments:
+            if keys_of(state.key, segment)[0] in foreign:
+                return f"segment {segment.segment_id} is live, and no upload of this log"
         if branch is None:
             return f"no history has the leader epochs {state.lineage}"
         for segment in state.segments:

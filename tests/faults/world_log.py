@@ -1,4 +1,4 @@
-"""A partition's log as its leaders wrote it: batches under real leader epochs, and what must be read.
+"""A partition's log as its leaders wrote it, under real epochs, and what must be read of it.
 
     drawn_log(rng, segments)   -> Written: the log, and what an unclean election cut off of it
 

@@ -1,7 +1,7 @@
 """What a partition's tier holds, by its bytes, and what must come of it: no code of the product's.
 
-    held_in(log, objects)            every `.log` that brokers wrote, batch by batch
-    Tier(log, held, row)             what of it counts, how far it reaches, what must be refused
+    held_in(log, objects)   every `.log` that brokers wrote, batch by batch
+    Tier(log, held, row)    what of it counts, how far it reaches, what must be refused
 
 Two histories are told apart by what the brokers' own list of batches says.
 """
@@ -24,6 +24,9 @@ _HEAD: Final = struct.Struct(">q i i 7x i")
 """Base offset, length of what follows it, leader epoch; last offset delta."""
 
 _LENGTH_COUNTS_FROM: Final = 12
+
+FAR_AHEAD_MS: Final = 2**62
+"""Whatever lies there was written before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,11 +146,7 @@ class Tier:
     @property
     def is_open(self) -> bool:
         """Transactions that began below the reach end beyond it, or never."""
-        ended = [
-            each
-            for each in self.branch.uploads
-            if each.start_offset < self.reach and each.batches
-        ]
+        ended = [each for each in self.branch.uploads if each.start_offset < self.reach]
         return any(
             entry.current_txn_first_offset is not None
             for each in ended[-1:]
@@ -157,15 +156,15 @@ class Tier:
     @property
     def is_refused_on_first_sight(self) -> bool:
         """Without a row: something is missing, cut short, or only of the history that was lost."""
-        start = min((each.start_offset for each in self.held), default=0)
-        return (
-            self.waits_since(2**63)
-            or any(not each.is_complete for each in self.held)
-            or any(
-                not self._counts(each) and (each.next_offset > self.reach or each.start_offset < start)
-                for each in self.held
-            )
+        start = min((h.start_offset for h in self.held if self._counts(h)), default=0)
+        alone = (
+            each
+            for each in self.held
+            if not self._counts(each)
+            and (each.next_offset > self.reach or each.start_offset < start)
         )
+        is_whole = all(each.is_complete for each in self.held)
+        return self.waits_since(FAR_AHEAD_MS) or not is_whole or any(alone)
 
     def holds_its_own(self, each: Held, lowest: int) -> bool:
         """Whether an upload that no row names has something that the row's segments do not give.
@@ -176,8 +175,13 @@ class Tier:
         if self.row is None or branch is None or each.attempt.is_torn:
             return True
         if not branch.batches.issuperset(each.batches):
-            return self.is_cut_off or not self.log.is_given_up
+            return True
         return each.start_offset < lowest or each.next_offset > self.row.next_offset
+
+    def may_be_given_up(self, each: Held) -> bool:
+        """Whether a person who gives up what is set apart gives up this: the log goes on."""
+        is_other = not self.branch.batches.issuperset(each.batches)
+        return self.log.is_given_up and is_other and not (self.is_cut_off or each.attempt.is_torn)
 
     @property
     def _is_on_the_lost_one(self) -> bool:

@@ -48,13 +48,15 @@ class Shipment:
 
 
 def _made_other(batches: list[BatchDraft]) -> list[BatchDraft]:
-    """The first batch of data with another value; where all are markers, as they were."""
-    for place, batch in enumerate(batches):
-        if not batch.is_control:
-            head = replace(batch.records[0], value=b"of no upload")
-            other = replace(batch, records=(head, *batch.records[1:]))
-            return [*batches[:place], other, *batches[place + 1 :]]
-    return batches
+    """The same keys with other values, at the same offsets; markers as they were."""
+    return [
+        batch
+        if batch.is_control
+        else replace(
+            batch, records=tuple(replace(each, value=b"of no log") for each in batch.records)
+        )
+        for batch in batches
+    ]
 
 
 def drawn_shipments(rng: Random, written: Written) -> list[Shipment]:
@@ -100,8 +102,8 @@ def _meddled(rng: Random, found: Sequence[Shipment], *, has_fork: bool) -> list[
         rng.shuffle(found)
     elif dice < 0.13 and len(found) > 2:
         del found[rng.randrange(1, len(found))]
-    elif dice < 0.2 and not has_fork:
-        place = rng.randrange(len(found))
+    elif dice < 0.22 and not has_fork:
+        place = rng.randrange(min(2, len(found)))
         true = found[place]
         beyond = rng.randint(true.beyond, len(true.branch.uploads))
         other = replace(true, beyond=beyond, foreign_until=true.beyond)
