@@ -134,13 +134,6 @@ def _damages(segment: Segment, by_id: dict[str, ListedSegment], kind: str) -> tu
         found.append(
             f"{name} has a .log of {log_bytes} bytes, the catalog says {segment.log_bytes}"
         )
-    promised = (("index", segment.offset_index_bytes), ("timeindex", segment.time_index_bytes))
-    for part, size_bytes in promised:
-        listed_bytes = each.part_bytes(part)
-        if listed_bytes is not None and listed_bytes != size_bytes:
-            found.append(
-                f"{name} has a .{part} of {listed_bytes} bytes, the catalog says {size_bytes}"
-            )
     if segment.has_transaction_index and each.part_bytes(TRANSACTION_INDEX_PART) is None:
         found.append(f"{name} lacks the .txnindex that the catalog promises")
     return tuple(found)

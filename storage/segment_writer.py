@@ -119,12 +119,7 @@ class SegmentWriter:
         self._put(Part.TIME_INDEX, time_index)
         if listed:
             self._put(Part.TRANSACTION_INDEX, write_transaction_index(listed))
-        for part, read in _COPIED:
-            source = group.segments[-1]
-            address = (origin.key, source.segment_id, source.own_start_offset, part)
-            data = self._tier.read_part(*address)
-            read(data, self._tier.uri(*address))  # What a power cut emptied must not live on.
-            self._put(part, data.tobytes())
+        self._copy_side_files()
         self._read_back()
         return Segment(
             segment_id=self._staged.segment_id,
@@ -140,6 +135,15 @@ class SegmentWriter:
             earliest_due_ms=earliest_due_ms,
             written_by_run=origin.run,
         )
+
+    def _copy_side_files(self) -> None:
+        """Those of the last source, once they were parsed: what was emptied must not live on."""
+        source = self._origin.group.segments[-1]
+        for part, read in _COPIED:
+            address = (self._origin.key, source.segment_id, source.own_start_offset, part)
+            data = self._tier.read_part(*address)
+            read(data, self._tier.uri(*address))
+            self._put(part, data.tobytes())
 
     def _put(self, part: Part, data: bytes) -> None:
         self._staged.put(part, data)

@@ -62,6 +62,17 @@ def is_one_sentence(ran: Ran) -> bool:
     return bool(reason) and "Traceback" not in ran.stderr and "bug" not in reason
 
 
+def verified_faults(tier: Path, files: list[Path], suffixes: set[str]) -> int:
+    """How many side files `verify` calls damaged, where all of these are empty."""
+    for file in files:
+        if file.suffix in suffixes:
+            file.write_bytes(b"")
+    ran = tierfold("verify", tier, "--json")
+    assert ran.code == REFUSED
+    (entry,) = ran.entries
+    return len(entry["faults"])
+
+
 @pytest.mark.parametrize("state", ["committed", "swept"])
 def test_a_damaged_file_of_a_live_segment_is_refused_or_is_not_read(
     states: dict[str, Path], state: str, tmp_path: Path
@@ -78,10 +89,11 @@ def test_a_damaged_file_of_a_live_segment_is_refused_or_is_not_read(
             assert files_below(tier) == before
             told[file.suffix, kind] = ran.code
             assert ran.code == 0 or is_one_sentence(ran)
-    # The snapshot and the checkpoint have no size in the row: they are read when they are needed.
-    unread = {".snapshot", ".leader_epoch_checkpoint"}
+    # Side files are read when they are needed, and a rewrite makes the indexes anew.
+    unread = {".timeindex", ".snapshot", ".leader_epoch_checkpoint"}
     passed = {(suffix, kind) for (suffix, kind), code in told.items() if code != REFUSED}
     assert passed == {(suffix, kind) for suffix in unread for kind in ("empty", "short")}
+    assert verified_faults(tier, files, unread) == len(unread)
 
 
 def test_an_emptied_snapshot_is_refused_when_it_is_needed(

@@ -62,7 +62,7 @@ def test_every_segment_gets_one_row_and_a_task(rounds: list[Round]) -> None:
     ]
     assert tasks == 4
     assert {row["task"] for row in rows} == set(range(tasks))
-    starts = [row["start_offset"] for row in rows]
+    starts = [row["own_start_offset"] for row in rows]
     assert starts == [0, RECORDS_PER_SEGMENT, 2 * RECORDS_PER_SEGMENT, 0]
 
 
