@@ -336,7 +336,8 @@ def test_a_catalog_that_cannot_be_read_at_the_commit_is_told_partition_by_partit
     assert ran.code == 3
     assert set(ran.outcomes.values()) == {"unknown"}
     reason = ran.partitions["orders", 0]["reason"]
-    assert not told(reason, "_tierfold/partitions", "the commit file is cut short", "the next run finds out")
+    words = ("_tierfold/partitions", "the commit file is cut short", "the next run finds out")
+    assert not told(reason, *words)
 
 
 def test_a_bug_of_ours_has_an_exit_code_of_its_own(two: Path) -> None:
