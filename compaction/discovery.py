@@ -15,7 +15,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from compaction.histories import History, InspectedSegment, decided_history, fits
+from compaction.histories import (
+    History,
+    InspectedSegment,
+    decided_history,
+    fits,
+    shared_until,
+)
 from compaction.lineage import is_within_lineage
 from compaction.listing import Classified, ListedSegment
 from compaction.overlaps import Chain, Comparison, OverlapProof, chain_of, comparisons, with_proof
@@ -111,7 +117,7 @@ def view_of(draft: PartitionDraft, proof: OverlapProof) -> PartitionView | Refus
         segments=segments,
         new_ids=tuple(segment.segment_id for segment in taken),
         orphans=orphans,
-        set_apart=tuple(each.listed for each in history.apart),
+        set_apart=tuple(each.listed for each in _given_up(history, _reached(draft))),
         waiting=tuple(each.listed for each in waiting),
         stalled_since_ms=min(
             (each.listed.modified_ms for each in waiting if _reaches_beyond(each, end_offset)),
@@ -134,8 +140,10 @@ def row_view(facts: PartitionFacts, refusal: Refusal) -> PartitionView | None:
     row = facts.row
     if row is None:
         return None
-    unknown = [each for each in facts.inspected if each.listed.has_log]
-    lineage = decided_history(unknown, row).lineage
+    history = decided_history([each for each in facts.inspected if each.listed.has_log], row)
+    complete = [each.segment for each in history.fitting if each.segment is not None]
+    shared = _shared_end(row, history)
+    taken = chain_of(shared, complete).taken
     return PartitionView(
         key=facts.key,
         state=facts.state,
@@ -144,8 +152,8 @@ def row_view(facts: PartitionFacts, refusal: Refusal) -> PartitionView | None:
         orphans=orphans_of_diverged(facts),
         set_apart=tuple(
             each.listed
-            for each in unknown
-            if each.is_readable and not fits(each, lineage) and not fits(each, row.lineage)
+            for each in _given_up(history, taken[-1].end_offset if taken else shared)
+            if not fits(each, row.lineage)
         ),
         waiting=(),
         stalled_since_ms=None,
@@ -184,18 +192,30 @@ def orphans_of_diverged(facts: PartitionFacts) -> tuple[ListedSegment, ...]:
     row = facts.row
     if row is None:
         return ()
-    with_log = [each for each in facts.inspected if each.listed.has_log]
-    lineage = decided_history(with_log, row).lineage
-    common = [each for each in row.segments if is_within_lineage(each, lineage)]
-    # All within the lineage: that of the new history is not known.
-    is_known = len(common) < len(row.segments)
-    shared = common[-1].end_offset if common and is_known else row.log_start_offset - 1
+    history = decided_history([each for each in facts.inspected if each.listed.has_log], row)
+    shared = _shared_end(row, history)
     return tuple(
         each.listed
         for each in facts.inspected
         if is_orphan(each, row)
-        and not ((each.end_offset or 0) > shared and fits(each, lineage))
+        and not ((each.end_offset or 0) > shared and fits(each, history.lineage))
     )
+
+
+def _shared_end(row: PartitionState, history: History) -> int:
+    """The last offset of the row's segments that are part of the history that contradicts it."""
+    common = [each for each in row.segments if is_within_lineage(each, history.lineage)]
+    # All within the lineage: that of the new history is not known.
+    is_known = len(common) < len(row.segments)
+    return common[-1].end_offset if common and is_known else row.log_start_offset - 1
+
+
+def _given_up(history: History, reached: int) -> Iterator[InspectedSegment]:
+    """What is apart, but for what alone gives the history offsets beyond those it has reached."""
+    for each in history.apart:
+        shared = shared_until(each, history.lineage)
+        if shared < each.listed.start_offset or shared <= reached:
+            yield each
 
 
 def _lowest_named(row: PartitionState) -> int:
@@ -295,8 +315,8 @@ def _waiting(
     """What may hold offsets beyond all that is taken: behind a gap, cut short, or unreadable."""
     settled = {each.segment_id for each in (*draft.chain.taken, *draft.chain.superseded)}
     settled |= {each.segment_id for each in orphans}
-    settled |= {each.listed.segment_id for each in draft.history.apart}
     reached = _reached(draft)
+    settled |= {each.listed.segment_id for each in _given_up(draft.history, reached)}
     for each in draft.facts.inspected:
         is_covered = each.is_readable and each.end_offset is not None and each.end_offset <= reached
         if each.listed.segment_id not in settled and not is_covered:
@@ -318,7 +338,7 @@ def _notes(draft: PartitionDraft, waiting: Sequence[InspectedSegment]) -> Iterat
     """A sentence for each unknown segment that is kept and not read, and why."""
     row, reached = draft.facts.row, _reached(draft)
     taken = {each.segment_id for each in draft.chain.taken}
-    for each in draft.history.apart:
+    for each in _given_up(draft.history, reached):
         yield f"{each} is set apart, outside the leader epoch lineage: kept, not read"
     for each in draft.history.fitting:
         is_taken = each.listed.segment_id in taken
@@ -330,6 +350,12 @@ def _notes(draft: PartitionDraft, waiting: Sequence[InspectedSegment]) -> Iterat
     for each in waiting:
         if each.problem:
             yield f"{each.listed} is kept, not read: {each.problem}"
+        elif each in draft.history.apart:
+            shared = shared_until(each, draft.history.lineage)
+            yield (
+                f"{each} is part of the log up to offset {shared} only, where it was cut off: kept,"
+                " not read"
+            )
         elif each.segment is not None:
             yield f"{each} is not taken yet: offset {reached + 1} is missing below it"
         else:

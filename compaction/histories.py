@@ -94,7 +94,7 @@ def decided_history(
         row: the catalog's row; None on first sight.
     """
     readable = [each for each in inspected if each.is_readable]
-    known = () if row is None else row.lineage
+    known = () if row is None else _known(row)
     decider = max(
         (each for each in readable if each.checkpoint),
         key=lambda each: (each.checkpoint[-1].epoch, each.end_offset, each.listed.segment_id),
@@ -129,6 +129,29 @@ def fits(each: InspectedSegment, lineage: Sequence[LeaderEpoch]) -> bool:
         if stretch.epoch != NO_EPOCH
         for offset in (stretch.first_offset, stretch.last_offset)
     )
+
+
+def shared_until(each: InspectedSegment, lineage: Sequence[LeaderEpoch]) -> int:
+    """The last offset up to which a readable segment is part of the log that `lineage` describes.
+
+    Below its start where its very first offset is of another history. Where a log was cut off amid
+    a segment, the segment's head is still part of it, and may be nowhere else.
+    """
+    start, end = each.listed.start_offset, each.end_offset
+    if end is None:
+        return start - 1
+    said = tuple(
+        LeaderEpoch(epoch=stretch.epoch, start_offset=stretch.first_offset)
+        for stretch in each.stretches
+        if stretch.epoch != NO_EPOCH
+    )
+    own = epochs_in(each.checkpoint or said, start, end)
+    theirs = epochs_in(lineage, start, end)
+    for offset in sorted({entry.start_offset for entry in (*own, *theirs)}):
+        mine = epochs_in(own, offset, offset)
+        if mine and mine != epochs_in(theirs, offset, offset):
+            return offset - 1
+    return end
 
 
 def with_older_epochs(
@@ -171,11 +194,19 @@ def _with_newer_batches(
     return lineage
 
 
+def _known(row: PartitionState) -> tuple[LeaderEpoch, ...]:
+    """The row's lineage as far as something lives.
+
+    Catalogs of format 3 hold what newer uploads said that were never taken; it may be cut off.
+    """
+    return tuple(entry for entry in row.lineage if entry.start_offset < row.next_offset)
+
+
 def _contradiction(decider: InspectedSegment, row: PartitionState | None) -> str:
     """Where the deciding checkpoint and the row cannot both be true of one log."""
-    if row is None or not row.lineage:
+    if row is None or not _known(row):
         return ""
-    known = {entry.epoch: entry.start_offset for entry in row.lineage}
+    known = {entry.epoch: entry.start_offset for entry in _known(row)}
     # The head of either list may have been cut off, or its first entry moved up, with a log start.
     heads = {row.lineage[0].epoch, decider.checkpoint[0].epoch}
     for entry in decider.checkpoint:
@@ -196,7 +227,8 @@ def _truncation(inspected: Sequence[InspectedSegment], row: PartitionState) -> s
 
     An upload without its checkpoint does by its batches, one whose log is torn by its checkpoint.
     """
-    newest = row.lineage[-1].epoch if row.lineage else NO_EPOCH
+    known = _known(row)
+    newest = known[-1].epoch if known else NO_EPOCH
     for each in inspected:
         epochs = [(entry.epoch, entry.start_offset) for entry in each.checkpoint]
         epochs += [(stretch.epoch, stretch.first_offset) for stretch in each.stretches]

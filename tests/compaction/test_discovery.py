@@ -348,7 +348,40 @@ def test_what_begins_below_the_log_start_and_is_taken_is_not_said_to_be_left_out
     assert "begins below the log start 8" in seen.notes[0]
 
 
+CUT_AMID: Final = upload(4, 10)
+"""Of epoch 0, whose log was cut off at 8."""
+
+
+def test_what_was_cut_off_amid_and_alone_gives_the_log_offsets_is_not_set_apart() -> None:
+    #   row        0 ─ 3
+    #   cut amid        4 ── 7 ─ 10
+    #   current               7 8 ── 12   epoch 4 from 8 on: 4 to 6 are nowhere else
+    row, current = a_row((0, 3)), upload(7, 12, (0, 0), (4, 8))
+    seen = view(row, CUT_AMID, current)
+    assert (seen.set_apart, starts(seen.waiting)) == ((), [4, 7])
+    assert seen.stalled_since_ms is not None
+    assert any("part of the log up to offset 7 only" in note for note in seen.notes)
+    assert not any("set apart" in note for note in seen.notes)
+    # Another upload gives all of it: then nothing is lost with the one that was cut.
+    seen = view(row, CUT_AMID, current, upload(4, 7))
+    assert (spans(seen), starts(seen.set_apart)) == (["0-3", "4-7", "8-12"], [4])
+    assert seen.waiting == ()
+
+
 # A diverged partition.
+
+
+@pytest.mark.parametrize(("again", "goes"), [((), []), ((upload(4, 7, (0, 0), (4, 6)),), [6])])
+def test_of_a_diverged_partition_too_the_head_of_what_was_cut_amid_stays(
+    again: tuple[InspectedSegment, ...], goes: list[int]
+) -> None:
+    #   row        0 ─── 5 │ 6 ── 10
+    #   epoch 4              6 ─ 9      from 6 on
+    #   epoch 5                8 ── 12  from 8 on: of 6 and 7 only the second has the records
+    twice = upload(8, 12, (0, 0), (4, 6), (5, 8))
+    seen = rest_of(a_row((0, 5), (6, 10)), upload(6, 9, (0, 0), (4, 6)), twice, *again)
+    assert seen is not None
+    assert starts(seen.set_apart) == goes
 
 
 def rest_of(row: PartitionState | None, *found: InspectedSegment) -> PartitionView | None:

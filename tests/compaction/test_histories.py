@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 import pytest
@@ -18,6 +19,7 @@ from compaction.histories import (
     InspectedSegment,
     decided_history,
     fits,
+    shared_until,
     with_older_epochs,
 )
 from compaction.segments import LeaderEpoch, PartitionState
@@ -247,3 +249,41 @@ def test_epochs_that_a_broker_cut_off_at_its_log_start_are_remembered(
     checkpoint: Pairs, known: Pairs, expected: Pairs
 ) -> None:
     assert with_older_epochs(epochs(*checkpoint), epochs(*known)) == epochs(*expected)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "checkpoint", "expected"),
+    [
+        (4, 10, ((3, 0),), 7),
+        (4, 10, ((3, 0), (4, 8)), 10),
+        (4, 10, ((3, 0), (5, 6)), 5),
+        (8, 10, ((3, 0),), 7),
+        (4, 7, ((3, 0),), 7),
+        (4, 10, ((3, 6),), 7),
+        (4, 10, ((2, 0),), 3),
+    ],
+)
+def test_the_head_of_a_segment_that_was_cut_off_is_still_of_the_log(
+    start: int, end: int, checkpoint: tuple[tuple[int, int], ...], expected: int
+) -> None:
+    lineage = epochs((3, 0), (4, 8))
+    assert shared_until(upload(start, end, *checkpoint), lineage) == expected
+
+
+@pytest.mark.parametrize(("epoch", "expected"), [(3, 7), (2, 3), (-1, 10)])
+def test_without_a_checkpoint_the_batches_tell_where_it_was_cut_off(
+    epoch: int, expected: int
+) -> None:
+    lineage = epochs((3, 0), (4, 8))
+    each = cut_short(4, 10, (epoch, 4, 10))
+    assert shared_until(each, lineage) == expected
+    assert shared_until(replace(each, end_offset=None), lineage) == 3
+
+
+def test_an_epoch_that_the_row_has_beyond_its_live_end_says_nothing() -> None:
+    # Catalogs of format 3 remember such; the log may have been cut off there since.
+    row = a_state([a_segment(0, 10)], lineage=epochs((0, 0), (4, 15)))
+    found = decided_history([upload(11, 14, (0, 0), (4, 13))], row)
+    assert (found.contradiction, found.lineage) == ("", epochs((0, 0), (4, 13)))
+    found = decided_history([upload(11, 20, (0, 0))], row)
+    assert (found.apart, found.lineage) == ((), epochs((0, 0)))

@@ -219,3 +219,17 @@ def test_a_torn_log_that_reaches_beyond_the_live_end_does_not_pass_in_silence(
     assert torn in ran.stdout
     retain(tier, hours=DAYS)
     assert files_below(tier) == before
+
+
+def test_what_was_cut_off_amid_is_not_given_up_while_it_alone_has_offsets(tier: Path) -> None:
+    upload(tier, 0, 3, (3, 0))
+    adopted(tier)
+    cleaned(tier)
+    cut = upload(tier, 4, 10, (3, 0))
+    upload(tier, 7, 12, (3, 0), (4, 8))
+    before = files_below(tier)
+    assert given_up(tier, *DETACHED) == "nothing_to_do"
+    assert files_below(tier) == before
+    ran = plan(tier)
+    assert ran.code == 3
+    assert not told(reason(ran), cut, "part of the log up to offset 7 only", "offset 4 is missing")
