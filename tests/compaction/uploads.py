@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
-from builders import LINEAGE, a_segment, segment_id, unknown
+from builders import LINEAGE, a_segment, a_state, looked_at, segment_id, unknown
 
 from compaction.histories import EpochStretch, InspectedSegment
-from compaction.segments import LeaderEpoch
+from compaction.segments import LeaderEpoch, PartitionState
+from compaction.view import PartitionView, Refusal
 
 
 def epochs(*pairs: tuple[int, int]) -> tuple[LeaderEpoch, ...]:
@@ -47,3 +49,32 @@ def by_batches(start: int, end: int, epoch: int) -> InspectedSegment:
     stretch = EpochStretch(epoch=epoch, first_offset=start, last_offset=end)
     found = upload(start, end, lacking="leader_epoch_checkpoint")
     return replace(found, stretches=(stretch,))
+
+
+def a_row(*spans: tuple[int, int], **fields: Any) -> PartitionState:
+    live = [a_segment(*span, segment_id=segment_id(f"live{span[0]}")) for span in spans]
+    return a_state(live, **fields)
+
+
+ROW: Final = a_row((0, 10))
+
+
+def view(row: PartitionState | None, *found: InspectedSegment) -> PartitionView:
+    seen = looked_at(row, found)
+    assert isinstance(seen, PartitionView), seen
+    return seen
+
+
+def refusal(row: PartitionState | None, *found: InspectedSegment) -> Refusal:
+    seen = looked_at(row, found)
+    assert isinstance(seen, Refusal), seen
+    return seen
+
+
+def spans(seen: PartitionView) -> list[str]:
+    """The effective ranges."""
+    return [f"{each.start_offset}-{each.end_offset}" for each in seen.segments]
+
+
+def starts(found: Sequence[Any]) -> list[int]:
+    return [each.start_offset for each in found]
