@@ -32,9 +32,6 @@ from compaction.view import (
     state_with_new,
 )
 
-LATER_MS: Final = 5_000_000
-
-
 LATE: Final = upload(11, 18, (0, 0), (1, 11))
 """Of epoch 1, whose leader was deposed."""
 
