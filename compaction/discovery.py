@@ -117,7 +117,8 @@ def view_of(draft: PartitionDraft, proof: OverlapProof) -> PartitionView | Refus
         segments=segments,
         new_ids=tuple(segment.segment_id for segment in taken),
         orphans=orphans,
-        set_apart=tuple(each.listed for each in _given_up(history, _reached(draft))),
+        set_apart=tuple(each.listed for each in history.apart),
+        needed=_needed(history, _reached(draft)),
         waiting=tuple(each.listed for each in waiting),
         stalled_since_ms=min(
             (each.listed.modified_ms for each in waiting if _reaches_beyond(each, end_offset)),
@@ -152,9 +153,10 @@ def row_view(facts: PartitionFacts, refusal: Refusal) -> PartitionView | None:
         orphans=orphans_of_diverged(facts),
         set_apart=tuple(
             each.listed
-            for each in _given_up(history, taken[-1].end_offset if taken else shared)
+            for each in history.apart
             if not fits(each, row.lineage)
         ),
+        needed=_needed(history, taken[-1].end_offset if taken else shared),
         waiting=(),
         stalled_since_ms=None,
         retired=facts.classified.retired,
@@ -210,12 +212,14 @@ def _shared_end(row: PartitionState, history: History) -> int:
     return common[-1].end_offset if common and is_known else row.log_start_offset - 1
 
 
-def _given_up(history: History, reached: int) -> Iterator[InspectedSegment]:
-    """What is apart, but for what alone gives the history offsets beyond those it has reached."""
-    for each in history.apart:
-        shared = shared_until(each, history.lineage)
-        if shared < each.listed.start_offset or shared <= reached:
-            yield each
+def _needed(history: History, reached: int) -> tuple[str, ...]:
+    """Ids of what is apart and alone gives the history offsets beyond those it has reached."""
+    found = ((each, shared_until(each, history.lineage)) for each in history.apart)
+    return tuple(
+        each.listed.segment_id
+        for each, shared in found
+        if max(each.listed.start_offset, reached + 1) <= shared
+    )
 
 
 def _lowest_named(row: PartitionState) -> int:
@@ -316,7 +320,8 @@ def _waiting(
     settled = {each.segment_id for each in (*draft.chain.taken, *draft.chain.superseded)}
     settled |= {each.segment_id for each in orphans}
     reached = _reached(draft)
-    settled |= {each.listed.segment_id for each in _given_up(draft.history, reached)}
+    settled |= {each.listed.segment_id for each in draft.history.apart}
+    settled -= set(_needed(draft.history, reached))
     for each in draft.facts.inspected:
         is_covered = each.is_readable and each.end_offset is not None and each.end_offset <= reached
         if each.listed.segment_id not in settled and not is_covered:
@@ -338,8 +343,10 @@ def _notes(draft: PartitionDraft, waiting: Sequence[InspectedSegment]) -> Iterat
     """A sentence for each unknown segment that is kept and not read, and why."""
     row, reached = draft.facts.row, _reached(draft)
     taken = {each.segment_id for each in draft.chain.taken}
-    for each in _given_up(draft.history, reached):
-        yield f"{each} is set apart, outside the leader epoch lineage: kept, not read"
+    needed = _needed(draft.history, reached)
+    for each in draft.history.apart:
+        if each.listed.segment_id not in needed:
+            yield f"{each} is set apart, outside the leader epoch lineage: kept, not read"
     for each in draft.history.fitting:
         is_taken = each.listed.segment_id in taken
         if row is not None and not is_taken and each.listed.start_offset < _lowest_named(row):
@@ -350,11 +357,11 @@ def _notes(draft: PartitionDraft, waiting: Sequence[InspectedSegment]) -> Iterat
     for each in waiting:
         if each.problem:
             yield f"{each.listed} is kept, not read: {each.problem}"
-        elif each in draft.history.apart:
+        elif each.listed.segment_id in needed:
             shared = shared_until(each, draft.history.lineage)
             yield (
-                f"{each} is part of the log up to offset {shared} only, where it was cut off: kept,"
-                " not read"
+                f"{each} is set apart, though part of the log up to offset {shared}, where that was"
+                " cut off: kept, not read"
             )
         elif each.segment is not None:
             yield f"{each} is not taken yet: offset {reached + 1} is missing below it"

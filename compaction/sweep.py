@@ -160,7 +160,8 @@ def sweep_of(
     needs_originals = is_refused and any(each.written_by_run for each in view.segments)
     starting = tuple(each for each in may_go if _is_ours(each) or not needs_originals)
     orphans = _old(view.orphans, times) if rules.is_detached else ()
-    set_apart = _old(view.set_apart, times) if rules.is_detached and times.takes_set_apart else ()
+    given_up = [each for each in view.set_apart if each.segment_id not in view.needed]
+    set_apart = _old(given_up, times) if rules.is_detached and times.takes_set_apart else ()
     stay = _Stay(
         expired=0 if is_refused else len(due) - len(expired),
         retired=len(past_grace) - len(may_go),

@@ -71,6 +71,8 @@ class PartitionView:
     log_start_offset: int
     notes: tuple[str, ...] = ()
     """What is not taken and why, a sentence each."""
+    needed: tuple[str, ...] = ()
+    """Ids of those of `set_apart` whose head is part of the log, and in no other segment."""
 
     @property
     def next_offset(self) -> int:
@@ -153,5 +155,7 @@ def gap(before: Segment, after: Segment) -> Refusal:
         reason=RefusalReason.GAP,
         detail=f"segment {before.segment_id} ends at offset {before.end_offset},"
         f" segment {after.segment_id} starts at {after.start_offset}",
-        remedy="Bring the missing segment back, or run again once its upload is complete.",
+        remedy="Bring the missing segment back, or run again once its upload is complete. Where it"
+        f" is gone for good, move the segments below offset {after.start_offset} out of the tier,"
+        " and keep them: then the log begins there.",
     )

@@ -231,6 +231,8 @@ def test_what_is_set_apart_goes_only_where_a_person_gave_it_up(
     swept = sweep(view, replace(DETACHED, tier_binding=binding), order=order)
     assert swept.set_apart == ((late.listed,) if goes else ())
     assert swept.needs_claim is goes
+    needed = replace(view, needed=(late.listed.segment_id,))
+    assert sweep(needed, DETACHED, order=order).set_apart == ()
     assert ids(swept) == ([], [], [], [])
     set_apart, *stays = swept.notes
     assert "is set apart, outside the leader epoch lineage" in set_apart
