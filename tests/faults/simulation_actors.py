@@ -161,7 +161,9 @@ def _gives_up(world: World, actor: Actor) -> None:
     """`tierfold retain --diverged`: a person gives up what lies outside the lineage."""
     for log in world.histories.values():
         log.is_given_up = True
-    sweep(world, f"{actor.name}.diverged", actor, is_diverged=True)
+    for number in range(2):
+        actor.sleep(2 * DAY_MS)
+        sweep(world, f"{actor.name}.{number}", actor, is_diverged=True)
 
 
 def _restores(world: World, actor: Actor) -> None:
@@ -183,7 +185,7 @@ def _restores(world: World, actor: Actor) -> None:
             world.happened(live.run, f"restore: {report.outcome}", f"{key}: {report.reason}")
 
 
-PERSONS: Final[dict[Callable[[World, Actor], None], float]] = {_restores: 0.4, _gives_up: 0.1}
+PERSONS: Final[dict[Callable[[World, Actor], None], float]] = {_restores: 0.4, _gives_up: 0.2}
 """What people do in a story, and in how many of them."""
 
 

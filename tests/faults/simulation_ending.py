@@ -15,7 +15,7 @@ from storage.segment_check import CheckOrder, read_and_check
 from tests.faults.simulation_actors import compact, sweep
 from tests.faults.simulation_scheduler import DAY_MS, Actor
 from tests.faults.simulation_world import World
-from tests.faults.world_broker import History, move_away
+from tests.faults.world_broker import Attempt, History, move_away
 from tests.faults.world_checks import Broken, keys_of
 from tests.faults.world_model import Tier
 from tests.faults.world_store import VirtualStore
@@ -26,16 +26,15 @@ ROUNDS_MOST: Final = 8
 
 def converge(world: World) -> None:
     """Quiet runs and sweeps, days apart, until there is nothing to do; raises Broken if never."""
+    _tidied(world)
     for number in range(ROUNDS_MOST):
-        for key, log in world.histories.items():
-            _tidied(world, key, log)
         world.scheduler.now_ms += 2 * DAY_MS
         world.due = 0
         for verb in (compact, sweep):
             run = f"last-{verb.__name__}.{number}"
             world.scheduler.spawn("last", partial(verb, world, run))
             world.scheduler.play()
-        if world.due == 0:
+        if not _tidied(world) and world.due == 0:
             break
     else:
         raise Broken(f"{world.due} partitions are due for ever")
@@ -43,10 +42,23 @@ def converge(world: World) -> None:
         raise Broken(fault)
 
 
-def _tidied(world: World, key: PartitionKey, log: History) -> None:
-    """What a refusal tells a person to move away: what is no upload of the log, or not whole.
+def _tidied(world: World) -> bool:
+    """A person does what refusals say; whether there was anything to do."""
+    doomed = [
+        (log, attempt)
+        for key, log in world.histories.items()
+        for attempt in _strangers(world, key, log)
+        if world.objects.stored.keys() & set(attempt.keys.values())
+    ]
+    for log, attempt in doomed:
+        move_away(world.objects, log, attempt)
+    return bool(doomed)
 
-    Where there is a row, what is cut short needs no hand: it is taken for what it is.
+
+def _strangers(world: World, key: PartitionKey, log: History) -> Iterator[Attempt]:
+    """What is to be moved away: what is no upload of the log, or not whole.
+
+    Where there is a row, what merely lacks a part needs no hand: it is taken for what it is.
     """
     if key in world.watch.rows and key not in world.refused:
         return
@@ -54,7 +66,7 @@ def _tidied(world: World, key: PartitionKey, log: History) -> None:
     for attempt in log.attempts:
         is_cut_short = key not in world.watch.rows and attempt not in whole
         if attempt.is_torn or attempt.is_foreign or is_cut_short:
-            move_away(world.objects, log, attempt)
+            yield attempt
 
 
 def _final_faults(world: World) -> Iterator[str]:
