@@ -178,7 +178,13 @@ def sweep_of(
         orphans=orphans,
         set_apart=set_apart,
         leftovers=() if state is None else _old(leftovers, times),
-        notes=(*_emptied(view, expired), *view.notes, *_kept(may_go, starting), *stay.notes),
+        notes=(
+            *_emptied(view, expired),
+            # What goes now is no longer kept.
+            *(n for n in view.notes if not any(each.segment_id in n for each in set_apart)),
+            *_kept(may_go, starting),
+            *stay.notes,
+        ),
     )
 
 
@@ -261,15 +267,15 @@ class _Stay:
     @property
     def notes(self) -> tuple[str, ...]:
         counts = (
-            (self.expired, "expired segments"),
-            (self.retired, "retired segments"),
-            (self.orphans, "orphans"),
-            (self.set_apart, "segments set apart"),
+            (self.expired, "expired"),
+            (self.retired, "retired"),
+            (self.orphans, "orphaned"),
+            (self.set_apart, "set apart"),
         )
         told = ", ".join(f"{count} {what}" for count, what in counts if count)
         if not told:
             return ()
         return (
-            f"{told} stay: a broker may still name them. Where no broker serves this tier, say"
-            " tier.binding=detached",
+            f"segments that stay, for a broker may still name them: {told}. Where no broker serves"
+            " this tier, say tier.binding=detached",
         )

@@ -22,7 +22,7 @@ from compaction.forgetting import Forgetting, forgetting, in_the_way, row_withou
 from compaction.outcomes import Committed
 from compaction.segments import PartitionKey, PartitionState, Segment
 from compaction.undo import restoration
-from compaction.view import Refusal, never_claimed
+from compaction.view import PartitionView, Refusal, RefusalReason, never_claimed
 from jobs.commits import committed, settled
 from jobs.discovery import facts_from, view_from
 from jobs.history_job import past_of
@@ -44,6 +44,7 @@ from jobs.survey import known_by_name, refusal_of
 from jobs.wiring import Wiring
 from storage.catalog import new_commit_id
 from storage.clock import now_ms
+from storage.unknown_segments import batches_fit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,13 +112,41 @@ def _looked_at(live: Wiring, key: PartitionKey, state: PartitionState | None) ->
         everything = row_without(key, state, [each.segment_id for each in listed])
         bare = facts_from(live, key, everything, listed)
         view = view_from(live, bare)
+        doubt = None if isinstance(view, Refusal) else _doubt(live, facts, view)
     except TierfoldError as error:
         return Forgot(report=_refused(key, refusal_of(error, str(key))))
     if isinstance(view, Refusal):
         detail = f"without its row, too, the partition would be refused: {view.detail}"
         return Forgot(report=_refused(key, replace(view, detail=detail)))
+    if doubt is not None:
+        return Forgot(report=_refused(key, doubt))
     loss = forgetting(facts, bare, view)
     return Forgot(report=_planned(key, state, loss), state=state, loss=loss)
+
+
+def _doubt(live: Wiring, facts: PartitionFacts, view: PartitionView) -> Refusal | None:
+    """Why the new history may be none: its checkpoints tell of leaders, its batches do not.
+
+    A checkpoint is a small text file, and what follows from it here cannot be undone. So where a
+    new epoch begins, the batches are asked as well. Raises TierfoldError.
+    """
+    known = () if facts.row is None else facts.row.lineage
+    begun = [each.start_offset for each in view.lineage if each not in known]
+    listed = {each.segment_id: each for each in facts.classified.unknown}
+    for segment in view.segments:
+        if not any(segment.start_offset <= each <= segment.end_offset for each in begun):
+            continue
+        found = listed.get(segment.segment_id)
+        if found is None or batches_fit(live.tier, facts.key, found, view.lineage):
+            continue
+        return Refusal(
+            reason=RefusalReason.UNREADABLE,
+            detail=f"the batches of segment {segment.segment_id} carry other leader epochs than its"
+            " leader epoch checkpoint says",
+            remedy="Its checkpoint may be damaged: compare it with the broker's, or take it from a"
+            " copy. Nothing was changed.",
+        )
+    return None
 
 
 def _not_cut_off(facts: PartitionFacts) -> PartitionReport:

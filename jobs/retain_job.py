@@ -3,7 +3,7 @@
     1 look     rows, listings -> what may go (`jobs.retain_look`); a dry run ends here
     2 claim    opens the next epoch: whoever wrote an orphan that was listed can commit it no more
     3 start    one commit: expired segments retired, log start moved, deletions said to start
-    4 read     the rows again: still our epoch, and nothing that is to go lives
+    4 read     the rows again: still our epoch, nothing that is to go lives; orphans as they were
     5 delete   the objects, and leftovers; one that is gone already is fine
     6 finish   listed again; one commit forgets what is wholly gone and gives the claim back
 
@@ -195,6 +195,7 @@ def _sweep(live: Wiring, works: Sequence[Work], console: Console) -> None:
         for first in range(0, len(works), BREATH):
             breath = works[first : first + BREATH]
             _read_again(live, [each for each in breath if each.row is not None])
+            list(pool.map(lambda each: _keep_what_changed(live, each), breath))
             held = [each for each in breath if each.is_open]
             items = [(each, item) for each in held for item in each.report.doomed]
             for _, item in pool.map(lambda pair: _deleted(live, *pair), items):
@@ -218,6 +219,24 @@ def _read_again(live: Wiring, works: Sequence[Work]) -> None:
             _judge(each, found.get(each.key))
         else:
             each.fail(str(refused))
+
+
+def _keep_what_changed(live: Wiring, each: Work) -> None:
+    """What got another object since it was looked at is not what was judged: it stays.
+
+    A copy that goes on may have brought the `.log` of an upload that seemed to hold nothing.
+    """
+    judged = {one.segment_id: one for one in (*each.sweep.orphans, *each.sweep.set_apart)}
+    if not (each.is_open and judged):
+        return
+    try:
+        found = {one.segment_id: one for one in live.tier.listing(each.key)}
+    except TierfoldError as error:
+        each.fail(str(error))
+        return
+    changed = {name for name, was in judged.items() if found.get(name, was) != was}
+    kept = tuple(one for one in each.report.doomed if one.segment_id not in changed)
+    each.report = replace(each.report, doomed=kept)
 
 
 def _judge(each: Work, row: PartitionState | None) -> None:

@@ -5,7 +5,7 @@ Rows and listings; of each segment that no row names also how far it reaches, an
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -83,12 +83,14 @@ def _looked_at(live: Wiring, known: KnownPartition, rules: Rules, times: SweepOr
     is_refused = refusal is not None
     sweep = sweep_of(view, rules, times, leftovers=leftovers, is_refused=is_refused)
     if refusal is not None and sweep.is_nothing:
-        return _refused(key, refusal)
+        return _refused(key, refusal, "; ".join(_waits(view, rules, times)))
     return _look(live, view, sweep, rules, times)
 
 
-def _refused(key: PartitionKey, refusal: Refusal) -> Look:
-    return Look(report=RetainReport(key=key, outcome=REFUSED, reason=refusal.sentence))
+def _refused(key: PartitionKey, refusal: Refusal, waits: str = "") -> Look:
+    """`waits`: what goes later all the same, and when; empty: nothing does."""
+    reason = f"{waits}; {refusal.sentence}" if waits else refusal.sentence
+    return Look(report=RetainReport(key=key, outcome=REFUSED, reason=reason))
 
 
 def _look(
@@ -114,19 +116,29 @@ def _look(
 
 
 def _waiting(view: PartitionView, rules: Rules, times: SweepOrder) -> str:
-    """What is not due yet, and until when; of what may not go at all, the notes tell."""
+    """Why nothing is done; of what may not go at all, the notes tell."""
+    is_anything = bool(view.orphans and rules.is_detached)
+    is_anything |= view.state is not None and bool(view.state.whole_retired)
+    return "; ".join(_waits(view, rules, times)) or ("" if is_anything else "nothing is due")
+
+
+def _waits(view: PartitionView, rules: Rules, times: SweepOrder) -> Iterator[str]:
+    """What is not due yet, and until when."""
     retired = [] if view.state is None else [r.retired_at_ms for r in view.state.whole_retired]
-    orphans = [each.modified_ms for each in view.orphans] if rules.is_detached else []
-    told = []
+    takes_apart = rules.is_detached and times.takes_set_apart
     for what, begun, stays_ms in (
         ("retired segment", retired, times.grace_ms),
-        ("orphan", orphans, times.orphan_age_ms),
+        ("orphan", _written(view.orphans) if rules.is_detached else [], times.orphan_age_ms),
+        ("segment set apart", _written(view.set_apart) if takes_apart else [], times.orphan_age_ms),
     ):
         ends = [each + stays_ms for each in begun if each + stays_ms > times.now_ms]
         if ends:
             wait = "waits" if len(ends) == 1 else "wait, the first"
-            told.append(f"{counted(len(ends), what)} {wait} until {moment(min(ends))}")
-    return "; ".join(told) or ("" if retired or orphans else "nothing is due")
+            yield f"{counted(len(ends), what)} {wait} until {moment(min(ends))}"
+
+
+def _written(found: Sequence[ListedSegment]) -> list[int]:
+    return [each.modified_ms for each in found]
 
 
 def _doomed(live: Wiring, view: PartitionView, sweep: Sweep) -> Iterator[Doomed]:

@@ -7,12 +7,13 @@ nothing else has.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from compaction.errors import CorruptLog, TierfoldError
-from compaction.histories import EpochStretch, InspectedSegment
+from compaction.histories import EpochStretch, InspectedSegment, fits
 from compaction.listing import ListedSegment
 from compaction.segments import LeaderEpoch, PartitionKey
 from storage.batch_heads import BatchHeads
@@ -62,6 +63,20 @@ def _incomplete(
         end_offset=int(heads.last_offset[-1]),
         stretches=() if found.checkpoint else epoch_stretches(heads),
     )
+
+
+def batches_fit(
+    tier: LocalTieredStorage,
+    key: PartitionKey,
+    listed: ListedSegment,
+    lineage: Sequence[LeaderEpoch],
+) -> bool:
+    """Whether the segment's batches carry the leader epochs of `lineage`, whatever its checkpoint.
+
+    The whole `.log` is read. Raises CorruptLog and UnreadableObject.
+    """
+    found = _incomplete(tier, key, InspectedSegment(listed=listed))
+    return fits(found, lineage)
 
 
 def _checkpoint(

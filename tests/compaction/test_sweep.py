@@ -141,7 +141,7 @@ def test_where_a_broker_may_name_it_only_what_we_wrote_goes(binding: TierBinding
     assert swept.leftovers == (LEFTOVER,)
     assert swept.log_start_offset == 20
     (note,) = swept.notes
-    assert "1 expired segments, 1 retired segments, 1 orphans stay" in note
+    assert "may still name them: 1 expired, 1 retired, 1 orphaned." in note
     assert "tier.binding=detached" in note
     assert ids(sweep(view, DELETE)) == ([C], [A, B], [], [segment_id("stray25")])
 
@@ -234,10 +234,10 @@ def test_what_is_set_apart_goes_only_where_a_person_gave_it_up(
     needed = replace(view, needed=(late.listed.segment_id,))
     assert sweep(needed, DETACHED, order=order).set_apart == ()
     assert ids(swept) == ([], [], [], [])
-    set_apart, *stays = swept.notes
-    assert "is set apart, outside the leader epoch lineage" in set_apart
+    kept = [note for note in swept.notes if "set apart, outside the leader epoch" in note]
+    assert len(kept) is not goes
     is_told = binding is not TierBinding.DETACHED
-    assert ["1 segments set apart stay" in each for each in stays] == [True] * is_told
+    assert any("1 set apart." in note for note in swept.notes) is is_told
 
 
 def test_what_no_run_has_adopted_yet_expires_as_well() -> None:

@@ -83,12 +83,16 @@ def _final_faults(world: World) -> Iterator[str]:
             continue
         if state.owner_run.startswith("last"):
             yield f"{key}: {state.owner_run} still holds epoch {state.epoch}"
+        # What was uploaded of a log that was cut off stays until a person has looked.
+        retired = [
+            each for each in state.retired if each.segment.written_by_run or not tier.is_cut_off
+        ]
+        if retired:
+            yield f"{key}: still retired: {retired}"
+        yield from _unsound(world, state)
         if not tier.is_cut_off:
             yield from _unfinished(world, state, tier)
-        if state.retired:
-            yield f"{key}: still retired: {state.retired}"
-        yield from _unsound(world, state)
-        yield from _unneeded(world, state, tier)
+            yield from _unneeded(world, state, tier)
 
 
 def _refusal_fault(world: World, key: PartitionKey, tier: Tier) -> str:
