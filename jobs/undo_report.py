@@ -111,12 +111,12 @@ def print_forgot(console: Console, found: Forgot) -> None:
     console.print(f"{counted(len(loss.forgotten), 'segment')} lived by the catalog's row")
     _print_ranges(
         console,
-        "would be taken as the log from then on",
+        "to be taken as the log by the next run",
         [(each.segment_id, f"{each.start_offset}–{each.end_offset}") for each in loss.taken],
     )
     _print_ranges(
         console,
-        "would be set apart: they stay in the tier, and nobody reads them",
+        "to be set apart: they stay in the tier, and nobody reads them",
         [
             (each.listed.segment_id, f"{each.listed.start_offset}–{each.end_offset}")
             for each in loss.set_apart

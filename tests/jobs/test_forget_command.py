@@ -17,10 +17,10 @@ def test_people_are_told_within_80_columns(
     words = (
         "orders-0: planned",
         "2 segments lived by the catalog's row",
-        "2 segments would be taken as the log from then on",
+        "2 segments to be taken as the log by the next run",
         f"  {first.segment_id}  offsets 0–5",
         f"  {newest.segment_id}  offsets 6–9",
-        "1 segment would be set apart",
+        "1 segment to be set apart",
         f"  {second.segment_id}  offsets 6–10",
         "Offsets that vanish: 10–10",
         "cannot be undone",
