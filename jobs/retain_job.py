@@ -132,13 +132,14 @@ def vacuumed(live: Wiring, console: Console, *, is_dry_run: bool = False) -> int
 
     That is no partition's matter: where it fails, `console` says so, and nothing else changes.
     """
+    gone = 0
     try:
-        runs = RunsTable(live.catalog_uri).vacuum(is_dry_run=is_dry_run)
-        return runs + live.catalog.vacuum(is_dry_run=is_dry_run)
+        gone = live.catalog.vacuum(is_dry_run=is_dry_run)
+        gone += RunsTable(live.catalog_uri).vacuum(is_dry_run=is_dry_run)
     except TierfoldError as error:
         said = f"The catalog's old files could not be deleted: {error}"
         console.print(Text(said, style="yellow"))
-        return 0
+    return gone
 
 
 def _claim(live: Wiring, works: Sequence[Work]) -> None:

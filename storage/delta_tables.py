@@ -98,7 +98,9 @@ class DeltaVersion:
                 )
             except CommitFailedError:
                 return False
-            return _completed(self._table, self._log)
+            is_written = _completed(self._table, self._log)
+            _keep_commits(self._uri, self._log)
+            return is_written
 
 
 class DeltaFolder:
@@ -173,6 +175,7 @@ class DeltaFolder:
                     where=self._uri,
                     remedy="Run again.",
                 )
+            _keep_commits(self._uri, self._log)
 
     def sync(self) -> None:
         """Make what `read` finds durable, whoever wrote it."""
@@ -242,17 +245,7 @@ class DeltaFolder:
         return log.is_dir() and any(each.suffix in _COMMIT_SUFFIXES for each in log.iterdir())
 
     def _opened_or_made(self) -> DeltaTable:
-        table = self._open() or self._made()
-        # An older tierfold had delta-rs delete old commits, and any other writer of Delta would.
-        while not _NO_CLEANUP.items() <= table.metadata().configuration.items():
-            # Others may set it meanwhile, or write rows: then it is looked at again.
-            with suppress(CommitFailedError):
-                table.alter.set_table_properties(
-                    _NO_CLEANUP, commit_properties=_COMMIT, post_commithook_properties=_NO_HOOKS
-                )
-                _completed(table, self._log)
-            table = DeltaTable(self._uri)
-        return table
+        return self._open() or self._made()
 
     def _made(self) -> DeltaTable:
         make_folder(self._log.table)
@@ -289,6 +282,22 @@ _NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_exp
 _NO_CLEANUP: Final = {"delta.enableExpiredLogCleanup": "false"}
 
 _HOUR_MS: Final = 3_600_000
+
+
+def _keep_commits(uri: str, log: DeltaLog) -> None:
+    """Forbid every writer of Delta to delete old commits, as an older tierfold had delta-rs do.
+
+    After a write, not before: a table that is refused stays as it is. Where it fails, the next
+    write tries again.
+    """
+    table = DeltaTable(uri)
+    if _NO_CLEANUP.items() <= table.metadata().configuration.items():
+        return
+    with suppress(CommitFailedError):
+        table.alter.set_table_properties(
+            _NO_CLEANUP, commit_properties=_COMMIT, post_commithook_properties=_NO_HOOKS
+        )
+        _completed(table, log)
 
 
 def _completed(table: DeltaTable, log: DeltaLog) -> bool:

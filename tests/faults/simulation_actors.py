@@ -204,6 +204,8 @@ def _made_anew(world: World, log: History, actor: Actor) -> None:
     """A topic is deleted and created again: its name stays, its id does not."""
     delete_topic(actor, world.objects, log)
     anew = history(world.scheduler.rng, replace(log.key, topic_id=new_segment_id()), 2)
+    # A sweep that gives things up may be at work, and finds the new incarnation as well.
+    anew.is_given_up = any(log.is_given_up for log in world.histories.values())
     world.histories[anew.key] = anew
     upload(actor, world.objects, anew, 2 * len(anew.to_come))
 
