@@ -168,11 +168,10 @@ def sweep_of(
         orphans=0 if rules.is_detached else len(view.orphans),
         set_apart=0 if rules.is_detached or not times.takes_set_apart else len(view.set_apart),
     )
-    reached = expired[-1].segment.next_offset if expired else 0
     return Sweep(
         key=view.key,
         expired=expired,
-        log_start_offset=max(reached, view.log_start_offset),
+        log_start_offset=max([view.log_start_offset, *(e.segment.next_offset for e in expired)]),
         starting=starting,
         going=() if state is None else _going(state),
         orphans=orphans,
@@ -180,12 +179,16 @@ def sweep_of(
         leftovers=() if state is None else _old(leftovers, times),
         notes=(
             *_emptied(view, expired),
-            # What goes now is no longer kept.
-            *(n for n in view.notes if not any(each.segment_id in n for each in set_apart)),
+            *_without(view.notes, set_apart),
             *_kept(may_go, starting),
             *stay.notes,
         ),
     )
+
+
+def _without(notes: Sequence[str], going: Sequence[ListedSegment]) -> tuple[str, ...]:
+    """The notes but those on what goes now: it is no longer kept."""
+    return tuple(note for note in notes if not any(each.segment_id in note for each in going))
 
 
 def _kept(may_go: Sequence[RetiredSegment], starting: Sequence[RetiredSegment]) -> tuple[str, ...]:
