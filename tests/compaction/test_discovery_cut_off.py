@@ -11,8 +11,7 @@ from typing import Final
 
 import pytest
 from builders import a_segment, a_state, facts, retired, segment_id
-from test_discovery import LATE, a_row, spans, starts, view
-from uploads import by_batches, epochs, torn, upload
+from uploads import LATE, a_row, by_batches, epochs, spans, starts, torn, upload, view
 
 from compaction.discovery import drafted, row_view
 from compaction.histories import InspectedSegment

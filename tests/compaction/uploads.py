@@ -78,3 +78,7 @@ def spans(seen: PartitionView) -> list[str]:
 
 def starts(found: Sequence[Any]) -> list[int]:
     return [each.start_offset for each in found]
+
+
+LATE: Final = upload(11, 18, (0, 0), (1, 11))
+"""Of epoch 1, whose leader was deposed."""

@@ -131,7 +131,7 @@ def test_where_a_broker_may_serve_the_tier_only_what_we_wrote_goes(
     ran = tierfold("retain", tier, "--json", *now, *binding)
     entry = ran.partitions["orders", 0]
     assert (ran.code, entry["outcome"]) == (0, "swept")
-    assert not told("; ".join(entry["notes"]), "4 retired segments", "1 orphans", "detached")
+    assert not told("; ".join(entry["notes"]), "4 retired, 1 orphaned", "detached")
     assert {each["segment_id"] for each in entry["objects"]} == {ours, ""}
     assert originals < ids_in(tier)
     assert ours not in ids_in(tier)
