@@ -45,6 +45,10 @@ class PartitionFacts:
         """What the catalog knows of the log; None on first sight, and after `tierfold forget`."""
         return None if self.state is None or self.state.is_forgotten else self.state
 
+    def history(self) -> History:
+        """What the leader epochs of all that has a `.log` say; decided anew at each call."""
+        return decided_history([each for each in self.inspected if each.listed.has_log], self.row)
+
 
 def divergence(facts: PartitionFacts) -> Refusal | None:
     """How an unclean leader election cut the log off, whatever else is wrong; None: it did not."""
@@ -52,8 +56,7 @@ def divergence(facts: PartitionFacts) -> Refusal | None:
         draft = drafted(facts)
         is_diverged = isinstance(draft, Refusal) and draft.reason is RefusalReason.LINEAGE_DIVERGED
         return draft if isinstance(draft, Refusal) and is_diverged else None
-    with_log = [each for each in facts.inspected if each.listed.has_log]
-    return _refused_by_history(decided_history(with_log, facts.row), facts.row.segments)
+    return _refused_by_history(facts.history(), facts.row.segments)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,11 +72,11 @@ class PartitionDraft:
 
 def drafted(facts: PartitionFacts) -> PartitionDraft | Refusal:
     """Decide which unknown segments belong to the log and chain to the live ones."""
-    row, inspected = facts.row, facts.inspected
+    row = facts.row
     refusal = _refused_by_listing(facts)
     if refusal is not None:
         return refusal
-    history = decided_history([each for each in inspected if each.listed.has_log], row)
+    history = facts.history()
     live = () if row is None else row.segments
     refusal = _refused_by_history(history, live)
     if refusal is not None:
@@ -141,7 +144,7 @@ def row_view(facts: PartitionFacts, refusal: Refusal) -> PartitionView | None:
     row = facts.row
     if row is None:
         return None
-    history = decided_history([each for each in facts.inspected if each.listed.has_log], row)
+    history = facts.history()
     complete = [each.segment for each in history.fitting if each.segment is not None]
     shared = _shared_end(row, history)
     taken = chain_of(shared, complete).taken
@@ -151,11 +154,7 @@ def row_view(facts: PartitionFacts, refusal: Refusal) -> PartitionView | None:
         segments=row.segments,
         new_ids=(),
         orphans=orphans_of_diverged(facts),
-        set_apart=tuple(
-            each.listed
-            for each in history.apart
-            if not fits(each, row.lineage)
-        ),
+        set_apart=tuple(each.listed for each in history.apart if not fits(each, row.lineage)),
         needed=_needed(history, taken[-1].end_offset if taken else shared),
         waiting=(),
         stalled_since_ms=None,
@@ -194,7 +193,7 @@ def orphans_of_diverged(facts: PartitionFacts) -> tuple[ListedSegment, ...]:
     row = facts.row
     if row is None:
         return ()
-    history = decided_history([each for each in facts.inspected if each.listed.has_log], row)
+    history = facts.history()
     shared = _shared_end(row, history)
     return tuple(
         each.listed

@@ -108,10 +108,11 @@ def decided_history(
     if row is not None and not contradiction:
         contradiction = _truncation(inspected, row)
     fitting = tuple(each for each in readable if fits(each, lineage))
+    fitting_ids = {each.listed.segment_id for each in fitting}
     return History(
         lineage=lineage,
         fitting=fitting,
-        apart=tuple(each for each in readable if each not in fitting),
+        apart=tuple(each for each in readable if each.listed.segment_id not in fitting_ids),
         contradiction=contradiction,
     )
 
