@@ -30,10 +30,14 @@ from jobs.segment_filters import Wanted, pushed
 from jobs.segment_options import FORMAT, Request, check_schema, request_of, schema_of
 from jobs.survey import READERS, KnownPartition, known_partitions
 from jobs.wiring import Wiring, wired
+from jobs.worker_daemon import silent_planning, workers_used_once
 from storage.arrow_records import record_batches
 from storage.first_sight import read_aborted, read_snapshot
 from storage.local_tiered_storage import Part
 from storage.log_pieces import LogPiece, pieces_of, read_piece
+
+# Spark's workers that plan a read load this module, and nothing of ours before it.
+silent_planning()
 
 _PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 _TASK_BYTES: Final = 64 * 2**20  # A task reads so much; what is decoded is a few times that.
@@ -46,7 +50,8 @@ def register(spark: SparkSession) -> None:
     Spark hands filters to no Python data source unless told so. Where somebody turns that off
     again, the same records come out, and more bytes are read.
     """
-    spark.dataSource.register(KafkaSegments)
+    with workers_used_once(spark):  # Spark first looks for data sources of its own accord.
+        spark.dataSource.register(KafkaSegments)
     spark.conf.set(_PUSHDOWN, "true")
 
 

@@ -73,7 +73,7 @@ def test_workers_are_forked_by_our_daemon_and_speak_over_a_unix_socket(
     (told,) = asked.collect()
     assert told.over_unix_socket == "True"
     assert " -m jobs.worker_daemon " in told.parent
-    assert told.worker == "__main__.worker"
+    assert told.worker == "__main__.until_hung_up"
 
 
 def test_a_task_whose_worker_dies_is_tried_again_on_this_machine_too(spark: SparkSession) -> None:

@@ -82,6 +82,7 @@ def test_nobody_else_has_a_worker_forked_whatever_the_umask() -> None:
 
 def test_a_daemon_that_is_told_to_end_leaves_no_folder() -> None:
     with daemon() as running:
+        running.hung_up_on()  # It listens before it can be told.
         running.process.terminate()
         running.process.wait()
         assert not Path(running.address).parent.exists()
