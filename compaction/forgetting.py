@@ -1,13 +1,13 @@
-"""What `tierfold forget` would do after an unclean leader election, and what is in its way. Pure.
+"""What `tierfold forget` would do after an unclean leader election, and what prevents it. Pure.
 
-A partition whose log was cut off is refused, for the catalog's row says otherwise than the newest
-leader. Forgetting takes back all that the row says; discovery then decides as on first sight, with
-a person's consent to lose what the new history lacks:
+A partition whose log was cut off is refused, because the catalog's row contradicts the newest
+leader. Forgetting empties the row. Discovery then decides as if it saw the partition for the first
+time, and a person has agreed to lose what the new history lacks:
 
-    facts by the row -> `divergence`  -> was it cut off at all
-                     -> `in_the_way`  -> what nobody could tell from an upload without the row
-    facts without it -> the view that discovery would make
-    both             -> `forgetting`  -> what is taken, what is set apart, which offsets vanish
+    facts with the row    -> `divergence`  -> was the log cut off at all
+                          -> `in_the_way`  -> segments that only the row can tell from uploads
+    facts without the row -> the view that discovery would make
+    both                  -> `forgetting`  -> what is taken, what is set apart, which offsets vanish
 """
 
 from __future__ import annotations
@@ -38,37 +38,37 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forgetting:
-    """What it would come to."""
+    """What forgetting a partition would change."""
 
     forgotten: tuple[Segment, ...]
-    """What lives by the row, in offset order; none where there is no row."""
+    """The row's live segments, in offset order; empty where there is no row."""
     taken: tuple[Segment, ...]
     """What discovery would take afterwards, in offset order."""
     set_apart: tuple[InspectedSegment, ...]
     """What it would set apart: listed, never read."""
     vanishing: tuple[OffsetRange, ...]
-    """Offsets that no reader would find any more."""
+    """Offsets that readers would no longer find."""
 
     @property
     def consent(self) -> tuple[str, ...]:
-        """Ids of the segments whose loss is accepted with it."""
+        """Ids of the segments that a person agrees to lose."""
         return tuple(each.listed.segment_id for each in self.set_apart)
 
 
 def row_without(
     key: PartitionKey, state: PartitionState | None, consent: Iterable[str]
 ) -> PartitionState:
-    """The partition's row once it is forgotten; `state` is the row as it is, None: it has none."""
+    """The row of a forgotten partition; `state` is the present row, None if there is none."""
     return (state or never_claimed(key)).emptied(consent)
 
 
 def forgetting(facts: PartitionFacts, bare: PartitionFacts, view: PartitionView) -> Forgetting:
-    """What would be lost, and what not.
+    """What would be lost, and what would stay.
 
     Args:
-        facts: what was read, by the row as it is.
-        bare: the same tier without the row, every listed segment among the unknown.
-        view: what discovery makes of `bare`, with consent to whatever it sets apart.
+        facts: what was read, with the present row.
+        bare: the same tier without the row: every listed segment is unknown.
+        view: what discovery makes of `bare`, with consent to lose whatever it sets apart.
     """
     live = () if facts.row is None else facts.row.segments
     ids = {each.segment_id for each in view.set_apart}
@@ -87,10 +87,10 @@ def forgetting(facts: PartitionFacts, bare: PartitionFacts, view: PartitionView)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Obstacles:
-    """Ids of listed segments that only the row can tell from uploads of a broker.
+    """Ids of listed segments that only the row can tell from a broker's uploads.
 
-    Without it they would count as uploads, and what compaction removed, or a dead run wrote, would
-    be part of the log.
+    Without the row they would count as uploads. Records that compaction removed, and what a dead
+    run wrote, would be part of the log again.
     """
 
     written: tuple[str, ...]
@@ -99,11 +99,11 @@ class Obstacles:
     orphans: tuple[str, ...]
 
     def refusal(self, uploads_at: str) -> Refusal:
-        """What a person is told, step by step: what a restore needs must not be deleted before.
+        """What to do first, in this order: a restore needs what a later step deletes.
 
         Args:
-            uploads_at: the moment of a state that can be restored and in which only uploads live;
-                empty: there is none.
+            uploads_at: the time of a state that can be restored and whose live segments are all
+                uploads; empty if there is none.
         """
         kinds = (
             ("of the live segments tierfold wrote", self.written),
@@ -113,7 +113,7 @@ class Obstacles:
         found = "; ".join(f"{what}: {_named(ids)}" for what, ids in kinds if ids)
         return Refusal(
             reason=RefusalReason.LINEAGE_DIVERGED,
-            detail=f"without its row nobody could tell these from uploads of a broker: {found}",
+            detail=f"only its row tells these segments from a broker's uploads: {found}",
             remedy=" ".join((*self._ways_out(uploads_at), "Then forget.")),
         )
 
@@ -125,27 +125,27 @@ class Obstacles:
             )
         elif self.written:
             yield (
-                "No state of before the first compaction can be restored any more: move the objects"
-                " of these live segments out of the tier, and keep them; the log loses what only"
-                " they give."
+                "No state from before the first compaction can be restored any more. Move the"
+                " objects of these live segments out of the tier and keep them: the log loses the"
+                " records that only they hold."
             )
         if self.retired or self.written:
             yield (
-                "`tierfold retain` deletes what is retired once its grace period is over; what"
-                " brokers uploaded of it only with tier.binding=detached."
+                "`tierfold retain` deletes retired segments once their grace period is over; those"
+                " that brokers uploaded only with tier.binding=detached."
             )
         if self.orphans:
             yield "`tierfold retain` with tier.binding=detached deletes orphans once they are old."
 
 
 def in_the_way(facts: PartitionFacts) -> Obstacles | None:
-    """What must be gone before the row is; None: nothing."""
+    """What must be gone before the row is emptied; None if nothing is."""
     row = facts.row
     if row is None:
         return None
     ours = {segment.segment_id for segment in row.segments if segment.written_by_run}
     known = [each.segment_id for each in facts.classified.known]
-    # Where only uploads live, what a run of ours wrote has their borders, and is told by them.
+    # Where all live segments are uploads, a dead run's segment has their borders: that tells it.
     orphans = (
         [each.listed for each in facts.inspected if is_orphan(each, row)]
         if ours
@@ -165,7 +165,7 @@ def _named(ids: Sequence[str]) -> str:
 
 
 def _united(spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """The spans in order, those that touch or overlap joined."""
+    """The spans in order, joined where they touch or overlap."""
     first = last = None
     for start, end in sorted(spans):
         if first is None or last is None:
@@ -180,7 +180,7 @@ def _united(spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 
 
 def _beyond(view: PartitionView, spans: Iterable[tuple[int, int]]) -> Iterator[OffsetRange]:
-    """What of the spans lies outside the offsets of the view, which have no hole."""
+    """The parts of the spans outside the view's offsets, which have no gap."""
     reached = view.next_offset - 1
     for start, end in spans:
         if start < view.log_start_offset:
