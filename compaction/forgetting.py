@@ -123,19 +123,25 @@ class Obstacles:
                 "First go back to what brokers uploaded: `tierfold restore TIER PARTITION --to"
                 f" {uploads_at}`."
             )
-        elif self.written:
+        first = "" if not self.written or uploads_at else "First "
+        if self.retired or (self.written and uploads_at):
             yield (
-                "No state from before the first compaction can be restored any more. Move the"
-                " objects of these live segments out of the tier and keep them: the log loses the"
-                " records that only they hold."
-            )
-        if self.retired or self.written:
-            yield (
-                "`tierfold retain` deletes retired segments once their grace period is over; those"
-                " that brokers uploaded only with tier.binding=detached."
+                f"{first}`tierfold retain` deletes retired segments once their grace period is over;"
+                " those that brokers uploaded only with tier.binding=detached."
             )
         if self.orphans:
-            yield "`tierfold retain` with tier.binding=detached deletes orphans once they are old."
+            yield (
+                f"{first}`tierfold retain` with tier.binding=detached deletes orphans once they are"
+                " old."
+            )
+        if self.written and not uploads_at:
+            # Then `retain` refuses the partition for what is gone, so this comes last.
+            yield (
+                "No state from before the first compaction can be restored any more. Move the"
+                " objects of these live segments out of the tier and keep them. Uploads that"
+                " compaction retired count again if they are still there; the log loses the records"
+                " that only the moved segments hold."
+            )
 
 
 def in_the_way(facts: PartitionFacts) -> Obstacles | None:
@@ -151,9 +157,13 @@ def in_the_way(facts: PartitionFacts) -> Obstacles | None:
         if ours
         else orphans_of_diverged(facts)
     )
+    # Compaction's originals are whole uploads: they are no obstacle to first sight, but what was
+    # made of them beside them is. `retain` spares them while ours are named by the row.
+    by_us = {each.segment.segment_id for each in row.retired if each.segment.written_by_run}
+    retired = [each.segment_id for each in facts.classified.retired]
     found = Obstacles(
         written=tuple(each for each in known if each in ours),
-        retired=tuple(each.segment_id for each in facts.classified.retired),
+        retired=tuple(each for each in retired if each in by_us or not ours),
         orphans=tuple(each.segment_id for each in orphans),
     )
     return found if found.written or found.retired or found.orphans else None

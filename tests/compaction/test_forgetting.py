@@ -179,17 +179,28 @@ def test_uploads_alone_are_in_nobodys_way() -> None:
 
 def test_what_we_wrote_is_retired_or_orphaned_is_in_the_way_while_it_is_listed() -> None:
     ours = old(0, 49, segment_id=segment_id("ours"), written_by_run="a run")
-    state = row(ours, old(50, 99), retired=(retired(old(0, 49)),))
+    before = old(0, 49, segment_id=segment_id("before"), written_by_run="a run")
+    state = row(ours, old(50, 99), retired=(retired(old(0, 49)), retired(before)))
     dead = unknown(replace(old(50, 99), segment_id=segment_id("dead")))
     half = unknown(a_segment(0, 9, segment_id=segment_id("half")), lacking=["log"])
     found = in_the_way(facts(state, [dead, half, new(60, 79)]))
     assert found is not None
     assert found.written == (ours.segment_id,)
-    assert found.retired == (segment_id(0),)
+    assert found.retired == (before.segment_id,)
     assert set(found.orphans) == {segment_id("dead"), segment_id("half")}
     moved = facts(state, [new(60, 79)])
     moved = replace(moved, classified=replace(moved.classified, known=(), retired=()))
     assert in_the_way(moved) is None
+
+
+def test_what_we_wrote_and_retired_is_in_the_way_though_the_live_ones_are_moved_away() -> None:
+    ours = old(0, 99, segment_id=segment_id("ours"), written_by_run="a run")
+    before = old(0, 99, segment_id=segment_id("before"), written_by_run="a run")
+    state = row(ours, retired=(retired(old(0, 99)), retired(before)))
+    there = facts(state, [new(60, 79)])
+    found = in_the_way(replace(there, classified=replace(there.classified, known=())))
+    assert found is not None
+    assert found.retired == (before.segment_id,)
 
 
 def test_what_the_new_leader_uploaded_anew_is_in_nobodys_way() -> None:
@@ -220,6 +231,10 @@ def test_each_kind_has_its_way_out() -> None:
     said = sentence(row(ours))
     assert "tierfold restore" not in said
     assert "out of the tier" in said
+    assert "retain" not in said
+    said = sentence(row(ours, retired=(retired(replace(ours, segment_id=segment_id("before"))),)))
+    # Moved away earlier, the partition is refused for what is gone, and `retain` does nothing.
+    assert said.index("First `tierfold retain`") < said.index("out of the tier")
     said = sentence(row(old(0, 99), retired=(retired(ours),)))
     assert "grace period" in said
     assert "restore" not in said

@@ -23,6 +23,7 @@ from jobs.survey import Surveyed, in_order_of_work, survey
 from jobs.waves import Waves
 from jobs.wiring import Wiring
 from storage.kafka_uuid import new_segment_id
+from tests.faults.simulation_forgetting import takes_back
 from tests.faults.simulation_pipeline import VirtualPipeline
 from tests.faults.simulation_scheduler import DAY_MS, HOUR_MS, MINUTE_MS, Actor, Fault
 from tests.faults.simulation_world import World
@@ -31,6 +32,9 @@ from tests.faults.world_checks import keys_of
 from tests.faults.world_model import Tier
 
 QUIET: Final = Console(quiet=True)
+
+FORGETS_A_FORK: Final = 0.9
+"""How often somebody forgets what an unclean election cut off, where there was one."""
 
 
 def begin(world: World) -> None:
@@ -57,7 +61,8 @@ def begin(world: World) -> None:
         after_ms = rng.choice((HOUR_MS, DAY_MS + HOUR_MS, 2 * DAY_MS))
         scheduler.spawn(f"sweeper{number}", partial(_sweeps, world), after_ms=after_ms)
     for act, likely in PERSONS.items():
-        if rng.random() < likely:
+        is_due = act is takes_back and any(log.written.lost for log in world.histories.values())
+        if rng.random() < (FORGETS_A_FORK if is_due else likely):
             after_ms = rng.choice((MINUTE_MS, HOUR_MS, DAY_MS))
             scheduler.spawn("person", partial(act, world), after_ms=after_ms)
     for number in range(rng.randint(0, 2)):
@@ -185,7 +190,11 @@ def _restores(world: World, actor: Actor) -> None:
             world.happened(live.run, f"restore: {report.outcome}", f"{key}: {report.reason}")
 
 
-PERSONS: Final[dict[Callable[[World, Actor], None], float]] = {_restores: 0.4, _gives_up: 0.2}
+PERSONS: Final[dict[Callable[[World, Actor], None], float]] = {
+    _restores: 0.4,
+    _gives_up: 0.2,
+    takes_back: 0.1,
+}
 """What people do in a story, and in how many of them."""
 
 
@@ -225,6 +234,8 @@ def _read(world: World, live: Wiring, state: PartitionState, segment: Segment) -
         try:
             live.tier.store.read(key)
         except UnreadableObject as error:
+            if key in world.histories[state.key].moved_away:
+                return
             retired_at_ms = world.watch.retired_at_ms.get(key, world.scheduler.now_ms)
             is_kept = world.scheduler.now_ms - retired_at_ms < GRACE_MS
             if is_kept and not world.histories[state.key].is_deleted:

@@ -13,6 +13,7 @@ from compaction.segments import PartitionKey, PartitionState
 from storage.local_tiered_storage import LocalTieredStorage, partition_folder
 from storage.segment_check import CheckOrder, read_and_check
 from tests.faults.simulation_actors import compact, sweep
+from tests.faults.simulation_forgetting import take_back
 from tests.faults.simulation_scheduler import DAY_MS, Actor
 from tests.faults.simulation_world import World
 from tests.faults.world_broker import Attempt, History, move_away
@@ -30,6 +31,7 @@ def converge(world: World) -> None:
     for number in range(ROUNDS_MOST):
         world.scheduler.now_ms += 2 * DAY_MS
         world.due = 0
+        _take_back(world, number)
         for verb in (compact, sweep):
             run = f"last-{verb.__name__}.{number}"
             world.scheduler.spawn("last", partial(verb, world, run))
@@ -40,6 +42,19 @@ def converge(world: World) -> None:
         raise Broken(f"{world.due} partitions are due for ever")
     for fault in _final_faults(world):
         raise Broken(fault)
+
+
+def _take_back(world: World, number: int) -> None:
+    """Somebody who has begun to forget what was cut off goes on until it is done."""
+    for key, log in list(world.histories.items()):
+        if world.takes_back and not log.is_deleted and world.watch.tier(key).is_diverged:
+            run = f"last-forget.{number}"
+            world.scheduler.spawn("last", partial(_takes_back, world, key, run))
+            world.scheduler.play()
+
+
+def _takes_back(world: World, key: PartitionKey, run: str, actor: Actor) -> None:
+    world.due += take_back(world, key, run, actor)
 
 
 def _tidied(world: World) -> bool:
@@ -58,13 +73,16 @@ def _tidied(world: World) -> bool:
 def _strangers(world: World, key: PartitionKey, log: History) -> Iterator[Attempt]:
     """What is to be moved away: what is no upload of the log, or not whole.
 
-    Where there is a row, what merely lacks a part needs no hand: it is taken for what it is.
+    Where there is a row, what merely lacks a part needs no hand: it is taken for what it is; unless
+    that row is to be forgotten.
     """
-    if key in world.watch.rows and key not in world.refused:
+    tier = world.watch.tier(key)
+    is_on_first_sight = tier.row is None or (world.takes_back and tier.is_cut_off)
+    if not is_on_first_sight and key not in world.refused:
         return
-    whole = [each.attempt for each in world.watch.tier(key).held if each.is_complete]
+    whole = [each.attempt for each in tier.held if each.is_complete]
     for attempt in log.attempts:
-        is_cut_short = key not in world.watch.rows and attempt not in whole
+        is_cut_short = is_on_first_sight and attempt not in whole
         if attempt.is_torn or attempt.is_foreign or is_cut_short:
             yield attempt
 
@@ -79,6 +97,8 @@ def _final_faults(world: World) -> Iterator[str]:
         fault = _refusal_fault(world, key, tier)
         if fault:
             yield f"{key}: {fault}"
+        if world.takes_back and tier.is_diverged and tier.may_be_forgotten:
+            yield f"{key}: cannot be forgotten"
         if state is None:
             continue
         if state.owner_run.startswith("last"):
@@ -90,7 +110,7 @@ def _final_faults(world: World) -> Iterator[str]:
         if retired:
             yield f"{key}: still retired: {retired}"
         yield from _unsound(world, state)
-        if not tier.is_cut_off:
+        if tier.row is not None and not tier.is_cut_off:
             yield from _unfinished(world, state, tier)
             yield from _unneeded(world, state, tier)
 
@@ -146,7 +166,10 @@ def _unsound(world: World, state: PartitionState) -> Iterator[str]:
     """What `verify` says of each live segment."""
     witness = Actor(name="witness", scheduler=world.scheduler, is_witness=True)
     tier = LocalTieredStorage(VirtualStore(witness, world.objects))
+    moved_away = world.histories[state.key].moved_away
     for segment in state.segments:
+        if not moved_away.isdisjoint(keys_of(state.key, segment)):
+            continue
         order = CheckOrder(
             key=state.key,
             segment=segment,

@@ -31,7 +31,7 @@ from storage.delta_tables import TableLayout
 from storage.local_tiered_storage import TIER_FOLDER, LocalTieredStorage
 from tests.faults.simulation_scheduler import DAY_MS, Actor, Scheduler, Temper
 from tests.faults.world_broker import History, history
-from tests.faults.world_checks import Broken, Watch
+from tests.faults.world_checks import Broken, Watch, is_forgotten
 from tests.faults.world_store import Objects, VirtualStore
 from tests.faults.world_table import Buckets, TableLog, VirtualTable
 from tests.jobs.tiers import key_of
@@ -87,6 +87,8 @@ class World:
     """How many partitions the last survey found due."""
     refused: dict[PartitionKey, str] = field(default_factory=dict)
     """Why a person must look, by the last run and the sweeps since."""
+    takes_back: bool = False
+    """A person forgets what an unclean election cut off."""
     moments: dict[PartitionKey, list[int]] = field(default_factory=dict)
     """When each row was written."""
     objects: Objects = field(init=False)
@@ -154,6 +156,8 @@ class World:
             took = before is not None and before.owner_run != ""
             who = after.owner_run.partition(".")[0].rstrip("0123456789")
             self.outcomes[f"takeover by a {who}" if took else f"claim by a {who}"] += 1
+        elif is_forgotten(before, after):
+            self.outcomes["taken back"] += 1
         elif after.log_start_offset > before.log_start_offset:
             self.outcomes["log start moved"] += 1
         elif {each.segment for each in before.retired} & set(after.segments):

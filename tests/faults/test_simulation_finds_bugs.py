@@ -16,11 +16,13 @@ import pytest
 from numpy.typing import NDArray
 
 from compaction import commit, discovery, overlaps
+from compaction.forgetting import Forgetting
 from compaction.histories import History, InspectedSegment, decided_history
 from compaction.segments import PartitionKey, PartitionState, Segment
 from compaction.sweep import Sweep, SweepOrder
+from compaction.view import Refusal, RefusalReason
 from jobs import discovery as looking
-from jobs import publishing
+from jobs import forget_job, publishing
 from storage import log_boundary
 from storage.local_tiered_storage import LocalTieredStorage, Part, StagedSegment
 from storage.segment_writer import SegmentWriter
@@ -165,6 +167,36 @@ def overlaps_are_taken_without_proof(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def what_was_not_cut_off_is_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """Whoever asks for it gets a partition forgotten."""
+    refusal = Refusal(reason=RefusalReason.LINEAGE_DIVERGED, detail="so it was asked", remedy="")
+    patch.setattr(forget_job, "divergence", lambda _: refusal)
+
+
+def what_only_the_row_tells_from_uploads_is_no_obstacle(patch: pytest.MonkeyPatch) -> None:
+    """The row goes while what compaction wrote, or retired, is there."""
+    patch.setattr(forget_job, "in_the_way", lambda _: None)
+
+
+def all_that_lived_is_given_up(patch: pytest.MonkeyPatch) -> None:
+    """With what was cut off, what is part of the current history."""
+
+    def consent(found: Forgetting) -> tuple[str, ...]:
+        return tuple(each.segment_id for each in (*found.forgotten, *found.taken))
+
+    patch.setattr(Forgetting, "consent", property(consent))
+
+
+def where_the_old_history_ended_is_kept(patch: pytest.MonkeyPatch) -> None:
+    """An emptied row goes on where its last segment ended."""
+    emptied = PartitionState.emptied
+    patch.setattr(
+        PartitionState,
+        "emptied",
+        lambda row, consent: replace(emptied(row, consent), log_start_offset=row.next_offset),
+    )
+
+
 def seeds_until_found(bug: Bug, most: int) -> tuple[int, str]:
     """How many seeds it takes from 0 on, and what was found."""
     for seed in range(most):
@@ -194,6 +226,10 @@ _GONE = "is deleted, and alone has"
         (overlaps_are_never_taken, 50, "rests, and|nothing beyond offset"),
         (the_whole_of_a_cut_segment_is_read, 50, "due for ever|readers get"),
         (overlaps_are_taken_without_proof, 400, "no upload of this log"),
+        (what_was_not_cut_off_is_forgotten, 100, "its log was not cut off"),
+        (what_only_the_row_tells_from_uploads_is_no_obstacle, 400, "is still there"),
+        (all_that_lived_is_given_up, 400, "is part of the log"),
+        (where_the_old_history_ended_is_kept, 400, "cannot be forgotten|no history has"),
     ],
 )
 def test_it_is_found(bug: Bug, most: int, found: str) -> None:

@@ -29,6 +29,7 @@ that both ended nobody here could tell which one counts."""
 class Attempt:
     """A segment of which at least one object was to be written."""
 
+    segment_id: str
     keys: dict[Part, str]
     """Its objects, those included that never came."""
     is_torn: bool
@@ -106,7 +107,9 @@ def _is_uploaded(actor: Actor, tier: LocalTieredStorage, log: History, each: Shi
     name = new_segment_id()
     keys = {part: tier.object_key(log.key, name, content.start_offset, part) for part in order}
     log.attempts.append(
-        Attempt(keys=keys, is_torn=is_torn, is_foreign=each.foreign_until > 0)
+        Attempt(
+            segment_id=name, keys=keys, is_torn=is_torn, is_foreign=each.foreign_until > 0
+        )
     )
     for part in order:
         if part is ends_before or not _is_put(tier, keys[part], parts[part]):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 from compaction.outcomes import Committed, Outcome, Unknown
@@ -77,11 +77,23 @@ class Watch:
     def _row(self, before: PartitionState | None, after: PartitionState) -> None:
         if before == after:
             return
-        for fault in (*_history_faults(before, after), *self._faults(after)):
+        if before is not None and is_forgotten(before, after):
+            faults = self._forget_faults(before, after)
+        else:
+            faults = chain(_history_faults(before, after), self._faults(after))
+        for fault in faults:
             raise Broken(f"{after.key}, epoch {after.epoch} of {after.owner_run}: {fault}")
         self.rows[after.key] = after
+        if says_nothing(after):
+            self._let_go(after.key)
+            self.seen(before, after)
+            self.took_place.add((after.key, after.commit_id))
+            return
         self.lowest.setdefault(after.key, after.log_start_offset)
         self.took_place.add((after.key, after.commit_id))
+        for segment in after.segments:
+            for key in keys_of(after.key, segment):
+                self.retired_at_ms.pop(key, None)
         for each in after.retired:
             for key in keys_of(after.key, each.segment):
                 self.retired_at_ms[key] = each.retired_at_ms
@@ -89,8 +101,13 @@ class Watch:
 
     def tier(self, key: PartitionKey) -> Tier:
         """A partition as it is now."""
-        log = self.histories[key]
-        return Tier(log=log, held=held_in(log, self.objects), row=self.rows.get(key))
+        log, row = self.histories[key], self.rows.get(key)
+        return Tier(
+            log=log,
+            held=held_in(log, self.objects),
+            row=None if row is None or says_nothing(row) else row,
+            given_up=frozenset(() if row is None else row.forgotten),
+        )
 
     def deletes(self, key: str) -> None:
         """An object is about to go; raises Broken where it alone has what it holds."""
@@ -175,17 +192,59 @@ class Watch:
             if fault:
                 yield fault
 
+    def _forget_faults(self, before: PartitionState, after: PartitionState) -> Iterator[str]:
+        """How `tierfold forget` took back what it must not, or gave up what was not cut off."""
+        log, tier = self.histories[before.key], self.tier(before.key)
+        if log.is_deleted:
+            return
+        if tier.row is not None and not tier.is_cut_off:
+            yield f"is forgotten, and its log was not cut off: {before}"
+        if after.cleaner_offsets:
+            yield f"is forgotten, and still says {after.cleaner_offsets}"
+        written = [each for each in before.segments if each.written_by_run]
+        retired = [each.segment for each in before.retired]
+        # Where what was made of them is moved away, originals count as what they are: uploads.
+        obstacles = [each for each in retired if each.written_by_run or not written]
+        for segment in (*written, *obstacles):
+            if keys_of(before.key, segment)[0] in self.objects.stored:
+                yield f"is forgotten, and {segment.segment_id} is still there"
+        there = {each.attempt.segment_id for each in tier.held}
+        wrongly = there & set(after.forgotten) - tier.apart
+        if wrongly:
+            yield f"{wrongly} is given up, and is part of the log"
+
+    def _let_go(self, key: PartitionKey) -> None:
+        """What a row that says nothing any more had said."""
+        self.lowest.pop(key, None)
+        folder = partition_folder(key)
+        for each in [each for each in self.retired_at_ms if each.startswith(f"{folder}/")]:
+            del self.retired_at_ms[each]
+
     def _missing(self, state: PartitionState) -> Iterator[str]:
-        if self.histories[state.key].is_deleted:
+        log = self.histories[state.key]
+        if log.is_deleted:
             return
         for segment in state.segments:
             for key in keys_of(state.key, segment):
+                if key in log.moved_away:
+                    continue
                 stored = self.objects.stored.get(key)
                 if stored is None:
                     was = "was deleted" if key in self.objects.gone else "is not there"
                     yield f"live object {key} {was}"
                 elif key.endswith(".log") and len(stored.data) != segment.log_bytes:
                     yield f"{key} has {len(stored.data)} bytes, the row says {segment.log_bytes}"
+
+
+def says_nothing(state: PartitionState) -> bool:
+    """A row of no segments that does not even say where the log starts."""
+    return not (state.segments or state.retired or state.lineage or state.log_start_offset)
+
+
+def is_forgotten(before: PartitionState, after: PartitionState) -> bool:
+    """Whether this change took back what a row said, or gave something up."""
+    gives_up = before.forgotten != after.forgotten
+    return says_nothing(after) and (gives_up or not says_nothing(before))
 
 
 def _state(row: Mapping[str, Any]) -> PartitionState:

@@ -167,7 +167,7 @@ def drawn_log(rng: Random, segments: int) -> Written:
     count = sum(rng.randint(1, 3) for _ in range(segments))
     elections = min(rng.choice((0, 0, 1, 1, 2)), count - 1)
     places = sorted(rng.sample(range(1, count), elections))
-    lost_term = rng.randrange(elections) if elections and rng.random() < 0.25 else -1
+    lost_term = rng.randrange(elections) if elections and rng.random() < 0.45 else -1
     writer, lost = _Writer(), None
     for number in range(count):
         if number in places:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from compaction.segments import PartitionState
@@ -101,6 +101,23 @@ class Tier:
     log: History
     held: tuple[Held, ...]
     row: PartitionState | None
+    """None: there is none, or it says nothing any more."""
+    given_up: frozenset[str] = frozenset()
+    """Ids of the segments whose loss a person has accepted with `tierfold forget`."""
+
+    @property
+    def is_diverged(self) -> bool:
+        """An unclean election cut the log off, and nobody has said yet what is to become of it."""
+        return self.is_cut_off if self.row is not None else any(self._alone())
+
+    @property
+    def apart(self) -> frozenset[str]:
+        """Ids of what the election cut off, wholly or in part."""
+        return frozenset(
+            each.attempt.segment_id
+            for each in self.held
+            if not self.log.written.log.batches.issuperset(each.batches)
+        )
 
     @property
     def is_cut_off(self) -> bool:
@@ -156,15 +173,15 @@ class Tier:
     @property
     def is_refused_on_first_sight(self) -> bool:
         """Without a row: something is missing, cut short, or only of the history that was lost."""
-        start = min((h.start_offset for h in self.held if self._counts(h)), default=0)
-        alone = (
-            each
-            for each in self.held
-            if not self._counts(each)
-            and (each.next_offset > self.reach or each.start_offset < start)
-        )
         is_whole = all(each.is_complete for each in self.held)
-        return self.waits_since(FAR_AHEAD_MS) or not is_whole or any(alone)
+        return self.waits_since(FAR_AHEAD_MS) or not is_whole or any(self._alone())
+
+    @property
+    def may_be_forgotten(self) -> bool:
+        """Nothing but what was cut off would refuse what is left without the row."""
+        ids = frozenset(each.attempt.segment_id for each in self.held)
+        bare = replace(self, row=None, given_up=ids)
+        return bool(self.held) and not bare.is_refused_on_first_sight
 
     def holds_its_own(self, each: Held, lowest: int) -> bool:
         """Whether an upload that no row names has something that the row's segments do not give.
@@ -182,6 +199,15 @@ class Tier:
         """Whether a person who gives up what is set apart gives up this: the log goes on."""
         is_other = not self.branch.batches.issuperset(each.batches)
         return self.log.is_given_up and is_other and not (self.is_cut_off or each.attempt.is_torn)
+
+    def _alone(self) -> Iterator[Held]:
+        """What is no part of the history that counts, and has offsets that nothing of it has."""
+        start = min((h.start_offset for h in self.held if self._counts(h)), default=0)
+        for each in self.held:
+            is_beyond = each.next_offset > self.reach or each.start_offset < start
+            is_given_up = each.attempt.segment_id in self.given_up
+            if is_beyond and not self._counts(each) and not is_given_up:
+                yield each
 
     @property
     def _is_on_the_lost_one(self) -> bool:

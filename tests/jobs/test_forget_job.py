@@ -10,8 +10,14 @@ from typing import Any, Final
 import pytest
 from pyspark.sql import SparkSession
 
-from compaction.commit import CommitProposal, ReleaseClaim, proposed
-from compaction.outcomes import Fenced, Outcome, Unknown
+from compaction.commit import (
+    CommitProposal,
+    FinishDeletion,
+    ReleaseClaim,
+    StartDeletion,
+    proposed,
+)
+from compaction.outcomes import Committed, Fenced, Outcome, Unknown
 from compaction.segments import PartitionKey, Segment
 from jobs import cli_options
 from jobs.wiring import CATALOG_FOLDER, Wiring, wired
@@ -192,7 +198,7 @@ def test_where_discovery_would_refuse_what_is_left_nothing_is_forgotten(
 
 def test_what_only_the_row_tells_from_an_upload_is_in_the_way(tmp_path: Path) -> None:
     tier = tmp_path / "tier"
-    originals = old_history(tier)
+    old_history(tier)
     ours = merged(tier)
     dead = upload(tier, 0, 5)
     upload(tier, 6, 9, NEW)
@@ -200,7 +206,7 @@ def test_what_only_the_row_tells_from_an_upload_is_in_the_way(tmp_path: Path) ->
     ran = forget(tier)
     assert (ran.code, ran.outcomes) == (3, {("orders", 0): "refused"})
     reason = ran.entries[0]["reason"]
-    named = (ours.segment_id, *ids_of(originals), dead.segment_id)
+    named = (ours.segment_id, dead.segment_id)
     # As they were found, which is when only uploads lived.
     restore = "restore TIER PARTITION --to 2026-11-21T15:30:00.000Z"
     assert not told(reason, *named, restore, "grace period", "orphans once they are old"), reason
@@ -227,6 +233,32 @@ def test_where_the_originals_are_gone_the_way_out_is_by_hand(tmp_path: Path) -> 
         {"start_offset": 10, "end_offset": 10},
     ]
     assert plan(tier).code == 0
+
+
+def test_uploads_that_were_retired_count_again_once_their_replacement_is_moved_away(
+    tmp_path: Path,
+) -> None:
+    """No state can be restored, and `retain` spares the originals that are left."""
+    tier = tmp_path / "tier"
+    first, second = old_history(tier)
+    ours = merged(tier)
+    its_end = (second.segment_id,)
+    for update in (StartDeletion(ids=its_end, at_ms=FIRST_MS), FinishDeletion(ids=its_end)):
+        row = claimed(tier)
+        release = ReleaseClaim(run=row.owner_run)
+        gone = proposed(row, update, release, commit_id=new_commit_id(), at_ms=FIRST_MS)
+        assert isinstance(catalog_of(tier).commit([gone])[ORDERS], Committed)
+    for part in list(tier.rglob(f"*-{second.segment_id}.*")):
+        part.unlink()
+    newest = upload(tier, 6, 9, NEW)
+    assert "can be restored any more" in forget(tier).entries[0]["reason"]
+    for part in list(tier.rglob(f"*-{ours.segment_id}.*")):
+        part.unlink()
+    ran = forget(tier)
+    assert (ran.code, ran.outcomes) == (0, {("orders", 0): "forgotten"})
+    (entry,) = ran.entries
+    assert ids(entry["taken"]) == [first.segment_id, newest.segment_id]
+    assert entry["vanishing"] == [{"start_offset": 10, "end_offset": 10}]
 
 
 # Who is fenced.
