@@ -126,8 +126,8 @@ class Obstacles:
         first = "" if not self.written or uploads_at else "First "
         if self.retired or (self.written and uploads_at):
             yield (
-                f"{first}`tierfold retain` deletes retired segments once their grace period is over;"
-                " those that brokers uploaded only with tier.binding=detached."
+                f"{first}`tierfold retain` deletes retired segments once their grace period is"
+                " over; those that brokers uploaded only with tier.binding=detached."
             )
         if self.orphans:
             yield (
