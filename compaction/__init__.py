@@ -10,6 +10,7 @@ What       view (what lives) · lineage (leader epochs) · regions (cleaned, dir
 Which      key_hash · key_columns · key_blocks · winners (the reduce by key)
            · strategies (what is remembered of them, what a change means)
            · transactions (aborted data, markers) · fates (records and batches) · tally
+           · keyless (how many records without a key may go)
 Whether    receipts (what workers say they did) · absorption (empty groups) · commit (as data)
            · invariants (before and after) · undo (back to an earlier row)
            · forgetting (after an unclean election)

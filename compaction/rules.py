@@ -64,6 +64,9 @@ class Rules:
     chunk_bytes: int | None = None
     """At most so many dirty bytes are cleaned per commit, and at least one segment (tierfold's own
     setting); None: the whole dirty region at once."""
+    compact_keyless_max: int | None = None
+    """At most so many records without a key are dropped per commit (tierfold's own setting); None:
+    however many there are."""
     tier_binding: TierBinding | None = None
     """None: nobody said; then a broker may still name what it uploaded."""
 

@@ -80,6 +80,8 @@ class PartitionReport:
         """The partition's entry in the `--json` document."""
         entry = asdict(self)
         key = entry.pop("key")
+        if self.outcome == PLANNED:
+            entry["tally"] = None  # Not zeros: nothing is scanned yet.
         return {"topic": key["topic"], "partition": key["partition"], **key, **entry}
 
 

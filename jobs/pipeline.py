@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 
 from compaction.aborted import AbortedTransaction
 from compaction.absorption import Absorbed, absorbed
+from compaction.keyless import too_many_keyless
 from compaction.receipts import GroupReceipt, GroupResult
 from compaction.transactions import TransactionVerdict, joined_marks, verdict
 from jobs.progress import ByteProgress
@@ -55,6 +56,7 @@ class _Progressing:
     records: dict[int, int] = field(default_factory=dict)
     record_bytes: dict[int, int] = field(default_factory=dict)
     malformed: dict[int, int] = field(default_factory=dict)
+    without_key: dict[int, int] = field(default_factory=dict)
     receipts: dict[int, tuple[GroupReceipt, ...]] = field(default_factory=dict)
     failures: dict[int, str] = field(default_factory=dict)
 
@@ -101,6 +103,7 @@ class Pipeline:
         try:
             losers = self._scan_and_reduce(so_far, list(rounds))
             losers = self._believe(so_far, losers)
+            _stop_keyless(so_far)
             self._rewrite_all(so_far, losers)
         finally:
             while self._cached:
@@ -142,6 +145,7 @@ class Pipeline:
             so_far.records[each.index] = sum(segment.records for segment in found)
             so_far.record_bytes[each.index] = sum(segment.record_bytes for segment in found)
             so_far.malformed[each.index] = sum(segment.malformed_versions for segment in found)
+            so_far.without_key[each.index] = sum(segment.without_key for segment in found)
             marks = joined_marks([segment.marks for segment in found])
             so_far.verdicts[each.index] = verdict(marks, each.aborted)
             unexplained = _unexplained(each, so_far.verdicts[each.index])
@@ -215,6 +219,19 @@ class Pipeline:
     def _frame(self, rows: list[dict[str, Any]], schema: StructType) -> DataFrame:
         table = pa.Table.from_pylist(rows, schema=to_arrow_schema(schema))
         return self._spark.createDataFrame(table, schema)
+
+
+def _stop_keyless(so_far: _Progressing) -> None:
+    """What a person bounded by `compact.keyless.max` stops here: nothing of it is written.
+
+    Not before it is known which records are aborted: these go anyway.
+    """
+    for each in so_far.working:
+        found = too_many_keyless(
+            so_far.without_key[each.index], so_far.records[each.index], each.rules
+        )
+        if found is not None:
+            so_far.failures[each.index] = f"{each.key}: {found.reason}"
 
 
 def _unexplained(each: Round, found: TransactionVerdict) -> str:

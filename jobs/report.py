@@ -57,6 +57,11 @@ _AS_DONE: Final = (
 )
 """Below the table, what went as it should is counted first."""
 
+_KEYLESS_UNKNOWN: Final = (
+    "Records without a key are dropped; how many is unknown until scanned, compact.keyless.max"
+    " limits it."
+)
+
 LATE_MAX: Final = 5
 """Partitions whose active segment is late that are named; the JSON document has them all."""
 
@@ -132,6 +137,8 @@ def _bytes_column(each: PartitionReport) -> str:
 def _print_sums(console: Console, reports: Sequence[PartitionReport]) -> None:
     """One line for the run, one for what became of the records."""
     outcomes = [each.outcome for each in reports]
+    if PLANNED in outcomes:
+        console.print(_KEYLESS_UNKNOWN, style="dim")
     console.print(outcomes_line(outcomes, _AS_DONE))
     done = [each for each in reports if each.outcome == COMPACTED]
     if not done:

@@ -250,6 +250,16 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "before the next; without it all at once.",
     ),
     Setting(
+        name="compact.keyless.max",
+        kind=WholeNumber(least=0, most=LONG_MAX),
+        default=None,
+        unit="records",
+        broker_names=(BrokerName(name="compact.keyless.max"),),
+        source=TIERFOLD,
+        doc="A commit may drop so many records without a key; where it would drop more, the "
+        "partition fails and stays as it is. Without it, however many there are.",
+    ),
+    Setting(
         name="tier.binding",
         kind=OneOf(of=TierBinding),
         default=None,

@@ -62,6 +62,8 @@ class ScannedSegment:
     """Uncompressed bytes of the records, as `Tally` counts them."""
     malformed_versions: int
     """Records that take part and whose version is none: null, or of another length."""
+    without_key: int
+    """Records that would take part if they had a key; as `Tally` counts them."""
 
     @property
     def records(self) -> int:
@@ -135,7 +137,8 @@ def scan_segment(
     def scanned(window: tuple[int, int]) -> _Window:
         return _scanned_window(log, heads.slice(*window), aborted, order, where)
 
-    competes_from, held, malformed, record_bytes = len(own_standing), 0, 0, 0
+    competes_from, held = len(own_standing), 0
+    malformed = without_key = record_bytes = 0
     cut = list(windows(heads, window_bytes=WINDOW_BYTES))
     for (first, _), found in zip(
         cut, mapped_ahead(scanned, cut, threads=order.threads), strict=True
@@ -147,6 +150,7 @@ def scan_segment(
         pieces.append(found.keys.numbered_from(ordinal))
         held += len(found.keys)
         malformed += found.malformed_versions
+        without_key += found.without_key
         record_bytes += found.record_bytes
         if held >= KEYS_MAX:
             blocks += _blocks(pieces, order.buckets, competes_from, own_standing)
@@ -158,6 +162,7 @@ def scan_segment(
         blocks=tuple(blocks),
         record_bytes=record_bytes,
         malformed_versions=malformed,
+        without_key=without_key,
     )
 
 
@@ -172,6 +177,7 @@ class _Window:
     """The number within the window of the first record that competes; None: none does."""
     record_bytes: int
     malformed_versions: int
+    without_key: int
 
 
 def _scanned_window(
@@ -187,7 +193,8 @@ def _scanned_window(
     takes_part = ~heads.is_control
     takes_part[rows[aborted_batches(marks, aborted)]] = False
     # No control record, no aborted one, none without a key.
-    chosen = takes_part[records.batch] & (records.key_bytes >= 0)
+    may_compete = takes_part[records.batch]
+    chosen = may_compete & (records.key_bytes >= 0)
     keys = gathered(records.body, records.key_at, records.key_bytes, chosen)
     versions, malformed = order.versions.versions_of(records, keys.ordinal)
     return _Window(
@@ -196,6 +203,7 @@ def _scanned_window(
         first_competing=int(competing[0]) if len(competing) else None,
         record_bytes=int((records.end - records.start).sum()),
         malformed_versions=malformed,
+        without_key=int(np.count_nonzero(may_compete) - np.count_nonzero(chosen)),
     )
 
 

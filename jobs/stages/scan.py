@@ -35,6 +35,7 @@ class SegmentScanned:
     record_bytes: int = 0
     """Uncompressed."""
     malformed_versions: int = 0
+    without_key: int = 0
 
 
 def scanned(
@@ -114,6 +115,7 @@ def _found_rows(reference: dict[str, Any], found: ScannedSegment) -> Iterator[Ro
         records=found.records,
         record_bytes=found.record_bytes,
         malformed_versions=found.malformed_versions,
+        without_key=found.without_key,
     )
     yield _row(reference, RowKind.SCANNED, bucket, packed(told))
 

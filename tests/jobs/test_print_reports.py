@@ -8,7 +8,8 @@ from io import StringIO
 
 from rich.console import Console
 
-from jobs.outcome_reports import FAILED, NOTHING_TO_DO, PLANNED, REFUSED, PartitionReport
+from compaction.tally import Tally
+from jobs.outcome_reports import COMPACTED, FAILED, NOTHING_TO_DO, PLANNED, REFUSED, PartitionReport
 from jobs.report import document, print_reports
 from jobs.tables import ROWS_MAX
 from tests.compaction.builders import KEY
@@ -61,6 +62,16 @@ def test_no_reason_drives_the_terminal() -> None:
     (row,) = [line for line in printed([told]) if "orders-3" in line]
     assert r"\x1b[2J[hidden] [/b]; a \x9b header" in row
     assert row.isprintable()
+
+
+def test_only_a_plan_says_that_records_without_a_key_are_not_counted_yet() -> None:
+    planned = replace(FLEET[0], tally=Tally(records_in=1, without_key=1))
+    for outcome, is_known in ((PLANNED, False), (COMPACTED, True)):
+        report = replace(planned, outcome=outcome)
+        told = [line for line in printed([report, report]) if "unknown until scanned" in line]
+        assert len(told) == (not is_known)
+        (entry,) = json.loads(document([report.as_json()]))["partitions"]
+        assert (entry["tally"] is not None) == is_known
 
 
 def test_the_document_has_them_all() -> None:

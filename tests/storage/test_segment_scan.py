@@ -64,7 +64,7 @@ def aborted_entry(producer_id: int, first: int, last: int) -> AbortedTransaction
 def test_records_with_a_key_take_part() -> None:
     found = scanned("[0:a=1 1:=2 2:b=]", "5:c=1", "6:''=1")
     assert entries(found) == [(0, b"a"), (2, b"b"), (3, b"c"), (4, b"")]
-    assert found.records == 5
+    assert (found.records, found.without_key) == (5, 1)
 
 
 def test_control_records_take_no_part_but_are_counted() -> None:
@@ -78,6 +78,12 @@ def test_aborted_records_take_no_part() -> None:
     found = scanned(*words, aborted=(aborted_entry(2, 1, 3),))
     assert entries(found) == [(0, b"a"), (4, b"b")]
     assert not found.own_standing.any()
+
+
+def test_without_a_key_are_neither_aborted_records_nor_control_records() -> None:
+    words = ("[0:=1 1:a=1 2:=2]", "P1(3:=3)", "P2(4:=4)", "5:P2:A", "6:L")
+    assert scanned(*words, aborted=(aborted_entry(2, 4, 5),)).without_key == 3
+    assert scanned(*words).without_key == 4
 
 
 def test_what_loses_within_the_segment_is_not_shuffled() -> None:
@@ -128,7 +134,7 @@ def test_what_is_found_does_not_depend_on_how_much_is_held_at_a_time(
         small.setattr(storage.segment_scan, "WINDOW_BYTES", window_bytes)
         small.setattr(storage.segment_scan, "KEYS_MAX", keys_max)
         pieces = scanned(*WORDS, first_dirty=first_dirty, aborted=ABORTED, threads=threads)
-    assert pieces.records == whole.records
+    assert (pieces.records, pieces.without_key) == (whole.records, whole.without_key)
     assert pieces.marks.base_offset.tolist() == whole.marks.base_offset.tolist()
     assert pieces.marks.control_type.tolist() == whole.marks.control_type.tolist()
     # A stretch cannot know what a later one holds: what loses to it is left to the reduce.
