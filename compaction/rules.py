@@ -86,6 +86,19 @@ class Rules:
         return self.tier_binding is TierBinding.DETACHED
 
 
+def outlasting(rules: Rules) -> tuple[str, ...]:
+    """The fields that should be below `delete_retention_ms` and are not (KIP-280).
+
+    For so long a late record may stay in the active segment, or uncompacted. Where the tombstone of
+    its key goes before that, the record wins and the key is back. Under `offset` a late record wins
+    anyway.
+    """
+    if rules.compaction_strategy is CompactionStrategy.OFFSET:
+        return ()
+    waits = ("segment_ms", "max_compaction_lag_ms")
+    return tuple(field for field in waits if getattr(rules, field) >= rules.delete_retention_ms)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contradiction:
     """Two settings, each allowed by itself, that cannot both hold; names are fields of `Rules`."""

@@ -13,6 +13,8 @@
     scope, moments      which partitions, and which moment, a person means
     undo_report         what `history`, `restore` and `forget` show
     settings            what a topic's settings are: defaults, the user's file, --set, resolved
+    broker_names        the names that only brokers use: known, without effect here
+    remarks             what of the settings is probably not meant
     settings_known, setting_kinds
                         the settings there are, Kafka's names for them, what each may be
     settings_layers     who says what: reads the files and the command line

@@ -33,6 +33,7 @@ from jobs.cli_options import (
     replay_options,
     settings_of,
     settings_options,
+    tell_people,
     tier_options,
 )
 from jobs.compact_job import compact, warn_of_brokers
@@ -42,6 +43,7 @@ from jobs.explain import print_explained
 from jobs.history_job import history
 from jobs.outcome_reports import COMPACTED, PartitionReport, max_compaction_delay_secs
 from jobs.plan_job import explain, plan
+from jobs.remarks import remarks_on_plan, remarks_on_tier, remarks_on_topic
 from jobs.report import (
     document,
     print_reports,
@@ -88,13 +90,17 @@ def plan_verb(partition_name: str | None, **given: Any) -> None:
     """
     settings = settings_of(given)
     asked = asked_of_tier(given)
+    remarks = remarks_on_plan(settings, asked.live, asked.scope)
+    tell_people(remarks, given)
     if partition_name is None:
-        _told(plan(asked.live, settings, asked.scope), "plan", given["as_json"])
+        reports = plan(asked.live, settings, asked.scope)
+        _told(reports, "plan", given["as_json"], **remarks.as_json())
         return
     found = explain(asked.live, settings, asked.scope, partition_name)
     if given["as_json"]:
         delay_secs = max_compaction_delay_secs((found.report,))
-        click.echo(document((found.as_json(),), max_compaction_delay_secs=delay_secs))
+        of_all = remarks.as_json()
+        click.echo(document((found.as_json(),), max_compaction_delay_secs=delay_secs, **of_all))
     else:
         print_explained(for_people(), found)
     leave((found.report,))
@@ -116,16 +122,21 @@ def compact_verb(**given: Any) -> None:
     asked = asked_of_tier(given)
     budget = budget_of(given)
     if given["dry_run"]:
+        remarks = remarks_on_plan(settings, asked.live, asked.scope)
+        tell_people(remarks, given)
         reports = plan(asked.live, settings, asked.scope, budget)
-        _told(reports, "dry run: nothing is changed", given["as_json"])
+        _told(reports, "dry run: nothing is changed", given["as_json"], **remarks.as_json())
     else:
+        remarks = remarks_on_tier(settings, asked.live)
+        tell_people(remarks, given)
         # Progress is no result: it goes to stderr, always.
         reports = compact(asked.live, settings, asked.scope, Console(stderr=True), budget)
         # spark-submit joins stderr to stdout: there a document must have both to itself.
         if not given["as_json"] and any(each.outcome == COMPACTED for each in reports):
             # Whether brokers serve the tier is the same for all topics.
             warn_of_brokers(settings.rules_for(reports[0].key.topic), Console(stderr=True))
-        _told(reports, f"run {asked.live.run}", given["as_json"], run=asked.live.run)
+        of_all: dict[str, str | list[str]] = {"run": asked.live.run, **remarks.as_json()}
+        _told(reports, f"run {asked.live.run}", given["as_json"], **of_all)
 
 
 @tierfold.command("status")
@@ -140,9 +151,11 @@ def status_verb(**given: Any) -> None:
     """
     settings = settings_of(given)
     asked = asked_of_tier(given)
+    remarks = remarks_on_tier(settings, asked.live)
+    tell_people(remarks, given)
     found = status(asked.live, settings, asked.scope)
     if given["as_json"]:
-        click.echo(document(each.as_json() for each in found))
+        click.echo(document((each.as_json() for each in found), **remarks.as_json()))
     else:
         print_status(for_people(), found)
     if any(each.problem for each in found):
@@ -161,9 +174,11 @@ def verify_verb(**given: Any) -> None:
     """
     settings = settings_of(given)
     asked = asked_of_tier(given)
+    remarks = remarks_on_tier(settings, asked.live)
+    tell_people(remarks, given)
     found = verify(asked.live, settings, asked.scope, Console(stderr=True))
     if given["as_json"]:
-        click.echo(document(each.as_json() for each in found))
+        click.echo(document((each.as_json() for each in found), **remarks.as_json()))
     else:
         print_verified(for_people(), found)
     if any(each.faults for each in found):
@@ -228,9 +243,11 @@ def config_verb(topic: str, **given: Any) -> None:
             remedy="Name one topic: letters, digits, dots, dashes and underscores.",
         )
     found = settings.effective(topic)
+    remarks = remarks_on_topic(settings, topic)
+    tell_people(remarks, given)
     if given["as_json"]:
         settled = {"topic": topic, "settings": [each.as_json() for each in found]}
-        click.echo(json.dumps(settled, indent=2))
+        click.echo(json.dumps(settled | remarks.as_json(), indent=2))
     else:
         print_settings(for_people(), topic, found)
 
@@ -239,7 +256,9 @@ for changing in (restore_verb, forget_verb, retain_verb):
     tierfold.add_command(changing)
 
 
-def _told(reports: list[PartitionReport], title: str, as_json: bool, **of_all: str) -> None:
+def _told(
+    reports: list[PartitionReport], title: str, as_json: bool, **of_all: str | list[str]
+) -> None:
     """Print the reports and leave with the exit code they call for."""
     if as_json:
         click.echo(

@@ -15,10 +15,12 @@ from jobs.cli_options import (
     catalog_options,
     clock_options,
     settings_of,
+    tell_people,
     tier_options,
 )
 from jobs.forget_job import forget
 from jobs.quantities import DURATION_MS
+from jobs.remarks import remarks_on_tier
 from jobs.report import document
 from jobs.restore_job import restore
 from jobs.retain_job import retain, vacuumed
@@ -147,6 +149,8 @@ def retain_verb(dry_run: bool, **given: Any) -> None:
         orphan_age_ms=given["orphan_age_ms"],
         takes_set_apart=given["takes_set_apart"],
     )
+    remarks = remarks_on_tier(settings, asked.live)
+    tell_people(remarks, given)
     stderr = Console(stderr=True)
     found = retain(asked.live, settings, asked.scope, times, stderr, is_dry_run=dry_run)
     if not given["as_json"]:
@@ -156,7 +160,7 @@ def retain_verb(dry_run: bool, **given: Any) -> None:
     if given["as_json"]:
         entries = (each.as_json() for each in found)
         run = {} if dry_run else {"run": asked.live.run}
-        click.echo(document(entries, catalog_files=catalog_files, **run))
+        click.echo(document(entries, catalog_files=catalog_files, **run, **remarks.as_json()))
     else:
         print_vacuumed(for_people(), catalog_files, is_dry_run=dry_run)
     leave(found)

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
+from rich.console import Console
 
 from compaction.chunks import Budget
 from jobs.quantities import DURATION_MS, SIZE_BYTES
+from jobs.remarks import Remarks
 from jobs.scope import Scope
 from jobs.settings import Settings, resolve
 from jobs.wiring import Wiring, wired
@@ -142,6 +144,12 @@ def with_options(options: Sequence[Callable[[_Verb], _Verb]], verb: _Verb) -> _V
 def settings_of(given: dict[str, Any]) -> Settings:
     """What was said of settings; asked for first, so that nothing is read where it is wrong."""
     return resolve(given["overrides"], given["config"])
+
+
+def tell_people(remarks: Remarks, given: dict[str, Any]) -> None:
+    """Remarks go to stderr at once; a document has both outputs to itself and holds them."""
+    if not given["as_json"]:
+        remarks.print_to(Console(stderr=True))
 
 
 def asked_of_tier(given: dict[str, Any]) -> AskedOfTier:

@@ -66,7 +66,7 @@ LATE_MAX: Final = 5
 """Partitions whose active segment is late that are named; the JSON document has them all."""
 
 
-def document(partitions: Iterable[dict[str, Any]], **of_all: int | str) -> str:
+def document(partitions: Iterable[dict[str, Any]], **of_all: int | str | list[str]) -> str:
     """The one document that `--json` prints; `of_all` is what holds for the partitions together."""
     return json.dumps({"partitions": list(partitions), **of_all}, indent=2)
 

@@ -55,11 +55,12 @@ def _refuse_unknown(what: str, patterns: Iterable[str], names: set[str]) -> None
             raise BadSettings(
                 f"no {what} of that name is in scope",
                 where=f"{what} {pattern}",
-                remedy=_near(pattern, names),
+                remedy=nearest(pattern, names),
             )
 
 
-def _near(name: str, names: Iterable[str]) -> str:
+def nearest(name: str, names: Iterable[str]) -> str:
+    """What a mistyped name may have been meant as, or where all names are to be seen."""
     found = get_close_matches(name, names, n=1)
     return f"Did you mean {found[0]}?" if found else _ALL_NAMED
 
@@ -82,7 +83,7 @@ def named(among: Iterable[PartitionKey], name: str, *, where: str) -> PartitionK
     raise BadSettings(
         f"{name!r} is no partition in scope",
         where=where,
-        remedy=_near(name, map(str, keys)),
+        remedy=nearest(name, map(str, keys)),
     )
 
 

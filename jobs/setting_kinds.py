@@ -116,16 +116,19 @@ class OneOf:
     """One of a few names."""
 
     of: type[StrEnum]
+    empty: StrEnum | None = None
+    """What an empty text stands for; None: it is not allowed."""
 
     @property
     def allowed(self) -> str:
         """All there are."""
         *first, last = self.of
-        return f"{', '.join(first)} or {last}"
+        names = f"{', '.join(first)} or {last}"
+        return names if self.empty is None else f"{names}; empty: {self.empty}"
 
     def parse(self, text: str) -> StrEnum:
         """The member of that name."""
-        return self.of(text)
+        return self.empty if self.empty is not None and not text else self.of(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

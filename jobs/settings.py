@@ -25,6 +25,7 @@ from compaction.errors import BadSettings
 from compaction.rules import Rules, contradictions
 from jobs.settings_known import SETTINGS, Setting
 from jobs.settings_layers import (
+    COMMAND_LINE,
     ConfigFile,
     Layer,
     Said,
@@ -57,6 +58,13 @@ class Effective:
         """The value as a file or `--set` would have it; "none" for None."""
         return _text(self.value)
 
+    @property
+    def told(self) -> str:
+        """The setting in a sentence: its name, its value, and who gave it."""
+        if self.value is None:
+            return f"{self.setting.name}, which nobody sets"
+        return f"{self.setting.name} = {self.text} ({self.source})"
+
     def as_json(self) -> dict[str, Any]:
         """The entry of `--json`; a ratio is text, which is exact."""
         value = self.value if isinstance(self.value, int | None) else self.text
@@ -78,6 +86,8 @@ class Settings:
     """In the order in which they lie upon each other."""
     command_line: Layer
     """Of every topic."""
+    notes: tuple[str, ...] = ()
+    """What was said and has no effect here, a sentence for each place."""
 
     def rules_for(self, topic: str) -> Rules:
         """The effective settings of one topic.
@@ -141,9 +151,17 @@ def resolve(overrides: Sequence[str], config: Path | None = None) -> Settings:
         # The sort keeps the file's order: exact names after patterns, and so over them.
         tables=tuple(sorted(file.tables, key=lambda table: table.is_exact)),
         command_line=said.topics,
+        notes=(*_unused(f"{config} [broker]", file.unused), *_unused(COMMAND_LINE, said.unused)),
     )
     settings.check()
     return settings
+
+
+def _unused(where: str, names: Sequence[str]) -> tuple[str, ...]:
+    if not names:
+        return ()
+    has, them = ("has", "it") if len(names) == 1 else ("have", "them")
+    return (f"{where}: {', '.join(names)} {has} no effect here: only brokers use {them}",)
 
 
 def _rules(said: Layer) -> Rules:
@@ -165,12 +183,8 @@ def _refuse_contradictions(said: Layer, whose: str) -> None:
 
 
 def _told(field: str, said: Layer) -> str:
-    """A setting in a sentence: its name, its value, and who gave it."""
     (setting,) = (each for each in SETTINGS if each.field == field)
-    found = _effective(setting, said)
-    if found.value is None:
-        return f"{setting.name}, which nobody sets"
-    return f"{setting.name} = {found.text} ({found.source})"
+    return _effective(setting, said).told
 
 
 def _text(value: object) -> str:

@@ -105,7 +105,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     ),
     Setting(
         name="compaction.strategy",
-        kind=OneOf(of=CompactionStrategy),
+        kind=OneOf(of=CompactionStrategy, empty=CompactionStrategy.OFFSET),
         default="offset",
         unit="name",
         broker_names=(BrokerName(name="log.cleaner.compaction.strategy"),),

@@ -21,6 +21,7 @@ from typing import Any, Final, TypeAlias, TypeGuard
 
 from compaction.errors import BadSettings
 from compaction.shown import HIDDEN, setting_name
+from jobs.broker_names import is_of_brokers
 from jobs.setting_kinds import PolicyList
 from jobs.settings_known import (
     BY_BROKER_NAME,
@@ -61,6 +62,8 @@ class TopicTable:
 
     pattern: str
     layer: Layer
+    where: str
+    """The file and the table, for messages."""
 
     @property
     def is_exact(self) -> bool:
@@ -79,6 +82,8 @@ class ConfigFile:
     broker: Layer
     tables: tuple[TopicTable, ...]
     """In the file's order."""
+    unused: tuple[str, ...] = ()
+    """Names under [broker] that have no effect here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +92,8 @@ class CommandLine:
 
     broker: Layer
     topics: Layer
+    unused: tuple[str, ...] = ()
+    """Names of brokers that have no effect here."""
 
 
 def shipped_defaults() -> Layer:
@@ -143,10 +150,13 @@ def config_of_toml(toml: str, *, where: str) -> ConfigFile:
                 remedy='Put a broker\'s settings under [broker], a topic\'s under [topics."NAME"].',
             )
     broker = _table(document.get("broker", {}), f"{where} [broker]")
+    unused = tuple(name for name, value in broker.items() if _is_unused(name, value))
+    used = {name: value for name, value in broker.items() if name not in unused}
     topics = _table(document.get("topics", {}), f"{where} [topics]")
     return ConfigFile(
-        broker=_broker_layer(_broker_said(broker, f"{where} [broker]")),
+        broker=_broker_layer(_broker_said(used, f"{where} [broker]")),
         tables=tuple(_topic_table(pattern, table, where) for pattern, table in topics.items()),
+        unused=unused,
     )
 
 
@@ -157,6 +167,7 @@ def command_line(overrides: Sequence[str]) -> CommandLine:
     """
     broker: dict[str, Said] = {}
     topics: dict[str, Said] = {}
+    unused: list[str] = []
     for override in overrides:
         name, equals, text = (part.strip() for part in override.partition("="))
         is_known = name in BY_TOPIC_NAME or name in BY_BROKER_NAME
@@ -174,9 +185,22 @@ def command_line(overrides: Sequence[str]) -> CommandLine:
             topics[spelling.setting.field] = said
         elif name in BY_BROKER_NAME:
             broker[name] = Said(value=_parsed(BY_BROKER_NAME[name], text, where), source=source)
+        elif _is_unused(name, text):
+            unused.append(name)
         else:
             raise unknown(name, among=(*BY_TOPIC_NAME, *BY_BROKER_NAME), where=COMMAND_LINE)
-    return CommandLine(broker=_broker_layer(broker), topics=topics)
+    return CommandLine(
+        broker=_broker_layer(broker), topics=topics, unused=tuple(dict.fromkeys(unused))
+    )
+
+
+def _is_unused(name: str, value: object) -> bool:
+    """Whether brokers know the name and nothing here asks for it.
+
+    A table is none of theirs: it comes of a name with dots that stands without its quotes.
+    """
+    is_known = name in BY_BROKER_NAME or name in BY_TOPIC_NAME
+    return not is_known and is_of_brokers(name) and not isinstance(value, dict)
 
 
 def _broker_layer(said: Layer) -> Layer:
@@ -214,7 +238,7 @@ def _topic_table(pattern: str, table: object, file: str) -> TopicTable:
             raise _not_a_topics(name, value, where)
         spelling = BY_TOPIC_NAME[name]
         layer[spelling.setting.field] = Said(value=_value(spelling, value, where), source=where)
-    return TopicTable(pattern=pattern, layer=layer)
+    return TopicTable(pattern=pattern, layer=layer, where=where)
 
 
 def _not_a_brokers(name: str, value: object, where: str) -> BadSettings:

@@ -39,13 +39,32 @@ An unknown name, a value that is not allowed, or two that cannot both hold, are 
 code 2, before anything of the tier is read. Where it takes the topics' names to see that two cannot
 both hold, these are listed first, and nothing is opened.
 
+A name that Kafka 3.9 or 4.3 knows under `[broker]` and that has no effect here, such as
+`log.cleaner.dedupe.buffer.size`, is no error but a note: the lines of a server.properties can stay,
+written as TOML (`"NAME" = "VALUE"`). So can those of listeners and plugins (`listener.name.…`,
+`rsm.config.…`, `rlmm.config.…`).
+
 | cannot both hold | source |
 |---|---|
 | max.compaction.lag.ms below min.compaction.lag.ms | Kafka, KIP-354 |
 | compaction.strategy=header without compaction.strategy.header | tierfold |
 
 Under KIP-280 the strategy header without a header's name is offset, without a word. A topic that is
-left alone is exempt, but where no topic has a policy all is checked.
+left alone is exempt, but where no topic has a policy all is checked. As in KIP-280, an empty
+`compaction.strategy` is offset.
+
+## Warnings and notes
+
+They change neither what is done nor the exit code. People see them on stderr; a `--json` document
+has the lists `warnings` and `notes`.
+
+- Warning: the tier has no topic of the name in `[topics."NAME"]`. It is mistyped, or nothing of it
+  is there yet. (plan, compact, status, verify, retain)
+- Warning: under the strategy timestamp or header, `segment.ms` or `max.compaction.lag.ms` is not
+  below `delete.retention.ms`. A late record may be compacted only after the tombstone of its key is
+  gone, and [the key is back](strategies.md#deleteretentionms-must-exceed-the-lateness) (KIP-280).
+  (plan, compact --dry-run, config)
+- Note: a broker's setting has no effect here. (all of these)
 
 ## All settings
 
@@ -60,6 +79,11 @@ _TAIL: Final = """\
 key, which on an event log is all of them. There is none for `tier.binding` either: only you know
 whether a broker serves the tier. A broker's retention that is negative is none, in whatever unit,
 as in Kafka. Kafka's floor for `segment.bytes` is 1 MiB; tierfold takes less.
+
+Without `compact.keyless.max` there is no limit: as in Kafka, a compacted topic loses every record
+without a key. The limit counts for each commit, and a chunk is one. Records of aborted transactions
+do not count, they go anyway. Beyond the limit the partition fails before anything of it is written,
+with exit code 3; the others go on.
 """
 
 

@@ -1,10 +1,12 @@
-"""Rules that cannot both hold: a table of cases, each with its source."""
+"""Rules that cannot both hold, or should not: tables of cases, each with its source."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from compaction.rules import LONG_MAX, CompactionStrategy, Rules, contradictions
+from compaction.rules import LONG_MAX, CompactionStrategy, Rules, contradictions, outlasting
 
 HEADER = CompactionStrategy.HEADER
 TIMESTAMP = CompactionStrategy.TIMESTAMP
@@ -50,3 +52,25 @@ def test_what_cannot_hold_together(
     found = contradictions(rules)
     assert [(each.first, each.says, each.second) for each in found] == expected, source
     assert all(each.remedy for each in found)
+
+
+@pytest.mark.parametrize(
+    ("segment_ms", "max_lag_ms", "fields"),
+    [
+        (9, 9, ()),
+        (10, 9, ("segment_ms",)),
+        (9, 10, ("max_compaction_lag_ms",)),
+        (11, 11, ("segment_ms", "max_compaction_lag_ms")),
+    ],
+)
+def test_a_tombstone_should_outlast_what_keeps_a_late_record_back(
+    segment_ms: int, max_lag_ms: int, fields: tuple[str, ...]
+) -> None:
+    rules = Rules(
+        compaction_strategy=TIMESTAMP,
+        delete_retention_ms=10,
+        segment_ms=segment_ms,
+        max_compaction_lag_ms=max_lag_ms,
+    )
+    assert outlasting(rules) == fields
+    assert outlasting(replace(rules, compaction_strategy=CompactionStrategy.OFFSET)) == ()

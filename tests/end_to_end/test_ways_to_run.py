@@ -58,7 +58,7 @@ def test_every_way_to_run_leaves_the_same_records(
         each["size_bytes"] for each in expected.live["segments"]
     ]
     # All of stdout is the document; what Spark has to say goes elsewhere.
-    of_all = {"max_compaction_delay_secs", "partitions", "run"}
+    of_all = {"max_compaction_delay_secs", "notes", "partitions", "run", "warnings"}
     assert set(json.loads(found.ran.stdout)) == of_all
     tally = found.ran.partitions["tiered", 0]["tally"]
     assert tally == expected.ran.partitions["tiered", 0]["tally"]

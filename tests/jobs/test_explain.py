@@ -69,7 +69,8 @@ def test_blocks_are_as_wide_as_they_are_large(
 
 def test_the_document_says_the_same(tier: Path) -> None:
     ran = tierfold("plan", tier, *COMPACT, "--explain", "orders-0", "--json")
-    assert set(json.loads(ran.stdout)) == {"partitions", "max_compaction_delay_secs"}
+    of_all = {"max_compaction_delay_secs", "warnings", "notes"}
+    assert set(json.loads(ran.stdout)) == {"partitions", *of_all}
     entry = ran.partitions["orders", 0]
     assert (entry["outcome"], entry["regions"]["first_dirty"]) == ("planned", 0)
     assert [each["regions"] for each in entry["segments"]] == [["dirty"]] * 3

@@ -34,10 +34,10 @@ URIS: Final = (
     f"file://u:{CANARY}@host/tier",
 )
 WORDS: Final[dict[str, tuple[str, ...]]] = {
-    "an unknown setting": ("--set", f"ssl.keystore.password={CANARY}"),
+    "an unknown setting": ("--set", f"ssl.keystore.passphrase={CANARY}"),
     "no equals sign": ("--set", f"ssl.keystore.password:{CANARY}"),
     "a space for it": ("--set", "ssl.keystore.password", CANARY),
-    "a login": ("--set", f'sasl.jaas.config=a.b.Plain required password="{CANARY}";'),
+    "a login": ("--set", f'sasl.jaas.login=a.b.Plain required password="{CANARY}";'),
     "a login without its name": ("--set", f'a.b.Plain required password="{CANARY}" user="x";'),
     "another option": (f"--password={CANARY}",),
     "a file from elsewhere": ("--config", f"https://u:{CANARY}@host/tierfold.toml"),
@@ -46,7 +46,7 @@ WORDS: Final[dict[str, tuple[str, ...]]] = {
 FILES: Final[dict[str, str]] = {
     "a broker's own file": f"ssl.key.password={CANARY}\n",
     "a broker's own table": f'[broker]\nssl.key.password="{CANARY}"\n',
-    "an unknown name": f'[broker]\n"ssl.key.password" = "{CANARY}"\n',
+    "an unknown name": f'[broker]\n"ssl.key.passphrase" = "{CANARY}"\n',
     "a topic's unknown name": f'[topics."a"]\n"ssl.key.password" = "{CANARY}"\n',
     "outside of a table": f'"ssl.key.password" = "{CANARY}"\n',
     "a name that is none": f'"password {CANARY}" = 1\n',
@@ -106,7 +106,19 @@ def test_a_file_is_refused_without_what_it_holds(toml: str, tier: Path, tmp_path
 
 def test_a_name_is_told_where_its_value_is_not(tier: Path) -> None:
     ran = tierfold("plan", tier, *WORDS["an unknown setting"])
-    assert "there is no setting 'ssl.keystore.password'" in ran.stderr
+    assert "there is no setting 'ssl.keystore.passphrase'" in ran.stderr
+
+
+def test_what_only_brokers_use_is_named_without_its_value(tier: Path, tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(f'[broker]\n"ssl.key.password" = "{CANARY}"\n')
+    both = ("--config", file, "--set", f'sasl.jaas.config=a.b.Plain required password="{CANARY}";')
+    for verb in ("plan", "status", "retain"):
+        for ran in (tierfold(verb, tier, *both), tierfold(verb, tier, *both, "--json")):
+            assert ran.code == 0
+            for name in ("ssl.key.password", "sasl.jaas.config"):
+                assert f"{name} has no effect here" in ran.stdout + ran.stderr
+            assert CANARY not in ran.stdout + ran.stderr
 
 
 def test_a_strangers_exception_is_told_without_its_secrets() -> None:

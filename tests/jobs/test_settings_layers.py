@@ -121,6 +121,50 @@ def test_a_wrong_file_is_refused_by_its_place(toml: str, where: str, complaint: 
     assert complaint in str(refused)
 
 
+def test_names_that_only_brokers_use_are_known_and_without_effect() -> None:
+    file = config_of_toml(
+        """
+        [broker]
+        "log.cleaner.dedupe.buffer.size" = 134217728
+        "log.cleaner.enable" = false
+        "log.roll.hours" = 2
+        "zookeeper.connect" = "z:2181"
+        "listener.name.internal.ssl.key.password" = "secret"
+        "rsm.config.storage.backend.class" = ["whatever"]
+        """,
+        where="mine.toml",
+    )
+    assert values(file.broker) == {"segment_ms": 7_200_000}
+    assert file.unused == (
+        "log.cleaner.dedupe.buffer.size",
+        "log.cleaner.enable",
+        "zookeeper.connect",
+        "listener.name.internal.ssl.key.password",
+        "rsm.config.storage.backend.class",
+    )
+    said = command_line(["log.dirs=/a", "segment.bytes=1", "log.dirs=/b", "super.users=x"])
+    assert (values(said.topics), said.unused) == ({"segment_bytes": 1}, ("log.dirs", "super.users"))
+
+
+@pytest.mark.parametrize("name", ["log.cleaner.dedupe.buffer", "listener.name.", "rsm.confi.g", ""])
+def test_what_no_broker_knows_stays_an_error(name: str) -> None:
+    assert refusal(f'[broker]\n"{name}" = 1').what.startswith("there is no setting ")
+
+
+def test_a_table_of_a_brokers_name_stays_an_error() -> None:
+    assert "is a table, and no setting" in str(refusal("[broker]\nlisteners.a = 1"))
+
+
+def test_settings_name_what_has_no_effect_by_its_place(tmp_path: Path) -> None:
+    config = tmp_path / "mine.toml"
+    config.write_text('[broker]\n"log.dirs" = "/a"\n"broker.id" = 1\n', encoding="utf-8")
+    assert resolve(["num.io.threads=8"], config).notes == (
+        f"{config} [broker]: log.dirs, broker.id have no effect here: only brokers use them",
+        "--set: num.io.threads has no effect here: only brokers use it",
+    )
+    assert resolve(["segment.bytes=1"]).notes == ()
+
+
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     latin = tmp_path / "latin.toml"
     latin.write_bytes(b"# gr\xfc\xdfe\n")

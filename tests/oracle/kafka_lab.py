@@ -283,6 +283,11 @@ class KafkaLab:
         known: dict[str, dict[str, Any]] = json.loads(self._call("settings", {}))
         return known
 
+    def names_of_brokers(self) -> list[str]:
+        """Every name that a broker's settings may have, sorted; `*` at the end: a prefix."""
+        names: list[str] = json.loads(self._call("settings", {"of-brokers": "true"}))
+        return names
+
     def resolved_settings(self, cases: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Per case of `broker` and `topic` settings: the `values` of the topic, or `refused`."""
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:

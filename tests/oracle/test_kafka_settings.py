@@ -13,12 +13,14 @@ from typing import Any, Final
 import pytest
 
 from compaction.errors import BadSettings
+from jobs.broker_names import broker_names
 from jobs.settings import Effective, resolve
 from jobs.settings_known import BY_BROKER_NAME, BY_TOPIC_NAME, KAFKA, SETTINGS, Setting
 from tests.oracle.kafka_lab import KafkaLab
 
 OF_KAFKA: Final = [setting for setting in SETTINGS if setting.source == KAFKA]
 OF_TOPICS: Final = [setting for setting in OF_KAFKA if setting.is_for_topics]
+CONF: Final = Path(__file__).resolve().parents[2] / "conf"
 CASES: Final = 300
 # Two lags of three values each: a third of the cases has one that is below the other.
 TEXTS: Final = {
@@ -82,6 +84,17 @@ def test_the_least_value_is_kafkas(known: dict[str, dict[str, Any]], setting: Se
     if known[setting.name]["type"] in {"LONG", "INT"}:
         largest = {"LONG": 2**63 - 1, "INT": 2**31 - 1}[known[setting.name]["type"]]
         assert getattr(setting.kind, "most", None) == largest
+
+
+def test_the_names_that_only_brokers_use_are_all_of_kafkas(lab: KafkaLab) -> None:
+    theirs = set(lab.names_of_brokers())
+    assert len(theirs) > 300
+    now, gone = (CONF / "broker_names.txt").read_text(encoding="utf-8").split("# In Kafka 3.9")
+    names = [line for line in now.splitlines() if line and not line.startswith("#")]
+    assert names == sorted(theirs)
+    # What older files may hold: no such name may come back with another meaning unseen.
+    assert theirs.isdisjoint(gone.splitlines())
+    assert broker_names() == theirs.union(gone.splitlines()[1:])
 
 
 def test_random_brokers_and_topics_resolve_as_kafka_resolves_them(

@@ -9,9 +9,12 @@ import kafka.server.KafkaConfig;
 
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.config.ConfigDef.ConfigKey;
+import org.apache.kafka.common.network.ListenerName;
+import org.apache.kafka.metadata.authorizer.StandardAuthorizer;
 import org.apache.kafka.server.config.AbstractKafkaConfig;
 import org.apache.kafka.server.config.ConfigSynonym;
 import org.apache.kafka.server.config.ServerTopicConfigSynonyms;
+import org.apache.kafka.server.log.remote.storage.RemoteLogManagerConfig;
 
 import java.nio.file.Path;
 import java.util.HashMap;
@@ -19,10 +22,11 @@ import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import java.util.TreeSet;
 
 /**
  * What Kafka knows of settings. Without options: every topic setting with its default, its bounds and the broker's names for
- * it. With --cases FILE, a JSON list of {"broker": {..}, "topic": {..}}: what a topic of such a broker has, or why not.
+ * it. With --of-brokers true: every name that a server.properties may hold, a prefix with a * at its end. With --cases FILE, a JSON list of {"broker": {..}, "topic": {..}}: what a topic of such a broker has, or why not.
  */
 public final class SettingsReader {
     private static final ObjectMapper MAPPER = new ObjectMapper();
@@ -35,8 +39,10 @@ public final class SettingsReader {
     public static void main(String[] argv) throws Exception {
         LabUtil.Args a = new LabUtil.Args(argv);
         String cases = a.str("cases", "");
+        boolean ofBrokers = a.flag("of-brokers", false);
         a.finish();
-        System.out.print(MAPPER.writeValueAsString(cases.isEmpty() ? known() : resolved(MAPPER.readTree(Path.of(cases).toFile()))));
+        JsonNode answer = ofBrokers ? namesOfBrokers() : cases.isEmpty() ? known() : resolved(MAPPER.readTree(Path.of(cases).toFile()));
+        System.out.print(MAPPER.writeValueAsString(answer));
     }
 
     private static ObjectNode known() {
@@ -52,6 +58,18 @@ public final class SettingsReader {
         }
         String ofBrokersAlone = "producer.id.expiration.ms";
         described(all.putObject(ofBrokersAlone), AbstractKafkaConfig.CONFIG_DEF.configKeys().get(ofBrokersAlone));
+        return all;
+    }
+
+    private static ArrayNode namesOfBrokers() {
+        TreeSet<String> names = new TreeSet<>(AbstractKafkaConfig.CONFIG_DEF.names());
+        names.add(StandardAuthorizer.SUPER_USERS_CONFIG);
+        names.add(StandardAuthorizer.ALLOW_EVERYONE_IF_NO_ACL_IS_FOUND_CONFIG);
+        names.add(new ListenerName("any").configPrefix().replace("any.", "*"));
+        names.add(RemoteLogManagerConfig.DEFAULT_REMOTE_STORAGE_MANAGER_CONFIG_PREFIX + "*");
+        names.add(RemoteLogManagerConfig.DEFAULT_REMOTE_LOG_METADATA_MANAGER_CONFIG_PREFIX + "*");
+        ArrayNode all = MAPPER.createArrayNode();
+        names.forEach(all::add);
         return all;
     }
 
