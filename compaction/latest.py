@@ -1,8 +1,10 @@
 """The latest value of every key, as columns: what `verify` compares before and after.
 
-A value is told by its length and a digest, so that values stay where they were read. Built up in
-steps that are all the same: of entries in log order the last of each key stays. A window of a
-segment first, then the segment, then all segments of a bucket.
+The latest record of a key is the one that the compaction strategy keeps: the last one, or, where
+versions decide (KIP-280), the last of those with the highest version. A value is told by its length
+and a digest, so that values stay where they were read. Built up in steps that are all the same: of
+entries in log order the latest of each key stays. A window of a segment first, then the segment,
+then all segments of a bucket.
 """
 
 from __future__ import annotations
@@ -16,14 +18,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compaction.key_blocks import PARTS_AT_LEAST
-from compaction.key_columns import KeyColumns, gathered, joined, ordered_by_part, taken
+from compaction.key_columns import (
+    KeyColumns,
+    Versions,
+    gathered,
+    joined,
+    ordered_by_part,
+    taken,
+)
 from compaction.value_digest import digests
 from compaction.winners import own_contest
 
 NO_VALUE: Final = -1
 """In `LatestValues.value_bytes`: a tombstone."""
 
-HEADER: Final = struct.Struct("<qq")
+HEADER: Final = struct.Struct("<qq?")
 
 
 class Fields(NamedTuple):
@@ -37,10 +46,10 @@ class Fields(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatestValues:
-    """Of some records the last one of each key; `n` keys, one entry each."""
+    """Of some records the latest one of each key; `n` keys, one entry each."""
 
     keys: KeyColumns
-    """`ordinal` is the number of the entry."""
+    """`ordinal` is the number of the entry; with versions where they decide."""
     offset: NDArray[np.int64]
     """Shape (n,): the record's offset."""
     value_bytes: NDArray[np.int32]
@@ -66,13 +75,15 @@ def latest_in_window(
     values: Fields,
     offset: NDArray[np.int64],
     chosen: NDArray[np.bool_],
+    versions: Versions | None = None,
 ) -> LatestValues:
-    """The last of each key among the chosen records, which are in log order and have a key.
+    """The latest of each key among the chosen records, which are in log order and have a key.
 
-    `offset` and `chosen` have shape (records,); keys and values lie in `body`.
+    `offset` and `chosen` have shape (records,); keys and values lie in `body`. `versions` are those
+    of the chosen records; None: offsets decide.
     """
     columns = gathered(body, keys.at, keys.size_bytes, chosen)
-    kept = _last_of_each(columns)
+    kept = _latest_of_each(replace(columns, versions=versions))
     rows = kept.ordinal
     return LatestValues(
         keys=numbered(kept),
@@ -83,9 +94,9 @@ def latest_in_window(
 
 
 def latest_of(pieces: Sequence[LatestValues]) -> LatestValues:
-    """The last of each key over pieces that are in log order."""
+    """The latest of each key over pieces in log order; all have versions, or none has."""
     entries = numbered(joined([piece.keys for piece in pieces]))
-    kept = _last_of_each(entries)
+    kept = _latest_of_each(entries)
     rows = kept.ordinal
     return LatestValues(
         keys=numbered(kept),
@@ -117,18 +128,21 @@ def in_buckets(latest: LatestValues, buckets: int) -> Iterator[tuple[int, Latest
 def pack_latest(latest: LatestValues) -> bytes:
     """The entries as bytes for a shuffle.
 
-    Little-endian: int64 entries, int64 key bytes in all; then the columns key hash (uint64),
-    offset (int64), digest (two uint64), key length (int32), value length (int32), and the keys.
+    Little-endian: int64 entries, int64 key bytes in all, bool whether there are versions; then the
+    columns key hash (uint64), offset (int64), digest (two uint64), version (int64), key length
+    (int32), value length (int32), whether the version is known (bool), and the keys.
     """
-    keys = latest.keys
+    keys, versions = latest.keys, latest.keys.versions
     return b"".join(
         (
-            HEADER.pack(len(keys), len(keys.keys)),
+            HEADER.pack(len(keys), len(keys.keys), versions is not None),
             keys.hash.tobytes(),
             latest.offset.tobytes(),
             latest.digest.tobytes(),
+            b"" if versions is None else versions.value.tobytes(),
             keys.key_bytes.tobytes(),
             latest.value_bytes.tobytes(),
+            b"" if versions is None else versions.is_known.tobytes(),
             keys.keys.tobytes(),
         )
     )
@@ -136,7 +150,7 @@ def pack_latest(latest: LatestValues) -> bytes:
 
 def unpack_latest(data: bytes) -> LatestValues:
     """What `pack_latest` made; views of `data`, but for the entries' numbers."""
-    entries, key_bytes = HEADER.unpack_from(data)
+    entries, key_bytes, has_versions = HEADER.unpack_from(data)
     at = HEADER.size
     hash_ = np.frombuffer(data, np.uint64, entries, at)
     at += hash_.nbytes
@@ -144,21 +158,26 @@ def unpack_latest(data: bytes) -> LatestValues:
     at += offset.nbytes
     digest = np.frombuffer(data, np.uint64, 2 * entries, at).reshape(-1, 2)
     at += digest.nbytes
+    version = np.frombuffer(data, np.int64, entries * has_versions, at)
+    at += version.nbytes
     key_lengths = np.frombuffer(data, np.int32, entries, at)
     at += key_lengths.nbytes
     value_bytes = np.frombuffer(data, np.int32, entries, at)
     at += value_bytes.nbytes
+    is_known = np.frombuffer(data, np.bool_, entries * has_versions, at)
+    at += is_known.nbytes
     keys = KeyColumns(
         hash=hash_,
         ordinal=np.arange(entries, dtype=np.uint32),
         key_bytes=key_lengths,
         keys=np.frombuffer(data, np.uint8, key_bytes, at),
+        versions=Versions(value=version, is_known=is_known) if has_versions else None,
     )
     return LatestValues(keys=keys, offset=offset, value_bytes=value_bytes, digest=digest)
 
 
-def _last_of_each(columns: KeyColumns) -> KeyColumns:
-    """The entries that no later one of the same key follows, ordered by part."""
+def _latest_of_each(columns: KeyColumns) -> KeyColumns:
+    """The entries that lose to none of the same key, ordered by part."""
     ordered, starts = ordered_by_part(columns, PARTS_AT_LEAST)
     return taken(ordered, np.flatnonzero(~own_contest(ordered, starts, 0).lost))
 

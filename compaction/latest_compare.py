@@ -1,12 +1,15 @@
 """Whether two sets of segments tell the same latest value of every key.
 
 A key that is gone and was a tombstone before is the same: both say that there is no value.
+
+Where versions decide (KIP-280), an expired tombstone may be gone before a record arrives that is
+older than it. Such a late record survives, and is no difference; `KeysCompared.late` counts them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numba
@@ -20,6 +23,9 @@ from compaction.latest import NO_VALUE, LatestValues, numbered
 
 EXAMPLES_MAX: Final = 3
 """Differing keys that are named; a person needs one to begin with, not all."""
+
+NEVER: Final = 2**63 - 1
+"""An offset that no record has."""
 
 _KEY_BYTES_SHOWN: Final = 40
 
@@ -60,6 +66,8 @@ class KeysCompared:
     keys: int = 0
     """Keys of either side."""
     differing: int = 0
+    late: int = 0
+    """Keys that are back: their record is older than a tombstone that was gone when it arrived."""
     examples: tuple[KeyDifference, ...] = ()
     """The first `EXAMPLES_MAX` of the differing keys, by offset."""
 
@@ -70,12 +78,19 @@ def sum_of(found: Iterable[KeysCompared]) -> KeysCompared:
     return KeysCompared(
         keys=sum(each.keys for each in listed),
         differing=sum(each.differing for each in listed),
+        late=sum(each.late for each in listed),
         examples=_first([example for each in listed for example in each.examples]),
     )
 
 
-def compared(before: LatestValues, now: LatestValues) -> KeysCompared:
-    """Compare two sides that hold each key at most once."""
+def compared(
+    before: LatestValues, now: LatestValues, passes: Sequence[int] = ()
+) -> KeysCompared:
+    """Compare two sides that hold each key at most once.
+
+    `passes` are the offsets at which passes ended that let versions decide, ascending; none where
+    offsets decide.
+    """
     match = _matches(before, now)
     known = np.flatnonzero(match >= 0)
     partner = match[known]
@@ -84,6 +99,10 @@ def compared(before: LatestValues, now: LatestValues) -> KeysCompared:
     is_other = (now.value_bytes[known] != before.value_bytes[partner]) | (
         now.digest[known] != before.digest[partner]
     ).any(axis=1)
+    is_late = _is_late(before, partner, now.offset[known], passes) & (
+        now.value_bytes[known] != NO_VALUE
+    )
+    is_other &= ~is_late
     lost = np.flatnonzero(~met & (before.value_bytes != NO_VALUE))
     appeared = np.flatnonzero(match < 0)
     changed = known[is_other]
@@ -95,8 +114,25 @@ def compared(before: LatestValues, now: LatestValues) -> KeysCompared:
     return KeysCompared(
         keys=len(before) + len(appeared),
         differing=len(changed) + len(lost) + len(appeared),
+        late=int(is_late.sum()),
         examples=_first([_difference(before, i, now, k) for i, k in pairs]),
     )
+
+
+def _is_late(
+    before: LatestValues,
+    rows: NDArray[np.int64],
+    offset_now: NDArray[np.int64],
+    passes: Sequence[int],
+) -> NDArray[np.bool_]:
+    """Shape of `rows`: the entry was a tombstone, and a pass ended between it and the one now.
+
+    Only such a pass can have taken the tombstone without meeting the record that it hides.
+    """
+    ends = np.array([*passes, NEVER], np.int64)
+    next_end = ends[np.searchsorted(ends, before.offset[rows], side="right")]
+    was_tombstone: NDArray[np.bool_] = before.value_bytes[rows] == NO_VALUE
+    return was_tombstone & (next_end <= offset_now)
 
 
 def _earliest(side: LatestValues, rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -130,7 +166,9 @@ def _entry(side: LatestValues, row: int | None) -> Latest | None:
 
 def _matches(before: LatestValues, now: LatestValues) -> NDArray[np.int64]:
     """Shape (len(now),): the entry of `before` with the same key, −1: there is none."""
-    ordered, starts = ordered_by_part(numbered(joined([before.keys, now.keys])), PARTS_AT_LEAST)
+    # By now versions have decided; a side without entries has none.
+    keys = joined([replace(side.keys, versions=None) for side in (before, now)])
+    ordered, starts = ordered_by_part(numbered(keys), PARTS_AT_LEAST)
     match = np.full(len(now), -1, np.int64)
     _match(
         (ordered.hash, ordered.key_bytes, ordered.key_at, ordered.keys),

@@ -17,6 +17,15 @@ def strategy_name(rules: Rules) -> str:
     return rules.compaction_strategy.value
 
 
+def named_strategy(name: str) -> tuple[CompactionStrategy, str]:
+    """The strategy that `strategy_name` names, and its header; the header is empty for others.
+
+    Raises ValueError for a name that this version does not know.
+    """
+    strategy, _, header = name.partition("=")
+    return CompactionStrategy(strategy), header
+
+
 def with_strategy(known: tuple[str, ...], name: str) -> tuple[str, ...]:
     """The strategies known so far, each once, and `name` as the latest one."""
     return (*(each for each in known if each != name), name)

@@ -39,7 +39,7 @@ from storage.control_records import ControlType, end_marker
 from storage.group_rewrite import GroupTask, rewrite_group
 from storage.local_tiered_storage import TIER_FOLDER, LocalTieredStorage, Part
 from storage.log_pieces import pieces_of, read_piece
-from storage.record_versions import VersionSource
+from storage.record_versions import OFFSETS_DECIDE, VersionSource
 from storage.segment_check import CheckOrder, ReadSegment, read_and_check
 from storage.segment_scan import ScannedSegment, ScanOrder, scan_segment
 from storage.tiers import open_tier
@@ -84,8 +84,9 @@ def warm_kernels() -> None:
             _reduce(found)
         _rewrite(tier, segments, scans[CompactionStrategy.OFFSET], aborted)
         _read(tier, segments[0], aborted)
-        _verify(tier, segments, aborted)
-        _verify(tier, [_uploaded(tier, 0, _legacy_log(), ())], ())
+        for strategy in CompactionStrategy:
+            _verify(tier, segments, aborted, _versions(strategy))
+        _verify(tier, [_uploaded(tier, 0, _legacy_log(), ())], (), OFFSETS_DECIDE)
 
 
 def _record(offset: int, key: bytes | None, value: bytes | None) -> RecordDraft:
@@ -211,12 +212,16 @@ def _scanned(
         ScanOrder(
             first_dirty=0,
             buckets=BUCKETS,
-            versions=VersionSource(strategy=strategy, header=HEADER),
+            versions=_versions(strategy),
         ),
         where=tier.uri(*address),
     )
     verdict(found.marks, aborted)
     return found
+
+
+def _versions(strategy: CompactionStrategy) -> VersionSource:
+    return VersionSource(strategy=strategy, header=HEADER)
 
 
 def _reduce(found: Sequence[ScannedSegment]) -> None:
@@ -276,9 +281,10 @@ def _verify(
     tier: LocalTieredStorage,
     segments: Sequence[Segment],
     aborted: tuple[AbortedTransaction, ...],
+    versions: VersionSource,
 ) -> None:
     """As `jobs.stages.verify`: a bucket's keys of no segment, of one, and of several."""
-    checked = [_checked(tier, segment, aborted) for segment in segments]
+    checked = [_checked(tier, segment, aborted, versions) for segment in segments]
     latest = [_shuffled_latest(latest) for each in checked for _, latest in each.now]
     sides = [latest_of(pieces) for pieces in ([], latest[:1], latest)]
     for before in sides:
@@ -287,7 +293,10 @@ def _verify(
 
 
 def _checked(
-    tier: LocalTieredStorage, segment: Segment, aborted: tuple[AbortedTransaction, ...]
+    tier: LocalTieredStorage,
+    segment: Segment,
+    aborted: tuple[AbortedTransaction, ...],
+    versions: VersionSource,
 ) -> ReadSegment:
     order = CheckOrder(
         key=KEY,
@@ -298,6 +307,7 @@ def _checked(
         buckets=BUCKETS,
         aborted_now=aborted,
         aborted_before=None,
+        versions=versions,
     )
     return read_and_check(tier, order)
 

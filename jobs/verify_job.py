@@ -50,6 +50,8 @@ class Verified:
     """Bytes of all logs read, the originals' included."""
     keys_compared: int | None = None
     """Keys whose latest value was compared with the originals'; None: `notes` says why not."""
+    compared_by: str | None = None
+    """The compaction strategy by which they were compared, as the catalog names it."""
     index_entries: int = 0
     faults: tuple[str, ...] = ()
     """What is wrong, a sentence each; empty: the partition is sound."""
@@ -66,6 +68,7 @@ class Verified:
             "records": self.records,
             "bytes_read": self.bytes_read,
             "keys_compared": self.keys_compared,
+            "compared_by": self.compared_by,
             "index_entries": self.index_entries,
             "faults": list(self.faults),
             "notes": list(self.notes),
@@ -124,6 +127,7 @@ class _Verification:
         told = keys_compared(
             segments_checked(orders, tasks, self._tier_uri, self._progress.bytes_done),
             compare_tasks,
+            {i: subject.passes for i, subject in enumerate(subjects) if subject.passes},
         )
         size_bytes = sum(each.read_bytes for each in subjects)
         try:
@@ -205,6 +209,7 @@ def _verified(subject: Subject, found: _Found) -> Verified:
         records=sum(each.records for each in checked),
         bytes_read=sum(each.bytes_read for each in found.checked.values()),
         keys_compared=compared.keys if isinstance(compared, KeysCompared) else None,
+        compared_by=subject.strategy if isinstance(compared, KeysCompared) else None,
         index_entries=sum(each.index_entries for each in checked),
         faults=(
             *subject.faults,
@@ -213,7 +218,12 @@ def _verified(subject: Subject, found: _Found) -> Verified:
             *_unlisted(subject, found),
             *_differences(compared),
         ),
-        notes=(*subject.notes, *_index_notes(subject, live, checked), *_why_not(compared)),
+        notes=(
+            *subject.notes,
+            *_index_notes(subject, live, checked),
+            *_why_not(compared),
+            *_late(compared),
+        ),
     )
 
 
@@ -231,6 +241,15 @@ def _compared(subject: Subject, found: _Found) -> KeysCompared | str | None:
 
 def _why_not(compared: KeysCompared | str | None) -> tuple[str, ...]:
     return (f"not compared: {compared}",) if isinstance(compared, str) else ()
+
+
+def _late(compared: KeysCompared | str | None) -> tuple[str, ...]:
+    if not isinstance(compared, KeysCompared) or not compared.late:
+        return ()
+    return (
+        f"{compared.late} of {compared.keys} keys are back: a record arrived that is older than "
+        "their tombstone, after that was gone; delete.retention.ms must exceed the lateness",
+    )
 
 
 def _differences(compared: KeysCompared | str | None) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """What `verify` has to read of each partition: its live segments and, to compare, the originals.
 
-The originals are the segments that brokers wrote, live or retired, from the log start on. While all
-of them are still there, they say what the latest value of every key must be.
+The originals (`jobs.originals`) say what the latest value of every key must be, by the
+strategy that the partition was compacted under.
 """
 
 from __future__ import annotations
@@ -11,18 +11,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from compaction.aborted import AbortedTransaction
+from compaction.commit import CLEANER_OFFSETS_KEPT
 from compaction.errors import TierfoldError
-from compaction.segments import PartitionKey, Segment
-from compaction.strategies import BY_OFFSET
+from compaction.segments import PartitionKey, PartitionState, Segment
+from compaction.strategies import BY_OFFSET, named_strategy
 from compaction.transactions import TransactionVerdict
 from compaction.view import PartitionView, Refusal, first_break
 from jobs.discovery import viewed
+from jobs.originals import originals_of
 from jobs.rounds import BUCKET_BYTES, tasks_for
 from jobs.stages.segment_rows import packed
 from jobs.survey import KnownPartition
 from jobs.wiring import Wiring
 from storage.first_sight import read_aborted
-from storage.local_tiered_storage import Part
+from storage.record_versions import VersionSource
 from storage.segment_check import CheckOrder
 
 
@@ -52,6 +54,10 @@ class Subject:
     """The originals; None: there is nothing to compare with."""
     is_listed_known: bool = True
     """Every live transaction index could be read."""
+    strategy: str = BY_OFFSET
+    """The compaction strategy by which keys are compared, as the catalog names it."""
+    passes: tuple[int, ...] = ()
+    """Where versions decide: the offsets at which passes ended, ascending."""
     faults: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -69,6 +75,12 @@ class Subject:
     def read_bytes(self) -> int:
         """Bytes of all logs that are read."""
         return sum(segment.size_bytes for segment in self.read)
+
+    @property
+    def versions(self) -> VersionSource:
+        """What decides between the records of a key."""
+        strategy, header = named_strategy(self.strategy)
+        return VersionSource(strategy=strategy, header=header)
 
     @property
     def buckets(self) -> int:
@@ -117,61 +129,47 @@ def _with_originals(live: Wiring, subject: Subject, view: PartitionView) -> Subj
         return subject.without_comparison("nothing lives")
     if not any(segment.written_by_run for segment in view.segments):
         return subject.without_comparison("nothing was rewritten, what brokers wrote is live")
-    originals = _originals(view)
-    others = [] if view.state is None else [s for s in view.state.strategies if s != BY_OFFSET]
-    if others:
-        return subject.without_comparison(
-            f"compacted by {', '.join(others)}, and only the highest offset is compared"
-        )
-    gone = _gone(live, subject.key, originals)
-    if gone:
-        return subject.without_comparison(f"{gone} of {len(originals)} original segments are gone")
-    if not _covers(originals, view):
-        return subject.without_comparison("not all originals are there any more")
+    decided = _decided(subject, view)
+    if isinstance(decided, str):
+        return subject.without_comparison(decided)
     try:
+        originals = originals_of(live, view)
+        if isinstance(originals, str):
+            return subject.without_comparison(originals)
         aborted = _aborted(live, subject.key, originals)
     except TierfoldError as error:
         return subject.without_comparison(str(error))
-    return replace(subject, before=Side(segments=tuple(originals), aborted=aborted))
+    return replace(decided, before=Side(segments=originals, aborted=aborted))
 
 
-def _originals(view: PartitionView) -> list[Segment]:
-    """What brokers wrote and nobody deletes, from the log start on, in offset order.
-
-    What expired below it is no part of the log; what is being deleted may go while it is read.
-    """
-    retired = view.state.whole_retired if view.state is not None else ()
-    known = [*view.segments, *(each.segment for each in retired)]
-    return sorted(
-        (
-            segment
-            for segment in known
-            if not segment.written_by_run and segment.end_offset >= view.log_start_offset
-        ),
-        key=lambda segment: segment.start_offset,
-    )
+def _decided(subject: Subject, view: PartitionView) -> Subject | str:
+    """The subject with its strategy, or why nothing says which record of a key should be there."""
+    state = view.state
+    if state is None or state.strategies in {(), (BY_OFFSET,)}:
+        return subject
+    if len(state.strategies) > 1:
+        return f"compacted by {', then by '.join(state.strategies)}: what one removed stays removed"
+    (name,) = state.strategies
+    try:
+        named_strategy(name)
+    except ValueError:
+        return f"compacted by {name}, which this version of tierfold does not know"
+    return _by_versions(replace(subject, strategy=name), state)
 
 
-def _covers(originals: Sequence[Segment], view: PartitionView) -> bool:
-    """The originals chain from the first live offset to the last."""
-    return (
-        bool(originals)
-        and originals[0].start_offset == view.segments[0].start_offset
-        and originals[-1].end_offset == view.segments[-1].end_offset
-        and first_break(originals) is None
-    )
-
-
-def _gone(live: Wiring, key: PartitionKey, segments: Sequence[Segment]) -> int:
-    """How many of the segments lack what is needed to read their keys."""
-    listed = {each.segment_id: each for each in live.tier.listing(key)}
-
-    def is_there(segment: Segment) -> bool:
-        found = listed.get(segment.segment_id)
-        needed = [Part.LOG, *([Part.TRANSACTION_INDEX] if segment.has_transaction_index else [])]
-        return found is not None and all(found.part_bytes(part) is not None for part in needed)
-
-    return sum(not is_there(segment) for segment in segments)
+def _by_versions(subject: Subject, state: PartitionState) -> Subject | str:
+    """The subject where versions decide; a winner may then lie below what it superseded."""
+    if any(each.segment.end_offset < state.log_start_offset for each in state.retired):
+        return (
+            f"compacted by {subject.strategy}, and records that have expired since may have "
+            "superseded later ones"
+        )
+    if len(state.cleaner_offsets) >= CLEANER_OFFSETS_KEPT:
+        return (
+            f"compacted by {subject.strategy} in more than {CLEANER_OFFSETS_KEPT} runs, and the "
+            "catalog does not remember where each ended"
+        )
+    return replace(subject, passes=tuple(sorted(each.offset for each in state.cleaner_offsets)))
 
 
 def _aborted(
@@ -226,6 +224,7 @@ def _orders(subject: Subject) -> Iterator[CheckOrder]:
             buckets=subject.buckets,
             aborted_now=_reaching(subject.now, segment) if is_live and subject.before else None,
             aborted_before=_reaching(subject.before, segment) if subject.before else None,
+            versions=subject.versions,
         )
 
 

@@ -47,6 +47,10 @@ class VersionSource:
                 return _header_versions(records, rows, self.header)
 
 
+OFFSETS_DECIDE: Final = VersionSource()
+"""No versions: of the records of a key the one with the highest offset is the latest."""
+
+
 def _header_versions(
     records: Records, rows: NDArray[np.integer], header: str
 ) -> tuple[Versions, int]:

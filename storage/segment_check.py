@@ -25,6 +25,7 @@ from storage.first_sight import read_aborted, read_checkpoint, read_snapshot
 from storage.index_check import BatchPlaces, CheckedIndexes, check_indexes
 from storage.legacy_batches import decode_any
 from storage.local_tiered_storage import LocalTieredStorage, Part
+from storage.record_versions import OFFSETS_DECIDE, VersionSource
 from storage.records import windows
 from storage.segment_latest import LatestCollector
 from storage.segment_scan import WINDOW_BYTES, marks_of
@@ -46,6 +47,8 @@ class CheckOrder:
     """By the live segments' indexes; None: its keys do not count among the live ones."""
     aborted_before: tuple[AbortedTransaction, ...] | None
     """By the originals' indexes; None: its keys do not count among the originals."""
+    versions: VersionSource = OFFSETS_DECIDE
+    """What decides between the records of a key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +103,7 @@ def read_and_check(tier: LocalTieredStorage, order: CheckOrder) -> ReadSegment:
     address = (order.key, segment.segment_id, segment.own_start_offset, Part.LOG)
     data = tier.read_part(*address)
     collectors = [
-        None if aborted is None else LatestCollector(aborted, order.buckets)
+        None if aborted is None else LatestCollector(aborted, order.buckets, order.versions)
         for aborted in (order.aborted_now, order.aborted_before)
     ]
     wanted = [each for each in collectors if each is not None]

@@ -10,6 +10,7 @@ from compaction.aborted import AbortedTransaction
 from compaction.latest import Fields, LatestValues, in_buckets, latest_in_window, latest_of
 from compaction.transactions import aborted_batches
 from storage.batch_heads import BatchHeads
+from storage.record_versions import VersionSource
 from storage.records import Records
 from storage.segment_scan import KEYS_MAX, marks_of
 
@@ -18,14 +19,20 @@ class LatestCollector:
     """Committed records with a key, control records apart; `aborted` says what is not committed.
 
     A transaction that nothing decides yet counts as committed, on whatever side it is met. No more
-    than `keys_max` keys are held before they are put into blocks, a window's keys apart.
+    than `keys_max` keys are held before they are put into blocks, a window's keys apart. `versions`
+    says what decides between the records of a key.
     """
 
     def __init__(
-        self, aborted: Sequence[AbortedTransaction], buckets: int, keys_max: int = KEYS_MAX
+        self,
+        aborted: Sequence[AbortedTransaction],
+        buckets: int,
+        versions: VersionSource,
+        keys_max: int = KEYS_MAX,
     ) -> None:
         self._aborted = aborted
         self._buckets = buckets
+        self._versions = versions
         self._keys_max = keys_max
         self._pieces: list[LatestValues] = []
         self._blocks: list[tuple[int, LatestValues]] = []
@@ -35,13 +42,16 @@ class LatestCollector:
         marks, rows = marks_of(heads, types)
         takes_part = ~heads.is_control
         takes_part[rows[aborted_batches(marks, self._aborted)]] = False
+        chosen = takes_part[records.batch] & (records.key_bytes >= 0)
+        versions, _malformed = self._versions.versions_of(records, np.flatnonzero(chosen))
         self._pieces.append(
             latest_in_window(
                 records.body,
                 Fields(at=records.key_at, size_bytes=records.key_bytes),
                 Fields(at=records.value_at, size_bytes=records.value_bytes),
                 records.offset,
-                takes_part[records.batch] & (records.key_bytes >= 0),
+                chosen,
+                versions,
             )
         )
         if sum(len(piece) for piece in self._pieces) >= self._keys_max:

@@ -7,7 +7,7 @@ digests of their latest values.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -94,8 +94,13 @@ def _rows(
             yield row(kind, pack_latest(latest), bucket)
 
 
-def keys_compared(rows: DataFrame, tasks: int) -> DataFrame:
-    """LATEST_NOW and LATEST_BEFORE rows → a COMPARED row per bucket; others pass through."""
+def keys_compared(
+    rows: DataFrame, tasks: int, passes: Mapping[int, Sequence[int]]
+) -> DataFrame:
+    """LATEST_NOW and LATEST_BEFORE rows → a COMPARED row per bucket; others pass through.
+
+    `passes`: of the partitions where versions decide, by index, the offsets at which passes ended.
+    """
 
     def compare(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         sides: dict[tuple[int, int], tuple[list[LatestValues], list[LatestValues]]] = defaultdict(
@@ -108,7 +113,11 @@ def keys_compared(rows: DataFrame, tasks: int) -> DataFrame:
             else:
                 yield as_batch([row])
         for (partition_index, bucket), (before, now) in sides.items():
-            found = compared(latest_of(_in_log_order(before)), latest_of(_in_log_order(now)))
+            found = compared(
+                latest_of(_in_log_order(before)),
+                latest_of(_in_log_order(now)),
+                passes.get(partition_index, ()),
+            )
             yield as_batch(
                 [
                     Row(

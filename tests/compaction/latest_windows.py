@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate
 
 import numpy as np
 
+from compaction.key_columns import Versions
 from compaction.latest import Fields, LatestValues, latest_in_window
 
 
@@ -19,9 +21,16 @@ def fields(contents: list[bytes | None]) -> tuple[np.ndarray, Fields]:
 
 
 def window(
-    pairs: list[tuple[bytes, bytes | None]], first_offset: int = 0, *, skipped: int = 0
+    pairs: list[tuple[bytes, bytes | None]],
+    first_offset: int = 0,
+    *,
+    skipped: int = 0,
+    versions: Sequence[int | None] | None = None,
 ) -> LatestValues:
-    """The records as one window; the last `skipped` of them are not chosen."""
+    """The records as one window; the last `skipped` of them are not chosen.
+
+    `versions`: one for each record, None where it has none; None: offsets decide.
+    """
     body, both = fields([key for key, _ in pairs] + [value for _, value in pairs])
     count = len(pairs)
     return latest_in_window(
@@ -30,4 +39,12 @@ def window(
         Fields(at=both.at[count:], size_bytes=both.size_bytes[count:]),
         np.arange(first_offset, first_offset + count),
         np.arange(count) < count - skipped,
+        None if versions is None else _columns(versions[: count - skipped]),
+    )
+
+
+def _columns(versions: Sequence[int | None]) -> Versions:
+    return Versions(
+        value=np.array([each or 0 for each in versions], np.int64),
+        is_known=np.array([each is not None for each in versions], np.bool_),
     )

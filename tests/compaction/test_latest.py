@@ -19,6 +19,10 @@ from tests.compaction.latest_windows import fields, window
 keys = st.binary(max_size=3) | st.binary(min_size=8, max_size=20)
 values = st.none() | st.binary(max_size=20)
 records = st.lists(st.tuples(keys, values), max_size=40)
+versions = st.none() | st.sampled_from([-(2**63), -1, 0, 1, 2**63 - 1])
+versioned = st.lists(
+    st.tuples(st.sampled_from([b"a", b"b", b"a longer key"]), values, versions), max_size=12
+)
 
 
 def told(latest: LatestValues) -> dict[bytes, tuple[int, int, tuple[int, ...]]]:
@@ -47,6 +51,18 @@ def model(
     }
 
 
+def model_of_versions(
+    pieces: list[list[tuple[bytes, bytes | None, int | None]]],
+) -> dict[bytes, tuple[int, int, tuple[int, ...]]]:
+    """A dictionary by key: the highest version wins, any wins over none, ties go by offset."""
+    best: dict[bytes, tuple[bool, int, int, bytes | None]] = {}
+    for offset, (key, value, version) in enumerate(each for piece in pieces for each in piece):
+        rank = (version is not None, version or 0, offset, value)
+        best[key] = max(rank, best.get(key, rank), key=lambda each: each[:3])
+    told_of = sorted((offset, key, value) for key, (_, _, offset, value) in best.items())
+    return {key: model([(key, value)], offset)[key] for offset, key, value in told_of}
+
+
 def digest_of(value: bytes) -> tuple[int, ...]:
     body, where = fields([value])
     return tuple(digests(body, where.at, where.size_bytes)[0].tolist())
@@ -69,6 +85,24 @@ def test_later_pieces_win(pieces: list[list[tuple[bytes, bytes | None]]]) -> Non
     starts = [0, *accumulate(len(piece) for piece in pieces)]
     windows = [window(piece, start) for piece, start in zip(pieces, starts, strict=False)]
     assert told(latest_of(windows)) == model([pair for piece in pieces for pair in piece])
+
+
+@given(st.lists(versioned, max_size=4), st.integers(1, 3))
+def test_versions_decide_over_windows_segments_and_buckets(
+    pieces: list[list[tuple[bytes, bytes | None, int | None]]], buckets: int
+) -> None:
+    starts = [0, *accumulate(len(piece) for piece in pieces)]
+    windows = [
+        window([each[:2] for each in piece], start, versions=[each[2] for each in piece])
+        for piece, start in zip(pieces, starts, strict=False)
+    ]
+    parted = [block for each in windows for block in in_buckets(each, buckets)]
+    found = [
+        latest_of([unpack_latest(pack_latest(block)) for of, block in parted if of == bucket])
+        for bucket in range(buckets)
+    ]
+    expected = model_of_versions(pieces)
+    assert {key: entry for each in found for key, entry in told(each).items()} == expected
 
 
 @given(records, st.integers(1, 5))

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compaction.latest import LatestValues
 from compaction.latest_compare import (
     EXAMPLES_MAX,
     KeyDifference,
@@ -37,6 +39,45 @@ def test_keys_are_told_apart_as_a_dictionary_does(
 
 def test_a_tombstone_that_is_gone_is_no_difference() -> None:
     assert compared(window([(b"k", None)]), window([])) == KeysCompared(keys=1)
+
+
+def test_a_side_without_entries_is_compared_with_one_that_has_versions() -> None:
+    versioned = window([(b"k", b"v")], versions=[1])
+    assert compared(versioned, window([])).differing == 1
+    assert compared(window([]), versioned).differing == 1
+
+
+def tombstone_at(offset: int) -> LatestValues:
+    return window([(b"k", None)], offset, versions=[9])
+
+
+@pytest.mark.parametrize(
+    ("offset", "passes", "is_late"),
+    [
+        (8, (8,), True),
+        (9, (3, 8, 20), True),
+        (8, (9,), False),
+        (8, (6,), True),
+        (8, (5,), False),
+        (8, (), False),
+        (3, (4,), False),
+    ],
+)
+def test_a_record_is_late_where_a_pass_ended_between_the_tombstone_and_it(
+    offset: int, passes: tuple[int, ...], is_late: bool
+) -> None:
+    now = window([(b"k", b"v")], offset, versions=[1])
+    found = compared(tombstone_at(5), now, passes)
+    assert (found.late, found.differing) == (int(is_late), int(not is_late))
+    assert sum_of([found, found]).late == 2 * is_late
+
+
+def test_only_a_tombstone_lets_late_records_back() -> None:
+    before = window([(b"k", b"newer")], 5, versions=[9])
+    found = compared(before, window([(b"k", b"older")], 8, versions=[1]), (6,))
+    assert (found.late, found.differing) == (0, 1)
+    again = compared(tombstone_at(5), window([(b"k", None)], 8, versions=[1]), (6,))
+    assert (again.late, again.differing) == (0, 0)
 
 
 def test_values_of_one_length_are_told_apart() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +18,7 @@ from compaction.chunks import Chunk
 from compaction.outcomes import Committed
 from compaction.plan import Compact
 from compaction.rules import CompactionStrategy
-from compaction.segments import PartitionKey
+from compaction.segments import PartitionKey, PartitionState
 from jobs import rounds as rounds_module
 from jobs.outcome_reports import result_report, survey_report
 from jobs.pipeline import Pipeline, RoundResult
@@ -25,7 +26,8 @@ from jobs.progress import ByteProgress
 from jobs.scope import Scope
 from jobs.settings import Settings, resolve
 from jobs.survey import KnownPartition, survey
-from jobs.verify_subjects import subject_of
+from jobs.verify_job import verify
+from jobs.verify_subjects import Subject, subject_of
 from jobs.waves import Work, rounds_of
 from jobs.wiring import Wiring, wired
 from storage.segment_reader import read_segment
@@ -35,6 +37,7 @@ from tests.pictures.batch_words import VERSION_HEADER, draft_of
 from tests.pictures.strategy_histories import Chunk as HistoryChunk
 from tests.pictures.strategy_histories import histories, records_of
 from tests.pictures.strategy_model import ModelLog, ModelRecord
+from tests.storage.live_segments import EPOCHS
 
 RETENTION_MS: Final = 1000
 ROUNDS: Final = 3
@@ -63,7 +66,7 @@ def drawn_histories() -> list[tuple[HistoryChunk, ...]]:
 
 def put_chunk(tier: Path, key: PartitionKey, chunk: HistoryChunk) -> None:
     for words in chunk.segments:
-        drafts = [draft_of(word, 0) for word in words]
+        drafts = [draft_of(word, EPOCHS[-1].epoch) for word in words]
         put_segment(tier, key, drafts, start_offset=drafts[0].base_offset)
 
 
@@ -138,6 +141,10 @@ def test_topics_under_every_strategy_end_as_the_model_says(
         assert all(isinstance(each.outcome, Committed) for each in results), results
         for key in topics:
             assert list(seen(live, tier, key)) == models[key].records, (key, number)
+        for found in verify(live, resolve([]), Scope(), Console(file=io.StringIO())):
+            assert found.faults == (), number
+            strategies = {chunk.strategy for chunk in topics[found.key][: number + 1]}
+            assert (found.keys_compared is not None) == (len(strategies) == 1), found.notes
 
 
 def test_a_run_remembers_its_strategy_and_the_next_plan_tells_of_a_change(
@@ -153,14 +160,18 @@ def test_a_run_remembers_its_strategy_and_the_next_plan_tells_of_a_change(
     assert isinstance(planned.choice, Compact)
     (note,) = planned.choice.notes
     assert note.startswith("the compaction strategy was timestamp and is offset now")
-    # The highest offset is not what won, so that `verify` leaves the keys alone.
-    subject = subject_of(
-        live, KnownPartition(key=key, state=state, refusal=None), INDEX_INTERVAL_BYTES
+    assert subject(live, state).before is not None
+    # What timestamps removed is gone, though offsets decide now.
+    changed = subject(live, replace(state, strategies=("timestamp", "offset")))
+    assert (changed.before, changed.faults) == (None, ())
+    assert changed.notes == (
+        "not compared: compacted by timestamp, then by offset: what one removed stays removed",
     )
-    assert (subject.before, subject.faults) == (None, ())
-    assert subject.notes == (
-        "not compared: compacted by timestamp, and only the highest offset is compared",
-    )
+
+
+def subject(live: Wiring, state: PartitionState) -> Subject:
+    known = KnownPartition(key=state.key, state=state, refusal=None)
+    return subject_of(live, known, INDEX_INTERVAL_BYTES)
 
 
 def one_topic(tier: Path, words: Sequence[str], strategy: CompactionStrategy) -> HistoryChunk:

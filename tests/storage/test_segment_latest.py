@@ -8,6 +8,7 @@ from compaction.latest import latest_of
 from storage.batch_draft import BatchDraft, write_batch
 from storage.batch_heads import read_heads
 from storage.control_records import ControlType, control_types
+from storage.record_versions import OFFSETS_DECIDE
 from storage.records import decode
 from storage.segment_latest import LatestCollector
 from tests.storage.live_segments import an_abort, data, marker
@@ -23,7 +24,7 @@ def collected(
     *windows: tuple[BatchDraft, ...], aborted: tuple[AbortedTransaction, ...], keys_max: int
 ) -> list[tuple[int, int]]:
     """(offset, value bytes) of all keys, after the blocks were put together again."""
-    collector = LatestCollector(aborted, 3, keys_max)
+    collector = LatestCollector(aborted, 3, OFFSETS_DECIDE, keys_max)
     for drafts in windows:
         log = np.frombuffer(b"".join(map(write_batch, drafts)), np.uint8)
         heads = read_heads(log, where="draft")
