@@ -30,6 +30,12 @@ NEVER: Final = 2**63 - 1
 _KEY_BYTES_SHOWN: Final = 40
 
 
+def shown_key(key: bytes) -> str:
+    """A key in hex, cut where it is long."""
+    dots = "…" if len(key) > _KEY_BYTES_SHOWN else ""
+    return f"0x{key[:_KEY_BYTES_SHOWN].hex()}{dots}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latest:
     """One side's latest record of a key."""
@@ -54,9 +60,8 @@ class KeyDifference:
     now: Latest | None
 
     def __str__(self) -> str:
-        shown = self.key[:_KEY_BYTES_SHOWN].hex()
-        dots = "…" if len(self.key) > _KEY_BYTES_SHOWN else ""
-        return f"key 0x{shown}{dots} had {self.before or 'no record'}, has {self.now or 'none'}"
+        key = shown_key(self.key)
+        return f"key {key} had {self.before or 'no record'}, has {self.now or 'none'}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,9 +88,7 @@ def sum_of(found: Iterable[KeysCompared]) -> KeysCompared:
     )
 
 
-def compared(
-    before: LatestValues, now: LatestValues, passes: Sequence[int] = ()
-) -> KeysCompared:
+def compared(before: LatestValues, now: LatestValues, passes: Sequence[int] = ()) -> KeysCompared:
     """Compare two sides that hold each key at most once.
 
     `passes` are the offsets at which passes ended that let versions decide, ascending; none where

@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 
 from compaction.key_hash import load_u64
 
+DIGEST_BYTES: Final = 16
+"""The size of a digest: two hashes of eight bytes."""
+
 _FIRST_MULTIPLIER: Final = np.uint64(0x9E3779B97F4A7C15)
 _FIRST_SEED: Final = np.uint64(0x243F6A8885A308D3)
 _SECOND_MULTIPLIER: Final = np.uint64(0xC2B2AE3D27D4EB4F)

@@ -34,6 +34,8 @@
     private_sockets     the folders in which these two listen
     pipeline            stages 4 to 6, scan, reduce, rewrite, and then `publishing`
     stages/             those of them that run on Spark
+    originals           the segments that brokers wrote, while they are still there
+    second_opinion      the latest records of `verify` once more, by Spark's own window
     explain             one partition's plan, drawn segment by segment
     report              tables for people, one JSON document for machines
     catalog_tables      the catalog as DataFrames, for notebooks

@@ -165,18 +165,28 @@ def status_verb(**given: Any) -> None:
 @tierfold.command("verify")
 @tier_options
 @replay_options
-def verify_verb(**given: Any) -> None:
+@click.option(
+    "--second-opinion",
+    is_flag=True,
+    help="Have Spark's own window find the latest records, too; reads all logs twice.",
+)
+def verify_verb(second_opinion: bool, **given: Any) -> None:
     """Read all live segments again and prove them: CRCs, cover, indexes, latest values.
 
+    The latest value of a key is the one that the topic's compaction strategy keeps.
+
     \b
-    Example:
+    Examples:
       tierfold verify /mnt/tier --topic orders
+      tierfold verify /mnt/tier --topic orders --second-opinion
     """
     settings = settings_of(given)
     asked = asked_of_tier(given)
     remarks = remarks_on_tier(settings, asked.live)
     tell_people(remarks, given)
-    found = verify(asked.live, settings, asked.scope, Console(stderr=True))
+    found = verify(
+        asked.live, settings, asked.scope, Console(stderr=True), second_opinion=second_opinion
+    )
     if given["as_json"]:
         click.echo(document((each.as_json() for each in found), **remarks.as_json()))
     else:

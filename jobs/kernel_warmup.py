@@ -57,9 +57,11 @@ FIELDS: Final = pa.schema(
     [
         ("key", pa.binary()),
         ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+        ("value_digest", pa.binary()),
+        ("version", pa.int64()),
     ]
 )
-"""What a reader's kernels copy: bytes, and headers."""
+"""What a reader's kernels copy, bytes and headers, and what they make of them."""
 
 _SECOND_START: Final = 10
 _LEGACY: Final = struct.Struct(">qiIbbqi")
@@ -274,7 +276,8 @@ def _read(
     wanted = OffsetSpan(start=segment.start_offset, end=segment.next_offset)
     for piece in pieces_of(tier, KEY, segment, wanted, aborted, segment.size_bytes):
         for chosen in read_piece(tier, piece):
-            list(record_batches(KEY, chosen, FIELDS, where="warm-up"))
+            versions = _versions(CompactionStrategy.HEADER)
+            list(record_batches(KEY, chosen, FIELDS, where="warm-up", versions=versions))
 
 
 def _verify(

@@ -266,6 +266,9 @@ def _verified_sum(partitions: Sequence[Verified]) -> Text:
         )
     compared = [each.keys_compared for each in partitions if each.keys_compared is not None]
     keys = f", {grouped(sum(compared))} keys agree with the originals" if compared else ""
+    seconds = [each.second_opinion for each in partitions if each.second_opinion is not None]
+    if seconds:
+        keys += f", {grouped(sum(each.keys for each in seconds))} by a second opinion"
     return Text(
         f"verified: {counted(sum(each.segments for each in partitions), 'segment')}, "
         f"{grouped(sum(each.batches for each in partitions))} batches, "

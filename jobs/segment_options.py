@@ -6,6 +6,7 @@ one to the other; `leader_epoch`, which it lacks, goes by the catalog's spelling
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -23,13 +24,20 @@ from pyspark.sql.types import (
 )
 
 from compaction.errors import BadSettings
+from compaction.rules import CompactionStrategy
 from jobs.scope import Scope
+from storage.record_versions import OFFSETS_DECIDE, VersionSource
 
 FORMAT: Final = "kafka-segments"
 """The name by which Spark knows the source."""
 
 READ_COMMITTED: Final = "read_committed"
 READ_UNCOMMITTED: Final = "read_uncommitted"
+
+LIVE: Final = "live"
+ORIGINAL: Final = "original"
+
+_STRATEGIES: Final = tuple(strategy.value for strategy in CompactionStrategy)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +48,8 @@ class ReaderColumn:
     kind: DataType
     doc: str
     is_nullable: bool = True
+    is_extra: bool = False
+    """Read only where somebody names it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +91,25 @@ COLUMNS: Final = (
         kind=IntegerType(),
         doc="The leader epoch of the record's batch; null in legacy batches, converted or not.",
     ),
+    ReaderColumn(
+        name="value_digest",
+        kind=BinaryType(),
+        doc="16 bytes that tell values apart, made where the value is read; null: a tombstone."
+        " Only where it is named; another version of tierfold may make others.",
+        is_extra=True,
+    ),
+    ReaderColumn(
+        name="version",
+        kind=LongType(),
+        doc="What `compaction.strategy` compares: the offset, the timestamp in ms, or the header's"
+        " version; null: the header holds none. Only where it is named.",
+        is_extra=True,
+    ),
 )
 """All columns, in the order in which they are read unless somebody chooses."""
+
+USUAL_COLUMNS: Final = tuple(column.name for column in COLUMNS if not column.is_extra)
+"""What is read unless somebody chooses."""
 
 OPTIONS: Final = (
     ReaderOption(
@@ -110,8 +137,30 @@ OPTIONS: Final = (
         " transaction; `read_uncommitted` reads it.",
     ),
     ReaderOption(
+        name="assign",
+        default="",
+        doc="Instead of `topics` and `partitions`: which ones exactly, as in Spark's Kafka source,"
+        ' `{"orders":[0,1],"payments":[4]}`.',
+    ),
+    ReaderOption(
+        name="segments",
+        default=LIVE,
+        doc="`original` reads, instead of the live segments, those that brokers wrote, the replaced"
+        " ones too, while all are still there.",
+    ),
+    ReaderOption(
+        name="compaction.strategy",
+        default=CompactionStrategy.OFFSET.value,
+        doc=f"What the column `version` holds: {', '.join(_STRATEGIES)}.",
+    ),
+    ReaderOption(
+        name="compaction.strategy.header",
+        default="",
+        doc="For the strategy `header`: the header's name.",
+    ),
+    ReaderOption(
         name="columns",
-        default="all",
+        default="all but `value_digest` and `version`",
         doc="The columns to read, separated by commas; `.schema(…)` says the same in Spark's way.",
     ),
 )
@@ -128,6 +177,12 @@ class Request:
     is_committed: bool
     """`read_committed`."""
     columns: tuple[str, ...]
+    assigned: frozenset[tuple[str, int]] | None = None
+    """The only topics and partitions that are read; None: all in scope."""
+    is_original: bool = False
+    """What brokers wrote is read, instead of what lives."""
+    versions: VersionSource = OFFSETS_DECIDE
+    """What the column `version` holds."""
 
 
 def request_of(options: Mapping[str, str]) -> Request:
@@ -146,24 +201,24 @@ def request_of(options: Mapping[str, str]) -> Request:
             where=FORMAT,
             remedy="Write .load(path) with the folder that holds kafka-tiered-storage.",
         )
-    level = given.get("isolation.level", READ_COMMITTED)
-    if level not in {READ_COMMITTED, READ_UNCOMMITTED}:
-        raise BadSettings(
-            f"isolation.level is {level!r}",
-            where=FORMAT,
-            remedy=f"It is {READ_COMMITTED} or {READ_UNCOMMITTED}.",
-        )
-    columns = _listed(given, "columns") or tuple(column.name for column in COLUMNS)
+    level = _one_of(given, "isolation.level", (READ_COMMITTED, READ_UNCOMMITTED))
+    columns = _listed(given, "columns") or USUAL_COLUMNS
     schema_of(columns)
+    assigned = _assigned(given)
     return Request(
         tier_uri=given["path"],
         catalog_uri=given.get("catalog"),
         scope=Scope(
             topics=_listed(given, "topics") or ("*",),
             partitions=_listed(given, "partitions") or ("*",),
-        ),
+        )
+        if assigned is None
+        else Scope(topics=tuple(sorted({topic for topic, _ in assigned}))),
         is_committed=level == READ_COMMITTED,
         columns=columns,
+        assigned=assigned,
+        is_original=_one_of(given, "segments", (LIVE, ORIGINAL)) == ORIGINAL,
+        versions=_versions(given),
     )
 
 
@@ -201,6 +256,52 @@ def check_schema(schema: StructType) -> None:
                 where=FORMAT,
                 remedy="Leave NOT NULL out.",
             )
+
+
+def _one_of(given: Mapping[str, str], name: str, values: tuple[str, ...]) -> str:
+    """The option's value, the first of `values` by default; raises BadSettings for any other."""
+    value = given.get(name, values[0])
+    if value not in values:
+        raise BadSettings(
+            f"{name} is {value!r}", where=FORMAT, remedy=f"It is {' or '.join(values)}."
+        )
+    return value
+
+
+def _versions(given: Mapping[str, str]) -> VersionSource:
+    """What the strategy compares; raises BadSettings for a strategy or a header that is not one."""
+    strategy = CompactionStrategy(_one_of(given, "compaction.strategy", _STRATEGIES))
+    header = given.get("compaction.strategy.header", "")
+    if (strategy is CompactionStrategy.HEADER) != bool(header):
+        raise BadSettings(
+            f"compaction.strategy is {strategy.value}, compaction.strategy.header is {header!r}",
+            where=FORMAT,
+            remedy="Name a header for the strategy header, and for no other.",
+        )
+    return VersionSource(strategy=strategy, header=header)
+
+
+def _assigned(given: Mapping[str, str]) -> frozenset[tuple[str, int]] | None:
+    """The partitions that `assign` names; raises BadSettings where it is not what it must be."""
+    if "assign" not in given:
+        return None
+    wrong = BadSettings(
+        f"assign is {given['assign']!r}",
+        where=FORMAT,
+        remedy='Write JSON such as {"orders":[0,1]}, and neither topics nor partitions beside it.',
+    )
+    if given.keys() & {"topics", "partitions"}:
+        raise wrong
+    try:
+        named = json.loads(given["assign"])
+    except ValueError as error:
+        raise wrong from error
+    if not isinstance(named, dict) or not named:
+        raise wrong
+    for numbers in named.values():
+        if not isinstance(numbers, list) or not all(type(each) is int for each in numbers):
+            raise wrong
+    return frozenset((topic, each) for topic, numbers in named.items() for each in numbers)
 
 
 def _listed(given: Mapping[str, str], name: str) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ Columns and options are in `jobs.segment_options`. Nothing is ever changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
@@ -22,10 +22,12 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from compaction.aborted import AbortedTransaction
-from compaction.errors import BadSettings, CorruptLog
+from compaction.errors import BadSettings, CorruptLog, UnreadableObject
 from compaction.regions import last_stable_of
+from compaction.segments import PartitionKey, Segment
 from compaction.view import PartitionView, Refusal
 from jobs.discovery import viewed
+from jobs.originals import originals_of
 from jobs.segment_filters import Wanted, pushed
 from jobs.segment_options import FORMAT, Request, check_schema, request_of, schema_of
 from jobs.survey import READERS, KnownPartition, known_partitions
@@ -120,11 +122,7 @@ class SegmentReader(DataSourceReader):
         Raises CorruptLog where a partition in scope cannot be understood, UnreadableObject where
         it cannot be read; what a filter excludes is not looked at.
         """
-        known = [
-            each
-            for each in known_partitions(self._live, self._request.scope)
-            if self._wanted.holds(each.key)
-        ]
+        known = [each for each in self._in_scope() if self._wanted.holds(each.key)]
         with ThreadPoolExecutor(READERS) as pool:
             pieces = [piece for found in pool.map(self._pieces, known) for piece in found]
         return [InputPartition(task) for task in _tasks(pieces)]
@@ -137,17 +135,36 @@ class SegmentReader(DataSourceReader):
             segment = piece.segment
             where = tier.uri(piece.key, segment.segment_id, segment.own_start_offset, Part.LOG)
             for chosen in read_piece(tier, piece):
-                yield from record_batches(piece.key, chosen, self._schema, where=where)
+                yield from record_batches(
+                    piece.key, chosen, self._schema, where=where, versions=self._request.versions
+                )
+
+    def _in_scope(self) -> list[KnownPartition]:
+        """Raises BadSettings where a partition that was assigned is not there."""
+        known = known_partitions(self._live, self._request.scope)
+        assigned = self._request.assigned
+        if assigned is None:
+            return known
+        missing = assigned - {(each.key.topic, each.key.partition) for each in known}
+        if missing:
+            topic, partition = min(missing)
+            raise BadSettings(
+                f"there is no partition {topic}-{partition}",
+                where=FORMAT,
+                remedy="`tierfold status TIER` names all that there is.",
+            )
+        return [each for each in known if (each.key.topic, each.key.partition) in assigned]
 
     def _pieces(self, known: KnownPartition) -> list[LogPiece]:
         view = known.refusal or viewed(self._live, known.key, known.state)
         if isinstance(view, Refusal):
             raise CorruptLog(view.detail, where=str(known.key), remedy=view.remedy)
         end = self._last_stable_offset(view) if self._request.is_committed else view.next_offset
-        aborted = self._aborted(view) if self._request.is_committed else ()
+        segments = self._segments(view)
+        aborted = self._aborted(view.key, segments) if self._request.is_committed else ()
         return [
             piece
-            for segment in view.segments
+            for segment in segments
             for piece in pieces_of(
                 self._live.tier,
                 view.key,
@@ -158,6 +175,17 @@ class SegmentReader(DataSourceReader):
             )
         ]
 
+    def _segments(self, view: PartitionView) -> tuple[Segment, ...]:
+        """What is read of the partition; raises UnreadableObject where originals are gone."""
+        if not self._request.is_original or not view.segments:
+            return view.segments
+        found = originals_of(self._live, view)
+        if isinstance(found, str):
+            raise UnreadableObject(
+                found, where=str(view.key), remedy="Read the live segments: leave the option out."
+            )
+        return found
+
     def _last_stable_offset(self, view: PartitionView) -> int:
         """What a consumer of committed data may see ends here."""
         if not view.segments:
@@ -166,12 +194,12 @@ class SegmentReader(DataSourceReader):
         last_stable = last_stable_of(newest)
         return view.next_offset if last_stable is None else last_stable.offset
 
-    def _aborted(self, view: PartitionView) -> tuple[AbortedTransaction, ...]:
-        """Of all live segments: a marker may lie in a later one than the data it aborts."""
+    def _aborted(
+        self, key: PartitionKey, segments: Sequence[Segment]
+    ) -> tuple[AbortedTransaction, ...]:
+        """Of all segments: a marker may lie in a later one than the data it aborts."""
         return tuple(
-            each
-            for segment in view.segments
-            for each in read_aborted(self._live.tier, view.key, segment)
+            each for segment in segments for each in read_aborted(self._live.tier, key, segment)
         )
 
 

@@ -2,11 +2,13 @@
 
 Per partition: every checksum and every record's format; offsets without a hole; indexes, snapshot,
 checkpoint and leader epochs against the log; aborted transactions against their markers; and, while
-the originals are there, the latest value of every key before and after.
+the originals are there, the latest value of every key before and after. With `--second-opinion`
+Spark's own window looks for the latest records, too.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -23,6 +25,7 @@ from compaction.transactions import TransactionVerdict, joined_marks, verdict
 from jobs.progress import ByteProgress
 from jobs.rounds import tasks_for
 from jobs.scope import Scope
+from jobs.second_opinion import SecondOpinion, second_opinions
 from jobs.session import SPARK_FAILURES, cause_of, spark_answers, tierfold_session
 from jobs.settings import Settings
 from jobs.stages.segment_rows import RowKind, rows_of, unpacked
@@ -52,6 +55,8 @@ class Verified:
     """Keys whose latest value was compared with the originals'; None: `notes` says why not."""
     compared_by: str | None = None
     """The compaction strategy by which they were compared, as the catalog names it."""
+    second_opinion: SecondOpinion | None = None
+    """What Spark's window says of them; None: it was not asked, or `notes` says why not."""
     index_entries: int = 0
     faults: tuple[str, ...] = ()
     """What is wrong, a sentence each; empty: the partition is sound."""
@@ -69,6 +74,9 @@ class Verified:
             "bytes_read": self.bytes_read,
             "keys_compared": self.keys_compared,
             "compared_by": self.compared_by,
+            "second_opinion": None
+            if self.second_opinion is None
+            else self.second_opinion.as_json(),
             "index_entries": self.index_entries,
             "faults": list(self.faults),
             "notes": list(self.notes),
@@ -84,6 +92,10 @@ class _Found:
     failed: dict[str, str] = field(default_factory=dict)
     """Why a segment could not be read, by its id."""
     compared: list[KeysCompared] = field(default_factory=list)
+    is_doubtful: bool = False
+    """Some aborts no index lists: a reader takes their records for committed."""
+    second: SecondOpinion | str | None = None
+    """The second opinion, or why there is none; None: it was not asked."""
 
     def verdict(self, side: Side) -> TransactionVerdict:
         """What the marks of one side's segments say; they were all read."""
@@ -115,6 +127,7 @@ class _Verification:
         if doubtful:
             again = [_believing(subjects[i], found[i]) for i in doubtful]
             for i, second in zip(doubtful, self._read(again), strict=True):
+                found[i].is_doubtful = True
                 found[i].compared = second.compared
                 found[i].failed |= second.failed
         return found
@@ -152,11 +165,20 @@ class _Verification:
         return found
 
 
-def verify(live: Wiring, settings: Settings, scope: Scope, console: Console) -> list[Verified]:
+def verify(
+    live: Wiring,
+    settings: Settings,
+    scope: Scope,
+    console: Console,
+    *,
+    second_opinion: bool = False,
+) -> list[Verified]:
     """Verify every partition in scope, by topic and number, whatever its policy.
 
-    `console` gets the progress. Raises BadSettings where the tier is none, or a topic's settings
-    cannot both hold; what is wrong with one partition is its fault.
+    `console` gets the progress. `second_opinion`: Spark's window compares the keys, too.
+
+    Raises UnreadableObject where Spark's workers die, BadSettings where the tier is none, or a
+    topic's settings cannot both hold; what is wrong with one partition is its fault.
     """
     known = known_partitions(live, scope)
     rules = settings.rules_by_topic(each.key.topic for each in known)
@@ -171,10 +193,33 @@ def verify(live: Wiring, settings: Settings, scope: Scope, console: Console) -> 
     if not readable:
         return [_verified(subject, _Found()) for subject in subjects]
     with spark_answers():
-        verification = _Verification(tierfold_session(), live.tier_uri, console)
+        spark = tierfold_session()
+        verification = _Verification(spark, live.tier_uri, console)
     found = verification.run(readable)
     by_key = {subject.key: each for subject, each in zip(readable, found, strict=True)}
+    if second_opinion:
+        fit = _fit_for_second(list(zip(readable, found, strict=True)))
+        opinions = second_opinions(spark, live, fit, console)
+        for subject in fit:
+            opinion = opinions.get(subject.key, "a commit changed it while it was read")
+            by_key[subject.key].second = opinion
     return [_verified(subject, by_key.get(subject.key, _Found())) for subject in subjects]
+
+
+def _fit_for_second(pairs: Sequence[tuple[Subject, _Found]]) -> list[Subject]:
+    """Those whose keys were compared, and that the reader reads as we do; tells why of others."""
+    named = Counter((subject.key.topic, subject.key.partition) for subject, _ in pairs)
+    fit = []
+    for subject, found in pairs:
+        if not isinstance(_compared(subject, found), KeysCompared):
+            found.second = "the keys are not compared"
+        elif found.is_doubtful:
+            found.second = "the reader takes aborted records that no index lists for committed"
+        elif named[subject.key.topic, subject.key.partition] > 1:
+            found.second = "the tier has several topics of that name"
+        else:
+            fit.append(subject)
+    return fit
 
 
 def _is_doubtful(subject: Subject, found: _Found) -> bool:
@@ -210,6 +255,7 @@ def _verified(subject: Subject, found: _Found) -> Verified:
         bytes_read=sum(each.bytes_read for each in found.checked.values()),
         keys_compared=compared.keys if isinstance(compared, KeysCompared) else None,
         compared_by=subject.strategy if isinstance(compared, KeysCompared) else None,
+        second_opinion=found.second if isinstance(found.second, SecondOpinion) else None,
         index_entries=sum(each.index_entries for each in checked),
         faults=(
             *subject.faults,
@@ -217,12 +263,14 @@ def _verified(subject: Subject, found: _Found) -> Verified:
             *(fault for each in checked for fault in each.faults),
             *_unlisted(subject, found),
             *_differences(compared),
+            *_second_differences(found.second),
         ),
         notes=(
             *subject.notes,
             *_index_notes(subject, live, checked),
             *_why_not(compared),
             *_late(compared),
+            *((f"no second opinion: {found.second}",) if isinstance(found.second, str) else ()),
         ),
     )
 
@@ -260,6 +308,15 @@ def _differences(compared: KeysCompared | str | None) -> tuple[str, ...]:
     return (
         f"{compared.differing} of {compared.keys} keys have another latest value than in the "
         f"segments that brokers wrote: {shown}{dots}",
+    )
+
+
+def _second_differences(second: SecondOpinion | str | None) -> tuple[str, ...]:
+    if not isinstance(second, SecondOpinion) or not second.differing:
+        return ()
+    return (
+        f"second opinion: {second.differing} of {second.keys} keys have another latest record than "
+        f"in the segments that brokers wrote: {second.example}",
     )
 
 

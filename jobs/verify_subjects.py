@@ -58,6 +58,8 @@ class Subject:
     """The compaction strategy by which keys are compared, as the catalog names it."""
     passes: tuple[int, ...] = ()
     """Where versions decide: the offsets at which passes ended, ascending."""
+    commit_id: str = ""
+    """Of the catalog's row that was looked at; empty: there is none."""
     faults: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -111,6 +113,7 @@ def subject_of(live: Wiring, known: KnownPartition, index_interval_bytes: int) -
     subject = replace(
         empty,
         now=Side(segments=view.segments, aborted=()),
+        commit_id="" if view.state is None else view.state.commit_id,
         faults=() if breaks is None else (breaks.sentence,),
         notes=view.notes,
     )

@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 from compaction.errors import CorruptLog
 from compaction.segments import PartitionKey
 from compaction.units import NO_TIMESTAMP_MS
+from compaction.value_digest import DIGEST_BYTES, digests
 from storage.batch_heads import NO_EPOCH
 from storage.log_pieces import ChosenRecords
 from storage.memory_copy import copy_bytes
+from storage.record_versions import OFFSETS_DECIDE, VersionSource
 from storage.records import Records
 from storage.wire import kernel, read_varint
 
@@ -30,16 +32,25 @@ _TIMESTAMP_MAX_MS: Final = (2**63 - 1) // _MICROS
 
 
 def record_batches(
-    key: PartitionKey, chosen: ChosenRecords, schema: pa.Schema, *, where: str
+    key: PartitionKey,
+    chosen: ChosenRecords,
+    schema: pa.Schema,
+    *,
+    where: str,
+    versions: VersionSource = OFFSETS_DECIDE,
 ) -> Iterator[pa.RecordBatch]:
     """The chosen records as batches of `schema`, whose names are topic, partition, offset, …
+
+    `versions` says what the column `version` holds.
 
     Raises CorruptLog for a timestamp that is wanted and that Spark's type cannot hold.
     """
     names = schema.names
     for rows in _stretches(chosen, names):
         columns = [
-            _column(key, chosen, rows, field, where=where)
+            _version(chosen.records, rows, versions)
+            if field.name == "version"
+            else _column(key, chosen, rows, field, where=where)
             for field in (schema.field(name) for name in names)
         ]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -89,11 +100,29 @@ def _column(
             return _bytes(
                 records.body, records.value_at[rows], records.value_bytes[rows], field.type
             )
+        case "value_digest":
+            return _digests(records, rows, field.type)
         case "headers":
             return _headers(records, rows, field.type)
         case _:
             epochs = chosen.heads.leader_epoch[records.batch[rows]]
             return pa.array(epochs, field.type, mask=epochs == NO_EPOCH)
+
+
+def _version(records: Records, rows: NDArray[np.int64], versions: VersionSource) -> pa.Array:
+    found, _malformed = versions.versions_of(records, rows)
+    if found is None:
+        return pa.array(records.offset[rows])
+    return pa.array(found.value, mask=~found.is_known)
+
+
+def _digests(records: Records, rows: NDArray[np.int64], kind: pa.DataType) -> pa.Array:
+    """16 bytes of each value; null where there is none."""
+    value_bytes = records.value_bytes[rows]
+    found = digests(records.body, records.value_at[rows], value_bytes)
+    sizes = np.where(value_bytes < 0, -1, DIGEST_BYTES).astype(np.int32)
+    at = np.arange(rows.size, dtype=np.int64) * DIGEST_BYTES
+    return _bytes(found.reshape(-1).view(np.uint8), at, sizes, kind)
 
 
 def _timestamps(

@@ -7,6 +7,7 @@ from rich.console import Console
 
 from compaction.segments import PartitionKey
 from jobs.report import print_verified
+from jobs.second_opinion import SecondOpinion
 from jobs.tables import ROWS_MAX
 from jobs.verify_job import Verified
 
@@ -38,6 +39,13 @@ def test_what_is_sound_ends_in_one_line() -> None:
     assert "a remark" in text
     assert text.splitlines()[-1] == (
         "verified: 6 segments, 8 874 batches, 24 310 records, 1 000 keys agree with the originals"
+    )
+
+
+def test_a_second_opinion_is_told_apart() -> None:
+    second = replace(SOUND, second_opinion=SecondOpinion(keys=999))
+    assert printed(second, SOUND).splitlines()[-1].endswith(
+        ", 2 000 keys agree with the originals, 999 by a second opinion"
     )
 
 

@@ -4,8 +4,17 @@ import pytest
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
 from compaction.errors import BadSettings
+from compaction.rules import CompactionStrategy
 from jobs.scope import Scope
-from jobs.segment_options import COLUMNS, OPTIONS, check_schema, request_of, schema_of
+from jobs.segment_options import (
+    COLUMNS,
+    OPTIONS,
+    USUAL_COLUMNS,
+    check_schema,
+    request_of,
+    schema_of,
+)
+from storage.record_versions import VersionSource
 from tests.tidy import house, papers
 
 README = (house.ROOT / "README.md").read_text(encoding="utf-8")
@@ -28,7 +37,11 @@ def test_nothing_but_a_tier_need_be_named() -> None:
     request = request_of({"path": "/tier"})
     assert (request.tier_uri, request.catalog_uri, request.scope) == ("/tier", None, Scope())
     assert request.is_committed
-    assert request.columns == NAMES
+    assert request.columns == USUAL_COLUMNS
+    assert set(NAMES) - set(request.columns) == {"value_digest", "version"}
+    assert request.assigned is None
+    assert not request.is_original
+    assert request.versions == VersionSource()
 
 
 def test_every_option_is_heard_whatever_its_case() -> None:
@@ -48,9 +61,39 @@ def test_every_option_is_heard_whatever_its_case() -> None:
     assert schema_of(request.columns).names == ["value", "offset"]
 
 
+def test_partitions_may_be_assigned_one_by_one() -> None:
+    request = request_of({"path": "/tier", "assign": '{"orders": [0, 2], "payments": [1]}'})
+    assert request.assigned == {("orders", 0), ("orders", 2), ("payments", 1)}
+    assert request.scope == Scope(topics=("orders", "payments"))
+
+
+def test_what_a_version_is_goes_by_the_strategy() -> None:
+    by_header = {"compaction.strategy": "header", "compaction.strategy.header": "seq"}
+    for options, versions in (
+        (
+            {"compaction.strategy": "timestamp"},
+            VersionSource(strategy=CompactionStrategy.TIMESTAMP),
+        ),
+        (by_header, VersionSource(strategy=CompactionStrategy.HEADER, header="seq")),
+    ):
+        assert request_of({"path": "/tier", **options}).versions == versions
+    assert request_of({"path": "/tier", "segments": "original"}).is_original
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
+        ({"path": "/t", "segments": "retired"}, "segments is 'retired'. It is live or original"),
+        ({"path": "/t", "compaction.strategy": "newest"}, "It is offset or timestamp or header"),
+        ({"path": "/t", "compaction.strategy": "header"}, "compaction.strategy.header is ''"),
+        ({"path": "/t", "compaction.strategy.header": "seq"}, "compaction.strategy is offset"),
+        ({"path": "/t", "assign": "orders"}, "assign is 'orders'"),
+        ({"path": "/t", "assign": "[]"}, "assign is '[]'"),
+        ({"path": "/t", "assign": "{}"}, "assign is '{}'"),
+        ({"path": "/t", "assign": '{"a": 0}'}, "Write JSON such as"),
+        ({"path": "/t", "assign": '{"a": [true]}'}, "Write JSON such as"),
+        ({"path": "/t", "assign": '{"a": [0]}', "topics": "a"}, "neither topics nor partitions"),
+        ({"path": "/t", "assign": '{"a": [0]}', "partitions": "0"}, "neither topics nor"),
         ({}, "no tier is named"),
         ({"path": ""}, "no tier is named"),
         ({"path": "/t", "topic": "a"}, "there is no option topic. The options are path, catalog,"),

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from compaction.producers import ProducerEntry
-from jobs.segment_options import COLUMNS, FORMAT, schema_of
+from jobs.segment_options import FORMAT, USUAL_COLUMNS, schema_of
 from jobs.segment_source import register
 from storage.batch_draft import BatchDraft, RecordDraft
 from storage.control_records import ControlType
@@ -29,7 +29,7 @@ from tests.storage.legacy_messages import message
 from tests.storage.live_segments import an_abort, data, marker
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
-SCHEMA = schema_of(tuple(column.name for column in COLUMNS))
+SCHEMA = schema_of(USUAL_COLUMNS)
 ORDERS = key_of("orders")
 
 PREDICATES: Final = (
@@ -113,9 +113,25 @@ def test_the_sample_is_read_before_and_after_it_is_compacted(
     assert is_as_the_plain_reader_reads_it(reading, tier, "read_uncommitted") == 12065
     sources = live_logs(tier)["tiered", 0]
     assert tierfold("compact", tier, *COMPACT).code == 0
+    original = {"segments": "original", "columns": "offset,value_digest"}
+    assert read(reading, tier, **original).count() == 8261
     for log in sources:
         Path(log).unlink()  # Who reads a retired segment will miss it.
     assert is_as_the_plain_reader_reads_it(reading, tier, "read_committed") == 999
+    with pytest.raises(PySparkException, match="tiered-0: 3 of 3 original segments are gone"):
+        read(reading, tier, **original).count()
+
+
+def test_partitions_that_are_assigned_are_read_and_no_others(
+    reading: SparkSession, tmp_path: Path
+) -> None:
+    tier = made_tier(tmp_path)
+    for topic, partition in (("orders", 0), ("orders", 1), ("payments", 0), ("payments", 1)):
+        put_updates(tier, key_of(topic, partition), 0)
+    found = read(reading, tier, assign='{"orders": [1], "payments": [0]}')
+    assert {place[:2] for place in places(found)} == {("orders", 1), ("payments", 0)}
+    with pytest.raises(PySparkException, match="there is no partition orders-7"):
+        read(reading, tier, assign='{"orders": [1, 7]}').count()
 
 
 @pytest.fixture(scope="module")

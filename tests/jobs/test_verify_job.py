@@ -336,6 +336,8 @@ def test_the_json_entry_has_it_all(stage: Stage) -> None:
         "records",
         "bytes_read",
         "keys_compared",
+        "compared_by",
+        "second_opinion",
         "index_entries",
         "faults",
         "notes",

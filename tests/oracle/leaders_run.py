@@ -121,7 +121,8 @@ def run_leaders(lab: KafkaLab, spark: SparkSession, folder: Path, wanted: Iterab
         for topic in topics.values():
             told = reports[topic.name], statuses[topic.name]
             topic.steps.append(_step(lab, folder, topic, told, read.get(topic.name, ())))
-    verified.append(tierfold("verify", tier, "--json", "--now", str(PASSES_MS[-1])))
+    now = ("--now", str(PASSES_MS[-1]))
+    verified.append(tierfold("verify", tier, "--json", "--second-opinion", *now))
     return Led(topics=topics, verified=tuple(verified), left=_read(spark, tier))
 
 

@@ -69,3 +69,14 @@ def test_verify_finds_no_fault_whenever_uploads_arrived_and_after_the_last_pass(
     for ran in led.verified:
         assert ran.code == 0, ran.stdout + ran.stderr
         assert len(ran.entries) == len(led.topics)
+
+
+def test_sparks_window_finds_the_same_latest_records_after_the_last_pass(led: Led) -> None:
+    compared = [each for each in led.verified[-1].entries if each["keys_compared"] is not None]
+    assert compared
+    for each in compared:
+        second = each["second_opinion"]
+        assert second is not None, each["notes"]
+        assert second["differing"] == 0
+        # Of what an open transaction holds back, Spark sees nothing.
+        assert 0 < second["keys"] <= each["keys_compared"], each["topic"]

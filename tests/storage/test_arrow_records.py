@@ -1,16 +1,21 @@
 from __future__ import annotations
 
+import struct
+
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
 from compaction.errors import CorruptLog
+from compaction.rules import CompactionStrategy
+from compaction.value_digest import DIGEST_BYTES, digests
 from storage.arrow_records import BATCH_BYTES, record_batches
 from storage.batch_draft import BatchDraft, RecordDraft, write_batch
 from storage.batch_heads import read_heads
 from storage.legacy_batches import decode_any
 from storage.log_pieces import ChosenRecords
+from storage.record_versions import VersionSource
 from storage.segment_reader import Record, read_segment
 from tests.storage.drafts import logs
 from tests.storage.legacy_messages import message
@@ -114,6 +119,44 @@ def test_only_the_chosen_rows_and_columns_are_built() -> None:
     (batch,) = record_batches(KEY, some, narrow, where="here")
     assert batch.to_pydict() == {"key": [b"1", b"5"], "offset": [1, 5]}
     assert batch.get_total_buffer_size() < 100
+
+
+def test_a_digest_tells_values_apart_and_a_tombstone_has_none() -> None:
+    records = tuple(
+        RecordDraft(offset=i, timestamp_ms=1, key=b"k", value=value)
+        for i, value in enumerate([b"one", b"two", None, b"", b"one"])
+    )
+    log = write_batch(BatchDraft(base_offset=0, records=records))
+    (batch,) = batches_of(log, pa.schema([("value_digest", pa.binary())]))
+    one, two, none, empty, again = batch.column(0).to_pylist()
+    assert (
+        one
+        == again
+        == digests(
+            np.frombuffer(b"one", np.uint8), np.array([0]), np.array([3], np.int32)
+        ).tobytes()
+    )
+    assert none is None
+    assert len({one, two, empty}) == 3
+    assert {len(one), len(two), len(empty)} == {DIGEST_BYTES}
+
+
+def test_a_version_is_what_the_strategy_compares() -> None:
+    version = struct.pack(">q", -7)
+    records = tuple(
+        RecordDraft(offset=i, timestamp_ms=-5 + i, key=b"k", value=b"v", headers=headers)
+        for i, headers in enumerate([((b"v", version),), ((b"v", b"short"),), ()])
+    )
+    log = write_batch(BatchDraft(base_offset=0, records=records))
+    schema = pa.schema([("version", pa.int64())])
+    for versions, expected in (
+        (VersionSource(), [0, 1, 2]),
+        (VersionSource(strategy=CompactionStrategy.TIMESTAMP), [-5, -4, -3]),
+        (VersionSource(strategy=CompactionStrategy.HEADER, header="v"), [-7, None, None]),
+    ):
+        (batch,) = record_batches(KEY, chosen_of(log), schema, where="here", versions=versions)
+        batch.validate(full=True)
+        assert batch.column(0).to_pylist() == expected
 
 
 def test_large_values_are_cut_into_batches_and_narrow_columns_are_not() -> None:

@@ -1,0 +1,184 @@
+"""Wrong results of every strategy, planted in one tier: what `verify` and Spark's window say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from io import StringIO
+from pathlib import Path
+from typing import Final
+
+import pytest
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from compaction.segments import CleanerOffset, PartitionKey, PartitionState, RetiredSegment, Segment
+from jobs.scope import Scope
+from jobs.settings import resolve
+from jobs.verify_job import Verified, verify
+from jobs.wiring import wired
+from storage.broker_upload import BrokerUpload
+from storage.tiers import open_tier
+from tests.jobs.tiers import INDEX_INTERVAL_BYTES, key_of, made_tier
+from tests.pictures.batch_words import draft_of
+from tests.storage.live_segments import EPOCHS, an_abort, log_of
+
+WORDS: Final = (
+    *("0:a=time@9#1", "1:a=version@5#9", "2:a=offset@1"),
+    *("3:b=@9#9", "4:b=late@1#1"),
+    *("5:c=1@1#1", "P7(6:c=x@99#99)", "7:P7:A"),
+    *("8:d=1@1#1", "9:d=@2#2"),
+    *("10:f=1@1#1", "11:f=1@2#2"),
+    "12:e=1@1#1",
+)
+"""What brokers wrote, two segments of it; record n is word n."""
+
+LAST: Final = len(WORDS) - 1
+RIGHT: Final = {
+    "offset": (2, 4, 5, 9, 11, 12),
+    "timestamp": (0, 3, 5, 9, 11, 12),
+    "header=version": (1, 3, 5, 9, 11, 12),
+}
+"""By strategy the records that stay."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A topic: its strategy, and what became of it."""
+
+    strategy: str
+    live: tuple[str, ...]
+    passes: tuple[int, ...] = (LAST + 1,)
+    key: str = ""
+    """The one that both opinions must name; empty: none."""
+    is_seen_by_both: bool = True
+    late: int = 0
+
+
+def cases() -> dict[str, Case]:
+    """By topic."""
+    found = {}
+    for strategy, right in RIGHT.items():
+        good = Case(strategy=strategy, live=words(right))
+        name, _, _ = strategy.partition("=")
+        stale = next(other[0] for other in RIGHT.values() if other[0] != right[0])
+        without = {n: words(each for each in right if each != n) for n in right}
+        found |= {
+            f"{name}-right": good,
+            f"{name}-tombstone-gone": replace(good, live=without[9]),
+            f"{name}-stale": replace(good, live=words((stale, *right[1:])), key="a"),
+            f"{name}-lost": replace(good, live=without[5], key="c"),
+            f"{name}-changed": replace(
+                good, live=(*without[5][:2], "5:c=2", *without[5][2:]), key="c"
+            ),
+            f"{name}-aborted": replace(
+                good, live=(*without[5][:2], "6:c=x@99#99", *without[5][2:]), key="c"
+            ),
+            f"{name}-back": replace(good, live=words(sorted({*right, 8} - {9})), key="d"),
+            # The value is the same: only the stricter one tells the records apart.
+            f"{name}-twin": replace(
+                good,
+                live=words(sorted({*right, 10} - {11})),
+                key="f",
+                is_seen_by_both=False,
+            ),
+        }
+        if strategy != "offset":
+            back = replace(good, live=words(sorted({*right, 4} - {3})), key="b")
+            found[f"{name}-older-back"] = back
+            found[f"{name}-late"] = replace(back, passes=(4, LAST + 1), key="", late=1)
+    return found
+
+
+def words(numbers: Sequence[int]) -> tuple[str, ...]:
+    """The records of these numbers."""
+    return tuple(WORDS[number] for number in numbers)
+
+
+CASES: Final = cases()
+
+
+def upload(
+    tier: Path, key: PartitionKey, chosen: Sequence[str], offsets: tuple[int, int], run: str = ""
+) -> Segment:
+    """A segment of these words, as a broker or a run writes it."""
+    has_abort = any(word.endswith(":A") for word in chosen)
+    segment = BrokerUpload(
+        start_offset=offsets[0],
+        log=log_of([draft_of(word, EPOCHS[-1].epoch) for word in chosen]),
+        index_interval_bytes=INDEX_INTERVAL_BYTES,
+        lineage=EPOCHS,
+        aborted=(an_abort(7, 6, 7),) if has_abort else (),
+    ).put(open_tier(str(tier)), key, offsets[1])
+    return replace(segment, written_by_run=run)
+
+
+def state_of(tier: Path, topic: str, case: Case) -> PartitionState:
+    """The case's topic in the tier, and its row."""
+    key = key_of(topic)
+    originals = [
+        upload(tier, key, WORDS[:6], (0, 5)),
+        upload(tier, key, WORDS[6:], (6, LAST)),
+    ]
+    return PartitionState(
+        key=key,
+        epoch=len(case.passes),
+        owner_run="",
+        cleaner_offsets=tuple(
+            CleanerOffset(epoch=i, offset=end) for i, end in enumerate(case.passes, start=1)
+        ),
+        log_start_offset=0,
+        segments=(upload(tier, key, case.live, (0, LAST), "run-1"),),
+        lineage=EPOCHS,
+        retired=tuple(
+            RetiredSegment(
+                segment=each, retired_at_ms=1, retired_by_epoch=1, retired_by_run="run-1"
+            )
+            for each in originals
+        ),
+        strategies=(case.strategy,),
+    )
+
+
+@pytest.fixture(scope="module")
+def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Verified]:
+    """What one `verify` says of all cases, by topic."""
+    folder = made_tier(tmp_path_factory.mktemp("planted") / "tier")
+    states = [state_of(folder, topic, case) for topic, case in CASES.items()]
+    wired(str(folder)).catalog.claim(states, "run-2", at_ms=1)
+    found = verify(
+        wired(str(folder)), resolve([]), Scope(), Console(file=StringIO()), second_opinion=True
+    )
+    return {each.key.topic: each for each in found}
+
+
+def test_both_opinions_find_each_wrong_result_and_nothing_else(
+    found: dict[str, Verified],
+) -> None:
+    assert found.keys() == CASES.keys()
+    for topic, case in CASES.items():
+        told = found[topic]
+        second = told.second_opinion
+        assert second is not None, told.notes
+        assert (told.compared_by, told.keys_compared) == (case.strategy, 6), topic
+        assert (second.keys, second.differing, second.late) == (6, bool(case.key), case.late), topic
+        opening = [fault.partition(": key 0x")[0] for fault in told.faults]
+        where = "in the segments that brokers wrote"
+        first = f"1 of 6 keys have another latest value than {where}"
+        seconds = f"second opinion: 1 of 6 keys have another latest record than {where}"
+        expected = [first] * case.is_seen_by_both + [seconds] if case.key else []
+        assert opening == expected, (topic, told.faults)
+        assert all(f": key 0x{case.key.encode().hex()} had " in each for each in told.faults), topic
+        assert any("1 of 6 keys are back" in note for note in told.notes) == bool(case.late), topic
+
+
+def test_a_difference_says_what_was_and_what_is(found: dict[str, Verified]) -> None:
+    ends = {
+        topic: found[topic].faults[-1].rpartition(": ")[2]
+        for topic in ("timestamp-stale", "header-lost", "offset-back")
+    }
+    assert ends == {
+        "timestamp-stale": "key 0x61 had a value (offset 0), has a value (offset 2)",
+        "header-lost": "key 0x63 had a value (offset 5), has none",
+        "offset-back": "key 0x64 had a tombstone (offset 9), has a value (offset 8)",
+    }
