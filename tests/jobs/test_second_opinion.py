@@ -31,19 +31,19 @@ WORDS: Final = (
     *("3:b=@9#9", "4:b=late@1#1"),
     *("5:c=1@1#1", "P7(6:c=x@99#99)", "7:P7:A"),
     *("8:d=1@1#1", "9:d=@2#2"),
-    "10:=keyless@1",
-    *("11:f=1@1#1", "12:f=1@2#2"),
-    *("13:e=0@1#1", "14:e=1@1#1"),
+    *("10:=keyless@1", "11:d=@1#1"),
+    *("12:f=1@1#1", "13:f=1@2#2"),
+    *("14:e=0@1#1", "15:e=1@1#1"),
 )
 """What brokers wrote, two segments of it; record n is word n."""
 
 LAST: Final = len(WORDS) - 1
 RIGHT: Final = {
-    "offset": (2, 4, 5, 9, 12, 14),
-    "timestamp": (0, 3, 5, 9, 12, 14),
-    "header=version": (1, 3, 5, 9, 12, 14),
+    "offset": (2, 4, 5, 11, 13, 15),
+    "timestamp": (0, 3, 5, 9, 13, 15),
+    "header=version": (1, 3, 5, 9, 13, 15),
 }
-"""By strategy the records that stay."""
+"""By strategy the records that stay, of a, b, c, d, f and e; of d it is a tombstone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +71,10 @@ def cases() -> dict[str, Case]:
         without = {n: words(each for each in right if each != n) for n in right}
         found |= {
             f"{name}-right": good,
-            f"{name}-tombstone-gone": replace(good, live=without[9]),
-            f"{name}-stale": replace(good, live=words((stale, *right[1:])), key="a"),
+            f"{name}-tombstone-gone": replace(good, live=without[right[3]]),
+            f"{name}-stale": replace(
+                good, live=words((stale, *right[1:])), key="a", passes=(1, 2, LAST + 1)
+            ),
             f"{name}-lost": replace(good, live=without[5], key="c"),
             f"{name}-changed": replace(
                 good, live=(*without[5][:2], "5:c=2", *without[5][2:]), key="c"
@@ -81,21 +83,25 @@ def cases() -> dict[str, Case]:
                 good, live=(*without[5][:2], "6:c=x@99#99", *without[5][2:]), key="c"
             ),
             f"{name}-new": replace(
-                good, live=(*without[9][:3], "8:z=", *words((9, 12, 14))), key="z", keys=7
+                good, live=(*words(right[:3]), "8:z=", *words(right[3:])), key="z", keys=7
             ),
-            f"{name}-back": replace(good, live=words(sorted({*right, 8} - {9})), key="d"),
+            f"{name}-back": replace(good, live=words(sorted({*right, 8} - {right[3]})), key="d"),
             # The value is the same: only the stricter one tells the records apart.
             f"{name}-twin": replace(
                 good,
-                live=words(sorted({*right, 11} - {12})),
+                live=words(sorted({*right, 12} - {13})),
                 key="f",
                 is_seen_by_both=False,
             ),
         }
         if strategy != "offset":
             back = replace(good, live=words(sorted({*right, 4} - {3})), key="b")
-            found[f"{name}-older-back"] = back
+            found[f"{name}-older-back"] = replace(back, passes=(3, LAST + 1))
             found[f"{name}-late"] = replace(back, passes=(4, LAST + 1), key="", late=1)
+            late_tombstone = words(sorted({*right, 11} - {9}))
+            found[f"{name}-late-tombstone"] = replace(
+                good, live=late_tombstone, passes=(10, LAST + 1)
+            )
     return found
 
 
