@@ -210,7 +210,7 @@ def test_a_difference_says_what_was_and_what_is(found: dict[str, Verified]) -> N
     assert ends == {
         "timestamp-stale": "key 0x61 had a value (offset 0), has a value (offset 2)",
         "header-lost": "key 0x63 had a value (offset 5), has none",
-        "offset-back": "key 0x64 had a tombstone (offset 9), has a value (offset 8)",
+        "offset-back": "key 0x64 had a tombstone (offset 11), has a value (offset 8)",
     }
 
 
