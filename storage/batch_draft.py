@@ -80,7 +80,10 @@ class BatchDraft:
     is_log_append_time: bool = False
     delete_horizon_ms: int | None = None
     max_timestamp_ms: int | None = None
-    """None: the records' largest. Under LogAppendTime, what every record is read as."""
+    """None: the records' largest, but at least −1, as Kafka's `LogValidator` has it.
+
+    Under LogAppendTime, what every record is read as.
+    """
 
 
 def write_batch(draft: BatchDraft) -> bytes:
@@ -124,7 +127,7 @@ def _base_timestamp_ms(draft: BatchDraft) -> int:
 def _max_timestamp_ms(draft: BatchDraft) -> int:
     if draft.max_timestamp_ms is not None:
         return draft.max_timestamp_ms
-    return max((record.timestamp_ms for record in draft.records), default=NO_TIMESTAMP_MS)
+    return max([NO_TIMESTAMP_MS, *(record.timestamp_ms for record in draft.records)])
 
 
 def _last_offset(draft: BatchDraft) -> int:

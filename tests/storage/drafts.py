@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from compaction.units import NO_TIMESTAMP_MS
 from storage.batch_draft import BatchDraft, RecordDraft
 from storage.compression import Codec
 from storage.control_records import ControlType, end_marker
@@ -11,7 +12,15 @@ from storage.control_records import ControlType, end_marker
 NOW_MS = 1_700_000_000_123
 
 content = st.none() | st.binary(max_size=40) | st.just(b"x" * 200)
-timestamp_ms = st.integers(NOW_MS - 100_000, NOW_MS + 100_000) | st.integers(0, 2**45)
+# Far apart, and so near that deltas to two bases take the same bytes. Some client writes negative
+# ones, and brokers store them.
+timestamp_ms = (
+    st.integers(NOW_MS - 100_000, NOW_MS + 100_000)
+    | st.integers(NOW_MS - 2_000, NOW_MS + 2_000)
+    | st.integers(-(2**45), 2**45)
+    | st.just(NO_TIMESTAMP_MS)
+)
+horizon_ms = st.none() | timestamp_ms
 headers = st.lists(st.tuples(st.binary(max_size=8), content), max_size=3).map(tuple)
 
 
@@ -38,7 +47,7 @@ def batch_drafts(draw: st.DrawFn, *, base_offset: int | None = None) -> BatchDra
         is_transactional=is_idempotent and draw(st.booleans()),
         is_control=is_control,
         is_log_append_time=is_log_append_time,
-        delete_horizon_ms=draw(st.none() | timestamp_ms) if records else None,
+        delete_horizon_ms=draw(horizon_ms) if records else None,
         max_timestamp_ms=draw(timestamp_ms) if is_log_append_time or not records else None,
     )
 

@@ -90,7 +90,7 @@ def test_a_marker_is_what_the_protocol_says() -> None:
 
 def same(batch: Batch, draft: BatchDraft) -> bool:
     """The batch read says what the draft said."""
-    maximum = max((record.timestamp_ms for record in draft.records), default=-1)
+    maximum = max([-1, *(record.timestamp_ms for record in draft.records)])
     if draft.max_timestamp_ms is not None:
         maximum = draft.max_timestamp_ms
     records = [(r.offset, r.timestamp_ms, r.key, r.value, r.headers) for r in batch.records]

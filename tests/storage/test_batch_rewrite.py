@@ -16,7 +16,7 @@ from storage.compression import Codec
 from storage.legacy_batches import decode_any
 from storage.records import Records
 from storage.segment_reader import Batch, read_segment
-from tests.storage.drafts import logs, timestamp_ms
+from tests.storage.drafts import NOW_MS, horizon_ms, logs
 from tests.storage.kafka_dumps import CLEANED, kafka_reads, log_bytes, we_read
 
 Decision = tuple[tuple[BatchDraft, ...], list[BatchFate], list[bool], list[int | None]]
@@ -101,7 +101,7 @@ def decisions(draw: st.DrawFn) -> Decision:
         any_fate = list(BatchFate) if any(kept) else [f for f in BatchFate if f != f.REWRITE]
         fates.append(draw(st.sampled_from(any_fate)))
         keep += kept
-    return drafts, fates, keep, [draw(st.none() | timestamp_ms) for _ in drafts]
+    return drafts, fates, keep, [draw(horizon_ms) for _ in drafts]
 
 
 @given(decisions())
@@ -154,6 +154,38 @@ def model(
             max_timestamp_ms=batch.max_timestamp_ms if keeps_max else None,
         )
     )
+
+
+def timed(codec: Codec, *times_ms: int) -> BatchDraft:
+    """A batch of a record per time."""
+    records = tuple(
+        RecordDraft(offset=i, timestamp_ms=time_ms, key=b"k", value=b"v")
+        for i, time_ms in enumerate(times_ms)
+    )
+    return BatchDraft(base_offset=0, records=records, codec=codec)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_a_horizon_so_near_that_no_delta_changes_its_length_changes_the_deltas(
+    codec: Codec,
+) -> None:
+    draft = timed(codec, NOW_MS, NOW_MS + 300, NOW_MS + 600)
+    out, _ = rewritten(write_batch(draft), [BatchFate.REWRITE], [True] * 3, [NOW_MS - 1000])
+    (batch,) = read_segment(out).batches()
+    assert batch.base_timestamp_ms == NOW_MS - 1000
+    assert [record.timestamp_ms - NOW_MS for record in batch.records] == [0, 300, 600]
+
+
+@pytest.mark.parametrize("codec", Codec)
+@pytest.mark.parametrize("horizon", [None, NOW_MS])
+def test_negative_timestamps_survive(codec: Codec, horizon: int | None) -> None:
+    draft = timed(codec, NOW_MS, -1, -(2**40), -7)
+    keep = [False, True, True, True]
+    out, _ = rewritten(write_batch(draft), [BatchFate.REWRITE], keep, [horizon])
+    (batch,) = read_segment(out).batches()
+    assert [record.timestamp_ms for record in batch.records] == [-1, -(2**40), -7]
+    # As Kafka's `MemoryRecordsBuilder` has it: no record at all is older than "no timestamp".
+    assert batch.max_timestamp_ms == -1
 
 
 def test_an_odd_encoding_comes_out_canonical() -> None:

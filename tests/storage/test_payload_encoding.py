@@ -12,21 +12,21 @@ from storage.batch_heads import read_heads
 from storage.legacy_batches import decode_legacy
 from storage.payload_encoding import encode, measure
 from storage.records import decode
-from tests.storage.drafts import logs, timestamp_ms
+from tests.storage.drafts import horizon_ms, logs
 from tests.storage.legacy_messages import message, wrapper
 
 UNTOUCHED = 0xA5
 
 
-@given(logs(), st.lists(st.booleans(), min_size=40, max_size=40), st.none() | timestamp_ms)
+@given(logs(), st.lists(st.booleans(), min_size=40, max_size=40), horizon_ms)
 def test_so_many_bytes_are_written_as_were_measured(
-    drafts: tuple[BatchDraft, ...], dice: list[bool], horizon_ms: int | None
+    drafts: tuple[BatchDraft, ...], dice: list[bool], horizon: int | None
 ) -> None:
     log = np.frombuffer(b"".join(map(write_batch, drafts)), np.uint8)
     heads = read_heads(log, where="a.log")
     records = decode(log, heads, where="a.log")
     all_batches = np.ones(len(heads), np.bool_)
-    horizons = np.full(len(heads), NO_HORIZON if horizon_ms is None else horizon_ms, np.int64)
+    horizons = np.full(len(heads), NO_HORIZON if horizon is None else horizon, np.int64)
     keep = np.array(dice[: len(records)], np.bool_)
     survivors = measure(heads, records, keep, all_batches, horizons)
     # A byte between neighbours shows whoever writes too far.
