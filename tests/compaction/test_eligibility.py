@@ -88,6 +88,13 @@ def test_the_ratio_must_be_strictly_greater(
     assert ratio.exceeds(threshold) is exceeds
 
 
+def test_what_must_be_cleaned_is_part_of_what_can_be() -> None:
+    ratio = DirtyRatio(clean_bytes=50, cleanable_bytes=50, must_clean_bytes=25, delay_ms=1)
+    assert ratio.precedence == (Fraction(1, 4), Fraction(1, 2))
+    assert ratio.exceeds(Fraction(49, 100))
+    assert ratio.percent == "50.0 %"
+
+
 @given(st.integers(0, 10**12), st.integers(0, 10**12), st.fractions(0, 1))
 def test_crosswise_multiplication_is_division(
     clean: int, cleanable: int, threshold: Fraction

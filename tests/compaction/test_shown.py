@@ -40,6 +40,13 @@ def test_a_secret_is_hidden_and_what_it_belongs_to_is_told(text: str, told: str)
     assert shown(text) == told
 
 
+@pytest.mark.parametrize("separator", ["", "-", "_", "."])
+@pytest.mark.parametrize("of", ["access", "account", "api", "private", "master", "keystore"])
+def test_a_key_is_hidden_however_its_name_is_spelled(of: str, separator: str) -> None:
+    assert shown(f"{of}{separator}key={SECRET}") == f"{of}{separator}key=[hidden]"
+    assert shown(f"X-{of.title()}{separator}Key = '{SECRET}'").endswith("ey =[hidden]")
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -301,6 +301,19 @@ def test_a_run_at_work_is_left_alone_until_it_is_silent_for_long(tier: Path) -> 
     assert retain(tier, hours=26).outcomes["orders", 0] == "swept"
 
 
+@pytest.mark.parametrize(
+    "arguments", [("--orphan-age", "2h"), ("--set", "cleanup.policy=delete")], ids=["orphan", "old"]
+)
+def test_what_may_go_of_a_partition_at_which_a_run_is_at_work_waits(
+    tier: Path, arguments: tuple[str, str]
+) -> None:
+    orphan(tier, 1)
+    Catalog(str(tier / CATALOG_FOLDER)).claim([row(tier)], "at-work", at_ms=THEN_MS + 2 * HOUR_MS)
+    before = ids_in(tier), row(tier)
+    assert retain(tier, *arguments, hours=3).outcomes["orders", 0] == "left"
+    assert (ids_in(tier), row(tier)) == before
+
+
 def test_times_can_be_said(tier: Path) -> None:
     stray = orphan(tier, 1)
     entry = retain(tier, "--orphan-age", "2h", hours=3).partitions["orders", 0]

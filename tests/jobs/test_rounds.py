@@ -9,9 +9,16 @@ from typing import Final
 import numpy as np
 import pytest
 
-from compaction.commit import AddSegments, AdvanceCleanerOffset, ReleaseClaim, RetireSegments
+from compaction.commit import (
+    AddSegments,
+    AdvanceCleanerOffset,
+    NoteStrategy,
+    ReleaseClaim,
+    RetireSegments,
+)
 from compaction.grouping import SegmentGroup
 from compaction.receipts import GroupReceipt, GroupResult
+from compaction.rules import CompactionStrategy
 from compaction.segments import CleanerOffset
 from compaction.tally import Tally
 from compaction.transactions import TransactionVerdict
@@ -191,6 +198,17 @@ def test_each_group_of_a_partial_round_is_a_round_of_its_own(partial: Round) -> 
     assert [order.segment_index for order in orders] == [1, 2]
     assert [order.task.rules.end_offset for order in orders] == [22, 33]
     assert [order.task.ends_in_batch for order in orders] == [True, True]
+
+
+def test_a_partial_round_compares_nothing_and_so_notes_no_strategy(partial: Round) -> None:
+    by_time = replace(partial.rules, compaction_strategy=CompactionStrategy.TIMESTAMP)
+    unchanged = [receipt(number, GroupResult.UNCHANGED, partial) for number in range(2)]
+    noted = {}
+    for is_partial in (True, False):
+        each = replace(partial, rules=by_time, is_partial=is_partial)
+        updates = proposal_of(each, unchanged, "commit", AT_MS).updates
+        noted[is_partial] = [update for update in updates if isinstance(update, NoteStrategy)]
+    assert noted == {True: [], False: [NoteStrategy(name="timestamp")]}
 
 
 def receipt(number: int, result: GroupResult, each: Round) -> GroupReceipt:

@@ -293,6 +293,10 @@ IMPOSSIBLE: dict[str, tuple[PartitionState, str]] = {
         replace(STATE, retired=(replace(retired(A_ROW), retired_by_run="/"),)),
         "retired.retired_by_run is '/'",
     ),
+    "under which epoch it was retired": (
+        replace(STATE, retired=(replace(retired(A_ROW), retired_by_epoch=-1),)),
+        "retired.retired_by_epoch is -1",
+    ),
 }
 SOUND: Final = tuple(
     replace(

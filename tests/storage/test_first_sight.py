@@ -119,6 +119,18 @@ def test_an_index_entry_may_name_the_end_of_an_older_brokers_append(
 
 
 @pytest.mark.parametrize(
+    ("times", "largest_ms"),
+    [((40, 9), 50), ((49, 9), 50), ((50, 19), 50), ((90, 9), 90)],
+    ids=["stale", "stale by a millisecond", "up to date", "of a batch before those walked"],
+)
+def test_the_largest_timestamp_is_the_time_indexs_or_of_a_batch_behind_the_offset_indexs_end(
+    tier: LocalTieredStorage, times: tuple[int, int], largest_ms: int
+) -> None:
+    found = seen(tier, PIECES | {Part.TIME_INDEX: struct.pack(">qi", *times)})
+    assert found.max_timestamp_ms == largest_ms
+
+
+@pytest.mark.parametrize(
     ("log", "first_ms", "largest_ms"),
     [(v0(1003) + v0(1004), -1, -1), (v1(1003, 70) + v1(1004, 60), 70, 70)],
 )

@@ -120,6 +120,12 @@ def test_the_time_index_ends_in_the_largest_timestamp(
     assert "the log's largest is 90" in fault
 
 
+def test_the_largest_timestamp_need_not_be_the_last_batchs() -> None:
+    places = replace(PLACES, max_timestamp_ms=np.array([50, 85, 60, 90, 80]))
+    (fault,) = check(times=time_index((85, 1019)), places=places).faults
+    assert "ends at timestamp 85, the log's largest is 90" in fault
+
+
 def test_a_log_without_timestamps_has_no_time_entries() -> None:
     places = replace(PLACES, max_timestamp_ms=np.full(5, -1))
     assert check(times=time_index(), places=places).faults == ()

@@ -12,6 +12,7 @@ from object_store_contract import MIB, ObjectStoreContract
 
 from compaction.errors import UnreadableObject
 from storage.local_store import STAGED_SUFFIX, LocalStore, stays_below
+from tests.storage.power_cuts import Disk, watched
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -34,6 +35,36 @@ class TestLocalStore(ObjectStoreContract):
         (tmp_path / "f").mkdir()
         (tmp_path / "f" / f".object.0123{STAGED_SUFFIX}").write_bytes(b"half")
         assert self.keys("f") == []
+
+    def test_what_was_written_survives_a_power_cut(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        root = tmp_path / "root"
+        root.mkdir()
+        disk = Disk(root)
+        watched(monkeypatch, disk)
+        LocalStore(root).create("a/b/object", b"whole")
+        left = LocalStore(disk.left(tmp_path / "left"))
+        assert left.read("a/b/object").tobytes() == b"whole"
+        assert not list(left.unfinished("a/b"))
+
+    def test_no_power_cut_leaves_less_than_a_whole_object(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        root = tmp_path / "root"
+        (root / "f").mkdir(parents=True)
+        disk = Disk(root)
+        disk.names[root] = {"f": ((root / "f").stat().st_ino, 0)}
+        sizes: set[int] = set()
+
+        def look() -> None:
+            for image in disk.may_be_left(tmp_path / f"images-{len(list(tmp_path.iterdir()))}"):
+                sizes.update(entry.size_bytes for entry in LocalStore(image).list("f"))
+
+        watched(monkeypatch, disk, look)
+        LocalStore(root).create("f/object", b"whole")
+        look()
+        assert sizes == {len(b"whole")}
 
     def test_a_folder_is_no_object(self, tmp_path: Path) -> None:
         (tmp_path / "f").mkdir()

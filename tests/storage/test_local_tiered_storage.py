@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -178,6 +179,19 @@ def test_a_listing_gathers_each_segments_parts(tier: LocalTieredStorage, tmp_pat
     assert complete.parts == tuple(sorted((str(part), len(f"{first}.{part}")) for part in PARTS))
     assert (partial.segment_id, partial.start_offset) == (SEGMENT_ID, 99)
     assert partial.missing_parts == ("index", "timeindex", "snapshot", "leader_epoch_checkpoint")
+
+
+@pytest.mark.parametrize("newest", PARTS)
+def test_a_segment_is_as_young_as_its_youngest_part(
+    tier: LocalTieredStorage, tmp_path: Path, newest: Part
+) -> None:
+    names = {part: f"{0:020d}-{SEGMENT_ID}.{part}" for part in PARTS}
+    touch(tmp_path, f"orders-7-{TOPIC_ID}", *names.values())
+    for part, name in names.items():
+        written_s = 2000 if part is newest else 1000
+        os.utime(tmp_path / TIER_FOLDER / f"orders-7-{TOPIC_ID}" / name, (written_s, written_s))
+    (listed,) = tier.listing(KEY)
+    assert listed.modified_ms == 2_000_000
 
 
 def test_a_new_segment_is_complete_only_in_the_end(tier: LocalTieredStorage) -> None:

@@ -127,6 +127,24 @@ def test_markers_and_aborted_batches_are_left_out(tier: LocalTieredStorage) -> N
     assert offsets(tier, pieces(tier, segment, aborted=aborted, piece_bytes=1)) == [0, 4, 6]
 
 
+@pytest.mark.parametrize("piece_bytes", [1, WHOLE])
+def test_of_an_aborted_transaction_even_one_offset_alone_is_left_out(
+    tier: LocalTieredStorage, piece_bytes: int
+) -> None:
+    aborted = (an_abort(7, 1, 4),)
+    batches = [
+        data(0, (b"a", b"1")),
+        data(1, (b"b", b"1"), (b"c", b"1"), (b"d", b"1"), producer_id=7),
+        marker(4, 7, ControlType.ABORT),
+        data(5, (b"e", b"1")),
+    ]
+    segment = put_segment(tier, batches, offsets=(0, 5), aborted=aborted)
+    for start in range(6):
+        for end in range(start + 1, 7):
+            found = pieces(tier, segment, OffsetSpan(start=start, end=end), aborted, piece_bytes)
+            assert offsets(tier, found) == [each for each in (0, 5) if start <= each < end]
+
+
 def test_legacy_wrappers_tell_only_their_last_offset(tier: LocalTieredStorage) -> None:
     inner = b"".join(message(i, b"v") for i in range(4))
     log = [message(10, b"v"), wrapper(14, inner), wrapper(18, inner), message(19, b"v")]
