@@ -1,16 +1,13 @@
-"""Many logs, a tier for each course, passes of tierfold's own command, and Kafka's on the same.
+"""Many logs in one tier, passes of tierfold's own command over it, and Kafka's on the same.
 
-Each seed is a topic `t<seed>` of one partition. A pass compacts the whole tier with one command, so
-that Spark starts once for all its seeds; what lives afterwards is copied to local names, for
-Kafka's classes to read. Kafka's cleaner gets the view before the first pass, then goes its own way.
+Each seed is a topic `t<seed>` of one partition. A pass compacts the whole tier with one command.
+What lives afterwards is copied to local names, for Kafka's classes to read. Kafka's cleaner gets
+the view before the first pass, then goes its own way.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,53 +21,38 @@ from jobs.settings import resolve
 from jobs.survey import survey
 from jobs.wiring import wired
 from storage.catalog import new_commit_id
+from tests.jobs.commands import tierfold
 from tests.oracle.kafka_lab import KafkaLab
-from tests.oracle.recipes import LEGACY_FROM, TS_START_MS, recipe, uploads_below_stable
+from tests.oracle.recipes import (
+    FIRST_PASS_MS,
+    LEGACY_FROM,
+    TS_START_MS,
+    recipe,
+    uploads_below_stable,
+)
 from tests.oracle.remote_views import RemoteSegment, all_segments, to_local, to_remote
 
 SEEDS_VARIABLE: Final = "TIERFOLD_ORACLE_SEEDS"
 SEGMENT_BYTES: Final = 100_000
-PRODUCER_EXPIRATION_MS: Final = 80_000
+DELETE_RETENTION_MS: Final = 1000
+PASSES_MS: Final = tuple(FIRST_PASS_MS + at_ms for at_ms in (0, 999, 1000, 2000))
+"""After the newest record; a millisecond before the delete horizons that the first pass set, and at
+them; at those of the third, for a marker gets its horizon only once its data are gone.
+
+A tombstone of magic 0 or 1 has no horizon before the first pass, which converts it or, in a segment
+a second older than the last clean one, lets it go.
+"""
+
+PRODUCER_EXPIRATION_MS: Final = PASSES_MS[2] - TS_START_MS
 """For logs whose records all have the first timestamp: to the millisecond, at the third pass."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Course:
-    """The passes over one tier, and what its topics have in common."""
-
-    passes_ms: tuple[int, ...]
-    """The clock of each pass."""
-    first_dirty: int
-    """Where the first pass begins: within a batch; the clean region below keeps its duplicates."""
-    delete_retention_ms: int
-
-    def settings_at(self, number: int) -> tuple[int, int, int]:
-        """Of pass `number`, from 1 on: the time, the first dirty offset, the retention in ms."""
-        first_dirty = self.first_dirty if number == 1 else 0
-        return self.passes_ms[number - 1], first_dirty, self.delete_retention_ms
-
-
-_COURSE: Final = Course(
-    # After the newest record; a millisecond before the delete horizons that the first pass set, and
-    # at them; at those of the third, for a marker gets its horizon only once its data are gone.
-    passes_ms=tuple(TS_START_MS + at_ms for at_ms in (20_000, 79_999, 80_000, 140_000)),
-    first_dirty=25,
-    delete_retention_ms=60_000,
-)
-_LEGACY_COURSE: Final = Course(
-    # A tombstone of magic 0 or 1 has no horizon before the first pass, which converts it or, in a
-    # segment a second older than the last clean one, lets it go.
-    passes_ms=tuple(TS_START_MS + at_ms for at_ms in (20_000, 20_999, 21_000)),
-    first_dirty=400,
-    delete_retention_ms=1000,
-)
-
-_ROOT: Final = Path(__file__).resolve().parents[2]
 _SETTINGS: Final = {
     "cleanup.policy": "compact",
     "segment.bytes": SEGMENT_BYTES,
     "producer.id.expiration.ms": PRODUCER_EXPIRATION_MS,
     "min.cleanable.dirty.ratio": 0,
+    "delete.retention.ms": DELETE_RETENTION_MS,
 }
 
 
@@ -122,62 +104,57 @@ def seeds_of(variable: str, otherwise: str) -> tuple[int, ...]:
 
 
 def run_passes(lab: KafkaLab, folder: Path, wanted: Iterable[int]) -> dict[int, FuzzedTopic]:
-    """Make each seed's log, take them all through their course, and have Kafka do the same."""
-    legacy = [seed for seed in wanted if seed >= LEGACY_FROM]
-    others = [seed for seed in wanted if seed < LEGACY_FROM]
-    topics: dict[int, FuzzedTopic] = {}
-    for course, chosen in ((_COURSE, others), (_LEGACY_COURSE, legacy)):
-        if chosen:
-            topics |= _run_course(lab, folder / f"from-{chosen[0]}", chosen, course)
-    return topics
-
-
-def _run_course(
-    lab: KafkaLab, folder: Path, wanted: Iterable[int], course: Course
-) -> dict[int, FuzzedTopic]:
+    """Make each seed's log, take them all through the passes, and have Kafka do the same."""
     tier = folder / "tier"
     topics = {seed: _uploaded(lab, folder, tier, seed) for seed in wanted}
     for seed, topic in topics.items():
         if seed >= LEGACY_FROM:
-            date(lab, topic.before, course.first_dirty, course.passes_ms[0])
-    _checkpoint(tier, course)
-    for number in range(1, len(course.passes_ms) + 1):
-        clock = course.settings_at(number)
-        reports = run_tierfold("compact", tier, _compact_arguments(*clock))["partitions"]
-        statuses = run_tierfold("status", tier)["partitions"]
-        for report, status in zip(reports, statuses, strict=True):
-            topic = topics[int(status["topic"].removeprefix("t"))]
-            done = _passed(lab, folder / f"pass-{number}", (topic, report, status), clock)
+            date(lab, topic.before, _first_dirty(seed), PASSES_MS[0])
+    _checkpoint(tier)
+    for number in range(len(PASSES_MS)):
+        reports = told_by("compact", tier, pass_arguments(number, anew=number > 0))
+        statuses = told_by("status", tier, ["--now", str(PASSES_MS[number])])
+        for name, status in statuses.items():
+            topic = topics[_seed_of(name)]
+            done = _passed(lab, folder, (topic, reports[name], status))
             topics[topic.seed] = replace(topic, passes=(*topic.passes, done))
     return topics
 
 
-def run_tierfold(verb: str, tier: Path, arguments: Sequence[str] = ()) -> dict[str, Any]:
-    """Run `tierfold VERB TIER ARGUMENTS --json` and read what it prints.
+def told_by(verb: str, tier: Path, arguments: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """What the verb says of each topic; raises AssertionError with its words where it fails."""
+    ran = tierfold(verb, tier, "--json", *arguments)
+    assert ran.code == 0, (
+        f"{verb} exited with {ran.code}\n{ran.stdout[-4000:]}\n{ran.stderr[-4000:]}"
+    )
+    return {each["topic"]: each for each in ran.entries}
 
-    Raises `RuntimeError` with its own words where it exits with anything but 0.
+
+def _seed_of(topic: str) -> int:
+    return int(topic.removeprefix("t"))
+
+
+def _first_dirty(seed: int) -> int:
+    """Where the first pass begins: within a batch; the clean region below keeps its duplicates.
+
+    That of a legacy log has whole segments, for their age decides on tombstones.
     """
-    command = [sys.executable, "-m", "jobs", verb, str(tier), *arguments, "--json"]
-    done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False)
-    if done.returncode:
-        words = f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
-        raise RuntimeError(f"{' '.join(command)} exited with {done.returncode}\n{words}")
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
+    return 25 if seed < LEGACY_FROM else 400
 
 
-def _compact_arguments(now_ms: int, first_dirty: int, delete_retention_ms: int) -> list[str]:
-    named = _SETTINGS | {"delete.retention.ms": delete_retention_ms}
-    settings = [text for name, value in named.items() for text in ("--set", f"{name}={value}")]
-    return ["--now", str(now_ms), "--first-dirty", str(first_dirty), *settings]
+def pass_arguments(number: int, *, anew: bool) -> list[str]:
+    """Of `compact` in pass `number`, from 0 on; `anew`: all is cleaned again."""
+    settings = [text for name, value in _SETTINGS.items() for text in ("--set", f"{name}={value}")]
+    first_dirty = ["--first-dirty", "0"] if anew else []
+    return ["--now", str(PASSES_MS[number]), *first_dirty, *settings]
 
 
-def _checkpoint(tier: Path, course: Course) -> None:
-    """The catalog as a run left it that cleaned all below `first_dirty`, as Kafka takes it too.
+def _checkpoint(tier: Path) -> None:
+    """The catalog as a run left it that cleaned all below `_first_dirty`, as Kafka takes it too.
 
     Forced alone, a first dirty offset above what is clean keeps the tombstones: decision 0002.
     """
-    live = wired(str(tier), None, course.passes_ms[0])
+    live = wired(str(tier), None, PASSES_MS[0])
     surveyed = survey(live, resolve(("cleanup.policy=compact",)), Scope())
     views = [each.view for each in surveyed if each.view is not None]
     claims = live.catalog.claim(
@@ -189,13 +166,13 @@ def _checkpoint(tier: Path, course: Course) -> None:
                 claim.state,
                 AdvanceCleanerOffset(
                     epoch=claim.state.epoch,
-                    offset=min(course.first_dirty, claim.state.next_offset),
+                    offset=min(_first_dirty(_seed_of(key.topic)), claim.state.next_offset),
                 ),
                 ReleaseClaim(run=live.run),
                 commit_id=new_commit_id(),
                 at_ms=live.now_ms,
             )
-            for claim in claims.values()
+            for key, claim in claims.items()
         ]
     )
 
@@ -237,11 +214,13 @@ def _passed(
     lab: KafkaLab,
     folder: Path,
     told: tuple[FuzzedTopic, Mapping[str, Any], Mapping[str, Any]],
-    clock: tuple[int, int, int],
 ) -> Pass:
     topic, report, status = told
-    now_ms, first_dirty, delete_retention_ms = clock
-    name = topic.before.name
+    number = len(topic.passes)
+    folder, name = folder / f"pass-{number + 1}", topic.before.name
+    # Kafka's cleaner throws where the dirty region begins above what may be cleaned. There it gets
+    # the whole log: did it find something after all, the two would differ.
+    is_first = number == 0 and report["outcome"] == "compacted"
     segments = tuple(
         RemoteSegment(
             start_offset=segment["start_offset"],
@@ -254,11 +233,9 @@ def _passed(
     cleaned = lab.clean(
         topic.passes[-1].oracle if topic.passes else topic.before,
         oracle,
-        now_ms=now_ms,
-        # Kafka's cleaner throws where the dirty region begins above what may be cleaned. There it
-        # gets the whole log: did it find something after all, the two would differ.
-        first_dirty=first_dirty if report["outcome"] == "compacted" else 0,
-        delete_retention_ms=delete_retention_ms,
+        now_ms=PASSES_MS[number],
+        first_dirty=_first_dirty(topic.seed) if is_first else 0,
+        delete_retention_ms=DELETE_RETENTION_MS,
         segment_bytes=SEGMENT_BYTES,
         producer_expiration_ms=PRODUCER_EXPIRATION_MS,
     )

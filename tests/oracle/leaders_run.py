@@ -21,28 +21,24 @@ from pyspark.sql.functions import col, crc32, expr
 from jobs.segment_options import FORMAT
 from jobs.segment_source import register
 from tests.jobs.commands import Ran, tierfold
-from tests.oracle.fuzz_run import PRODUCER_EXPIRATION_MS, SEGMENT_BYTES, date, seeds_of
+from tests.oracle.fuzz_run import (
+    DELETE_RETENTION_MS,
+    PASSES_MS,
+    PRODUCER_EXPIRATION_MS,
+    SEGMENT_BYTES,
+    date,
+    pass_arguments,
+    seeds_of,
+    told_by,
+)
 from tests.oracle.kafka_lab import Batch, KafkaLab, Option, SideFiles
-from tests.oracle.recipes import LEGACY_FROM, TS_START_MS, recipe, uploads_below_stable
+from tests.oracle.recipes import LEGACY_FROM, recipe, uploads_below_stable
 from tests.oracle.remote_views import epochs_until, partition_folder, upload
 from tests.oracle.two_leaders import BATCHES_LEAST, PHASES, Layout, drawn_layouts
 
 SEEDS_VARIABLE: Final = "TIERFOLD_LEADER_SEEDS"
-DELETE_RETENTION_MS: Final = 60_000
-PASSES_MS: Final = tuple(TS_START_MS + at_ms for at_ms in (20_000, 79_999, 80_000, 140_000))
-"""After the newest record; a millisecond before the delete horizons that the first pass set, and at
-them; at those of the third."""
-
 _NATURAL: Final = 2
 """So many passes begin where the one before ended; the others clean all again."""
-
-_SETTINGS: Final = {
-    "cleanup.policy": "compact",
-    "segment.bytes": SEGMENT_BYTES,
-    "producer.id.expiration.ms": PRODUCER_EXPIRATION_MS,
-    "min.cleanable.dirty.ratio": 0,
-    "delete.retention.ms": DELETE_RETENTION_MS,
-}
 
 Row = tuple[int, int | None, str | None, int | None, int | None]
 """A record as the reader gives it: offset, timestamp in ms, key in hex, value's CRC32, epoch."""
@@ -100,8 +96,8 @@ class Led:
 
 
 def seeds() -> tuple[int, ...]:
-    """The seeds to run: `TIERFOLD_LEADER_SEEDS`, or nine, and three with legacy batches."""
-    return seeds_of(SEEDS_VARIABLE, f"0:9,{LEGACY_FROM}:{LEGACY_FROM + 3}")
+    """The seeds to run: `TIERFOLD_LEADER_SEEDS`, or four, and two with legacy batches."""
+    return seeds_of(SEEDS_VARIABLE, f"0:4,{LEGACY_FROM}:{LEGACY_FROM + 2}")
 
 
 def run_leaders(lab: KafkaLab, spark: SparkSession, folder: Path, wanted: Iterable[int]) -> Led:
@@ -116,8 +112,8 @@ def run_leaders(lab: KafkaLab, spark: SparkSession, folder: Path, wanted: Iterab
         if number < PHASES:
             verified.append(tierfold("verify", tier, "--json", "--now", str(now_ms)))
         read = _read(spark, tier)
-        reports = _entries("compact", tier, _arguments(number))
-        statuses = _entries("status", tier, ["--now", str(now_ms)])
+        reports = told_by("compact", tier, pass_arguments(number, anew=number >= _NATURAL))
+        statuses = told_by("status", tier, ["--now", str(now_ms)])
         for topic in topics.values():
             told = reports[topic.name], statuses[topic.name]
             topic.steps.append(_step(lab, folder, topic, told, read.get(topic.name, ())))
@@ -220,21 +216,6 @@ def _arrive(topic: LedTopic, phase: int) -> None:
     for each in topic.layout.uploads:
         if each.phase == phase:
             upload(topic.replicas[each.leader], topic.folder, topic.ids, (each.start, each.end))
-
-
-def _arguments(number: int) -> list[str]:
-    settings = [text for name, value in _SETTINGS.items() for text in ("--set", f"{name}={value}")]
-    anew = [] if number < _NATURAL else ["--first-dirty", "0"]
-    return ["--now", str(PASSES_MS[number]), *anew, *settings]
-
-
-def _entries(verb: str, tier: Path, arguments: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """What the verb says of each topic; raises AssertionError with its words where it fails."""
-    ran = tierfold(verb, tier, "--json", *arguments)
-    assert ran.code == 0, (
-        f"{verb} exited with {ran.code}\n{ran.stdout[-4000:]}\n{ran.stderr[-4000:]}"
-    )
-    return {each["topic"]: each for each in ran.entries}
 
 
 def _read(spark: SparkSession, tier: Path) -> dict[str, tuple[Row, ...]]:

@@ -8,6 +8,10 @@ from typing import Final
 from tests.oracle.kafka_lab import Option
 
 TS_START_MS: Final = 1_700_000_000_000
+FIRST_PASS_MS: Final = TS_START_MS + 20_000
+"""The clock of the first pass over such logs, after the newest record."""
+
+_TS_JITTER_MOST_MS: Final = 2000
 RECORDS_MOST: Final = 1800
 TS_STEP_MOST_MS: Final = 8
 _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -21,7 +25,10 @@ _LEGACY_CODECS: Final = ("none", "gzip", "snappy", "lz4")
 
 
 def recipe(seed: int) -> dict[str, Option]:
-    """The options of seed `seed`'s log; all logs begin at `TS_START_MS`.
+    """The options of seed `seed`'s log.
+
+    Half of the logs begin at `TS_START_MS`; the others end where the first pass begins, so that a
+    short retention sets delete horizons near their records.
 
     Every topic is compacted by the same settings, so only what a log holds differs.
     """
@@ -29,6 +36,11 @@ def recipe(seed: int) -> dict[str, Option]:
     if seed >= LEGACY_FROM:
         options |= _legacy(seed, options)
         options.pop("open_txn_at", None)
+    if seed % 2:
+        span_ms = int(options["records"]) * int(options["ts_step"])
+        options["ts_start"] = FIRST_PASS_MS - _TS_JITTER_MOST_MS - span_ms
+    if seed % 4 == 0:
+        options["ts_none"] = 0.1
     return options
 
 
@@ -68,7 +80,7 @@ def _recipe(seed: int) -> dict[str, Option]:
         "seed": seed,
         "ts_start": TS_START_MS,
         "ts_step": rnd.choice([0, 1, TS_STEP_MOST_MS]),
-        "ts_jitter": rnd.choice([0, 0, 50, 2000]),
+        "ts_jitter": rnd.choice([0, 0, 50, _TS_JITTER_MOST_MS]),
         "ts_type": rnd.choice(["CreateTime", "CreateTime", "LogAppendTime"]),
         "records": rnd.randint(200, RECORDS_MOST),
         "keys": rnd.choice([1, 15, 80, 400]),
@@ -123,10 +135,13 @@ def features(options: dict[str, Option]) -> set[str]:
         reached.add("mixed codecs")
     if options.get("txn"):
         reached.add(f"txn_version {options['txn_version']}")
-    wanted = ("tombstones", "null_keys", "empty_batches", "ts_jitter", "open_txn", "idem")
+    wanted = ("tombstones", "null_keys", "empty_batches", "open_txn", "idem")
+    wanted += ("ts_jitter", "ts_none")
     reached |= {name for name in wanted if options.get(name)}
     if options["headers"] != "0":
         reached.add("headers")
     if options["epochs"] != 1:
         reached.add("epochs")
+    if options["ts_start"] != TS_START_MS:
+        reached.add("ends near the first pass")
     return reached

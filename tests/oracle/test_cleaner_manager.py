@@ -54,8 +54,9 @@ class Subject:
         return self.view.next_offset
 
     def a_time_ms(self) -> int:
-        span_ms = self.made["lastTimestamp"] - TS_START_MS
-        return TS_START_MS + self.dice.randint(-10, span_ms + 3000)
+        first_ms = self.made["firstTimestamp"]
+        span_ms = self.made["lastTimestamp"] - first_ms
+        return first_ms + self.dice.randint(-10, span_ms + 3000)
 
     def a_checkpoint(self) -> int:
         """None, within the log, at a segment's edge, or above the log's end."""

@@ -16,6 +16,7 @@ EVERY_FEATURE = {
     *(f"segment_bytes {size}" for size in ("12k", "30k", "80k", "300k")),
     *("txn_version 0", "txn_version 2", "open_txn", "idem", "mixed codecs", "tombstones"),
     *("null_keys", "empty_batches", "ts_jitter", "headers", "epochs"),
+    *("ts_none", "ends near the first pass"),
 }
 
 

@@ -44,6 +44,7 @@ public final class LogMaker {
     private final long tsStart;
     private final double tsStep;
     private final long tsJitter;
+    private final double tsNone;
     private final int epochs;
     private final double emptyBatches;
 
@@ -103,6 +104,7 @@ public final class LogMaker {
         tsStart = a.num("ts-start", 1_700_000_000_000L);
         tsStep = a.dbl("ts-step", 1);
         tsJitter = a.num("ts-jitter", 0);
+        tsNone = a.dbl("ts-none", 0);
         tsType = TimestampType.forName(a.str("ts-type", "CreateTime"));
         epochs = a.intg("epochs", 1);
         emptyBatches = a.dbl("empty-batches", 0);
@@ -184,6 +186,13 @@ public final class LogMaker {
         return j.put("seconds", s).put("mbPerSec", bytes / 1e6 / s).close('}');
     }
 
+    /** Of a batch's n-th record. */
+    private long nextTimestamp(int n) {
+        if (tsNone > 0 && rnd.nextDouble() < tsNone) return RecordBatch.NO_TIMESTAMP;
+        long ts = (long) (tsStart + (written + n) * tsStep);
+        return tsJitter > 0 ? ts + rnd.nextLong(-tsJitter, tsJitter + 1) : ts;
+    }
+
     /** null: no producer id. */
     private Producer pick() {
         if (opener != null && rnd.nextInt(20) == 0) return opener;
@@ -224,8 +233,7 @@ public final class LogMaker {
             if (value == null) tombs++;
             else raw += value.remaining();
             raw += content.keySize + 12;
-            long ts = (long) (tsStart + (written + n) * tsStep);
-            if (tsJitter > 0) ts += rnd.nextLong(-tsJitter, tsJitter + 1);
+            long ts = nextTimestamp(n);
             b.append(ts, key, value, content.nextHeaders());
             n++;
         }
@@ -263,8 +271,7 @@ public final class LogMaker {
             if (value == null) tombs++;
             else raw += value.remaining();
             raw += content.keySize + 12;
-            long ts = (long) (tsStart + (written + n) * tsStep);
-            if (tsJitter > 0) ts += rnd.nextLong(-tsJitter, tsJitter + 1);
+            long ts = nextTimestamp(n);
             if (holes) offset += rnd.nextInt(3) == 0 ? rnd.nextInt(5) : 0;
             b.appendWithOffset(offset++, ts, key, value, RecordContent.NO_HEADERS);
             n++;
