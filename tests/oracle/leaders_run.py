@@ -96,8 +96,8 @@ class Led:
 
 
 def seeds() -> tuple[int, ...]:
-    """The seeds to run: `TIERFOLD_LEADER_SEEDS`, or four, and two with legacy batches."""
-    return seeds_of(SEEDS_VARIABLE, f"0:4,{LEGACY_FROM}:{LEGACY_FROM + 2}")
+    """The seeds to run: `TIERFOLD_LEADER_SEEDS`, or five, and two with legacy batches."""
+    return seeds_of(SEEDS_VARIABLE, f"0:4,5:6,{LEGACY_FROM}:{LEGACY_FROM + 2}")
 
 
 def run_leaders(lab: KafkaLab, spark: SparkSession, folder: Path, wanted: Iterable[int]) -> Led:
