@@ -8,7 +8,7 @@ is done when the segment is read.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -137,8 +137,9 @@ def sight(
     storage: LocalTieredStorage,
     key: PartitionKey,
     listed: ListedSegment,
+    checkpoint: Sequence[LeaderEpoch],
 ) -> Segment:
-    """A newly listed segment, as the catalog will name it.
+    """A newly listed segment, as the catalog will name it; `checkpoint`: its `listed_checkpoint`.
 
     Raises UnreadableObject where a required part is missing or cannot be read, CorruptLog where
     the parts contradict the format, each other, or the segments beside.
@@ -170,10 +171,24 @@ def sight(
         offset_index_bytes=listed.part_bytes(Part.OFFSET_INDEX) or 0,
         time_index_bytes=listed.part_bytes(Part.TIME_INDEX) or 0,
         max_timestamp_ms=max_timestamp_ms,
-        leader_epochs=_epochs(storage, key, listed, end_offset),
+        leader_epochs=_epochs(storage, key, listed, checkpoint, end_offset),
         has_transaction_index=listed.part_bytes(Part.TRANSACTION_INDEX) is not None,
         first_timestamp_ms=first.max_timestamp_ms,
     )
+
+
+def listed_checkpoint(
+    storage: LocalTieredStorage, key: PartitionKey, listed: ListedSegment
+) -> tuple[LeaderEpoch, ...]:
+    """All epochs of a listed segment's checkpoint; none where that is missing.
+
+    Raises CorruptLog and UnreadableObject.
+    """
+    part = Part.LEADER_EPOCH_CHECKPOINT
+    if listed.part_bytes(part) is None:
+        return ()
+    data, _, where = _part(storage, key, listed, part)
+    return read_leader_epoch_checkpoint(data, where)
 
 
 def last_offset_seen(
@@ -296,15 +311,19 @@ def _index_lies(log: _LogReader, what: str) -> CorruptLog:
 
 
 def _epochs(
-    storage: LocalTieredStorage, key: PartitionKey, listed: ListedSegment, end_offset: int
+    storage: LocalTieredStorage,
+    key: PartitionKey,
+    listed: ListedSegment,
+    checkpoint: Sequence[LeaderEpoch],
+    end_offset: int,
 ) -> tuple[LeaderEpoch, ...]:
-    data, _, where = _part(storage, key, listed, Part.LEADER_EPOCH_CHECKPOINT)
-    found = epochs_in(read_leader_epoch_checkpoint(data, where), listed.start_offset, end_offset)
+    found = epochs_in(checkpoint, listed.start_offset, end_offset)
     if not found:
+        part = Part.LEADER_EPOCH_CHECKPOINT
         raise CorruptLog(
             "the leader epoch checkpoint names no epoch for the segment's offsets"
             f" {listed.start_offset} to {end_offset}",
-            where=where,
+            where=storage.uri(key, listed.segment_id, listed.start_offset, part),
             remedy=_COPY,
         )
     return found

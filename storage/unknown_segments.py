@@ -17,8 +17,7 @@ from compaction.histories import EpochStretch, InspectedSegment, fits
 from compaction.listing import ListedSegment
 from compaction.segments import LeaderEpoch, PartitionKey
 from storage.batch_heads import BatchHeads
-from storage.first_sight import last_offset_seen, sight
-from storage.leader_epoch_checkpoint import read_leader_epoch_checkpoint
+from storage.first_sight import last_offset_seen, listed_checkpoint, sight
 from storage.local_tiered_storage import LocalTieredStorage, Part
 from storage.segment_scan import checked_heads
 
@@ -34,10 +33,10 @@ def inspected(
     if not listed.has_log:
         return found
     try:
-        found = replace(found, checkpoint=_checkpoint(tier, key, listed))
+        found = replace(found, checkpoint=listed_checkpoint(tier, key, listed))
         if not listed.is_complete:
             return _incomplete(tier, key, found)
-        segment = sight(tier, key, listed)
+        segment = sight(tier, key, listed, found.checkpoint)
         return replace(found, segment=segment, end_offset=segment.end_offset)
     except TierfoldError as error:
         seen_offset = last_offset_seen(tier, key, listed)
@@ -77,17 +76,6 @@ def batches_fit(
     """
     found = _incomplete(tier, key, InspectedSegment(listed=listed))
     return fits(found, lineage)
-
-
-def _checkpoint(
-    tier: LocalTieredStorage, key: PartitionKey, listed: ListedSegment
-) -> tuple[LeaderEpoch, ...]:
-    """All epochs of its checkpoint; none where that is missing."""
-    part = Part.LEADER_EPOCH_CHECKPOINT
-    if listed.part_bytes(part) is None:
-        return ()
-    address = (key, listed.segment_id, listed.start_offset, part)
-    return read_leader_epoch_checkpoint(tier.read_part(*address), tier.uri(*address))
 
 
 def epoch_stretches(heads: BatchHeads) -> tuple[EpochStretch, ...]:

@@ -22,7 +22,7 @@ from compaction.listing import ListedSegment
 from compaction.segments import LeaderEpoch, Segment
 from compaction.units import LEADER_EPOCH_MAX, OFFSET_MAX
 from storage.batch_heads import read_heads
-from storage.first_sight import sight
+from storage.first_sight import listed_checkpoint, sight
 from storage.index_builder import build_indexes
 from storage.leader_epoch_checkpoint import write_leader_epoch_checkpoint
 from storage.local_tiered_storage import TIER_FOLDER, LocalTieredStorage, Part
@@ -109,7 +109,7 @@ def _judged_sight(objects: Objects) -> Outcome:
     with _tier() as tier:
         listed = _put(tier, objects)
         try:
-            found = sight(tier, KEY, listed)
+            found = sight(tier, KEY, listed, listed_checkpoint(tier, KEY, listed))
         except TierfoldError as error:
             return refused(error)
     _must_fit(found)
@@ -138,7 +138,8 @@ def _judged_round(objects: Objects) -> Outcome:
     """A first round over the segment alone, by offset."""
     with _tier() as tier:
         try:
-            segment = sight(tier, KEY, _put(tier, objects))
+            listed = _put(tier, objects)
+            segment = sight(tier, KEY, listed, listed_checkpoint(tier, KEY, listed))
             log = Log(tier=tier, segments=(segment,), lineage=_EPOCHS, is_last_beyond=False)
             after = passed(log, now_ms=NOW_MS).log
         except TierfoldError as error:

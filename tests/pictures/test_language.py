@@ -8,7 +8,7 @@ import pytest
 
 from compaction.listing import REQUIRED_PARTS
 from compaction.segments import LeaderEpoch
-from storage.first_sight import read_snapshot, sight
+from storage.first_sight import listed_checkpoint, read_snapshot, sight
 from tests.pictures.log_pictures import KEY, drawn, listed, picture
 
 SAYINGS = [
@@ -50,7 +50,8 @@ def test_what_says_nothing_is_refused(text: str, tmp_path: Path) -> None:
 def test_the_objects_are_those_that_first_sight_reads(text: str, tmp_path: Path) -> None:
     log = picture(text, tmp_path)
     found = log.tier.listing(KEY)
-    assert [sight(log.tier, KEY, each) for each in found] == list(log.segments)
+    seen = [sight(log.tier, KEY, each, listed_checkpoint(log.tier, KEY, each)) for each in found]
+    assert seen == list(log.segments)
     assert all(set(REQUIRED_PARTS) <= {part for part, _ in each.parts} for each in found)
 
 

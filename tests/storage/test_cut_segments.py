@@ -26,6 +26,7 @@ from storage.first_sight import read_aborted, read_checkpoint, read_snapshot
 from storage.group_rewrite import GroupTask, rewrite_group
 from storage.local_tiered_storage import LocalTieredStorage, Part
 from storage.log_pieces import pieces_of, read_piece
+from storage.offset_index import OffsetIndex, read_offset_index, write_offset_index
 from storage.segment_check import CheckOrder, ReadSegment, read_and_check
 from storage.segment_reader import read_segment
 from tests.storage.legacy_messages import message, wrapper
@@ -153,6 +154,27 @@ def test_a_log_that_is_shorter_than_known_is_told_by_its_whole_size(
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(CorruptLog, match=f"{segment.log_bytes} are known"):
         offsets(tier, segment, OffsetSpan(start=0, end=200), 2**30)
+
+
+@pytest.mark.parametrize(("by", "start", "end"), [(-3, 107, 111), (4, 106, 110)])
+def test_an_index_that_leads_past_what_is_wanted_behind_the_cut_is_found_out(
+    tmp_path: Path, tier: LocalTieredStorage, by: int, start: int, end: int
+) -> None:
+    segment = put_cut(tier)
+    path = part_file(tmp_path, tier, replace(segment, start_offset=102), Part.OFFSET_INDEX)
+    index = read_offset_index(np.frombuffer(path.read_bytes(), np.uint8), 102, "here")
+    kept = index.offsets + by >= 102
+    lying = OffsetIndex(offsets=index.offsets[kept] + by, positions=index.positions[kept])
+    path.write_bytes(write_offset_index(lying, 102))
+    with pytest.raises(CorruptLog, match="the offset index leads to offsets"):
+        offsets(tier, segment, OffsetSpan(start=start, end=end), 2**30)
+
+
+def test_a_hole_right_behind_the_cut_is_no_fault_of_the_index(tier: LocalTieredStorage) -> None:
+    batches = [*SKIPPED, *COUNTED[3:]]  # Of 105 to 107 nothing is left.
+    segment = cut(put_segment(tier, batches, offsets=(102, 110)), 105, SKIPPED)
+    assert offsets(tier, segment, OffsetSpan(start=0, end=200), 2**30) == [108, 109, 110]
+    assert offsets(tier, segment, OffsetSpan(start=105, end=200), 1) == [108, 109, 110]
 
 
 def test_legacy_wrappers_are_cut_too(tier: LocalTieredStorage) -> None:

@@ -11,7 +11,13 @@ from compaction.errors import CorruptLog, UnreadableObject
 from compaction.producers import ProducerEntry
 from compaction.segments import LeaderEpoch, PartitionKey, Segment
 from storage.batch_heads import read_heads
-from storage.first_sight import read_aborted, read_checkpoint, read_snapshot, sight
+from storage.first_sight import (
+    listed_checkpoint,
+    read_aborted,
+    read_checkpoint,
+    read_snapshot,
+    sight,
+)
 from storage.leader_epoch_checkpoint import write_leader_epoch_checkpoint
 from storage.local_store import LocalStore
 from storage.local_tiered_storage import PARTS, TIER_FOLDER, LocalTieredStorage, Part
@@ -74,7 +80,7 @@ def seen(tier: LocalTieredStorage, pieces: dict[Part, bytes]) -> Segment:
         if part in pieces:
             staged.put(part, pieces[part])
     (listed,) = tier.listing(KEY)
-    return sight(tier, KEY, listed)
+    return sight(tier, KEY, listed, listed_checkpoint(tier, KEY, listed))
 
 
 def test_a_segment_is_outlined_from_a_few_ranges(tier: LocalTieredStorage) -> None:
@@ -202,7 +208,7 @@ def test_a_brokers_segments_are_outlined_as_their_batches_tell() -> None:
     listed = tier.listing(key)
     assert len(listed) >= 3
     for each, following in zip(listed, [*listed[1:], None], strict=True):
-        found = sight(tier, key, each)
+        found = sight(tier, key, each, listed_checkpoint(tier, key, each))
         log = tier.read_part(key, each.segment_id, each.start_offset, Part.LOG)
         heads = read_heads(log, where="sample")
         assert found.end_offset == heads.last_offset[-1]

@@ -16,7 +16,13 @@ from compaction.grouping import SegmentGroup
 from compaction.receipts import StagedObject
 from compaction.segments import LeaderEpoch, Segment
 from storage.batch_draft import BatchDraft, RecordDraft, write_batch
-from storage.first_sight import read_aborted, read_checkpoint, read_snapshot, sight
+from storage.first_sight import (
+    listed_checkpoint,
+    read_aborted,
+    read_checkpoint,
+    read_snapshot,
+    sight,
+)
 from storage.local_store import LocalStore
 from storage.local_tiered_storage import Part
 from storage.offset_index import read_offset_index
@@ -125,7 +131,7 @@ def test_an_empty_stretch_adds_nothing(log: Log) -> None:
 def test_what_first_sight_reads_is_what_was_named(log: Log) -> None:
     segment = written(log, a_batch(0, 9), a_batch(2, 4), a_batch(9, 1))
     (found,) = [e for e in log.tier.listing(KEY) if e.segment_id == segment.segment_id]
-    seen = sight(log.tier, KEY, found)
+    seen = sight(log.tier, KEY, found, listed_checkpoint(log.tier, KEY, found))
     for field in ("start_offset", "end_offset", "size_bytes", "max_timestamp_ms", "leader_epochs"):
         assert getattr(seen, field) == getattr(segment, field)
     assert seen.first_timestamp_ms == segment.first_timestamp_ms

@@ -71,6 +71,16 @@ def test_of_a_complete_one_the_log_is_not_read_whole(tmp_path: Path) -> None:
     assert store.of_part(Part.LOG) < segment.size_bytes
 
 
+def test_of_a_complete_one_each_side_file_is_read_once_at_most(tmp_path: Path) -> None:
+    put(a_tier(tmp_path))
+    store = CountingStore(tmp_path)
+    tier = LocalTieredStorage(store)
+    (listed,) = tier.listing(KEY)
+    assert inspected(tier, KEY, listed).is_readable
+    read = {part: store.of_part(part) for part, _ in listed.parts if part != Part.LOG}
+    assert read == {part: size for part, size in listed.parts if part != Part.LOG} | {"snapshot": 0}
+
+
 @pytest.mark.parametrize("part", sorted({*REQUIRED_PARTS} - {"log", CHECKPOINT.value}))
 def test_one_that_was_cut_short_is_walked_and_has_its_checkpoint(
     tmp_path: Path, tier: LocalTieredStorage, part: str
