@@ -16,7 +16,7 @@ from uploads import LATE, a_row, by_batches, epochs, spans, starts, torn, upload
 from compaction.discovery import drafted, row_view
 from compaction.histories import InspectedSegment
 from compaction.segments import PartitionState
-from compaction.view import PartitionView, Refusal
+from compaction.view import PartitionView, Refusal, RefusalReason
 
 CUT_AMID: Final = upload(4, 10)
 """Of epoch 0, whose log was cut off at 8."""
@@ -59,6 +59,7 @@ def rest_of(row: PartitionState | None, *found: InspectedSegment) -> PartitionVi
     known = facts(row, found)
     refused = drafted(known)
     assert isinstance(refused, Refusal)
+    assert refused.reason is RefusalReason.LINEAGE_DIVERGED
     return row_view(known, refused)
 
 
@@ -105,11 +106,29 @@ def test_where_the_new_history_is_not_known_no_offset_of_the_row_is_given_up() -
     assert starts(seen.orphans) == [0]
 
 
-def test_the_current_history_is_not_set_apart_for_lack_of_a_checkpoint() -> None:
+@pytest.mark.parametrize("beside", [(), (torn(3),)], ids=["alone", "beside a torn log"])
+def test_the_current_history_is_not_set_apart_for_lack_of_a_checkpoint(
+    beside: tuple[InspectedSegment, ...],
+) -> None:
     row = a_row((0, 10))
-    seen = rest_of(row, by_batches(6, 9, 4), torn(3))
+    seen = rest_of(row, by_batches(6, 9, 4), *beside)
     assert seen is not None
     assert (seen.orphans, seen.set_apart) == ((), ())
+
+
+# An upload cut short before its checkpoint: its batches tell of a new leader all the same.
+
+
+def test_the_next_leaders_first_upload_cut_short_waits_and_is_not_set_apart() -> None:
+    new = by_batches(11, 15, 4)
+    seen = view(a_row((0, 10)), new)
+    assert (starts(seen.waiting), starts(seen.set_apart)) == ([11], [])
+    assert seen.stalled_since_ms == new.listed.modified_ms
+
+
+def test_a_deposed_leaders_tail_is_not_taken_where_batches_tell_of_the_next_leader() -> None:
+    seen = view(a_row((0, 10)), upload(11, 12), by_batches(11, 15, 4))
+    assert (seen.new_ids, starts(seen.set_apart)) == ((), [11])
 
 
 def test_without_a_row_nothing_of_a_diverged_partition_may_go() -> None:

@@ -196,10 +196,27 @@ def test_batches_say_less_than_a_checkpoint_of_the_same_epoch() -> None:
     assert (history.lineage, fitting) == (epochs((3, 0), (4, 11)), "c14-18 u11-13")
 
 
-def test_an_epoch_that_only_batches_tell_begins_with_the_lowest_of_them() -> None:
-    found = (cut_short(14, 18, (4, 14, 18)), cut_short(11, 16, (3, 11, 11), (4, 12, 16)))
+@pytest.mark.parametrize(
+    ("lower", "start"), [(((3, 11, 11), (4, 12, 16)), 12), (((4, 11, 13),), 11)]
+)
+def test_an_epoch_that_only_batches_tell_begins_with_the_lowest_of_them(
+    lower: tuple[tuple[int, int, int], ...], start: int
+) -> None:
+    found = (cut_short(14, 18, (4, 14, 18)), cut_short(11, lower[-1][2], *lower))
     for arrived in (found, found[::-1]):
-        assert decided_history(arrived, ROW).lineage == epochs((3, 0), (4, 12))
+        assert decided_history(arrived, ROW).lineage == epochs((3, 0), (4, start))
+
+
+def test_every_epoch_that_begins_amid_an_upload_cut_short_extends_the_lineage() -> None:
+    found = cut_short(8, 16, (3, 8, 12), (4, 13, 14), (5, 15, 16))
+    assert decided_history([found], ROW).lineage == epochs((3, 0), (4, 13), (5, 15))
+
+
+def test_a_later_leaders_batches_cut_off_epochs_that_only_checkpoints_tell_of() -> None:
+    deposed = upload(11, 20, (3, 0), (4, 14))
+    history, fitting = decided(ROW, deposed, cut_short(12, 13, (5, 12, 13)))
+    assert (history.lineage, fitting) == (epochs((3, 0), (5, 12)), "c12-13")
+    assert names(history.apart) == ["u11-20"]
 
 
 def test_of_two_epochs_that_batches_tell_the_newer_one_cuts_the_older_off() -> None:
