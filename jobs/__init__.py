@@ -5,8 +5,9 @@
     cli_ends            exit codes, and where people read
     cli_options         the options that verbs share
     complaints          what is said of wrong words and of bugs, without their secrets
-    plan_job, compact_job, retain_job, status_job, verify_job, dump_job
-                        one module per verb; each also runs under spark-submit
+    plan_job, compact_job, retain_job, status_job, verify_job, dump_job, config_job
+                        one module per verb, those below too; each is also a script, for python
+                        and for spark-submit
     history_job         what happened to a partition, and what can be restored
     restore_job         an earlier state of a partition lives again; without Spark
     forget_job          what the catalog says of a log that was cut off is taken back

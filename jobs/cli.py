@@ -38,6 +38,7 @@ from jobs.cli_options import (
 )
 from jobs.compact_job import compact, warn_of_brokers
 from jobs.complaints import Verbs, trace
+from jobs.config_job import settings_of_topic
 from jobs.dump_job import dump_lines
 from jobs.explain import print_explained
 from jobs.history_job import history
@@ -55,7 +56,6 @@ from jobs.status_job import status
 from jobs.undo_report import print_history
 from jobs.verify_job import verify
 from jobs.versions import tierfold_version
-from storage.topic_names import is_topic
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
@@ -246,13 +246,7 @@ def config_verb(topic: str, **given: Any) -> None:
       tierfold config orders --config tierfold.toml
     """
     settings = settings_of(given)
-    if not is_topic(topic):
-        raise BadSettings(
-            f"{topic!r} is no topic's name",
-            where="tierfold config",
-            remedy="Name one topic: letters, digits, dots, dashes and underscores.",
-        )
-    found = settings.effective(topic)
+    found = settings_of_topic(settings, topic)
     remarks = remarks_on_topic(settings, topic)
     tell_people(remarks, given)
     if given["as_json"]:

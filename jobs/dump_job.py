@@ -155,3 +155,9 @@ def _told(name: str, content: bytes | None) -> dict[str, str | None]:
         return {name: content.decode("utf-8")}
     except UnicodeDecodeError:
         return {f"{name}Hex": content.hex()}
+
+
+if __name__ == "__main__":
+    from jobs.cli import main
+
+    main(prog_name="dump_job.py", first_arguments=("dump",))

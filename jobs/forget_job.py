@@ -237,3 +237,9 @@ def _named(segment: Segment) -> dict[str, Any]:
         "end_offset": segment.end_offset,
         "size_bytes": segment.size_bytes,
     }
+
+
+if __name__ == "__main__":
+    from jobs.cli import main
+
+    main(prog_name="forget_job.py", first_arguments=("forget",))

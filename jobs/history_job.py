@@ -124,3 +124,9 @@ def history(live: Wiring, name: str, limit: int | None = None) -> PartitionHisto
         ),
         has_older=limit is not None and len(shown) > limit,
     )
+
+
+if __name__ == "__main__":
+    from jobs.cli import main
+
+    main(prog_name="history_job.py", first_arguments=("history",))

@@ -100,3 +100,9 @@ def _wave(due: list[Surveyed], budget: Budget, spent_bytes: int, free: int) -> W
         if isinstance(each.choice, Compact)
     ]
     return next_wave(plans, room)
+
+
+if __name__ == "__main__":
+    from jobs.cli import main
+
+    main(prog_name="plan_job.py", first_arguments=("plan",))

@@ -289,3 +289,9 @@ _UNTOUCHED: Final = Refusal(
     detail="no run has touched the partition: the catalog has no row of it",
     remedy="There is nothing to go back to.",
 )
+
+
+if __name__ == "__main__":
+    from jobs.cli import main
+
+    main(prog_name="restore_job.py", first_arguments=("restore",))

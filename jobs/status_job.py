@@ -159,3 +159,9 @@ def _looked_at(
 def _puzzling(key: PartitionKey, refusal: Refusal) -> PartitionStatus:
     problem = refusal.sentence
     return PartitionStatus(key=key, view=None, regions=None, ratio=None, problem=problem)
+
+
+if __name__ == "__main__":
+    from jobs.cli import main
+
+    main(prog_name="status_job.py", first_arguments=("status",))

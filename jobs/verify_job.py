@@ -349,3 +349,9 @@ def _index_notes(
         f"the indexes of {others} of {len(live)} segments are right, but not those that the log "
         f"gives under index.interval.bytes={subject.index_interval_bytes}",
     )
+
+
+if __name__ == "__main__":
+    from jobs.cli import main
+
+    main(prog_name="verify_job.py", first_arguments=("verify",))

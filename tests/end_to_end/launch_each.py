@@ -1,0 +1,53 @@
+"""Runs many launchers, each in a process of its own that needs not import everything again.
+
+    python tests/end_to_end/launch_each.py COMMANDS.json RESULTS.json
+
+COMMANDS.json holds a list of command lines, `[["jobs/plan_job.py", "TIER", …], …]`. RESULTS.json
+gets one entry for each: its exit code and all that it printed. spark-submit starts a script just
+so: with the same Python, and with what it put into the environment.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import runpy
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+
+def launched(command: list[str]) -> dict[str, Any]:
+    """What `python COMMAND…` does, in a child of this process."""
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as said:
+        child = os.fork()
+        if child == 0:
+            os.dup2(said.fileno(), 1)
+            os.dup2(said.fileno(), 2)
+            os._exit(_code_of(command))
+        _, status = os.waitpid(child, 0)
+        said.seek(0)
+        return {"code": os.waitstatus_to_exitcode(status), "said": said.read()}
+
+
+def _code_of(command: list[str]) -> int:
+    sys.argv = command
+    sys.path[0] = str(Path(command[0]).parent.resolve())
+    try:
+        runpy.run_path(command[0], run_name="__main__")
+        code = 0
+    except SystemExit as left:
+        code = int(left.code or 0)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return code
+
+
+if __name__ == "__main__":
+    commands = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    # What all of them import is imported once, before the first child.
+    importlib.import_module("jobs.cli")
+    found = [launched(each) for each in commands]
+    Path(sys.argv[2]).write_text(json.dumps(found), encoding="utf-8")

@@ -1,0 +1,70 @@
+"""Each verb's own script, under python and under spark-submit: it runs the verb, and says so."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from jobs.cli import tierfold as verbs
+from tests.end_to_end.spark_cluster import SPARK
+from tests.jobs.commands import in_own_process
+from tests.jobs.tiers import SAMPLE, sample_copy
+
+PARTITION: Final = "tiered-0"
+NO_POLICY: Final = "no cleanup.policy is set"
+
+VERBS: Final[dict[str, tuple[tuple[str, ...], str, int]]] = {
+    "plan": (("TIER",), NO_POLICY, 0),
+    "compact": (("TIER",), NO_POLICY, 0),
+    "status": (("TIER",), "0–12155", 0),
+    "verify": (("TIER", "--topic", "nothing*"), "No partitions", 0),
+    "history": (("TIER", PARTITION), "no run has touched it", 0),
+    "restore": (("TIER", PARTITION, "--to", "now"), "no run has touched the partition", 3),
+    "forget": (("TIER", PARTITION), "there is nothing to forget", 0),
+    "retain": (("TIER",), "nothing is due", 0),
+    "dump": (("SEGMENT",), '"baseOffset": 0', 0),
+    "config": (("orders",), "settings of orders", 0),
+}
+"""What each is asked, what it says, and how it ends; none of these starts Spark's session."""
+
+WAYS: Final[dict[str, tuple[str | Path, ...]]] = {
+    "python": (sys.executable,),
+    "spark-submit": (SPARK / "bin" / "spark-submit", "--master", "local[1]"),
+}
+
+
+@pytest.fixture(scope="module", params=WAYS)
+def found(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, dict[str, Any]]:
+    """What each launcher said and how it ended, by verb; all in one start of the way, for speed."""
+    folder = tmp_path_factory.mktemp("launched")
+    places = {
+        "TIER": str(sample_copy(folder / "tier")),
+        "SEGMENT": str(next(SAMPLE.rglob("00000000000000000000-*.log"))),
+    }
+    commands = [
+        [f"jobs/{verb}_job.py", *(places.get(word, word) for word in words)]
+        for verb, (words, _, _) in VERBS.items()
+    ]
+    asked, results = folder / "commands.json", folder / "results.json"
+    asked.write_text(json.dumps(commands), encoding="utf-8")
+    script = "tests/end_to_end/launch_each.py"
+    ran = in_own_process(*WAYS[request.param], script, asked, results)
+    assert ran.code == 0, ran.stdout + ran.stderr
+    return dict(zip(VERBS, json.loads(results.read_text(encoding="utf-8")), strict=True))
+
+
+def test_every_verb_of_the_command_line_has_a_launcher() -> None:
+    assert set(VERBS) == set(verbs.commands)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_launcher_runs_its_verb(verb: str, found: dict[str, dict[str, Any]]) -> None:
+    _, says, code = VERBS[verb]
+    assert says in found[verb]["said"]
+    assert found[verb]["code"] == code
