@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -36,15 +37,15 @@ from jobs.cli_options import (
     tell_people,
     tier_options,
 )
-from jobs.compact_job import compact, warn_of_brokers
+from jobs.compact_job import broker_warnings, compact
 from jobs.complaints import Verbs, trace
 from jobs.config_job import settings_of_topic
 from jobs.dump_job import dump_lines
 from jobs.explain import print_explained
 from jobs.history_job import history
-from jobs.outcome_reports import COMPACTED, PartitionReport, max_compaction_delay_secs
+from jobs.outcome_reports import PartitionReport, max_compaction_delay_secs
 from jobs.plan_job import explain, plan
-from jobs.remarks import remarks_on_plan, remarks_on_tier, remarks_on_topic
+from jobs.remarks import Remarks, remarks_on_plan, remarks_on_tier, remarks_on_topic
 from jobs.report import (
     document,
     print_reports,
@@ -131,10 +132,10 @@ def compact_verb(**given: Any) -> None:
         tell_people(remarks, given)
         # Progress is no result: it goes to stderr, always.
         reports = compact(asked.live, settings, asked.scope, Console(stderr=True), budget)
-        # spark-submit joins stderr to stdout: there a document must have both to itself.
-        if not given["as_json"] and any(each.outcome == COMPACTED for each in reports):
-            # Whether brokers serve the tier is the same for all topics.
-            warn_of_brokers(settings.rules_for(reports[0].key.topic), Console(stderr=True))
+        rules = settings.rules_for(reports[0].key.topic) if reports else None
+        of_brokers = Remarks(warnings=tuple(broker_warnings(rules, reports) if rules else ()))
+        tell_people(of_brokers, given)
+        remarks = replace(remarks, warnings=(*remarks.warnings, *of_brokers.warnings))
         of_all: dict[str, str | list[str]] = {"run": asked.live.run, **remarks.as_json()}
         _told(reports, f"run {asked.live.run}", given["as_json"], **of_all)
 

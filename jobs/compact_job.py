@@ -5,11 +5,13 @@ Also a script for spark-submit: `spark-submit --master local[2,4] jobs/compact_j
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Console
 
 from compaction.chunks import UNBOUND, Budget
 from compaction.rules import Rules, TierBinding
-from jobs.outcome_reports import PartitionReport, survey_report
+from jobs.outcome_reports import NOT_BEGUN, PartitionReport, survey_report
 from jobs.pipeline import Pipeline
 from jobs.progress import ByteProgress
 from jobs.run_records import keep_record
@@ -27,6 +29,8 @@ def compact(
 ) -> list[PartitionReport]:
     """Compact every eligible partition in scope; one report per partition in scope.
 
+    Each partition leaves a row in the `runs` table for each chunk that was tried, and one where
+    none was. `console` gets the progress, and hears where a row could not be kept.
     Raises BadSettings; whatever is wrong with one partition is in its report.
     """
     started_at_ms = now_ms()
@@ -48,19 +52,25 @@ def compact(
             ),
         )
         reports |= {each.key: each for each in waves.run(due)}
-    return [reports[each.key] for each in surveyed]
+    found = [reports[each.key] for each in surveyed]
+    not_begun = [(0, each) for each in found if each.outcome in NOT_BEGUN]
+    keep_record(live, not_begun, started_at_ms, "compact", console)
+    return found
 
 
-def warn_of_brokers(rules: Rules, console: Console) -> None:
-    """Say once what a swap means where brokers may serve the tier."""
-    if not rules.is_detached:
-        declared = "is" if rules.tier_binding is TierBinding.BOUND else "may be"
-        console.print(
-            f"This tier {declared} served by brokers. They are not told of the swap: they go on"
-            " with what they uploaded, which stays. Where none serves it, say"
-            " tier.binding=detached.",
-            style="yellow",
-        )
+def broker_warnings(rules: Rules, reports: Sequence[PartitionReport]) -> list[str]:
+    """What a swap means where brokers may serve the tier; empty: nothing was swapped, or none do.
+
+    `rules` may be any topic's: the tier's binding is the same for all.
+    """
+    is_swapped = any(each.objects_written for each in reports)
+    if rules.is_detached or not is_swapped:
+        return []
+    declared = "is" if rules.tier_binding is TierBinding.BOUND else "may be"
+    return [
+        f"This tier {declared} served by brokers. They are not told of the swap: they go on with"
+        " what they uploaded, which stays. Where none serves it, say tier.binding=detached."
+    ]
 
 
 if __name__ == "__main__":

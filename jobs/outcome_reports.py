@@ -38,6 +38,9 @@ LOST_RACE: Final = "lost_race"
 UNKNOWN: Final = "unknown"
 """The catalog did not answer, nor later in the run; the next run finds out."""
 
+NOT_BEGUN: Final = frozenset({LEFT, NOTHING_TO_DO, REFUSED})
+"""Nothing of the partition was tried."""
+
 _WHY: Final[Mapping[CompactReason, tuple[str, ...]]] = {
     CompactReason.DIRTY: (),
     CompactReason.FORCED: (),

@@ -143,7 +143,7 @@ def _print_sums(console: Console, reports: Sequence[PartitionReport]) -> None:
     done = [each for each in reports if each.outcome == COMPACTED]
     if not done:
         if set(outcomes) == {NOTHING_TO_DO}:
-            console.print("Nothing to do: no object was written, no segment opened.")
+            console.print("Nothing to do: no segment was opened or written.")
         return
     sums = total(each.tally for each in done)
     bytes_in, bytes_out = sum(each.bytes_in for each in done), sum(each.bytes_out for each in done)

@@ -122,7 +122,8 @@ def retain(
         _start(live, [each for each in works if each.row is not None])
         _sweep(live, [each for each in works if each.is_open], console)
         reports |= {each.key: each.report for each in works}
-        chunks = [(0, each.report.as_run()) for each in works]
+    if not is_dry_run:
+        chunks = [(0, each.as_run()) for each in reports.values()]
         keep_record(live, chunks, started_at_ms, "retain", console)
     return [reports[each.report.key] for each in looks]
 

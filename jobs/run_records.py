@@ -1,4 +1,7 @@
-"""The record of a run: one row per partition and chunk in the catalog's `runs` table."""
+"""The record of a run: one row per partition and chunk in the catalog's `runs` table.
+
+A partition of which nothing was tried has one row, too: what is refused night after night shows.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from compaction.errors import TierfoldError
-from jobs.outcome_reports import PartitionReport
+from jobs.outcome_reports import NOT_BEGUN, PartitionReport
 from jobs.versions import tierfold_version
 from jobs.wiring import Wiring
 from storage.clock import now_ms
@@ -40,7 +43,13 @@ def record_run(
     started_at_ms: int,
     command: str,
 ) -> None:
-    """Append what became of each chunk; raises TierfoldError."""
+    """Append what became of each chunk; raises TierfoldError.
+
+    What began nothing makes no catalog: where one is missing, a new folder in its place would be
+    in the way of the backup that is brought back.
+    """
+    if all(each.outcome in NOT_BEGUN for _, each in chunks) and not live.catalog.exists():
+        return
     finished_at_ms = now_ms()
     RunsTable(live.catalog_uri).append(
         [

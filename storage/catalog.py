@@ -64,6 +64,10 @@ class Catalog:
         layout = TableLayout(schema=PARTITIONS, partition_by=PARTITION_COLUMNS)
         self._table = open_table(f"{uri.rstrip('/')}/partitions", layout)
 
+    def exists(self) -> bool:
+        """A run has claimed something here; reading makes no catalog."""
+        return self._table.exists()
+
     def read(
         self, keys: Iterable[PartitionKey] | None = None
     ) -> dict[PartitionKey, PartitionState]:

@@ -1,7 +1,7 @@
 """The columns of the catalog's Delta tables, final: what readers outside tierfold may rely on.
 
     <catalog>/partitions   one row per topic-partition: one atomic state
-    <catalog>/runs         one row per run, partition and chunk: what happened
+    <catalog>/runs         one row per run, partition and chunk: what happened, or why nothing did
 
 Offsets are Kafka's, times are epoch milliseconds, sizes are bytes. A list is never
 null.

@@ -210,6 +210,11 @@ class DeltaFolder:
         """Those that are not gone; delta-rs names them, too, until its next checkpoint."""
         return [each for each in files if (self._log.table / each).exists()]
 
+    def exists(self) -> bool:
+        """The table was made; it may still be unreadable."""
+        with _told_plainly(self._uri):
+            return self._has_commits()
+
     def newest(self) -> DeltaVersion:
         """The table as it is now; it is made where there is none."""
         with _told_plainly(self._uri):

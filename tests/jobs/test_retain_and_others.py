@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -152,6 +153,11 @@ def test_compact_warns_once_that_brokers_do_not_know(
     assert said.count("They are not told of the swap") == bool(words)
     # Where nothing is done there is nothing to be warned of.
     assert "told of the swap" not in tierfold("compact", tier, *options).stderr
-    # spark-submit joins stderr to stdout, where the document must be alone.
+    # spark-submit joins stderr to stdout, where the document must be alone: it says the same.
     put_updates(tier, ORDERS, 4)
-    assert "told of the swap" not in compact(tier, *declared).stderr
+    documented = compact(tier, *declared)
+    assert "told of the swap" not in documented.stderr
+    warnings = json.loads(documented.stdout)["warnings"]
+    assert len(warnings) == bool(words)
+    assert not told("".join(warnings), *words)
+    assert json.loads(compact(tier, *declared).stdout)["warnings"] == []

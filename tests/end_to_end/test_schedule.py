@@ -1,0 +1,57 @@
+"""The script of docs/operations.md: which steps it takes, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.jobs.commands import ROOT
+
+PAGE: Final = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+SCRIPT: Final = re.findall(r"```sh\n(#!/bin/sh\n.*?)```", PAGE, re.DOTALL)[0]
+
+STAND_IN: Final = """#!/bin/sh
+echo "$1" >> asked
+echo "what $1 says" >&2
+eval "exit \\${$1:-0}"
+"""
+"""Takes the place of `tierfold`: notes the verb, and ends as the environment says for it."""
+
+
+@pytest.mark.parametrize(
+    ("codes", "steps", "code"),
+    [
+        ({}, ["compact", "verify", "retain"], 0),
+        ({"compact": 3}, ["compact", "verify", "retain"], 3),
+        ({"compact": 4}, ["compact", "verify", "retain"], 4),
+        ({"verify": 3}, ["compact", "verify"], 3),
+        ({"compact": 4, "verify": 3}, ["compact", "verify"], 3),
+        ({"compact": 3, "retain": 4}, ["compact", "verify", "retain"], 3),
+        ({"verify": 2}, ["compact", "verify"], 2),
+    ],
+)
+def test_nothing_is_deleted_after_verify_found_a_fault(
+    codes: dict[str, int], steps: list[str], code: int, tmp_path: Path
+) -> None:
+    for name, text in (("tierfold", STAND_IN), ("night.sh", SCRIPT)):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+    environment = {verb: str(ended) for verb, ended in codes.items()}
+    environment["PATH"] = os.pathsep.join((str(tmp_path), os.environ["PATH"]))
+    done = subprocess.run(
+        [tmp_path / "night.sh"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (tmp_path / "asked").read_text(encoding="utf-8").split() == steps
+    assert done.returncode == code
+    # Only of what failed is the log shown.
+    assert done.stderr == "".join(f"what {verb} says\n" for verb in steps if verb in codes)
