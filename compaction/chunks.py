@@ -176,7 +176,7 @@ def _fitting(each: Due, limits: Sequence[_Limit]) -> Chunk | _Limit:
     about = each.chunks_done + -(-dirty_bytes[-1] // dirty_bytes[count - 1])
     plan = _of_sources(each.plan, sources[: len(clean) + count], each.rules)
     said = (
-        f"chunk {each.chunks_done + 1} of about {about}, up to offset {plan.end_offset}: {why}"
+        f"chunk {each.chunks_done + 1} of about {about}, up to offset {plan.next_offset - 1}: {why}"
     )
     return Chunk(plan=replace(plan, held_back=(said,)), is_last=False)
 
@@ -198,7 +198,7 @@ def remaining(
 
     `segments`: the partition's live ones after that commit.
     """
-    sources = tuple(each for each in segments if each.start_offset < whole.end_offset)
+    sources = tuple(each for each in segments if each.start_offset < whole.next_offset)
     return replace(_of_sources(whole, sources, rules), first_dirty=first_dirty)
 
 
@@ -206,7 +206,7 @@ def _of_sources(plan: Compact, sources: tuple[Segment, ...], rules: Rules) -> Co
     bytes_in = sum(each.size_bytes for each in sources)
     return replace(
         plan,
-        end_offset=sources[-1].next_offset,
+        next_offset=sources[-1].next_offset,
         groups=grouped(sources, rules),
         bytes_in=bytes_in,
         bytes_out_estimate=bytes_in + BATCH_HEADER_BYTES,

@@ -26,7 +26,7 @@ from compaction.lineage import is_within_lineage
 from compaction.listing import Classified, ListedSegment
 from compaction.overlaps import Chain, Comparison, OverlapProof, chain_of, comparisons, with_proof
 from compaction.segments import PartitionKey, PartitionState, Segment
-from compaction.view import CATALOG_FIRST, PartitionView, Refusal, RefusalReason, gap
+from compaction.view import CATALOG_FIRST, PLACE, PartitionView, Refusal, RefusalReason, gap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,20 +236,31 @@ _OTHER_BATCHES: Final = (
 )
 
 _FORGET: Final = (
-    "The log was cut off by an unclean leader election. `tierfold forget TIER PARTITION --dry-run`"
-    " shows what would be lost and what must be done first; then accept it with `tierfold forget`"
-    " (docs/operations.md)."
+    f"The log was cut off by an unclean leader election. `tierfold forget {PLACE} --dry-run`"
+    " shows what would be lost and what must be done first; then accept it with `tierfold forget"
+    f" {PLACE}` (docs/operations.md)."
+)
+
+
+_BRING_BACK: Final = (
+    f"Bring the objects back from a backup, or go to an earlier state (`tierfold history {PLACE}`);"
+    " nothing of this partition was changed."
+)
+
+_NOT_MOVED: Final = (
+    "If nobody moved the missing objects away for that, bring them back from a backup first."
 )
 
 
 def _refused_by_listing(facts: PartitionFacts) -> Refusal | None:
     problems, row = facts.classified.problems, facts.row
     if problems:
+        # On the way out of an election live objects were perhaps moved away, as `forget` asks for.
+        cut = None if row is None else _refused_by_history(facts.history(), row.segments)
         return Refusal(
             reason=RefusalReason.DATA_GONE,
-            detail="; ".join(problems),
-            remedy="Bring the objects back from a backup, or go to an earlier state (`tierfold"
-            " history`); nothing of this partition was changed.",
+            detail="; ".join((*problems, *(() if cut is None else (cut.detail,)))),
+            remedy=_BRING_BACK if cut is None else f"{_FORGET} {_NOT_MOVED}",
         )
     partial = [each.listed for each in facts.inspected if not each.listed.is_complete]
     if partial and row is None:

@@ -113,7 +113,7 @@ def _is_settled(view: PartitionView, regions: Regions, rules: Rules) -> bool:
     if rules.compaction_strategy is CompactionStrategy.OFFSET:
         return True
     is_same = view.state is not None and latest_strategy(view.state) == strategy_name(rules)
-    return is_same and regions.first_dirty == regions.end
+    return is_same and regions.first_dirty == regions.next_offset
 
 
 def should_have_rolled_at_ms(view: PartitionView, rules: Rules, now_ms: int) -> int | None:

@@ -100,7 +100,7 @@ class _Case:
         choice = self.choice
         if not isinstance(choice, Compact):
             return False
-        return choice.is_partial or choice.end_offset >= self.regions.dirty.end
+        return choice.is_partial or choice.next_offset >= self.regions.dirty.end
 
 
 def explained(
@@ -141,7 +141,7 @@ def decision(choice: Choice, rules: Rules) -> str:
         return f"nothing to do, {choice.reason}: {choice.detail}"
     why = _why_compacted(choice, rules)
     merged = f"{len(choice.source_ids)} → {len(choice.groups)} segments"
-    return f"compact up to offset {choice.end_offset}, {merged}, {choice.reason}: {why}"
+    return f"compact up to offset {choice.next_offset - 1}, {merged}, {choice.reason}: {why}"
 
 
 def _why_compacted(choice: Compact, rules: Rules) -> str:
@@ -300,7 +300,7 @@ def _why_unstable(case: _Case) -> str:
 def _why_dirty_waits(case: _Case) -> str:
     choice = case.choice
     if isinstance(choice, Compact) and not choice.is_partial:
-        return f"the first chunk ends at offset {choice.end_offset}: a later one takes it"
+        return f"the first chunk ends at offset {choice.next_offset - 1}: a later one takes it"
     ratio = dirty_ratio(case.view, case.regions, case.rules, case.now_ms)
     wanted = float(case.rules.min_cleanable_dirty_ratio * 100)
     return f"dirty ratio {ratio.percent}, min.cleanable.dirty.ratio wants more than {wanted:g} %"

@@ -90,7 +90,7 @@ class RoundRules:
 
     now_ms: int
     delete_retention_ms: int
-    end_offset: int
+    next_offset: int
     """The first offset beyond the dirty region: the batch that ends there stays."""
     last_data_offsets: NDArray[np.int64]
     """Shape (p, 2): (producer id, last data offset) of the active producers, sorted."""
@@ -183,7 +183,7 @@ def must_stay(batches: BatchColumns, rules: RoundRules) -> NDArray[np.bool_]:
     holds_epoch = batches.is_control & _is_listed(
         rules.marker_epochs, batches.producer_id, batches.producer_epoch
     )
-    ends_round = batches.last_offset + 1 == rules.end_offset
+    ends_round = batches.last_offset + 1 == rules.next_offset
     return np.asarray((has_producer & (ends_data | holds_epoch)) | ends_round, np.bool_)
 
 

@@ -70,6 +70,8 @@ class KeysCompared:
 
     keys: int = 0
     """Keys of either side."""
+    deleted: int = 0
+    """Of these, those that had a tombstone before."""
     differing: int = 0
     late: int = 0
     """Keys that are back: their record is older than a tombstone that was gone when it arrived."""
@@ -82,6 +84,7 @@ def sum_of(found: Iterable[KeysCompared]) -> KeysCompared:
     listed = list(found)
     return KeysCompared(
         keys=sum(each.keys for each in listed),
+        deleted=sum(each.deleted for each in listed),
         differing=sum(each.differing for each in listed),
         late=sum(each.late for each in listed),
         examples=_first([example for each in listed for example in each.examples]),
@@ -116,6 +119,7 @@ def compared(before: LatestValues, now: LatestValues, passes: Sequence[int] = ()
     ]
     return KeysCompared(
         keys=len(before) + len(appeared),
+        deleted=int(np.count_nonzero(before.value_bytes == NO_VALUE)),
         differing=len(changed) + len(lost) + len(appeared),
         late=int(is_late.sum()),
         examples=_first([_difference(before, i, now, k) for i, k in pairs]),

@@ -64,15 +64,15 @@ class Rest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compact:
-    """One round: live segments below `end_offset` are rewritten, group by group."""
+    """One round: live segments below `next_offset` are rewritten, group by group."""
 
     key: PartitionKey
     reason: CompactReason
     first_dirty: int
-    end_offset: int
-    """The first offset beyond the round (exclusive); the next cleaner offset, if that is below."""
+    next_offset: int
+    """The first offset beyond the round; the next cleaner offset, if that is below."""
     groups: tuple[SegmentGroup, ...]
-    """In offset order; together the whole of `[log start, end_offset)`, or, where only a delete
+    """In offset order; together the whole of `[log start, next_offset)`, or, where only a delete
     horizon has passed, the segments concerned."""
     ratio: DirtyRatio
     bytes_in: int
@@ -188,7 +188,7 @@ def _compact(
         key=view.key,
         reason=reason,
         first_dirty=regions.first_dirty,
-        end_offset=groups[-1].end_offset + 1,
+        next_offset=groups[-1].end_offset + 1,
         groups=groups,
         ratio=ratio,
         bytes_in=bytes_in,
@@ -217,7 +217,7 @@ def _rest_by_regions(view: PartitionView, rules: Rules, regions: Regions) -> Res
     if not regions.dirty.is_empty:
         return None
     held_back = _held_back(rules, regions)
-    if held_back and regions.first_dirty < regions.end:
+    if held_back and regions.first_dirty < regions.next_offset:
         is_young = not regions.uncleanable.is_empty
         return Rest(
             reason=RestReason.TOO_YOUNG if is_young else RestReason.ALL_UNSTABLE,
@@ -226,7 +226,7 @@ def _rest_by_regions(view: PartitionView, rules: Rules, regions: Regions) -> Res
         )
     return Rest(
         reason=RestReason.NOTHING_DIRTY,
-        detail=f"everything below offset {regions.end} is clean",
+        detail=f"everything below offset {regions.next_offset} is clean",
         notes=notes,
     )
 

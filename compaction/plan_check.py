@@ -143,10 +143,10 @@ def _not_due(
         for each in sources
         if each.earliest_due_ms is None or each.earliest_due_ms > now_ms
     ]
-    if not plan.end_offset <= plan.first_dirty == clean_until <= view.next_offset:
+    if not plan.next_offset <= plan.first_dirty == clean_until <= view.next_offset:
         detail = (
-            f"the plan ends at {plan.end_offset} and takes what lies below {plan.first_dirty} for"
-            f" clean, the cleaner offset is {view.cleaner_offset}"
+            f"the plan ends before {plan.next_offset} and takes what lies below"
+            f" {plan.first_dirty} for clean, the cleaner offset is {view.cleaner_offset}"
         )
         found.append(Fault(kind=FaultKind.FIRST_DIRTY_OUT_OF_RANGE, detail=detail))
     return tuple(found)
@@ -182,11 +182,11 @@ def _wrong_end(
     plan: Compact, sources: tuple[Segment, ...], view: PartitionView
 ) -> tuple[Fault, ...]:
     found: list[Fault] = []
-    if sources[-1].end_offset + 1 != plan.end_offset:
-        detail = f"sources end at {sources[-1].end_offset}, the plan before {plan.end_offset}"
+    if sources[-1].end_offset + 1 != plan.next_offset:
+        detail = f"sources end at {sources[-1].end_offset}, the plan before {plan.next_offset}"
         found.append(Fault(kind=FaultKind.WRONG_COVER, detail=detail))
-    if plan.end_offset not in {segment.end_offset + 1 for segment in view.segments}:
-        detail = f"no live segment ends right before offset {plan.end_offset}"
+    if plan.next_offset not in {segment.end_offset + 1 for segment in view.segments}:
+        detail = f"no live segment ends right before offset {plan.next_offset}"
         found.append(Fault(kind=FaultKind.END_NOT_ON_BOUNDARY, detail=detail))
     return tuple(found)
 
@@ -198,20 +198,20 @@ def _wrong_edges(
     if not view.segments or sources[0].start_offset != view.segments[0].start_offset:
         detail = f"the plan begins at offset {sources[0].start_offset}, not at the log's first"
         found.append(Fault(kind=FaultKind.WRONG_COVER, detail=detail))
-    if not view.log_start_offset <= plan.first_dirty < plan.end_offset:
+    if not view.log_start_offset <= plan.first_dirty < plan.next_offset:
         detail = (
             f"the first dirty offset {plan.first_dirty} lies outside"
-            f" [{view.log_start_offset}, {plan.end_offset})"
+            f" [{view.log_start_offset}, {plan.next_offset})"
         )
         found.append(Fault(kind=FaultKind.FIRST_DIRTY_OUT_OF_RANGE, detail=detail))
     return tuple(found)
 
 
 def _unstable(plan: Compact, last_stable: LastStable | None) -> tuple[Fault, ...]:
-    if last_stable is None or plan.end_offset <= last_stable.offset:
+    if last_stable is None or plan.next_offset <= last_stable.offset:
         return ()
     detail = (
-        f"the plan reaches offset {plan.end_offset}, an open transaction begins at"
+        f"the plan reaches offset {plan.next_offset - 1}, an open transaction begins at"
         f" {last_stable.offset}"
     )
     return (Fault(kind=FaultKind.UNSTABLE, detail=detail),)

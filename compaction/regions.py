@@ -1,6 +1,6 @@
 """Where a partition is clean, dirty, and held back (SEMANTICS 1; Kafka `LogCleanerManager`).
 
-    log start     first_dirty     first_uncleanable   unstable_from       end
+    log start     first_dirty     first_uncleanable   unstable_from       next_offset
         |  cleaned     |      dirty      |  uncleanable   |   unstable     |  active: local only
 
 Uncleanable is too young (`min.compaction.lag.ms`), unstable is at or above the last stable offset.
@@ -38,8 +38,8 @@ class Regions:
     first_dirty: int
     first_uncleanable: int
     unstable_from: int
-    """Where the segments begin that an open transaction holds back; `end`: it holds none."""
-    end: int
+    """Where the segments begin that an open transaction holds back; `next_offset`: none are."""
+    next_offset: int
     """The first offset beyond the remote range."""
     last_stable: LastStable | None
     """What holds the segments from `unstable_from` on back; None: nothing does."""
@@ -69,7 +69,7 @@ class Regions:
     @property
     def unstable(self) -> OffsetSpan:
         """Dirty offsets that an open transaction holds back."""
-        return OffsetSpan(start=self.uncleanable.end, end=self.end)
+        return OffsetSpan(start=self.uncleanable.end, end=self.next_offset)
 
 
 def last_stable_of(producers: Sequence[ProducerEntry]) -> LastStable | None:
@@ -127,7 +127,7 @@ def regions_of(
         first_dirty=first_dirty,
         first_uncleanable=min(unstable_from, _lag_bound(uncompacted, rules, now_ms, end)),
         unstable_from=unstable_from,
-        end=end,
+        next_offset=end,
         last_stable=last_stable if unstable_from < end else None,
         earliest_dirty_ms=min(first_timestamps_ms, default=None),
         reset=reset,

@@ -47,6 +47,8 @@ class Tally:
     superseded_bytes: int = 0
     tombstones_expired_bytes: int = 0
     markers_expired_bytes: int = 0
+    kept_markers: int = 0
+    """Of `kept`, those that are no records of a user: transaction markers."""
     malformed_versions: int = 0
     """Beside the fates, none of them: records that took part in `compaction.strategy=header` with
     a version that is none, null or not of 8 bytes. They counted as without a version."""

@@ -15,6 +15,9 @@ from typing import Final
 from compaction.listing import ListedSegment
 from compaction.segments import LeaderEpoch, PartitionKey, PartitionState, Segment
 
+PLACE: Final = "TIER PARTITION"
+"""Stands in a remedy's commands for what only the caller knows; see `Refusal.at`."""
+
 
 class RefusalReason(StrEnum):
     """Why nothing may be decided about a partition."""
@@ -38,6 +41,10 @@ class Refusal:
     detail: str
     """What was found, naming the segments."""
     remedy: str
+
+    def at(self, place: str) -> Refusal:
+        """The same, with `place` (tier and partition, as a shell takes them) in its commands."""
+        return replace(self, remedy=self.remedy.replace(PLACE, place))
 
     @property
     def sentence(self) -> str:

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from compaction.errors import UnreadableObject
-from storage.catalog_schema import PARTITIONS, RUNS, SEGMENT
+from storage.catalog_schema import NEXT_OFFSET_COLUMN, PARTITIONS, RUNS, SEGMENT
 from storage.local_paths import local_path
 
 _OF_THE_PARTITION: Final = ("topic", "partition", "topic_id")
@@ -60,11 +60,12 @@ def segments(spark: SparkSession, catalog_uri: str) -> DataFrame:
 
 
 def runs(spark: SparkSession, catalog_uri: str) -> DataFrame:
-    """One row per run, partition and chunk: the columns of `RUNS`.
+    """One row per run, partition and chunk: the columns of `RUNS`, `end_offset` as `next_offset`.
 
     Raises as `partitions` does.
     """
-    return _table(spark, catalog_uri, "runs", RUNS.names)
+    found = _table(spark, catalog_uri, "runs", RUNS.names)
+    return found.withColumnRenamed(NEXT_OFFSET_COLUMN, "next_offset")
 
 
 def _table(

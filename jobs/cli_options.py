@@ -12,6 +12,7 @@ import click
 from rich.console import Console
 
 from compaction.chunks import Budget
+from jobs.complaints import note_json
 from jobs.quantities import DURATION_MS, SIZE_BYTES
 from jobs.remarks import Remarks
 from jobs.scope import Scope
@@ -24,7 +25,11 @@ INT64: Final = click.IntRange(0, 2**63 - 1)
 CONFIG_VARIABLE: Final = "TIERFOLD_CONFIG"
 
 JSON_OPTION: Final = click.option(
-    "--json", "as_json", is_flag=True, help="One JSON document on stdout."
+    "--json",
+    "as_json",
+    is_flag=True,
+    callback=note_json,
+    help="One JSON document on stdout.",
 )
 
 _NOW_MIN_MS: Final = 10**12

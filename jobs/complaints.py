@@ -1,7 +1,11 @@
-"""What the command line says of wrong words and of bugs, without the secrets among them."""
+"""What the command line says of wrong words, of bugs, and of what stops a whole verb.
+
+Secrets among them are not repeated.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 import traceback
 from collections.abc import Iterator
@@ -10,10 +14,14 @@ from typing import Any, Final
 
 import click
 
+from compaction.errors import CorruptLog, UnreadableObject
 from compaction.shown import HIDDEN, printable, shown, without_secrets
 
 _SPARE_WORDS: Final = re.compile(r"(unexpected extra arguments?) \(.*\)", re.DOTALL)
 """Words that click has no use for and quotes: `--set NAME VALUE` without its sign, say."""
+
+_AS_JSON: Final = "jobs.as_json"
+"""Among what click keeps for a verb: whether --json was given."""
 
 
 class Verbs(click.Group):
@@ -26,8 +34,28 @@ class Verbs(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - as click
         """See `click.Group`; a verb's own words are read here."""
-        with _fit_to_be_shown():
+        with _fit_to_be_shown(), _documented(ctx):
             return super().invoke(ctx)
+
+
+def note_json(ctx: click.Context, _: click.Parameter, value: bool) -> bool:  # noqa: FBT001
+    """The callback of `--json`: what stops the verb is said in a document, too."""
+    ctx.meta[_AS_JSON] = value
+    return value
+
+
+@contextmanager
+def _documented(ctx: click.Context) -> Iterator[None]:
+    """Data that stop a whole verb, such as a damaged catalog: whoever reads JSON gets a document.
+
+    The sentence goes to stderr all the same, and the exit code is the same.
+    """
+    try:
+        yield
+    except (CorruptLog, UnreadableObject) as error:
+        if ctx.meta.get(_AS_JSON):
+            click.echo(json.dumps({"partitions": [], "error": str(error)}, indent=2))
+        raise
 
 
 @contextmanager

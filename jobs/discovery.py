@@ -53,5 +53,7 @@ def view_from(live: Wiring, facts: PartitionFacts) -> PartitionView | Refusal:
     """The view that these facts make, once overlaps are compared; raises TierfoldError."""
     draft = drafted(facts)
     if isinstance(draft, Refusal):
-        return draft
-    return view_of(draft, prove_overlaps(live.tier, facts.key, draft.chain, draft.comparisons))
+        return draft.at(live.place(facts.key))
+    proof = prove_overlaps(live.tier, facts.key, draft.chain, draft.comparisons)
+    found = view_of(draft, proof)
+    return found.at(live.place(facts.key)) if isinstance(found, Refusal) else found

@@ -264,7 +264,7 @@ def _sentences(found: Explained) -> list[str]:
 def _about_regions(regions: Regions) -> list[str]:
     offsets = (
         f"Offsets: log start {regions.log_start}, first dirty {regions.first_dirty}, first"
-        f" uncleanable {regions.first_uncleanable}, end {regions.end}."
+        f" uncleanable {regions.first_uncleanable}, next offset {regions.next_offset}."
     )
     last_stable = regions.last_stable
     if last_stable is None:

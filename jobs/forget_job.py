@@ -92,6 +92,8 @@ def forget(live: Wiring, name: str, console: Console, *, is_dry_run: bool = Fals
     if known.refusal is not None:
         return Forgot(report=_refused(known.key, known.refusal))
     found = _looked_at(live, known.key, known.state)
+    epoch = 0 if known.state is None else known.state.epoch
+    found = replace(found, report=replace(found.report, epoch=epoch))
     if is_dry_run or found.loss is None or found.report.outcome != PLANNED:
         return found
     report = _emptied(live, found, found.loss)
@@ -105,10 +107,11 @@ def _looked_at(live: Wiring, key: PartitionKey, state: PartitionState | None) ->
         listed = live.tier.listing(key)
         facts = facts_from(live, key, state, listed)
         if divergence(facts) is None:
-            return Forgot(report=_not_cut_off(facts))
+            return Forgot(report=_not_cut_off(live, facts))
         obstacles = in_the_way(facts)
         if obstacles is not None:
-            return Forgot(report=_refused(key, obstacles.refusal(_uploads_at(live, key))))
+            refusal = obstacles.refusal(_uploads_at(live, key)).at(live.place(key))
+            return Forgot(report=_refused(key, refusal))
         everything = row_without(key, state, [each.segment_id for each in listed])
         bare = facts_from(live, key, everything, listed)
         view = view_from(live, bare)
@@ -149,11 +152,11 @@ def _doubt(live: Wiring, facts: PartitionFacts, view: PartitionView) -> Refusal 
     return None
 
 
-def _not_cut_off(facts: PartitionFacts) -> PartitionReport:
+def _not_cut_off(live: Wiring, facts: PartitionFacts) -> PartitionReport:
     draft = drafted(facts)
     if isinstance(draft, Refusal):
         detail = f"no unclean leader election cut its log off; {draft.detail}"
-        return _refused(facts.key, replace(draft, detail=detail))
+        return _refused(facts.key, replace(draft.at(live.place(facts.key)), detail=detail))
     reason = "no unclean leader election cut its log off: there is nothing to forget"
     return PartitionReport(key=facts.key, outcome=NOTHING_TO_DO, reason=reason)
 
@@ -184,7 +187,7 @@ def _planned(
     return PartitionReport(
         key=key,
         outcome=PLANNED,
-        end_offset=loss.taken[-1].next_offset if loss.taken else None,
+        next_offset=loss.taken[-1].next_offset if loss.taken else None,
         segments_in=len(loss.forgotten),
         segments_out=len(loss.taken),
         bytes_in=sum(segment.size_bytes for segment in loss.forgotten),

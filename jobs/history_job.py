@@ -40,6 +40,8 @@ class HistoryLine:
 
     entry: Entry
     way_back: Restoration | Refusal
+    is_current: bool
+    """It is the newest: its segments live now."""
 
     @property
     def is_restorable(self) -> bool:
@@ -52,8 +54,8 @@ class HistoryLine:
         return self.way_back.detail if isinstance(self.way_back, Refusal) else ""
 
     @property
-    def is_live(self) -> bool:
-        """Its segments are those that live now."""
+    def is_same_as_current(self) -> bool:
+        """Its segments are those that live now: to restore it changes nothing."""
         return isinstance(self.way_back, Restoration) and self.way_back.is_nothing
 
     def as_json(self) -> dict[str, Any]:
@@ -73,7 +75,8 @@ class HistoryLine:
             "cleaner_offset": state.cleaner_offset,
             "log_start_offset": state.log_start_offset,
             "next_offset": state.next_offset,
-            "is_live": self.is_live,
+            "is_current": self.is_current,
+            "is_same_as_current": self.is_same_as_current,
             "is_restorable": self.is_restorable,
             "why_not": self.why_not,
         }
@@ -119,8 +122,12 @@ def history(live: Wiring, name: str, limit: int | None = None) -> PartitionHisto
         key=key,
         holder=holder(newest),
         lines=tuple(
-            HistoryLine(entry=entry, way_back=restoration(entry.state, newest.state))
-            for entry in shown[:limit]
+            HistoryLine(
+                entry=entry,
+                way_back=restoration(entry.state, newest.state),
+                is_current=number == 0,
+            )
+            for number, entry in enumerate(shown[:limit])
         ),
         has_older=limit is not None and len(shown) > limit,
     )

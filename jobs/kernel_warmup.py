@@ -255,7 +255,7 @@ def _rewrite(
         rules=RoundRules(
             now_ms=TIMESTAMP_MS,
             delete_retention_ms=1,
-            end_offset=segments[-1].next_offset,
+            next_offset=segments[-1].next_offset,
             last_data_offsets=none,
             marker_epochs=none,
         ),

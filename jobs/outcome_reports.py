@@ -62,9 +62,10 @@ class PartitionReport:
     reason: str = ""
     """Why, as a sentence; empty where the outcome says it all."""
     epoch: int = 0
-    """The compaction epoch it was done under; 0: none was opened."""
+    """The partition's compaction epoch: the one that the run opened, else the one that it found;
+    0: no run has claimed it."""
     first_dirty: int | None = None
-    end_offset: int | None = None
+    next_offset: int | None = None
     """The first offset beyond the round."""
     segments_in: int = 0
     segments_out: int = 0
@@ -97,7 +98,10 @@ def max_compaction_delay_secs(reports: Iterable[PartitionReport]) -> int:
 def survey_report(each: Surveyed) -> PartitionReport:
     """What planning says, which is all there is to say unless something is then done."""
     return replace(
-        _planned(each), ratio=each.ratio, should_have_rolled_at_ms=each.should_have_rolled_at_ms
+        _planned(each),
+        epoch=each.epoch,
+        ratio=each.ratio,
+        should_have_rolled_at_ms=each.should_have_rolled_at_ms
     )
 
 
@@ -109,7 +113,7 @@ def _planned(each: Surveyed) -> PartitionReport:
             outcome=PLANNED,
             reason="; ".join((*_WHY[choice.reason], *choice.held_back)),
             first_dirty=choice.first_dirty,
-            end_offset=choice.end_offset,
+            next_offset=choice.next_offset,
             segments_in=len(choice.source_ids),
             segments_out=len(choice.groups),
             bytes_in=choice.bytes_in,
@@ -251,7 +255,8 @@ def whole_report(chunks: Sequence[PartitionReport], *, left: str = "") -> Partit
         return last
     told = f"in {len(done)} chunks"
     if len(done) < len(chunks):
-        told = f"before that, chunks were committed up to offset {done[-1].end_offset}"
+        reached = (done[-1].next_offset or 0) - 1
+        told = f"before that, chunks were committed up to offset {reached}"
     return replace(
         last,
         first_dirty=done[0].first_dirty,
@@ -276,6 +281,7 @@ def _handed_on(tally: Tally) -> Tally:
     return Tally(
         records_in=-tally.kept,
         kept=-tally.kept,
+        kept_markers=-tally.kept_markers,
         record_bytes_in=-tally.kept_bytes,
         kept_bytes=-tally.kept_bytes,
     )

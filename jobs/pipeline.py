@@ -245,7 +245,7 @@ def _unexplained(each: Round, found: TransactionVerdict) -> str:
         if entry.current_txn_first_offset is not None
     }
     for one in found.undecided:
-        if one.first_offset < each.end_offset and one.producer_id not in opened:
+        if one.first_offset < each.next_offset and one.producer_id not in opened:
             return (
                 f"{each.key}: the transaction of producer {one.producer_id} from offset "
                 f"{one.first_offset} on has no marker in the tier, yet the newest producer "

@@ -77,4 +77,4 @@ def _cleaner_offset(each: Round) -> int:
     """
     if each.first_dirty > each.clean_until:
         return each.clean_until
-    return max(each.clean_until, each.end_offset)
+    return max(each.clean_until, each.next_offset)

@@ -12,6 +12,7 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
+from compaction.segments import PartitionState
 from compaction.shown import printable
 from compaction.tally import RECORD_FATES, total
 from compaction.view import PartitionView
@@ -37,6 +38,7 @@ from jobs.tables import (
     URGENCY,
     counted,
     grouped,
+    offsets,
     outcomes_line,
     print_cut,
     sentences,
@@ -96,7 +98,7 @@ def _report_row(each: PartitionReport) -> tuple[str | Text, ...]:
     return (
         str(each.key),
         styled(each.outcome),
-        "" if each.end_offset is None else f"{each.first_dirty}–{each.end_offset}",
+        "" if each.next_offset is None else offsets(each.first_dirty or 0, each.next_offset),
         f"{each.segments_in} → {each.segments_out}" if _came_to_something(each) else "",
         _bytes_column(each),
         sentences(each.reason, each.notes),
@@ -148,8 +150,16 @@ def _print_sums(console: Console, reports: Sequence[PartitionReport]) -> None:
     sums = total(each.tally for each in done)
     bytes_in, bytes_out = sum(each.bytes_in for each in done), sum(each.bytes_out for each in done)
     console.print(f"{decimal(bytes_in)} became {decimal(bytes_out)} ({bytes_in} → {bytes_out}).")
-    fates = ", ".join(f"{getattr(sums, name)} {name.replace('_', ' ')}" for name in RECORD_FATES)
-    console.print(f"{sums.records_in} records: {fates}.")
+    others = ", ".join(
+        f"{grouped(getattr(sums, name))} {name.replace('_', ' ')}" for name in RECORD_FATES[1:]
+    )
+    kept = f"{grouped(sums.kept)} kept{_markers(sums.kept_markers)}"
+    console.print(f"{grouped(sums.records_in)} records: {kept}, {others}.", soft_wrap=True)
+
+
+def _markers(count: int) -> str:
+    """How many of the records before it no user wrote; nothing where there are none."""
+    return f" ({counted(count, 'transaction marker')} among them)" if count else ""
 
 
 def print_status(console: Console, partitions: Sequence[PartitionStatus]) -> None:
@@ -164,6 +174,11 @@ def print_status(console: Console, partitions: Sequence[PartitionStatus]) -> Non
     table.add_column("remarks", overflow="fold")
     ordered = sorted(partitions, key=lambda each: (not each.problem, each.key))
     print_cut(console, table, [_status_row(each) for each in ordered])
+    for each in ordered[:ROWS_MAX]:
+        if each.problem:
+            # Unfolded, so that its commands can be pasted.
+            said = Text(printable(f"{each.key}: {each.problem}"), style="red")
+            console.print(said, soft_wrap=True)
 
 
 def print_settings(console: Console, topic: str, found: Sequence[Effective]) -> None:
@@ -180,28 +195,26 @@ def print_settings(console: Console, topic: str, found: Sequence[Effective]) -> 
 
 
 def _status_row(each: PartitionStatus) -> tuple[str | Text, ...]:
-    view = each.view
-    if view is None or each.ratio is None:
-        problem = Text(printable(each.problem), style="red")
-        return (str(each.key), "", "", "", "", "", "", "", problem)
-    remarks = [*_remarks(view), *view.notes]
-    cleaner_offset = view.cleaner_offset
+    row, segments = each.row, each.segments
+    remarks = ["refused, see below"] if each.problem else []
+    remarks += _remarks(row, each.view)
+    remarks += each.view.notes if each.view is not None else ()
+    start = each.log_start_offset
     return (
         str(each.key),
-        str(len(view.segments)),
-        decimal(view.live_bytes),
-        f"{view.log_start_offset}–{view.next_offset}",
-        each.ratio.percent,
-        "none" if cleaner_offset is None else str(cleaner_offset),
+        str(len(segments)),
+        decimal(sum(segment.size_bytes for segment in segments)),
+        offsets(start, segments[-1].next_offset) if segments and start is not None else "none",
+        each.ratio.percent if each.ratio is not None else "",
+        "none" if each.cleaner_offset is None else str(each.cleaner_offset),
         str(each.epoch),
-        str(len(view.state.retired)) if view.state is not None else "0",
-        Text(printable("; ".join(remarks))),
+        str(len(row.retired)) if row is not None else "0",
+        Text(printable("; ".join(remarks)), style="red" if each.problem else ""),
     )
 
 
-def _remarks(view: PartitionView) -> Iterator[str]:
+def _remarks(row: PartitionState | None, view: PartitionView | None) -> Iterator[str]:
     """What lies in the tier and is not live, and who is at work on the partition."""
-    row = view.state
     if row is not None and row.retired:
         since = min(each.retired_at_ms for each in row.retired)
         retired_bytes = sum(each.segment.size_bytes for each in row.retired)
@@ -209,10 +222,10 @@ def _remarks(view: PartitionView) -> Iterator[str]:
         going = len(row.retired) - len(row.whole_retired)
         if going:
             yield f"{going} being deleted"
-    if view.orphans:
+    if view is not None and view.orphans:
         orphan_bytes = sum(each.size_bytes for each in view.orphans)
         yield f"{counted(len(view.orphans), 'orphan')}: {decimal(orphan_bytes)}"
-    if view.set_apart:
+    if view is not None and view.set_apart:
         yield f"{len(view.set_apart)} outside the leader epoch lineage"
     if row is not None and row.owner_run:
         yield f"claimed by run {row.owner_run}, last heard of at {moment(row.committed_at_ms)}"
@@ -234,7 +247,7 @@ def print_verified(console: Console, partitions: Sequence[Verified]) -> None:
         for fault in each.faults:
             told = printable(f"{each.key}: {fault}")
             console.print(Text(told, style="red"), soft_wrap=True)
-    console.print(_verified_sum(partitions))
+    console.print(_verified_sum(partitions), soft_wrap=True)
 
 
 def _verified_row(each: Verified) -> tuple[str | Text, ...]:
@@ -265,13 +278,17 @@ def _verified_sum(partitions: Sequence[Verified]) -> Text:
             style="bold red",
         )
     compared = [each.keys_compared for each in partitions if each.keys_compared is not None]
+    deleted = sum(each.keys_deleted for each in partitions)
     keys = f", {grouped(sum(compared))} keys agree with the originals" if compared else ""
+    if deleted:
+        keys += f" ({grouped(deleted)} deleted ones among them)"
     seconds = [each.second_opinion for each in partitions if each.second_opinion is not None]
     if seconds:
         keys += f", {grouped(sum(each.keys for each in seconds))} by a second opinion"
     return Text(
         f"verified: {counted(sum(each.segments for each in partitions), 'segment')}, "
         f"{grouped(sum(each.batches for each in partitions))} batches, "
-        f"{grouped(sum(each.records for each in partitions))} records{keys}",
+        f"{grouped(sum(each.records for each in partitions))} records"
+        f"{_markers(sum(each.markers for each in partitions))}{keys}",
         style="green",
     )

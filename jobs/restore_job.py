@@ -28,7 +28,7 @@ from compaction.listing import damages
 from compaction.outcomes import Committed
 from compaction.segments import PartitionKey, PartitionState, Segment
 from compaction.undo import Restoration, restoration
-from compaction.view import Refusal, RefusalReason
+from compaction.view import PLACE, Refusal, RefusalReason
 from jobs.commits import committed, settled
 from jobs.history_job import holder, past_of
 from jobs.moments import moment, moment_ms
@@ -123,8 +123,17 @@ def _sought(live: Wiring, name: str, to: str) -> Restored:
     if past is None:
         return Restored(report=_refused(key, known.refusal or _UNTOUCHED))
     newest, entries = past
+    found = _found(live, newest, entries, to)
+    return replace(found, report=replace(found.report, epoch=newest.state.epoch))
+
+
+def _found(live: Wiring, newest: Entry, entries: Iterator[Entry], to: str) -> Restored:
+    key = newest.state.key
     time_ms = moment_ms(to, where="--to")
-    target = _at_run(entries, to) if time_ms is None else _at_moment(entries, time_ms)
+    look = _LOOK.replace(PLACE, live.place(key))
+    target = (
+        _at_run(entries, to, look) if time_ms is None else _at_moment(entries, time_ms, look)
+    )
     if isinstance(target, Refusal):
         return Restored(report=_refused(key, target))
     way_back = restoration(target.state, newest.state)
@@ -146,15 +155,15 @@ def _refused_by_listing(live: Wiring, key: PartitionKey, way_back: Restoration) 
     return _not_whole(faults) if faults else None
 
 
-def _at_moment(entries: Iterator[Entry], time_ms: int) -> Entry | Refusal:
+def _at_moment(entries: Iterator[Entry], time_ms: int, look: str) -> Entry | Refusal:
     return at(entries, time_ms) or Refusal(
         reason=RefusalReason.NOT_RESTORABLE,
         detail=f"nothing is remembered of {moment(time_ms)}, or of any time before",
-        remedy=_LOOK,
+        remedy=look,
     )
 
 
-def _at_run(entries: Iterator[Entry], to: str) -> Entry:
+def _at_run(entries: Iterator[Entry], to: str, look: str) -> Entry:
     """The state that the run left; raises BadSettings where `to` names none, or several."""
     found = left_by(entries, to)
     if len(found) == 1:
@@ -169,7 +178,7 @@ def _at_run(entries: Iterator[Entry], to: str) -> Entry:
     raise BadSettings(
         f"{to!r} is no moment, and no run that changed the partition is named so",
         where="--to",
-        remedy=_LOOK,
+        remedy=look,
     )
 
 
@@ -182,7 +191,7 @@ def _planned(newest: Entry, way_back: Restoration) -> PartitionReport:
         key=row.key,
         outcome=PLANNED,
         first_dirty=way_back.cleaner_offset,
-        end_offset=row.next_offset,
+        next_offset=row.next_offset,
         segments_in=len(way_back.leaving),
         segments_out=len(way_back.back),
         bytes_in=sum(segment.size_bytes for segment in way_back.leaving),
@@ -282,7 +291,7 @@ def _named(segment: Segment) -> dict[str, Any]:
     }
 
 
-_LOOK: Final = "`tierfold history TIER PARTITION` shows moments and runs."
+_LOOK: Final = f"`tierfold history {PLACE}` shows moments and runs."
 
 _UNTOUCHED: Final = Refusal(
     reason=RefusalReason.NOT_RESTORABLE,

@@ -63,6 +63,12 @@ def _emptied(rows: RowsRead) -> Iterator[PartitionKey]:
 
 
 def _looked_at(live: Wiring, known: KnownPartition, rules: Rules, times: SweepOrder) -> Look:
+    look = _judged(live, known, rules, times)
+    epoch = 0 if known.state is None else known.state.epoch
+    return replace(look, report=replace(look.report, epoch=epoch))
+
+
+def _judged(live: Wiring, known: KnownPartition, rules: Rules, times: SweepOrder) -> Look:
     key = known.key
     try:
         if known.refusal is not None:

@@ -84,7 +84,7 @@ class RetainReport:
     reason: str = ""
     """Why, as a sentence; empty where the outcome says it all."""
     epoch: int = 0
-    """The compaction epoch it was done under; 0: none was opened."""
+    """See `PartitionReport.epoch`."""
     expired: tuple[Expired, ...] = ()
     """Live segments that are retired now; their objects stay for the grace period."""
     log_start_offset: int | None = None

@@ -46,7 +46,7 @@ class Round:
     state: PartitionState
     """The row under our epoch."""
     first_dirty: int
-    end_offset: int
+    next_offset: int
     """The first offset beyond the dirty region."""
     groups: tuple[SegmentGroup, ...]
     rules: Rules
@@ -87,7 +87,7 @@ class Round:
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """The source segments in offset order: `[log start, end_offset)`, or a part of it."""
+        """The source segments in offset order: `[log start, next_offset)`, or a part of it."""
         return tuple(segment for group in self.groups for segment in group.segments)
 
     @property
@@ -114,7 +114,7 @@ class Round:
     @property
     def reaches_end(self) -> bool:
         """No live segment follows it."""
-        return self.end_offset == self.state.next_offset
+        return self.next_offset == self.state.next_offset
 
     @property
     def buckets(self) -> int:
@@ -300,7 +300,7 @@ def group_orders(
         start, end = group.start_offset, group.end_offset
         is_round_of_its_own = each.is_partial or number in empty
         # Readers stick at a hole at the end of the remote range.
-        is_end = each.reaches_end and end + 1 == each.end_offset
+        is_end = each.reaches_end and end + 1 == each.next_offset
         inside = discardable[
             np.searchsorted(discardable, start) : np.searchsorted(discardable, end, "right")
         ]
@@ -311,7 +311,7 @@ def group_orders(
                 key=each.key,
                 group_index=number,
                 group=group,
-                rules=replace(whole, end_offset=end + 1) if is_round_of_its_own else whole,
+                rules=replace(whole, next_offset=end + 1) if is_round_of_its_own else whole,
                 aborted=_reaching(each.aborted, start, end),
                 discardable=inside,
                 listed=tuple(t for t in verdict.listed if start <= t.last_offset <= end),
@@ -331,7 +331,7 @@ def _round_rules(each: Round) -> RoundRules:
     return RoundRules(
         now_ms=each.now_ms,
         delete_retention_ms=each.rules.delete_retention_ms,
-        end_offset=each.end_offset,
+        next_offset=each.next_offset,
         last_data_offsets=data,
         marker_epochs=markers,
         legacy_delete_horizon_ms=legacy_delete_horizon_ms(

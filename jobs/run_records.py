@@ -64,7 +64,7 @@ def record_run(
                 reason=each.reason,
                 epoch=each.epoch,
                 first_dirty=each.first_dirty or 0,
-                end_offset=each.end_offset or 0,
+                next_offset=each.next_offset or 0,
                 started_at_ms=started_at_ms,
                 finished_at_ms=finished_at_ms,
                 bytes_in=each.bytes_in,

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from compaction.errors import BadSettings
-from compaction.rules import Rules, contradictions
+from compaction.rules import LONG_MAX, Rules, contradictions
 from jobs.settings_known import SETTINGS, Setting
 from jobs.settings_layers import (
     COMMAND_LINE,
@@ -37,6 +37,9 @@ from jobs.settings_layers import (
 
 NOBODY: Final = "default"
 """The source of a value that no layer gives."""
+
+JSON_INTEGER_MAX: Final = 2**53 - 1
+"""The largest integer that every JSON reader keeps (RFC 8259, section 6)."""
 
 _POLICY: Final = "cleanup_policy"
 _EXACT: Final = Context(prec=250)
@@ -66,11 +69,13 @@ class Effective:
         return f"{self.setting.name} = {self.text} ({self.source})"
 
     def as_json(self) -> dict[str, Any]:
-        """The entry of `--json`; a ratio is text, which is exact."""
-        value = self.value if isinstance(self.value, int | None) else self.text
+        """The entry of `--json`: a ratio is text, which is exact; "never" is null.
+
+        Most readers of JSON, jq too, round integers beyond 2^53: those are text.
+        """
         return {
             "name": self.setting.name,
-            "value": value,
+            "value": _json_value(self.value),
             "unit": self.setting.unit,
             "source": self.source,
         }
@@ -185,6 +190,13 @@ def _refuse_contradictions(said: Layer, whose: str) -> None:
 def _told(field: str, said: Layer) -> str:
     (setting,) = (each for each in SETTINGS if each.field == field)
     return _effective(setting, said).told
+
+
+def _json_value(value: object) -> int | str | None:
+    if value is None or value == LONG_MAX:
+        return None
+    is_exact = isinstance(value, int) and abs(value) <= JSON_INTEGER_MAX
+    return value if isinstance(value, int) and is_exact else _text(value)
 
 
 def _text(value: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -25,23 +26,42 @@ class PartitionStatus:
     """One partition as the tier and the catalog show it."""
 
     key: PartitionKey
+    row: PartitionState | None
+    """The catalog's row, also where the partition is refused; None: it has none."""
     view: PartitionView | None
     regions: Regions | None
     ratio: DirtyRatio | None
     logs: tuple[str, ...] = ()
-    """Path of each live segment's `.log`, in the order of `view.segments`."""
+    """Path of each live segment's `.log`, in the order of `segments`."""
     problem: str = ""
     """Why the partition cannot be understood; empty: it can."""
 
     @property
     def epoch(self) -> int:
         """The compaction epoch; 0: never claimed."""
-        return self.view.state.epoch if self.view is not None and self.view.state else 0
+        return self.row.epoch if self.row is not None else 0
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """The live segments, in offset order: of a refused partition, those that the row names."""
+        if self.view is not None:
+            return self.view.segments
+        return self.row.segments if self.row is not None else ()
+
+    @property
+    def log_start_offset(self) -> int | None:
+        """None: neither the tier nor the catalog tells."""
+        source = self.view or self.row
+        return None if source is None else source.log_start_offset
+
+    @property
+    def cleaner_offset(self) -> int | None:
+        """The newest epoch's, None before the first commit."""
+        return None if self.row is None else self.row.cleaner_offset
 
     def as_json(self) -> dict[str, Any]:
         """The partition's entry in the `--json` document."""
-        view = self.view
-        row = view.state if view is not None else None
+        view, row = self.view, self.row
         orphans = view.orphans if view is not None else ()
         return {
             "topic": self.key.topic,
@@ -50,15 +70,13 @@ class PartitionStatus:
             "epoch": self.epoch,
             "owner_run": row.owner_run if row is not None else "",
             "committed_at_ms": row.committed_at_ms if row is not None else None,
-            "cleaner_offset": view.cleaner_offset if view is not None else None,
-            "log_start_offset": view.log_start_offset if view is not None else None,
+            "cleaner_offset": self.cleaner_offset,
+            "log_start_offset": self.log_start_offset,
             "clean_bytes": self.ratio.clean_bytes if self.ratio is not None else None,
             "cleanable_bytes": self.ratio.cleanable_bytes if self.ratio is not None else None,
             "segments": [
                 _segment_json(segment, log)
-                for segment, log in zip(
-                    view.segments if view is not None else (), self.logs, strict=True
-                )
+                for segment, log in zip(self.segments, self.logs, strict=True)
             ],
             "retired": _retired_json(row),
             "orphans": [each.segment_id for each in orphans],
@@ -127,7 +145,7 @@ def _status(
     try:
         return _looked_at(live, known, rules, first_dirty)
     except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
-        return _puzzling(known.key, refusal_of(error, str(known.key)))
+        return _puzzling(live, known, refusal_of(error, str(known.key)))
 
 
 def _looked_at(
@@ -136,29 +154,41 @@ def _looked_at(
     key = known.key
     view = known.refusal or viewed(live, key, known.state)
     if isinstance(view, Refusal):
-        return _puzzling(key, view)
+        return _puzzling(live, known, view)
     newest = view.segments[-1:]
     producers = [entry for each in newest for entry in read_snapshot(live.tier, key, each)]
     regions = regions_of(
         view, last_stable_of(producers), rules, live.now_ms, forced_first_dirty=first_dirty
     )
     if isinstance(regions, Refusal):
-        return _puzzling(key, regions)
+        return _puzzling(live, known, regions)
     return PartitionStatus(
         key=key,
+        row=known.state,
         view=view,
         regions=regions,
         ratio=dirty_ratio(view, regions, rules, live.now_ms),
-        logs=tuple(
-            live.tier.uri(key, segment.segment_id, segment.own_start_offset, Part.LOG)
-            for segment in view.segments
-        ),
+        logs=_logs(live, key, view.segments),
     )
 
 
-def _puzzling(key: PartitionKey, refusal: Refusal) -> PartitionStatus:
-    problem = refusal.sentence
-    return PartitionStatus(key=key, view=None, regions=None, ratio=None, problem=problem)
+def _puzzling(live: Wiring, known: KnownPartition, refusal: Refusal) -> PartitionStatus:
+    return PartitionStatus(
+        key=known.key,
+        row=known.state,
+        view=None,
+        regions=None,
+        ratio=None,
+        logs=_logs(live, known.key, known.state.segments if known.state is not None else ()),
+        problem=refusal.sentence,
+    )
+
+
+def _logs(live: Wiring, key: PartitionKey, segments: Sequence[Segment]) -> tuple[str, ...]:
+    return tuple(
+        live.tier.uri(key, segment.segment_id, segment.own_start_offset, Part.LOG)
+        for segment in segments
+    )
 
 
 if __name__ == "__main__":

@@ -48,6 +48,8 @@ class Surveyed:
     """When its active segment should have rolled, at the earliest; None: it need not have yet."""
     producers: tuple[ProducerEntry, ...] = ()
     """The newest producer snapshot in view; read only where something is dirty or due."""
+    epoch: int = 0
+    """The compaction epoch of the catalog's row; 0: it has none."""
 
 
 def survey(live: Wiring, settings: Settings, scope: Scope) -> list[Surveyed]:
@@ -148,14 +150,15 @@ def _shared_id(key: PartitionKey, names: set[str]) -> Refusal | None:
 def _surveyed(
     live: Wiring, known: KnownPartition, rules: Rules, first_dirty: int | None
 ) -> Surveyed:
+    epoch = 0 if known.state is None else known.state.epoch
     left_alone = rest_by_policy(rules) or known.refusal
     if left_alone is not None:
-        return Surveyed(key=known.key, rules=rules, view=None, choice=left_alone)
+        return Surveyed(key=known.key, rules=rules, view=None, choice=left_alone, epoch=epoch)
     try:
-        return _looked_at(live, known, rules, first_dirty)
+        return replace(_looked_at(live, known, rules, first_dirty), epoch=epoch)
     except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
         refusal = refusal_of(error, str(known.key))
-        return Surveyed(key=known.key, rules=rules, view=None, choice=refusal)
+        return Surveyed(key=known.key, rules=rules, view=None, choice=refusal, epoch=epoch)
 
 
 def _looked_at(

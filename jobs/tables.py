@@ -75,6 +75,14 @@ def outcomes_line(outcomes: Sequence[str], order: Sequence[str]) -> str:
     return f"{counted(len(outcomes), 'partition')}: {told}."
 
 
+def offsets(start: int, next_offset: int) -> str:
+    """From the first offset to the last, both included, where `next_offset` comes after it.
+
+    A start that is not below it belongs to another range: then only the last is shown.
+    """
+    return f"{start}–{next_offset - 1}" if start < next_offset else f"≤ {next_offset - 1}"
+
+
 def counted(number: int, noun: str) -> str:
     """A number and its noun, in the plural where it is not one."""
     return f"{grouped(number)} {noun}{'' if number == 1 else 's'}"

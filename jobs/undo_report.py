@@ -32,8 +32,10 @@ def print_history(console: Console, found: PartitionHistory) -> None:
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for column in ("at", "run", "what"):
         table.add_column(column, no_wrap=True)
-    for column in ("epoch", "segments", "live", "bytes", "clean to", "log start"):
-        table.add_column(column, justify="right", no_wrap=column != "log start")
+    for column in ("epoch", "segments", "live", "bytes"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for column in ("clean below", "log start"):
+        table.add_column(column, justify="right")
     table.add_column("back?", no_wrap=True)
     for each in found.lines:
         table.add_row(*_history_row(each))
@@ -49,7 +51,6 @@ def print_history(console: Console, found: PartitionHistory) -> None:
 def _history_row(each: HistoryLine) -> tuple[str | Text, ...]:
     entry, state = each.entry, each.entry.state
     is_moved = entry.segments_in or entry.segments_out
-    is_back = "lives" if each.is_live else "yes"
     return (
         moment(state.committed_at_ms),
         entry.run,
@@ -60,8 +61,17 @@ def _history_row(each: HistoryLine) -> tuple[str | Text, ...]:
         decimal(state.live_bytes),
         "none" if state.cleaner_offset is None else str(state.cleaner_offset),
         str(state.log_start_offset),
-        is_back if each.is_restorable else Text("no", style="dim"),
+        _is_back(each),
     )
+
+
+def _is_back(each: HistoryLine) -> str | Text:
+    """Whether `restore` can bring the state back."""
+    if each.is_current:
+        return "current"
+    if not each.is_restorable:
+        return Text("no", style="dim")
+    return "same" if each.is_same_as_current else "yes"
 
 
 def print_restored(console: Console, found: Restored) -> None:
@@ -81,7 +91,7 @@ def print_restored(console: Console, found: Restored) -> None:
     _print_segments(console, f"{would}be retired" if would else "retired", way_back.leaving)
     stay = len(way_back.segments) - len(way_back.back)
     console.print(
-        f"{stay} stay as they are; clean to offset {way_back.cleaner_offset},"
+        f"{stay} stay as they are; clean below offset {way_back.cleaner_offset},"
         f" log start {way_back.state.log_start_offset}"
     )
     if would:

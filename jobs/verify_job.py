@@ -49,6 +49,9 @@ class Verified:
     batches: int = 0
     """Of the live segments, as the other counts."""
     records: int = 0
+    """Transaction markers included."""
+    markers: int = 0
+    """How many of `records` these are."""
     bytes_read: int = 0
     """Bytes of all logs read, the originals' included."""
     keys_compared: int | None = None
@@ -57,6 +60,8 @@ class Verified:
     """The compaction strategy by which they were compared, as the catalog names it."""
     second_opinion: SecondOpinion | None = None
     """What Spark's window says of them; None: it was not asked, or `notes` says why not."""
+    keys_deleted: int = 0
+    """Of these, those whose latest record in the originals is a tombstone."""
     index_entries: int = 0
     faults: tuple[str, ...] = ()
     """What is wrong, a sentence each; empty: the partition is sound."""
@@ -71,12 +76,14 @@ class Verified:
             "segments": self.segments,
             "batches": self.batches,
             "records": self.records,
+            "markers": self.markers,
             "bytes_read": self.bytes_read,
             "keys_compared": self.keys_compared,
             "compared_by": self.compared_by,
             "second_opinion": None
             if self.second_opinion is None
             else self.second_opinion.as_json(),
+            "keys_deleted": self.keys_deleted,
             "index_entries": self.index_entries,
             "faults": list(self.faults),
             "notes": list(self.notes),
@@ -252,10 +259,12 @@ def _verified(subject: Subject, found: _Found) -> Verified:
         segments=len(live),
         batches=sum(each.batches for each in checked),
         records=sum(each.records for each in checked),
+        markers=sum(each.markers for each in checked),
         bytes_read=sum(each.bytes_read for each in found.checked.values()),
         keys_compared=compared.keys if isinstance(compared, KeysCompared) else None,
         compared_by=subject.strategy if isinstance(compared, KeysCompared) else None,
         second_opinion=found.second if isinstance(found.second, SecondOpinion) else None,
+        keys_deleted=compared.deleted if isinstance(compared, KeysCompared) else 0,
         index_entries=sum(each.index_entries for each in checked),
         faults=(
             *subject.faults,

@@ -290,13 +290,13 @@ def _decided_at(live: Wiring, plan: Compact, segments: Sequence[Segment]) -> int
     Reading the marks of all that lies beyond would cost every chunk as much as the whole log.
     """
     for segment in segments:
-        if segment.next_offset < plan.end_offset:
+        if segment.next_offset < plan.next_offset:
             continue
         opened = (
             entry.current_txn_first_offset
             for entry in read_snapshot(live.tier, plan.key, segment)
         )
-        if not any(first is not None and first < plan.end_offset for first in opened):
+        if not any(first is not None and first < plan.next_offset for first in opened):
             return segment.next_offset
     return segments[-1].next_offset
 
@@ -306,7 +306,7 @@ def _round(live: Wiring, work: Work, chunk: Chunk, state: PartitionState) -> Rou
         index=0,
         state=state,
         first_dirty=chunk.plan.first_dirty,
-        end_offset=chunk.plan.end_offset,
+        next_offset=chunk.plan.next_offset,
         groups=chunk.plan.groups,
         rules=work.surveyed.rules,
         aborted=work.aborted,
@@ -359,4 +359,4 @@ def _take(work: Work, chunk: Chunk, result: RoundResult) -> None:
         work.surveyed,
         view=replace(work.surveyed.view, state=result.state, segments=segments, new_ids=()),
     )
-    work.plan = remaining(work.plan, chunk.plan.end_offset, segments, work.surveyed.rules)
+    work.plan = remaining(work.plan, chunk.plan.next_offset, segments, work.surveyed.rules)

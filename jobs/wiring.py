@@ -5,12 +5,14 @@ Nothing else constructs them; everything else is handed values.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
 from compaction.rules import LONG_MAX
+from compaction.segments import PartitionKey
 from storage.catalog import Catalog
 from storage.clock import now_ms
 from storage.kafka_uuid import new_segment_id
@@ -37,6 +39,13 @@ class Wiring:
     """The time, epoch milliseconds: `now_ms` at first. What is written bears it."""
     run: str
     """This run's name: its begin, and enough of an id to be unique."""
+
+    def place(self, key: PartitionKey) -> str:
+        """The arguments of a verb that name this tier, its catalog and the partition."""
+        words = [self.tier_uri, str(key)]
+        if self.catalog_uri != str(tier_path(self.tier_uri) / CATALOG_FOLDER):
+            words += ["--catalog", self.catalog_uri]
+        return shlex.join(words)
 
 
 def wired(tier_uri: str, catalog_uri: str | None = None, now: int | None = None) -> Wiring:

@@ -147,6 +147,10 @@ PARTITIONS: Final = pa.schema(
     ]
 )
 
+NEXT_OFFSET_COLUMN: Final = "end_offset"
+"""Of `runs`. It is `next_offset` everywhere else, where `end_offset` is inclusive; the stored name
+is from the first version, and stays, so that no table has to be written anew."""
+
 RUNS: Final = pa.schema(
     [
         _column("run", pa.string(), "id of the run"),
@@ -157,9 +161,9 @@ RUNS: Final = pa.schema(
         _column("command", pa.string(), "verb that ran"),
         _column("outcome", pa.string(), "how the chunk ended"),
         _column("reason", pa.string(), "one sentence; empty where the outcome says it all"),
-        _column("epoch", pa.int64(), "compaction epoch that the run held"),
+        _column("epoch", pa.int64(), "compaction epoch that the run held, or found"),
         _column("first_dirty", pa.int64(), "first offset of the dirty region"),
-        _column("end_offset", pa.int64(), "first offset beyond the chunk"),
+        _column(NEXT_OFFSET_COLUMN, pa.int64(), "first offset beyond the chunk (exclusive)"),
         _column("started_at_ms", pa.int64(), "when work on the chunk began"),
         _column("finished_at_ms", pa.int64(), "when its outcome was known"),
         _column("bytes_in", pa.int64(), "bytes of the source .logs"),

@@ -6,7 +6,7 @@ Kafka's `Cleaner.cleanSegments`, with the fates computed over columns (`compacti
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -206,11 +206,12 @@ def _rewritten_window(
     log = source.log
     records = decode_any(log, heads, where=source.where)
     fates, due_ms = _fates(source, heads, records, standing)
-    tally = tally_of(
-        int(heads.count.sum(dtype=np.int64)),
-        int((records.end - records.start).sum()),
-        fates.record,
-        records.end - records.start,
+    sizes = records.end - records.start
+    records_in = int(heads.count.sum(dtype=np.int64))
+    is_marker = np.repeat(heads.is_control, np.diff(records.first_record))
+    tally = replace(
+        tally_of(records_in, int(sizes.sum()), fates.record, sizes),
+        kept_markers=int(np.count_nonzero(is_marker & (fates.record == KEPT))),
     )
     if (fates.batch == BatchFate.COPY).all():
         start = int(heads.position[0])

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from storage.catalog_rows import column_of, promised_column, values_of
-from storage.catalog_schema import RUNS
+from storage.catalog_schema import NEXT_OFFSET_COLUMN, RUNS
 from storage.delta_tables import DeltaFolder, TableLayout
 
 
@@ -29,7 +29,8 @@ class RunRow:
     reason: str
     epoch: int
     first_dirty: int
-    end_offset: int
+    next_offset: int
+    """The first offset beyond the chunk; the stored column is called `end_offset`."""
     started_at_ms: int
     finished_at_ms: int
     bytes_in: int
@@ -58,7 +59,8 @@ class RunsTable:
         """Add rows in one commit; the table is made where there is none."""
         if rows:
             columns = [
-                column_of([getattr(row, each.name) for row in rows], each.type) for each in RUNS
+                column_of([getattr(row, _field_of(each.name)) for row in rows], each.type)
+                for each in RUNS
             ]
             self._table.append(pa.table(columns, RUNS))
 
@@ -74,9 +76,14 @@ class RunsTable:
         rows = self._table.read()
         columns = [values_of(promised_column(rows, each, self._table.uri)) for each in RUNS]
         found = (
-            RunRow(**dict(zip(RUNS.names, row, strict=True))) for row in zip(*columns, strict=True)
+            RunRow(**dict(zip(map(_field_of, RUNS.names), row, strict=True)))
+            for row in zip(*columns, strict=True)
         )
         return tuple(sorted(found, key=_when))
+
+
+def _field_of(column: str) -> str:
+    return "next_offset" if column == NEXT_OFFSET_COLUMN else column
 
 
 def _when(row: RunRow) -> tuple[int, str, str, int, int]:

@@ -57,6 +57,8 @@ class CheckedSegment:
 
     batches: int
     records: int
+    markers: int
+    """Of `records`, those of control batches."""
     bytes_read: int
     index_entries: int
     has_indexes_as_built: bool
@@ -114,6 +116,7 @@ def read_and_check(tier: LocalTieredStorage, order: CheckOrder) -> ReadSegment:
     checked = CheckedSegment(
         batches=len(log.heads) - log.first,
         records=log.records,
+        markers=int(log.heads.count[log.first :][log.heads.is_control[log.first :]].sum()),
         bytes_read=len(data),
         index_entries=indexes.entries,
         has_indexes_as_built=indexes.is_as_built,

@@ -47,7 +47,7 @@ def due(plan: Compact, chunk_bytes: int | None = None, chunks_done: int = 0) -> 
 def ends(wave_due: list[Due], room: Room) -> tuple[list[int], str]:
     """Where the chunks of the next wave end, and why nothing more may be begun."""
     wave = next_wave(wave_due, room)
-    return [chunk.plan.end_offset for chunk in wave.chunks], wave.stop
+    return [chunk.plan.next_offset for chunk in wave.chunks], wave.stop
 
 
 def test_without_a_bound_all_is_one_chunk() -> None:
@@ -73,23 +73,23 @@ def test_a_chunk_is_whole_segments_within_chunk_bytes(chunk_bytes: int, end: int
 
 def test_only_dirty_bytes_count_against_chunk_bytes_and_the_clean_part_goes_along() -> None:
     (chunk,) = next_wave([due(a_plan(*FIVE, clean=20), 2000)], Room()).chunks
-    assert (chunk.plan.end_offset, chunk.plan.bytes_in) == (40, 4000)
+    assert (chunk.plan.next_offset, chunk.plan.bytes_in) == (40, 4000)
     assert sources_of(chunk.plan)[0].start_offset == 0
     assert not chunk.is_last
 
 
 def test_a_segment_that_is_clean_in_part_is_dirty() -> None:
     (chunk,) = next_wave([due(a_plan(*FIVE, clean=25), 1000)], Room()).chunks
-    assert chunk.plan.end_offset == 30
+    assert chunk.plan.next_offset == 30
 
 
 def test_the_plan_says_which_chunk_it_is_and_why_it_ends_there() -> None:
     (chunk,) = next_wave([due(a_plan(*FIVE), 2000)], Room()).chunks
     assert chunk.plan.held_back == (
-        "chunk 1 of about 3, up to offset 20: chunk.bytes is 2000",
+        "chunk 1 of about 3, up to offset 19: chunk.bytes is 2000",
     )
     (later,) = next_wave([due(a_plan(*FIVE, clean=20), 2000, chunks_done=1)], Room()).chunks
-    assert later.plan.held_back[0].startswith("chunk 2 of about 3, up to offset 40")
+    assert later.plan.held_back[0].startswith("chunk 2 of about 3, up to offset 39")
 
 
 def test_the_last_chunk_says_what_the_plan_says() -> None:
@@ -148,7 +148,7 @@ def test_a_wave_takes_a_third_of_the_free_space_and_the_next_begins_anew() -> No
 
 def test_what_fits_no_third_is_cut_to_one() -> None:
     (chunk,) = next_wave([due(a_plan(*FIVE))], Room(free_bytes=9000)).chunks
-    assert chunk.plan.end_offset == 30
+    assert chunk.plan.next_offset == 30
     assert "has 9000 bytes free" in chunk.plan.held_back[0]
 
 
@@ -170,7 +170,7 @@ def test_what_remains_begins_where_the_chunk_ended_and_reads_the_rows_segments()
     after = (a_segment(0, 19, segment_id="n" * 22, size_bytes=7), *a_chain(*FIVE)[2:])
     beyond = a_segment(50, 59)
     left = remaining(whole, 20, (*after, beyond), RULES)
-    assert (left.first_dirty, left.end_offset, left.bytes_in) == (20, 50, 3007)
+    assert (left.first_dirty, left.next_offset, left.bytes_in) == (20, 50, 3007)
     assert sources_of(left) == after
 
 
@@ -201,10 +201,10 @@ def test_waves_come_to_an_end_at_the_end_of_the_plan(
             assert sum(dirty) <= (chunk_bytes or sum(sizes))
             assert chunk.plan.bytes_in <= (budget_bytes or sum(sizes))
             assert chunk.plan.bytes_in <= (sum(sizes) if free_bytes is None else free_bytes // 3)
-        assert left.first_dirty < chunk.plan.end_offset <= whole.end_offset
-        assert chunk.is_last == (chunk.plan.end_offset == whole.end_offset)
+        assert left.first_dirty < chunk.plan.next_offset <= whole.next_offset
+        assert chunk.is_last == (chunk.plan.next_offset == whole.next_offset)
         if chunk.is_last:
             break
-        left = remaining(left, chunk.plan.end_offset, sources_of(whole), RULES)
+        left = remaining(left, chunk.plan.next_offset, sources_of(whole), RULES)
     else:
         raise AssertionError("more chunks than segments")

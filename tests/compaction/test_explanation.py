@@ -112,7 +112,7 @@ def words(segments: tuple[ExplainedSegment, ...]) -> list[str]:
         (
             told(aged(9, 9), replace(COMPACT, chunk_bytes=1000)),
             ["dirty: rewritten1", "dirty: waits"],
-            (1, "the first chunk ends at offset 100: a later one takes it"),
+            (1, "the first chunk ends at offset 99: a later one takes it"),
         ),
         (
             told(DUE, COMPACT),

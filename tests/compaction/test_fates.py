@@ -132,7 +132,7 @@ def judged_with_due(
         has_won=np.array([r.has_won for _, r in records], np.bool_),
         legacy_tombstones_go=legacy_go,
     )
-    whole = rules(data=[(i, i) for i in range(count)], end_offset=-1)
+    whole = rules(data=[(i, i) for i in range(count)], next_offset=-1)
     of_round = replace(whole, keeps_tombstones=keeps_tombstones)
     fates = judge(columns, verdicts, of_round)
     return fates, earliest_due_ms(columns, fates, of_round)
@@ -142,12 +142,12 @@ def rules(
     *,
     data: list[tuple[int, int]] | None = None,
     markers: list[tuple[int, int]] | None = None,
-    end_offset: int = -1,
+    next_offset: int = -1,
 ) -> RoundRules:
     return RoundRules(
         now_ms=NOW_MS,
         delete_retention_ms=RETENTION_MS,
-        end_offset=end_offset,
+        next_offset=next_offset,
         last_data_offsets=np.array(data or [], np.int64).reshape(-1, 2),
         marker_epochs=np.array(markers or [], np.int64).reshape(-1, 2),
     )
@@ -356,7 +356,7 @@ def test_without_data_a_producers_markers_of_its_epoch_stay(
 @pytest.mark.parametrize(("last", "stays"), [(98, False), (99, True), (100, False)])
 def test_the_last_batch_of_the_round_stays(last: int, *, stays: bool) -> None:
     nobodys = of_producer(last=last, producer=NO_PRODUCER_ID)
-    assert must_stay(nobodys, rules(end_offset=100)).tolist() == [stays]
+    assert must_stay(nobodys, rules(next_offset=100)).tolist() == [stays]
 
 
 @pytest.mark.parametrize(

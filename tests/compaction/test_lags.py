@@ -157,7 +157,7 @@ def test_must_clean_overrides_the_dirty_ratio() -> None:
     assert resting.reason is RestReason.RATIO_TOO_LOW
     plan = chosen(view, rules(0, 100))
     assert isinstance(plan, Compact)
-    assert (plan.reason, plan.end_offset) == (CompactReason.MUST_CLEAN, 400)
+    assert (plan.reason, plan.next_offset) == (CompactReason.MUST_CLEAN, 400)
 
 
 def test_must_clean_needs_cleanable_bytes() -> None:

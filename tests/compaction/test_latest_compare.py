@@ -33,12 +33,13 @@ def test_keys_are_told_apart_as_a_dictionary_does(
         or (key in now and before[key] != now[key])
     }
     assert (found.keys, found.differing) == (len(every), len(differing))
+    assert found.deleted == sum(value is None for value in before.values())
     assert len(found.examples) == min(EXAMPLES_MAX, len(differing))
     assert {example.key for example in found.examples} <= differing
 
 
 def test_a_tombstone_that_is_gone_is_no_difference() -> None:
-    assert compared(window([(b"k", None)]), window([])) == KeysCompared(keys=1)
+    assert compared(window([(b"k", None)]), window([])) == KeysCompared(keys=1, deleted=1)
 
 
 def test_a_side_without_entries_is_compared_with_one_that_has_versions() -> None:

@@ -75,7 +75,7 @@ def test_a_policy_without_compact_is_left_alone_and_named() -> None:
 def test_compact_and_delete_is_compacted() -> None:
     rules = Rules(cleanup_policy=frozenset({"compact", "delete"}))
     assert rest_by_policy(rules) is None
-    assert compact(a_view(CHAIN), rules).end_offset == 400
+    assert compact(a_view(CHAIN), rules).next_offset == 400
 
 
 def test_an_empty_partition_rests() -> None:
@@ -106,7 +106,7 @@ def test_the_threshold_itself_is_not_enough() -> None:
 
 def test_a_forced_first_dirty_offset_skips_the_ratio() -> None:
     plan = compact(a_view(CHAIN, cleaner_offsets=cleaned_to(400)), forced=390)
-    assert (plan.first_dirty, plan.end_offset) == (390, 400)
+    assert (plan.first_dirty, plan.next_offset) == (390, 400)
 
 
 def test_an_open_transaction_that_holds_everything_back_is_named() -> None:
@@ -147,7 +147,7 @@ def test_a_round_takes_all_live_segments_below_its_end() -> None:
 
 def test_a_round_that_is_held_back_says_why_not_more() -> None:
     plan = compact(a_view(CHAIN), last_stable=HOLD)
-    assert plan.end_offset == 200
+    assert plan.next_offset == 200
     assert plan.source_ids == (segment_id(0), segment_id(100))
     assert plan.held_back == (
         "held back at offset 212: open transaction of producer 2999;"
@@ -237,7 +237,7 @@ def test_a_passed_horizon_makes_a_clean_partition_eligible(
     plan = compact(due_at(*times_ms), replace(COMPACT, segment_bytes=2000))
     assert (plan.reason, plan.is_partial) == (CompactReason.HORIZON_PASSED, True)
     assert spans(plan) == expected
-    assert (plan.first_dirty, plan.end_offset) == (400, expected[-1][1] + 1)
+    assert (plan.first_dirty, plan.next_offset) == (400, expected[-1][1] + 1)
     assert plan.bytes_out_estimate == plan.bytes_in + 61 * len(plan.groups)
 
 
@@ -250,7 +250,7 @@ def test_a_horizon_is_looked_at_where_dirty_data_wait_for_more() -> None:
     view = due_at(5, None, None, None, cleaned=300)
     for plan in (compact(view), compact(view, last_stable=LastStable(offset=300))):
         assert spans(plan) == [(0, 99)]
-        assert (plan.first_dirty, plan.end_offset) == (300, 100)
+        assert (plan.first_dirty, plan.next_offset) == (300, 100)
 
 
 def test_a_round_over_dirty_data_takes_in_all_anyway() -> None:
@@ -310,4 +310,4 @@ def test_every_choice_is_frozen_and_fits_into_json() -> None:
     }
     assert json.loads(json.dumps(asdict(rest(a_view(())))))["reason"] == "empty"
     with pytest.raises(FrozenInstanceError):
-        plan.end_offset = 5  # type: ignore[misc]
+        plan.next_offset = 5  # type: ignore[misc]

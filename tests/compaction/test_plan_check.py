@@ -98,7 +98,7 @@ def test_what_was_uploaded_since_is_no_fault() -> None:
         (lambda plan: replace(plan, groups=groups(CHAIN[:2])), [FaultKind.WRONG_COVER]),
         # The end inside a segment.
         (
-            lambda plan: replace(plan, end_offset=399),
+            lambda plan: replace(plan, next_offset=399),
             [FaultKind.WRONG_COVER, FaultKind.END_NOT_ON_BOUNDARY],
         ),
         (
@@ -229,7 +229,7 @@ def test_a_partial_plan_has_no_fault_in_the_view_it_was_made_from() -> None:
             lambda plan: replace(plan, groups=groups(DUE[1:2], DUE[1:2], DUE[3:])),
             [FaultKind.NOT_CONTIGUOUS],
         ),
-        (lambda plan: replace(plan, end_offset=300), [FaultKind.WRONG_COVER]),
+        (lambda plan: replace(plan, next_offset=300), [FaultKind.WRONG_COVER]),
         # What it takes for clean is not.
         (lambda plan: replace(plan, first_dirty=401), [FaultKind.FIRST_DIRTY_OUT_OF_RANGE]),
         (lambda plan: replace(plan, first_dirty=300), [FaultKind.FIRST_DIRTY_OUT_OF_RANGE]),
@@ -304,6 +304,6 @@ def test_what_is_overdue_above_a_round_lets_it_be_young(
         the_plan(),
         groups=groups(view.segments[:last]),
         first_dirty=100 * first,
-        end_offset=100 * last,
+        next_offset=100 * last,
     )
     assert faults(plan, view, last_stable, lags, AGED_AT_MS) == ()

@@ -44,7 +44,7 @@ def test_without_a_cleaner_offset_all_is_dirty_from_the_log_start() -> None:
     regions = divided(a_view(CHAIN, log_start_offset=40))
     assert regions.cleaned.is_empty
     assert regions.dirty == OffsetSpan(start=40, end=300)
-    assert (regions.end, regions.reset, regions.last_stable) == (300, None, None)
+    assert (regions.next_offset, regions.reset, regions.last_stable) == (300, None, None)
 
 
 def test_the_cleaner_offset_may_lie_inside_a_segment() -> None:
@@ -137,7 +137,7 @@ def test_nothing_is_dirty_when_the_hold_lies_below_the_cleaner_offset() -> None:
 
 def test_an_empty_partition_has_empty_regions() -> None:
     regions = divided(a_view((), log_start_offset=70), LastStable(offset=10))
-    assert (regions.first_dirty, regions.first_uncleanable, regions.end) == (70, 70, 70)
+    assert (regions.first_dirty, regions.first_uncleanable, regions.next_offset) == (70, 70, 70)
 
 
 @given(
@@ -154,7 +154,7 @@ def test_regions_are_ordered_and_end_on_a_segment_boundary_at_or_below_every_hol
     regions = divided(a_view(chain, cleaner_offsets=vector), last_stable)
     end = chain[-1].next_offset
     boundaries = [each.start_offset for each in chain] + [end]
-    assert regions.log_start <= regions.first_dirty <= regions.end == end
+    assert regions.log_start <= regions.first_dirty <= regions.next_offset == end
     assert regions.first_uncleanable in boundaries
     # The highest boundary that no open transaction forbids; the log's first where all do.
     allowed = [each for each in boundaries if all(each <= at for at in opened)]

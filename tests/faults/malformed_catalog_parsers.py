@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from compaction.segments import LeaderEpoch
 from storage.catalog_rows import column_of, rows_read, table_of
-from storage.catalog_schema import PARTITIONS, RUNS
+from storage.catalog_schema import NEXT_OFFSET_COLUMN, PARTITIONS, RUNS
 from storage.delta_tables import TableLayout
 from storage.runs_table import RunRow, RunsTable
 from tests.compaction.builders import a_chain, a_state, cleaned_to, retired
@@ -31,7 +31,7 @@ _RUN: Final = RunRow(
     reason="",
     epoch=1,
     first_dirty=0,
-    end_offset=9,
+    next_offset=9,
     started_at_ms=1,
     finished_at_ms=2,
     bytes_in=10,
@@ -216,12 +216,17 @@ def _judged_runs(rows: pa.Table) -> Outcome:
     def plain() -> list[dict[str, Any]]:
         told = rows.to_pylist()
         return sorted(
-            ({each.name: _as(row[each.name], each) for each in RUNS} for row in told), key=_when
+            ({_field_of(each.name): _as(row[each.name], each) for each in RUNS} for row in told),
+            key=_when,
         )
 
     return held(
         lambda: [_fields(each) for each in RunsTable("a table", opened).read()], plain
     )
+
+
+def _field_of(column: str) -> str:
+    return "next_offset" if column == NEXT_OFFSET_COLUMN else column
 
 
 def _when(row: dict[str, Any]) -> tuple[Any, ...]:

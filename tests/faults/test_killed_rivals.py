@@ -52,7 +52,7 @@ def each_stretch_once(written: WrittenTier) -> bool:
         for row in sorted(own, key=lambda row: row.first_dirty):
             if row.outcome == COMPACTED:
                 assert row.first_dirty == at, row
-                at = row.end_offset
+                at = row.next_offset
         assert at == end_offset
     return True
 

@@ -68,9 +68,9 @@ class Branch:
             for each in upload.batches
         )
 
-    def readable(self, start_offset: int, end_offset: int) -> Readable:
-        """By the model, of the offsets `[start_offset, end_offset)`."""
-        return readable(each for each in self.records if start_offset <= each[0] < end_offset)
+    def readable(self, start_offset: int, next_offset: int) -> Readable:
+        """By the model, of the offsets `[start_offset, next_offset)`."""
+        return readable(each for each in self.records if start_offset <= each[0] < next_offset)
 
     def lineage_below(self, offset: int) -> tuple[LeaderEpoch, ...]:
         """The leader epochs that begin below an offset."""

@@ -79,7 +79,7 @@ def test_a_log_in_chunks_ends_in_the_records_of_the_whole(
             assert cut.tally.adds_up
             assert cut.tally.records_in == whole.tally.records_in
             assert cut.tally.kept == whole.tally.kept
-            assert (cut.bytes_in, cut.end_offset) == (whole.bytes_in, whole.end_offset)
+            assert (cut.bytes_in, cut.next_offset) == (whole.bytes_in, whole.next_offset)
         # Tombstones and markers go in their own time, and then the two are alike again.
         for days in (2, 4, 6):
             compacted(tier, now_ms=NOW_MS + days * DAY_MS, scope=Scope(first_dirty=0))

@@ -163,7 +163,7 @@ def test_every_partition_tells_its_round_and_a_tally_that_adds_up(course: Course
             continue
         plan = planned[each["topic_id"], each["partition"]]
         assert each["first_dirty"] == plan["first_dirty"] == 0
-        assert each["end_offset"] == plan["end_offset"] > 0
+        assert each["next_offset"] == plan["next_offset"] > 0
         assert each["bytes_in"] == plan["bytes_in"]
         assert each["epoch"] == 1
         tally = each["tally"]
@@ -367,7 +367,7 @@ def test_new_segments_are_compacted_onto_what_is_clean(two: Path) -> None:
     put_updates(two, ORDERS, 2)
     ran = tierfold("compact", two, *ALWAYS, "--json")
     report = ran.partitions["orders", 0]
-    spans = (report["first_dirty"], report["end_offset"], report["epoch"])
+    spans = (report["first_dirty"], report["next_offset"], report["epoch"])
     assert spans == (2 * RECORDS_PER_SEGMENT, 3 * RECORDS_PER_SEGMENT, 2)
     status = status_of(two)["orders", 0]
     assert live_values(status) == latest_updates(3)
@@ -381,7 +381,7 @@ def test_a_plan_that_the_view_contradicts_is_not_even_claimed(two: Path) -> None
     assert isinstance(first.choice, Compact)
     wrong = Work(surveyed=first, plan=first.choice)
     right = Work(surveyed=second, plan=second.choice)
-    plan = replace(first.choice, end_offset=first.choice.end_offset + 1)
+    plan = replace(first.choice, next_offset=first.choice.next_offset + 1)
     begun = [(work, Chunk(plan=work.plan, is_last=True)) for work in (wrong, right)]
     begun[0] = (wrong, Chunk(plan=plan, is_last=True))
     rounds = rounds_of(live, begun)

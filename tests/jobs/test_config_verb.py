@@ -86,6 +86,18 @@ def test_config_shows_every_setting_its_value_its_unit_and_who_said_so(
     assert not told(shown["chunk.bytes"], " none ", " default ")
 
 
+def test_numbers_that_a_reader_of_json_would_round_are_text_and_never_is_null() -> None:
+    edge = 2**53
+    ran = tierfold(
+        *("config", "orders", "--json", "--set", f"delete.retention.ms={edge}"),
+        *("--set", f"min.compaction.lag.ms={edge - 1}"),
+    )
+    values = {each["name"]: each["value"] for each in json.loads(ran.stdout)["settings"]}
+    assert values["delete.retention.ms"] == str(edge)
+    assert values["min.compaction.lag.ms"] == edge - 1
+    assert values["max.compaction.lag.ms"] is None
+
+
 def test_config_as_json_is_one_document() -> None:
     ran = tierfold("config", "payments.eu", "--config", EXAMPLE, "--json")
     document = json.loads(ran.stdout)

@@ -24,7 +24,7 @@ from jobs.wiring import CATALOG_FOLDER, Wiring, wired
 from storage.catalog import Catalog, new_commit_id
 from storage.local_tiered_storage import Part
 from storage.runs_table import RunsTable
-from tests.jobs.commands import ALWAYS, COMPACT, Ran, tierfold, told
+from tests.jobs.commands import ALWAYS, COMPACT, Ran, status_of, tierfold, told
 from tests.jobs.elections import (
     FIRST_MS,
     NEW,
@@ -79,11 +79,11 @@ def test_the_dry_run_shows_what_is_taken_and_what_vanishes_and_changes_nothing(
 ) -> None:
     tier, first, second, newest = cut_off
     assert (plan(tier).code, plan(tier).outcomes) == (3, {("orders", 0): "refused"})
-    assert "tierfold forget TIER PARTITION --dry-run" in plan(tier).entries[0]["reason"]
+    assert f"`tierfold forget {tier} orders-0 --dry-run`" in plan(tier).entries[0]["reason"]
     before = files_below(tier)
     ran = forget(tier, "--dry-run")
     (entry,) = ran.entries
-    assert (ran.code, entry["outcome"], entry["epoch"]) == (0, "planned", 0)
+    assert (ran.code, entry["outcome"], entry["epoch"]) == (0, "planned", row_of(tier).epoch)
     assert ids(entry["forgotten"]) == ids_of([first, second])
     assert ids(entry["taken"]) == ids_of([first, newest])
     assert ids(entry["set_apart"]) == [second.segment_id]
@@ -208,7 +208,7 @@ def test_what_only_the_row_tells_from_an_upload_is_in_the_way(tmp_path: Path) ->
     reason = ran.entries[0]["reason"]
     named = (ours.segment_id, dead.segment_id)
     # As they were found, which is when only uploads lived.
-    restore = "restore TIER PARTITION --to 2026-11-21T15:30:00.000Z"
+    restore = f"restore {tier} orders-0 --to 2026-11-21T15:30:00.000Z"
     assert not told(reason, *named, restore, "grace period", "orphans once they are old"), reason
     assert files_below(tier) == before
 
@@ -224,6 +224,10 @@ def test_where_the_originals_are_gone_the_way_out_is_by_hand(tmp_path: Path) -> 
     assert not told(reason, ours.segment_id, "can be restored any more", "out of the tier")
     for part in list(tier.rglob(f"*-{ours.segment_id}.*")):
         part.unlink()
+    # Who lost the thread is told the next step, not to bring back what was moved on purpose.
+    reason = plan(tier).entries[0]["reason"]
+    forget_it = f"`tierfold forget {tier} orders-0"
+    assert not told(reason, "is gone from the tier", "unclean leader election", forget_it), reason
     ran = forget(tier)
     assert (ran.code, ran.outcomes) == (0, {("orders", 0): "forgotten"})
     (entry,) = ran.entries
@@ -259,6 +263,26 @@ def test_uploads_that_were_retired_count_again_once_their_replacement_is_moved_a
     (entry,) = ran.entries
     assert ids(entry["taken"]) == [first.segment_id, newest.segment_id]
     assert entry["vanishing"] == [{"start_offset": 10, "end_offset": 10}]
+
+
+def test_status_and_plan_of_a_refused_partition_show_its_row(tmp_path: Path) -> None:
+    tier = tmp_path / "tier"
+    originals = old_history(tier)
+    ours = merged(tier)
+    upload(tier, 6, 9, NEW)
+    row = row_of(tier)
+    assert row.epoch > 0
+    status = status_of(tier)["orders", 0]
+    assert "unclean leader election" in status["problem"]
+    assert (status["epoch"], status["committed_at_ms"]) == (row.epoch, row.committed_at_ms)
+    assert (status["cleaner_offset"], status["log_start_offset"]) == (row.cleaner_offset, 0)
+    assert (ids(status["segments"]), len(status["retired"])) == ([ours.segment_id], len(originals))
+    shown = tierfold("status", tier).stdout
+    assert not told(" ".join(shown.split()), "refused, see below", "retired since")
+    assert shown.splitlines()[-1] == f"orders-0: {status['problem']}"
+    assert plan(tier).entries[0]["epoch"] == row.epoch
+    swept = tierfold("retain", tier, "--json", "--dry-run").entries[0]
+    assert (swept["outcome"], swept["epoch"]) == ("refused", row.epoch)
 
 
 # Who is fenced.

@@ -147,7 +147,7 @@ def test_a_partition_is_left_alone_once_an_answer_was_lost_and_others_go_on(
         after_commit=at_the(1, no_answer),
     )
     orders, payments = reports["orders"], reports["payments"]
-    assert (orders.outcome, orders.end_offset) == (COMPACTED, RECORDS_PER_SEGMENT)
+    assert (orders.outcome, orders.next_offset) == (COMPACTED, RECORDS_PER_SEGMENT)
     assert not told(orders.reason, "left for the next run", "the answer to its last commit")
     assert (payments.outcome, payments.notes) == (COMPACTED, ("in 3 chunks",))
     assert recorded(tier, "orders") == [(0, COMPACTED)]
@@ -187,7 +187,7 @@ def test_a_claim_that_cannot_be_given_back_leaves_what_was_done(tier: Path) -> N
         tier, budget=Budget(max_bytes=1), before_commit=at_the(2, no_answer)
     )
     orders = reports["orders"]
-    assert (orders.outcome, orders.end_offset) == (COMPACTED, RECORDS_PER_SEGMENT)
+    assert (orders.outcome, orders.next_offset) == (COMPACTED, RECORDS_PER_SEGMENT)
     assert not told(orders.reason, "the rest is left for the next run", "--max-bytes is 1,")
     assert reports["payments"].outcome == LEFT
     state = catalog_of(tier).read()[ORDERS]

@@ -80,7 +80,7 @@ def test_an_abort_above_the_round_that_no_index_lists_costs_no_older_value(tier:
         producers=[opened],
     )
     report = compact(tier, NOW_MS)["beyond"]
-    assert (report["outcome"], report["end_offset"]) == ("compacted", 2)
+    assert (report["outcome"], report["next_offset"]) == ("compacted", 2)
     assert "told of by their marker alone" in str(report["notes"])
     put_segment(tier, BEYOND, [marker(4, 8, ControlType.COMMIT)], start_offset=4)
     compact(tier, NOW_MS + 1)

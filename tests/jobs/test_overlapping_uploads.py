@@ -56,7 +56,7 @@ def test_on_first_sight_uploads_that_agree_are_taken_in_any_order_of_arrival(
             upload(tier, first, last, *EPOCHS)
         ran = plan(tier)
         assert (ran.code, ran.outcomes["orders", 0]) == (0, "planned")
-        assert ran.partitions["orders", 0]["end_offset"] == 24
+        assert ran.partitions["orders", 0]["next_offset"] == 24
         assert spans(status_of(tier)["orders", 0]) == expected
 
 

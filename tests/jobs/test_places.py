@@ -11,6 +11,7 @@ from compaction.errors import BadSettings
 from jobs import catalog_tables
 from jobs.segment_options import schema_of
 from jobs.segment_source import KafkaSegments
+from jobs.wiring import wired
 from storage.local_tiered_storage import TIER_FOLDER
 from tests.jobs.commands import ALWAYS, tierfold, told
 from tests.jobs.tiers import files_below, key_of, made_tier, put_updates
@@ -79,3 +80,11 @@ def test_no_option_of_the_reader_takes_it(option: str, text: str, tier: Path) ->
 def test_no_table_of_a_catalog_takes_it(spark: object, table: str, text: str) -> None:
     with pytest.raises(BadSettings, match=WRONG[text]):
         getattr(catalog_tables, table)(spark, text)
+
+
+def test_commands_that_are_told_name_the_tier_as_a_shell_takes_it(tmp_path: Path) -> None:
+    tier = str(made_tier(tmp_path / "a tier"))
+    assert wired(tier).place(key_of("orders")) == f"'{tier}' orders-0"
+    assert wired(tier, f"{tier}/_tierfold").place(key_of("orders")) == f"'{tier}' orders-0"
+    elsewhere = wired(tier, f"{tmp_path}/catalog").place(key_of("orders", 7))
+    assert elsewhere == f"'{tier}' orders-7 --catalog {tmp_path}/catalog"

@@ -55,6 +55,21 @@ def test_what_was_tried_in_vain_shows_no_result_and_all_of_its_place() -> None:
     assert place in "".join(why)
 
 
+def test_markers_among_the_records_that_stay_are_told() -> None:
+    tally = Tally(records_in=12_155, kept=1089, kept_markers=90, superseded=11_066)
+    done = PartitionReport(key=KEY, outcome=COMPACTED, tally=tally)
+    assert printed([done, done])[-1].startswith(
+        "24 310 records: 2 178 kept (180 transaction markers among them), 0 aborted,"
+    )
+
+
+def test_offsets_are_shown_from_the_first_to_the_last() -> None:
+    planned = PartitionReport(key=KEY, outcome=PLANNED, first_dirty=5, next_offset=12_155)
+    assert " 5–12154 " in "".join(printed([planned]))
+    # Where only a horizon has passed, the round lies below what is dirty.
+    assert " ≤ 12154 " in "".join(printed([replace(planned, first_dirty=20_000)]))
+
+
 def test_no_reason_drives_the_terminal() -> None:
     told = PartitionReport(
         key=KEY, outcome=REFUSED, reason="\x1b[2J[hidden] [/b]", notes=("a \x9b header",)

@@ -137,7 +137,7 @@ def test_where_nothing_was_written_nothing_is_listed(staged: Staged) -> None:
             bytes_read=1,
             bytes_written=0,
         )
-        one = replace(each.round, groups=groups[:1], end_offset=groups[0].end_offset + 1)
+        one = replace(each.round, groups=groups[:1], next_offset=groups[0].end_offset + 1)
         return replace(each, round=one, receipts=(receipt,))
 
     rounds = [unchanged(each) for each in staged.rewritten]

@@ -154,10 +154,10 @@ def test_a_group_is_told_of_its_own_markers_alone(rounds: list[Round]) -> None:
 
 
 def test_a_round_before_a_live_segment_need_not_end_in_a_batch(rounds: list[Round]) -> None:
-    held_back = replace(rounds[0], groups=rounds[0].groups[:1], end_offset=22)
+    held_back = replace(rounds[0], groups=rounds[0].groups[:1], next_offset=22)
     wanted = dict(enumerate(held_back.groups))
     (order,) = group_orders(held_back, NO_TRANSACTIONS, wanted=wanted)
-    assert (order.task.ends_in_batch, order.task.rules.end_offset) == (False, 22)
+    assert (order.task.ends_in_batch, order.task.rules.next_offset) == (False, 22)
 
 
 def test_a_group_that_stays_empty_keeps_its_last_batch(rounds: list[Round]) -> None:
@@ -169,7 +169,7 @@ def test_a_group_that_stays_empty_keeps_its_last_batch(rounds: list[Round]) -> N
     ):
         orders = group_orders(each, NO_TRANSACTIONS, wanted=wanted, empty=frozenset(empty))
         tasks = [order.task for order in orders]
-        assert [(task.ends_in_batch, task.rules.end_offset) for task in tasks] == expected
+        assert [(task.ends_in_batch, task.rules.next_offset) for task in tasks] == expected
 
 
 @pytest.fixture
@@ -177,7 +177,7 @@ def partial(rounds: list[Round]) -> Round:
     """Of the three segments only the second and the third are concerned, each by itself."""
     segments = rounds[0].state.segments
     groups = tuple(SegmentGroup(segments=(segment,)) for segment in segments[1:])
-    return replace(rounds[0], groups=groups, first_dirty=33, end_offset=33, is_partial=True)
+    return replace(rounds[0], groups=groups, first_dirty=33, next_offset=33, is_partial=True)
 
 
 def test_segments_beside_a_round_are_read_for_their_marks_alone(
@@ -187,7 +187,7 @@ def test_segments_beside_a_round_are_read_for_their_marks_alone(
     assert [row["segment_index"] for row in rows] == [0, 1, 2]
     assert [row["marks_only"] for row in rows] == [True, False, False]
     assert partial.scan_bytes == rounds[0].scan_bytes == rounds[0].state.live_bytes
-    held_back = replace(rounds[0], groups=rounds[0].groups[:1], end_offset=22)
+    held_back = replace(rounds[0], groups=rounds[0].groups[:1], next_offset=22)
     rows, _ = reference_rows([held_back], cores=2)
     assert [row["marks_only"] for row in rows] == [False, False, True]
 
@@ -196,7 +196,7 @@ def test_each_group_of_a_partial_round_is_a_round_of_its_own(partial: Round) -> 
     wanted = dict(enumerate(partial.groups))
     orders = list(group_orders(partial, NO_TRANSACTIONS, wanted=wanted))
     assert [order.segment_index for order in orders] == [1, 2]
-    assert [order.task.rules.end_offset for order in orders] == [22, 33]
+    assert [order.task.rules.next_offset for order in orders] == [22, 33]
     assert [order.task.ends_in_batch for order in orders] == [True, True]
 
 
@@ -234,7 +234,7 @@ def test_only_what_was_written_is_swapped_and_the_claim_is_let_go(rounds: list[R
     assert retire.ids == tuple(s.segment_id for s in each.groups[0].segments)
     assert isinstance(add, AddSegments)
     assert add.segments == (written.segment,)
-    assert advance == AdvanceCleanerOffset(epoch=1, offset=each.end_offset)
+    assert advance == AdvanceCleanerOffset(epoch=1, offset=each.next_offset)
     assert release == ReleaseClaim(run=each.state.owner_run)
     assert (proposal.at_ms, retire.at_ms) == (AT_MS, AT_MS)
 
@@ -248,7 +248,7 @@ def test_a_round_that_changes_nothing_still_moves_the_cleaner_offset(
 
 
 def test_the_cleaner_offset_never_moves_back(rounds: list[Round]) -> None:
-    each = replace(rounds[0], end_offset=RECORDS_PER_SEGMENT)
+    each = replace(rounds[0], next_offset=RECORDS_PER_SEGMENT)
     ahead = replace(each.state, cleaner_offsets=(CleanerOffset(epoch=1, offset=33),))
     unchanged = [receipt(number, GroupResult.UNCHANGED, each) for number in range(2)]
     proposal = proposal_of(replace(each, state=ahead), unchanged, "commit", AT_MS)

@@ -186,7 +186,7 @@ def test_the_document_tells_the_same(three_topics: Path) -> None:
 def test_what_is_too_young_is_left_and_the_rest_is_cleaned(three_topics: Path) -> None:
     wiring = wired(str(three_topics), None, WRITTEN_AT_MS + 40)
     reports = plan(wiring, lagging(minimum_ms=30, maximum_ms=2**63 - 1), Scope())
-    assert [each.end_offset for each in reports] == [RECORDS_PER_SEGMENT] * 3
+    assert [each.next_offset for each in reports] == [RECORDS_PER_SEGMENT] * 3
     assert "younger than min.compaction.lag.ms (30)" in reports[0].reason
     assert reports[1].reason == ""
     known = status(wiring, lagging(minimum_ms=30, maximum_ms=2**63 - 1), Scope())

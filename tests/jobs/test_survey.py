@@ -58,7 +58,7 @@ def test_a_plan_tells_the_round_and_changes_nothing(tier: Path) -> None:
     assert ran.stderr == ""
     report = ran.partitions["orders", 0]
     assert report["outcome"] == "planned"
-    assert (report["first_dirty"], report["end_offset"]) == (0, 2 * RECORDS_PER_SEGMENT)
+    assert (report["first_dirty"], report["next_offset"]) == (0, 2 * RECORDS_PER_SEGMENT)
     assert (report["segments_in"], report["segments_out"]) == (2, 1)
     assert report["bytes_in"] == sum(log.stat().st_size for log in logs)
     assert files_below(tier) == before
@@ -173,7 +173,7 @@ def test_an_open_transaction_holds_its_segment_and_all_beyond_back(tier: Path) -
     ran = tierfold("plan", tier, *COMPACT, "--json")
     assert ran.code == 0
     report = ran.partitions["orders", 0]
-    assert report["end_offset"] == RECORDS_PER_SEGMENT
+    assert report["next_offset"] == RECORDS_PER_SEGMENT
     wanted = (f"held back at offset {OPEN_FROM}", "open transaction of producer 7")
     assert not told(report["reason"], *wanted)
 

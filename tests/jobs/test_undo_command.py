@@ -147,7 +147,11 @@ def test_the_history_fits_its_table_newest_first(tier: Path) -> None:
         ["2026-11-21T15:30:01.000Z", RUNS[1], "claimed", "2"],
         ["2026-11-21T15:30:00.000Z", RUNS[0], "found", "1"],
     ]
-    assert all(line.split()[-1] == "lives" for line in lines)
+    # One state is current, though what lived before a claim that changed nothing is the same.
+    assert [line.split()[-1] for line in lines] == ["current", "same"]
+    entries = history(tier, "--json").entries[0]["history"]
+    assert [each["is_current"] for each in entries] == [True, False]
+    assert all(each["is_same_as_current"] for each in entries)
     assert max(map(len, ran.stdout.splitlines())) <= 120
     assert "holds it" not in ran.stdout
 
@@ -205,7 +209,7 @@ def test_people_are_told_what_comes_back_and_what_leaves(tier: Path) -> None:
         "1 would be retired",
         "written by a broker",
         "written by merger",
-        "0 stay as they are; clean to offset 0, log start 0",
+        "0 stay as they are; clean below offset 0, log start 0",
         "Nothing is changed.",
     )
     assert not told(ran.stdout, *words), ran.stdout

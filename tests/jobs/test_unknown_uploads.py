@@ -117,7 +117,7 @@ def test_a_truncated_log_refuses_the_partition_and_nothing_is_deleted(tier: Path
     before = files_below(tier)
     ran = plan(tier)
     assert ran.code == 3
-    assert not told(reason(ran), "leader of epoch 4", "offset 6", "tierfold forget TIER")
+    assert not told(reason(ran), "leader of epoch 4", "offset 6", f"tierfold forget {tier}")
     assert tierfold("status", tier, "--json").code == 3
     kept = retain(tier, hours=DAYS)
     assert (kept.code, kept.outcomes["orders", 0]) == (3, "refused")
@@ -166,7 +166,7 @@ def test_a_late_upload_of_a_deposed_leader_is_set_apart_and_the_partition_goes_o
     late = upload(tier, 11, 15, (3, 0), (4, 11))
     ran = plan(tier)
     assert (ran.code, ran.outcomes["orders", 0]) == (0, "planned")
-    assert ran.partitions["orders", 0]["end_offset"] == 21
+    assert ran.partitions["orders", 0]["next_offset"] == 21
     assert status_of(tier)["orders", 0]["out_of_lineage"] == [late]
     adopted(tier, run="later")
     entry = retain(tier, hours=DAYS).partitions["orders", 0]

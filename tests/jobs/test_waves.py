@@ -93,7 +93,7 @@ def test_a_run_takes_bytes_up_to_its_bound_and_the_next_goes_on_there(tier: Path
 def test_a_run_that_ends_early_says_so_and_gives_its_claim_back(tier: Path) -> None:
     ran = tierfold("compact", tier, *ALWAYS, "--max-bytes", "1B", "--json")
     report = ran.partitions["orders", 0]
-    assert (report["outcome"], report["end_offset"]) == (COMPACTED, RECORDS_PER_SEGMENT)
+    assert (report["outcome"], report["next_offset"]) == (COMPACTED, RECORDS_PER_SEGMENT)
     assert not told(report["reason"], "the rest is left for the next run", "--max-bytes is 1,")
     assert ran.outcomes["payments", 0] == LEFT
     state = Catalog(str(tier / "_tierfold")).read()[ORDERS]
@@ -121,7 +121,7 @@ def test_the_clock_is_looked_at_between_chunks(
     budget = Budget(max_duration_ms=3_600_000)
     reports = compacted(tier, EACH_SEGMENT, budget=budget, before_commit=an_hour_later)
     assert {each.outcome for each in reports.values()} == {COMPACTED}
-    assert {each.end_offset for each in reports.values()} == {RECORDS_PER_SEGMENT}
+    assert {each.next_offset for each in reports.values()} == {RECORDS_PER_SEGMENT}
     assert clean_until(tier) == RECORDS_PER_SEGMENT
 
 
@@ -161,7 +161,7 @@ def test_a_dry_run_shows_what_the_budget_leaves(tier: Path) -> None:
     options = (*ALWAYS, "--dry-run", "--json")
     ran = tierfold("compact", tier, *options, "--max-bytes", "1B")
     planned = ran.partitions["orders", 0]
-    assert (planned["outcome"], planned["end_offset"]) == ("planned", RECORDS_PER_SEGMENT)
+    assert (planned["outcome"], planned["next_offset"]) == ("planned", RECORDS_PER_SEGMENT)
     assert not told(planned["reason"], "chunk 1 of about ", "--max-bytes is 1,")
     assert ran.outcomes["payments", 0] == LEFT
     ran = tierfold("compact", tier, *options, "--max-partitions", "1")
@@ -184,7 +184,7 @@ def test_each_chunk_is_a_commit_under_one_epoch_and_a_row_of_the_record(tier: Pa
     state = Catalog(str(tier / "_tierfold")).read()[ORDERS]
     assert (state.epoch, state.owner_run) == (1, "")
     rows = [row for row in RunsTable(str(tier / "_tierfold")).read() if row.topic == "orders"]
-    assert [(row.chunk, row.first_dirty, row.end_offset) for row in rows] == [
+    assert [(row.chunk, row.first_dirty, row.next_offset) for row in rows] == [
         (0, 0, 11),
         (1, 11, 22),
         (2, 22, 33),
@@ -209,7 +209,7 @@ def test_a_run_that_is_taken_over_between_chunks_keeps_what_it_committed(tier: P
     rival = at_the(2, rival_claims(str(tier / "_tierfold"), ORDERS))
     reports = compacted(tier, EACH_SEGMENT, before_commit=rival)
     assert (reports["orders"].outcome, reports["payments"].outcome) == (FENCED, COMPACTED)
-    assert "before that, chunks were committed up to offset 11" in reports["orders"].notes
+    assert "before that, chunks were committed up to offset 10" in reports["orders"].notes
     assert clean_until(tier) == RECORDS_PER_SEGMENT
 
 
@@ -281,7 +281,7 @@ def test_a_marker_beyond_the_chunk_decides_what_lies_in_it(
     tier = made_tier(tmp_path / "tier")
     across_chunks(tier, is_listed=is_listed)
     reports = compacted(tier, {"orders": 1}, budget=Budget(max_bytes=1))
-    assert reports["orders"].end_offset == 2
+    assert reports["orders"].next_offset == 2
     values = [(record[2], record[3]) for record in live_records(tier)["orders"]]
     assert (b"a", b"old") in values
     assert (b"a", b"aborted") not in values
@@ -300,12 +300,12 @@ def test_marks_are_read_as_far_as_a_transaction_of_the_chunk_is_open(tmp_path: P
     (each,) = due_in(tier)
     assert isinstance(each.choice, Compact)
     starts = [segment.start_offset for segment in each.choice.groups[0].segments]
-    cut = replace(each.choice, end_offset=starts[1], groups=grouped_first(each, 1))
+    cut = replace(each.choice, next_offset=starts[1], groups=grouped_first(each, 1))
     (round_,) = rounds_of(
         live, [(Work(surveyed=each, plan=each.choice), Chunk(plan=cut, is_last=False))]
     )
     read = [segment.start_offset for _, segment in round_.scanned]
-    assert [start for start in read if start >= round_.end_offset] == starts[1:3]
+    assert [start for start in read if start >= round_.next_offset] == starts[1:3]
 
 
 def due_in(tier: Path) -> list[Surveyed]:

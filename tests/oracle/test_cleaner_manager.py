@@ -115,7 +115,7 @@ def test_regions_and_bytes_are_kafkas(lab: KafkaLab, tmp_path: Path, seed: int) 
     for case, theirs in zip(cases, kafkas, strict=True):
         view, rules, regions = seen(each, case, log_start_offset)
         ratio = dirty_ratio(view, regions, rules, case.now_ms)
-        assert theirs["activeSegmentBase"] == regions.end
+        assert theirs["activeSegmentBase"] == regions.next_offset
         ours = (
             regions.first_dirty,
             # Kafka answers with the first dirty offset where nothing above it is cleanable, and
@@ -154,7 +154,7 @@ def test_kafka_holds_overdue_data_back_by_the_minimum_lag_and_we_do_not(
     _, _, regions = seen(each, case)
     assert theirs["cleanableBytes"] == 0
     assert theirs["maxCompactionDelayMs"] > 0
-    assert regions.first_uncleanable == each.view.segments[2].start_offset < regions.end
+    assert regions.first_uncleanable == each.view.segments[2].start_offset < regions.next_offset
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3, 4, 5])
@@ -167,5 +167,5 @@ def test_what_only_a_local_marker_decides_is_undecided_here(
     case = SelectionCase(-1, each.made["lastTimestamp"], 0, LONG_MAX)
     (theirs,) = lab.select(each.source, [case])
     _, _, regions = seen(each, case)
-    assert theirs["activeSegmentBase"] == regions.end
-    assert regions.first_uncleanable <= theirs["firstUncleanableOffset"] <= regions.end
+    assert theirs["activeSegmentBase"] == regions.next_offset
+    assert regions.first_uncleanable <= theirs["firstUncleanableOffset"] <= regions.next_offset

@@ -110,7 +110,7 @@ def swept(log: Log, *, now_ms: int, rules: Rules = RULES) -> Log:
     assert plan.is_partial
     each = replace(
         _round(log, now_ms, rules, plan.first_dirty),
-        end_offset=plan.end_offset,
+        next_offset=plan.next_offset,
         groups=plan.groups,
         is_partial=True,
     )
@@ -145,7 +145,7 @@ def _round(log: Log, now_ms: int, rules: Rules, first_dirty: int) -> Round:
             _state(log), cleaner_offsets=(CleanerOffset(epoch=1, offset=first_dirty),)
         ),
         first_dirty=first_dirty,
-        end_offset=log.end_offset,
+        next_offset=log.next_offset,
         groups=grouped(inside, rules),
         rules=rules,
         aborted=tuple(entries),

@@ -68,7 +68,7 @@ class Log:
     """The last segment takes no part in cleaning."""
 
     @property
-    def end_offset(self) -> int:
+    def next_offset(self) -> int:
         """Where a round ends."""
         last = self.segments[-1]
         return last.start_offset if self.is_last_beyond else last.next_offset

@@ -73,7 +73,7 @@ def test_every_pass_leaves_what_the_model_leaves(history: tuple[Chunk, ...]) -> 
             malformed = sum(each.is_malformed and each.key is not None for each in model.records)
             is_header = chunk.strategy is CompactionStrategy.HEADER
             model.clean(
-                log.end_offset, chunk.strategy, now_ms, is_last_chunk=chunk.is_last_chunk
+                log.next_offset, chunk.strategy, now_ms, is_last_chunk=chunk.is_last_chunk
             )
             done = passed(
                 log,
@@ -87,10 +87,10 @@ def test_every_pass_leaves_what_the_model_leaves(history: tuple[Chunk, ...]) -> 
                 first_dirty=first_dirty,
                 is_last_chunk=chunk.is_last_chunk,
             )
-            assert done.log.end_offset == log.end_offset
+            assert done.log.next_offset == log.next_offset
             log = done.log
             assert seen(log) == (model.records, horizons_of(model))
-            assert batches_of(log, log.segments[-1])[-1].last_offset + 1 == log.end_offset
+            assert batches_of(log, log.segments[-1])[-1].last_offset + 1 == log.next_offset
             assert done.malformed_versions == (malformed if is_header else 0)
 
 

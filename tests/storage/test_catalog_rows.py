@@ -25,6 +25,7 @@ from storage.catalog_schema import (
     FORMAT_VERSION,
     FORMATS_READ,
     LEADER_EPOCH,
+    NEXT_OFFSET_COLUMN,
     PARTITIONS,
     RETIRED_SEGMENT,
     RUNS,
@@ -140,11 +141,15 @@ def test_rows_say_what_the_states_said(states: list[PartitionState]) -> None:
         (CLEANER_OFFSET, CleanerOffset),
         (SEGMENT, Segment),
         (RETIRED_SEGMENT, RetiredSegment),
-        (RUNS, RunRow),
     ],
 )
 def test_every_field_of_a_noun_has_its_column(columns: Any, noun: type[Any]) -> None:
     assert {each.name for each in columns} == {each.name for each in fields(noun)}
+
+
+def test_every_field_of_a_run_has_its_column() -> None:
+    renamed = {"next_offset": NEXT_OFFSET_COLUMN}
+    assert set(RUNS.names) == {renamed.get(each.name, each.name) for each in fields(RunRow)}
 
 
 def test_every_field_of_a_state_has_its_column() -> None:

@@ -49,7 +49,7 @@ def a_task(log: Log, **fields: Any) -> GroupTask:
         rules=RoundRules(
             now_ms=NOW_MS,
             delete_retention_ms=1000,
-            end_offset=log.end_offset,
+            next_offset=log.next_offset,
             last_data_offsets=NO_PAIRS,
             marker_epochs=NO_PAIRS,
         ),
@@ -153,6 +153,12 @@ def test_records_and_their_bytes_are_tallied(tmp_path: Path) -> None:
         without_key_bytes=8,
         superseded_bytes=9 + 13,
     )
+
+
+def test_markers_that_stay_are_counted(tmp_path: Path) -> None:
+    log = picture("P7(0:a=1) 1:P7:C | 2:a=2", tmp_path)
+    tally = rewritten(log, 0, 1).tally
+    assert (tally.records_in, tally.kept, tally.kept_markers) == (3, 2, 1)
 
 
 def test_an_empty_key_is_a_key_and_an_empty_value_is_one(tmp_path: Path) -> None:
