@@ -165,7 +165,7 @@ def status_verb(**given: Any) -> None:
 
 @tierfold.command("verify")
 @tier_options
-@replay_options
+@clock_options
 @click.option(
     "--second-opinion",
     is_flag=True,
@@ -222,15 +222,13 @@ def history_verb(partition_name: str, limit: int | None, **given: Any) -> None:
 
 @tierfold.command("dump")
 @click.argument("segment", type=click.Path())
-@replay_options
-def dump_verb(segment: str, **given: Any) -> None:
+def dump_verb(segment: str) -> None:
     """Print the batches and records of a segment's .log as JSON lines.
 
     \b
     Example:
       tierfold dump 00000000000000000000-0hLI51_3SZKS69rydQPI4w.log | jq .baseOffset
     """
-    settings_of(given)
     for line in dump_lines(segment):
         click.echo(line)
 

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from compaction.chunks import Budget
 from jobs.complaints import note_json
+from jobs.moments import moment_ms
 from jobs.quantities import DURATION_MS, SIZE_BYTES
 from jobs.remarks import Remarks
 from jobs.scope import Scope
@@ -36,12 +37,36 @@ _NOW_MIN_MS: Final = 10**12
 """September 2001, before Kafka: what is below are seconds. Were they believed, what is retired now
 would seem to have been so for half a century, and the next `retain` would spare it no hour."""
 
+_NOW_MAX_MS: Final = 2**63 - 1
+
+_DIGITS_MAX: Final = 100
+"""Python reads no number of thousands of digits."""
+
+
+class _Moment(click.ParamType[int]):
+    """A time as `restore --to` takes it, within the bounds of what can be meant."""
+
+    name = "time"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Epoch milliseconds."""
+        time_ms = moment_ms(value, where="--now")
+        if time_ms is None and value.isdecimal() and len(value) < _DIGITS_MAX:
+            time_ms = int(value)
+        if time_ms is None:
+            form = "Write it as 2026-11-21T15:30:46Z, or in epoch milliseconds."
+            self.fail(f"{value!r} is no time. {form}", param, ctx)
+        if not _NOW_MIN_MS <= time_ms <= _NOW_MAX_MS:
+            self.fail(f"{value} is not in the range {_NOW_MIN_MS}<=x<={_NOW_MAX_MS}.", param, ctx)
+        return time_ms
+
+
 _NOW_OPTION: Final = click.option(
     "--now",
     "now_ms",
-    type=click.IntRange(_NOW_MIN_MS, 2**63 - 1),
-    metavar="MS",
-    help="Instead of the clock.",
+    type=_Moment(),
+    metavar="TIME",
+    help="Instead of the clock: ISO 8601 (UTC unless it says otherwise) or epoch milliseconds.",
 )
 
 _Verb = TypeVar("_Verb", bound=Callable[..., Any])

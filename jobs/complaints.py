@@ -27,6 +27,12 @@ _AS_JSON: Final = "jobs.as_json"
 class Verbs(click.Group):
     """A group of verbs whose complaints about the command line repeat no secret of it."""
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """See `click.Group`; the sentence of each verb is whole, on as many lines as it takes."""
+        verbs = [(name, self.commands[name]) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, each.get_short_help_str(limit=200)) for name, each in verbs])
+
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:  # noqa: ANN401 - as click
         """See `click.Group`."""
         with _fit_to_be_shown():

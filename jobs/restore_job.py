@@ -134,8 +134,6 @@ def _found(live: Wiring, newest: Entry, entries: Iterator[Entry], to: str) -> Re
     target = (
         _at_run(entries, to, look) if time_ms is None else _at_moment(entries, time_ms, look)
     )
-    if isinstance(target, Refusal):
-        return Restored(report=_refused(key, target))
     way_back = restoration(target.state, newest.state)
     if isinstance(way_back, Refusal):
         return Restored(report=_refused(key, way_back), target=target)
@@ -155,10 +153,14 @@ def _refused_by_listing(live: Wiring, key: PartitionKey, way_back: Restoration) 
     return _not_whole(faults) if faults else None
 
 
-def _at_moment(entries: Iterator[Entry], time_ms: int, look: str) -> Entry | Refusal:
-    return at(entries, time_ms) or Refusal(
-        reason=RefusalReason.NOT_RESTORABLE,
-        detail=f"nothing is remembered of {moment(time_ms)}, or of any time before",
+def _at_moment(entries: Iterator[Entry], time_ms: int, look: str) -> Entry:
+    """The state at that time; raises BadSettings where none is remembered."""
+    found = at(entries, time_ms)
+    if found is not None:
+        return found
+    raise BadSettings(
+        f"nothing is remembered of {moment(time_ms)}, or of any time before",
+        where="--to",
         remedy=look,
     )
 

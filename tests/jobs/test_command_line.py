@@ -144,8 +144,13 @@ def test_usage_is_told_with_exit_code_2() -> None:
     assert tierfold("compact", "x", "--first-dirty", "-1").code == 2
 
 
-@pytest.mark.parametrize(("option", "least"), [("--now", 10**12), ("--first-dirty", 0)])
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize(
+    ("verb", "option", "least"),
+    [
+        *((verb, "--now", 10**12) for verb in VERBS),
+        *((verb, "--first-dirty", 0) for verb in ("plan", "compact", "status")),
+    ],
+)
 def test_times_are_milliseconds_and_offsets_have_63_bits(
     verb: str, option: str, least: int, tier: Path
 ) -> None:
@@ -169,6 +174,25 @@ def test_a_run_at_the_last_moment_writes_that_moment(tier: Path) -> None:
     assert ran.code == 0, ran.stderr
     lines = tierfold("history", tier, "orders-0", "--json").entries[0]["history"]
     assert {each["committed_at"] for each in lines} == {ever}
+
+
+def test_now_takes_what_restore_takes(tier: Path) -> None:
+    at_once = tierfold("plan", tier, *COMPACT, "--now", "2030-01-01T00:00:00+01:00", "--json")
+    in_ms = tierfold("plan", tier, *COMPACT, "--now", "1893452400000", "--json")
+    assert (at_once.code, at_once) == (0, in_ms)
+    old = tierfold("plan", tier, *COMPACT, "--now", "1999-01-01")
+    assert (old.code, "1999-01-01 is not in the range" in old.stderr) == (2, True)
+
+
+def test_options_that_cannot_matter_are_not_offered() -> None:
+    assert "--first-dirty" not in tierfold("verify", "--help").stdout
+    assert "--set" not in tierfold("dump", "--help").stdout
+
+
+def test_the_list_of_verbs_is_whole() -> None:
+    said = " ".join(tierfold("--help").stdout.split())
+    assert "..." not in said.partition("Commands:")[2]
+    assert "forget Take back what the catalog says of a partition whose log was cut off." in said
 
 
 def test_help_tells_the_exit_codes_and_the_version_is_told() -> None:

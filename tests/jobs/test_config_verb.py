@@ -136,7 +136,7 @@ def test_the_file_may_be_named_by_the_environment(
     assert not told(ran.stderr, "gone.toml", "No such file")
 
 
-@pytest.mark.parametrize("verb", ["plan", "compact", "status", "verify", "dump", "config"])
+@pytest.mark.parametrize("verb", ["plan", "compact", "status", "verify", "config"])
 def test_every_verb_refuses_a_wrong_file_before_it_reads_anything(
     verb: str, tmp_path: Path
 ) -> None:

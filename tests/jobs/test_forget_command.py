@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.jobs.commands import tierfold, told
-from tests.jobs.elections import FIRST_MS, claimed, histories, upload
+from tests.jobs.commands import COMPACT, status_of, tierfold, told
+from tests.jobs.elections import (
+    FIRST_MS,
+    NEW,
+    claimed,
+    histories,
+    merged,
+    old_history,
+    row_of,
+    upload,
+)
 from tests.jobs.tiers import made_tier
 
 
@@ -63,3 +72,24 @@ def test_wrong_names_and_the_help(tmp_path: Path) -> None:
     assert not told(ran.stderr, "tierfold forget", "'order-0' is no partition", "orders-0?")
     assert not told(tierfold("forget", "--help").stdout, "Examples", "no way back")
     assert not told(tierfold("retain", "--help").stdout, "--diverged", "tier.binding=detached")
+
+
+def test_status_and_plan_of_a_refused_partition_show_its_row(tmp_path: Path) -> None:
+    tier = tmp_path / "tier"
+    originals = old_history(tier)
+    ours = merged(tier)
+    upload(tier, 6, 9, NEW)
+    row = row_of(tier)
+    assert row.epoch > 0
+    status = status_of(tier)["orders", 0]
+    assert "unclean leader election" in status["problem"]
+    assert (status["epoch"], status["committed_at_ms"]) == (row.epoch, row.committed_at_ms)
+    assert (status["cleaner_offset"], status["log_start_offset"]) == (row.cleaner_offset, 0)
+    assert [each["id"] for each in status["segments"]] == [ours.segment_id]
+    assert len(status["retired"]) == len(originals)
+    shown = tierfold("status", tier).stdout
+    assert not told(" ".join(shown.split()), "refused, see below", "retired since")
+    assert shown.splitlines()[-1] == f"orders-0: {status['problem']}"
+    assert tierfold("plan", tier, "--json", *COMPACT).entries[0]["epoch"] == row.epoch
+    swept = tierfold("retain", tier, "--json", "--dry-run").entries[0]
+    assert (swept["outcome"], swept["epoch"]) == ("refused", row.epoch)

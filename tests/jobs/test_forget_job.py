@@ -24,7 +24,7 @@ from jobs.wiring import CATALOG_FOLDER, Wiring, wired
 from storage.catalog import Catalog, new_commit_id
 from storage.local_tiered_storage import Part
 from storage.runs_table import RunsTable
-from tests.jobs.commands import ALWAYS, COMPACT, Ran, status_of, tierfold, told
+from tests.jobs.commands import ALWAYS, COMPACT, Ran, tierfold, told
 from tests.jobs.elections import (
     FIRST_MS,
     NEW,
@@ -263,26 +263,6 @@ def test_uploads_that_were_retired_count_again_once_their_replacement_is_moved_a
     (entry,) = ran.entries
     assert ids(entry["taken"]) == [first.segment_id, newest.segment_id]
     assert entry["vanishing"] == [{"start_offset": 10, "end_offset": 10}]
-
-
-def test_status_and_plan_of_a_refused_partition_show_its_row(tmp_path: Path) -> None:
-    tier = tmp_path / "tier"
-    originals = old_history(tier)
-    ours = merged(tier)
-    upload(tier, 6, 9, NEW)
-    row = row_of(tier)
-    assert row.epoch > 0
-    status = status_of(tier)["orders", 0]
-    assert "unclean leader election" in status["problem"]
-    assert (status["epoch"], status["committed_at_ms"]) == (row.epoch, row.committed_at_ms)
-    assert (status["cleaner_offset"], status["log_start_offset"]) == (row.cleaner_offset, 0)
-    assert (ids(status["segments"]), len(status["retired"])) == ([ours.segment_id], len(originals))
-    shown = tierfold("status", tier).stdout
-    assert not told(" ".join(shown.split()), "refused, see below", "retired since")
-    assert shown.splitlines()[-1] == f"orders-0: {status['problem']}"
-    assert plan(tier).entries[0]["epoch"] == row.epoch
-    swept = tierfold("retain", tier, "--json", "--dry-run").entries[0]
-    assert (swept["outcome"], swept["epoch"]) == ("refused", row.epoch)
 
 
 # Who is fenced.
