@@ -23,6 +23,7 @@ from jobs.cli_ends import (
     EXIT_WRONG_SETTING,
     for_people,
     leave,
+    print_what_can_be,
 )
 from jobs.cli_options import (
     JSON_OPTION,
@@ -278,6 +279,7 @@ def _told(
 
 def main(prog_name: str = "tierfold", first_arguments: Sequence[str] = ()) -> None:
     """The console script; errors that a person must act on are one sentence, not a trace."""
+    print_what_can_be()
     try:
         tierfold.main(
             args=[*first_arguments, *sys.argv[1:]], prog_name=prog_name, standalone_mode=True

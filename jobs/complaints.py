@@ -16,6 +16,7 @@ import click
 
 from compaction.errors import CorruptLog, UnreadableObject
 from compaction.shown import HIDDEN, printable, shown, without_secrets
+from jobs.cli_ends import leave_broken_pipe
 
 _SPARE_WORDS: Final = re.compile(r"(unexpected extra arguments?) \(.*\)", re.DOTALL)
 """Words that click has no use for and quotes: `--set NAME VALUE` without its sign, say."""
@@ -58,6 +59,8 @@ def _documented(ctx: click.Context) -> Iterator[None]:
     """
     try:
         yield
+    except BrokenPipeError:
+        leave_broken_pipe()
     except (CorruptLog, UnreadableObject) as error:
         if ctx.meta.get(_AS_JSON):
             click.echo(json.dumps({"partitions": [], "error": str(error)}, indent=2))

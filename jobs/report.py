@@ -36,6 +36,7 @@ from jobs.tables import (
     NO_PARTITIONS,
     ROWS_MAX,
     URGENCY,
+    Columns,
     counted,
     grouped,
     offsets,
@@ -64,6 +65,36 @@ _KEYLESS_UNKNOWN: Final = (
     " limits it."
 )
 
+_REPORT_COLUMNS: Final[Columns] = (
+    ("partition", "left"),
+    ("outcome", "left"),
+    ("offsets", "right"),
+    ("segments", "right"),
+    ("bytes", "right"),
+    ("why", "left"),
+)
+_STATUS_COLUMNS: Final[Columns] = (
+    ("partition", "left"),
+    ("segments", "right"),
+    ("bytes", "right"),
+    ("offsets", "right"),
+    ("dirty", "right"),
+    ("clean below", "right"),
+    ("epoch", "right"),
+    ("retired", "right"),
+    ("remarks", "left"),
+)
+_VERIFY_COLUMNS: Final[Columns] = (
+    ("partition", "left"),
+    ("segments", "right"),
+    ("batches", "right"),
+    ("records", "right"),
+    ("read", "right"),
+    ("index entries", "right"),
+    ("keys compared", "right"),
+    ("verdict", "left"),
+)
+
 LATE_MAX: Final = 5
 """Partitions whose active segment is late that are named; the JSON document has them all."""
 
@@ -83,13 +114,7 @@ def print_reports(console: Console, reports: Sequence[PartitionReport], title: s
         return
     by_work = sorted(sorted(reports, key=lambda each: each.key), key=_precedence, reverse=True)
     ordered = sorted(by_work, key=lambda each: URGENCY.index(each.outcome))
-    table = Table(title=title, title_justify="left")
-    for column in ("partition", "outcome"):
-        table.add_column(column, no_wrap=True)
-    for column in ("offsets", "segments", "bytes"):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("why", overflow="fold")
-    print_cut(console, table, [_report_row(each) for each in ordered])
+    print_cut(console, title, _REPORT_COLUMNS, [_report_row(each) for each in ordered])
     _print_sums(console, reports)
     _print_waiting(console, reports)
 
@@ -99,7 +124,7 @@ def _report_row(each: PartitionReport) -> tuple[str | Text, ...]:
         str(each.key),
         styled(each.outcome),
         "" if each.next_offset is None else offsets(each.first_dirty or 0, each.next_offset),
-        f"{each.segments_in} → {each.segments_out}" if _came_to_something(each) else "",
+        _segments_column(each),
         _bytes_column(each),
         sentences(each.reason, each.notes),
     )
@@ -129,6 +154,12 @@ def _came_to_something(each: PartitionReport) -> bool:
     return bool(each.segments_in) and each.outcome in {COMPACTED, PLANNED, LEFT}
 
 
+def _segments_column(each: PartitionReport) -> str:
+    if not _came_to_something(each):
+        return ""
+    return f"{grouped(each.segments_in)} → {grouped(each.segments_out)}"
+
+
 def _bytes_column(each: PartitionReport) -> str:
     if not _came_to_something(each):
         return ""
@@ -149,7 +180,8 @@ def _print_sums(console: Console, reports: Sequence[PartitionReport]) -> None:
         return
     sums = total(each.tally for each in done)
     bytes_in, bytes_out = sum(each.bytes_in for each in done), sum(each.bytes_out for each in done)
-    console.print(f"{decimal(bytes_in)} became {decimal(bytes_out)} ({bytes_in} → {bytes_out}).")
+    exactly = f"{grouped(bytes_in)} → {grouped(bytes_out)} bytes"
+    console.print(f"{decimal(bytes_in)} became {decimal(bytes_out)} ({exactly}).")
     others = ", ".join(
         f"{grouped(getattr(sums, name))} {name.replace('_', ' ')}" for name in RECORD_FATES[1:]
     )
@@ -167,13 +199,8 @@ def print_status(console: Console, partitions: Sequence[PartitionStatus]) -> Non
     if not partitions:
         console.print(NO_PARTITIONS)
         return
-    table = Table(title="status", title_justify="left")
-    table.add_column("partition", no_wrap=True)
-    for column in ("segments", "bytes", "offsets", "dirty", "cleaner offset", "epoch", "retired"):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("remarks", overflow="fold")
     ordered = sorted(partitions, key=lambda each: (not each.problem, each.key))
-    print_cut(console, table, [_status_row(each) for each in ordered])
+    print_cut(console, "status", _STATUS_COLUMNS, [_status_row(each) for each in ordered])
     for each in ordered[:ROWS_MAX]:
         if each.problem:
             # Unfolded, so that its commands can be pasted.
@@ -202,13 +229,13 @@ def _status_row(each: PartitionStatus) -> tuple[str | Text, ...]:
     start = each.log_start_offset
     return (
         str(each.key),
-        str(len(segments)),
+        grouped(len(segments)),
         decimal(sum(segment.size_bytes for segment in segments)),
         offsets(start, segments[-1].next_offset) if segments and start is not None else "none",
         each.ratio.percent if each.ratio is not None else "",
         "none" if each.cleaner_offset is None else str(each.cleaner_offset),
         str(each.epoch),
-        str(len(row.retired)) if row is not None else "0",
+        grouped(len(row.retired)) if row is not None else "0",
         Text(printable("; ".join(remarks)), style="red" if each.problem else ""),
     )
 
@@ -236,13 +263,8 @@ def print_verified(console: Console, partitions: Sequence[Verified]) -> None:
     if not partitions:
         console.print(NO_PARTITIONS)
         return
-    table = Table(title="verify", title_justify="left")
-    table.add_column("partition", no_wrap=True)
-    for column in ("segments", "batches", "records", "read", "index entries", "keys compared"):
-        table.add_column(column, justify="right")
-    table.add_column("verdict", overflow="fold")
     ordered = sorted(partitions, key=lambda each: (not each.faults, each.key))
-    print_cut(console, table, [_verified_row(each) for each in ordered])
+    print_cut(console, "verify", _VERIFY_COLUMNS, [_verified_row(each) for each in ordered])
     for each in ordered[:ROWS_MAX]:
         for fault in each.faults:
             told = printable(f"{each.key}: {fault}")

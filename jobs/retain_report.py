@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from rich.console import Console
 from rich.filesize import decimal
-from rich.table import Table
 from rich.text import Text
 
 from compaction.outcomes import Committed, Fenced, LostRace, Outcome, Unknown
@@ -28,12 +27,25 @@ from jobs.outcome_reports import (
 from jobs.tables import (
     NO_PARTITIONS,
     URGENCY,
+    Columns,
     counted,
+    grouped,
     outcomes_line,
     print_beyond,
     print_cut,
     sentences,
     styled,
+)
+
+_COLUMNS: Final[Columns] = (
+    ("partition", "left"),
+    ("outcome", "left"),
+    ("expire", "right"),
+    ("go", "right"),
+    ("objects", "right"),
+    ("bytes", "right"),
+    ("log start", "right"),
+    ("why", "left"),
 )
 
 LINES_MAX: Final = 100
@@ -184,14 +196,8 @@ def print_retained(console: Console, reports: Sequence[RetainReport], title: str
     if not reports:
         console.print(NO_PARTITIONS)
         return
-    table = Table(title=title, title_justify="left")
-    for column in ("partition", "outcome"):
-        table.add_column(column, no_wrap=True)
-    for column in ("expire", "go", "objects", "bytes", "log start"):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("why", overflow="fold")
     ordered = sorted(reports, key=lambda each: (URGENCY.index(each.outcome), each.key))
-    print_cut(console, table, [_row(each) for each in ordered])
+    print_cut(console, title, _COLUMNS, [_row(each) for each in ordered])
     planned = [each for each in ordered if each.outcome == PLANNED]
     lines = [line for each in planned for line in _lines(each)]
     for line in lines[:LINES_MAX]:
@@ -205,9 +211,9 @@ def _row(each: RetainReport) -> tuple[str | Text, ...]:
     return (
         str(each.key),
         styled(each.outcome),
-        str(len(each.expired) or ""),
-        "\n".join(f"{count} {kind}" for count, kind in counts if count),
-        str(each.objects or ""),
+        grouped(len(each.expired)) if each.expired else "",
+        "\n".join(f"{grouped(count)} {kind}" for count, kind in counts if count),
+        grouped(each.objects) if each.objects else "",
         decimal(each.size_bytes) if each.doomed else "",
         "" if each.log_start_offset is None else str(each.log_start_offset),
         sentences(each.reason, each.notes),
@@ -235,7 +241,10 @@ def _sum(reports: Sequence[RetainReport]) -> str:
         if doomed:
             size_bytes = sum(one.size_bytes for one in doomed)
             count = sum(len(one.objects) for one in doomed)
-            said += f" {verb}: {count} objects, {decimal(size_bytes)} ({size_bytes})."
+            said += (
+                f" {verb}: {counted(count, 'object')}, {decimal(size_bytes)}"
+                f" ({grouped(size_bytes)} bytes)."
+            )
     return said
 
 

@@ -17,7 +17,7 @@ from jobs.history_job import HistoryLine, PartitionHistory
 from jobs.moments import moment
 from jobs.outcome_reports import FORGOTTEN, PLANNED, RESTORED
 from jobs.restore_job import Restored
-from jobs.tables import counted, grouped
+from jobs.tables import counted, grouped, width_of
 
 SEGMENTS_SHOWN: Final = 10
 """Of those that come back, and of those that leave; the JSON document has them all."""
@@ -32,20 +32,34 @@ def print_history(console: Console, found: PartitionHistory) -> None:
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for column in ("at", "run", "what"):
         table.add_column(column, no_wrap=True)
-    for column in ("epoch", "segments", "live", "bytes"):
+    for column in ("epoch", "segments", "live", "bytes", "clean\nbelow", "log\nstart"):
         table.add_column(column, justify="right", no_wrap=True)
-    for column in ("clean below", "log start"):
-        table.add_column(column, justify="right")
     table.add_column("back?", no_wrap=True)
     for each in found.lines:
         table.add_row(*_history_row(each))
-    console.print(table)
+    if width_of(console, table) <= console.width:
+        console.print(table)
+    else:
+        for each in found.lines:
+            _print_line(console, each)
     if found.has_older:
         console.print("… and older ones; without --limit all are shown.")
     for why in dict.fromkeys(each.why_not for each in found.lines if each.why_not):
         console.print(Text(f"no: {why}", style="dim"), soft_wrap=True)
     if found.holder:
         console.print(Text(f"{found.holder}.", style="yellow"))
+
+
+def _print_line(console: Console, each: HistoryLine) -> None:
+    """An entry where the table is too wide: what `restore --to` takes comes first, and whole."""
+    at, run, what, epoch, segments, live, size, clean, start, back = map(str, _history_row(each))
+    console.print(f"{at}  {run}  {what}", soft_wrap=True)
+    moved = f", segments {segments}" if segments else ""
+    console.print(
+        f"  epoch {epoch}{moved}, {live} live, {size}, clean below {clean}, log start {start};"
+        f" back? {back}",
+        soft_wrap=True,
+    )
 
 
 def _history_row(each: HistoryLine) -> tuple[str | Text, ...]:
@@ -100,7 +114,7 @@ def print_restored(console: Console, found: Restored) -> None:
 
 def _print_segments(console: Console, what: str, segments: tuple[Segment, ...]) -> None:
     size_bytes = sum(segment.size_bytes for segment in segments)
-    console.print(f"{len(segments)} {what}, {decimal(size_bytes)} ({size_bytes} bytes)")
+    console.print(f"{len(segments)} {what}, {decimal(size_bytes)} ({grouped(size_bytes)} bytes)")
     for each in segments[:SEGMENTS_SHOWN]:
         by = each.written_by_run or "a broker"
         console.print(

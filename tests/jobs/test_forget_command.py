@@ -88,7 +88,7 @@ def test_status_and_plan_of_a_refused_partition_show_its_row(tmp_path: Path) -> 
     assert [each["id"] for each in status["segments"]] == [ours.segment_id]
     assert len(status["retired"]) == len(originals)
     shown = tierfold("status", tier).stdout
-    assert not told(" ".join(shown.split()), "refused, see below", "retired since")
+    assert not told(" ".join(shown.split()), "refused, see below", "2 retired")
     assert shown.splitlines()[-1] == f"orders-0: {status['problem']}"
     assert tierfold("plan", tier, "--json", *COMPACT).entries[0]["epoch"] == row.epoch
     swept = tierfold("retain", tier, "--json", "--dry-run").entries[0]
