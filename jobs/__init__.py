@@ -4,6 +4,7 @@
     cli_changes         restore, forget, retain
     cli_ends            exit codes, and where people read
     cli_options         the options that verbs share
+    stopping            Ctrl-C and SIGTERM: where a verb may stop, and how spark-submit waits for it
     complaints          what is said of wrong words and of bugs, without their secrets
     plan_job, compact_job, retain_job, status_job, verify_job, dump_job, config_job
                         one module per verb, those below too; each is also a script, for python

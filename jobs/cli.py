@@ -2,6 +2,7 @@
 
 Exit codes: 0 done, or nothing to do, or left for the next run; 1 a bug; 2 a wrong setting or usage;
 3 a partition failed; 4 fenced: another run took over a partition. Where both happened, 3 is told.
+130 stopped by Ctrl-C, 143 by SIGTERM.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ from jobs.report import (
     print_verified,
 )
 from jobs.status_job import status
+from jobs.stopping import Stopped, stoppable
 from jobs.undo_report import print_history
 from jobs.verify_job import verify
 from jobs.versions import tierfold_version
@@ -70,6 +72,7 @@ def tierfold() -> None:
     \b
     Exit codes: 0 done or nothing to do · 1 a bug · 2 wrong setting or usage
                 3 a partition failed    · 4 fenced by another run
+                130 stopped by Ctrl-C   · 143 stopped by SIGTERM
     """
 
 
@@ -278,12 +281,16 @@ def _told(
 
 
 def main(prog_name: str = "tierfold", first_arguments: Sequence[str] = ()) -> None:
-    """The console script; errors that a person must act on are one sentence, not a trace."""
+    """The console script; errors that a person must act on, and signals, are one sentence."""
     print_what_can_be()
     try:
-        tierfold.main(
-            args=[*first_arguments, *sys.argv[1:]], prog_name=prog_name, standalone_mode=True
-        )
+        with stoppable():
+            tierfold.main(
+                args=[*first_arguments, *sys.argv[1:]], prog_name=prog_name, standalone_mode=True
+            )
+    except Stopped as stopped:
+        click.echo(f"{prog_name}: {stopped}", err=True)
+        sys.exit(stopped.exit_code)
     except TierfoldError as error:
         click.echo(f"{prog_name}: {error}", err=True)
         sys.exit(_exit_code(error))

@@ -40,6 +40,7 @@ from jobs.outcome_reports import (
 )
 from jobs.proposals import release_of
 from jobs.run_records import keep_record
+from jobs.stopping import deferred
 from jobs.survey import known_by_name, refusal_of
 from jobs.wiring import Wiring
 from storage.catalog import new_commit_id
@@ -96,8 +97,9 @@ def forget(live: Wiring, name: str, console: Console, *, is_dry_run: bool = Fals
     found = replace(found, report=replace(found.report, epoch=epoch))
     if is_dry_run or found.loss is None or found.report.outcome != PLANNED:
         return found
-    report = _emptied(live, found, found.loss)
-    keep_record(live, [(0, report)], started_at_ms, "forget", console)
+    with deferred():
+        report = _emptied(live, found, found.loss)
+        keep_record(live, [(0, report)], started_at_ms, "forget", console)
     return replace(found, report=report)
 
 

@@ -7,9 +7,12 @@ the driver watches it while the action runs in another thread.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
-from typing import TypeVar
+from contextlib import suppress
+from typing import Final, TypeVar
 
+from py4j.protocol import Py4JError
 from pyspark import Accumulator, inheritable_thread_target
 from pyspark.sql import SparkSession
 from rich.console import Console
@@ -22,10 +25,15 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
+from jobs.stopping import check, deferred, is_stopping
+
 _T = TypeVar("_T")
 
 LOOK_EVERY_S = 0.2
-"""How often the driver looks at the accumulator."""
+"""How often the driver looks at the accumulator, and for a signal."""
+
+CANCELLED_WITHIN_S: Final = 60.0
+"""How long to wait for an action that is cancelled."""
 
 
 def byte_bars(console: Console) -> Progress:
@@ -50,7 +58,11 @@ class ByteProgress:
         self._console = console
 
     def watched(self, title: str, bytes_total: int, action: Callable[[], _T]) -> _T:
-        """Runs `action` in a thread of the same Spark session, and returns what it returns."""
+        """Runs `action` in a thread of the same Spark session, and returns what it returns.
+
+        Raises Stopped after a signal: the session's jobs are cancelled then, and the thread has
+        ended. One that were still reading when Python ends would abort it.
+        """
         before = self.bytes_done.value
         results: list[_T] = []
         errors: list[BaseException] = []
@@ -63,12 +75,24 @@ class ByteProgress:
                 errors.append(error)
 
         thread = threading.Thread(target=work, daemon=True)
-        with byte_bars(self._console) as progress:
-            bar = progress.add_task(title, total=bytes_total)
-            thread.start()
-            while thread.is_alive():
-                thread.join(LOOK_EVERY_S)
-                progress.update(bar, completed=self.bytes_done.value - before)
+        with deferred():
+            with byte_bars(self._console) as progress:
+                bar = progress.add_task(title, total=bytes_total)
+                thread.start()
+                while thread.is_alive() and not is_stopping():
+                    thread.join(LOOK_EVERY_S)
+                    progress.update(bar, completed=self.bytes_done.value - before)
+            if is_stopping():
+                self._cancel(thread)
+        check()
         if errors:
             raise errors[0]
         return results[0]
+
+    def _cancel(self, thread: threading.Thread) -> None:
+        """End the thread's action; again and again, for it may not have begun its job yet."""
+        deadline = time.monotonic() + CANCELLED_WITHIN_S
+        while thread.is_alive() and time.monotonic() < deadline:
+            with suppress(Py4JError, OSError):  # The JVM may have been told to end, too.
+                self._spark.sparkContext.cancelAllJobs()
+            thread.join(LOOK_EVERY_S)

@@ -44,6 +44,7 @@ from jobs.outcome_reports import (
 )
 from jobs.progress import byte_bars
 from jobs.run_records import keep_record
+from jobs.stopping import deferred
 from jobs.survey import known_by_name, refusal_of
 from jobs.wiring import Wiring
 from storage.catalog import new_commit_id
@@ -110,8 +111,9 @@ def restore(
     faults = _faults(live, found.row.key, found.way_back, console)
     if faults:
         return replace(found, report=_refused(found.row.key, _not_whole(faults)))
-    report = put_back(live, found.row, found.way_back, found.report)
-    keep_record(live, [(0, report)], started_at_ms, "restore", console)
+    with deferred():
+        report = put_back(live, found.row, found.way_back, found.report)
+        keep_record(live, [(0, report)], started_at_ms, "restore", console)
     return replace(found, report=report)
 
 

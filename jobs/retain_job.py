@@ -48,6 +48,7 @@ from jobs.retain_report import Doomed, RetainReport
 from jobs.run_records import keep_record
 from jobs.scope import Scope
 from jobs.settings import Settings
+from jobs.stopping import deferred, is_stopping
 from jobs.survey import READERS
 from jobs.wiring import Wiring
 from storage.catalog import new_commit_id
@@ -117,14 +118,15 @@ def retain(
         for each in looks
         if each.report.outcome == PLANNED and each.view is not None and each.sweep is not None
     ]
-    if works and not is_dry_run:
-        _claim(live, [each for each in works if each.sweep.needs_claim])
-        _start(live, [each for each in works if each.row is not None])
-        _sweep(live, [each for each in works if each.is_open], console)
-        reports |= {each.key: each.report for each in works}
     if not is_dry_run:
-        chunks = [(0, each.as_run()) for each in reports.values()]
-        keep_record(live, chunks, started_at_ms, "retain", console)
+        with deferred():
+            if works:
+                _claim(live, [each for each in works if each.sweep.needs_claim])
+                _start(live, [each for each in works if each.row is not None])
+                _sweep(live, [each for each in works if each.is_open], console)
+                reports |= {each.key: each.report for each in works}
+            chunks = [(0, each.as_run()) for each in reports.values()]
+            keep_record(live, chunks, started_at_ms, "retain", console)
     return [reports[each.report.key] for each in looks]
 
 
@@ -134,6 +136,8 @@ def vacuumed(live: Wiring, console: Console, *, is_dry_run: bool = False) -> int
     That is no partition's matter: where it fails, `console` says so, and nothing else changes.
     """
     gone = 0
+    if is_stopping():
+        return gone
     try:
         gone = live.catalog.vacuum(is_dry_run=is_dry_run)
         gone += RunsTable(live.catalog_uri).vacuum(is_dry_run=is_dry_run)
@@ -259,7 +263,12 @@ def _judge(each: Work, row: PartitionState | None) -> None:
 
 
 def _deleted(live: Wiring, each: Work, item: Doomed) -> tuple[Work, Doomed]:
-    """Stage 5, of one segment or leftover; after an error nothing more of its partition."""
+    """Stage 5, of one segment or leftover; after an error nothing more of its partition.
+
+    After a signal nothing more of any: what is left is marked, and the claims are given back.
+    """
+    if is_stopping():
+        each.failure = each.failure or "the run was told to stop"
     try:
         if not each.failure and item.segment_id:
             live.tier.delete_segment(each.key, item.segment_id, item.start_offset)

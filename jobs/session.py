@@ -26,6 +26,7 @@ from compaction.errors import BadSettings
 from compaction.shown import shown
 from jobs import worker_daemon
 from jobs.private_sockets import private_folder, removed_with_jvm
+from jobs.stopping import signals_kept, under_spark_submit
 
 NO_JAVA: Final = (
     "Install a Java runtime 17 or newer (Debian, Ubuntu: apt-get install "
@@ -95,10 +96,11 @@ def tierfold_session(builder: SparkSession.Builder | None = None) -> SparkSessio
     sockets = private_folder()
     # It replaces a user's own setting: that folder may be open to others.
     builder = builder.config("spark.python.unix.domain.socket.dir", sockets)
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+    if not under_spark_submit():
         builder = _local(builder)
     try:
-        session = builder.getOrCreate()
+        with signals_kept():
+            session = builder.getOrCreate()
     except PySparkRuntimeError as error:
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise

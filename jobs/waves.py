@@ -37,6 +37,7 @@ from jobs.proposals import release_of
 from jobs.publishing import RoundResult, read_back
 from jobs.rounds import Round
 from jobs.session import SPARK_FAILURES, cause_of
+from jobs.stopping import Stopped, check, deferred
 from jobs.survey import READERS, Surveyed, contradictions
 from jobs.wiring import Wiring
 from storage.catalog import Catalog, new_commit_id
@@ -122,7 +123,10 @@ class Waves:
     spent_bytes: int = 0
 
     def run(self, due: Sequence[Surveyed]) -> list[PartitionReport]:
-        """All of it, in the order given; one report per partition."""
+        """All of it, in the order given; one report per partition.
+
+        After a signal the chunks at hand are dropped, and the rest is left for the next run.
+        """
         works = [
             Work(surveyed=each, plan=each.choice)
             for each in due
@@ -131,8 +135,22 @@ class Waves:
         chosen = works[: self.budget.max_partitions]
         for each in works[len(chosen) :]:
             each.leave(f"--max-partitions is {self.budget.max_partitions}")
-        pending = chosen
+        with deferred():
+            try:
+                self._waves(chosen)
+            except Stopped as stopped:
+                for each in chosen:
+                    if each.is_open:
+                        each.leave(f"stopped by {stopped.by}")
+            self._read_back([each for each in chosen if each.unanswered is not None])
+            self._release([each for each in chosen if each.is_given_back])
+        return [each.report for each in works]
+
+    def _waves(self, chosen: Sequence[Work]) -> None:
+        """Wave after wave until all is done, the budget spent, or a signal raises Stopped."""
+        pending = [*chosen]
         while pending:
+            check()
             free = self.live.tier.store.free_bytes()
             wave = self._next(pending, free)
             if not wave.chunks:
@@ -142,9 +160,6 @@ class Waves:
             begun = list(zip(pending, wave.chunks, strict=False))
             self._pass(begun, free)
             pending = [each for each in pending if each.is_open]
-        self._read_back([each for each in chosen if each.unanswered is not None])
-        self._release([each for each in chosen if each.is_given_back])
-        return [each.report for each in works]
 
     def _next(self, pending: Sequence[Work], free: int) -> Wave:
         bound_ms = self.budget.max_duration_ms
@@ -330,6 +345,7 @@ def results_of(
     try:
         return pipeline.run(rounds, catalog)
     except SPARK_FAILURES as error:
+        check()  # What told us to stop may have told Spark, too.
         is_over = pipeline.has_died
         if is_over or len(rounds) == 1:
             why = _SPARK_DIED if is_over else _WORKER_DIED

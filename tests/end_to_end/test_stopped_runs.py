@@ -1,0 +1,113 @@
+"""Runs of `compact` that a terminal or a scheduler stops in mid-work: real signals, real processes.
+
+A terminal's Ctrl-C reaches everybody in its foreground group, a scheduler's SIGTERM the process
+that it has started: under spark-submit, the JVM.
+"""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import pytest
+from pyspark.sql import SparkSession
+
+from storage.catalog import Catalog
+from tests.end_to_end.processes import APPLICATION_S, awaited, in_session
+from tests.jobs.commands import ALWAYS, ROOT, script, tierfold, users_environment
+from tests.jobs.tiers import key_of, latest_updates, live_values, updated_tier
+
+ORDERS: Final = key_of("orders")
+SEGMENTS: Final = 12
+"""Each is a chunk, so that the work goes on for many times the moment that a signal takes."""
+OPTIONS: Final = (*ALWAYS, "--set", "chunk.bytes=1", "--set", "segment.bytes=1")
+WAYS: Final[dict[str, tuple[str | Path, ...]]] = {
+    "tierfold": (script("tierfold"), "compact"),
+    "spark-submit": (script("spark-submit"), "--master", "local[2,4]", "jobs/compact_job.py"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terminal:
+    """A command alone in a terminal, and what the terminal shows."""
+
+    process: subprocess.Popen[bytes]
+    shown: bytearray = field(default_factory=bytearray)
+
+    def read(self, screen: int) -> None:
+        """All that is shown, until the last process has left the terminal."""
+        try:
+            while text := os.read(screen, 65536):
+                self.shown.extend(text)
+        except OSError:  # So a terminal ends on Linux.
+            return
+
+
+@contextmanager
+def in_terminal(*command: str | Path) -> Iterator[Terminal]:
+    """The command as its session's first process; killed with all that it started at the end."""
+    screen, keyboard = pty.openpty()
+    environment = users_environment() | {"SPARK_CONF_DIR": str(ROOT / "conf")}
+    process = subprocess.Popen(
+        [str(word) for word in command],
+        cwd=ROOT,
+        env=environment,
+        stdin=keyboard,
+        stdout=keyboard,
+        stderr=keyboard,
+        start_new_session=True,
+    )
+    os.close(keyboard)
+    terminal = Terminal(process=process)
+    reader = threading.Thread(target=terminal.read, args=(screen,))
+    reader.start()
+    try:
+        yield terminal
+        process.wait(APPLICATION_S)
+    finally:
+        for pid in in_session(process.pid):
+            os.kill(pid, signal.SIGKILL)
+        process.wait()
+        reader.join()
+        os.close(screen)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_stopped_gives_back_what_it_holds(
+    way: str, signum: signal.Signals, spark: SparkSession, tmp_path: Path
+) -> None:
+    tier = updated_tier(tmp_path / "tier", [ORDERS], SEGMENTS)
+    catalog = Catalog(str(tier / "_tierfold"))
+    with in_terminal(*WAYS[way], tier, *OPTIONS) as terminal:
+        awaited("the claim", lambda: owner_of(catalog) or None)
+        if signum == signal.SIGINT:
+            os.killpg(terminal.process.pid, signum)
+        else:
+            os.kill(terminal.process.pid, signum)
+    shown = terminal.shown.decode()
+    assert terminal.process.returncode == 128 + signum, shown
+    assert owner_of(catalog) == ""
+    said = "Ctrl-C (SIGINT)" if signum == signal.SIGINT else "SIGTERM"
+    sentences = re.findall(rf"^\S+: stopped by {re.escape(said)}: ", shown, re.MULTILINE)
+    assert len(sentences) == 1, shown
+    assert not re.search("Traceback|Fatal|ERROR|Aborted|Exception", shown), shown
+    again = tierfold("compact", tier, *ALWAYS, "--json")
+    assert (again.code, again.outcomes) == (0, {("orders", 0): "compacted"})
+    status = tierfold("status", tier, "--json")
+    assert live_values(status.partitions["orders", 0]) == latest_updates(SEGMENTS)
+
+
+def owner_of(catalog: Catalog) -> str:
+    """The run that holds the partition; empty: none does."""
+    row = catalog.read([ORDERS]).get(ORDERS)
+    return "" if row is None else row.owner_run
