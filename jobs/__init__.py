@@ -5,6 +5,7 @@
     cli_ends            exit codes, and where people read
     cli_options         the options that verbs share
     stopping            Ctrl-C and SIGTERM: where a verb may stop, and how spark-submit waits for it
+    chatter             what of stderr is not passed on
     complaints          what is said of wrong words and of bugs, without their secrets
     plan_job, compact_job, retain_job, status_job, verify_job, dump_job, config_job
                         one module per verb, those below too; each is also a script, for python
@@ -45,3 +46,6 @@
 The flow: view → plan → claim → scan → reduce → rewrite → check → commit → report. Data go one way;
 a lost race starts again from a fresh view. Imports go inward: jobs → storage → compaction.
 """
+
+# First of all: it tells numba where to keep kernels, and some of `compaction` are compiled.
+import storage as _storage  # noqa: F401

@@ -14,14 +14,15 @@ from dataclasses import replace
 from typing import Any
 
 import click
-from rich.console import Console
 
 from compaction.errors import BadSettings, CorruptLog, TierfoldError, UnreadableObject
+from jobs.chatter import chatter_hidden
 from jobs.cli_changes import forget_verb, restore_verb, retain_verb
 from jobs.cli_ends import (
     EXIT_BUG,
     EXIT_PARTITION_FAILED,
     EXIT_WRONG_SETTING,
+    beside_result,
     for_people,
     leave,
     print_what_can_be,
@@ -135,7 +136,8 @@ def compact_verb(**given: Any) -> None:
         remarks = remarks_on_tier(settings, asked.live)
         tell_people(remarks, given)
         # Progress is no result: it goes to stderr, always.
-        reports = compact(asked.live, settings, asked.scope, Console(stderr=True), budget)
+        stderr = beside_result(as_json=given["as_json"])
+        reports = compact(asked.live, settings, asked.scope, stderr, budget)
         rules = settings.rules_for(reports[0].key.topic) if reports else None
         of_brokers = Remarks(warnings=tuple(broker_warnings(rules, reports) if rules else ()))
         tell_people(of_brokers, given)
@@ -189,9 +191,8 @@ def verify_verb(second_opinion: bool, **given: Any) -> None:
     asked = asked_of_tier(given)
     remarks = remarks_on_tier(settings, asked.live)
     tell_people(remarks, given)
-    found = verify(
-        asked.live, settings, asked.scope, Console(stderr=True), second_opinion=second_opinion
-    )
+    stderr = beside_result(as_json=given["as_json"])
+    found = verify(asked.live, settings, asked.scope, stderr, second_opinion=second_opinion)
     if given["as_json"]:
         click.echo(document((each.as_json() for each in found), **remarks.as_json()))
     else:
@@ -281,8 +282,14 @@ def _told(
 
 
 def main(prog_name: str = "tierfold", first_arguments: Sequence[str] = ()) -> None:
-    """The console script; errors that a person must act on, and signals, are one sentence."""
+    """The console script, its stderr without chatter."""
     print_what_can_be()
+    with chatter_hidden():
+        _main(prog_name, first_arguments)
+
+
+def _main(prog_name: str, first_arguments: Sequence[str]) -> None:
+    """Run the verb; errors that a person must act on, and signals, are one sentence."""
     try:
         with stoppable():
             tierfold.main(

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from jobs.outcome_reports import FAILED, FENCED, LOST_RACE, REFUSED, UNKNOWN, PartitionReport
 from jobs.retain_report import RetainReport
+from jobs.stopping import under_spark_submit
 
 EXIT_BUG: Final = 1
 EXIT_WRONG_SETTING: Final = 2
@@ -63,6 +64,12 @@ def _replaced(error: UnicodeError) -> tuple[str, int]:
         raise error
     lacking = error.object[error.start : error.end]
     return "".join(_PLAIN.get(each, "?") for each in lacking), error.end
+
+
+def beside_result(*, as_json: bool) -> Console:
+    """Where progress and warnings go: stderr; nowhere where that would spoil a document."""
+    # spark-submit joins stderr to stdout: there a document must have both to itself.
+    return Console(stderr=True, quiet=as_json and under_spark_submit())
 
 
 def leave(reports: Sequence[PartitionReport | RetainReport]) -> None:

@@ -16,7 +16,7 @@ from jobs.pipeline import Pipeline
 from jobs.progress import ByteProgress
 from jobs.run_records import keep_record
 from jobs.scope import Scope
-from jobs.session import spark_answers, tierfold_session
+from jobs.session import announced_session, spark_answers
 from jobs.settings import Settings
 from jobs.survey import in_order_of_work, survey
 from jobs.waves import Waves
@@ -40,7 +40,7 @@ def compact(
     if due:
         # Before the claim: where Spark cannot start, nobody's epoch should be opened.
         with spark_answers():
-            spark = tierfold_session()
+            spark = announced_session(console)
             pipeline = Pipeline(spark, live, ByteProgress(spark, console))
         waves = Waves(
             live=live,

@@ -10,8 +10,10 @@ Columns and options are in `jobs.segment_options`. Nothing is ever changed.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,7 +24,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from compaction.aborted import AbortedTransaction
-from compaction.errors import BadSettings, CorruptLog, UnreadableObject
+from compaction.errors import BadSettings, CorruptLog, TierfoldError, UnreadableObject
 from compaction.regions import last_stable_of
 from compaction.segments import PartitionKey, Segment
 from compaction.view import PartitionView, Refusal
@@ -46,6 +48,20 @@ _TASK_BYTES: Final = 64 * 2**20  # A task reads so much; what is decoded is a fe
 _OPEN_BYTES: Final = 4 * 2**20  # What opening a log is worth, as in Spark's own file sources.
 
 
+@contextmanager
+def _one_sentence() -> Iterator[None]:
+    """For what runs in a worker of Spark's: an error that a person must act on comes without trace.
+
+    PySpark's own setting for that would hide the traces of a user's functions as well. The worker
+    ends with its first error, so that nothing else of it is hidden.
+    """
+    try:
+        yield
+    except TierfoldError:
+        os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        raise
+
+
 def register(spark: SparkSession) -> None:
     """Makes the format known to `spark`, and lets Python data sources see filters there.
 
@@ -65,10 +81,12 @@ class KafkaSegments(DataSource):
         """The format's name."""
         return FORMAT
 
+    @_one_sentence()
     def schema(self) -> StructType:
         """The columns that the options ask for; raises BadSettings."""
         return schema_of(request_of(self.options).columns)
 
+    @_one_sentence()
     def reader(self, schema: StructType) -> DataSourceReader:
         """Reads `schema`'s columns; raises BadSettings."""
         request = request_of(self.options)
@@ -116,6 +134,7 @@ class SegmentReader(DataSourceReader):
         self._wanted, left = pushed(filters)
         return left
 
+    @_one_sentence()
     def partitions(self) -> list[InputPartition]:
         """The pieces of the live segments, dealt to tasks in the order of their offsets.
 
@@ -129,6 +148,10 @@ class SegmentReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of a task's pieces; raises CorruptLog, UnreadableObject."""
+        with _one_sentence():
+            yield from self._batches(partition)
+
+    def _batches(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         tier = self._live.tier
         # Spark makes up a task without a value where there is none.
         for piece in partition.value or ():

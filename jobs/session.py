@@ -21,6 +21,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import SparkSession
+from rich.console import Console
 
 from compaction.errors import BadSettings
 from compaction.shown import shown
@@ -111,6 +112,13 @@ def tierfold_session(builder: SparkSession.Builder | None = None) -> SparkSessio
     session.sparkContext.setLogLevel("ERROR")
     _prepare_executors(session.sparkContext)
     return session
+
+
+def announced_session(console: Console) -> SparkSession:
+    """As `tierfold_session`; where one is to be started, `console` says so: it takes a while."""
+    if SparkSession.getActiveSession() is None:
+        console.print("Starting Spark…")
+    return tierfold_session()
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from jobs.progress import ByteProgress
 from jobs.rounds import tasks_for
 from jobs.scope import Scope
 from jobs.second_opinion import SecondOpinion, second_opinions
-from jobs.session import SPARK_FAILURES, cause_of, spark_answers, tierfold_session
+from jobs.session import SPARK_FAILURES, announced_session, cause_of, spark_answers
 from jobs.settings import Settings
 from jobs.stages.segment_rows import RowKind, rows_of, unpacked
 from jobs.stages.verify import ORDER_SCHEMA, keys_compared, segments_checked
@@ -200,7 +200,7 @@ def verify(
     if not readable:
         return [_verified(subject, _Found()) for subject in subjects]
     with spark_answers():
-        spark = tierfold_session()
+        spark = announced_session(console)
         verification = _Verification(spark, live.tier_uri, console)
     found = verification.run(readable)
     by_key = {subject.key: each for subject, each in zip(readable, found, strict=True)}

@@ -13,7 +13,7 @@ The tier        object_store (what a store must do) · local_store · local_tier
                 · first_sight (what is read once of a new segment)
 Worker's work   record_versions (what decides between the records of a key)
                 · segment_scan (keys and marks of a segment) · segment_writer (a new segment)
-                · group_rewrite (a group of segments into one)
+                · group_rewrite (a group of segments into one) · kernel_cache (for numba)
 The catalog     catalog · catalog_attempts (claims and commits) · catalog_schema
                 · catalog_cells (what a cell may hold) · catalog_rows · runs_table
                 · delta_tables · delta_log (checked, synced, cut) · delta_commits · log_boundary
@@ -22,3 +22,8 @@ The catalog     catalog · catalog_attempts (claims and commits) · catalog_sche
 Readers and writers are twins: bytes to frozen values or numpy columns, and back. Whatever
 contradicts the format is a `CorruptLog` with the place; nothing is overwritten or deleted.
 """
+
+from storage.kernel_cache import ensure_kernel_cache
+
+# Before any module is imported that imports numba.
+ensure_kernel_cache()

@@ -101,6 +101,8 @@ def test_a_run_that_is_stopped_gives_back_what_it_holds(
     sentences = re.findall(rf"^\S+: stopped by {re.escape(said)}: ", shown, re.MULTILINE)
     assert len(sentences) == 1, shown
     assert not re.search("Traceback|Fatal|ERROR|Aborted|Exception", shown), shown
+    # The first line that there is to read, long before the first bar.
+    assert shown.startswith("Starting Spark…"), shown
     again = tierfold("compact", tier, *ALWAYS, "--json")
     assert (again.code, again.outcomes) == (0, {("orders", 0): "compacted"})
     status = tierfold("status", tier, "--json")

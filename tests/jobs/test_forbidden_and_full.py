@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import stat
 import sys
 from collections.abc import Iterator
@@ -13,7 +15,10 @@ from typing import Any, Final
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.jobs.commands import ALWAYS, Ran, in_own_process, status_of, tierfold, told
+from compaction.segments import PartitionKey
+from compaction.view import never_claimed
+from storage.catalog import Catalog
+from tests.jobs.commands import ALWAYS, ROOT, Ran, in_own_process, status_of, tierfold, told
 from tests.jobs.tiers import (
     files_below,
     folder_of,
@@ -146,6 +151,57 @@ def test_a_tier_that_may_not_be_entered_is_one_clear_sentence(tmp_path: Path) ->
         assert ran.code == 3, ran.stderr
         assert not told(ran.stderr, "tierfold", str(closed), "ermission"), ran.stderr
         assert "Traceback" not in ran.stderr
+
+
+def test_a_catalog_that_is_full_or_forbidden_shows_no_panic(tmp_path: Path) -> None:
+    tier = made_tier(tmp_path / "tier")
+    put_updates(tier, key_of("orders"), 0)
+    expire = ("--set", "tier.binding=detached", "--set", "cleanup.policy=delete")
+    command = ("retain", tier, *expire, "--set", "retention.ms=1")
+    claimed(tier, key_of("orders"))
+    (bucket,) = (tier / "_tierfold" / "partitions").glob("bucket=*")
+    with forbidden(bucket, 0o555):
+        ran = confined(*command)
+    full = in_own_process(sys.executable, "-m", "tests.jobs.confined", "0", *command)
+    for each, word in ((ran, "Permission denied"), (full, "File too large")):
+        said = " ".join(each.stdout.replace("│", " ").split())
+        assert (each.code, word in said, "panicked" in each.stderr) == (3, True, False), each
+
+
+def claimed(tier: Path, key: PartitionKey) -> None:
+    """The catalog is made, with a row of the partition."""
+    Catalog(str(tier / "_tierfold")).claim([never_claimed(key)], "run", at_ms=1)
+
+
+READ_ONLY: Final = ("jobs", "storage", "compaction", "conf")
+ELSEWHERE: Final = """
+import os, sys
+from tests.jobs.confined import confine
+confine(2**30)
+os.chdir(sys.argv[1])
+os.environ.pop("XDG_CACHE_HOME", None)
+os.environ |= {"HOME": sys.argv[1], "TMPDIR": sys.argv[2]}
+os.execv(sys.executable, [sys.executable, *sys.argv[3:]])
+"""
+
+
+# The second as Spark's Python workers do: what they import first may be compiled.
+@pytest.mark.parametrize("runs", [("-m", "jobs", "--version"), ("-c", "import jobs.rounds")])
+def test_where_nothing_can_be_written_kernels_are_kept_in_a_private_folder(
+    runs: tuple[str, str], tmp_path: Path
+) -> None:
+    installed, temporary = tmp_path / "installed", tmp_path / "temporary"
+    temporary.mkdir()
+    for name in READ_ONLY:
+        unwanted = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / name, installed / name, ignore=unwanted)
+    folders = [installed, *(each for each in installed.rglob("*") if each.is_dir())]
+    with contextlib.ExitStack() as stack:
+        for folder in folders:
+            stack.enter_context(forbidden(folder, 0o555))
+        ran = in_own_process(sys.executable, "-c", ELSEWHERE, installed, temporary, *runs)
+    assert (ran.code, ran.stderr) == (0, "")
+    assert list(temporary.iterdir()) == []
 
 
 def test_a_catalog_that_may_not_be_written_is_one_clear_sentence(tmp_path: Path) -> None:
