@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 import pytest
 
 from tests.faults import verbs_broker as broker
-from tests.faults.verbs_checks import STALL_MS, Broken, Deletion, Entry, Judge, rows_of, stalled
+from tests.faults.verbs_checks import Broken, Deletion, Judge, rows_of
+from tests.faults.verbs_expected import STALL_MS, Entry, stalled
 from tests.faults.verbs_model import Log, Partition, Upload
 
 NOW_MS = 1_800_000_000_000
@@ -74,6 +75,8 @@ def row_of(segments: Sequence[Entry], *lineage: tuple[int, int]) -> Entry:
         "log_start_offset": segments[0]["start_offset"],
         "segments": list(segments),
         "retired": [],
+        "forgotten": [],
+        "cleaner_offsets": [],
         "lineage": [{"epoch": e, "start_offset": s} for e, s in lineage or ((0, 0),)],
     }
 

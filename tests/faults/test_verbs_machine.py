@@ -21,6 +21,7 @@ from tests.faults.verbs_checks import Broken, Deletion
 from tests.faults.verbs_machine import HOUR_MS, Machine
 from tests.faults.verbs_meddling import Fault
 from tests.faults.verbs_model import Partition
+from tests.faults.verbs_steps import play
 from tests.jobs.commands import ALWAYS
 
 SEED = 4
@@ -31,7 +32,7 @@ def test_a_hundred_steps_break_no_law_and_meet_what_they_are_for(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     machine = Machine(tmp_path / "tier", SEED)
-    machine.play(STEPS)
+    play(machine, STEPS)
     assert len(machine.trace) == STEPS
     assert {what for what, found in machine.judge.met.items() if found} >= {
         "an overlapping upload was taken",
@@ -50,7 +51,7 @@ def test_a_seed_draws_the_same_steps_again(tmp_path: Path, monkeypatch: Any) -> 
     monkeypatch.setattr(Machine, "verb", nothing)
     for name in ("one", "other"):
         machine = Machine(tmp_path / name, SEED)
-        machine.play(40)
+        play(machine, 40)
         drawn.append(machine.trace)
     assert drawn[0] == drawn[1]
 

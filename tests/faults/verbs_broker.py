@@ -69,10 +69,14 @@ def elect_cleanly(rng: Random, partition: Partition) -> None:
 
 
 def elect_uncleanly(rng: Random, partition: Partition) -> None:
-    """The new leader lacks the end of the log: one to six batches, never all."""
+    """The new leader lacks the end of the log: one to six batches, never all.
+
+    Half of the times they are the last ones of those that were uploaded, and what came after them.
+    """
     log = partition.log
-    lacking = rng.randint(1, min(6, len(log.batches) - 1))
-    cut_off = log.batches[-lacking].base_offset
+    uploaded = sum(each.base_offset < partition.next_upload for each in log.batches)
+    kept = rng.choice((len(log.batches), max(uploaded, 2))) - rng.randint(1, 6)
+    cut_off = log.batches[max(kept, 1)].base_offset
     _led_by(partition, log.handed_on(log.epoch + 1, cut_off))
     partition.next_upload = min(partition.next_upload, cut_off)
     _steps_back(rng, partition)

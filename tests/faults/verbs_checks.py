@@ -8,21 +8,31 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from deltalake import DeltaTable
 
+from tests.faults.verbs_expected import (
+    Entry,
+    end_of,
+    epoch_in_view,
+    epoch_of,
+    gives,
+    log_path,
+    reached_by,
+    refusals,
+    retired_of,
+    said_by,
+    unknown_to,
+)
+from tests.faults.verbs_forgotten import forget_faults, is_emptied, is_set_apart, needed_faults
 from tests.faults.verbs_model import REQUIRED, Held, Log, Partition, newest
 from tests.faults.verbs_reader import FoundBatch, whole_batches
-
-Entry: TypeAlias = dict[str, Any]
-"""A row of the catalog, or an entry of `status --json`."""
-
-STALL_MS: Final = 24 * 3_600_000
 
 
 class Broken(AssertionError):
@@ -37,6 +47,17 @@ class Deletion:
     grace_ms: int
     orphan_age_ms: int
     is_detached: bool
+    takes_set_apart: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forgetting:
+    """A step may take back what the row of this topic says; any other step may not."""
+
+    topic_id: str
+
+
+Allowed: TypeAlias = Deletion | Forgetting | None
 
 
 def rows_of(tier: Path) -> dict[str, Entry]:
@@ -48,16 +69,6 @@ def rows_of(tier: Path) -> dict[str, Entry]:
     return {each["topic_id"]: each for each in found}
 
 
-def epoch_of(row: Entry | None) -> int:
-    """The newest leader epoch that the row knows; −1: none."""
-    return max((each["epoch"] for each in (row or {}).get("lineage", ())), default=-1)
-
-
-def end_of(segments: Sequence[Entry]) -> int:
-    """The last live offset; −1: nothing lives."""
-    return int(segments[-1]["end_offset"]) if segments else -1
-
-
 @dataclass(slots=True, kw_only=True)
 class Judge:
     """Compares a partition with what it was before the step."""
@@ -65,7 +76,7 @@ class Judge:
     row: dict[str, Entry] = field(default_factory=dict)
     """As of the last look, by topic id; likewise the next."""
     held: dict[str, dict[str, Held]] = field(default_factory=dict)
-    met: dict[str, set[str]] = field(default_factory=dict)
+    met: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     """What the steps led to, and the ids of the segments or topics it happened to."""
     _read: dict[tuple[Path, int, int], list[FoundBatch]] = field(default_factory=dict)
 
@@ -83,26 +94,40 @@ class Judge:
         partition: Partition,
         row: Entry | None,
         entry: Entry,
-        deletion: Deletion | None = None,
+        allowed: Allowed = None,
     ) -> None:
         """Raises Broken; otherwise what is found now is what the next step is compared with."""
         held = partition.held()
         topic_id = partition.topic_id
         before, held_before = self.row.get(topic_id), self.held.get(topic_id, {})
-        faults = [
-            *_row_faults(partition, before, row),
+        deletion = allowed if isinstance(allowed, Deletion) else None
+        if row is not None and is_emptied(before, row):
+            faults = [*forget_faults(partition, before, row, held_before)]
+            if allowed != Forgetting(topic_id=topic_id):
+                faults.append("a step that forgets nothing of it has emptied its row")
+        else:
+            faults = [*_row_faults(partition, said_by(before), row)]
+        faults += [
+            *_fence_faults(before, row),
             *self._content_faults(partition, row),
             *self._view_faults(partition, row, entry, held),
             *(
                 fault
                 for each in held_before.values()
                 if _is_gone(each, held)
-                for fault in _gone_faults(partition, row, before, each, deletion)
+                for fault in (
+                    *_gone_faults(_Gone(partition, before, held_before, each), row, deletion),
+                    *needed_faults(partition, before, held_before, each),
+                )
             ),
         ]
         if faults:
             raise Broken(f"{partition}: {'; '.join(faults)}")
         self._note(partition, row, entry, held_before.keys() - held.keys())
+        if row is not None and is_emptied(before, row):
+            self.met["a row was forgotten"].add(f"{topic_id} {row['epoch']}")
+        if before is not None and said_by(before) is None and said_by(row) is not None:
+            self.met["a forgotten row went on"].add(f"{topic_id} {before['epoch']}")
         if row is not None:
             self.row[topic_id] = row
         self.held[topic_id] = held
@@ -110,7 +135,7 @@ class Judge:
     def _note(
         self, partition: Partition, row: Entry | None, entry: Entry, gone: Iterable[str]
     ) -> None:
-        named = [*row["segments"], *_retired(row)] if row is not None else []
+        named = [*row["segments"], *retired_of(row)] if row is not None else []
         met = {
             "an overlapping upload was taken": [
                 each["segment_id"] for each in named if each["skipped_offsets"]
@@ -125,7 +150,7 @@ class Judge:
             "a partition diverged": [partition.topic_id] if "forget" in entry["problem"] else [],
         }
         for what, ids in met.items():
-            self.met.setdefault(what, set()).update(ids)
+            self.met[what].update(ids)
 
     def _content_faults(self, partition: Partition, row: Entry | None) -> Iterator[str]:
         if row is None or not row["segments"]:
@@ -135,7 +160,7 @@ class Judge:
         said = tuple((each["epoch"], each["start_offset"]) for each in row["lineage"])
         if said != log.lineage_to(end):
             yield f"the row's lineage is {said}, the leader's {log.lineage_to(end)}"
-        named = [(each, _log_path(partition, each)) for each in row["segments"]]
+        named = [(each, log_path(partition, each)) for each in row["segments"]]
         yield from self._records_faults(partition, named, log)
 
     def _records_faults(
@@ -163,8 +188,9 @@ class Judge:
     ) -> Iterator[tuple[int, bytes | None, bytes | None]]:
         """Those from the segment's effective start on; a batch that straddles it is Broken."""
         start = segment["start_offset"]
-        if path in partition.damaged:
-            batches, _ = whole_batches(partition.damaged[path])
+        missed = partition.damaged | partition.moved_away
+        if path in missed:
+            batches, _ = whole_batches(missed[path])
         elif not path.exists():
             raise Broken(f"{partition}: live object {path.name} is gone")
         else:
@@ -184,9 +210,7 @@ class Judge:
     ) -> Iterator[str]:
         if partition.damaged:
             return
-        named = [*(row or {}).get("segments", ()), *_retired(row)]
-        known = {each["segment_id"] for each in named}
-        unknown = [each for name, each in held.items() if name not in known]
+        unknown = unknown_to(row, held)
         why = list(refusals(partition, row, unknown))
         if entry["problem"]:
             if not why:
@@ -196,97 +220,32 @@ class Judge:
         if must:
             yield f"status accepts it, though {must[0].what}"
             return
-        log = partition.logs[_epoch_in_view(row, unknown)]
+        log = partition.logs[epoch_in_view(row, unknown)]
         segments = entry["segments"]
         if segments:
             yield from self._records_faults(
                 partition, [(each, Path(each["log"])) for each in segments], log
             )
-        reached = _reached(row, unknown, log)
+        reached = reached_by(partition, row, unknown, log)
         if end_of(segments) != reached:
             yield f"the view ends at {end_of(segments)}, uploads reach {reached}"
         yield from _listed_faults(partition, row, entry, held, log)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reason:
-    """Why a partition may be refused."""
-
-    what: str
-    is_hard: bool = True
-    """It must be: what would be served, or taken, is not the log."""
-
-
-def refusals(
-    partition: Partition, row: Entry | None, unknown: Sequence[Held]
-) -> Iterator[Reason]:
-    """All reasons to refuse a partition that nobody has harmed."""
-    log = partition.logs[_epoch_in_view(row, unknown)]
-    if row is not None:
-        lives = partition.logs[epoch_of(row)] if row["segments"] else log
-        if not log.agrees_with(lives, end_of(row["segments"]) + 1):
-            yield Reason(what=f"epoch {log.epoch} has other records at live offsets")
-        return
-    if any(not each.is_complete for each in unknown):
-        yield Reason(what="an upload is incomplete on first sight")
-    reached = _reached(None, unknown, log)
-    complete = [each for each in unknown if each.is_complete]
-    if any(each.end_offset > reached and log.holds(each.batches) for each in complete):
-        yield Reason(what="offsets are missing on first sight")
-    start = min((h.upload.start_offset for h in complete if log.holds(h.batches)), default=0)
-    for each in complete:
-        is_alone = each.upload.start_offset < start or each.end_offset > reached
-        if is_alone and not log.holds(each.batches):
-            yield Reason(what="what another history alone holds is there on first sight")
-
-
-def stalled(
-    partition: Partition, row: Entry | None, entry: Entry, held: Mapping[str, Held], now_ms: int
-) -> list[str]:
-    """Uploads that have waited for more than a day for what is missing below them."""
-    known = {each["segment_id"] for each in (*(row or {}).get("segments", ()), *_retired(row))}
-    unknown = [each for name, each in held.items() if name not in known and each.has_log]
-    log = partition.logs[_epoch_in_view(row, unknown)]
-    end = end_of(entry["segments"])
-    return [
-        f"{each.upload.stem} ({each.upload.start_offset} to {each.end_offset})"
-        for each in unknown
-        if now_ms - each.modified_ms >= STALL_MS
-        and log.holds(each.batches)
-        and max(each.end_offset, each.upload.start_offset if each.is_torn else -1) > end
-    ]
-
-
-def _epoch_in_view(row: Entry | None, unknown: Sequence[Held]) -> int:
-    """The highest epoch that anything tells of decides."""
-    told = (each.evidence for each in unknown)
-    return max(epoch_of(row), *(each for each in told if each is not None), 0)
-
-
-def _reached(row: Entry | None, unknown: Sequence[Held], log: Log) -> int:
-    """How far complete uploads of this log reach from the live end on without a gap."""
-    own = [each for each in unknown if each.is_complete and log.holds(each.batches)]
-    reached = (
-        min((each.upload.start_offset for each in own), default=0) - 1
-        if row is None
-        else end_of(row["segments"])
-    )
-    for each in sorted(own, key=lambda one: one.upload.start_offset):
-        if each.upload.start_offset <= reached + 1:
-            reached = max(reached, each.end_offset)
-    return reached
+def _fence_faults(before: Entry | None, row: Entry | None) -> Iterator[str]:
+    """What holds of a forgotten row, too."""
+    if before is not None and row is None:
+        yield "its row is gone"
+    elif before is not None and row is not None and row["epoch"] < before["epoch"]:
+        yield f"the epoch fell from {before['epoch']} to {row['epoch']}"
 
 
 def _row_faults(
     partition: Partition, before: Entry | None, row: Entry | None
 ) -> Iterator[str]:
     if row is None:
-        if before is not None:
-            yield "its row is gone"
         return
     if before is not None:
-        if row["epoch"] < before["epoch"]:
-            yield f"the epoch fell from {before['epoch']} to {row['epoch']}"
         if row["log_start_offset"] != before["log_start_offset"]:
             yield f"the log started at {before['log_start_offset']}, now {row['log_start_offset']}"
         if end_of(row["segments"]) < end_of(before["segments"]):
@@ -299,8 +258,8 @@ def _row_faults(
             yield f"offset {left['end_offset']} is followed by {right['start_offset']}"
     for each in segments:
         for suffix in REQUIRED:
-            path = _log_path(partition, each).with_suffix(f".{suffix}")
-            if not path.exists() and path not in partition.damaged:
+            path = log_path(partition, each).with_suffix(f".{suffix}")
+            if not path.exists() and path not in partition.damaged | partition.moved_away:
                 yield f"live object {path.name} is gone"
 
 
@@ -310,19 +269,11 @@ def _listed_faults(
     """What status calls an orphan holds nothing of its own; what is set apart is not the log's."""
     end = end_of((row or {}).get("segments", ()))
     for name in set(entry["orphans"]) & held.keys():
-        if held[name].has_log and not _gives(partition, row, held[name]):
+        if held[name].has_log and not gives(partition, row, held[name]):
             yield f"{held[name].upload.stem} is called an orphan, the log lives to {end}"
     for name in set(entry["out_of_lineage"]) & held.keys():
         if log.holds(held[name].batches):
             yield f"{held[name].upload.stem} is set apart, and is the log's"
-
-
-def _gives(partition: Partition, row: Entry | None, each: Held) -> bool:
-    """The row's segments give every record that an upload holds, or a newer one of its key."""
-    if row is None or not row["segments"] or each.is_torn:
-        return False
-    is_within = each.end_offset <= end_of(row["segments"])
-    return is_within and partition.logs[epoch_of(row)].holds(each.batches)
 
 
 def _is_gone(each: Held, now: Mapping[str, Held]) -> bool:
@@ -330,19 +281,24 @@ def _is_gone(each: Held, now: Mapping[str, Held]) -> bool:
     return each.has_log and (still is None or not still.has_log)
 
 
-def _gone_faults(
-    partition: Partition,
-    row: Entry | None,
-    before: Entry | None,
-    each: Held,
-    deletion: Deletion | None,
-) -> Iterator[str]:
-    """What is wrong with an upload's `.log` being gone."""
-    stem, name = each.upload.stem, each.upload.segment_id
-    retired = {one["segment_id"]: one for one in _retired(before)}.get(name)
+class _Gone(NamedTuple):
+    """An upload whose `.log` is gone, and what there was beside it."""
+
+    partition: Partition
+    row: Entry | None
+    held: Mapping[str, Held]
+    each: Held
+
+
+def _gone_faults(gone: _Gone, row: Entry | None, deletion: Deletion | None) -> Iterator[str]:
+    """What is wrong with an upload's `.log` being gone, by the row as it is now."""
+    each, stem = gone.each, gone.each.upload.stem
+    retired = {one["segment_id"]: one for one in retired_of(gone.row)}.get(each.upload.segment_id)
     if deletion is None:
         yield f"{stem} is gone"
-    elif not _gives(partition, row, each):
+    elif not gives(gone.partition, row, each) and not (
+        deletion.takes_set_apart and is_set_apart(*gone)
+    ):
         yield f"{stem} is gone, with records that no live segment gives"
     elif retired is None:
         if deletion.now_ms - each.modified_ms < deletion.orphan_age_ms:
@@ -354,16 +310,3 @@ def _gone_faults(
             yield f"{stem} is gone within its grace period"
         if not deletion.is_detached:
             yield f"{stem} is gone, and a broker may name it"
-
-
-def _retired(row: Entry | None) -> list[Entry]:
-    """The retired segments, each with when that was."""
-    return [
-        {**each["segment"], **{k: v for k, v in each.items() if k != "segment"}}
-        for each in (row or {}).get("retired", ())
-    ]
-
-
-def _log_path(partition: Partition, segment: Entry) -> Path:
-    own_start = segment["start_offset"] - (segment["skipped_offsets"] or 0)
-    return partition.folder / f"{own_start:020d}-{segment['segment_id']}.log"

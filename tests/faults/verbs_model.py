@@ -185,6 +185,8 @@ class Partition:
     """On their way; the leader's next ones may overtake them."""
     damaged: dict[Path, bytes] = field(default_factory=dict)
     """Objects that somebody harmed, and what they were."""
+    moved_away: dict[Path, bytes] = field(default_factory=dict)
+    """Objects that somebody took out of the tier for good, as a refusal asked for, and kept."""
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.number}"
@@ -220,6 +222,7 @@ class Partition:
             modified_ms=max(path.stat().st_mtime_ns for path in found.values()) // 1_000_000,
         )
 
-    def content(self, path: Path) -> bytes:
-        """An object as it was before anybody harmed it."""
-        return self.damaged[path] if path in self.damaged else path.read_bytes()
+    def move_away(self, path: Path) -> None:
+        """Take an object out of the tier, for good, and keep it."""
+        self.moved_away[path] = path.read_bytes()
+        path.unlink()

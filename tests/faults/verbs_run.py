@@ -24,6 +24,7 @@ from tests.end_to_end.processes import awaited, started
 from tests.faults.killed_blows import Blow, Whom, blows, struck
 from tests.faults.verbs_checks import Broken
 from tests.faults.verbs_machine import Machine
+from tests.faults.verbs_steps import play
 from tests.jobs.commands import ALWAYS, ROOT, users_environment
 
 STEPS_PER_TIER: Final = 250
@@ -59,7 +60,7 @@ def played(folder: Path, seed: int, steps: int, *, is_killed: bool) -> Machine:
     """A tier of this seed in the new folder, through so many steps; raises Broken."""
     folder.mkdir()
     machine = Machine(folder / "tier", seed, killer(folder, seed) if is_killed else None)
-    machine.play(steps)
+    play(machine, steps)
     return machine
 
 
