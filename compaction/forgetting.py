@@ -97,6 +97,9 @@ class Obstacles:
     """Live ones that tierfold wrote."""
     retired: tuple[str, ...]
     orphans: tuple[str, ...]
+    doubtful: tuple[str, ...] = ()
+    """Orphans that fit the new leader's log beyond what it shares with the row, so that `retain`
+    spares them. Beside live ones that tierfold wrote, a dead run may have written them."""
 
     def refusal(self, uploads_at: str) -> Refusal:
         """What to do first, in this order: a restore needs what a later step deletes.
@@ -109,6 +112,7 @@ class Obstacles:
             ("of the live segments tierfold wrote", self.written),
             ("retired", self.retired),
             ("orphaned", self.orphans),
+            ("orphaned, and the new log may need them", self.doubtful),
         )
         found = "; ".join(f"{what}: {_named(ids)}" for what, ids in kinds if ids)
         return Refusal(
@@ -142,6 +146,12 @@ class Obstacles:
                 " compaction retired count again if they are still there; the log loses the records"
                 " that only the moved segments hold."
             )
+        if self.doubtful and not (self.written and uploads_at):
+            yield (
+                "Those that the new log may need `tierfold retain` spares, but a run that died may"
+                " have written them: move them out of the tier as well. Once it is forgotten, and"
+                " before the next run, bring back those that brokers uploaded."
+            )
 
 
 def in_the_way(facts: PartitionFacts) -> Obstacles | None:
@@ -151,12 +161,10 @@ def in_the_way(facts: PartitionFacts) -> Obstacles | None:
         return None
     ours = {segment.segment_id for segment in row.segments if segment.written_by_run}
     known = [each.segment_id for each in facts.classified.known]
+    orphans = [each.segment_id for each in orphans_of_diverged(facts)]
     # Where all live segments are uploads, a dead run's segment has their borders: that tells it.
-    orphans = (
-        [each.listed for each in facts.inspected if is_orphan(each, row)]
-        if ours
-        else orphans_of_diverged(facts)
-    )
+    all_orphans = [each.listed.segment_id for each in facts.inspected if is_orphan(each, row)]
+    doubtful = [each for each in all_orphans if ours and each not in orphans]
     # Compaction's originals are whole uploads: they are no obstacle to first sight, but what was
     # made of them beside them is. `retain` spares them while ours are named by the row.
     by_us = {each.segment.segment_id for each in row.retired if each.segment.written_by_run}
@@ -164,9 +172,11 @@ def in_the_way(facts: PartitionFacts) -> Obstacles | None:
     found = Obstacles(
         written=tuple(each for each in known if each in ours),
         retired=tuple(each for each in retired if each in by_us or not ours),
-        orphans=tuple(each.segment_id for each in orphans),
+        orphans=tuple(orphans),
+        doubtful=tuple(doubtful),
     )
-    return found if found.written or found.retired or found.orphans else None
+    is_any = found.written or found.retired or found.orphans or found.doubtful
+    return found if is_any else None
 
 
 def _named(ids: Sequence[str]) -> str:

@@ -211,7 +211,13 @@ def test_what_the_new_leader_uploaded_anew_is_in_nobodys_way() -> None:
     ours = old(40, 99, segment_id=segment_id("ours"), written_by_run="a run")
     found = in_the_way(facts(row(old(0, 39), ours), strays))
     assert found is not None
-    assert found.orphans == (again.segment_id,)
+    assert found.doubtful == (again.segment_id,)
+    # `retain` deletes orphans, but none that may alone give the new log its offsets.
+    assert found.orphans == ()
+    moved = facts(row(old(0, 39), ours), strays)
+    found = in_the_way(replace(moved, classified=replace(moved.classified, known=())))
+    assert found is not None
+    assert found.written == ()
 
 
 def sentence(state: PartitionState, *strays: InspectedSegment, uploads_at: str = "") -> str:
@@ -241,6 +247,13 @@ def test_each_kind_has_its_way_out() -> None:
     said = sentence(row(old(0, 99)), dead, new(60, 79))
     assert "deletes orphans" in said
     assert "grace period" not in said
+    # No state can be restored, and `retain` spares what the new log may need.
+    again = unknown(old(40, 59, segment_id=segment_id("again")))
+    said = sentence(row(ours), again, new(60, 79))
+    assert "deletes orphans" not in said
+    assert f"the new log may need them: {again.listed.segment_id}" in said
+    assert said.index("live segments out of the tier") < said.index("bring back those")
+    assert "bring back" not in sentence(row(ours), again, new(60, 79), uploads_at="2026-11-21")
 
 
 def test_of_many_some_are_named() -> None:
