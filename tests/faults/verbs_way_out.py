@@ -21,6 +21,8 @@ TRIES: Final = 12
 DAY_MS: Final = 24 * HOUR_MS
 
 _RESTORE: Final = re.compile(r"`tierfold restore TIER PARTITION --to (\S+)`")
+_RETAIN: Final = re.compile(r"`tierfold retain` (deletes|with)")
+_DOUBTFUL: Final = re.compile(r"the new log may need them: ([^.]+)\. ")
 _GAP: Final = re.compile(r"move the segments below offset (\d+) out of the tier")
 _NOT_CUT_OFF: Final = "no unclean leader election cut its log off"
 
@@ -44,6 +46,7 @@ def forget(machine: Machine) -> Forgetting:
 def forget_in_the_end(machine: Machine, partition: Partition) -> None:
     """Raises Broken where what the refusals say leads nowhere."""
     reason = ""
+    doubtful: set[str] = set()
     for _ in range(TRIES):
         ran = machine.verb("forget", machine.tier, partition.folder.name)
         machine.look(Forgetting(topic_id=partition.topic_id))
@@ -54,8 +57,10 @@ def forget_in_the_end(machine: Machine, partition: Partition) -> None:
         if found["outcome"] != "refused" or _NOT_CUT_OFF in reason:
             if is_diverged(machine, partition):
                 raise Broken(f"{partition} is diverged, and not forgotten: {reason}")
+            _brought_back(machine, partition, doubtful)
             return
         machine.look(_helped(machine, partition, reason))
+        doubtful |= _set_aside(machine, partition, reason)
     raise Broken(f"{partition} is refused again and again: {reason}")
 
 
@@ -64,9 +69,9 @@ def _helped(machine: Machine, partition: Partition, reason: str) -> Deletion | N
     back, gap = _RESTORE.search(reason), _GAP.search(reason)
     if back is not None:
         machine.verb("restore", machine.tier, partition.folder.name, "--to", back[1])
-    elif "`tierfold retain`" in reason:
+    elif _RETAIN.search(reason):
         return _cleared(machine)
-    elif "objects of these live segments out of the tier" in reason:
+    elif "live segments out of the tier" in reason:
         row = machine.judge.row[partition.topic_id]
         ours = {each["segment_id"] for each in row["segments"] if each["written_by_run"]}
         _taken_out(machine, partition, ours)
@@ -80,9 +85,27 @@ def _helped(machine: Machine, partition: Partition, reason: str) -> Deletion | N
         else:
             for each in short:
                 broker.put(partition, each.upload, machine.now_ms)
-    else:
+    elif _DOUBTFUL.search(reason) is None:
         raise Broken(f"{partition} is not forgotten, and nothing can be done: {reason}")
     return None
+
+
+def _set_aside(machine: Machine, partition: Partition, reason: str) -> set[str]:
+    """What a dead run may have written is moved away; ids of that which brokers uploaded."""
+    found = _DOUBTFUL.search(reason)
+    if found is None or "bring back those" not in reason or _RETAIN.search(reason):
+        return set()
+    named = set(re.findall(r"[\w-]{22}", found[1]))
+    _taken_out(machine, partition, named)
+    return named & partition.uploads.keys()
+
+
+def _brought_back(machine: Machine, partition: Partition, segment_ids: set[str]) -> None:
+    for path in [each for each in partition.moved_away if each.name[21:43] in segment_ids]:
+        path.write_bytes(partition.moved_away.pop(path))
+        broker.written(path, machine.now_ms)
+    machine.counts["segments brought back"] += len(segment_ids)
+    machine.judge.noticed(partition)
 
 
 def _cleared(machine: Machine) -> Deletion:
