@@ -20,9 +20,9 @@ from deltalake import DeltaTable
 from tests.faults.verbs_expected import (
     Entry,
     end_of,
-    epoch_in_view,
     epoch_of,
     gives,
+    log_in_view,
     log_path,
     reached_by,
     refusals,
@@ -220,7 +220,7 @@ class Judge:
         if must:
             yield f"status accepts it, though {must[0].what}"
             return
-        log = partition.logs[epoch_in_view(row, unknown)]
+        log = log_in_view(partition, row, unknown)
         segments = entry["segments"]
         if segments:
             yield from self._records_faults(

@@ -73,7 +73,7 @@ def refusals(
     partition: Partition, row: Entry | None, unknown: Sequence[Held]
 ) -> Iterator[Reason]:
     """All reasons to refuse a partition that nobody has harmed."""
-    log = partition.logs[epoch_in_view(row, unknown)]
+    log = log_in_view(partition, row, unknown)
     if said_by(row) is not None:
         if shared_end(partition, row, log) < end_of(row["segments"]):
             what = f"epoch {log.epoch} has other records at live offsets"
@@ -102,7 +102,7 @@ def stalled(
 ) -> list[str]:
     """Uploads that have waited for more than a day for what is missing below them."""
     unknown = [each for each in unknown_to(row, held) if each.has_log]
-    log = partition.logs[epoch_in_view(row, unknown)]
+    log = log_in_view(partition, row, unknown)
     end = end_of(entry["segments"])
     return [
         f"{each.upload.stem} ({each.upload.start_offset} to {each.end_offset})"
@@ -113,10 +113,20 @@ def stalled(
     ]
 
 
-def epoch_in_view(row: Entry | None, unknown: Sequence[Held]) -> int:
-    """The highest epoch that anything tells of decides."""
-    told = (each.evidence for each in unknown)
-    return max(epoch_of(row), *(each for each in told if each is not None), 0)
+def log_in_view(partition: Partition, row: Entry | None, unknown: Sequence[Held]) -> Log:
+    """The log of the highest epoch that a checkpoint, the row or a batch tells of.
+
+    A batch tells only that its epoch begins there or below, so what the log held below counts.
+    """
+    told = [each.told_epoch for each in unknown]
+    log = partition.logs[max(epoch_of(row), *told, 0)]
+    for batch in sorted((b for each in unknown for b in each.telling), key=lambda b: b.base_offset):
+        if batch.epoch > log.epoch:
+            own = partition.logs[batch.epoch].batches
+            below = [each for each in log.batches if each.last_offset < batch.base_offset]
+            log = log.handed_on(batch.epoch, batch.base_offset)
+            log.batches = below + [each for each in own if each.base_offset >= batch.base_offset]
+    return log
 
 
 def reached_by(

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 
 from tests.faults.verbs_expected import (
     Entry,
-    epoch_in_view,
     epoch_of,
+    log_in_view,
     reached_by,
     refusals,
     retired_of,
@@ -39,7 +39,7 @@ def forget_faults(
         is_ours = path.name[21:43] not in partition.uploads
         if is_ours and path.suffix[1:] in REQUIRED:
             yield f"its row is forgotten, and {path.name} is there, which tierfold wrote"
-    log = partition.logs[epoch_in_view(None, list(held.values()))]
+    log = log_in_view(partition, None, list(held.values()))
     for name in row["forgotten"]:
         if name in held and log.holds(held[name].batches):
             yield f"{held[name].upload.stem} is given up, and is the current leader's"
@@ -60,7 +60,7 @@ def needed_faults(
         return
     retired = {one["segment_id"]: one for one in retired_of(row)}.get(each.upload.segment_id)
     if retired is None:
-        log = partition.logs[epoch_in_view(row, unknown_to(row, held))]
+        log = log_in_view(partition, row, unknown_to(row, held))
         if log.holds(each.batches) and each.end_offset > shared_end(partition, row, log):
             yield f"{each.upload.stem} is gone, and is the current leader's"
     elif retired["deletion_started_at_ms"] is None and any(
@@ -74,7 +74,7 @@ def is_set_apart(
 ) -> bool:
     """An upload is part of no log that counts, and what it shares with one is elsewhere, too."""
     unknown = unknown_to(row, held)
-    log = partition.logs[epoch_in_view(row, unknown)]
+    log = log_in_view(partition, row, unknown)
     lives = partition.logs[epoch_of(row)] if said_by(row) is not None else log
     shared = [one.last_offset for one in each.batches if log.holds((one,))]
     reached = reached_by(partition, row, unknown, log)

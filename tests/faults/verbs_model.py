@@ -157,13 +157,16 @@ class Held(NamedTuple):
         return self.batches[-1].last_offset if self.batches else self.upload.start_offset - 1
 
     @property
-    def evidence(self) -> int | None:
-        """The newest leader epoch that it tells of; None: none."""
-        if not self.is_readable:
-            return None
-        if CHECKPOINT in self.parts:
-            return self.upload.log.lineage_to(self.end_offset)[-1][0]
-        return max(each.epoch for each in self.batches)
+    def told_epoch(self) -> int:
+        """The newest leader epoch of its checkpoint; −1: it has none that counts."""
+        if not self.is_readable or CHECKPOINT not in self.parts:
+            return -1
+        return self.upload.log.lineage_to(self.end_offset)[-1][0]
+
+    @property
+    def telling(self) -> tuple[Batch, ...]:
+        """Where it has no checkpoint, its batches tell of leader epochs."""
+        return self.batches if self.is_readable and CHECKPOINT not in self.parts else ()
 
 
 @dataclass(slots=True, kw_only=True)
