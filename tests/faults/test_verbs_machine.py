@@ -15,13 +15,16 @@ from pyspark.sql import SparkSession
 import compaction.plan
 from compaction import discovery, overlaps
 from compaction.histories import History, InspectedSegment
+from compaction.view import Refusal, RefusalReason
+from jobs import forget_job
 from jobs.settings import Settings
 from tests.faults import verbs_broker as broker
-from tests.faults.verbs_checks import Broken, Deletion
+from tests.faults.verbs_checks import Broken, Deletion, Forgetting
 from tests.faults.verbs_machine import HOUR_MS, Machine
 from tests.faults.verbs_meddling import Fault
 from tests.faults.verbs_model import Partition
 from tests.faults.verbs_steps import play
+from tests.faults.verbs_way_out import forget_in_the_end, is_diverged
 from tests.jobs.commands import ALWAYS
 
 SEED = 4
@@ -118,6 +121,66 @@ def test_a_history_that_was_cut_off_and_is_still_served_is_found(
     monkeypatch.setattr(discovery, "decided_history", as_before)
     with pytest.raises(Broken, match="has other records at live offsets"):
         machine.look()
+
+
+def cut_off(machine: Machine) -> Partition:
+    """The first partition's log, of which all that lives was compacted, is cut off."""
+    partition = machine.partitions[0]
+    broker.elect_uncleanly(machine.rng, partition)
+    uploaded(machine)
+    machine.look()
+    assert is_diverged(machine, partition)
+    return partition
+
+
+def test_what_was_cut_off_is_forgotten_in_the_end_and_goes_on(machine: Machine) -> None:
+    partition = cut_off(machine)
+    forget_in_the_end(machine, partition)
+    assert machine.counts["restore: restored"] == 1
+    assert machine.counts["retain: swept"]
+    assert machine.counts["forget: forgotten"] == 1
+    machine.verb("compact", machine.tier, *ALWAYS)
+    machine.look()
+    assert len(machine.judge.met["a forgotten row went on"]) == 1
+
+
+def test_a_forget_that_takes_any_partition_is_found(machine: Machine, monkeypatch: Any) -> None:
+    partition = machine.partitions[0]
+    name = partition.folder.name
+    ran = machine.verb("history", machine.tier, name)
+    assert ran is not None
+    found = str(ran.entries[0]["history"][-1]["committed_at_ms"])
+    machine.verb("restore", machine.tier, name, "--to", found)
+    retain(machine, hours=25)
+    sound = Refusal(reason=RefusalReason.LINEAGE_DIVERGED, detail="as planted", remedy="")
+    monkeypatch.setattr(forget_job, "divergence", lambda _: sound)
+    with pytest.raises(Broken, match="is sound, and forget takes it"):
+        machine.verb("forget", machine.tier, name)
+    with pytest.raises(Broken, match="no leader has cut its log off"):
+        machine.look(Forgetting(topic_id=partition.topic_id))
+
+
+def test_a_forget_that_sees_no_election_is_found(machine: Machine, monkeypatch: Any) -> None:
+    partition = cut_off(machine)
+    monkeypatch.setattr(forget_job, "divergence", lambda _: None)
+    with pytest.raises(Broken, match="is diverged, and not forgotten"):
+        forget_in_the_end(machine, partition)
+
+
+def test_a_way_out_that_leads_in_circles_is_found(machine: Machine, monkeypatch: Any) -> None:
+    partition = cut_off(machine)
+    monkeypatch.setattr(Machine, "verb", _as_if_done(Machine.verb))
+    with pytest.raises(Broken, match="is refused again and again"):
+        forget_in_the_end(machine, partition)
+
+
+def _as_if_done(verb: Any) -> Any:
+    """Nobody restores anything."""
+
+    def played(self: Machine, *words: Any, **named: Any) -> Any:
+        return None if words[0] == "restore" else verb(self, *words, **named)
+
+    return played
 
 
 def test_an_overlapping_upload_that_is_never_taken_is_found(

@@ -75,7 +75,8 @@ def is_set_apart(
     """An upload is part of no log that counts, and what it shares with one is elsewhere, too."""
     unknown = unknown_to(row, held)
     log = log_in_view(partition, row, unknown)
-    lives = partition.logs[epoch_of(row)] if said_by(row) is not None else log
+    is_refused = row is not None and is_cut_off(partition, row, held)
+    lives = partition.logs[epoch_of(row)] if is_refused and said_by(row) is not None else log
     shared = [one.last_offset for one in each.batches if log.holds((one,))]
     reached = reached_by(partition, row, unknown, log)
     is_of_none = not log.holds(each.batches) and not lives.holds(each.batches)
