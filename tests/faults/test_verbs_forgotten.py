@@ -163,6 +163,7 @@ def swept(cut_off: CutOff, row: Entry, doomed: Upload, deletion: Deletion = GONE
 
 def test_an_upload_that_the_new_log_has_beyond_what_is_shared(cut_off: CutOff) -> None:
     swept(cut_off, cut_off.row, uploaded(cut_off.partition, 1, 3))
+    swept(cut_off, cut_off.row, uploaded(cut_off.partition, 5, 7, log=cut_off.old))
     with pytest.raises(Broken, match="is gone, and is the current leader's"):
         swept(cut_off, cut_off.row, uploaded(cut_off.partition, 4, 5))
 
@@ -210,6 +211,9 @@ def test_but_not_the_log_of_a_row_that_is_refused(cut_off: CutOff) -> None:
     row = row_of([named(cut_off.head)])
     assert is_set_apart(cut_off.partition, row, held, held[other.segment_id])
     assert not is_set_apart(cut_off.partition, row, held, held[cut_off.next.segment_id])
+    torn = uploaded(cut_off.partition, 6, 8, log=cut_off.old, parts=1)
+    held = cut_off.partition.held()
+    assert not is_set_apart(cut_off.partition, row, held, held[torn.segment_id])
 
 
 def test_and_not_what_has_a_head_that_is_nowhere_else(cut_off: CutOff) -> None:
