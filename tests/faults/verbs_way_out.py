@@ -20,7 +20,7 @@ from tests.jobs.commands import ALWAYS
 TRIES: Final = 12
 DAY_MS: Final = 24 * HOUR_MS
 
-_RESTORE: Final = re.compile(r"`tierfold restore TIER PARTITION --to (\S+)`")
+_RESTORE: Final = re.compile(r"`tierfold restore [^`]* --to (\S+)`")
 _RETAIN: Final = re.compile(r"`tierfold retain` (deletes|with)")
 _DOUBTFUL: Final = re.compile(r"the new log may need them: ([^.]+)\. ")
 _GAP: Final = re.compile(r"move the segments below offset (\d+) out of the tier")
