@@ -93,7 +93,7 @@ class DeltaLog:
         """The newest checkpoint and the commits since; none where there is no log.
 
         Raises:
-            CorruptLog: one of them is empty, cut short or missing.
+            CorruptLog: one of them is empty, cut short or missing, or all are gone.
             OSError: one of them cannot be read.
         """
         checkpoint = max(self._versions(_CHECKPOINT), default=None)
@@ -101,6 +101,8 @@ class DeltaLog:
             _ensure_whole(self.checkpoint_path(checkpoint))
         first = 0 if checkpoint is None else checkpoint + 1
         since = sorted(each for each in self._versions(_COMMIT) if each >= first)
+        if checkpoint is None and not since and self._is_lost():
+            raise _corrupt(self.folder, "no commit is there, and the table has data files")
         for expected, found in enumerate(since, first):
             if found != expected:
                 path = self.commit_path(expected)
@@ -224,6 +226,12 @@ class DeltaLog:
         for each in self.table.glob(f"{SCRATCH_PREFIX}*"):
             if _modified_ms(each) < older_than_ms:
                 shutil.rmtree(each)
+
+    def _is_lost(self) -> bool:
+        """Whether there was a log: no data file is written before the first commit."""
+        has_data = any(self.table.rglob("part-*.parquet"))
+        # Another run may have made the table meanwhile.
+        return has_data and not (self._versions(_CHECKPOINT) or self._versions(_COMMIT))
 
     def _versions(self, suffix: str) -> list[int]:
         """The versions that have a file with this suffix; none where there is no log."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from shutil import rmtree
 from typing import Final
 
 import pytest
@@ -67,6 +68,19 @@ def test_a_partition_that_is_not_there_is_told_with_what_comes_near(
     ran = tierfold(*verb, tier, "order-0")
     assert (ran.code, ran.stdout) == (2, "")
     assert not told(ran.stderr, f"tierfold {verb[0]}", "'order-0' is no partition", "orders-0?")
+
+
+@pytest.mark.parametrize(
+    "verb", [("history", "orders-0"), ("restore", "orders-0", "--to", "0"), ("status",), ("plan",)]
+)
+def test_a_catalog_whose_log_is_lost_is_not_taken_for_a_new_one(
+    tier: Path, verb: tuple[str, ...]
+) -> None:
+    log = tier / "_tierfold" / "partitions" / "_delta_log"
+    rmtree(log)
+    ran = tierfold(verb[0], tier, *verb[1:])
+    assert ran.code == 3, ran.stdout
+    assert not told(ran.stderr, str(log), "no commit is there", "docs/operations.md"), ran.stderr
 
 
 def test_of_a_topic_made_anew_the_folder_says_which(tier: Path) -> None:

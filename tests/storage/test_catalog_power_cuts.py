@@ -168,6 +168,25 @@ def refusal(
     return None
 
 
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_a_log_that_is_gone_is_no_new_catalog(
+    stage: Stage, tmp_path: Path, *, is_empty: bool
+) -> None:
+    uri = tmp_path / "catalog"
+    shutil.copytree(stage.uri, uri)
+    log = uri / "partitions" / "_delta_log"
+    shutil.rmtree(log)
+    if is_empty:
+        log.mkdir()
+    for look in (Catalog(str(uri)).read, lambda: list(Catalog(str(uri)).history(KEY))):
+        with pytest.raises(CorruptLog, match="no commit is there") as told:
+            look()
+        assert told.value.where == str(log)
+    with pytest.raises(CorruptLog):
+        claim(Catalog(str(uri)), stage.rows[0], "late")
+    assert not list(log.glob("*"))
+
+
 def test_the_past_ends_at_an_empty_commit_below_a_checkpoint(tmp_path: Path) -> None:
     """Read on, each row would be there twice: once as it was, once as that commit left it."""
     uri = tmp_path / "catalog"
