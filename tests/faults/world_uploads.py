@@ -107,5 +107,7 @@ def _meddled(rng: Random, found: Sequence[Shipment], *, has_fork: bool) -> list[
         true = found[place]
         beyond = rng.randint(true.beyond, len(true.branch.uploads))
         other = replace(true, beyond=beyond, foreign_until=true.beyond)
-        found.insert(place + 1, other)
+        # Of markers alone the copy would be a true one.
+        if not all(each.is_control for each in true.upload.batches):
+            found.insert(place + 1, other)
     return found
