@@ -7,6 +7,7 @@ once, after all the others, or never.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import accumulate
 from random import Random
 from typing import Final
 
@@ -14,6 +15,7 @@ from compaction.errors import UnreadableObject
 from compaction.segments import PartitionKey
 from storage.kafka_uuid import new_segment_id
 from storage.local_tiered_storage import LocalTieredStorage, Part
+from tests.faults.malformed_reference import cut_in_batches
 from tests.faults.simulation_scheduler import DAY_MS, Actor, Call, Fault
 from tests.faults.world_log import Written, drawn_log
 from tests.faults.world_store import Objects, VirtualStore
@@ -102,7 +104,7 @@ def _is_uploaded(actor: Actor, tier: LocalTieredStorage, log: History, each: Shi
     is_cut = not actor.is_witness and rng.random() < 0.15 and not actor.scheduler.is_calm
     is_torn = is_cut and rng.random() < 0.3
     if is_torn:
-        parts[Part.LOG] = parts[Part.LOG][: rng.randrange(1, len(parts[Part.LOG]))]
+        parts[Part.LOG] = _torn(parts[Part.LOG], rng.randrange(1, len(parts[Part.LOG])))
     ends_before = rng.choice((*order, None) if is_torn else order) if is_cut else None
     name = new_segment_id()
     keys = {part: tier.object_key(log.key, name, content.start_offset, part) for part in order}
@@ -115,6 +117,14 @@ def _is_uploaded(actor: Actor, tier: LocalTieredStorage, log: History, each: Shi
         if part is ends_before or not _is_put(tier, keys[part], parts[part]):
             return False
     return not is_torn
+
+
+def _torn(log: bytes, length: int) -> bytes:
+    """The first bytes of a log, one fewer where a batch ends there.
+
+    Nobody could tell such a log from a whole one, so nothing that it shares would be its own.
+    """
+    return log[: length - (length in accumulate(map(len, cut_in_batches(log))))]
 
 
 def _is_put(tier: LocalTieredStorage, key: str, content: bytes) -> bool:

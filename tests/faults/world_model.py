@@ -28,6 +28,9 @@ _LENGTH_COUNTS_FROM: Final = 12
 FAR_AHEAD_MS: Final = 2**62
 """Whatever lies there was written before."""
 
+FAR_AHEAD: Final = 2**62
+"""An offset that no log reaches."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
@@ -122,7 +125,8 @@ class Tier:
     @property
     def is_cut_off(self) -> bool:
         """The row goes on where an unclean election cut the log off, and the tier shows it."""
-        return self._is_on_the_lost_one and any(map(self._tells, self.held))
+        is_below = self.row is not None and self._told_from < self.row.next_offset
+        return self._is_on_the_lost_one and is_below
 
     @property
     def branch(self) -> Branch:
@@ -132,7 +136,7 @@ class Tier:
             return log
         if self.row is not None and self.row.next_offset > self.log.written.fork_offset:
             return branch_of(self.log, self.row) or log
-        return log if any(map(self._tells, self.held)) else lost
+        return log if self._told_from == self.log.written.fork_offset else lost
 
     @property
     def reach(self) -> int:
@@ -218,14 +222,24 @@ class Tier:
 
     def _counts(self, each: Held) -> bool:
         is_known = self.branch.batches.issuperset(each.batches)
-        return is_known and not each.attempt.is_foreign
+        is_lost = self.branch is self.log.written.lost and each.next_offset > self._told_from
+        return is_known and not is_lost and not each.attempt.is_foreign
 
-    def _tells(self, each: Held) -> bool:
-        """It lets everybody know of the newer history: by its checkpoint, or by its batches."""
+    @property
+    def _told_from(self) -> int:
+        """From here on everybody can know that there is a newer history; `FAR_AHEAD`: nobody can.
+
+        A checkpoint tells where it begins; without one, batches tell that it has begun.
+        """
         fork, log = self.log.written.fork_offset, self.log.written.log
-        epoch = next(e.epoch for e in log.lineage if e.start_offset >= fork)
-        of_it = [base for base, _, written in each.batches if written >= epoch]
-        if not of_it or each.attempt.is_torn:
-            return False
-        has_told = Part.LEADER_EPOCH_CHECKPOINT in each.parts
-        return has_told or (self.row is not None and min(of_it) < self.row.next_offset)
+        epoch = next((e.epoch for e in log.lineage if e.start_offset >= fork), FAR_AHEAD)
+        told = FAR_AHEAD
+        for each in self.held:
+            of_it = [base for base, _, written in each.batches if written >= epoch]
+            if not of_it or each.attempt.is_torn:
+                continue
+            if Part.LEADER_EPOCH_CHECKPOINT in each.parts:
+                return fork
+            # On first sight one without is refused, whatever its batches say.
+            told = min(told, *of_it) if self.row is not None else told
+        return told
