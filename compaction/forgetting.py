@@ -163,8 +163,12 @@ def in_the_way(facts: PartitionFacts) -> Obstacles | None:
     known = [each.segment_id for each in facts.classified.known]
     orphans = [each.segment_id for each in orphans_of_diverged(facts)]
     # Where all live segments are uploads, a dead run's segment has their borders: that tells it.
-    all_orphans = [each.listed.segment_id for each in facts.inspected if is_orphan(each, row)]
-    doubtful = [each for each in all_orphans if ours and each not in orphans]
+    maybe_ours = [
+        each.listed.segment_id
+        for each in facts.inspected
+        if is_orphan(each, row) and not _begins_amid_upload(each, row)
+    ]
+    doubtful = [each for each in maybe_ours if ours and each not in orphans]
     # Compaction's originals are whole uploads: they are no obstacle to first sight, but what was
     # made of them beside them is. `retain` spares them while ours are named by the row.
     by_us = {each.segment.segment_id for each in row.retired if each.segment.written_by_run}
@@ -177,6 +181,19 @@ def in_the_way(facts: PartitionFacts) -> Obstacles | None:
     )
     is_any = found.written or found.retired or found.orphans or found.doubtful
     return found if is_any else None
+
+
+def _begins_amid_upload(each: InspectedSegment, row: PartitionState) -> bool:
+    """Then a broker wrote it: a run's segments begin where one of its row's does.
+
+    An upload that lives still has been whole in every row. No `.log` tells by its end: where
+    compaction removed the last batches of a group, it ends below them.
+    """
+    return any(
+        live.start_offset < each.listed.start_offset <= live.end_offset
+        for live in row.segments
+        if not live.written_by_run
+    )
 
 
 def _named(ids: Sequence[str]) -> str:

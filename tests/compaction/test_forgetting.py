@@ -220,6 +220,23 @@ def test_what_the_new_leader_uploaded_anew_is_in_nobodys_way() -> None:
     assert found.written == ()
 
 
+def test_what_begins_amid_a_live_upload_no_run_of_ours_has_written() -> None:
+    ours = old(0, 39, segment_id=segment_id("ours"), written_by_run="a run")
+
+    def doubtful(state: PartitionState, start: int, end: int) -> bool:
+        again = old(start, end, segment_id=segment_id("again"))
+        found = in_the_way(facts(state, [unknown(again), new(60, 79)]))
+        assert found is not None
+        assert found.orphans == ()
+        return found.doubtful == (again.segment_id,)
+
+    beside_upload = row(ours, old(40, 69), old(70, 99))
+    assert not doubtful(beside_upload, 41, 59)
+    # A run's segment may begin there, and end below its last batches, which it removed.
+    assert doubtful(beside_upload, 40, 50)
+    assert doubtful(row(old(0, 39), replace(ours, start_offset=40, end_offset=99)), 41, 59)
+
+
 def sentence(state: PartitionState, *strays: InspectedSegment, uploads_at: str = "") -> str:
     found = in_the_way(facts(state, strays))
     assert found is not None
