@@ -16,8 +16,10 @@ from compaction.segments import PartitionKey
 from jobs.forget_job import forget
 from jobs.outcome_reports import FORGOTTEN, REFUSED, RESTORED
 from jobs.restore_job import restore
+from storage.local_tiered_storage import partition_folder
 from tests.faults.simulation_scheduler import DAY_MS, HOUR_MS, Actor
 from tests.faults.simulation_world import World
+from tests.faults.world_broker import put_back
 from tests.faults.world_checks import keys_of
 
 QUIET: Final = Console(quiet=True)
@@ -25,6 +27,8 @@ QUIET: Final = Console(quiet=True)
 _MOMENT: Final = re.compile(r"--to (\S+)`")
 _NO_WAY_BACK: Final = "objects of these live segments out of the tier"
 _AT_FIRST: Final = "First `tierfold retain`"
+_DOUBTFUL: Final = re.compile(r"the new log may need them: ([\w, -]+)")
+_ID_LENGTH: Final = 22
 
 
 def takes_back(world: World, actor: Actor) -> None:
@@ -53,13 +57,17 @@ def take_back(
         return False
     report = done.report
     world.happened(run, f"forget: {report.outcome}", f"{key}: {report.reason}")
+    if world.watch.tier(key).row is None:
+        put_back(world.objects, world.histories[key])
     if report.outcome != REFUSED:
         return report.outcome == FORGOTTEN
     found = _MOMENT.search(report.reason)
     if found is not None:
         return _went_back(world, key, found[1], f"{run}.back", actor)
-    is_next = _NO_WAY_BACK in report.reason and _AT_FIRST not in report.reason
-    return is_next and _moved_away(world, key, run)
+    if _AT_FIRST in report.reason:
+        return False
+    is_moved = _NO_WAY_BACK in report.reason and _moved_away(world, key, run)
+    return _put_by(world, key, report.reason, run) or is_moved
 
 
 def _went_back(world: World, key: PartitionKey, to: str, run: str, actor: Actor) -> bool:
@@ -83,3 +91,19 @@ def _moved_away(world: World, key: PartitionKey, run: str) -> bool:
     for name in names:
         world.objects.remove(name)
     return is_any
+
+
+def _put_by(world: World, key: PartitionKey, refusal: str, run: str) -> bool:
+    """What the new log may need, and a dead run may have written: out of the tier for a while."""
+    found, log = _DOUBTFUL.search(refusal), world.histories[key]
+    if found is None:
+        return False
+    ids = [each[:_ID_LENGTH] for each in found[1].split(", ")]
+    world.happened(run, "doubtful segments moved away", f"{key}: {len(ids)}")
+    folder = f"{partition_folder(key)}/"
+    for name in sorted(world.objects.stored):
+        if name.startswith(folder) and any(each in name for each in ids):
+            log.put_by[name] = bytes(world.objects.stored[name].data)
+            log.moved_away.add(name)
+            world.objects.remove(name)
+    return True

@@ -51,6 +51,8 @@ class History:
     attempts: list[Attempt] = field(default_factory=list)
     moved_away: set[str] = field(default_factory=set)
     """Keys that a person takes out of the tier."""
+    put_by: dict[str, bytes] = field(default_factory=dict)
+    """Those of them that come back if brokers uploaded them, and their content."""
     is_given_up: bool = False
     """A person has given up what belongs to no history that counts."""
     is_deleted: bool = False
@@ -147,6 +149,15 @@ def delete_topic(actor: Actor, objects: Objects, log: History) -> None:
                 refusal=RuntimeError,
             )
         )
+
+
+def put_back(objects: Objects, log: History) -> None:
+    """A person brings back what brokers uploaded, as their metadata says."""
+    theirs = log.put_by.keys() & set(log.objects)
+    for key in () if log.is_deleted else sorted(theirs):
+        objects.put(key, log.put_by[key])
+        log.moved_away.discard(key)
+    log.put_by.clear()
 
 
 def move_away(objects: Objects, log: History, attempt: Attempt) -> None:
