@@ -12,12 +12,13 @@ time, and a person has agreed to lose what the new history lacks:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from compaction.discovery import PartitionFacts, is_orphan, orphans_of_diverged
 from compaction.histories import InspectedSegment
+from compaction.overlaps import Comparison
 from compaction.segments import PartitionKey, PartitionState, Segment
 from compaction.view import PartitionView, Refusal, RefusalReason, never_claimed
 
@@ -99,7 +100,8 @@ class Obstacles:
     orphans: tuple[str, ...]
     doubtful: tuple[str, ...] = ()
     """Orphans that fit the new leader's log beyond what it shares with the row, so that `retain`
-    spares them. Beside live ones that tierfold wrote, a dead run may have written them."""
+    spares them. A dead run may have written them: beside live ones that tierfold wrote nothing
+    tells, beside uploads their batches do."""
 
     def refusal(self, uploads_at: str) -> Refusal:
         """What to do first, in this order: a restore needs what a later step deletes.
@@ -154,33 +156,63 @@ class Obstacles:
             )
 
 
-def in_the_way(facts: PartitionFacts) -> Obstacles | None:
-    """What must be gone before the row is emptied; None if nothing is."""
+def in_the_way(facts: PartitionFacts, unlike: Collection[str] = ()) -> Obstacles | None:
+    """What must be gone before the row is emptied; None if nothing is.
+
+    Args:
+        facts: what was read, with the present row.
+        unlike: ids of the segments that were found to differ by `comparisons_with_live`.
+    """
     row = facts.row
     if row is None:
         return None
     ours = {segment.segment_id for segment in row.segments if segment.written_by_run}
     known = [each.segment_id for each in facts.classified.known]
-    orphans = [each.segment_id for each in orphans_of_diverged(facts)]
-    # Where all live segments are uploads, a dead run's segment has their borders: that tells it.
-    maybe_ours = [
-        each.listed.segment_id
-        for each in facts.inspected
-        if is_orphan(each, row) and not _begins_amid_upload(each, row)
-    ]
-    doubtful = [each for each in maybe_ours if ours and each not in orphans]
     # Compaction's originals are whole uploads: they are no obstacle to first sight, but what was
     # made of them beside them is. `retain` spares them while ours are named by the row.
     by_us = {each.segment.segment_id for each in row.retired if each.segment.written_by_run}
     retired = [each.segment_id for each in facts.classified.retired]
+    spared = [each.listed.segment_id for each in _spared(facts, row)]
     found = Obstacles(
         written=tuple(each for each in known if each in ours),
         retired=tuple(each for each in retired if each in by_us or not ours),
-        orphans=tuple(orphans),
-        doubtful=tuple(doubtful),
+        orphans=tuple(each.segment_id for each in orphans_of_diverged(facts)),
+        doubtful=tuple(each for each in spared if ours or each in unlike),
     )
     is_any = found.written or found.retired or found.orphans or found.doubtful
     return found if is_any else None
+
+
+def comparisons_with_live(facts: PartitionFacts) -> Iterator[Comparison]:
+    """Stretches that tell what a dead run wrote: there it lacks batches of the live upload.
+
+    One that has all of them is as good as an upload. The second segment of each is the unknown one.
+    """
+    row = facts.row
+    if row is None:
+        return
+    known = {each.segment_id for each in facts.classified.known}
+    for each in _spared(facts, row):
+        for live in row.segments:
+            start = max(live.start_offset, each.listed.start_offset)
+            end = min(live.end_offset, each.end_offset or 0)
+            is_there = live.segment_id in known and not live.written_by_run
+            if is_there and each.segment is not None and start <= end:
+                yield Comparison(
+                    first=live, second=each.segment, start_offset=start, end_offset=end
+                )
+
+
+def _spared(facts: PartitionFacts, row: PartitionState) -> list[InspectedSegment]:
+    """Orphans that `retain` keeps and that a run of ours may have written."""
+    deletable = {each.segment_id for each in orphans_of_diverged(facts)}
+    return [
+        each
+        for each in facts.inspected
+        if is_orphan(each, row)
+        and each.listed.segment_id not in deletable
+        and not _begins_amid_upload(each, row)
+    ]
 
 
 def _begins_amid_upload(each: InspectedSegment, row: PartitionState) -> bool:

@@ -18,8 +18,15 @@ from rich.console import Console
 from compaction.commit import CommitProposal, ForgetPartition, ReleaseClaim, proposed
 from compaction.discovery import PartitionFacts, divergence, drafted
 from compaction.errors import CorruptLog, TierfoldError, UnreadableObject
-from compaction.forgetting import Forgetting, forgetting, in_the_way, row_without
+from compaction.forgetting import (
+    Forgetting,
+    comparisons_with_live,
+    forgetting,
+    in_the_way,
+    row_without,
+)
 from compaction.outcomes import Committed
+from compaction.overlaps import chain_of
 from compaction.segments import PartitionKey, PartitionState, Segment
 from compaction.undo import restoration
 from compaction.view import PartitionView, Refusal, RefusalReason, never_claimed
@@ -45,6 +52,7 @@ from jobs.survey import known_by_name, refusal_of
 from jobs.wiring import Wiring
 from storage.catalog import new_commit_id
 from storage.clock import now_ms
+from storage.overlap_check import prove_overlaps
 from storage.unknown_segments import batches_fit
 
 
@@ -110,7 +118,7 @@ def _looked_at(live: Wiring, key: PartitionKey, state: PartitionState | None) ->
         facts = facts_from(live, key, state, listed)
         if divergence(facts) is None:
             return Forgot(report=_not_cut_off(live, facts))
-        obstacles = in_the_way(facts)
+        obstacles = in_the_way(facts, _unlike_live(live, facts))
         if obstacles is not None:
             refusal = obstacles.refusal(_uploads_at(live, key)).at(live.place(key))
             return Forgot(report=_refused(key, refusal))
@@ -127,6 +135,15 @@ def _looked_at(live: Wiring, key: PartitionKey, state: PartitionState | None) ->
         return Forgot(report=_refused(key, doubt))
     loss = forgetting(facts, bare, view)
     return Forgot(report=_planned(key, state, loss), state=state, loss=loss)
+
+
+def _unlike_live(live: Wiring, facts: PartitionFacts) -> set[str]:
+    """Ids of unknown segments that lack what live uploads hold; raises TierfoldError."""
+    return {
+        each.second.segment_id
+        for each in comparisons_with_live(facts)
+        if prove_overlaps(live.tier, facts.key, chain_of(-1, ()), [each]).disagreements
+    }
 
 
 def _doubt(live: Wiring, facts: PartitionFacts, view: PartitionView) -> Refusal | None:

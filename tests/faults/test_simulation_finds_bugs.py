@@ -175,7 +175,7 @@ def what_was_not_cut_off_is_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 def what_only_the_row_tells_from_uploads_is_no_obstacle(patch: pytest.MonkeyPatch) -> None:
     """The row goes while what compaction wrote, or retired, is there."""
-    patch.setattr(forget_job, "in_the_way", lambda _: None)
+    patch.setattr(forget_job, "in_the_way", lambda *_: None)
 
 
 def all_that_lived_is_given_up(patch: pytest.MonkeyPatch) -> None:

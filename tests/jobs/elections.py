@@ -40,11 +40,17 @@ RUN: Final = "20261121T153000-aaaaaaaa"
 
 
 def upload(
-    tier: Path, first: int, last: int, lineage: tuple[LeaderEpoch, ...] = OLD
+    tier: Path,
+    first: int,
+    last: int,
+    lineage: tuple[LeaderEpoch, ...] = OLD,
+    *,
+    start_offset: int | None = None,
 ) -> Segment:
     """A segment of these offsets, both inclusive, as the leader of the last epoch uploads it.
 
-    Each record is a batch, its key is its offset modulo 4, its value names its epoch.
+    Each record is a batch, its key is its offset modulo 4, its value names its epoch. The segment
+    starts at `start_offset`, None: at `first`.
     """
     batches = []
     for offset in range(first, last + 1):
@@ -52,7 +58,10 @@ def upload(
         pair = (f"k{offset % 4}".encode(), f"{epoch}/{offset}".encode())
         batches.append(replace(data(offset, pair), leader_epoch=epoch))
     broker = BrokerUpload(
-        start_offset=first, log=log_of(batches), index_interval_bytes=50, lineage=lineage
+        start_offset=first if start_offset is None else start_offset,
+        log=log_of(batches),
+        index_interval_bytes=50,
+        lineage=lineage,
     )
     return broker.put(open_tier(str(tier)), ORDERS)
 

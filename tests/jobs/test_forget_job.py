@@ -18,7 +18,7 @@ from compaction.commit import (
     proposed,
 )
 from compaction.outcomes import Committed, Fenced, Outcome, Unknown
-from compaction.segments import PartitionKey, Segment
+from compaction.segments import LeaderEpoch, PartitionKey, Segment
 from jobs import cli_options
 from jobs.wiring import CATALOG_FOLDER, Wiring, wired
 from storage.catalog import Catalog, new_commit_id
@@ -28,6 +28,7 @@ from tests.jobs.commands import ALWAYS, COMPACT, Ran, tierfold, told
 from tests.jobs.elections import (
     FIRST_MS,
     NEW,
+    OLD,
     ORDERS,
     RUN,
     catalog_of,
@@ -212,6 +213,24 @@ def test_what_only_the_row_tells_from_an_upload_is_in_the_way(tmp_path: Path) ->
     # Whether the dead run's segment is one the restored uploads tell, by their borders.
     assert not told(reason, *named, restore, "grace period", "the new log may need"), reason
     assert files_below(tier) == before
+
+
+def test_what_a_dead_run_made_of_an_upload_is_in_the_way_though_its_log_ends_below_it(
+    tmp_path: Path,
+) -> None:
+    """The records that it removed were superseded by those that the election cut off."""
+    tier = tmp_path / "tier"
+    old_history(tier)
+    known(tier)
+    newest = upload(tier, 8, 9, (*OLD, LeaderEpoch(epoch=4, start_offset=8)))
+    again = upload(tier, 6, 7)
+    assert ids(forget(tier, "--dry-run").entries[0]["taken"])[1:] == ids_of([again, newest])
+    for part in list(tier.rglob(f"*-{again.segment_id}.*")):
+        part.unlink()
+    dead = upload(tier, 7, 7, start_offset=6)
+    ran = forget(tier, "--dry-run")
+    assert (ran.code, ran.outcomes) == (3, {("orders", 0): "refused"})
+    assert not told(ran.entries[0]["reason"], "may have written them", dead.segment_id)
 
 
 def test_where_the_originals_are_gone_the_way_out_is_by_hand(tmp_path: Path) -> None:
