@@ -23,7 +23,14 @@ from builders import (
 
 from compaction.commit import ForgetPartition, ReleaseClaim, applied, claimed, proposed, verdict
 from compaction.discovery import divergence, drafted, row_view, view_of
-from compaction.forgetting import NAMED, Forgetting, forgetting, in_the_way, row_without
+from compaction.forgetting import (
+    NAMED,
+    Forgetting,
+    comparisons_with_live,
+    forgetting,
+    in_the_way,
+    row_without,
+)
 from compaction.histories import InspectedSegment
 from compaction.history import Event, entries
 from compaction.outcomes import Committed, Fenced
@@ -235,6 +242,34 @@ def test_what_begins_amid_a_live_upload_no_run_of_ours_has_written() -> None:
     # A run's segment may begin there, and end below its last batches, which it removed.
     assert doubtful(beside_upload, 40, 50)
     assert doubtful(row(old(0, 39), replace(ours, start_offset=40, end_offset=99)), 41, 59)
+
+
+def test_what_a_dead_run_may_have_written_is_compared_with_the_uploads_that_live_there() -> None:
+    ours = old(0, 29, segment_id=segment_id("ours"), written_by_run="a run")
+    uploads = (old(30, 39), old(40, 49), old(50, 99))
+    again = unknown(old(0, 55, segment_id=segment_id("again")))
+    half = unknown(old(40, 55, segment_id=segment_id("half")), lacking=["snapshot"])
+    found = facts(row(ours, *uploads), [again, half, new(60, 79)])
+
+    def compared() -> list[tuple[Segment, str, int, int]]:
+        return [
+            (each.first, each.second.segment_id, each.start_offset, each.end_offset)
+            for each in comparisons_with_live(found)
+        ]
+
+    name = again.listed.segment_id
+    pairs = [(uploads[0], name, 30, 39), (uploads[1], name, 40, 49), (uploads[2], name, 50, 55)]
+    assert compared() == pairs
+    known = [each for each in found.classified.known if each.segment_id != segment_id(40)]
+    found = replace(found, classified=replace(found.classified, known=tuple(known)))
+    assert compared() == [pairs[0], pairs[2]]
+    found = facts(row(*uploads), [unknown(old(50, 55, segment_id=name)), new(60, 79)])
+    assert compared() == [pairs[2]]
+    assert list(comparisons_with_live(facts(None, [again]))) == []
+    assert in_the_way(found) is None
+    obstacles = in_the_way(found, [name])
+    assert obstacles is not None
+    assert obstacles.doubtful == (name,)
 
 
 def sentence(state: PartitionState, *strays: InspectedSegment, uploads_at: str = "") -> str:
