@@ -1,0 +1,34 @@
+"""A row of the old leader's segments, and what a new one uploads whose log has offset 60 anew."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from builders import a_segment, a_state, segment_id, unknown
+
+from compaction.histories import InspectedSegment
+from compaction.segments import LeaderEpoch, PartitionState, Segment
+
+OLD: Final = (LeaderEpoch(epoch=3, start_offset=0),)
+NEW: Final = (*OLD, LeaderEpoch(epoch=4, start_offset=60))
+
+
+def old(start: int, end: int, **fields: object) -> Segment:
+    """Of the old leader."""
+    epochs = (LeaderEpoch(epoch=3, start_offset=start),)
+    return a_segment(start, end, leader_epochs=epochs, **fields)
+
+
+def new(start: int, end: int) -> InspectedSegment:
+    """Uploaded by the new leader, whose log has offset 60 of its own."""
+    epochs = tuple(
+        LeaderEpoch(epoch=each.epoch, start_offset=max(start, each.start_offset))
+        for each in NEW
+        if each.start_offset <= end and (each.epoch == 4 or start < 60)
+    )
+    segment = a_segment(start, end, segment_id=segment_id(f"new{start}"), leader_epochs=epochs)
+    return unknown(segment, checkpoint=NEW)
+
+
+def row(*segments: Segment, **fields: object) -> PartitionState:
+    return a_state(segments, epoch=2, lineage=OLD, commit_id="last", **fields)
