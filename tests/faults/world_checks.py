@@ -138,7 +138,11 @@ class Watch:
         """What a reader gets of a segment, from its bytes; aborted records are among them."""
         found = self._records.get(segment.segment_id)
         if found is None:
-            log = self.objects.stored[keys_of(key, segment)[0]].data[segment.skipped_bytes :]
+            name = keys_of(key, segment)[0]
+            stored = self.objects.stored.get(name)
+            # A run may still commit what a person has put by.
+            log = self.histories[key].put_by[name] if stored is None else stored.data
+            log = log[segment.skipped_bytes :]
             found = tuple(
                 (record.offset, record.key, record.value)
                 for batch in read_segment(log).batches()
