@@ -39,13 +39,12 @@ class Wiring:
     """The time, epoch milliseconds: `now_ms` at first. What is written bears it."""
     run: str
     """This run's name: its begin, and enough of an id to be unique."""
+    catalog_words: tuple[str, ...] = ()
+    """What names the catalog on a command line; empty where it lies in the tier."""
 
     def place(self, key: PartitionKey) -> str:
         """The arguments of a verb that name this tier, its catalog and the partition."""
-        words = [self.tier_uri, str(key)]
-        if self.catalog_uri != str(tier_path(self.tier_uri) / CATALOG_FOLDER):
-            words += ["--catalog", self.catalog_uri]
-        return shlex.join(words)
+        return shlex.join((self.tier_uri, str(key), *self.catalog_words))
 
 
 def wired(tier_uri: str, catalog_uri: str | None = None, now: int | None = None) -> Wiring:
@@ -55,11 +54,8 @@ def wired(tier_uri: str, catalog_uri: str | None = None, now: int | None = None)
     """
     begun_ms = now_ms()
     time_ms = begun_ms if now is None else now
-    catalog = (
-        tier_path(tier_uri) / CATALOG_FOLDER
-        if catalog_uri is None
-        else local_path(catalog_uri, of="catalog")
-    )
+    within = tier_path(tier_uri) / CATALOG_FOLDER
+    catalog = within if catalog_uri is None else local_path(catalog_uri, of="catalog")
     begun = datetime.fromtimestamp(begun_ms / 1000, UTC).strftime("%Y%m%dT%H%M%S")
     return Wiring(
         tier_uri=tier_uri,
@@ -69,4 +65,5 @@ def wired(tier_uri: str, catalog_uri: str | None = None, now: int | None = None)
         now_ms=time_ms,
         clock=lambda: min(time_ms + now_ms() - begun_ms, LONG_MAX),
         run=f"{begun}-{new_segment_id()[:8]}",
+        catalog_words=() if catalog == within else ("--catalog", str(catalog)),
     )

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from storage.local_tiered_storage import Part
 from tests.jobs.commands import COMPACT, status_of, tierfold, told
 from tests.jobs.elections import (
     FIRST_MS,
     NEW,
     claimed,
     histories,
+    known,
     merged,
     old_history,
+    part_of,
     row_of,
     upload,
 )
@@ -93,3 +96,16 @@ def test_status_and_plan_of_a_refused_partition_show_its_row(tmp_path: Path) -> 
     assert tierfold("plan", tier, "--json", *COMPACT).entries[0]["epoch"] == row.epoch
     swept = tierfold("retain", tier, "--json", "--dry-run").entries[0]
     assert (swept["outcome"], swept["epoch"]) == ("refused", row.epoch)
+
+
+def test_a_checkpoint_that_its_batches_contradict_is_not_believed(tmp_path: Path) -> None:
+    tier = tmp_path / "tier"
+    old_history(tier)
+    known(tier)
+    forged = upload(tier, 6, 9)
+    part_of(tier, forged, Part.LEADER_EPOCH_CHECKPOINT).write_text("0\n2\n3 0\n4 6\n")
+    assert tierfold("plan", tier, *COMPACT).code == 3
+    ran = tierfold("forget", tier, "orders-0", "--json", "--dry-run")
+    (entry,) = ran.entries
+    assert (ran.code, entry["outcome"]) == (3, "refused")
+    assert not told(entry["reason"], forged.segment_id, "carry other leader epochs", "a copy")

@@ -390,16 +390,3 @@ def test_the_way_out_of_a_compacted_partition(spark: SparkSession, tmp_path: Pat
     assert retain(2, *DETACHED, "--diverged").outcomes["orders", 0] == "swept"
     assert second.segment_id not in segments_of(tier)
     assert plan(tier).outcomes["orders", 0] == "nothing_to_do"
-
-
-def test_a_checkpoint_that_its_batches_contradict_is_not_believed(tmp_path: Path) -> None:
-    tier = tmp_path / "tier"
-    old_history(tier)
-    known(tier)
-    forged = upload(tier, 6, 9)
-    part_of(tier, forged, Part.LEADER_EPOCH_CHECKPOINT).write_text("0\n2\n3 0\n4 6\n")
-    assert plan(tier).code == 3
-    ran = forget(tier, "--dry-run")
-    (entry,) = ran.entries
-    assert (ran.code, entry["outcome"]) == (3, "refused")
-    assert not told(entry["reason"], forged.segment_id, "carry other leader epochs", "a copy")
