@@ -150,9 +150,10 @@ class Obstacles:
             )
         if self.doubtful and not (self.written and uploads_at):
             yield (
-                "Those that the new log may need `tierfold retain` spares, but a run that died may"
-                " have written them: move them out of the tier as well. Once it is forgotten, and"
-                " before the next run, bring back those that brokers uploaded."
+                "`tierfold retain` spares what the new log may need, but a run that died may have"
+                " written it. While no run is at work, move it out of the tier, too. Once the"
+                " partition is forgotten, and before the next run, bring back what brokers"
+                " uploaded."
             )
 
 

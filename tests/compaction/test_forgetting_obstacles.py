@@ -137,7 +137,7 @@ def test_each_kind_has_its_way_out() -> None:
     said = sentence(row(ours), again, new(60, 79))
     assert "deletes orphans" not in said
     assert f"the new log may need them: {again.listed.segment_id}" in said
-    assert said.index("live segments out of the tier") < said.index("bring back those")
+    assert said.index("live segments out of the tier") < said.index("bring back what")
     assert "bring back" not in sentence(row(ours), again, new(60, 79), uploads_at="2026-11-21")
 
 

@@ -93,7 +93,7 @@ def _helped(machine: Machine, partition: Partition, reason: str) -> Deletion | N
 def _set_aside(machine: Machine, partition: Partition, reason: str) -> set[str]:
     """What a dead run may have written is moved away; ids of that which brokers uploaded."""
     found = _DOUBTFUL.search(reason)
-    if found is None or "bring back those" not in reason or _RETAIN.search(reason):
+    if found is None or "bring back what" not in reason or _RETAIN.search(reason):
         return set()
     named = set(re.findall(r"[\w-]{22}", found[1]))
     _taken_out(machine, partition, named)
