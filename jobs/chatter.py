@@ -12,7 +12,7 @@ import re
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 _INCUBATOR: Final = re.compile(rb"WARNING: Using incubator modules: ")
@@ -32,7 +32,8 @@ def chatter_hidden() -> Iterator[None]:
     """
     python = sys.stderr
     is_original = python is sys.__stderr__
-    if not is_original or python.fileno() != STDERR:
+    # Python has none where the shell closed it.
+    if python is None or not is_original or python.fileno() != STDERR:
         yield
         return
     real = os.dup(STDERR)
@@ -57,10 +58,14 @@ def _pass_on(heard: int, real: int, ended: threading.Event) -> None:
     chatter = Chatter()
     with os.fdopen(heard, "rb") as lines:
         for line in lines:
-            if line.endswith(_END):
+            said = line.removesuffix(_END)
+            # Where nobody reads on, or the disk is full, it is read all the same: who writes here
+            # must not fail for that.
+            with suppress(OSError):
+                if said and not chatter.hides(said):
+                    os.write(real, said)
+            if said != line:
                 ended.set()
-            elif not chatter.hides(line):
-                os.write(real, line)
 
 
 class Chatter:

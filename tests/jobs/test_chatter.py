@@ -6,6 +6,8 @@ import subprocess
 import sys
 from typing import Final
 
+import pytest
+
 from tests.jobs.commands import ROOT
 
 PANIC: Final = """
@@ -31,6 +33,15 @@ with chatter_hidden():
 os.write(2, b"afterwards")
 """
 
+SAYS_MORE: Final = """
+import subprocess, time
+from jobs.chatter import chatter_hidden
+with chatter_hidden():
+    for _ in range(2):
+        subprocess.run(["sh", "-c", "echo said >&2"])
+        time.sleep(0.05)
+"""
+
 
 def passed_on(said: str) -> list[str]:
     """What a process shows whose child says so, and that then says something of its own."""
@@ -43,3 +54,13 @@ def test_chatter_is_not_passed_on_and_all_else_is() -> None:
     said = PANIC + "a sentence between\n" + JVM + PANIC + OTHERS
     expected = ["", "", "a sentence between", *OTHERS.splitlines(), "own words", "afterwards"]
     assert passed_on(said) == sorted(expected)
+
+
+def test_a_last_line_without_an_end_is_passed_on() -> None:
+    assert "cut off" in "".join(passed_on("cut off"))
+
+
+@pytest.mark.parametrize("stderr", ["2>/dev/full", "2>&-"])
+def test_what_ends_well_does_so_where_stderr_takes_nothing(stderr: str) -> None:
+    command = ["sh", "-c", f'"$0" -c "$1" {stderr}', sys.executable, SAYS_MORE]
+    assert subprocess.run(command, cwd=ROOT, check=False).returncode == 0
