@@ -57,8 +57,10 @@ class ByteProgress:
         self.bytes_done: Accumulator[int] = spark.sparkContext.accumulator(0)
         self._console = console
 
-    def watched(self, title: str, bytes_total: int, action: Callable[[], _T]) -> _T:
+    def watched(self, title: str, bytes_total: int | None, action: Callable[[], _T]) -> _T:
         """Runs `action` in a thread of the same Spark session, and returns what it returns.
+
+        Where `bytes_total` is None, nobody counts: the bar only shows that it goes on.
 
         Raises Stopped after a signal: the session's jobs are cancelled then, and the thread has
         ended. One that were still reading when Python ends would abort it.

@@ -33,7 +33,7 @@ from compaction.errors import UnreadableObject
 from compaction.latest_compare import shown_key
 from compaction.regions import last_stable_of
 from compaction.segments import PartitionKey
-from jobs.progress import byte_bars
+from jobs.progress import ByteProgress
 from jobs.segment_options import FORMAT, LIVE, ORIGINAL
 from jobs.segment_source import register
 from jobs.session import SPARK_FAILURES, cause_of
@@ -83,7 +83,7 @@ def second_opinions(
     A partition that a commit changed meanwhile has no entry. Of what arrives meanwhile, and of open
     transactions, nothing is compared. No two subjects have the same topic and number.
 
-    Raises UnreadableObject where a reader or a worker of Spark fails.
+    Raises UnreadableObject where a reader or a worker of Spark fails, Stopped after a signal.
     """
     if not subjects:
         return {}
@@ -94,9 +94,9 @@ def second_opinions(
         _side(spark, live, subjects, ORIGINAL), _side(spark, live, subjects, LIVE), bounds
     )
     try:
-        with byte_bars(console) as bars, _shuffled_into(spark, tasks):
-            bars.add_task("second opinion", total=None)
-            table: pa.Table = compared.toArrow()
+        with _shuffled_into(spark, tasks):
+            progress = ByteProgress(spark, console)
+            table: pa.Table = progress.watched("second opinion", None, compared.toArrow)
     except SPARK_FAILURES as error:
         raise UnreadableObject(
             f"Spark failed while it looked for the latest records ({cause_of(error)})",

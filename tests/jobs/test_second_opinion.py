@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from io import StringIO
@@ -16,6 +19,7 @@ from compaction.segments import CleanerOffset, PartitionKey, PartitionState, Ret
 from jobs.scope import Scope
 from jobs.second_opinion import SecondOpinion, second_opinions
 from jobs.settings import resolve
+from jobs.stopping import Stopped, stoppable
 from jobs.survey import known_partitions
 from jobs.verify_job import Verified, verify
 from jobs.verify_subjects import subject_of
@@ -234,3 +238,28 @@ def test_what_changes_meanwhile_is_left_out(spark: SparkSession, tier: Path) -> 
     subjects = [grown, replace(committed, commit_id="the one before")]
     opinions = second_opinions(spark, live, subjects, Console(file=StringIO()))
     assert opinions == {grown.key: SecondOpinion(keys=6)}
+
+
+def test_a_signal_ends_the_query_and_does_not_wait_for_it(spark: SparkSession, tier: Path) -> None:
+    tracker, before = spark.sparkContext.statusTracker(), set(jobs_of(spark))
+
+    def once_it_runs() -> None:
+        while not before < set(jobs_of(spark)):
+            time.sleep(0.001)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    live = wired(str(tier))
+    (known,) = known_partitions(live, Scope(topics=("offset-right",)))
+    sender = threading.Thread(target=once_it_runs)
+    with pytest.raises(Stopped), stoppable():
+        sender.start()
+        subjects = [subject_of(live, known, INDEX_INTERVAL_BYTES)]
+        second_opinions(spark, live, subjects, Console(file=StringIO()))
+    sender.join()
+    ended = [tracker.getJobInfo(each) for each in set(jobs_of(spark)) - before]
+    assert "FAILED" in {each.status for each in ended if each is not None}
+
+
+def jobs_of(spark: SparkSession) -> list[int]:
+    """Spark's jobs so far, those that go on included."""
+    return list(spark.sparkContext.statusTracker().getJobIdsForGroup())
