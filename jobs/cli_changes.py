@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import click
-from rich.console import Console
 
 from compaction.sweep import SweepOrder
-from jobs.cli_ends import for_people, leave
+from jobs.cli_ends import beside_result, for_people, leave
 from jobs.cli_options import (
     JSON_OPTION,
     asked_of_tier,
@@ -57,7 +56,8 @@ def restore_verb(partition_name: str, to: str, dry_run: bool, **given: Any) -> N
     """
     settings_of(given)
     live = asked_of_tier(given).live
-    found = restore(live, partition_name, to, Console(stderr=True), is_dry_run=dry_run)
+    stderr = beside_result(as_json=given["as_json"])
+    found = restore(live, partition_name, to, stderr, is_dry_run=dry_run)
     if given["as_json"]:
         click.echo(document((found.as_json(),)))
     else:
@@ -89,7 +89,8 @@ def forget_verb(partition_name: str, dry_run: bool, **given: Any) -> None:
     """
     settings_of(given)
     live = asked_of_tier(given).live
-    found = forget(live, partition_name, Console(stderr=True), is_dry_run=dry_run)
+    stderr = beside_result(as_json=given["as_json"])
+    found = forget(live, partition_name, stderr, is_dry_run=dry_run)
     if given["as_json"]:
         click.echo(document((found.as_json(),)))
     else:
@@ -151,7 +152,7 @@ def retain_verb(dry_run: bool, **given: Any) -> None:
     )
     remarks = remarks_on_tier(settings, asked.live)
     tell_people(remarks, given)
-    stderr = Console(stderr=True)
+    stderr = beside_result(as_json=given["as_json"])
     found = retain(asked.live, settings, asked.scope, times, stderr, is_dry_run=dry_run)
     if not given["as_json"]:
         title = "dry run: nothing is changed" if dry_run else f"run {asked.live.run}"

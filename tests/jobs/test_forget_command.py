@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import pytest
+from click.testing import CliRunner
+
+from jobs import cli
 from storage.local_tiered_storage import Part
 from tests.jobs.commands import COMPACT, status_of, tierfold, told
 from tests.jobs.elections import (
@@ -109,3 +114,22 @@ def test_a_checkpoint_that_its_batches_contradict_is_not_believed(tmp_path: Path
     (entry,) = ran.entries
     assert (ran.code, entry["outcome"]) == (3, "refused")
     assert not told(entry["reason"], forged.segment_id, "carry other leader epochs", "a copy")
+
+
+@pytest.mark.parametrize("verb", ["forget", "restore", "retain"])
+def test_a_document_under_spark_submit_has_the_joined_outputs_to_itself(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    tier = tmp_path / "tier"
+    if verb == "restore":
+        old_history(tier)
+        merged(tier)
+    else:
+        histories(tier)
+    # No record of the run can be kept, of which people are told on stderr.
+    (tier / "_tierfold" / "runs").write_bytes(b"")
+    options = ["orders-0", "--to", str(FIRST_MS)] if verb == "restore" else []
+    place = ["orders-0"] if verb == "forget" else options
+    ran = CliRunner().invoke(cli.tierfold, [verb, str(tier), *place, "--json"])
+    assert json.loads(ran.output)["partitions"], ran.output
