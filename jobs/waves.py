@@ -9,7 +9,7 @@ does a partition whose commit got no answer; its row is read back once all else 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -184,9 +184,15 @@ class Waves:
         self.spent_bytes += sum(chunk.plan.bytes_in for _, chunk in begun)
         by_key = {work.surveyed.key: (work, chunk) for work, chunk in begun}
         rounds = rounds_of(self.live, begun)
-        for result in results_of(self.pipeline, rounds, self.live.catalog):
-            _take(*by_key[result.round.key], result)
-        self._record([work for work, _ in begun if work.unanswered is None])
+        untried = set(by_key) - {work.surveyed.key for work, _ in begun if not work.is_open}
+        try:
+            for result in results_of(self.pipeline, rounds, self.live.catalog):
+                untried.remove(result.round.key)
+                _take(*by_key[result.round.key], result)
+        finally:
+            # A signal may come when half of the rounds are committed.
+            tried = [work for work, _ in begun if work.surveyed.key not in untried]
+            self._record([work for work in tried if work.unanswered is None])
 
     def _read_back(self, works: Sequence[Work]) -> None:
         """Learn, within a few looks, what became of the commits that got no answer."""
@@ -334,30 +340,29 @@ def _round(live: Wiring, work: Work, chunk: Chunk, state: PartitionState) -> Rou
 
 def results_of(
     pipeline: Pipeline, rounds: Sequence[Round], catalog: Catalog
-) -> list[RoundResult]:
+) -> Iterator[RoundResult]:
     """Run the rounds; where that takes Spark's workers down, in halves, until one is to blame.
 
+    What a half has committed is yielded before the next begins: a signal may end that one.
     A worker that dies, for want of memory say, ends the job of all partitions; data that do that
     must stop their own partition alone.
     """
     if not rounds:
-        return []
+        return
     try:
-        return pipeline.run(rounds, catalog)
+        yield from pipeline.run(rounds, catalog)
+        return
     except SPARK_FAILURES as error:
         check()  # What told us to stop may have told Spark, too.
         is_over = pipeline.has_died
         if is_over or len(rounds) == 1:
-            why = _SPARK_DIED if is_over else _WORKER_DIED
-            return [
-                RoundResult(round=each, failure=f"{each.key}: {why.format(cause_of(error))}")
-                for each in rounds
-            ]
+            why = (_SPARK_DIED if is_over else _WORKER_DIED).format(cause_of(error))
+            for each in rounds:
+                yield RoundResult(round=each, failure=f"{each.key}: {why}")
+            return
     middle = len(rounds) // 2
-    return [
-        *results_of(pipeline, rounds[:middle], catalog),
-        *results_of(pipeline, rounds[middle:], catalog),
-    ]
+    yield from results_of(pipeline, rounds[:middle], catalog)
+    yield from results_of(pipeline, rounds[middle:], catalog)
 
 
 def _take(work: Work, chunk: Chunk, result: RoundResult) -> None:

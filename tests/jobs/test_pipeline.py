@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import signal
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -12,17 +14,25 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from compaction.chunks import UNBOUND
 from compaction.outcomes import Committed
 from jobs import rounds as rounds_module
+from jobs.outcome_reports import COMPACTED, LEFT, PartitionReport
 from jobs.pipeline import Pipeline
 from jobs.progress import ByteProgress
 from jobs.publishing import RoundResult
 from jobs.rounds import Round
-from jobs.waves import results_of
+from jobs.scope import Scope
+from jobs.settings import resolve
+from jobs.stopping import Stopped, stoppable
+from jobs.survey import survey
+from jobs.waves import Waves, results_of
+from jobs.wiring import wired
 from storage.catalog import Catalog
 from storage.segment_reader import read_segment
-from tests.jobs.claimed_rounds import claimed_rounds
+from tests.jobs.claimed_rounds import ALWAYS, NOW_MS, claimed_rounds
 from tests.jobs.commands import status_of
+from tests.jobs.meddling import MeddledCatalog, at_the
 from tests.jobs.tiers import (
     files_below,
     folder_of,
@@ -204,6 +214,34 @@ def test_data_that_take_a_worker_down_stop_their_own_partition_alone(
     assert results[ORDERS].outcome is None
     assert "a Spark worker died over this partition" in (results[ORDERS].failure or "")
     assert "Python worker exited" in (results[ORDERS].failure or "")
+
+
+def test_what_one_half_has_committed_is_told_though_a_signal_stops_the_other(
+    spark: SparkSession, tier: Path
+) -> None:
+    def ctrl_c() -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    live = replace(
+        wired(str(tier), None, NOW_MS),
+        catalog=MeddledCatalog(str(tier / "_tierfold"), before_commit=at_the(1, ctrl_c)),
+    )
+    kept: list[tuple[int, PartitionReport]] = []
+    waves = Waves(
+        live=live,
+        pipeline=FragilePipeline(spark, live, EventfulProgress(spark)),
+        budget=UNBOUND,
+        started_at_ms=0,
+        record=lambda chunks, _began_at_ms: kept.extend(chunks),
+    )
+    orders, payments = survey(live, resolve(ALWAYS), Scope())
+    with pytest.raises(Stopped), stoppable():
+        reports = waves.run([payments, orders])
+    told = [(each.key, each.outcome) for each in reports]
+    assert told == [(PAYMENTS, COMPACTED), (ORDERS, LEFT)]
+    assert [(each.key, each.outcome) for _, each in kept] == [(PAYMENTS, COMPACTED)]
+    rows = live.catalog.read()
+    assert [rows[key].owner_run for key in (PAYMENTS, ORDERS)] == ["", ""]
 
 
 def test_however_keys_and_segments_are_dealt_the_result_is_the_same(
