@@ -93,7 +93,8 @@ class Work:
         """What became of it."""
         if self.chunks:
             return whole_report(self.chunks, left=self.left)
-        return left_report(survey_report(self.surveyed), self.left)
+        report = left_report(survey_report(self.surveyed), self.left)
+        return report if self.state is None else replace(report, epoch=self.state.epoch)
 
     @property
     def is_given_back(self) -> bool:

@@ -107,6 +107,7 @@ def test_compact_drops_the_chunk_that_it_has_claimed(
         ran = compact(uncompacted)
     assert ran.code == 130, ran.stderr
     assert ran.outcomes == {("orders", 0): "left"}
+    assert ran.partitions["orders", 0]["epoch"] == 1
     assert (row(uncompacted).owner_run, row(uncompacted).epoch) == ("", 1)
     assert len(row(uncompacted).segments) == 4
 
