@@ -7,6 +7,7 @@ it is raised in Python, and told in a sentence. Neither can be turned off where 
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import re
 import sys
@@ -43,6 +44,8 @@ def chatter_hidden() -> Iterator[None]:
     sys.stderr = os.fdopen(
         real, "w", buffering=1, encoding=python.encoding, errors=python.errors, closefd=False
     )
+    # What native code says as it aborts this process stays unread in the pipe: say at least where.
+    faulthandler.enable(sys.stderr)
     ended = threading.Event()
     threading.Thread(target=_pass_on, args=(heard, real, ended), daemon=True).start()
     try:
@@ -50,6 +53,7 @@ def chatter_hidden() -> Iterator[None]:
     finally:
         os.write(STDERR, _END)
         ended.wait(_END_WITHIN_S)
+        faulthandler.disable()
         sys.stderr = python
         os.dup2(real, STDERR)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from typing import Final
@@ -64,3 +65,11 @@ def test_a_last_line_without_an_end_is_passed_on() -> None:
 def test_what_ends_well_does_so_where_stderr_takes_nothing(stderr: str) -> None:
     command = ["sh", "-c", f'"$0" -c "$1" {stderr}', sys.executable, SAYS_MORE]
     assert subprocess.run(command, cwd=ROOT, check=False).returncode == 0
+
+
+def test_a_process_that_native_code_aborts_says_where() -> None:
+    aborts = "import os; from jobs.chatter import chatter_hidden\nwith chatter_hidden(): os.abort()"
+    command = [sys.executable, "-c", aborts]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode == -signal.SIGABRT
+    assert ran.stderr.startswith("Fatal Python error: Aborted")
