@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from py4j.protocol import Py4JError
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 from rich.console import Console
@@ -27,7 +27,7 @@ from compaction.errors import BadSettings
 from compaction.shown import shown
 from jobs import worker_daemon
 from jobs.private_sockets import private_folder, removed_with_jvm
-from jobs.stopping import signals_kept, under_spark_submit
+from jobs.stopping import check, deferred, signals_kept, under_spark_submit
 
 NO_JAVA: Final = (
     "Install a Java runtime 17 or newer (Debian, Ubuntu: apt-get install "
@@ -100,8 +100,7 @@ def tierfold_session(builder: SparkSession.Builder | None = None) -> SparkSessio
     if not under_spark_submit():
         builder = _local(builder)
     try:
-        with signals_kept():
-            session = builder.getOrCreate()
+        session = _started(builder)
     except PySparkRuntimeError as error:
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
@@ -111,6 +110,20 @@ def tierfold_session(builder: SparkSession.Builder | None = None) -> SparkSessio
     removed_with_jvm(session.sparkContext, sockets)
     session.sparkContext.setLogLevel("ERROR")
     _prepare_executors(session.sparkContext)
+    return session
+
+
+def _started(builder: SparkSession.Builder) -> SparkSession:
+    """A signal waits until Spark has started: its JVM would outlive a process that leaves before.
+
+    The context comes first, and by itself: it takes Ctrl-C for itself, which is undone at once.
+    """
+    conf = SparkConf().setAll(list(builder._options.items()))  # noqa: SLF001 - there is no other way
+    with deferred():
+        with signals_kept():
+            SparkContext.getOrCreate(conf)
+        session = builder.getOrCreate()
+    check()
     return session
 
 

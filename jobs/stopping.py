@@ -11,6 +11,7 @@ it on, and ends only after this process has.
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 from collections.abc import Iterator
@@ -66,8 +67,9 @@ def stoppable() -> Iterator[None]:
     finally:
         asked, _stop.asked = _stop.asked, None
         for signum, handler in before.items():
-            signal.signal(signum, handler)
+            signal.signal(signum, handler if asked is None else _ending)
         if asked is not None:
+            atexit.register(_ignore_signals)
             raise Stopped(asked)
 
 
@@ -114,6 +116,16 @@ def _on_signal(signum: int, _: FrameType | None) -> None:
         _stop.asked = signum
         if not _stop.deferrals:
             raise Stopped(signum)
+
+
+def _ending(_signum: int, _: FrameType | None) -> None:
+    """Once one signal is heeded the process ends by itself, with an exit code that says so."""
+
+
+def _ignore_signals() -> None:
+    """Python's last steps take its handlers away, and a signal would decide how it has ended."""
+    for signum in _NAMES:
+        signal.signal(signum, signal.SIG_IGN)
 
 
 def _outlived_by_jvm() -> None:

@@ -12,6 +12,7 @@ import re
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from storage.catalog import Catalog
-from tests.end_to_end.processes import APPLICATION_S, awaited, in_session
+from tests.end_to_end.processes import APPLICATION_S, awaited, in_session, text_of
 from tests.jobs.commands import ALWAYS, ROOT, script, tierfold, users_environment
 from tests.jobs.tiers import key_of, latest_updates, live_values, updated_tier
 
@@ -107,6 +108,27 @@ def test_a_run_that_is_stopped_gives_back_what_it_holds(
     assert (again.code, again.outcomes) == (0, {("orders", 0): "compacted"})
     status = tierfold("status", tier, "--json")
     assert live_values(status.partitions["orders", 0]) == latest_updates(SEGMENTS)
+
+
+def test_a_run_that_is_stopped_while_spark_starts_leaves_no_process(tmp_path: Path) -> None:
+    tier = updated_tier(tmp_path / "tier", [ORDERS], 1)
+    with in_terminal(script("tierfold"), "compact", tier, *OPTIONS) as terminal:
+        leader = terminal.process.pid
+        awaited("the JVM", lambda: java_in(leader) or None)
+        # Somebody who cannot wait: there is no moment of the start at which none of them comes.
+        while terminal.process.poll() is None:
+            os.killpg(leader, signal.SIGINT)
+            time.sleep(0.1)
+        awaited("the JVM's end", lambda: None if java_in(leader) else True)
+    shown = terminal.shown.decode()
+    assert terminal.process.returncode == 128 + signal.SIGINT, shown
+    assert not re.search("Traceback|Fatal|ERROR|Aborted|Exception", shown), shown
+    assert not list(tier.glob("_tierfold"))
+
+
+def java_in(leader: int) -> set[int]:
+    """The processes of Java in a session."""
+    return {pid for pid in in_session(leader) if text_of(pid, "comm") == "java\n"}
 
 
 def owner_of(catalog: Catalog) -> str:

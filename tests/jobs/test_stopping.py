@@ -39,6 +39,15 @@ def ctrl_c() -> None:
         time.sleep(0.001)
 
 
+@pytest.fixture(autouse=True)
+def pytests_own_handlers() -> Iterator[None]:
+    """A verb that was stopped ends its process, and so leaves no handler as it was."""
+    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for signum, handler in before.items():
+        signal.signal(signum, handler)
+
+
 @pytest.fixture(scope="module")
 def once(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compacted(tmp_path_factory.mktemp("once") / "tier", ORDERS)
