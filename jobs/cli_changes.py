@@ -35,7 +35,7 @@ from jobs.undo_report import print_forgot, print_restored
     required=True,
     metavar="TIME|RUN",
     help="ISO 8601 (UTC unless it says otherwise) or epoch milliseconds: as it was then. A run, or"
-    " the begin of its name: as that run left it.",
+    " the beginning of its name: as that run left it.",
 )
 @click.option("--dry-run", is_flag=True, help="Only say what would live again, and what would not.")
 @JSON_OPTION
@@ -135,7 +135,8 @@ def retain_verb(dry_run: bool, **given: Any) -> None:
     Expired are whole segments of topics whose cleanup.policy names delete, by retention.ms and
     retention.bytes: they are retired, the log start moves, and their objects go a grace period
     later. Unless tier.binding=detached says that no broker serves the tier, only what tierfold
-    itself wrote is deleted. Of the whole catalog files go that were superseded thirty days ago.
+    itself wrote is deleted. Files of the catalog that were superseded thirty days ago go, too,
+    whatever --topic says.
 
     \b
     Examples:
