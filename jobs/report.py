@@ -61,8 +61,8 @@ _AS_DONE: Final = (
 """Below the table, what went as it should is counted first."""
 
 _KEYLESS_UNKNOWN: Final = (
-    "Records without a key are dropped; how many is unknown until scanned, compact.keyless.max"
-    " limits it."
+    "Records without a key are dropped. How many is unknown until scanned; compact.keyless.max"
+    " limits them."
 )
 
 _REPORT_COLUMNS: Final[Columns] = (
@@ -212,9 +212,9 @@ def print_settings(console: Console, topic: str, found: Sequence[Effective]) -> 
     """The table of `config`."""
     table = Table(title=f"settings of {topic}", title_justify="left")
     table.add_column("setting", no_wrap=True)
-    table.add_column("value", justify="right")
+    table.add_column("value", justify="right", overflow="fold")
     table.add_column("unit", no_wrap=True)
-    table.add_column("from")
+    table.add_column("from", overflow="fold")
     for each in found:
         said = (Text(printable(each.text)), each.setting.unit, Text(printable(each.source)))
         table.add_row(each.setting.name, *said)
