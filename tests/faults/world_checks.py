@@ -61,8 +61,9 @@ class Watch:
     """By object key."""
     lowest: dict[PartitionKey, int] = field(default_factory=dict)
     """The first offset that any row gave."""
-    _records: dict[str, tuple[Record, ...]] = field(default_factory=dict)
-    """By segment id: what is written is never changed."""
+    _records: dict[tuple[str, int], tuple[Record, ...]] = field(default_factory=dict)
+    """By segment id and skipped bytes: what is written is never changed, but another row, after
+    the first one was forgotten, may skip another part of it."""
 
     def version(self, written: Buckets) -> None:
         """The buckets that a version wrote anew; raises Broken."""
@@ -136,7 +137,8 @@ class Watch:
 
     def records_of(self, key: PartitionKey, segment: Segment) -> tuple[Record, ...]:
         """What a reader gets of a segment, from its bytes; aborted records are among them."""
-        found = self._records.get(segment.segment_id)
+        place = segment.segment_id, segment.skipped_bytes
+        found = self._records.get(place)
         if found is None:
             name = keys_of(key, segment)[0]
             stored = self.objects.stored.get(name)
@@ -149,7 +151,7 @@ class Watch:
                 for record in batch.records
                 if record.control_type is None and record.key is not None
             )
-            self._records[segment.segment_id] = found
+            self._records[place] = found
         return found
 
     def answer_fault(self, key: PartitionKey, outcome: Outcome, commit_id: str) -> str:
