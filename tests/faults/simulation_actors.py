@@ -25,7 +25,14 @@ from jobs.wiring import Wiring
 from storage.kafka_uuid import new_segment_id
 from tests.faults.simulation_forgetting import takes_back
 from tests.faults.simulation_pipeline import VirtualPipeline
-from tests.faults.simulation_scheduler import DAY_MS, HOUR_MS, MINUTE_MS, Actor, Fault
+from tests.faults.simulation_scheduler import (
+    DAY_MS,
+    HOUR_MS,
+    MINUTE_MS,
+    NOT_TAKEN,
+    Actor,
+    Fault,
+)
 from tests.faults.simulation_world import World
 from tests.faults.world_broker import BROKER_FAULTS, History, delete_topic, history, upload
 from tests.faults.world_checks import keys_of
@@ -125,7 +132,7 @@ def _judged(world: World, before: Tier | None, each: Surveyed, began_ms: int) ->
     if before is None or before.log.is_deleted or isinstance(each.choice, Refusal):
         return
     after = world.watch.tier(each.key)
-    if before.is_cut_off:
+    if _told(before, each).is_cut_off:
         world.broken(f"{each.key} goes on, and its log was cut off below {before.row}")
     if before.row is None or after.row is None or not isinstance(each.choice, Rest):
         return
@@ -134,6 +141,18 @@ def _judged(world: World, before: Tier | None, each: Surveyed, began_ms: int) ->
     is_idle = each.choice.reason is RestReason.NOTHING_DIRTY
     if is_idle and min(before.reach, after.reach) > after.row.next_offset:
         world.broken(f"{each.key} rests, and {after.reach} can be reached: {each.choice.detail}")
+
+
+def _told(tier: Tier, each: Surveyed) -> Tier:
+    """The tier without what this look says that the store did not let it read."""
+    notes = () if each.view is None else each.view.notes
+    failed = [note for note in notes if NOT_TAKEN in note]
+    read = (
+        held
+        for held in tier.held
+        if not any(note.startswith(f"segment {held.attempt.segment_id} ") for note in failed)
+    )
+    return replace(tier, held=tuple(read))
 
 
 def _sweeps(world: World, actor: Actor) -> None:

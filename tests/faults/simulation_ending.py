@@ -67,7 +67,27 @@ def _tidied(world: World) -> bool:
     ]
     for log, attempt in doomed:
         move_away(world.objects, log, attempt)
-    return bool(doomed)
+    left = [
+        (log, name)
+        for key, log in world.histories.items()
+        for name in _of_no_broker(world, key, log)
+    ]
+    for log, name in left:
+        log.moved_away.add(name)
+        world.objects.remove(name)
+    return bool(doomed or left)
+
+
+def _of_no_broker(world: World, key: PartitionKey, log: History) -> list[str]:
+    """What a zombie wrote once the row was forgotten, where first sight is refused.
+
+    Where there is a row, `retain` needs no hand for it.
+    """
+    if world.watch.tier(key).row is not None or key not in world.refused:
+        return []
+    folder = f"{partition_folder(key)}/"
+    inside = {each for each in world.objects.stored if each.startswith(folder)}
+    return sorted(inside - set(log.objects))
 
 
 def _strangers(world: World, key: PartitionKey, log: History) -> Iterator[Attempt]:

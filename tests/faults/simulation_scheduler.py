@@ -59,6 +59,9 @@ WRITE_FAULTS: Final = tuple(each for each in Fault if each is not Fault.NONE)
 
 _REFUSED: Final = frozenset({Fault.FAILED, Fault.UNANSWERED, Fault.LATE})
 
+NOT_TAKEN: Final = "the store did not take the call"
+"""What an actor is told of a call that failed."""
+
 OUTAGES: Final = 0.4
 """How often a call that failed is followed by some more: the network is cut off, not one call."""
 
@@ -124,7 +127,7 @@ class Actor:
             return call.effect()
         match self.scheduler.point(self, call):
             case Fault.FAILED:
-                raise call.refusal("the store did not take the call")
+                raise call.refusal(NOT_TAKEN)
             case Fault.UNANSWERED:
                 call.effect()
                 raise call.refusal("the answer was lost")
