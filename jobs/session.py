@@ -118,7 +118,7 @@ def _started(builder: SparkSession.Builder) -> SparkSession:
 
     The context comes first, and by itself: it takes Ctrl-C for itself, which is undone at once.
     """
-    conf = SparkConf().setAll(list(builder._options.items()))  # noqa: SLF001 - there is no other way
+    conf = SparkConf().setAll(list(builder._options.items()))  # noqa: SLF001 - no other way
     with deferred():
         with signals_kept():
             SparkContext.getOrCreate(conf)
