@@ -68,7 +68,7 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def _runs() -> pa.Table:
-    columns = [column_of([getattr(_RUN, each.name)] * 2, each.type) for each in RUNS]
+    columns = [column_of([getattr(_RUN, _field_of(each.name))] * 2, each.type) for each in RUNS]
     return pa.table(columns, RUNS)
 
 
