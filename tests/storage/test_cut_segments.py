@@ -298,7 +298,7 @@ def rewritten(
         rules=RoundRules(
             now_ms=500,
             delete_retention_ms=1000,
-            end_offset=111,
+            next_offset=111,
             last_data_offsets=no_pairs,
             marker_epochs=no_pairs,
         ),
