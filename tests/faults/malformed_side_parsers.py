@@ -323,10 +323,11 @@ def _plain_value(item: tuple[str, Any]) -> str:
         return repr(Fraction(value))
     if name.endswith(".hours"):
         return repr(int(value) * 3_600_000)
-    if name.endswith(("strategy", "header")):
-        return f"<CompactionStrategy.{value.upper()}: {value!r}>" if name[-6:] != "header" else (
-            repr(str(value))
-        )
+    if name.endswith("strategy"):
+        strategy = value or "offset"  # KIP-280: an empty text is the default.
+        return f"<CompactionStrategy.{strategy.upper()}: {strategy!r}>"
+    if name.endswith("header"):
+        return repr(str(value))
     return repr(int(value))
 
 
