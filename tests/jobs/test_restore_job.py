@@ -113,7 +113,7 @@ def test_the_history_names_every_state(tier: Path) -> None:
     ]
     assert [each["cleaner_offset"] for each in lines] == [33, 22, 22, None]
     assert lines[0]["run"] == lines[1]["run"] != lines[2]["run"] == lines[3]["run"]
-    assert [each["is_live"] for each in lines] == [True, False, False, False]
+    assert [each["is_current"] for each in lines] == [True, False, False, False]
     assert all(each["is_restorable"] and not each["why_not"] for each in lines)
     assert lines[0]["segments"] == live_ids(tier)
     times = [each["committed_at_ms"] for each in lines]
