@@ -138,8 +138,7 @@ def compact_verb(**given: Any) -> None:
         # Progress is no result: it goes to stderr, always.
         stderr = beside_result(as_json=given["as_json"])
         reports = compact(asked.live, settings, asked.scope, stderr, budget)
-        rules = settings.rules_for(reports[0].key.topic) if reports else None
-        of_brokers = Remarks(warnings=tuple(broker_warnings(rules, reports) if rules else ()))
+        of_brokers = Remarks(warnings=broker_warnings(settings, reports))
         tell_people(of_brokers, given)
         remarks = replace(remarks, warnings=(*remarks.warnings, *of_brokers.warnings))
         of_all: dict[str, str | list[str]] = {"run": asked.live.run, **remarks.as_json()}

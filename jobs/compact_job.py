@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from compaction.chunks import UNBOUND, Budget
-from compaction.rules import Rules, TierBinding
+from compaction.rules import TierBinding
 from jobs.outcome_reports import NOT_BEGUN, PartitionReport, survey_report
 from jobs.pipeline import Pipeline
 from jobs.progress import ByteProgress
@@ -58,19 +58,21 @@ def compact(
     return found
 
 
-def broker_warnings(rules: Rules, reports: Sequence[PartitionReport]) -> list[str]:
-    """What a swap means where brokers may serve the tier; empty: nothing was swapped, or none do.
-
-    `rules` may be any topic's: the tier's binding is the same for all.
-    """
-    is_swapped = any(each.objects_written for each in reports)
-    if rules.is_detached or not is_swapped:
-        return []
+def broker_warnings(
+    settings: Settings, reports: Sequence[PartitionReport]
+) -> tuple[str, ...]:
+    """What a swap means where brokers may serve the tier; empty: no swap, or no brokers."""
+    swapped = [each.key.topic for each in reports if each.objects_written]
+    if not swapped:
+        return ()
+    rules = settings.rules_for(swapped[0])  # The tier's binding is the same for all topics.
+    if rules.is_detached:
+        return ()
     declared = "is" if rules.tier_binding is TierBinding.BOUND else "may be"
-    return [
+    return (
         f"This tier {declared} served by brokers. They are not told of the swap: they go on with"
-        " what they uploaded, which stays. Where none serves it, say tier.binding=detached."
-    ]
+        " what they uploaded, which stays. Where none serves it, say tier.binding=detached.",
+    )
 
 
 if __name__ == "__main__":

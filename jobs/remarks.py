@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from compaction.rules import outlasting
+from compaction.segments import PartitionKey
 from compaction.shown import printable
 from jobs.scope import Scope, nearest
 from jobs.settings import Settings
@@ -31,7 +32,7 @@ class Remarks:
     warnings: tuple[str, ...] = ()
     """What is probably not meant."""
     notes: tuple[str, ...] = ()
-    """What has no effect here."""
+    """Settings that have no effect here, a sentence for each place."""
 
     def as_json(self) -> dict[str, list[str]]:
         """Their part of the `--json` document; both lists are always there."""
@@ -50,13 +51,17 @@ class Remarks:
 
 def remarks_on_tier(settings: Settings, live: Wiring) -> Remarks:
     """What every verb about a tier says; raises BadSettings where the tier is none."""
-    exact = [each for each in settings.tables if each.is_exact]
-    topics = {key.topic for key in live.tier.partitions()} if exact else set()
+    has_exact = any(each.is_exact for each in settings.tables)
+    return _on_tier(settings, live.tier.partitions() if has_exact else ())
+
+
+def _on_tier(settings: Settings, keys: Iterable[PartitionKey]) -> Remarks:
+    topics = {key.topic for key in keys}
     return Remarks(
         warnings=tuple(
             f"{each.where}: the tier has no topic of that name. {nearest(each.pattern, topics)}"
-            for each in exact
-            if each.pattern not in topics
+            for each in settings.tables
+            if each.is_exact and each.pattern not in topics
         ),
         notes=settings.notes,
     )
@@ -64,8 +69,9 @@ def remarks_on_tier(settings: Settings, live: Wiring) -> Remarks:
 
 def remarks_on_plan(settings: Settings, live: Wiring, scope: Scope) -> Remarks:
     """What `plan` says: as `remarks_on_tier`, and advice for the topics in scope; raises so too."""
-    found = remarks_on_tier(settings, live)
-    topics = [key.topic for key in scope.chosen(live.tier.partitions())]
+    keys = live.tier.partitions()
+    found = _on_tier(settings, keys)
+    topics = [key.topic for key in scope.chosen(keys)]
     return replace(found, warnings=(*found.warnings, *_advice(settings, topics)))
 
 
