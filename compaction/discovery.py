@@ -248,7 +248,7 @@ _BRING_BACK: Final = (
 )
 
 _NOT_MOVED: Final = (
-    "If nobody moved the missing objects away for that, bring them back from a backup first."
+    "Unless you moved the missing objects away for it, bring them back from a backup first."
 )
 
 

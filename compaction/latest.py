@@ -1,8 +1,8 @@
 """The latest value of every key, as columns: what `verify` compares before and after.
 
 The latest record of a key is the one that the compaction strategy keeps: the last one, or, where
-versions decide (KIP-280), the last of those with the highest version. A value is told by its length
-and a digest, so that values stay where they were read. Built up in steps that are all the same: of
+versions decide (KIP-280), the last of those with the highest version. A length and a digest stand
+for a value, so that values stay where they were read. Built up in steps that are all the same: of
 entries in log order the latest of each key stays. A window of a segment first, then the segment,
 then all segments of a bucket.
 """

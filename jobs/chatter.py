@@ -63,8 +63,7 @@ def _pass_on(heard: int, real: int, ended: threading.Event) -> None:
     with os.fdopen(heard, "rb") as lines:
         for line in lines:
             said = line.removesuffix(_END)
-            # Where nobody reads on, or the disk is full, it is read all the same: who writes here
-            # must not fail for that.
+            # Lines are read even if stderr is gone or its disk full: their writers must not fail.
             with suppress(OSError):
                 if said and not chatter.hides(said):
                     os.write(real, said)

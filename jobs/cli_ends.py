@@ -45,7 +45,7 @@ def for_people() -> Console:
 
 
 def leave_broken_pipe() -> None:
-    """Nobody reads on: exit quietly, and with what is not yet written."""
+    """The reader is gone: exit quietly, and drop what is not yet written."""
     # Python writes what is left when it ends, and would complain then.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(EXIT_BROKEN_PIPE)

@@ -53,7 +53,7 @@ def note_json(ctx: click.Context, _: click.Parameter, value: bool) -> bool:  # n
 
 @contextmanager
 def _documented(ctx: click.Context) -> Iterator[None]:
-    """Data that stop a whole verb, such as a damaged catalog: whoever reads JSON gets a document.
+    """Where damaged data stop a whole verb, say in its catalog, `--json` prints a document too.
 
     The sentence goes to stderr all the same, and the exit code is the same.
     """

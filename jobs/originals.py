@@ -28,7 +28,7 @@ def originals_of(live: Wiring, view: PartitionView) -> tuple[Segment, ...] | str
 
 
 def _originals(view: PartitionView) -> list[Segment]:
-    """What brokers wrote and nobody deletes, from the log start on, in offset order.
+    """The uploads of brokers that are not being deleted, from the log start on, in offset order.
 
     What expired below it is no part of the log; what is being deleted may go while it is read.
     """

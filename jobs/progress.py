@@ -60,10 +60,10 @@ class ByteProgress:
     def watched(self, title: str, bytes_total: int | None, action: Callable[[], _T]) -> _T:
         """Runs `action` in a thread of the same Spark session, and returns what it returns.
 
-        Where `bytes_total` is None, nobody counts: the bar only shows that it goes on.
+        Without `bytes_total` the bar shows that work goes on, not how far it is.
 
         Raises Stopped after a signal: the session's jobs are cancelled then, and the thread has
-        ended. One that were still reading when Python ends would abort it.
+        ended. A thread that still reads when Python ends would abort it.
         """
         before = self.bytes_done.value
         results: list[_T] = []

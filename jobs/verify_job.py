@@ -61,7 +61,7 @@ class Verified:
     second_opinion: SecondOpinion | None = None
     """What Spark's window says of them; None: it was not asked, or `notes` says why not."""
     keys_deleted: int = 0
-    """Of these, those whose latest record in the originals is a tombstone."""
+    """Of the keys compared, those whose latest record in the originals is a tombstone."""
     index_entries: int = 0
     faults: tuple[str, ...] = ()
     """What is wrong, a sentence each; empty: the partition is sound."""
