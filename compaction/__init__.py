@@ -2,7 +2,7 @@
 
 Nouns      units · segments (partition, segment, the catalog's row) · listing · aborted · producers
            · rules (effective settings) · errors (who must act) · outcomes (how a commit ends)
-           · shown (what may be shown: no secrets, no escapes)
+           · wording (numbers in sentences) · shown (what may be shown: no secrets, no escapes)
 What       view (what lives) · lineage (leader epochs) · regions (cleaned, dirty, held back)
            · eligibility (how dirty, how overdue, what is due) · grouping
            · plan (Rest | Compact | Refuse) · plan_check

@@ -24,6 +24,7 @@ from compaction.plan import Compact
 from compaction.rules import Rules
 from compaction.segments import Segment
 from compaction.units import BATCH_HEADER_BYTES
+from compaction.wording import spaced
 
 SPACE_SHARE: Final = 3
 """A wave takes at most one part in so many of the free space (KIP-1272: `free space / 3`)."""
@@ -127,8 +128,8 @@ def _limits(room: Room, taken_bytes: int) -> Iterator[_Limit]:
             left_bytes=room.budget_bytes - used,
             is_untouched=used == 0,
             cuts=True,
-            why=f"--max-bytes is {room.budget_bytes}, {used} are taken",
-            stop=f"--max-bytes is {room.budget_bytes}, this run took {used}",
+            why=f"--max-bytes is {spaced(room.budget_bytes)}, {spaced(used)} are taken",
+            stop=f"--max-bytes is {spaced(room.budget_bytes)}, this run took {spaced(used)}",
         )
     if room.free_bytes is not None:
         share = room.free_bytes // SPACE_SHARE
@@ -137,8 +138,8 @@ def _limits(room: Room, taken_bytes: int) -> Iterator[_Limit]:
             left_bytes=share - taken_bytes,
             is_untouched=taken_bytes == 0,
             cuts=True,
-            why=f"results lie in the tier, which has {room.free_bytes} bytes free, a chunk takes"
-            " at most a third",
+            why=f"results lie in the tier, which has {spaced(room.free_bytes)} bytes free,"
+            " a chunk takes at most a third",
         )
     if room.wave_bytes is not None:
         yield _Limit(

@@ -22,6 +22,7 @@ from compaction.regions import Regions, is_overdue
 from compaction.rules import LONG_MAX, Rules
 from compaction.segments import Segment
 from compaction.view import PartitionView, Refusal
+from compaction.wording import spaced
 
 _UNITS_MS: Final = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000))
 
@@ -149,7 +150,7 @@ def _why_compacted(choice: Compact, rules: Rules) -> str:
     match choice.reason:
         case CompactReason.DIRTY:
             return (
-                f"{ratio.cleanable_bytes} of {ratio.total_bytes} bytes are dirty"
+                f"{spaced(ratio.cleanable_bytes)} of {spaced(ratio.total_bytes)} bytes are dirty"
                 f" ({ratio.percent}), more than min.cleanable.dirty.ratio"
                 f" ({float(rules.min_cleanable_dirty_ratio * 100):g} %)"
             )

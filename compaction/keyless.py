@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from compaction.rules import Rules
+from compaction.wording import spaced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,9 +28,10 @@ class TooManyKeyless:
         """What is wrong and what to do; the caller knows where."""
         have = "has" if self.without_key == 1 else "have"
         return (
-            f"{self.without_key} of {self.records_in} records {have} no key and would be dropped,"
-            f" compact.keyless.max allows {self.most}; nothing was changed. If they may go, raise"
-            " compact.keyless.max; if not, take compact out of the topic's cleanup.policy."
+            f"{spaced(self.without_key)} of {spaced(self.records_in)} records {have} no key"
+            f" and would be dropped, compact.keyless.max allows {spaced(self.most)};"
+            " nothing was changed. If they may go, raise compact.keyless.max; if not,"
+            " take compact out of the topic's cleanup.policy."
         )
 
 

@@ -22,6 +22,7 @@ from compaction.rules import DAY_MS, Rules
 from compaction.segments import PartitionKey, Segment
 from compaction.units import BATCH_HEADER_BYTES
 from compaction.view import PartitionView, Refusal, RefusalReason
+from compaction.wording import spaced
 
 STALL_AGE_MS: Final = DAY_MS
 """How long uploads may wait for one that is missing: longer than a broker takes for it."""
@@ -151,7 +152,7 @@ def _choice(view: PartitionView, rules: Rules, regions: Regions, now_ms: int) ->
             return _compact(view, rules, regions, reason=reason, groups=groups, ratio=ratio)
         rest = Rest(
             reason=RestReason.RATIO_TOO_LOW,
-            detail=f"{ratio.cleanable_bytes} of {ratio.total_bytes} bytes are dirty"
+            detail=f"{spaced(ratio.cleanable_bytes)} of {spaced(ratio.total_bytes)} bytes are dirty"
             f" ({ratio.percent}), min.cleanable.dirty.ratio wants more than"
             f" {_as_percent(rules)}",
             notes=_notes(view, regions),

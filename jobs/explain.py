@@ -28,9 +28,9 @@ from compaction.explanation import (
 )
 from compaction.regions import Regions
 from compaction.rules import LONG_MAX
+from compaction.wording import spaced
 from jobs.outcome_reports import PartitionReport
 from jobs.survey import Surveyed
-from jobs.tables import grouped
 
 ROWS_MAX: Final = 40
 """Rows of the table: beyond, neighbours that are alike share one. The JSON document has all."""
@@ -246,8 +246,8 @@ def _sentences(found: Explained) -> list[str]:
     ratio, regions = found.report.ratio, found.regions
     if ratio is not None:
         said.append(
-            f"Dirty ratio: {ratio.percent}, {grouped(ratio.cleanable_bytes)} of"
-            f" {grouped(ratio.total_bytes)} bytes."
+            f"Dirty ratio: {ratio.percent}, {spaced(ratio.cleanable_bytes)} of"
+            f" {spaced(ratio.total_bytes)} bytes."
         )
     if regions is not None:
         said += _about_regions(regions)

@@ -16,6 +16,7 @@ from compaction.segments import PartitionState
 from compaction.shown import printable
 from compaction.tally import RECORD_FATES, total
 from compaction.view import PartitionView
+from compaction.wording import counted, spaced
 from jobs.moments import moment
 from jobs.outcome_reports import (
     COMPACTED,
@@ -37,8 +38,6 @@ from jobs.tables import (
     ROWS_MAX,
     URGENCY,
     Columns,
-    counted,
-    grouped,
     offsets,
     outcomes_line,
     print_cut,
@@ -157,7 +156,7 @@ def _came_to_something(each: PartitionReport) -> bool:
 def _segments_column(each: PartitionReport) -> str:
     if not _came_to_something(each):
         return ""
-    return f"{grouped(each.segments_in)} → {grouped(each.segments_out)}"
+    return f"{spaced(each.segments_in)} → {spaced(each.segments_out)}"
 
 
 def _bytes_column(each: PartitionReport) -> str:
@@ -180,13 +179,13 @@ def _print_sums(console: Console, reports: Sequence[PartitionReport]) -> None:
         return
     sums = total(each.tally for each in done)
     bytes_in, bytes_out = sum(each.bytes_in for each in done), sum(each.bytes_out for each in done)
-    exactly = f"{grouped(bytes_in)} → {grouped(bytes_out)} bytes"
+    exactly = f"{spaced(bytes_in)} → {spaced(bytes_out)} bytes"
     console.print(f"{decimal(bytes_in)} became {decimal(bytes_out)} ({exactly}).")
     others = ", ".join(
-        f"{grouped(getattr(sums, name))} {name.replace('_', ' ')}" for name in RECORD_FATES[1:]
+        f"{spaced(getattr(sums, name))} {name.replace('_', ' ')}" for name in RECORD_FATES[1:]
     )
-    kept = f"{grouped(sums.kept)} kept{_markers(sums.kept_markers)}"
-    console.print(f"{grouped(sums.records_in)} records: {kept}, {others}.", soft_wrap=True)
+    kept = f"{spaced(sums.kept)} kept{_markers(sums.kept_markers)}"
+    console.print(f"{spaced(sums.records_in)} records: {kept}, {others}.", soft_wrap=True)
 
 
 def _markers(count: int) -> str:
@@ -229,13 +228,13 @@ def _status_row(each: PartitionStatus) -> tuple[str | Text, ...]:
     start = each.log_start_offset
     return (
         str(each.key),
-        grouped(len(segments)),
+        spaced(len(segments)),
         decimal(sum(segment.size_bytes for segment in segments)),
         offsets(start, segments[-1].next_offset) if segments and start is not None else "none",
         each.ratio.percent if each.ratio is not None else "",
         "none" if each.cleaner_offset is None else str(each.cleaner_offset),
         str(each.epoch),
-        grouped(len(row.retired)) if row is not None else "0",
+        spaced(len(row.retired)) if row is not None else "0",
         Text(printable("; ".join(remarks)), style="red" if each.problem else ""),
     )
 
@@ -280,12 +279,12 @@ def _verified_row(each: Verified) -> tuple[str | Text, ...]:
         verdict.append(printable(f"; {note}"), style="dim")
     return (
         str(each.key),
-        grouped(each.segments),
-        grouped(each.batches),
-        grouped(each.records),
+        spaced(each.segments),
+        spaced(each.batches),
+        spaced(each.records),
         decimal(each.bytes_read),
-        grouped(each.index_entries),
-        "–" if each.keys_compared is None else grouped(each.keys_compared),
+        spaced(each.index_entries),
+        "–" if each.keys_compared is None else spaced(each.keys_compared),
         verdict,
     )
 
@@ -301,16 +300,16 @@ def _verified_sum(partitions: Sequence[Verified]) -> Text:
         )
     compared = [each.keys_compared for each in partitions if each.keys_compared is not None]
     deleted = sum(each.keys_deleted for each in partitions)
-    keys = f", {grouped(sum(compared))} keys agree with the originals" if compared else ""
+    keys = f", {spaced(sum(compared))} keys agree with the originals" if compared else ""
     if deleted:
-        keys += f" ({grouped(deleted)} deleted ones among them)"
+        keys += f" ({spaced(deleted)} deleted ones among them)"
     seconds = [each.second_opinion for each in partitions if each.second_opinion is not None]
     if seconds:
-        keys += f", {grouped(sum(each.keys for each in seconds))} by a second opinion"
+        keys += f", {spaced(sum(each.keys for each in seconds))} by a second opinion"
     return Text(
         f"verified: {counted(sum(each.segments for each in partitions), 'segment')}, "
-        f"{grouped(sum(each.batches for each in partitions))} batches, "
-        f"{grouped(sum(each.records for each in partitions))} records"
+        f"{spaced(sum(each.batches for each in partitions))} batches, "
+        f"{spaced(sum(each.records for each in partitions))} records"
         f"{_markers(sum(each.markers for each in partitions))}{keys}",
         style="green",
     )

@@ -121,9 +121,15 @@ def _sought(live: Wiring, name: str, to: str) -> Restored:
     """What would be done, as far as the catalog and a listing tell."""
     known = known_by_name(live, name, where="tierfold restore")
     key = known.key
-    past = None if known.refusal is not None else past_of(live, key)
+    if known.refusal is not None:
+        return Restored(report=_refused(key, known.refusal))
+    past = past_of(live, key)
     if past is None:
-        return Restored(report=_refused(key, known.refusal or _UNTOUCHED))
+        raise BadSettings(
+            f"no run has touched {key}: the catalog remembers no state of it",
+            where="--to",
+            remedy="There is nothing to go back to.",
+        )
     newest, entries = past
     found = _found(live, newest, entries, to)
     return replace(found, report=replace(found.report, epoch=newest.state.epoch))
@@ -296,13 +302,6 @@ def _named(segment: Segment) -> dict[str, Any]:
 
 
 _LOOK: Final = f"`tierfold history {PLACE}` shows moments and runs."
-
-_UNTOUCHED: Final = Refusal(
-    reason=RefusalReason.NOT_RESTORABLE,
-    detail="no run has touched the partition: the catalog has no row of it",
-    remedy="There is nothing to go back to.",
-)
-
 
 if __name__ == "__main__":
     from jobs.cli import main

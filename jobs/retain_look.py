@@ -15,6 +15,7 @@ from compaction.rules import Rules
 from compaction.segments import PartitionKey
 from compaction.sweep import Sweep, SweepOrder, holder, sweep_of
 from compaction.view import PartitionView, Refusal, RefusalReason
+from compaction.wording import counted
 from jobs.discovery import facts_of, view_from
 from jobs.moments import moment
 from jobs.outcome_reports import LEFT, NOTHING_TO_DO, PLANNED, REFUSED
@@ -22,7 +23,6 @@ from jobs.retain_report import Doomed, Kind, RetainReport
 from jobs.scope import Scope
 from jobs.settings import Settings
 from jobs.survey import READERS, KnownPartition, known_among, refusal_of
-from jobs.tables import counted
 from jobs.wiring import Wiring
 from storage.catalog_rows import RowsRead
 from storage.local_tiered_storage import Part

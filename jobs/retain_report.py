@@ -15,6 +15,7 @@ from compaction.outcomes import Committed, Fenced, LostRace, Outcome, Unknown
 from compaction.retention import Expired
 from compaction.segments import PartitionKey
 from compaction.shown import printable
+from compaction.wording import counted, spaced
 from jobs.outcome_reports import (
     FENCED,
     LOST_RACE,
@@ -28,8 +29,6 @@ from jobs.tables import (
     NO_PARTITIONS,
     URGENCY,
     Columns,
-    counted,
-    grouped,
     outcomes_line,
     print_beyond,
     print_cut,
@@ -211,9 +210,9 @@ def _row(each: RetainReport) -> tuple[str | Text, ...]:
     return (
         str(each.key),
         styled(each.outcome),
-        grouped(len(each.expired)) if each.expired else "",
-        "\n".join(f"{grouped(count)} {kind}" for count, kind in counts if count),
-        grouped(each.objects) if each.objects else "",
+        spaced(len(each.expired)) if each.expired else "",
+        "\n".join(f"{spaced(count)} {kind}" for count, kind in counts if count),
+        spaced(each.objects) if each.objects else "",
         decimal(each.size_bytes) if each.doomed else "",
         "" if each.log_start_offset is None else str(each.log_start_offset),
         sentences(each.reason, each.notes),
@@ -243,7 +242,7 @@ def _sum(reports: Sequence[RetainReport]) -> str:
             count = sum(len(one.objects) for one in doomed)
             said += (
                 f" {verb}: {counted(count, 'object')}, {decimal(size_bytes)}"
-                f" ({grouped(size_bytes)} bytes)."
+                f" ({spaced(size_bytes)} bytes)."
             )
     return said
 

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from compaction.shown import printable
+from compaction.wording import counted, spaced
 from jobs.outcome_reports import (
     COMPACTED,
     FAILED,
@@ -118,7 +119,7 @@ def _table(title: str, columns: Columns, rows: Sequence[Sequence[str | Text]]) -
 def print_beyond(console: Console, count: int) -> None:
     """How many lines were left out; nothing where none was."""
     if count > 0:
-        console.print(f"… and {grouped(count)} more; --json lists all.")
+        console.print(f"… and {spaced(count)} more; --json lists all.")
 
 
 def styled(outcome: str) -> Text:
@@ -133,7 +134,7 @@ def sentences(reason: str, notes: Iterable[str]) -> Text:
 
 def outcomes_line(outcomes: Sequence[str], order: Sequence[str]) -> str:
     """How many partitions there are, and how many ended in each way, told in that order."""
-    counts = {name: grouped(outcomes.count(name)) for name in order if name in outcomes}
+    counts = {name: spaced(outcomes.count(name)) for name in order if name in outcomes}
     told = ", ".join(f"{count} {name}" for name, count in counts.items())
     return f"{counted(len(outcomes), 'partition')}: {told}."
 
@@ -144,13 +145,3 @@ def offsets(start: int, next_offset: int) -> str:
     A start that is not below it belongs to another range: then only the last is shown.
     """
     return f"{start}–{next_offset - 1}" if start < next_offset else f"≤ {next_offset - 1}"
-
-
-def counted(number: int, noun: str) -> str:
-    """A number and its noun, in the plural where it is not one."""
-    return f"{grouped(number)} {noun}{'' if number == 1 else 's'}"
-
-
-def grouped(number: int) -> str:
-    """Thousands apart, as SI writes them."""
-    return f"{number:,}".replace(",", " ")

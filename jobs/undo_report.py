@@ -12,12 +12,13 @@ from rich.table import Table
 from rich.text import Text
 
 from compaction.segments import Segment
+from compaction.wording import counted, spaced
 from jobs.forget_job import Forgot
 from jobs.history_job import HistoryLine, PartitionHistory
 from jobs.moments import moment
 from jobs.outcome_reports import FORGOTTEN, PLANNED, RESTORED
 from jobs.restore_job import Restored
-from jobs.tables import counted, grouped, width_of
+from jobs.tables import width_of
 
 SEGMENTS_SHOWN: Final = 10
 """Of those that come back, and of those that leave; the JSON document has them all."""
@@ -114,7 +115,7 @@ def print_restored(console: Console, found: Restored) -> None:
 
 def _print_segments(console: Console, what: str, segments: tuple[Segment, ...]) -> None:
     size_bytes = sum(segment.size_bytes for segment in segments)
-    console.print(f"{len(segments)} {what}, {decimal(size_bytes)} ({grouped(size_bytes)} bytes)")
+    console.print(f"{len(segments)} {what}, {decimal(size_bytes)} ({spaced(size_bytes)} bytes)")
     for each in segments[:SEGMENTS_SHOWN]:
         by = each.written_by_run or "a broker"
         console.print(
@@ -149,7 +150,7 @@ def print_forgot(console: Console, found: Forgot) -> None:
     if loss.vanishing:
         ranges = ", ".join(map(str, loss.vanishing[:SEGMENTS_SHOWN]))
         more = len(loss.vanishing) - SEGMENTS_SHOWN
-        and_more = f" and {grouped(more)} more ranges" if more > 0 else ""
+        and_more = f" and {spaced(more)} more ranges" if more > 0 else ""
         console.print(Text(f"Offsets that vanish: {ranges}{and_more}", style="yellow"))
     else:
         console.print("No offset vanishes.")

@@ -105,7 +105,7 @@ def test_partitions_are_begun_in_order_while_they_fit() -> None:
     three = [due(a_plan(10, 10)), due(a_plan(10)), due(a_plan(10))]
     assert ends(three, Room(budget_bytes=3000)) == (
         [20, 10],
-        "--max-bytes is 3000, this run took 3000",
+        "--max-bytes is 3 000, this run took 3 000",
     )
 
 
@@ -113,7 +113,7 @@ def test_what_would_fit_another_run_as_a_whole_is_not_cut_and_nobody_overtakes_i
     three = [due(a_plan(10)), due(a_plan(*FIVE)), due(a_plan(10))]
     found, stop = ends(three, Room(budget_bytes=5500))
     assert found == [10]
-    assert stop == "--max-bytes is 5500, this run took 1000"
+    assert stop == "--max-bytes is 5 500, this run took 1 000"
 
 
 def test_what_fits_no_run_is_cut_to_what_is_left() -> None:
@@ -130,7 +130,7 @@ def test_the_first_of_a_run_goes_with_one_segment_at_least() -> None:
 
 def test_once_something_was_begun_what_is_too_large_waits() -> None:
     room = Room(budget_bytes=1000, spent_bytes=1)
-    assert ends([due(a_plan(*FIVE))], room) == ([], "--max-bytes is 1000, this run took 1")
+    assert ends([due(a_plan(*FIVE))], room) == ([], "--max-bytes is 1 000, this run took 1")
 
 
 def test_a_chunk_counts_as_it_is_cut_by_chunk_bytes() -> None:
@@ -149,7 +149,7 @@ def test_a_wave_takes_a_third_of_the_free_space_and_the_next_begins_anew() -> No
 def test_what_fits_no_third_is_cut_to_one() -> None:
     (chunk,) = next_wave([due(a_plan(*FIVE))], Room(free_bytes=9000)).chunks
     assert chunk.plan.next_offset == 30
-    assert "has 9000 bytes free" in chunk.plan.held_back[0]
+    assert "has 9 000 bytes free" in chunk.plan.held_back[0]
 
 
 def test_one_segment_is_begun_however_little_is_free() -> None:

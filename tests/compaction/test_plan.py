@@ -94,7 +94,7 @@ def test_too_low_a_dirty_ratio_rests_and_says_both_numbers() -> None:
     choice = rest(a_view(CHAIN, cleaner_offsets=cleaned_to(300)))
     assert choice.reason is RestReason.RATIO_TOO_LOW
     assert choice.detail == (
-        "1000 of 4000 bytes are dirty (25.0 %), min.cleanable.dirty.ratio wants more than 50 %"
+        "1 000 of 4 000 bytes are dirty (25.0 %), min.cleanable.dirty.ratio wants more than 50 %"
     )
 
 

@@ -35,9 +35,9 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 def test_the_demo_tells_bytes_before_and_after(demo: tuple[Path, str]) -> None:
     printed = demo[1]
     before, after = (
-        int(found[1])
+        int(found[1].replace(" ", ""))
         for what in ("before", "after")
-        if (found := re.search(rf"^live bytes {what}: +(\d+)$", printed, re.MULTILINE))
+        if (found := re.search(rf"^live bytes {what}: +(\d[\d ]*)$", printed, re.MULTILINE))
     )
     logs = (ROOT / "sample").glob("kafka-tiered-storage/*/*.log")
     assert before == sum(log.stat().st_size for log in logs)

@@ -14,7 +14,7 @@ import pytest
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell
 
-from jobs.tables import grouped
+from compaction.wording import spaced
 from tests.jobs.commands import ROOT, users_environment
 from tests.jobs.segment_rows_expected import expected_rows
 from tests.jobs.tiers import SAMPLE, records_in
@@ -130,7 +130,7 @@ def test_it_draws_two_figures(shown: Shown) -> None:
 
 def test_it_shows_the_report_and_the_catalog(shown: Shown) -> None:
     before, after = shown.counted("bytes")
-    assert f"({grouped(before)} → {grouped(after)} bytes)" in shown.text
+    assert f"({spaced(before)} → {spaced(after)} bytes)" in shown.text
     (run,) = re.findall(r"^run (\S+)", shown.text, re.MULTILINE)
     rows = [re.sub(r"\s", "", line).split("|")[1:-1] for line in shown.text.splitlines()]
     assert ["tiered", "0", "0", "12154", str(after), run] in rows

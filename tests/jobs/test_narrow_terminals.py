@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -83,6 +86,25 @@ def test_a_reader_that_goes_away_is_no_bug() -> None:
         process.stdout.close()
         said = process.stderr.read()
     assert (process.returncode, said) == (cli_ends.EXIT_BROKEN_PIPE, b"")
+
+
+@pytest.mark.parametrize("no_color", ["", "1"])
+def test_a_terminal_gets_colours_unless_no_color_is_set(tmp_path: Path, no_color: str) -> None:
+    shutil.copytree(SAMPLE, tmp_path / "tier")
+    next((tmp_path / "tier").rglob("*.log")).write_bytes(b"")
+    seen, terminal = pty.openpty()
+    subprocess.run(
+        [sys.executable, "-m", "jobs", "status", str(tmp_path / "tier")],
+        cwd=ROOT,
+        env=users_environment() | {"NO_COLOR": no_color, "TERM": "xterm"},
+        stdout=terminal,
+        check=False,
+    )
+    os.close(terminal)
+    with os.fdopen(seen, "rb") as screen:
+        shown = screen.read1(1 << 16)
+    assert b"refused" in shown
+    assert (b"\x1b[31m" in shown) is (not no_color)
 
 
 def test_signs_that_an_encoding_lacks_are_replaced() -> None:
