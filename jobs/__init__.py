@@ -29,8 +29,8 @@
     publishing          stages 7 and 8: what was rewritten is checked and committed, without Spark
     waves               chunk after chunk: claim, pass, commit, and what that leaves to be done
     tables              what the tables of all verbs have in common
-    retain_look, retain_report
-                        what may go of each partition; what is told of it
+    retain_look, retain_outcome, retain_report
+                        what may go of each partition; what is told of it; its table
     rounds              what the driver and the workers tell each other about one partition's round
     session, worker_daemon
                         the Spark session and its settings; its Python workers' parent
@@ -39,7 +39,7 @@
     stages/             those of them that run on Spark
     originals           the segments that brokers wrote, while they are still there
     second_opinion      the latest records of `verify` once more, by Spark's own window
-    explain             one partition's plan, drawn segment by segment
+    explained, explain  one partition's plan, segment by segment: the value, and its picture
     report              tables for people, one JSON document for machines
     catalog_tables      the catalog as DataFrames, for notebooks
 

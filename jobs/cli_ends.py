@@ -12,7 +12,7 @@ from typing import Final
 from rich.console import Console
 
 from jobs.outcome_reports import FAILED, FENCED, LOST_RACE, REFUSED, UNKNOWN, PartitionReport
-from jobs.retain_report import RetainReport
+from jobs.retain_outcome import RetainReport
 from jobs.stopping import under_spark_submit
 
 EXIT_BUG: Final = 1

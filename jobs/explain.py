@@ -7,9 +7,8 @@ letter, in upper case where the segment is rewritten. Nothing here decides or co
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from itertools import accumulate, pairwise
-from typing import Any, Final
+from typing import Final
 
 from rich import box
 from rich.console import Console
@@ -18,19 +17,16 @@ from rich.table import Table
 from rich.text import Text
 
 from compaction.explanation import (
-    ExplainedSegment,
     Region,
     SegmentFate,
     SegmentRun,
-    decision,
     duration,
     folded,
 )
 from compaction.regions import Regions
 from compaction.rules import LONG_MAX
 from compaction.wording import spaced
-from jobs.outcome_reports import PartitionReport
-from jobs.survey import Surveyed
+from jobs.explained import Explained
 
 ROWS_MAX: Final = 40
 """Rows of the table: beyond, neighbours that are alike share one. The JSON document has all."""
@@ -45,59 +41,6 @@ _DRAWN: Final = {
     Region.UNSTABLE: ("u", "red"),
 }
 """Letter and colour."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explained:
-    """One partition, and why each of its segments meets what it meets."""
-
-    report: PartitionReport
-    """What `plan` tells of it."""
-    surveyed: Surveyed
-    """Its choice is what is begun first."""
-    now_ms: int
-    regions: Regions | None = None
-    """None: nothing of it was looked at, or it could not be understood."""
-    segments: tuple[ExplainedSegment, ...] = ()
-
-    @property
-    def decision(self) -> str:
-        """What is done with the partition, and why, a sentence without its full stop."""
-        return decision(self.surveyed.choice, self.surveyed.rules)
-
-    def as_json(self) -> dict[str, Any]:
-        """The partition's entry in the `--json` document."""
-        rules = self.surveyed.rules
-        return {
-            **self.report.as_json(),
-            "decision": self.decision,
-            "now_ms": self.now_ms,
-            "min_compaction_lag_ms": rules.min_compaction_lag_ms,
-            "max_compaction_lag_ms": rules.max_compaction_lag_ms,
-            "regions": None if self.regions is None else asdict(self.regions),
-            "segments": [_as_json(each) for each in self.segments],
-        }
-
-
-def _as_json(each: ExplainedSegment) -> dict[str, Any]:
-    segment = each.segment
-    return {
-        "id": segment.segment_id,
-        "start_offset": segment.start_offset,
-        "end_offset": segment.end_offset,
-        "size_bytes": segment.size_bytes,
-        "max_timestamp_ms": segment.max_timestamp_ms,
-        "first_timestamp_ms": segment.first_timestamp_ms,
-        "earliest_due_ms": segment.earliest_due_ms,
-        "regions": list(each.regions),
-        "fate": each.fate,
-        "group": each.group,
-        "group_segments": each.group_segments,
-        "age_ms": each.age_ms,
-        "first_age_ms": each.first_age_ms,
-        "due_in_ms": each.due_in_ms,
-        "why": each.why,
-    }
 
 
 def print_explained(console: Console, found: Explained) -> None:

@@ -9,7 +9,7 @@ from compaction.explanation import explained
 from compaction.plan import Compact
 from compaction.regions import Regions, last_stable_of, regions_of
 from compaction.segments import PartitionKey
-from jobs.explain import Explained
+from jobs.explained import Explained
 from jobs.outcome_reports import PartitionReport, left_report, survey_report
 from jobs.scope import Scope
 from jobs.settings import Settings

@@ -44,7 +44,7 @@ from jobs.commits import committed
 from jobs.outcome_reports import FAILED, PLANNED
 from jobs.progress import byte_bars
 from jobs.retain_look import looked_at
-from jobs.retain_report import Doomed, RetainReport
+from jobs.retain_outcome import Doomed, RetainReport
 from jobs.run_records import keep_record
 from jobs.scope import Scope
 from jobs.settings import Settings

@@ -19,7 +19,7 @@ from compaction.wording import counted
 from jobs.discovery import facts_of, view_from
 from jobs.moments import moment
 from jobs.outcome_reports import LEFT, NOTHING_TO_DO, PLANNED, REFUSED
-from jobs.retain_report import Doomed, Kind, RetainReport
+from jobs.retain_outcome import Doomed, Kind, RetainReport
 from jobs.scope import Scope
 from jobs.settings import Settings
 from jobs.survey import READERS, KnownPartition, known_among, refusal_of
