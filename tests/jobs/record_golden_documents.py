@@ -1,0 +1,26 @@
+"""Records the verbs' documents anew: `python -m tests.jobs.record_golden_documents`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from jobs.session import tierfold_session
+from tests.jobs.test_golden_documents import GOLDEN, documents_of
+
+
+def main() -> None:
+    """Replaces every golden file; what is not told any more goes."""
+    session = tierfold_session()
+    with TemporaryDirectory() as folder:
+        documents = documents_of(Path(folder))
+    session.stop()
+    GOLDEN.mkdir(exist_ok=True)
+    for path in GOLDEN.glob("*.json"):
+        path.unlink()
+    for name, text in documents.items():
+        (GOLDEN / f"{name}.json").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
