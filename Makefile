@@ -49,10 +49,10 @@ bench: $(TESTING) ## measure against Kafka's own cleaner, in turn (build/bench; 
 
 soak: $(TESTING) ## look for faults all night (docs/reliability.md)
 	@scripts/require-java javac
-	@$(BIN)/python -m tests.faults.simulation_run --seeds $(SEEDS) --from $(SEED)
-	@$(BIN)/python -m tests.faults.malformed_run --inputs $(INPUTS) --seed $(SEED)
-	@$(BIN)/python -m tests.faults.verbs_run --steps $(STEPS) --seed $(SEED)
-	@$(BIN)/python -m tests.faults.killed_run --kills $(KILLS) --seed $(SEED)
+	@$(BIN)/python -m tests.faults.simulation.simulation_run --seeds $(SEEDS) --from $(SEED)
+	@$(BIN)/python -m tests.faults.malformed.malformed_run --inputs $(INPUTS) --seed $(SEED)
+	@$(BIN)/python -m tests.faults.random_verbs.verbs_run --steps $(STEPS) --seed $(SEED)
+	@$(BIN)/python -m tests.faults.kills.killed_run --kills $(KILLS) --seed $(SEED)
 
 clean: ## remove what these verbs made: environment, builds, caches
 	rm -rf $(VENV) build dist tierfold.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache

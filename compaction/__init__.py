@@ -1,25 +1,17 @@
-"""compaction: the mind. It decides and never touches: no Spark, no I/O, no clock, no dice.
+"""compaction: what decides. Pure functions over frozen values: no Spark, no I/O, no clock.
 
-Nouns      units · segments (partition, segment, the catalog's row) · listing · aborted · producers
-           · rules (effective settings) · errors (who must act) · outcomes (how a commit ends)
-           · wording (numbers in sentences) · shown (what may be shown: no secrets, no escapes)
-What       view (what lives) · lineage (leader epochs) · regions (cleaned, dirty, held back)
-           · eligibility (how dirty, how overdue, what is due) · grouping
-           · plan (Rest | Compact | Refuse) · plan_check
-           · explanation (the plan, told segment by segment)
-Which      key_hash · key_columns · key_blocks · winners (the reduce by key)
-           · strategies (what is remembered of them, what a change means)
-           · transactions (aborted data, markers) · fates (records and batches) · tally
-           · keyless (how many records without a key may go)
-Whether    receipts (what workers say they did) · absorption (empty groups) · commit (as data)
-           · invariants (before and after) · undo (back to an earlier row)
-           · forgetting (after an unclean election)
-Told       history (rows as a story: who did what)
-How much   chunks (of a partition, waves of a run) · packing (work dealt to tasks)
+    model          the nouns: segments, settings, errors, outcomes
+    discovery      what is there: listings, leader epochs, overlaps, the partition's view
+    planning       what should be done: regions, eligibility, groups, the plan, its explanation
+    cleaning       which records stay: offset map, transactions, tombstones, counts
+    verification   whether sources and result agree on every key's latest value
+    commits        what the catalog is asked to change, and what must hold before and after
+    deletion       which segments expire, and which objects may be deleted
 
-Ladder: a *view* is what is there; a *plan* is what should be done; a *round* is a plan under one
-compaction epoch; a *group* is what one task rewrites; a *receipt* is what it says it did; a *commit
-proposal* is what the catalog is asked to accept.
+A *view* is what is there. A *plan* is what should be done. A *round* is a plan under one compaction
+epoch. A *group* is the segments that one task merges. A *receipt* is what the task reports. A
+*commit* is what the catalog is asked to accept.
 
-Time is an argument (`now_ms`), sizes are integers, spans are half open (`units`).
+Time is an argument (`now_ms`), sizes are integers, spans are half open (`model.units`). Each
+package imports only the packages above it in this list.
 """

@@ -1,81 +1,8 @@
-"""`tierfold compact`: stages 1 to 8 and the record of them in the `runs` table.
-
-Also a script for spark-submit: `spark-submit --master local[2,4] jobs/compact_job.py TIER …`.
-"""
+"""`tierfold compact` for spark-submit and python: `jobs/compact_job.py TIER …`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from rich.console import Console
-
-from compaction.chunks import UNBOUND, Budget
-from compaction.rules import TierBinding
-from jobs.outcome_reports import NOT_BEGUN, PartitionReport, survey_report
-from jobs.pipeline import Pipeline
-from jobs.progress import ByteProgress
-from jobs.run_records import keep_record
-from jobs.scope import Scope
-from jobs.session import announced_session, spark_answers
-from jobs.settings import Settings
-from jobs.survey import in_order_of_work, survey
-from jobs.waves import Waves
-from jobs.wiring import Wiring
-from storage.clock import now_ms
-
-
-def compact(
-    live: Wiring, settings: Settings, scope: Scope, console: Console, budget: Budget = UNBOUND
-) -> list[PartitionReport]:
-    """Compact every eligible partition in scope; one report per partition in scope.
-
-    Each partition leaves a row in the `runs` table for each chunk that was tried, and one where
-    none was. `console` gets the progress, and hears where a row could not be kept.
-    Raises BadSettings; whatever is wrong with one partition is in its report.
-    """
-    started_at_ms = now_ms()
-    surveyed = survey(live, settings, scope)
-    reports = {each.key: survey_report(each) for each in surveyed}
-    due = in_order_of_work(surveyed)
-    if due:
-        # Before the claim: where Spark cannot start, nobody's epoch should be opened.
-        with spark_answers():
-            spark = announced_session(console)
-            pipeline = Pipeline(spark, live, ByteProgress(spark, console))
-        waves = Waves(
-            live=live,
-            pipeline=pipeline,
-            budget=budget,
-            started_at_ms=started_at_ms,
-            record=lambda chunks, began_at_ms: keep_record(
-                live, chunks, began_at_ms, "compact", console
-            ),
-        )
-        reports |= {each.key: each for each in waves.run(due)}
-    found = [reports[each.key] for each in surveyed]
-    not_begun = [(0, each) for each in found if each.outcome in NOT_BEGUN]
-    keep_record(live, not_begun, started_at_ms, "compact", console)
-    return found
-
-
-def broker_warnings(
-    settings: Settings, reports: Sequence[PartitionReport]
-) -> tuple[str, ...]:
-    """What a swap means where brokers may serve the tier; empty: no swap, or no brokers."""
-    swapped = [each.key.topic for each in reports if each.objects_written]
-    if not swapped:
-        return ()
-    rules = settings.rules_for(swapped[0])  # The tier's binding is the same for all topics.
-    if rules.is_detached:
-        return ()
-    declared = "is" if rules.tier_binding is TierBinding.BOUND else "may be"
-    return (
-        f"This tier {declared} served by brokers. They are not told of the swap: they go on with"
-        " what they uploaded, which stays. Where none serves it, say tier.binding=detached.",
-    )
-
+from tierfold.jobs.cli.commands import main
 
 if __name__ == "__main__":
-    from jobs.cli import main
-
     main(prog_name="compact_job.py", first_arguments=("compact",))

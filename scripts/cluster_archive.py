@@ -23,10 +23,9 @@ from pathlib import Path
 from py_compile import PycInvalidationMode
 from typing import Final
 
-from jobs.session import ANY_CPU
+from tierfold.jobs.spark.session import ANY_CPU
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-ROOMS: Final = ("jobs", "storage", "compaction", "conf")
 OTHERS: Final = (
     "google-crc32c",
     "llvmlite",
@@ -50,9 +49,8 @@ def main(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".tierfold-", dir=folder) as scratch:
         content = Path(scratch) / "content"
-        for room in ROOMS:
-            unwanted = shutil.ignore_patterns("__pycache__")
-            shutil.copytree(ROOT / room, content / room, ignore=unwanted)
+        unwanted = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / "tierfold", content / "tierfold", ignore=unwanted)
         for name in OTHERS:
             _copy_distribution(name, content)
         _compile(content)
@@ -83,7 +81,7 @@ def _compile(content: Path) -> None:
         name: text for name, text in os.environ.items() if not name.startswith("NUMBA_")
     }
     subprocess.run(
-        [sys.executable, "-m", "jobs.kernel_warmup"],
+        [sys.executable, "-m", "tierfold.jobs.spark.kernel_warmup"],
         cwd=content,
         env=environment | ANY_CPU | {"PYTHONPATH": str(content)},
         check=True,

@@ -24,7 +24,8 @@ def ensure_kernel_cache() -> None:
     """Give numba a folder of this process, removed at exit, where it could write nowhere else."""
     if VARIABLE in os.environ:
         return
-    beside = [_SOURCES / room / "__pycache__" for room in _ROOMS]
+    packages = (path.parent for room in _ROOMS for path in (_SOURCES / room).rglob("__init__.py"))
+    beside = [package / "__pycache__" for package in packages]
     if all(map(_is_writable, beside)) or _is_writable(_users_cache()):
         return
     folder = mkdtemp(prefix="tierfold-kernels-")

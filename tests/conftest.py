@@ -10,8 +10,8 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 import tests.hypothesis_profiles  # noqa: F401  (registers and loads the profile)
-from jobs.session import tierfold_session
 from tests.two_processes import Together
+from tierfold.jobs.spark.session import tierfold_session
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:

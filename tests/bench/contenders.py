@@ -10,17 +10,17 @@ from typing import Final
 
 from rich.console import Console
 
-from jobs.compact_job import compact
-from jobs.outcome_reports import COMPACTED
-from jobs.scope import Scope
-from jobs.session import tierfold_session
-from jobs.settings import resolve
-from jobs.wiring import wired
-from storage.local_store import LocalStore
 from tests.bench.logs import SEGMENT_BYTES
 from tests.bench.measures import Cost, Stopwatch
 from tests.oracle.kafka_lab import KafkaLab
 from tests.oracle.remote_views import to_remote
+from tierfold.jobs.context.run_context import wired
+from tierfold.jobs.context.scope import Scope
+from tierfold.jobs.pipeline.partition_report import COMPACTED
+from tierfold.jobs.settings.resolution import resolve
+from tierfold.jobs.spark.session import tierfold_session
+from tierfold.jobs.verbs.compact import compact
+from tierfold.storage.tiers.local_store import LocalStore
 
 NOW_MS: Final = 1_800_000_000_000
 _SETTINGS: Final = ("cleanup.policy=compact", f"segment.bytes={SEGMENT_BYTES}")

@@ -24,19 +24,24 @@ from typing import Any, Final
 import click
 from rich.console import Console
 
-from compaction.commit import AdvanceCleanerOffset, CommitProposal, ReleaseClaim, proposed
-from compaction.outcomes import Committed
-from compaction.segments import PartitionKey, PartitionState
-from compaction.view import state_with_new
-from jobs.plan_job import plan
-from jobs.report import print_reports
-from jobs.scope import Scope
-from jobs.settings import resolve
-from jobs.survey import survey
-from jobs.wiring import Wiring, wired
-from storage.catalog import new_commit_id
-from storage.kafka_uuid import new_segment_id
 from tests.jobs.tiers import folder_of, made_tier, put_updates
+from tierfold.compaction.commits.commit import (
+    AdvanceCleanerOffset,
+    CommitProposal,
+    ReleaseClaim,
+    proposed,
+)
+from tierfold.compaction.discovery.view import state_with_new
+from tierfold.compaction.model.outcomes import Committed
+from tierfold.compaction.model.segments import PartitionKey, PartitionState
+from tierfold.jobs.context.run_context import Wiring, wired
+from tierfold.jobs.context.scope import Scope
+from tierfold.jobs.pipeline.survey import survey
+from tierfold.jobs.reports.verb_tables import print_reports
+from tierfold.jobs.settings.resolution import resolve
+from tierfold.jobs.verbs.plan import plan
+from tierfold.storage.catalog.catalog import new_commit_id
+from tierfold.storage.kafka.kafka_uuid import new_segment_id
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PARTITIONS_PER_TOPIC: Final = 10

@@ -19,11 +19,11 @@ from typing import Any, Final
 
 import click
 
-import jobs.rounds
-from jobs.session import tierfold_session
 from tests.bench.contenders import fresh_tier, session_start, tierfold_pass
 from tests.bench.logs import LOGS, BenchLog, made
 from tests.bench.run import ROOT
+from tierfold.jobs.pipeline import task_assignment
+from tierfold.jobs.spark.session import tierfold_session
 
 WARM_PASSES: Final = 3
 FUNCTIONS: Final = 12
@@ -115,9 +115,10 @@ def profiled(log: BenchLog, scale: int, folder: Path, events: Path) -> None:
     with tempfile.TemporaryDirectory() as dumps:
         spark.profile.clear()
         spark.conf.set("spark.sql.pyspark.udf.profiler", "perf")
-        threads_max, jobs.rounds.THREADS_MAX = jobs.rounds.THREADS_MAX, 1  # type: ignore[misc]
+        threads_max = task_assignment.THREADS_MAX
+        task_assignment.THREADS_MAX = 1  # type: ignore[misc]
         tierfold_pass(fresh_tier(source, scratch))
-        jobs.rounds.THREADS_MAX = threads_max  # type: ignore[misc]
+        task_assignment.THREADS_MAX = threads_max  # type: ignore[misc]
         spark.conf.unset("spark.sql.pyspark.udf.profiler")
         print_stages(stages_between(events, begin_ms, end_ms), round(passed.cost.wall_s * 1000))
         click.echo("by function, all workers together (with the profiler's own cost)")

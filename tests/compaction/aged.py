@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from builders import a_chain, a_view, cleaned_to
-
-from compaction.view import PartitionView
+from tests.compaction.builders import a_chain, a_view, cleaned_to
+from tierfold.compaction.discovery.view import PartitionView
 
 NOW_MS = 1_000_000
 

@@ -7,11 +7,17 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any, Final
 
-from compaction.discovery import PartitionDraft, PartitionFacts, drafted, view_of
-from compaction.histories import InspectedSegment, with_older_epochs
-from compaction.listing import REQUIRED_PARTS, ListedSegment, classify
-from compaction.overlaps import Cut, OverlapProof
-from compaction.segments import (
+from tierfold.compaction.discovery.histories import InspectedSegment, with_older_epochs
+from tierfold.compaction.discovery.listing import REQUIRED_PARTS, ListedSegment, classify
+from tierfold.compaction.discovery.overlaps import Cut, OverlapProof
+from tierfold.compaction.discovery.unknown_segments import (
+    PartitionDraft,
+    PartitionFacts,
+    drafted,
+    view_of,
+)
+from tierfold.compaction.discovery.view import PartitionView, Refusal
+from tierfold.compaction.model.segments import (
     CleanerOffset,
     LeaderEpoch,
     PartitionKey,
@@ -19,7 +25,6 @@ from compaction.segments import (
     RetiredSegment,
     Segment,
 )
-from compaction.view import PartitionView, Refusal
 
 KEY: Final = PartitionKey(topic="orders", partition=3, topic_id="T" * 21 + "A")
 LINEAGE: Final = (LeaderEpoch(epoch=0, start_offset=0),)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from builders import a_segment, a_state, segment_id, unknown
-
-from compaction.histories import InspectedSegment
-from compaction.segments import LeaderEpoch, PartitionState, Segment
+from tests.compaction.builders import a_segment, a_state, segment_id, unknown
+from tierfold.compaction.discovery.histories import InspectedSegment
+from tierfold.compaction.model.segments import LeaderEpoch, PartitionState, Segment
 
 OLD: Final = (LeaderEpoch(epoch=3, start_offset=0),)
 NEW: Final = (*OLD, LeaderEpoch(epoch=4, start_offset=60))

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from builders import KEY, a_chain, a_segment, a_state, segment_id
 from hypothesis import strategies as st
 
-from compaction.commit import (
+from tests.compaction.builders import KEY, a_chain, a_segment, a_state, segment_id
+from tierfold.compaction.commits.commit import (
     AddSegments,
     AdvanceCleanerOffset,
     CommitProposal,
@@ -26,14 +26,14 @@ from compaction.commit import (
     applied,
     claimed,
 )
-from compaction.invariants import (
+from tierfold.compaction.commits.invariants import (
     CLAIM_INVARIANTS,
     COMMIT_INVARIANTS,
     RESTORE_INVARIANTS,
     breaches,
 )
-from compaction.segments import PartitionState, Segment
-from compaction.undo import Restoration, restoration
+from tierfold.compaction.commits.restore import Restoration, restoration
+from tierfold.compaction.model.segments import PartitionState, Segment
 
 Step = tuple[str, int, int]
 """What is done, and two numbers that say with what."""

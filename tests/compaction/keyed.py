@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from hypothesis import strategies as st
 
-from compaction.key_columns import KeyColumns, gathered
+from tierfold.compaction.cleaning.key_columns import KeyColumns, gathered
 
 TRICKY: Final = (
     b"",

@@ -7,8 +7,8 @@ from itertools import accumulate
 
 import numpy as np
 
-from compaction.key_columns import Versions
-from compaction.latest import Fields, LatestValues, latest_in_window
+from tierfold.compaction.cleaning.key_columns import Versions
+from tierfold.compaction.verification.latest_values import Fields, LatestValues, latest_in_window
 
 
 def fields(contents: list[bytes | None]) -> tuple[np.ndarray, Fields]:

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from builders import LINEAGE, a_segment, a_state, looked_at, segment_id, unknown
-
-from compaction.histories import EpochStretch, InspectedSegment
-from compaction.segments import LeaderEpoch, PartitionState
-from compaction.view import PartitionView, Refusal
+from tests.compaction.builders import LINEAGE, a_segment, a_state, looked_at, segment_id, unknown
+from tierfold.compaction.discovery.histories import EpochStretch, InspectedSegment
+from tierfold.compaction.discovery.view import PartitionView, Refusal
+from tierfold.compaction.model.segments import LeaderEpoch, PartitionState
 
 
 def epochs(*pairs: tuple[int, int]) -> tuple[LeaderEpoch, ...]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numba.core.registry import CPUDispatcher
 from pyspark.sql import SparkSession
 
-from jobs.cli import main
+from tierfold.jobs.cli.commands import main
 
 TASKS = 8
 

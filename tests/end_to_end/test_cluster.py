@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from storage.segment_reader import Batch, read_segment
 from tests.end_to_end.processes import (
     Application,
     awaited,
@@ -23,10 +22,11 @@ from tests.end_to_end.processes import (
     writing,
 )
 from tests.end_to_end.spark_cluster import Cluster, bare_python, spark_cluster
-from tests.faults.killed_checks import hidden_files, unnamed
-from tests.faults.killed_logs import LARGE, large_newest, put_large
+from tests.faults.kills.killed_checks import hidden_files, unnamed
+from tests.faults.kills.killed_logs import LARGE, large_newest, put_large
 from tests.jobs.commands import ALWAYS, ROOT, Ran, status_of, tierfold
 from tests.jobs.tiers import key_of, made_tier, put_updates, sample_copy
+from tierfold.storage.segments.segment_reader import Batch, read_segment
 
 NOW = ("--now", "1800000000000")
 LARGE_SEGMENTS = 12
@@ -105,7 +105,7 @@ def test_no_executor_compiled_a_kernel(ran: tuple[Ran, Path, list[dict[str, Any]
     assert len({each["executor"] for each in answers}) == 2
     for each in answers:
         assert each["home"].startswith(f"{each['executor']}/tierfold/")
-        assert "storage.records._decode" in each["loaded"]
+        assert "tierfold.storage.kafka.records._decode" in each["loaded"]
         assert each["compiled"] == []
 
 

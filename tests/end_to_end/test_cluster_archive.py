@@ -12,23 +12,21 @@ from pathlib import Path
 
 import pytest
 
-from jobs.session import ANY_CPU
-from storage.compression import Codec
 from tests.jobs.commands import ALWAYS
 from tests.jobs.tiers import key_of, put_segment, put_updates, sample_copy
 from tests.storage.legacy_messages import message, wrapper
 from tests.storage.live_segments import data
+from tierfold.jobs.spark.session import ANY_CPU
+from tierfold.storage.kafka.compression import Codec
 
 KERNELS = """
 import importlib, json, pkgutil, sys
 from numba.core.registry import CPUDispatcher
-import compaction, jobs, storage
-for room in (compaction, jobs, storage):
-    for module in pkgutil.walk_packages(room.__path__, f"{room.__name__}."):
-        if not module.name.endswith("__main__"):
-            importlib.import_module(module.name)
-ours = [module for name, module in sys.modules.items()
-        if name.partition(".")[0] in ("compaction", "jobs", "storage")]
+import tierfold
+for module in pkgutil.walk_packages(tierfold.__path__, "tierfold."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+ours = [module for name, module in sys.modules.items() if name.partition(".")[0] == "tierfold"]
 kernels = {value for module in ours for value in vars(module).values()
            if isinstance(value, CPUDispatcher)}
 print(json.dumps({
@@ -74,10 +72,10 @@ def machine_code(unpacked: Path) -> dict[str, int]:
 
 def test_every_kernel_is_compiled(unpacked: Path) -> None:
     kernels = json.loads(said_by(unpacked, "-c", KERNELS))
-    assert "storage.records._decode" in kernels
+    assert "tierfold.storage.kafka.records._decode" in kernels
     for name, (folder, forms, is_inlined) in kernels.items():
-        room = name.partition(".")[0]
-        assert folder == str(unpacked / room / "__pycache__"), name
+        package = unpacked.joinpath(*name.split(".")[:-2])
+        assert folder == str(package / "__pycache__"), name
         assert forms > 0 or is_inlined, name
 
 
@@ -90,13 +88,13 @@ def test_the_jobs_need_no_kernel_but_those(unpacked: Path, tmp_path: Path) -> No
     legacy = message(0, b"value") + wrapper(2, message(0, b"1") + message(1, b"2"))
     put_segment(tier, key_of("legacy"), [legacy], start_offset=0)
     before = machine_code(unpacked)
-    said_by(unpacked, "-m", "jobs", "compact", tier, *ALWAYS)
-    said_by(unpacked, "-m", "jobs", "verify", tier)
+    said_by(unpacked, "-m", "tierfold", "compact", tier, *ALWAYS)
+    said_by(unpacked, "-m", "tierfold", "verify", tier)
     assert len(before) > 40
     assert machine_code(unpacked) == before
 
 
 def test_what_only_the_driver_needs_is_left_out(unpacked: Path) -> None:
     tops = {path.name for path in unpacked.iterdir()}
-    assert {"compaction", "conf", "jobs", "storage", "numba", "numpy", "pyarrow"} <= tops
+    assert {"tierfold", "numba", "numpy", "pyarrow"} <= tops
     assert tops.isdisjoint({"click", "deltalake", "pandas", "pyspark", "rich", "tests"})

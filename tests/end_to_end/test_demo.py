@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.segment_reader import read_segment
-from storage.tiers import open_tier
+from tierfold.storage.segments.segment_reader import read_segment
+from tierfold.storage.tiers.tier_uris import open_tier
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import pytest
 
-from jobs.cli import tierfold as verbs
 from tests.end_to_end.spark_cluster import SPARK
 from tests.jobs.commands import in_own_process
 from tests.jobs.tiers import SAMPLE, sample_copy
+from tierfold.jobs.cli.commands import tierfold as verbs
 
 PARTITION: Final = "tiered-0"
 NO_POLICY: Final = "no cleanup.policy is set"

@@ -14,10 +14,10 @@ import pytest
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell
 
-from compaction.wording import spaced
 from tests.jobs.commands import ROOT, users_environment
 from tests.jobs.segment_rows_expected import expected_rows
 from tests.jobs.tiers import SAMPLE, records_in
+from tierfold.compaction.model.wording import spaced
 
 NOTEBOOK: Final = ROOT / "notebooks" / "compact_the_sample.ipynb"
 PNG: Final = b"\x89PNG\r\n\x1a\n"

@@ -22,10 +22,10 @@ from typing import Final
 import pytest
 from pyspark.sql import SparkSession
 
-from storage.catalog import Catalog
 from tests.end_to_end.processes import APPLICATION_S, awaited, in_session, text_of
 from tests.jobs.commands import ALWAYS, ROOT, script, tierfold, users_environment
 from tests.jobs.tiers import key_of, latest_updates, live_values, updated_tier
+from tierfold.storage.catalog.catalog import Catalog
 
 ORDERS: Final = key_of("orders")
 SEGMENTS: Final = 12

@@ -19,7 +19,7 @@ NOW: Final = ("--now", "1800000000000")
 
 WAYS: Final[dict[str, tuple[str | Path, ...]]] = {
     "tierfold": (script("tierfold"), "compact"),
-    "python -m jobs": (sys.executable, "-m", "jobs", "compact"),
+    "python -m tierfold": (sys.executable, "-m", "tierfold", "compact"),
     "spark-submit": (script("spark-submit"), "--master", "local[2,4]", "jobs/compact_job.py"),
 }
 

@@ -15,22 +15,22 @@ from typing import Final
 from hypothesis import strategies as st
 from rich.console import Console
 
-from compaction.aborted import AbortedTransaction
-from compaction.chunks import UNBOUND, Budget
-from compaction.producers import ProducerEntry
-from compaction.segments import PartitionKey
-from jobs.compact_job import compact
-from jobs.outcome_reports import PartitionReport
-from jobs.scope import Scope
-from jobs.settings import Settings, resolve
-from jobs.wiring import wired
-from storage.batch_draft import BatchDraft
-from storage.control_records import ControlType
-from storage.segment_reader import read_segment
 from tests.jobs.commands import status_of
-from tests.jobs.meddling import Event, MeddledCatalog
+from tests.jobs.concurrent_events import Event, MeddledCatalog
 from tests.jobs.tiers import put_segment
 from tests.storage.live_segments import NOW_MS, data, marker
+from tierfold.compaction.model.aborted_transactions import AbortedTransaction
+from tierfold.compaction.model.producers import ProducerEntry
+from tierfold.compaction.model.segments import PartitionKey
+from tierfold.compaction.planning.chunks import UNBOUND, Budget
+from tierfold.jobs.context.run_context import wired
+from tierfold.jobs.context.scope import Scope
+from tierfold.jobs.pipeline.partition_report import PartitionReport
+from tierfold.jobs.settings.resolution import Settings, resolve
+from tierfold.jobs.verbs.compact import compact
+from tierfold.storage.kafka.batch_draft import BatchDraft
+from tierfold.storage.kafka.control_records import ControlType
+from tierfold.storage.segments.segment_reader import read_segment
 
 DAY_MS: Final = 86_400_000
 SET: Final = ("cleanup.policy=compact", "min.cleanable.dirty.ratio=0", "segment.bytes=2000")

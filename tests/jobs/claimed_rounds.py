@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from compaction.chunks import Chunk
-from compaction.plan import Compact
-from jobs.rounds import Round
-from jobs.scope import Scope
-from jobs.settings import resolve
-from jobs.survey import survey
-from jobs.waves import Work, rounds_of
-from jobs.wiring import Wiring, wired
+from tierfold.compaction.planning.chunks import Chunk
+from tierfold.compaction.planning.plan import Compact
+from tierfold.jobs.context.run_context import Wiring, wired
+from tierfold.jobs.context.scope import Scope
+from tierfold.jobs.pipeline.run_loop import Work, rounds_of
+from tierfold.jobs.pipeline.survey import survey
+from tierfold.jobs.pipeline.task_assignment import Round
+from tierfold.jobs.settings.resolution import resolve
 
 NOW_MS: Final = 1_800_000_000_000
 ALWAYS: Final = ("cleanup.policy=compact", "min.cleanable.dirty.ratio=0")

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pytest
 
-from jobs.cli import main
+from tierfold.jobs.cli.commands import main
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 COMPACT: Final = ("--set", "cleanup.policy=compact")

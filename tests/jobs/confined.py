@@ -1,4 +1,4 @@
-"""Runs `python -m jobs …` where permissions bind and files may not grow beyond a limit.
+"""Runs `python -m tierfold …` where permissions bind and files may not grow beyond a limit.
 
     python -m tests.jobs.confined FILE_BYTES_MOST ARGUMENTS…
 
@@ -29,4 +29,4 @@ def confine(file_bytes_most: int) -> None:
 
 if __name__ == "__main__":
     confine(int(sys.argv[1]))
-    os.execv(sys.executable, [sys.executable, "-m", "jobs", *sys.argv[2:]])
+    os.execv(sys.executable, [sys.executable, "-m", "tierfold", *sys.argv[2:]])

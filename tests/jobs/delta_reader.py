@@ -10,7 +10,7 @@ import sys
 
 from pyspark.sql import SparkSession
 
-from jobs import catalog_tables
+from tierfold.jobs.sources import catalog_tables
 
 if __name__ == "__main__":
     catalog_uri, seen = sys.argv[1:]

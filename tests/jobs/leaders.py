@@ -10,19 +10,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from compaction.commit import AdvanceCleanerOffset, ReleaseClaim, Update, proposed
-from compaction.outcomes import Committed
-from compaction.segments import LeaderEpoch, PartitionKey, PartitionState
-from compaction.view import PartitionView, state_with_new
-from jobs.discovery import viewed
-from jobs.wiring import CATALOG_FOLDER, wired
-from storage.broker_upload import BrokerUpload
-from storage.catalog import Catalog, new_commit_id
-from storage.local_tiered_storage import Part
-from storage.tiers import open_tier
-from tests.jobs.retaining import ORDERS, THEN_MS, parts, row, written
 from tests.jobs.tiers import INDEX_INTERVAL_BYTES, folder_of
+from tests.jobs.vacuum_tiers import ORDERS, THEN_MS, parts, row, written
 from tests.storage.live_segments import data, log_of
+from tierfold.compaction.commits.commit import AdvanceCleanerOffset, ReleaseClaim, Update, proposed
+from tierfold.compaction.discovery.view import PartitionView, state_with_new
+from tierfold.compaction.model.outcomes import Committed
+from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey, PartitionState
+from tierfold.jobs.context.run_context import CATALOG_FOLDER, wired
+from tierfold.jobs.pipeline.discovery import viewed
+from tierfold.storage.catalog.catalog import Catalog, new_commit_id
+from tierfold.storage.segments.broker_upload import BrokerUpload
+from tierfold.storage.tiers.local_tiered_storage import Part
+from tierfold.storage.tiers.tier_uris import open_tier
 
 CHECKPOINT: Final = Part.LEADER_EPOCH_CHECKPOINT
 

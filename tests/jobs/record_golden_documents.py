@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from jobs.session import tierfold_session
-from tests.jobs.test_golden_documents import GOLDEN, documents_of
+from tests.jobs.verbs.test_golden_documents import GOLDEN, documents_of
+from tierfold.jobs.spark.session import tierfold_session
 
 
 def main() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from storage.segment_reader import Batch, read_segment
-from storage.transaction_index import read_transaction_index
+from tierfold.storage.indexes.transaction_index import read_transaction_index
+from tierfold.storage.segments.segment_reader import Batch, read_segment
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -18,8 +18,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from jobs.segment_source import register
-from jobs.session import tierfold_session
+from tierfold.jobs.sources.segment_source import register
+from tierfold.jobs.spark.session import tierfold_session
 
 
 def _folder(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -13,16 +13,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from compaction.aborted import AbortedTransaction
-from compaction.producers import ProducerEntry
-from compaction.segments import LeaderEpoch, PartitionKey
-from jobs.wiring import CATALOG_FOLDER
-from storage.batch_draft import BatchDraft
-from storage.broker_upload import BrokerUpload
-from storage.local_tiered_storage import TIER_FOLDER, Part, partition_folder
-from storage.segment_reader import read_segment
-from storage.tiers import open_tier
 from tests.storage.live_segments import EPOCHS, a_tier, data, log_of
+from tierfold.compaction.model.aborted_transactions import AbortedTransaction
+from tierfold.compaction.model.producers import ProducerEntry
+from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey
+from tierfold.jobs.context.run_context import CATALOG_FOLDER
+from tierfold.storage.kafka.batch_draft import BatchDraft
+from tierfold.storage.segments.broker_upload import BrokerUpload
+from tierfold.storage.segments.segment_reader import read_segment
+from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER, Part, partition_folder
+from tierfold.storage.tiers.tier_uris import open_tier
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SAMPLE: Final = ROOT / "sample"

@@ -10,11 +10,13 @@ from typing import Any, cast
 
 import pytest
 
-from jobs import cli_options, retain_job, retain_look
-from jobs.wiring import Wiring, wired
-from storage.catalog import Catalog
-from storage.local_tiered_storage import LocalTieredStorage
-from storage.object_store import ObjectStore
+from tierfold.jobs.cli import options as cli_options
+from tierfold.jobs.context.run_context import Wiring, wired
+from tierfold.jobs.verbs import vacuum as retain_job
+from tierfold.jobs.verbs import vacuum_survey as retain_look
+from tierfold.storage.catalog.catalog import Catalog
+from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
+from tierfold.storage.tiers.object_store import ObjectStore
 
 Call = Callable[[], Any]
 Meddler = Callable[[str, Call], Any]

@@ -13,14 +13,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from compaction.commit import AdvanceCleanerOffset, ReleaseClaim, proposed
-from compaction.units import NO_TIMESTAMP_MS
-from compaction.view import state_with_new
-from jobs.scope import Scope
-from jobs.settings import resolve
-from jobs.survey import survey
-from jobs.wiring import wired
-from storage.catalog import new_commit_id
 from tests.jobs.commands import tierfold
 from tests.oracle.kafka_lab import KafkaLab
 from tests.oracle.recipes import (
@@ -31,6 +23,14 @@ from tests.oracle.recipes import (
     uploads_below_stable,
 )
 from tests.oracle.remote_views import RemoteSegment, all_segments, to_local, to_remote
+from tierfold.compaction.commits.commit import AdvanceCleanerOffset, ReleaseClaim, proposed
+from tierfold.compaction.discovery.view import state_with_new
+from tierfold.compaction.model.units import NO_TIMESTAMP_MS
+from tierfold.jobs.context.run_context import wired
+from tierfold.jobs.context.scope import Scope
+from tierfold.jobs.pipeline.survey import survey
+from tierfold.jobs.settings.resolution import resolve
+from tierfold.storage.catalog.catalog import new_commit_id
 
 SEEDS_VARIABLE: Final = "TIERFOLD_ORACLE_SEEDS"
 SEGMENT_BYTES: Final = 100_000

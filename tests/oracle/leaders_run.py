@@ -18,8 +18,6 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import col, crc32, expr
 
-from jobs.segment_options import FORMAT
-from jobs.segment_source import register
 from tests.jobs.commands import Ran, tierfold
 from tests.oracle.fuzz_run import (
     DELETE_RETENTION_MS,
@@ -35,6 +33,8 @@ from tests.oracle.kafka_lab import Batch, KafkaLab, Option, SideFiles
 from tests.oracle.recipes import LEGACY_FROM, recipe, uploads_below_stable
 from tests.oracle.remote_views import epochs_until, partition_folder, upload
 from tests.oracle.two_leaders import BATCHES_LEAST, PHASES, Layout, drawn_layouts
+from tierfold.jobs.sources.segment_options import FORMAT
+from tierfold.jobs.sources.segment_source import register
 
 SEEDS_VARIABLE: Final = "TIERFOLD_LEADER_SEEDS"
 _NATURAL: Final = 2

@@ -14,19 +14,19 @@ from pathlib import Path
 
 import pytest
 
-from compaction.eligibility import dirty_ratio
-from compaction.regions import LastStable, Regions, last_stable_of, regions_of
-from compaction.rules import Rules
-from compaction.segments import CleanerOffset
-from compaction.view import PartitionView, fresh_state
-from jobs.discovery import viewed
-from jobs.scope import Scope
-from jobs.survey import known_partitions
-from jobs.wiring import wired
-from storage.first_sight import read_snapshot
 from tests.oracle.kafka_lab import KafkaLab, MadeLog, Option, Selected, SelectionCase
 from tests.oracle.recipes import TS_START_MS, recipe
 from tests.oracle.remote_views import to_remote
+from tierfold.compaction.discovery.view import PartitionView, fresh_state
+from tierfold.compaction.model.rules import Rules
+from tierfold.compaction.model.segments import CleanerOffset
+from tierfold.compaction.planning.eligibility import dirty_ratio
+from tierfold.compaction.planning.regions import LastStable, Regions, last_stable_of, regions_of
+from tierfold.jobs.context.run_context import wired
+from tierfold.jobs.context.scope import Scope
+from tierfold.jobs.pipeline.discovery import viewed
+from tierfold.jobs.pipeline.survey import known_partitions
+from tierfold.storage.segments.segment_metadata import read_snapshot
 
 SEEDS_VARIABLE = "TIERFOLD_SELECTION_SEEDS"
 CASES = 12

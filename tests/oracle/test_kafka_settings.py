@@ -12,11 +12,17 @@ from typing import Any, Final
 
 import pytest
 
-from compaction.errors import BadSettings
-from jobs.broker_names import broker_names
-from jobs.settings import Effective, resolve
-from jobs.settings_known import BY_BROKER_NAME, BY_TOPIC_NAME, KAFKA, SETTINGS, Setting
 from tests.oracle.kafka_lab import KafkaLab
+from tierfold.compaction.model.errors import BadSettings
+from tierfold.jobs.settings.broker_names import broker_names
+from tierfold.jobs.settings.definitions import (
+    BY_BROKER_NAME,
+    BY_TOPIC_NAME,
+    KAFKA,
+    SETTINGS,
+    Setting,
+)
+from tierfold.jobs.settings.resolution import Effective, resolve
 
 OF_KAFKA: Final = [setting for setting in SETTINGS if setting.source == KAFKA]
 OF_TOPICS: Final = [setting for setting in OF_KAFKA if setting.is_for_topics]

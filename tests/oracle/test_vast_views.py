@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from compaction.segments import Segment
-from storage.local_tiered_storage import LocalTieredStorage, Part
 from tests.oracle.kafka_lab import KafkaLab
 from tests.oracle.remote_views import RemoteSegment, to_local
 from tests.pictures.cleaning import APART, cleaned
 from tests.pictures.log_pictures import KEY, Log, drawn, picture
+from tierfold.compaction.model.segments import Segment
+from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
 
 M: Final = 2**31
 """As many offsets as a segment can have."""

@@ -7,9 +7,9 @@ import struct
 from dataclasses import replace
 from typing import Final
 
-from storage.batch_draft import BatchDraft, RecordDraft
-from storage.control_records import ControlType, end_marker
-from storage.segment_reader import Batch, Record
+from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft
+from tierfold.storage.kafka.control_records import ControlType, end_marker
+from tierfold.storage.segments.segment_reader import Batch, Record
 
 TIMESTAMP_MS: Final = 0
 """When a record of a picture was written that does not say when."""

@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from compaction.aborted import AbortedTransaction
-from compaction.grouping import grouped
-from compaction.plan import Choice, Compact, propose
-from compaction.receipts import GroupReceipt, receipt_faults
-from compaction.regions import LastStable, Regions, last_stable_of, regions_of
-from compaction.rules import Rules
-from compaction.segments import CleanerOffset, PartitionState
-from compaction.tally import Tally, total
-from compaction.view import PartitionView
-from jobs.rounds import Round
-from storage.first_sight import read_aborted, read_snapshot
 from tests.pictures.log_pictures import INDEX_INTERVAL_BYTES, KEY, Log
 from tests.pictures.sparkless import carried_out
+from tierfold.compaction.cleaning.counts import Tally, total
+from tierfold.compaction.commits.receipts import GroupReceipt, receipt_faults
+from tierfold.compaction.discovery.view import PartitionView
+from tierfold.compaction.model.aborted_transactions import AbortedTransaction
+from tierfold.compaction.model.rules import Rules
+from tierfold.compaction.model.segments import CleanerOffset, PartitionState
+from tierfold.compaction.planning.grouping import grouped
+from tierfold.compaction.planning.plan import Choice, Compact, propose
+from tierfold.compaction.planning.regions import LastStable, Regions, last_stable_of, regions_of
+from tierfold.jobs.pipeline.task_assignment import Round
+from tierfold.storage.segments.segment_metadata import read_aborted, read_snapshot
 
 RETENTION_MS: Final = 1000
 RULES: Final = Rules(

@@ -37,17 +37,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from compaction.aborted import AbortedTransaction
-from compaction.producers import NO_DATA_OFFSET, ProducerEntry
-from compaction.segments import LeaderEpoch, PartitionKey, Segment
-from storage.batch_draft import BatchDraft, write_batch
-from storage.broker_upload import BrokerUpload
-from storage.control_records import ControlType, control_type
-from storage.first_sight import read_aborted
-from storage.local_tiered_storage import TIER_FOLDER, LocalTieredStorage, Part
-from storage.segment_reader import Batch, read_segment
-from storage.tiers import open_tier
 from tests.pictures.batch_words import TIMESTAMP_MS, draft_of, word_of
+from tierfold.compaction.model.aborted_transactions import AbortedTransaction
+from tierfold.compaction.model.producers import NO_DATA_OFFSET, ProducerEntry
+from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey, Segment
+from tierfold.storage.kafka.batch_draft import BatchDraft, write_batch
+from tierfold.storage.kafka.control_records import ControlType, control_type
+from tierfold.storage.segments.broker_upload import BrokerUpload
+from tierfold.storage.segments.segment_metadata import read_aborted
+from tierfold.storage.segments.segment_reader import Batch, read_segment
+from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER, LocalTieredStorage, Part
+from tierfold.storage.tiers.tier_uris import open_tier
 
 KEY: Final = PartitionKey(topic="pictures", partition=0, topic_id="P" * 22)
 INDEX_INTERVAL_BYTES: Final = 64

@@ -10,19 +10,29 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from compaction.aborted import AbortedTransaction
-from compaction.absorption import absorbed
-from compaction.key_blocks import KeyBlock, pack, parts_per_bucket, unpack
-from compaction.receipts import GroupReceipt, GroupResult
-from compaction.segments import Segment
-from compaction.transactions import BatchMarks, TransactionVerdict, joined_marks, verdict
-from compaction.winners import LOST, WON, bucket_contest
-from jobs.publishing import Rewritten
-from jobs.rounds import GroupOrder, Round, group_orders
-from storage.group_rewrite import Standing, rewrite_group
-from storage.local_tiered_storage import LocalTieredStorage, Part
-from storage.record_versions import VersionSource
-from storage.segment_scan import ScannedSegment, ScanOrder, scan_marks, scan_segment
+from tierfold.compaction.cleaning.key_blocks import KeyBlock, pack, parts_per_bucket, unpack
+from tierfold.compaction.cleaning.offset_map import LOST, WON, bucket_contest
+from tierfold.compaction.cleaning.transactions import (
+    BatchMarks,
+    TransactionVerdict,
+    joined_marks,
+    verdict,
+)
+from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
+from tierfold.compaction.model.aborted_transactions import AbortedTransaction
+from tierfold.compaction.model.segments import Segment
+from tierfold.compaction.planning.empty_groups import absorbed
+from tierfold.jobs.pipeline.check_and_commit import Rewritten
+from tierfold.jobs.pipeline.task_assignment import GroupOrder, Round, group_orders
+from tierfold.storage.kafka.record_versions import VersionSource
+from tierfold.storage.segments.group_rewrite import Standing, rewrite_group
+from tierfold.storage.segments.segment_scan import (
+    ScannedSegment,
+    ScanOrder,
+    scan_marks,
+    scan_segment,
+)
+from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
 
 Rewriter: TypeAlias = Callable[[LocalTieredStorage, GroupOrder, Standing], GroupReceipt]
 """How a group is rewritten; a test may have it done twice, or by somebody who dies over it."""

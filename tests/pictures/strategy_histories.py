@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from compaction.rules import CompactionStrategy
 from tests.pictures.batch_words import TIMESTAMP_MS, draft_of
 from tests.pictures.strategy_model import ModelLog, ModelRecord
+from tierfold.compaction.model.rules import CompactionStrategy
 
 KEYS = ("", "a", "a", "b", "b", "c")
 """The first one: no key; some come more often, so that equal ones meet."""

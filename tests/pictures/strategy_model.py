@@ -7,8 +7,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from compaction.rules import CompactionStrategy
 from tests.pictures.batch_words import VERSION_HEADER
+from tierfold.compaction.model.rules import CompactionStrategy
 
 Rank: TypeAlias = tuple[int, ...]
 """The highest wins; the offset comes last, so that no two are equal."""

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from compaction.receipts import GroupResult
-from compaction.segments import LeaderEpoch
-from storage.first_sight import read_checkpoint, read_snapshot
-from storage.local_tiered_storage import Part
 from tests.pictures.cleaning import APART, RULES, cleaned, passed
 from tests.pictures.log_pictures import KEY, Log, drawn, picture
+from tierfold.compaction.commits.receipts import GroupResult
+from tierfold.compaction.model.segments import LeaderEpoch
+from tierfold.storage.segments.segment_metadata import read_checkpoint, read_snapshot
+from tierfold.storage.tiers.local_tiered_storage import Part
 
 
 def log_bytes(log: Log, number: int) -> bytes:

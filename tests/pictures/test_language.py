@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from compaction.listing import REQUIRED_PARTS
-from compaction.segments import LeaderEpoch
-from storage.first_sight import listed_checkpoint, read_snapshot, sight
 from tests.pictures.log_pictures import KEY, drawn, listed, picture
+from tierfold.compaction.discovery.listing import REQUIRED_PARTS
+from tierfold.compaction.model.segments import LeaderEpoch
+from tierfold.storage.segments.segment_metadata import listed_checkpoint, read_snapshot, sight
 
 SAYINGS = [
     "0:a=1",

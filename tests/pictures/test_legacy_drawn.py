@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compaction.errors import CorruptLog
-from compaction.units import NO_TIMESTAMP_MS
-from storage.batch_heads import read_heads
-from storage.compression import Codec
-from storage.local_tiered_storage import Part
-from storage.segment_reader import Batch
 from tests.pictures.cleaning import RETENTION_MS, cleaned, passed
 from tests.pictures.log_pictures import KEY, Log, batches_of, drawn, picture
-from tests.storage.harm import batch
+from tests.storage.corrupted_bytes import batch
 from tests.storage.legacy_messages import message, wrapper
+from tierfold.compaction.model.errors import CorruptLog
+from tierfold.compaction.model.units import NO_TIMESTAMP_MS
+from tierfold.storage.kafka.batch_headers import read_heads
+from tierfold.storage.kafka.compression import Codec
+from tierfold.storage.segments.segment_reader import Batch
+from tierfold.storage.tiers.local_tiered_storage import Part
 
 NOW_MS = 10_000
 LAST_OFFSET = 99

@@ -8,10 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from compaction.lineage import is_within_lineage
-from compaction.plan import Compact, Rest, RestReason
-from compaction.regions import Regions, regions_of
-from compaction.segments import LeaderEpoch
 from tests.pictures.cleaning import (
     APART,
     RETENTION_MS,
@@ -23,6 +19,10 @@ from tests.pictures.cleaning import (
     swept,
 )
 from tests.pictures.log_pictures import Log, drawn, picture
+from tierfold.compaction.model.leader_epochs import is_within_lineage
+from tierfold.compaction.model.segments import LeaderEpoch
+from tierfold.compaction.planning.plan import Compact, Rest, RestReason
+from tierfold.compaction.planning.regions import Regions, regions_of
 
 NOW_MS = 1_000_000
 LAGS = replace(RULES, min_compaction_lag_ms=50, max_compaction_lag_ms=100)

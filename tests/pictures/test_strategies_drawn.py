@@ -8,10 +8,10 @@ from typing import Final
 
 import pytest
 
-from compaction.rules import CompactionStrategy, Rules
 from tests.pictures.batch_words import VERSION_HEADER
 from tests.pictures.cleaning import APART, RETENTION_MS, RULES, cleaned, passed
 from tests.pictures.log_pictures import drawn, picture
+from tierfold.compaction.model.rules import CompactionStrategy, Rules
 
 
 def by(strategy: CompactionStrategy, rules: Rules = RULES) -> Rules:

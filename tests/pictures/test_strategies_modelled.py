@@ -10,12 +10,12 @@ from typing import Final
 
 from hypothesis import Phase, given, settings
 
-from compaction.rules import CompactionStrategy
 from tests.pictures.batch_words import VERSION_HEADER
 from tests.pictures.cleaning import RETENTION_MS, RULES, passed
 from tests.pictures.log_pictures import Log, batches_of, grown, picture
 from tests.pictures.strategy_histories import Chunk, histories, met_in, records_of
 from tests.pictures.strategy_model import ModelLog, ModelRecord
+from tierfold.compaction.model.rules import CompactionStrategy
 
 IN_MEMORY: Final = "/dev/shm" if Path("/dev/shm").is_dir() else None
 """Making sure that objects are on the disk is most of what the passes do."""

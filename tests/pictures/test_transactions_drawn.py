@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from compaction.units import NO_TIMESTAMP_MS
 from tests.pictures.cleaning import APART, RULES, cleaned, passed
 from tests.pictures.log_pictures import batches_of, drawn, listed, picture
+from tierfold.compaction.model.units import NO_TIMESTAMP_MS
 
 LATE_MS = RULES.producer_id_expiration_ms
 """Every producer of a picture has expired by now, so that only transactions bind."""

@@ -8,10 +8,10 @@ from typing import Final
 
 import pytest
 
-from compaction.receipts import GroupResult
-from compaction.units import BATCH_HEADER_BYTES
 from tests.pictures.cleaning import APART, RULES, cleaned, passed, swept
 from tests.pictures.log_pictures import drawn, grown, picture
+from tierfold.compaction.commits.receipts import GroupResult
+from tierfold.compaction.model.units import BATCH_HEADER_BYTES
 
 M: Final = 2**31
 """As many offsets as a segment can have."""

@@ -10,9 +10,9 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.first_sight import read_aborted
 from tests.pictures.cleaning import RETENTION_MS, RULES, cleaned
 from tests.pictures.log_pictures import KEY, Log, batches_of, drawn, picture
+from tierfold.storage.segments.segment_metadata import read_aborted
 
 
 @st.composite

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import pytest
 
-from compaction.commit import (
+from tests.compaction.builders import KEY, LINEAGE, a_chain, a_segment, a_state, segment_id
+from tierfold.compaction.commits.commit import (
     AddSegments,
     AdvanceCleanerOffset,
     CommitProposal,
@@ -18,13 +19,12 @@ from compaction.commit import (
     applied,
     proposed,
 )
-from compaction.errors import InvariantBroken
-from compaction.outcomes import Committed, Fenced, LostRace
-from compaction.segments import CleanerOffset, PartitionKey, PartitionState
-from storage.catalog import Catalog, Claim, new_commit_id
-from storage.catalog_schema import bucket_of
-from storage.runs_table import RunRow
-from tests.compaction.builders import KEY, LINEAGE, a_chain, a_segment, a_state, segment_id
+from tierfold.compaction.model.errors import InvariantBroken
+from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace
+from tierfold.compaction.model.segments import CleanerOffset, PartitionKey, PartitionState
+from tierfold.storage.catalog.catalog import Catalog, Claim, new_commit_id
+from tierfold.storage.catalog.runs_table import RunRow
+from tierfold.storage.catalog.schema import bucket_of
 
 OTHER_KEY: Final = PartitionKey(topic="-.-", partition=0, topic_id="--________dashed____-A")
 A_RUN: Final = RunRow(

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from storage.local_store import LocalStore
+from tierfold.storage.tiers.local_store import LocalStore
 
 
 class CountingStore(LocalStore):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from compaction.units import NO_TIMESTAMP_MS
-from storage.batch_draft import BatchDraft, RecordDraft
-from storage.compression import Codec
-from storage.control_records import ControlType, end_marker
+from tierfold.compaction.model.units import NO_TIMESTAMP_MS
+from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft
+from tierfold.storage.kafka.compression import Codec
+from tierfold.storage.kafka.control_records import ControlType, end_marker
 
 NOW_MS = 1_700_000_000_123
 

@@ -12,7 +12,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from storage.segment_reader import Batch, Record, read_segment
+from tierfold.storage.segments.segment_reader import Batch, Record, read_segment
 
 GOLDEN = Path(__file__).parent / "golden"
 CLEANED = sorted(path.name[: -len(".cleaned.log")] for path in GOLDEN.glob("*.cleaned.log"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import zlib
 
-from storage.compression import Codec, compress
+from tierfold.storage.kafka.compression import Codec, compress
 
 
 def message(

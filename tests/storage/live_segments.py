@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from compaction.aborted import AbortedTransaction
-from compaction.segments import LeaderEpoch, PartitionKey, Segment
-from storage.batch_draft import BatchDraft, RecordDraft, write_batch
-from storage.broker_upload import BrokerUpload
-from storage.control_records import ControlType, end_marker
-from storage.local_tiered_storage import TIER_FOLDER, LocalTieredStorage, Part
-from storage.tiers import open_tier
+from tierfold.compaction.model.aborted_transactions import AbortedTransaction
+from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey, Segment
+from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_batch
+from tierfold.storage.kafka.control_records import ControlType, end_marker
+from tierfold.storage.segments.broker_upload import BrokerUpload
+from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER, LocalTieredStorage, Part
+from tierfold.storage.tiers.tier_uris import open_tier
 
 KEY = PartitionKey(topic="orders", partition=0, topic_id="EnvZlVwBRBCOjS6Uhrdc6w")
 NOW_MS = 1_700_000_000_000

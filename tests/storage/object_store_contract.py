@@ -7,8 +7,8 @@ import threading
 import numpy as np
 import pytest
 
-from compaction.errors import UnreadableObject
-from storage.object_store import ObjectStore
+from tierfold.compaction.model.errors import UnreadableObject
+from tierfold.storage.tiers.object_store import ObjectStore
 
 MIB = 2**20
 

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from storage.local_store import LocalStore
-from storage.object_store import ObjectWriter
+from tierfold.storage.tiers.local_store import LocalStore
+from tierfold.storage.tiers.object_store import ObjectWriter
 
 Harm = Callable[[Path], None]
 

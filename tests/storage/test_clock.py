@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from storage.clock import now_ms
+from tierfold.storage.clock import now_ms
 
 
 def test_the_clock_counts_milliseconds_as_the_file_system_does(tmp_path: Path) -> None:

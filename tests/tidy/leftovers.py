@@ -7,7 +7,7 @@ import json
 import re
 from typing import Final
 
-from tests.tidy.house import Source
+from tests.tidy.source_tree import Source
 
 # Put together from halves, so that this page does not accuse itself.
 MARKERS: Final = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Final
 
-from tests.tidy.house import Source
+from tests.tidy.source_tree import Source
 
 FILE_LINES_MOST: Final = 400
 FUNCTION_LINES_MOST: Final = 50

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections import Counter
 from pathlib import PurePosixPath
 from typing import Final
 
-from tests.tidy.house import Source
+from tests.tidy.source_tree import Source
 
 VAGUE: Final = frozenset({"base", "common", "helper", "helpers", "misc", "stuff", "util", "utils"})
 
@@ -39,6 +40,23 @@ def twins(sources: tuple[Source, ...]) -> list[str]:
     counted = Counter(name for name in names if name not in {"__init__.py", "conftest.py"})
     twice = {name: count for name, count in counted.items() if count > 1}
     return [f"{name}: {count} files; give each its own name" for name, count in twice.items()]
+
+
+def says_nothing(source: Source) -> list[str]:
+    """The first line of a test file's docstring is what the file proves."""
+    said = ast.get_docstring(source.tree, clean=False) or ""
+    return [] if said.split("\n")[0].strip() else [f"{source.path}: what does it prove?"]
+
+
+def map_faults(package: Source, modules: set[str]) -> list[str]:
+    """A package's docstring is its map: one line per module, none missing and none too many."""
+    lines = (ast.get_docstring(package.tree) or "").splitlines()
+    mapped = {line.split()[0] for line in lines if re.match(r" {4}[a-z]", line)}
+    return [
+        f"{package.path}: {name} is {what}"
+        for what, names in (("not in the map", modules - mapped), ("gone", mapped - modules))
+        for name in sorted(names)
+    ]
 
 
 def undocumented(source: Source) -> list[str]:

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.tidy import house, leftovers
-from tests.tidy.house import Source, source_of
+from tests.tidy import leftovers
+from tests.tidy import source_tree as house
+from tests.tidy.source_tree import Source, source_of
 
 Check = Callable[[Source], list[str]]
 
@@ -65,7 +66,7 @@ def test_a_marker_is_found_with_its_line(halves: tuple[str, str]) -> None:
     ],
 )
 def test_a_clock_is_found_everywhere_but_at_its_owner(text: str) -> None:
-    assert len(leftovers.clocks(source_of(text, "storage/catalog.py"))) == 1
+    assert len(leftovers.clocks(source_of(text, "storage/catalog/catalog.py"))) == 1
     assert leftovers.clocks(source_of(text, leftovers.CLOCK_OWNER)) == []
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.tidy import house, limits
-from tests.tidy.house import Source, source_of
+from tests.tidy import limits
+from tests.tidy import source_tree as house
+from tests.tidy.source_tree import Source, source_of
 
 ALL = house.product() + house.tests()
 each_file = pytest.mark.parametrize("source", ALL, ids=lambda source: source.path)

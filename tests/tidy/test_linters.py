@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.tidy.house import ROOMS, ROOT
+from tests.tidy import source_tree as house
+from tests.tidy.source_tree import ROOMS, ROOT
 
 LINT_IMPORTS = Path(sys.executable).with_name("lint-imports")
 
@@ -79,18 +80,25 @@ def test_mypy_refuses_what_has_no_type(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "text"),
     [
-        ("compaction/made_up.py", "import storage\n"),
-        ("compaction/made_up.py", "import pyspark\n"),
-        ("compaction/made_up.py", "import pyarrow\n"),
-        ("storage/made_up.py", "import jobs\n"),
-        ("storage/made_up.py", "import click\n"),
+        ("compaction/model/made_up.py", "import tierfold.storage\n"),
+        ("compaction/model/made_up.py", "import tierfold.compaction.planning\n"),
+        ("compaction/model/made_up.py", "import pyspark\n"),
+        ("compaction/model/made_up.py", "import pyarrow\n"),
+        ("compaction/made_up.py", ""),
+        ("storage/kafka/made_up.py", "import tierfold.jobs\n"),
+        ("storage/kafka/made_up.py", "import tierfold.storage.tiers\n"),
+        ("storage/kafka/made_up.py", "import click\n"),
+        ("jobs/verbs/made_up.py", "import tierfold.jobs.cli\n"),
     ],
 )
 def test_the_walls_refuse(path: str, text: str, tmp_path: Path) -> None:
     shutil.copy(ROOT / "setup.cfg", tmp_path)
+    for source in house.product():
+        made = tmp_path / source.path
+        made.parent.mkdir(parents=True, exist_ok=True)
+        made.touch()
     for room in ROOMS:
-        (tmp_path / room).mkdir()
-        (tmp_path / room / "__init__.py").touch()
+        (tmp_path / "tierfold" / room).symlink_to(f"../{room}")
     lint = [str(LINT_IMPORTS), "--no-cache"]
     assert output_of(lint, cwd=tmp_path)[0] == 0
     (tmp_path / path).write_text(text, encoding="utf-8")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.tidy import house, names
-from tests.tidy.house import Source, source_of
+from tests.tidy import names
+from tests.tidy import source_tree as house
+from tests.tidy.source_tree import Source, source_of
 
 each_file = pytest.mark.parametrize(
     "source", house.product() + house.tests(), ids=lambda source: source.path
@@ -29,6 +30,30 @@ def test_no_two_test_files_share_a_name() -> None:
 @pytest.mark.parametrize("source", house.product(), ids=lambda source: source.path)
 def test_everything_public_says_what_it_is_for(source: Source) -> None:
     assert names.undocumented(source) == []
+
+
+@pytest.mark.parametrize(
+    "source", [each for each in house.tests() if "/test_" in each.path], ids=lambda each: each.path
+)
+def test_every_test_file_says_in_one_line_what_it_proves(source: Source) -> None:
+    assert names.says_nothing(source) == []
+
+
+@pytest.mark.parametrize("package", house.packages(), ids=lambda package: package.path)
+def test_a_packages_docstring_is_its_map(package: Source) -> None:
+    assert names.map_faults(package, house.modules_in(package)) == []
+
+
+@pytest.mark.parametrize("text", ["", "X = 1", '"""\nLater.\n"""'])
+def test_a_test_file_that_says_nothing_is_found(text: str) -> None:
+    assert len(names.says_nothing(source_of(text))) == 1
+
+
+def test_a_map_that_differs_from_the_folder_is_found() -> None:
+    package = source_of('"""p: a package.\n\n    a   one\n    b   another\n"""')
+    assert names.map_faults(package, {"a", "b"}) == []
+    assert len(names.map_faults(package, {"a"})) == 1
+    assert len(names.map_faults(package, {"a", "b", "c"})) == 1
 
 
 @pytest.mark.parametrize("path", ["storage/inspect.py", "jobs/select.py", "storage/types.py"])

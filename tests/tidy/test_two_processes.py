@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.tidy import house
+from tests.tidy import source_tree as house
 from tests.two_processes import scope_of
 
 
@@ -25,5 +25,5 @@ def test_users_of_what_is_made_once_stay_together(fixture: str, scopes: set[str]
 
 
 def test_other_files_go_by_themselves() -> None:
-    file = house.ROOT / "tests" / "compaction" / "test_plan.py"
+    file = house.ROOT / "tests" / "compaction" / "planning" / "test_plan.py"
     assert scope_of(file) == str(file)

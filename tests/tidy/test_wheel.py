@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tidy.house import ROOMS, ROOT
+from tests.tidy.source_tree import ROOMS, ROOT
 
 PAPERS = ("setup.cfg", "pyproject.toml", "README.md", "LICENSE")
 
@@ -21,9 +21,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     copy = tmp_path_factory.mktemp("copy")
     for paper in PAPERS:
         shutil.copy(ROOT / paper, copy)
-    for folder in (*ROOMS, "sample", "tests"):
+    for folder in (*ROOMS, "tierfold", "sample", "tests"):
         unwanted = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / folder, copy / folder, ignore=unwanted)
+        shutil.copytree(ROOT / folder, copy / folder, ignore=unwanted, symlinks=True)
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     done = subprocess.run(
         [*pip, "--no-index", "--wheel-dir", "dist", "."],
@@ -40,19 +40,22 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 def test_every_module_of_the_rooms_is_in_it(wheel: list[str]) -> None:
     modules = {
-        path.relative_to(ROOT).as_posix() for r in ROOMS for path in (ROOT / r).rglob("*.py")
+        f"tierfold/{path.relative_to(ROOT).as_posix()}"
+        for room in ROOMS
+        for path in (ROOT / room).rglob("*.py")
     }
     assert modules <= set(wheel)
 
 
 def test_the_defaults_and_the_quiet_log_are_in_it(wheel: list[str]) -> None:
-    data = {Path("conf") / path.name for path in (ROOT / "conf").iterdir() if path.is_file()}
-    assert {path.as_posix() for path in data} <= set(wheel)
+    files = [path for path in (ROOT / "conf").iterdir() if path.is_file()]
+    data = {Path("tierfold/conf") / path.name for path in files}
+    assert {path.as_posix() for path in data} | {"tierfold/py.typed"} <= set(wheel)
 
 
 def test_nothing_else_is_in_it(wheel: list[str]) -> None:
     tops = {name.partition("/")[0] for name in wheel}
-    assert {top for top in tops if not top.endswith(".dist-info")} == set(ROOMS)
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"tierfold"}
 
 
 def test_the_command_and_the_licence_are_in_it(wheel: list[str]) -> None:

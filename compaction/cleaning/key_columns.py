@@ -1,0 +1,189 @@
+"""The keys of many records as columns, ordered so that a hash table over them fits the cache.
+
+One big table over keys where they lie costs a cache miss per record. So the keys are first gathered
+and ordered by the top bits of their hash into parts; then each part is its own small table, and
+the parts of a bucket, laid end to end, are the block that is shuffled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from tierfold.compaction.cleaning.key_hash import hash_key, load_u64, part_of, store_u64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Versions:
+    """What decides between records of a key instead of their offsets (KIP-280)."""
+
+    value: NDArray[np.int64]
+    """Shape (n,): the higher one wins; 0 where none is known."""
+    is_known: NDArray[np.bool_]
+    """Shape (n,): a record without a version loses to one with any."""
+
+    def __getitem__(self, rows: NDArray[np.int64]) -> Versions:
+        """The versions at `rows` (shape (m,)), in that order."""
+        return Versions(value=self.value[rows], is_known=self.is_known[rows])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyColumns:
+    """`n` keyed records, one entry each."""
+
+    hash: NDArray[np.uint64]
+    """Shape (n,)."""
+    ordinal: NDArray[np.uint32]
+    """Shape (n,): the record's number within its segment; offset order within a segment."""
+    key_bytes: NDArray[np.int32]
+    """Shape (n,): the length of each key."""
+    keys: NDArray[np.uint8]
+    """The keys' bytes, end to end, in the order of the entries."""
+    versions: Versions | None = None
+    """None: offsets decide."""
+
+    def __len__(self) -> int:
+        return len(self.hash)
+
+    def numbered_from(self, first_ordinal: int) -> KeyColumns:
+        """The same keys, their ordinals raised by `first_ordinal`."""
+        return replace(self, ordinal=self.ordinal + np.uint32(first_ordinal))
+
+    @property
+    def key_at(self) -> NDArray[np.int64]:
+        """Shape (n,): where each key begins in `keys`."""
+        starts = np.empty(len(self.key_bytes), np.int64)
+        _sum_before(self.key_bytes, starts)
+        return starts
+
+
+def gathered(
+    body: NDArray[np.uint8],
+    key_at: NDArray[np.int64],
+    key_bytes: NDArray[np.int32],
+    chosen: NDArray[np.bool_],
+) -> KeyColumns:
+    """The keys of the chosen records, in record order.
+
+    `key_at`, `key_bytes` and `chosen` have shape (records,) and describe records whose keys lie in
+    `body`; record i has ordinal i. A chosen record has a key (`key_bytes` ≥ 0).
+    """
+    rows = np.flatnonzero(chosen)
+    lengths = key_bytes[rows]
+    hash_ = np.empty(len(rows), np.uint64)
+    keys = np.empty(int(lengths.sum(dtype=np.int64)), np.uint8)
+    _gather(body, key_at[rows], lengths, hash_, keys)
+    return KeyColumns(
+        hash=hash_, ordinal=rows.astype(np.uint32), key_bytes=lengths, keys=keys
+    )
+
+
+def joined(pieces: Sequence[KeyColumns]) -> KeyColumns:
+    """The entries of all pieces, in their order; all have versions, or none has."""
+    if len(pieces) == 1:
+        return pieces[0]
+    if not pieces:
+        return KeyColumns(
+            hash=np.empty(0, np.uint64),
+            ordinal=np.empty(0, np.uint32),
+            key_bytes=np.empty(0, np.int32),
+            keys=np.empty(0, np.uint8),
+        )
+    return KeyColumns(
+        hash=np.concatenate([piece.hash for piece in pieces]),
+        ordinal=np.concatenate([piece.ordinal for piece in pieces]),
+        key_bytes=np.concatenate([piece.key_bytes for piece in pieces]),
+        keys=np.concatenate([piece.keys for piece in pieces]),
+        versions=_joined_versions([piece.versions for piece in pieces]),
+    )
+
+
+def _joined_versions(pieces: Sequence[Versions | None]) -> Versions | None:
+    known = [piece for piece in pieces if piece is not None]
+    if not known:
+        return None
+    return Versions(
+        value=np.concatenate([piece.value for piece in known]),
+        is_known=np.concatenate([piece.is_known for piece in known]),
+    )
+
+
+def ordered_by_part(columns: KeyColumns, parts: int) -> tuple[KeyColumns, NDArray[np.int64]]:
+    """The same entries ordered by `part_of(hash, parts)`, stably, and where each part begins.
+
+    The second value has shape (parts + 1,).
+    """
+    order, starts = _part_order(columns.hash, parts)
+    return taken(columns, order), starts
+
+
+def taken(columns: KeyColumns, rows: NDArray[np.int64]) -> KeyColumns:
+    """The entries at `rows` (shape (m,)), in that order, their keys gathered anew."""
+    lengths = columns.key_bytes[rows]
+    keys = np.empty(int(lengths.sum(dtype=np.int64)), np.uint8)
+    _copy_keys(columns.keys, columns.key_at[rows], lengths, keys)
+    return KeyColumns(
+        hash=columns.hash[rows],
+        ordinal=columns.ordinal[rows],
+        key_bytes=lengths,
+        keys=keys,
+        versions=None if columns.versions is None else columns.versions[rows],
+    )
+
+
+@numba.njit(cache=True, nogil=True)
+def _gather(
+    body: np.ndarray, key_at: np.ndarray, lengths: np.ndarray, hash_: np.ndarray, keys: np.ndarray
+) -> None:
+    to = 0
+    for i in range(len(lengths)):
+        at, length = key_at[i], lengths[i]
+        hash_[i] = hash_key(body, at, length)
+        to = _copy(body, at, length, keys, to)
+
+
+@numba.njit(cache=True, nogil=True)
+def _copy_keys(
+    source: np.ndarray, key_at: np.ndarray, lengths: np.ndarray, keys: np.ndarray
+) -> None:
+    to = 0
+    for i in range(len(lengths)):
+        to = _copy(source, key_at[i], lengths[i], keys, to)
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _copy(source: np.ndarray, at: int, length: int, target: np.ndarray, to: int) -> int:
+    whole = length - (length & 7)
+    for i in range(0, whole, 8):
+        store_u64(target, to + i, load_u64(source, at + i))
+    for i in range(whole, length):
+        target[to + i] = source[at + i]
+    return to + length
+
+
+@numba.njit(cache=True, nogil=True)
+def _sum_before(lengths: np.ndarray, starts: np.ndarray) -> None:
+    at = np.int64(0)
+    for i in range(len(lengths)):
+        starts[i] = at
+        at += lengths[i]
+
+
+@numba.njit(cache=True, nogil=True)
+def _part_order(hash_: np.ndarray, parts: int) -> tuple[np.ndarray, np.ndarray]:
+    starts = np.zeros(parts + 1, np.int64)
+    for i in range(len(hash_)):
+        starts[part_of(hash_[i], parts) + 1] += 1
+    for part in range(parts):
+        starts[part + 1] += starts[part]
+    place = starts[:-1].copy()
+    order = np.empty(len(hash_), np.int64)
+    for i in range(len(hash_)):
+        part = part_of(hash_[i], parts)
+        order[place[part]] = i
+        place[part] += 1
+    return order, starts

@@ -1,0 +1,250 @@
+"""The fate of every record and every batch of a stretch of log, as filters over columns.
+
+The law is Kafka's, `Cleaner.cleanInto` and `MemoryRecords.filterTo`.
+
+Order of judgement, per record: aborted, without key, superseded, expired tombstone, else kept; a
+control record stays as long as its batch does. Then per batch: copied whole, rewritten, emptied
+but kept, or dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tierfold.compaction.cleaning.counts import (
+    ABORTED,
+    KEPT,
+    MARKER_EXPIRED,
+    SUPERSEDED,
+    TOMBSTONE_EXPIRED,
+    WITHOUT_KEY,
+)
+from tierfold.compaction.model.producers import ProducerEntry
+from tierfold.compaction.model.segments import Segment
+from tierfold.compaction.model.units import (
+    NO_HORIZON,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP_MS,
+    TIMESTAMP_MS_MAX,
+)
+
+
+class BatchFate(IntEnum):
+    """What is written in a batch's place."""
+
+    DROP = 0
+    """Nothing."""
+    COPY = 1
+    """The source's bytes, verbatim."""
+    REWRITE = 2
+    """A new batch of the records that are kept, of which there must be one."""
+    EMPTY = 3
+    """A header without records, which keeps the batch's place in the log."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchColumns:
+    """What the law needs to know of `b` batches and their `r` records."""
+
+    last_offset: NDArray[np.int64]
+    producer_id: NDArray[np.int64]
+    producer_epoch: NDArray[np.int16]
+    is_control: NDArray[np.bool_]
+    is_legacy: NDArray[np.bool_]
+    """Shape (b,): of magic 0 or 1, so that whatever of it is kept is converted."""
+    is_emptied: NDArray[np.bool_]
+    """Shape (b,): already in the form an emptied batch has, so that nothing is to be written."""
+    horizon_ms: NDArray[np.int64]
+    """Shape (b,): the delete horizon (KIP-534), `NO_HORIZON` where none is set."""
+    record_batch: NDArray[np.int32]
+    """Shape (r,): which batch a record is in."""
+    has_key: NDArray[np.bool_]
+    has_value: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdicts:
+    """What is known from beyond the stretch."""
+
+    aborted: NDArray[np.bool_]
+    """Shape (b,): data batches of aborted transactions."""
+    discardable: NDArray[np.bool_]
+    """Shape (b,): control batches whose transaction this pass met no batch of."""
+    superseded: NDArray[np.bool_]
+    """Shape (r,): records that lose their key to another one."""
+    has_won: NDArray[np.bool_]
+    """Shape (r,): records that made another lose in this pass, told only where versions decide:
+    such a tombstone stays until a pass after its losers are gone (SEMANTICS 3)."""
+    legacy_tombstones_go: bool
+    """See `legacy_tombstones_go`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundRules:
+    """What is the same for a whole round of one partition."""
+
+    now_ms: int
+    delete_retention_ms: int
+    next_offset: int
+    """The first offset beyond the dirty region: the batch that ends there stays."""
+    last_data_offsets: NDArray[np.int64]
+    """Shape (p, 2): (producer id, last data offset) of the active producers, sorted."""
+    marker_epochs: NDArray[np.int64]
+    """Shape (q, 2): (producer id, epoch) of the active producers without data, sorted."""
+    legacy_delete_horizon_ms: int = 0
+    """See `legacy_delete_horizon_ms`; 0: there is no clean segment."""
+    keeps_tombstones: bool = False
+    """Whatever their horizons: what a tombstone is to supersede may survive this round."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fates:
+    """The judgement over a stretch."""
+
+    record: NDArray[np.uint8]
+    """Shape (r,): a number of `compaction.cleaning.counts.RECORD_FATES`."""
+    batch: NDArray[np.int8]
+    """Shape (b,): a `BatchFate`."""
+    horizon_ms: NDArray[np.int64]
+    """Shape (b,): the delete horizon of the batch as written, `NO_HORIZON` where it has none."""
+
+
+def producer_pairs(
+    entries: Iterable[ProducerEntry], *, now_ms: int, expiration_ms: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """`RoundRules.last_data_offsets` and `marker_epochs` from a producer snapshot.
+
+    An entry is forgotten once it is silent for `expiration_ms` and holds no transaction open
+    (Kafka `ProducerStateManager.isProducerExpired`).
+    """
+    data: list[tuple[int, int]] = []
+    markers: list[tuple[int, int]] = []
+    for entry in entries:
+        is_open = entry.current_txn_first_offset is not None
+        if not is_open and now_ms - entry.last_timestamp_ms >= expiration_ms:
+            continue
+        if entry.last_data_offset >= 0:
+            data.append((entry.producer_id, entry.last_data_offset))
+        else:
+            markers.append((entry.producer_id, entry.epoch))
+    return _pairs(data), _pairs(markers)
+
+
+def _pairs(rows: list[tuple[int, int]]) -> NDArray[np.int64]:
+    return np.array(sorted(rows), np.int64).reshape(-1, 2)
+
+
+def _is_listed(
+    pairs: NDArray[np.int64], first: NDArray[np.int64], second: NDArray[np.integer]
+) -> NDArray[np.bool_]:
+    """Whether (first, second) stands among the sorted pairs, whose first values are unique."""
+    if not len(pairs):
+        return np.zeros(len(first), np.bool_)
+    at = np.minimum(np.searchsorted(pairs[:, 0], first), len(pairs) - 1)
+    return np.asarray((pairs[at, 0] == first) & (pairs[at, 1] == second), np.bool_)
+
+
+def legacy_delete_horizon_ms(
+    segments: Sequence[Segment], first_dirty: int, delete_retention_ms: int
+) -> int:
+    """The time up to which tombstones of magic 0 and 1 may go, for their batches carry no horizon.
+
+    The last modified time, for us the max timestamp, of the last of `segments` (in offset order)
+    that begins below `first_dirty`, less the retention; 0 where none does. Rule: Kafka's
+    `legacyDeleteHorizonMs` in `Cleaner.doClean`.
+    """
+    clean = [segment for segment in segments if segment.start_offset < first_dirty]
+    return clean[-1].max_timestamp_ms - delete_retention_ms if clean else 0
+
+
+def legacy_tombstones_go(max_timestamp_ms: int, rules: RoundRules) -> bool:
+    """Whether tombstones of magic 0 and 1 may go from a segment of that max timestamp.
+
+    Rule: Kafka's `retainLegacyDeletesAndTxnMarkers` in `Cleaner.cleanSegments`. A segment without
+    any timestamp keeps them: a broker asks for the file's own time then, which we do not have. As
+    they are converted they get a horizon, so that they wait `delete.retention.ms` and no longer.
+    """
+    is_timed = max_timestamp_ms != NO_TIMESTAMP_MS
+    return is_timed and max_timestamp_ms <= rules.legacy_delete_horizon_ms
+
+
+def must_stay(batches: BatchColumns, rules: RoundRules) -> NDArray[np.bool_]:
+    """Shape (b,): batches that stay even when emptied.
+
+    They are the last of the round and the last of every active producer (SEMANTICS 5).
+    """
+    has_producer = batches.producer_id != NO_PRODUCER_ID
+    ends_data = _is_listed(rules.last_data_offsets, batches.producer_id, batches.last_offset)
+    holds_epoch = batches.is_control & _is_listed(
+        rules.marker_epochs, batches.producer_id, batches.producer_epoch
+    )
+    ends_round = batches.last_offset + 1 == rules.next_offset
+    return np.asarray((has_producer & (ends_data | holds_epoch)) | ends_round, np.bool_)
+
+
+def judge(batches: BatchColumns, verdicts: Verdicts, rules: RoundRules) -> Fates:
+    """The fate of every record and batch."""
+    horizon_set = batches.horizon_ms != NO_HORIZON
+    horizon_passed = horizon_set & (batches.horizon_ms <= rules.now_ms)
+    at = batches.record_batch
+    record = np.full(len(at), KEPT, np.uint8)
+    # The last assignment wins, so the reasons are written in reverse order of judgement.
+    if not rules.keeps_tombstones:
+        goes = horizon_passed | (batches.is_legacy & verdicts.legacy_tombstones_go)
+        record[goes[at] & ~batches.has_value & ~verdicts.has_won] = TOMBSTONE_EXPIRED
+    record[verdicts.superseded] = SUPERSEDED
+    record[~batches.has_key] = WITHOUT_KEY
+    record[verdicts.aborted[at]] = ABORTED
+    is_control = batches.is_control[at]
+    marker_goes = batches.is_control & verdicts.discardable & horizon_passed
+    record[is_control] = np.where(marker_goes[at][is_control], MARKER_EXPIRED, KEPT)
+
+    survives = record == KEPT
+    count = np.bincount(at, minlength=len(batches.last_offset))
+    kept = np.bincount(at[survives], minlength=len(batches.last_offset))
+    has_tombstone = np.zeros(len(count), np.bool_)
+    has_tombstone[at[survives & ~batches.has_value]] = True
+    # A horizon beyond the end of time is none: what waits for it stays for ever, as in Kafka.
+    horizon_ms = rules.now_ms + rules.delete_retention_ms
+    sets_horizon = (
+        (kept > 0)
+        & (has_tombstone | (batches.is_control & verdicts.discardable))
+        & ~horizon_set
+        & (horizon_ms <= TIMESTAMP_MS_MAX)
+    )
+    batch = np.where(kept == count, BatchFate.COPY, BatchFate.REWRITE).astype(np.int8)
+    batch[sets_horizon | batches.is_legacy] = BatchFate.REWRITE
+    stays = must_stay(batches, rules)
+    batch[(kept == 0) & stays] = BatchFate.EMPTY
+    batch[(kept == 0) & stays & batches.is_emptied] = BatchFate.COPY
+    batch[(kept == 0) & ~stays] = BatchFate.DROP
+    horizons_ms = np.where(
+        sets_horizon, min(horizon_ms, TIMESTAMP_MS_MAX), batches.horizon_ms
+    )
+    return Fates(record=record, batch=batch, horizon_ms=horizons_ms)
+
+
+def earliest_due_ms(batches: BatchColumns, fates: Fates, rules: RoundRules) -> int | None:
+    """The earliest horizon at which something goes of what a judged stretch leaves; None: never.
+
+    Due is a tombstone or a control record under a horizon that had not passed yet: had it passed,
+    what could go is gone, but for a tombstone that other strategies than `offset` keep until its
+    losers are. A batch keeps its horizon when its last tombstone goes, and that is nothing to come
+    back for.
+    """
+    at = batches.record_batch
+    is_kept = fates.record == KEPT
+    holds = np.zeros(len(batches.last_offset), np.bool_)
+    holds[at[is_kept & (batches.is_control[at] | ~batches.has_value)]] = True
+    holds_tombstone = np.zeros(len(holds), np.bool_)
+    holds_tombstone[at[is_kept & ~batches.is_control[at] & ~batches.has_value]] = True
+    was_set = batches.horizon_ms != NO_HORIZON
+    had_passed = was_set & (batches.horizon_ms <= rules.now_ms)
+    is_due = holds & (~had_passed | holds_tombstone) & (fates.horizon_ms != NO_HORIZON)
+    horizons_ms = fates.horizon_ms[is_due]
+    return int(horizons_ms.min()) if len(horizons_ms) else None

@@ -1,0 +1,248 @@
+"""Transactions: which batches are aborted, which markers may go, which are still to be listed.
+
+The law is Kafka's `CleanedTransactionMetadata`, read per producer in offset order:
+
+- a transactional data batch that an aborted transaction covers is aborted, and goes at once;
+- an ABORT marker may go once this pass met no batch of its transaction; as long as it met one, the
+  marker stays and its transaction is listed in the new segment's transaction index;
+- a COMMIT marker may go once this pass met no batch of its transaction;
+- a control batch that was emptied before may go; other control types stay.
+
+Beyond Kafka: an ABORT marker whose transaction met data but has no index entry is believed
+(SEMANTICS 5), for Kafka would serve that data as committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from tierfold.compaction.model.aborted_transactions import AbortedTransaction
+
+DATA: Final = -1
+"""In `BatchMarks.control_type`: a transactional data batch."""
+EMPTIED: Final = -2
+"""In `BatchMarks.control_type`: a control batch without its record."""
+ABORT: Final = 0
+"""`ControlRecordType.ABORT`."""
+COMMIT: Final = 1
+"""`ControlRecordType.COMMIT`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchMarks:
+    """What transactions leave in batch headers: transactional and control batches, offset order."""
+
+    base_offset: NDArray[np.int64]
+    last_offset: NDArray[np.int64]
+    producer_id: NDArray[np.int64]
+    control_type: NDArray[np.int16]
+    """`DATA`, `EMPTIED`, or the type of the control record (`ControlRecordType`)."""
+
+    def __len__(self) -> int:
+        return len(self.base_offset)
+
+
+def joined_marks(pieces: Sequence[BatchMarks]) -> BatchMarks:
+    """The marks of all pieces, in their order."""
+    return BatchMarks(
+        base_offset=_concatenated([p.base_offset for p in pieces], np.int64),
+        last_offset=_concatenated([p.last_offset for p in pieces], np.int64),
+        producer_id=_concatenated([p.producer_id for p in pieces], np.int64),
+        control_type=_concatenated([p.control_type for p in pieces], np.int16),
+    )
+
+
+def _concatenated(arrays: list[NDArray[Any]], dtype: type[np.generic]) -> NDArray[Any]:
+    return np.concatenate([np.empty(0, dtype), *arrays])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTransaction:
+    """Data that no marker in view decides."""
+
+    producer_id: int
+    first_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionVerdict:
+    """What the marks of one partition's round say."""
+
+    discardable: NDArray[np.int64]
+    """Base offsets, ascending, of the control batches that may go once their horizon passed."""
+    listed: tuple[AbortedTransaction, ...]
+    """Aborted transactions of which a batch was met, by marker offset: to be listed again."""
+    believed: tuple[AbortedTransaction, ...]
+    """Transactions that an ABORT marker decides although no index lists them."""
+    undecided: tuple[OpenTransaction, ...] = ()
+    """What no marker in view decides, by producer."""
+
+
+def aborted_batches(
+    marks: BatchMarks, aborted: Sequence[AbortedTransaction]
+) -> NDArray[np.bool_]:
+    """Shape (marks,): which are data batches of one of the aborted transactions.
+
+    A transaction covers `[first_offset, last_offset]`, its marker being the last.
+    """
+    ordered = sorted(aborted, key=lambda t: (t.producer_id, t.first_offset))
+    found = np.zeros(len(marks), np.bool_)
+    if not ordered or not len(marks):
+        return found
+    _cover(
+        (marks.producer_id, marks.base_offset, marks.last_offset),
+        (
+            np.array([t.producer_id for t in ordered], np.int64),
+            np.array([t.first_offset for t in ordered], np.int64),
+            np.array([t.last_offset for t in ordered], np.int64),
+        ),
+        found,
+    )
+    return np.asarray(found & (marks.control_type == DATA), np.bool_)
+
+
+@numba.njit(cache=True, nogil=True)
+def _cover(
+    batches: tuple[np.ndarray, np.ndarray, np.ndarray],
+    spans: tuple[np.ndarray, np.ndarray, np.ndarray],
+    found: np.ndarray,
+) -> None:
+    producer_id, base_offset, last_offset = batches
+    span_producer, span_first, span_last = spans
+    for i in range(len(producer_id)):
+        low, high = 0, len(span_producer)
+        # The last span of this producer that begins at or below the batch's last offset.
+        while low < high:
+            middle = (low + high) // 2
+            if span_producer[middle] < producer_id[i] or (
+                span_producer[middle] == producer_id[i] and span_first[middle] <= last_offset[i]
+            ):
+                low = middle + 1
+            else:
+                high = middle
+        found[i] = (
+            low > 0
+            and span_producer[low - 1] == producer_id[i]
+            and span_last[low - 1] >= base_offset[i]
+        )
+
+
+def verdict(marks: BatchMarks, aborted: Sequence[AbortedTransaction]) -> TransactionVerdict:
+    """Reads the marks of one partition's whole view in offset order.
+
+    Those above a round's end belong in it: a marker there decides data below.
+    """
+    is_aborted = aborted_batches(marks, aborted)
+    # Per producer in offset order; a stable sort keeps the offset order within a producer.
+    order = np.argsort(marks.producer_id, kind="stable")
+    may_go = np.zeros(len(marks), np.bool_)
+    met_from = np.full(len(marks), -1, np.int64)
+    open_from = np.full(len(marks), -1, np.int64)
+    _judge(
+        order,
+        (marks.producer_id, marks.base_offset, marks.control_type),
+        is_aborted,
+        may_go,
+        (met_from, open_from),
+    )
+    by_marker = {(t.producer_id, t.last_offset): t for t in aborted}
+    listed: list[AbortedTransaction] = []
+    believed: list[AbortedTransaction] = []
+    for i in np.flatnonzero((marks.control_type == ABORT) & (met_from >= 0)):
+        key = (int(marks.producer_id[i]), int(marks.last_offset[i]))
+        entry = by_marker.get(key)
+        if entry is None:
+            entry = _entry_of(marks, int(i), int(met_from[i]), order)
+            believed.append(entry)
+        listed.append(entry)
+    return TransactionVerdict(
+        discardable=marks.base_offset[may_go],
+        listed=tuple(listed),
+        believed=tuple(believed),
+        undecided=tuple(
+            OpenTransaction(
+                producer_id=int(marks.producer_id[i]), first_offset=int(open_from[i])
+            )
+            for i in np.flatnonzero(open_from >= 0)
+        ),
+    )
+
+
+def _entry_of(
+    marks: BatchMarks, marker: int, first_offset: int, order: NDArray[np.int64]
+) -> AbortedTransaction:
+    """The index entry a broker would have written for the transaction that ends at `marker`."""
+    end = int(marks.last_offset[marker])
+    return AbortedTransaction(
+        producer_id=int(marks.producer_id[marker]),
+        first_offset=first_offset,
+        last_offset=end,
+        last_stable_offset=_last_stable_offset(marks, marker, end, order),
+    )
+
+
+def _last_stable_offset(
+    marks: BatchMarks, marker: int, end: int, order: NDArray[np.int64]
+) -> int:
+    """The first offset of another open transaction, or the one after the marker.
+
+    Kafka's `ProducerStateManager.lastStableOffset`.
+    """
+    others = order[(order < marker) & (marks.producer_id[order] != marks.producer_id[marker])]
+    open_first: dict[int, int] = {}
+    for i in np.sort(others):
+        producer = int(marks.producer_id[i])
+        if marks.control_type[i] == DATA:
+            open_first.setdefault(producer, int(marks.base_offset[i]))
+        elif marks.control_type[i] in {ABORT, COMMIT}:
+            open_first.pop(producer, None)
+    return min(open_first.values(), default=end + 1)
+
+
+@numba.njit(cache=True, nogil=True)
+def _judge(
+    order: np.ndarray,
+    batches: tuple[np.ndarray, np.ndarray, np.ndarray],
+    is_aborted: np.ndarray,
+    may_go: np.ndarray,
+    met: tuple[np.ndarray, np.ndarray],
+) -> None:
+    """Walk each producer's batches in offset order.
+
+    `met` is `met_from` and `open_from`. At an ABORT marker `met_from` gets the base offset of the
+    first batch met of its transaction; at a producer's last batch `open_from` gets that of the
+    first data that no marker decided and no index lists (-1: none).
+    """
+    met_from, open_from = met
+    producer_id, base_offset, control_type = batches
+    producer = np.int64(-1)
+    committed_met, aborted_met, any_met = False, np.int64(-1), np.int64(-1)
+    for k in range(len(order)):
+        i = order[k]
+        if k == 0 or producer_id[i] != producer:
+            producer = producer_id[i]
+            committed_met, aborted_met, any_met = False, np.int64(-1), np.int64(-1)
+        kind = control_type[i]
+        if kind == DATA:
+            if is_aborted[i]:
+                aborted_met = base_offset[i] if aborted_met < 0 else aborted_met
+            else:
+                committed_met = True
+                any_met = base_offset[i] if any_met < 0 else any_met
+        elif kind == ABORT:
+            met_from[i] = aborted_met if aborted_met >= 0 else any_met
+            may_go[i] = met_from[i] < 0
+            committed_met, aborted_met, any_met = False, np.int64(-1), np.int64(-1)
+        elif kind == COMMIT:
+            may_go[i] = not committed_met
+            committed_met, aborted_met, any_met = False, np.int64(-1), np.int64(-1)
+        elif kind == EMPTIED:
+            may_go[i] = True
+        if k + 1 == len(order) or producer_id[order[k + 1]] != producer:
+            open_from[i] = any_met

@@ -1,0 +1,399 @@
+"""A commit as data: what it requires, what it changes, and how it ends. Pure.
+
+A proposal can be printed, checked and refused before anything is written. `storage.catalog.catalog`
+reads a row, asks `verdict` about it, writes `applied` under a condition and asks `verdict` again.
+
+    claimed(state)          -> the row under the next compaction epoch
+    proposed(row, updates)  -> the change of a claimed row, under its epoch
+    unmet(requires, state)  -> what no longer holds
+    verdict(proposal, row)  -> the outcome that the row already decides, or None: free to write
+    applied(proposal, row)  -> the row that the commit writes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias, assert_never
+
+from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace, Outcome
+from tierfold.compaction.model.segments import (
+    CleanerOffset,
+    PartitionKey,
+    PartitionState,
+    RetiredSegment,
+    Segment,
+)
+from tierfold.compaction.model.strategies import with_strategy
+
+CLEANER_OFFSETS_KEPT: Final = 64
+"""Newest entries of a cleaner offset vector that a row keeps; every run that commits adds one.
+
+Only the newest entry says what is clean, and a fence looks at the epoch alone. Without a bound the
+vector, which every new segment carries too, would grow with each run for ever.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochIs:
+    """The compaction epoch is still `epoch`, and `owner_run` still holds it (KIP-1272)."""
+
+    epoch: int
+    owner_run: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitIs:
+    """The row is the one that was planned on."""
+
+    commit_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentsAreLive:
+    """Every source of the rewrite is still live."""
+
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentsAreRetired:
+    """Every segment named is retired, and whole: its deletion has not started."""
+
+    ids: tuple[str, ...]
+
+
+Requirement: TypeAlias = EpochIs | CommitIs | SegmentsAreLive | SegmentsAreRetired
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetireSegments:
+    """Take live segments out of the log; their objects stay until `retain` takes them."""
+
+    ids: tuple[str, ...]
+    at_ms: int
+    run: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddSegments:
+    """Make segments live; they get the cleaner offset vector that the commit leaves."""
+
+    segments: tuple[Segment, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdvanceCleanerOffset:
+    """Set epoch `epoch`'s entry of the vector to `offset`: below it everything is clean."""
+
+    epoch: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteStrategy:
+    """Remember under which compaction strategy records were superseded (KIP-280)."""
+
+    name: str
+    """As `compaction.model.strategies.strategy_name`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseClaim:
+    """Say that `run` is done with the partition; the epoch stays."""
+
+    run: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveLogStart:
+    """Consumers may read from `offset` on; what lies below is retired by the same commit."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartDeletion:
+    """Retired segments whose objects go now (Kafka `DELETE_SEGMENT_STARTED`).
+
+    It is committed before the first object goes: what a row does not call so is whole.
+    """
+
+    ids: tuple[str, ...]
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishDeletion:
+    """Forget segments of which no object is left (Kafka `DELETE_SEGMENT_FINISHED`)."""
+
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreState:
+    """Make live again what an earlier row of the partition called live.
+
+    Segments that are live now and not among `ids` are retired; retired ones among `ids` live.
+    """
+
+    ids: tuple[str, ...]
+    """All segments that live afterwards."""
+    cleaner_offset: int
+    """What the earlier row called clean; said anew under the present epoch."""
+    log_start_offset: int
+    strategies: tuple[str, ...]
+    at_ms: int
+    run: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetPartition:
+    """Take back all that the row says of the log; its epoch stays, as a fence."""
+
+    consent: tuple[str, ...]
+    """Segments whose loss a person accepted."""
+
+
+Update: TypeAlias = (
+    RetireSegments
+    | AddSegments
+    | AdvanceCleanerOffset
+    | NoteStrategy
+    | ReleaseClaim
+    | MoveLogStart
+    | StartDeletion
+    | FinishDeletion
+    | RestoreState
+    | ForgetPartition
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitProposal:
+    """One atomic change of one partition's row."""
+
+    key: PartitionKey
+    commit_id: str
+    """New with every proposal, and the same when the proposal is tried again."""
+    requires: tuple[Requirement, ...]
+    updates: tuple[Update, ...]
+    at_ms: int
+    """When the commit was proposed; the row's `committed_at_ms`."""
+
+    @property
+    def epoch(self) -> int:
+        """The compaction epoch that it is written under; 0 where it names none."""
+        return max((need.epoch for need in self.requires if isinstance(need, EpochIs)), default=0)
+
+    @property
+    def is_restore(self) -> bool:
+        """It goes back to an earlier row, which no other commit may."""
+        return any(isinstance(update, RestoreState) for update in self.updates)
+
+
+def proposed(
+    row: PartitionState,
+    *updates: Update,
+    commit_id: str,
+    at_ms: int,
+    requires: Sequence[Requirement] = (),
+) -> CommitProposal:
+    """A change of the claimed row `row` as it was left there, under its epoch, and of no other.
+
+    Args:
+        row: as the claim, or the commit after it, wrote it.
+        updates: what changes.
+        commit_id: new with every proposal.
+        at_ms: the time of the commit, epoch milliseconds.
+        requires: what must hold beyond that.
+    """
+    return CommitProposal(
+        key=row.key,
+        commit_id=commit_id,
+        requires=(
+            EpochIs(epoch=row.epoch, owner_run=row.owner_run),
+            CommitIs(commit_id=row.commit_id),
+            *requires,
+        ),
+        updates=updates,
+        at_ms=at_ms,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unmet:
+    """A requirement that the row contradicts, and what the row says instead."""
+
+    requirement: Requirement
+    found: str
+
+
+def unmet(requires: Sequence[Requirement], state: PartitionState) -> tuple[Unmet, ...]:
+    """The requirements that `state` does not meet, in the order given."""
+    answers = ((need, _contradiction(need, state)) for need in requires)
+    return tuple(Unmet(requirement=need, found=found) for need, found in answers if found)
+
+
+def _contradiction(need: Requirement, state: PartitionState) -> str:
+    match need:
+        case EpochIs(epoch=epoch, owner_run=run):
+            if (state.epoch, state.owner_run) == (epoch, run):
+                return ""
+            return f"epoch {state.epoch} of run {state.owner_run or 'none'}"
+        case CommitIs(commit_id=commit_id):
+            return "" if state.commit_id == commit_id else f"commit {state.commit_id or 'none'}"
+        case SegmentsAreLive(ids=ids):
+            gone = sorted(set(ids) - {segment.segment_id for segment in state.segments})
+            return f"no longer live: {', '.join(gone)}" if gone else ""
+        case SegmentsAreRetired(ids=ids):
+            gone = sorted(set(ids) - {each.segment.segment_id for each in state.whole_retired})
+            return f"not retired, or being deleted: {', '.join(gone)}" if gone else ""
+        case _:
+            assert_never(need)
+
+
+def verdict(proposal: CommitProposal, state: PartitionState) -> Outcome | None:
+    """How the proposal has ended, judged by the row as it is now; None: it may be written.
+
+    A commit that had succeeded is recognised by its commit id, or, once later commits lie over
+    it, by its segments: an id is used once, so nobody else can have brought them. A restore brings
+    none; its epoch, in which it is the one commit, says something of its cleaner offset.
+    """
+    if _took_place(proposal, state):
+        return Committed(epoch=proposal.epoch, commit_id=proposal.commit_id)
+    if not unmet(proposal.requires, state):
+        return None
+    return lost(proposal.epoch, state)
+
+
+def lost(epoch: int, state: PartitionState) -> Fenced | LostRace:
+    """Why a write under `epoch` did not take place, judged by the row as it is now."""
+    if state.epoch > epoch:
+        return Fenced(epoch=epoch, by_epoch=state.epoch, by_run=state.owner_run)
+    return LostRace(found_commit_id=state.commit_id)
+
+
+def _took_place(proposal: CommitProposal, state: PartitionState) -> bool:
+    if state.commit_id == proposal.commit_id:
+        return True
+    if proposal.is_restore:
+        return any(entry.epoch == proposal.epoch for entry in state.cleaner_offsets)
+    added = {segment.segment_id for segment in _added(proposal)}
+    known = {segment.segment_id for segment in state.segments}
+    known |= {gone.segment.segment_id for gone in state.retired}
+    return bool(added) and added <= known
+
+
+def _added(proposal: CommitProposal) -> tuple[Segment, ...]:
+    return tuple(
+        segment
+        for update in proposal.updates
+        if isinstance(update, AddSegments)
+        for segment in update.segments
+    )
+
+
+def applied(proposal: CommitProposal, state: PartitionState) -> PartitionState:
+    """The row after the proposal; it does not look at the requirements.
+
+    The cleaner offset moves first, whatever the order of the updates, because the added segments
+    carry the vector that the commit leaves.
+    """
+    after = replace(state, commit_id=proposal.commit_id, committed_at_ms=proposal.at_ms)
+    ordered = sorted(proposal.updates, key=lambda each: not isinstance(each, AdvanceCleanerOffset))
+    for update in ordered:
+        after = _updated(after, update)
+    return after
+
+
+def _updated(state: PartitionState, update: Update) -> PartitionState:
+    match update:
+        case AdvanceCleanerOffset(epoch=epoch, offset=offset):
+            return replace(state, cleaner_offsets=_vector(state.cleaner_offsets, epoch, offset))
+        case RetireSegments():
+            return _without(state, update)
+        case AddSegments(segments=segments):
+            stamped = (replace(each, cleaner_offsets=state.cleaner_offsets) for each in segments)
+            live = sorted((*state.segments, *stamped), key=lambda each: each.start_offset)
+            return replace(state, segments=tuple(live))
+        case NoteStrategy(name=name):
+            return replace(state, strategies=with_strategy(state.strategies, name))
+        case ReleaseClaim(run=run):
+            return replace(state, owner_run="") if state.owner_run == run else state
+        case MoveLogStart(offset=offset):
+            return replace(state, log_start_offset=offset)
+        case StartDeletion():
+            return replace(state, retired=tuple(_started(each, update) for each in state.retired))
+        case FinishDeletion(ids=ids):
+            left = (each for each in state.retired if each.segment.segment_id not in ids)
+            return replace(state, retired=tuple(left))
+        case RestoreState():
+            return _restored(state, update)
+        case ForgetPartition(consent=consent):
+            return state.emptied(consent)
+        case _:
+            assert_never(update)
+
+
+def _vector(old: Sequence[CleanerOffset], epoch: int, offset: int) -> tuple[CleanerOffset, ...]:
+    others = (entry for entry in old if entry.epoch != epoch)
+    vector = sorted((*others, CleanerOffset(epoch=epoch, offset=offset)))
+    return tuple(vector[-CLEANER_OFFSETS_KEPT:])
+
+
+def _without(state: PartitionState, update: RetireSegments) -> PartitionState:
+    ids = frozenset(update.ids)
+    retired = (
+        RetiredSegment(
+            segment=segment,
+            retired_at_ms=update.at_ms,
+            retired_by_epoch=state.epoch,
+            retired_by_run=update.run,
+        )
+        for segment in state.segments
+        if segment.segment_id in ids
+    )
+    return replace(
+        state,
+        segments=tuple(each for each in state.segments if each.segment_id not in ids),
+        retired=(*state.retired, *retired),
+    )
+
+
+def _started(each: RetiredSegment, update: StartDeletion) -> RetiredSegment:
+    is_named = each.segment.segment_id in update.ids and each.deletion_started_at_ms is None
+    return replace(each, deletion_started_at_ms=update.at_ms) if is_named else each
+
+
+def _restored(state: PartitionState, update: RestoreState) -> PartitionState:
+    wanted = frozenset(update.ids)
+    leaving = tuple(s.segment_id for s in state.segments if s.segment_id not in wanted)
+    after = _without(state, RetireSegments(ids=leaving, at_ms=update.at_ms, run=update.run))
+    back = [each.segment for each in after.retired if each.segment.segment_id in wanted]
+    live = sorted((*after.segments, *back), key=lambda each: each.start_offset)
+    return replace(
+        after,
+        segments=tuple(live),
+        retired=tuple(each for each in after.retired if each.segment.segment_id not in wanted),
+        cleaner_offsets=_vector(state.cleaner_offsets, state.epoch, update.cleaner_offset),
+        log_start_offset=update.log_start_offset,
+        strategies=update.strategies,
+    )
+
+
+def claimed(state: PartitionState, *, run: str, commit_id: str, at_ms: int) -> PartitionState:
+    """The row once `run` has opened the next compaction epoch (KIP-1272).
+
+    What earlier epochs said stays as it is: the new epoch gets an entry in the cleaner offset
+    vector only with its first commit.
+
+    Args:
+        state: the row as read, with newly seen segments adopted; or a fresh state of epoch 0.
+        run: the run that takes the partition over.
+        commit_id: the claim's own commit id.
+        at_ms: the time of the claim, epoch milliseconds.
+    """
+    return replace(
+        state, epoch=state.epoch + 1, owner_run=run, commit_id=commit_id, committed_at_ms=at_ms
+    )

@@ -1,0 +1,152 @@
+"""What happened to a partition, told by its rows: one entry per claim and commit. Pure.
+
+Everything goes from the newest row back, and no further than is asked for: each row that is read
+costs the opening of a version of the catalog's table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+
+from tierfold.compaction.model.segments import PartitionState
+
+
+class Event(StrEnum):
+    """What a claim or a commit did."""
+
+    FOUND = "found"
+    """The first row, or the first after `forget`: the segments that brokers had uploaded."""
+    EARLIER = "earlier"
+    """The oldest row that is remembered; what made it is not."""
+    CLAIMED = "claimed"
+    """A run opened the next epoch, and adopted what was new."""
+    COMPACTED = "compacted"
+    EXPIRED = "expired"
+    """Segments were retired by retention, and the log start moved."""
+    DELETING = "deleting"
+    """The deletion of retired segments began."""
+    DELETED = "deleted"
+    """Retired segments are gone."""
+    RESTORED = "restored"
+    FORGOTTEN = "forgotten"
+    """What the row said of a log that was cut off was taken back."""
+    RELEASED = "released"
+    """A run gave its claim back, and nothing else."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A row, and how it came about."""
+
+    state: PartitionState
+    event: Event
+    run: str
+    """Who wrote it; empty where the rows do not reach back to its claim."""
+    claimed_at_ms: int
+    """When that run claimed the partition, as far as the rows reach back."""
+    segments_in: int
+    """Live segments that it retired."""
+    segments_out: int
+    """Segments that it made live."""
+
+
+def entries(rows: Iterable[PartitionState]) -> Iterator[Entry]:
+    """The rows of one partition, newest first, each with what it did; lazily, epoch by epoch."""
+    of_epoch: list[PartitionState] = []
+    for row in rows:
+        if of_epoch and row.epoch != of_epoch[-1].epoch:
+            yield from _entries([*of_epoch, row], of_epoch[-1])
+            of_epoch = []
+        of_epoch.append(row)
+    if of_epoch:
+        first = of_epoch[-1]
+        yield from _entries(of_epoch, first)
+        yield _entry(None, first, _first_event(first), first)
+
+
+def _entries(rows: Sequence[PartitionState], claim: PartitionState) -> Iterator[Entry]:
+    """All of them but the oldest, which is only what came before."""
+    for after, before in pairwise(rows):
+        yield _entry(before, after, _event(before, after), claim)
+
+
+def _entry(
+    before: PartitionState | None, after: PartitionState, event: Event, claim: PartitionState
+) -> Entry:
+    was = set() if before is None else {segment.segment_id for segment in before.segments}
+    now = {segment.segment_id for segment in after.segments}
+    return Entry(
+        state=after,
+        event=event,
+        run=claim.owner_run,
+        claimed_at_ms=claim.committed_at_ms,
+        segments_in=len(was - now),
+        segments_out=len(now - was),
+    )
+
+
+def _first_event(row: PartitionState) -> Event:
+    if row.is_forgotten:
+        return Event.CLAIMED
+    is_first_claim = row.epoch == 1 and row.owner_run and not row.cleaner_offsets
+    return Event.FOUND if is_first_claim and not row.retired else Event.EARLIER
+
+
+def _event(before: PartitionState, after: PartitionState) -> Event:
+    if after.epoch > before.epoch:
+        return Event.FOUND if before.is_forgotten and not after.is_forgotten else Event.CLAIMED
+    if after.is_forgotten and after.forgotten != before.forgotten:
+        return Event.FORGOTTEN
+    known = {each.segment.segment_id for each in before.retired}
+    if any(segment.segment_id in known for segment in after.segments):
+        return Event.RESTORED
+    if after.log_start_offset > before.log_start_offset:
+        return Event.EXPIRED
+    if len(after.whole_retired) < len(before.whole_retired):
+        return Event.DELETING
+    if len(after.retired) < len(before.retired):
+        return Event.DELETED
+    if after.cleaner_offsets != before.cleaner_offsets or after.segments != before.segments:
+        return Event.COMPACTED
+    return Event.RELEASED
+
+
+def told(found: Iterable[Entry]) -> Iterator[Entry]:
+    """The entries without claims and releases that left what lives as it was."""
+    return (
+        entry
+        for entry in found
+        if entry.event is not Event.RELEASED
+        and (entry.event is not Event.CLAIMED or entry.segments_in or entry.segments_out)
+    )
+
+
+def at(found: Iterable[Entry], time_ms: int) -> Entry | None:
+    """The partition at a moment: the newest entry of that very time, else the newest before it.
+
+    None: all are later. Clocks differ, and a run may be told what time it is: a time that is copied
+    from the history means that entry all the same.
+    """
+    before = None
+    for entry in found:
+        if entry.state.committed_at_ms == time_ms:
+            return entry
+        if before is None and entry.state.committed_at_ms < time_ms:
+            before = entry
+    return before
+
+
+def left_by(found: Iterable[Entry], run: str) -> tuple[Entry, ...]:
+    """How the run left the partition, or each run whose name begins so; none: there is no such."""
+    if not run:
+        return ()
+    begin_so: dict[str, Entry] = {}
+    for entry in found:
+        if entry.run == run:
+            return (entry,)
+        if entry.run.startswith(run):
+            begin_so.setdefault(entry.run, entry)
+    return tuple(begin_so.values())

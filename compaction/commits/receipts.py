@@ -1,0 +1,163 @@
+"""What a worker says it did with a group of segments, and whether that can be true.
+
+A worker returns receipts, never rows: the driver checks them and commits them as data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from tierfold.compaction.cleaning.counts import Tally
+from tierfold.compaction.discovery.listing import (
+    LOG_PART,
+    REQUIRED_PARTS,
+    TRANSACTION_INDEX_PART,
+    ListedSegment,
+)
+from tierfold.compaction.model.segments import Segment
+from tierfold.compaction.planning.grouping import SegmentGroup
+
+
+class GroupResult(Enum):
+    """What became of a group of source segments."""
+
+    WRITTEN = "written"
+    """One new segment holds the survivors."""
+    UNCHANGED = "unchanged"
+    """A single segment of which nothing goes: it stays live as it is."""
+    EMPTY = "empty"
+    """Nothing survived, and nothing is written yet: see `compaction.planning.empty_groups`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedObject:
+    """An object of a new segment, as it was handed to the store."""
+
+    part: str
+    """Its suffix without the dot, as a listing shows it."""
+    size_bytes: int
+    crc32c: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupReceipt:
+    """The outcome of one group."""
+
+    group_index: int
+    result: GroupResult
+    segment: Segment | None
+    """The new segment where one was written."""
+    tally: Tally
+    bytes_read: int
+    bytes_written: int
+    records_written: int = 0
+    """By the headers of the new segment's batches."""
+    staged: tuple[StagedObject, ...] = ()
+    """The new segment's objects, each read back after it was written and found the same."""
+
+
+def receipt_faults(
+    groups: Sequence[SegmentGroup],
+    receipts: Sequence[GroupReceipt],
+    *,
+    records_scanned: int,
+    record_bytes_scanned: int,
+) -> tuple[str, ...]:
+    """What contradicts: the sums of SEMANTICS 10, the groups planned, what the scan counted.
+
+    `receipts` are in the order of `groups`; bytes are uncompressed, as in `Tally`. No fault: an
+    empty tuple.
+    """
+    found: list[str] = []
+    if len(groups) != len(receipts):
+        return (f"{len(groups)} groups were planned, {len(receipts)} receipts came back",)
+    for group, receipt in zip(groups, receipts, strict=True):
+        found.extend(_group_faults(group, receipt))
+    records_in = sum(receipt.tally.records_in for receipt in receipts)
+    if records_in != records_scanned:
+        found.append(f"the scan counted {records_scanned} records, the rewrite {records_in}")
+    bytes_in = sum(receipt.tally.record_bytes_in for receipt in receipts)
+    if bytes_in != record_bytes_scanned:
+        found.append(
+            f"the scan counted {record_bytes_scanned} record bytes, the rewrite {bytes_in}"
+        )
+    return tuple(found)
+
+
+def _group_faults(group: SegmentGroup, receipt: GroupReceipt) -> list[str]:
+    found: list[str] = []
+    name = f"group [{group.start_offset}, {group.end_offset}]"
+    if not receipt.tally.adds_up:
+        found.append(f"{name}: the tally does not add up: {receipt.tally}")
+    if receipt.result is GroupResult.UNCHANGED and (
+        len(group.segments) != 1 or receipt.tally.removed
+    ):
+        found.append(f"{name}: said to be unchanged, but something was to go")
+    if receipt.result is GroupResult.EMPTY:
+        found.append(f"{name}: no segment was written for its offsets")
+    if receipt.result is not GroupResult.WRITTEN:
+        return found
+    segment = receipt.segment
+    if segment is None:
+        return [*found, f"{name}: written, but no segment is named"]
+    if (segment.start_offset, segment.end_offset) != (group.start_offset, group.end_offset):
+        found.append(
+            f"{name}: the new segment covers [{segment.start_offset}, {segment.end_offset}]"
+        )
+    if receipt.records_written != receipt.tally.kept:
+        found.append(
+            f"{name}: {receipt.tally.kept} records were kept, {receipt.records_written} written"
+        )
+    found.extend(f"{name}: {fault}" for fault in _size_faults(segment, receipt))
+    if segment.segment_id in {source.segment_id for source in group.segments}:
+        found.append(f"{name}: the new segment bears a source's id")
+    return found
+
+
+def _size_faults(segment: Segment, receipt: GroupReceipt) -> list[str]:
+    """Where the segment as it is named is not the objects that were written."""
+    found: list[str] = []
+    if segment.size_bytes <= 0 or segment.size_bytes != receipt.bytes_written:
+        found.append(f"{receipt.bytes_written} bytes written, {segment.size_bytes} named")
+    named = {
+        LOG_PART: segment.size_bytes,
+        "index": segment.offset_index_bytes,
+        "timeindex": segment.time_index_bytes,
+    }
+    staged = {each.part: each.size_bytes for each in receipt.staged}
+    wanted = {*REQUIRED_PARTS}
+    if segment.has_transaction_index:
+        wanted.add(TRANSACTION_INDEX_PART)
+    if staged.keys() != wanted:
+        found.append(f"objects {sorted(staged)} were written, {sorted(wanted)} expected")
+    found.extend(
+        f".{part} of {staged[part]} bytes was written, {size_bytes} named"
+        for part, size_bytes in named.items()
+        if staged.get(part, size_bytes) != size_bytes
+    )
+    return found
+
+
+def listing_faults(
+    receipts: Sequence[GroupReceipt], listed: Sequence[ListedSegment]
+) -> tuple[str, ...]:
+    """What of the new segments does not lie in the tier as it was written, a phrase each.
+
+    `listed` is the partition's folder, listed after all receipts had come in.
+    """
+    sizes = {
+        (each.segment_id, part): size_bytes for each in listed for part, size_bytes in each.parts
+    }
+    found: list[str] = []
+    for receipt in receipts:
+        if receipt.segment is None:
+            continue
+        name = f"{receipt.segment.start_offset:020d}-{receipt.segment.segment_id}"
+        for staged in receipt.staged:
+            size_bytes = sizes.get((receipt.segment.segment_id, staged.part))
+            if size_bytes != staged.size_bytes:
+                now = "is gone" if size_bytes is None else f"has {size_bytes}"
+                found.append(f"{name}.{staged.part} was {staged.size_bytes} bytes and {now}")
+    return tuple(found)

@@ -1,0 +1,116 @@
+"""Back to an earlier row of a partition: which segments would live again, or why none can. Pure.
+
+What brokers uploaded since stays, in the form in which they uploaded it: a later pass may have
+dropped a tombstone whose older value the earlier row brings back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from tierfold.compaction.commits.commit import RestoreState
+from tierfold.compaction.discovery.view import Refusal, RefusalReason
+from tierfold.compaction.model.leader_epochs import is_within_lineage
+from tierfold.compaction.model.segments import PartitionState, Segment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restoration:
+    """What a restore changes."""
+
+    state: PartitionState
+    """The earlier row."""
+    segments: tuple[Segment, ...]
+    """All that live afterwards, in offset order."""
+    back: tuple[Segment, ...]
+    """Those of them that are retired now."""
+    leaving: tuple[Segment, ...]
+    """Those that live now and are retired by it."""
+
+    @property
+    def is_nothing(self) -> bool:
+        """What should live does already."""
+        return not (self.back or self.leaving)
+
+    @property
+    def cleaner_offset(self) -> int:
+        """Below it the earlier row was clean; its log start where nothing was."""
+        offset = self.state.cleaner_offset
+        return self.state.log_start_offset if offset is None else offset
+
+    def update(self, *, at_ms: int, run: str) -> RestoreState:
+        """The change of the row; `at_ms` is epoch milliseconds."""
+        return RestoreState(
+            ids=tuple(segment.segment_id for segment in self.segments),
+            cleaner_offset=self.cleaner_offset,
+            log_start_offset=self.state.log_start_offset,
+            strategies=self.state.strategies,
+            at_ms=at_ms,
+            run=run,
+        )
+
+
+def restoration(earlier: PartitionState, row: PartitionState) -> Restoration | Refusal:
+    """What it takes to go from `row` back to `earlier`, both rows of one partition."""
+    if earlier.is_forgotten or row.is_forgotten:
+        return _FORGOTTEN
+    live = {segment.segment_id: segment for segment in row.segments}
+    whole = {each.segment.segment_id: each.segment for each in row.whole_retired}
+    wanted = [*earlier.segments, *_uploaded_since(earlier, (*live.values(), *whole.values()))]
+    gone = [each.segment_id for each in wanted if each.segment_id not in live.keys() | whole.keys()]
+    if gone:
+        return _refusal(
+            "segments of that time are deleted, or being deleted, or were forgotten:"
+            f" {', '.join(gone)}",
+            _LATER,
+        )
+    strays = [each.segment_id for each in wanted if not is_within_lineage(each, row.lineage)]
+    if strays:
+        return _refusal(
+            f"segments of that time belong to a log since cut off: {', '.join(strays)}", _LATER
+        )
+    at = earlier.segments[0].start_offset if earlier.segments else earlier.log_start_offset
+    for segment in wanted:
+        if segment.start_offset != at:
+            break
+        at = segment.next_offset
+    if at != row.next_offset:
+        return _refusal(
+            f"what brokers uploaded from offset {at} on is no longer there as they uploaded it",
+            "Choose a later state: without it a deleted key could come back.",
+        )
+    ids = {segment.segment_id for segment in wanted}
+    return Restoration(
+        state=earlier,
+        segments=tuple(whole.get(each.segment_id, each) for each in wanted),
+        back=tuple(segment for each, segment in whole.items() if each in ids),
+        leaving=tuple(segment for each, segment in live.items() if each not in ids),
+    )
+
+
+def _uploaded_since(earlier: PartitionState, known: Iterable[Segment]) -> list[Segment]:
+    """The segments beyond the earlier row's end that brokers wrote, in offset order."""
+    return sorted(
+        (
+            segment
+            for segment in known
+            if not segment.written_by_run and segment.start_offset >= earlier.next_offset
+        ),
+        key=lambda segment: segment.start_offset,
+    )
+
+
+_LATER: Final = "Choose a later state; `tierfold history` shows which can be restored."
+
+
+_FORGOTTEN: Final = Refusal(
+    reason=RefusalReason.NOT_RESTORABLE,
+    detail="`tierfold forget` took back all that was said of the log",
+    remedy="Another history goes on there, and no restore leads across.",
+)
+
+
+def _refusal(detail: str, remedy: str) -> Refusal:
+    return Refusal(reason=RefusalReason.NOT_RESTORABLE, detail=detail, remedy=remedy)

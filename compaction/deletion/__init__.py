@@ -1,0 +1,5 @@
+"""deletion: what may be deleted.
+
+    expiry          which live segments are past `retention.ms` or `retention.bytes`
+    deletion_plan   which replaced, orphaned and expired segments `vacuum` may delete
+"""

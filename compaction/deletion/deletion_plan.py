@@ -1,0 +1,284 @@
+"""What `retain` may do to a partition: decided here, carried out by `jobs.verbs.vacuum`. Pure.
+
+    live      -> retired   expired by retention; its objects stay for the grace period
+    retired   -> going     the grace period is over; its objects are deleted from now on
+    going     -> gone      an earlier run began to delete it; what is left of it goes
+    orphan    -> gone      no row names it, it holds nothing of its own, nobody can commit it
+    set apart -> gone      outside the leader epoch lineage, and a person gave it up
+
+That nobody can commit an orphan is not a matter of age: the run that wrote it may be stalled for
+days. It is certain once a newer epoch was opened *after* the listing that showed the orphan. Age
+only spares runs that are at work. (SEMANTICS 8 and 9.)
+
+    sweep_of(view, rules, times, …)  -> Sweep: what may go, and why not more
+    taken_over(row, hold)            -> how it ended, where another run has the partition now
+    deletion_faults(sweep, row)      -> what the row, read again, has against deleting; empty: go on
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from tierfold.compaction.commits.commit import (
+    EpochIs,
+    MoveLogStart,
+    Requirement,
+    RetireSegments,
+    SegmentsAreLive,
+    SegmentsAreRetired,
+    StartDeletion,
+    Update,
+    lost,
+    unmet,
+)
+from tierfold.compaction.deletion.expiry import Expired, expired_head
+from tierfold.compaction.discovery.listing import Leftover, ListedSegment
+from tierfold.compaction.discovery.view import PartitionView
+from tierfold.compaction.model.outcomes import Fenced, LostRace
+from tierfold.compaction.model.rules import DAY_MS, Rules
+from tierfold.compaction.model.segments import PartitionKey, PartitionState, RetiredSegment
+
+GRACE_MS: Final = DAY_MS
+"""How long a retired segment stays at least: readers that know the row of before still need it,
+and `restore` brings it back."""
+
+ORPHAN_AGE_MS: Final = DAY_MS
+"""How old an orphan is at least: longer than a run takes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepOrder:
+    """What a person asked for: when it is, how long things stay, and what else goes."""
+
+    now_ms: int
+    grace_ms: int = GRACE_MS
+    orphan_age_ms: int = ORPHAN_AGE_MS
+    takes_set_apart: bool = False
+    """What lies outside the leader epoch lineage goes, too (`retain --diverged`)."""
+
+    def is_old(self, modified_ms: int) -> bool:
+        """Whether what was written then is no longer spared for the run that may be at it."""
+        return self.now_ms - modified_ms >= self.orphan_age_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """What is to go of one partition, and why not more."""
+
+    key: PartitionKey
+    expired: tuple[Expired, ...] = ()
+    log_start_offset: int = 0
+    """After it."""
+    starting: tuple[RetiredSegment, ...] = ()
+    """Their deletion starts now."""
+    going: tuple[RetiredSegment, ...] = ()
+    """Their deletion was started by an earlier run that did not finish it."""
+    orphans: tuple[ListedSegment, ...] = ()
+    set_apart: tuple[ListedSegment, ...] = ()
+    """Outside the leader epoch lineage, given up by a person."""
+    leftovers: tuple[Leftover, ...] = ()
+    """Of writes that never ended; no row can ever name them."""
+    notes: tuple[str, ...] = ()
+    """What stays though it is not live, and why, a sentence each."""
+
+    @property
+    def needs_claim(self) -> bool:
+        """The row changes, or objects go that a run could still commit."""
+        return bool(
+            self.expired or self.starting or self.going or self.orphans or self.set_apart
+        )
+
+    @property
+    def is_nothing(self) -> bool:
+        """There is nothing to do."""
+        return not (self.needs_claim or self.leftovers)
+
+    @property
+    def marked_ids(self) -> tuple[str, ...]:
+        """Retired segments whose objects go."""
+        return tuple(each.segment.segment_id for each in (*self.going, *self.starting))
+
+    @property
+    def requires(self) -> tuple[Requirement, ...]:
+        """What must still hold of the row when `updates` are written."""
+        return (
+            SegmentsAreLive(ids=tuple(each.segment.segment_id for each in self.expired)),
+            SegmentsAreRetired(ids=tuple(each.segment.segment_id for each in self.starting)),
+        )
+
+    def updates(self, *, at_ms: int, run: str) -> tuple[Update, ...]:
+        """The change of the row before anything is deleted; `at_ms` is epoch milliseconds."""
+        expired = tuple(each.segment.segment_id for each in self.expired)
+        starting = tuple(each.segment.segment_id for each in self.starting)
+        expiry = (
+            RetireSegments(ids=expired, at_ms=at_ms, run=run),
+            MoveLogStart(offset=self.log_start_offset),
+        )
+        return (
+            *(expiry if expired else ()),
+            *((StartDeletion(ids=starting, at_ms=at_ms),) if starting else ()),
+        )
+
+
+def holder(state: PartitionState | None, times: SweepOrder) -> str:
+    """The run that may be at work on the partition; empty: none.
+
+    Opening an epoch would throw its work away. One that has been silent for the orphan age is dead
+    or a zombie, and is fenced. So is one that is said to commit as long after now: by such clocks
+    its silence cannot be told, and it would hold the partition for as long as they differ.
+    """
+    if state is None or abs(times.now_ms - state.committed_at_ms) >= times.orphan_age_ms:
+        return ""
+    return state.owner_run
+
+
+def sweep_of(
+    view: PartitionView,
+    rules: Rules,
+    times: SweepOrder,
+    *,
+    leftovers: Sequence[Leftover] = (),
+    is_refused: bool = False,
+) -> Sweep:
+    """What may go. Where the catalog has no row yet, only what has expired.
+
+    Args:
+        view: the listing held against the row.
+        rules: the topic's settings.
+        times: now, and how long things stay.
+        leftovers: what unfinished writes left in the partition's folder.
+        is_refused: the partition's log was cut off. Nothing of it expires, for a person must look,
+            and the originals of what was compacted stay, for the way out leads through them.
+    """
+    due = expired_head(view.segments, rules, view.log_start_offset, times.now_ms)
+    expired = due if rules.is_detached and not is_refused else ()
+    state = view.state
+    past_grace = _past_grace(state, times)
+    may_go = tuple(each for each in past_grace if rules.is_detached or _is_ours(each))
+    needs_originals = is_refused and any(each.written_by_run for each in view.segments)
+    starting = tuple(each for each in may_go if _is_ours(each) or not needs_originals)
+    orphans = _old(view.orphans, times) if rules.is_detached else ()
+    given_up = [each for each in view.set_apart if each.segment_id not in view.needed]
+    set_apart = _old(given_up, times) if rules.is_detached and times.takes_set_apart else ()
+    stay = _Stay(
+        expired=0 if is_refused else len(due) - len(expired),
+        retired=len(past_grace) - len(may_go),
+        orphans=0 if rules.is_detached else len(view.orphans),
+        set_apart=0 if rules.is_detached or not times.takes_set_apart else len(view.set_apart),
+    )
+    return Sweep(
+        key=view.key,
+        expired=expired,
+        log_start_offset=max([view.log_start_offset, *(e.segment.next_offset for e in expired)]),
+        starting=starting,
+        going=() if state is None else _going(state),
+        orphans=orphans,
+        set_apart=set_apart,
+        leftovers=() if state is None else _old(leftovers, times),
+        notes=(
+            *_emptied(view, expired),
+            *_without(view.notes, set_apart),
+            *_kept(may_go, starting),
+            *stay.notes,
+        ),
+    )
+
+
+def _without(notes: Sequence[str], going: Sequence[ListedSegment]) -> tuple[str, ...]:
+    """The notes but those on what goes now: it is no longer kept."""
+    return tuple(note for note in notes if not any(each.segment_id in note for each in going))
+
+
+def _kept(may_go: Sequence[RetiredSegment], starting: Sequence[RetiredSegment]) -> tuple[str, ...]:
+    """A nightly sweep must not take the way out while a person is still asleep."""
+    if len(may_go) == len(starting):
+        return ()
+    count = len(may_go) - len(starting)
+    return (f"{count} retired originals stay: `tierfold restore` can go back to them",)
+
+
+_Aged = TypeVar("_Aged", ListedSegment, Leftover)
+
+
+def _old(found: Sequence[_Aged], times: SweepOrder) -> tuple[_Aged, ...]:
+    """Those that are no longer spared for the run, or the broker, that may be at work on them."""
+    return tuple(each for each in found if times.is_old(each.modified_ms))
+
+
+def taken_over(row: PartitionState | None, hold: EpochIs) -> Fenced | LostRace | None:
+    """How a run has ended that no longer holds the partition, by the row as it is now."""
+    if row is None:
+        return LostRace(found_commit_id="")
+    return lost(hold.epoch, row) if unmet((hold,), row) else None
+
+
+def deletion_faults(sweep: Sweep, row: PartitionState) -> tuple[str, ...]:
+    """What speaks against deleting the sweep's objects, by the row as it is now; empty: nothing.
+
+    It is asked in the same breath, by the row alone: what lives in it is never deleted, and of
+    what is retired only what the row says is going.
+    """
+    live = {segment.segment_id for segment in row.segments}
+    retired = {each.segment.segment_id for each in row.retired}
+    going = {each.segment.segment_id for each in _going(row)}
+    orphans = {each.segment_id for each in (*sweep.orphans, *sweep.set_apart)}
+    doomed = orphans | set(sweep.marked_ids)
+    return (
+        *(f"segment {each} is live" for each in sorted(doomed & live)),
+        *(f"segment {each} is no orphan, but retired" for each in sorted(orphans & retired)),
+        *(
+            f"segment {each} is not marked as being deleted"
+            for each in sorted(set(sweep.marked_ids) - going - live)
+        ),
+    )
+
+
+def _going(state: PartitionState) -> tuple[RetiredSegment, ...]:
+    return tuple(each for each in state.retired if each.deletion_started_at_ms is not None)
+
+
+def _past_grace(
+    state: PartitionState | None, times: SweepOrder
+) -> tuple[RetiredSegment, ...]:
+    retired = () if state is None else state.whole_retired
+    return tuple(each for each in retired if times.now_ms - each.retired_at_ms >= times.grace_ms)
+
+
+def _is_ours(each: RetiredSegment) -> bool:
+    """No broker ever heard of it."""
+    return bool(each.segment.written_by_run)
+
+
+def _emptied(view: PartitionView, expired: Sequence[Expired]) -> tuple[str, ...]:
+    """It may be meant so; where a setting is mistyped, this is the last moment to see it."""
+    if not expired or len(expired) < len(view.segments):
+        return ()
+    return ("all that lives expires",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stay:
+    """How much stays because a broker may still name it."""
+
+    expired: int
+    retired: int
+    orphans: int
+    set_apart: int
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        counts = (
+            (self.expired, "expired"),
+            (self.retired, "retired"),
+            (self.orphans, "orphaned"),
+            (self.set_apart, "set apart"),
+        )
+        told = ", ".join(f"{count} {what}" for count, what in counts if count)
+        if not told:
+            return ()
+        return (
+            f"segments that stay, for a broker may still name them: {told}. Where no broker serves"
+            " this tier, say tier.binding=detached",
+        )

@@ -1,0 +1,157 @@
+"""Uploads that overlap: which segments are taken, and from which offset on each of them counts.
+
+After a change of leader the new one uploads whole segments of its own cut. Complete segments of one
+lineage then share offsets, and hold the same batches there (SEMANTICS 1, "Overlaps are normal"):
+
+    reached  0 ────────── 10
+    taken            8 ────[11 ──── 15]          effective start 11
+    superseded       8 ── 9
+    waiting                               18 ── 23    offsets 16 and 17 are missing
+
+    chain_of(reached, candidates)      -> Chain: taken, superseded, waiting
+    comparisons(live, chain)           -> the stretches that must agree before anything is adopted
+    with_proof(chain, proof)           -> the segments to be taken, as the row will name them
+
+What was compacted stays compacted: an effective start lies beyond all that lives, and never moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tierfold.compaction.model.leader_epochs import epochs_in
+from tierfold.compaction.model.segments import Segment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chain:
+    """What becomes of complete unknown segments of the lineage."""
+
+    taken: tuple[Segment, ...]
+    """In offset order, each with its effective start; its bytes are still those of the whole."""
+    superseded: tuple[Segment, ...]
+    """All their offsets are given by others."""
+    waiting: tuple[Segment, ...]
+    """They begin beyond a gap."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Two segments and the offsets they share, both ends inclusive."""
+
+    first: Segment
+    second: Segment
+    start_offset: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """Where a segment's effective range begins in its `.log`."""
+
+    skipped_bytes: int
+    first_timestamp_ms: int
+    """Max timestamp of the first batch from there on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverlapProof:
+    """What the batches of overlapping segments say."""
+
+    cuts: Mapping[str, Cut]
+    """By segment id, of every taken segment that is not taken from its own start on."""
+    disagreements: tuple[str, ...] = ()
+    """Why the partition is refused, a sentence each naming both segments; empty: all agree."""
+
+
+def chain_of(reached: int, candidates: Sequence[Segment]) -> Chain:
+    """Take each segment that reaches further, in order of start, larger end, id.
+
+    Args:
+        reached: the last offset that is covered already.
+        candidates: complete unknown segments of the lineage, in any order, with their own range.
+    """
+    taken: list[Segment] = []
+    superseded: list[Segment] = []
+    waiting: list[Segment] = []
+    ordered = sorted(candidates, key=lambda s: (s.start_offset, -s.end_offset, s.segment_id))
+    for segment in ordered:
+        if segment.end_offset <= reached:
+            superseded.append(segment)
+        elif segment.start_offset > reached + 1:
+            waiting.append(segment)
+        else:
+            taken.append(_from(segment, reached + 1))
+            reached = segment.end_offset
+    return Chain(taken=tuple(taken), superseded=tuple(superseded), waiting=tuple(waiting))
+
+
+def _from(segment: Segment, start_offset: int) -> Segment:
+    """The segment from its effective start on."""
+    return replace(
+        segment,
+        start_offset=start_offset,
+        skipped_offsets=start_offset - segment.own_start_offset,
+        leader_epochs=epochs_in(segment.leader_epochs, start_offset, segment.end_offset),
+    )
+
+
+def comparisons(live: Sequence[Segment], chain: Chain) -> tuple[Comparison, ...]:
+    """The stretches over which segments must hold the same batches before any is adopted.
+
+    Each segment to be taken is compared with every segment it shares offsets with: with other
+    unknown ones, and with live ones that brokers wrote. A live one that a run of ours wrote holds
+    fewer records by design; there the lineage suffices.
+    """
+    if not chain.taken:
+        return ()
+    unknown = [*chain.taken, *chain.superseded]
+    brokers = [each for each in live if not each.written_by_run]
+    ordered = sorted([*brokers, *unknown], key=lambda s: (s.own_start_offset, s.segment_id))
+    unknown_ids = {each.segment_id for each in unknown}
+    found: list[Comparison] = []
+    open_segments: list[Segment] = []
+    for segment in ordered:
+        start_offset = segment.own_start_offset
+        open_segments = [each for each in open_segments if each.end_offset >= start_offset]
+        found += [
+            Comparison(
+                first=each,
+                second=segment,
+                start_offset=start_offset,
+                end_offset=min(each.end_offset, segment.end_offset),
+            )
+            for each in open_segments
+            if {each.segment_id, segment.segment_id} & unknown_ids
+        ]
+        open_segments.append(segment)
+    return tuple(found)
+
+
+def with_proof(
+    chain: Chain, compared: Sequence[Comparison], proof: OverlapProof
+) -> tuple[Segment, ...]:
+    """The segments to be taken as the row names them: cut, and with what they were compared to."""
+    agrees: dict[str, set[str]] = {each.segment_id: set() for each in chain.taken}
+    for each in compared:
+        first, second = each.first.segment_id, each.second.segment_id
+        for one, other in ((first, second), (second, first)):
+            if one in agrees:
+                agrees[one].add(other)
+    return tuple(
+        _cut(segment, proof.cuts.get(segment.segment_id), agrees[segment.segment_id])
+        for segment in chain.taken
+    )
+
+
+def _cut(segment: Segment, cut: Cut | None, agrees_with: set[str]) -> Segment:
+    segment = replace(segment, agrees_with=tuple(sorted(agrees_with)))
+    if cut is None:
+        return segment
+    return replace(
+        segment,
+        size_bytes=segment.size_bytes - cut.skipped_bytes,
+        skipped_bytes=cut.skipped_bytes,
+        first_timestamp_ms=cut.first_timestamp_ms,
+    )

@@ -1,0 +1,393 @@
+"""Which unknown segments become part of a partition's log, decided of what was read of them. Pure.
+
+    listing + catalog row -> `discovery.listing.classify` -> the unknown ones are read once
+    -> `drafted`: which history, which are taken, what must be compared (PartitionDraft | Refusal)
+    -> the overlaps are compared -> `view_of` -> PartitionView | Refusal
+
+The catalog's live segments are trusted; what is unknown must belong to their history, reach beyond
+them without a gap, and agree with them where it overlaps (SEMANTICS 1, "Discovery"). On first sight
+there is nothing to trust, so whatever does not chain refuses the partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tierfold.compaction.discovery.histories import (
+    History,
+    InspectedSegment,
+    decided_history,
+    fits,
+    shared_until,
+)
+from tierfold.compaction.discovery.listing import Classified, ListedSegment
+from tierfold.compaction.discovery.overlaps import (
+    Chain,
+    Comparison,
+    OverlapProof,
+    chain_of,
+    comparisons,
+    with_proof,
+)
+from tierfold.compaction.discovery.view import (
+    CATALOG_FIRST,
+    PLACE,
+    PartitionView,
+    Refusal,
+    RefusalReason,
+    gap,
+)
+from tierfold.compaction.model.leader_epochs import is_within_lineage
+from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionFacts:
+    """All that was read of a partition before anything is decided."""
+
+    key: PartitionKey
+    state: PartitionState | None
+    """The catalog's row as read; None: it has none."""
+    classified: Classified
+    inspected: tuple[InspectedSegment, ...]
+    """Every segment of `classified.unknown`, read once by storage."""
+
+    @property
+    def row(self) -> PartitionState | None:
+        """What the catalog knows of the log; None on first sight, and after `tierfold forget`."""
+        return None if self.state is None or self.state.is_forgotten else self.state
+
+    def history(self) -> History:
+        """What the leader epochs of all that has a `.log` say; decided anew at each call."""
+        return decided_history([each for each in self.inspected if each.listed.has_log], self.row)
+
+
+def divergence(facts: PartitionFacts) -> Refusal | None:
+    """How an unclean leader election cut the log off, whatever else is wrong; None: it did not."""
+    if facts.row is None:
+        draft = drafted(facts)
+        is_diverged = isinstance(draft, Refusal) and draft.reason is RefusalReason.LINEAGE_DIVERGED
+        return draft if isinstance(draft, Refusal) and is_diverged else None
+    return _refused_by_history(facts.history(), facts.row.segments)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionDraft:
+    """What would be taken of a partition, were the overlaps found to agree."""
+
+    facts: PartitionFacts
+    history: History
+    chain: Chain
+    comparisons: tuple[Comparison, ...]
+    """What must be compared first."""
+
+
+def drafted(facts: PartitionFacts) -> PartitionDraft | Refusal:
+    """Decide which unknown segments belong to the log and chain to the live ones."""
+    row = facts.row
+    refusal = _refused_by_listing(facts)
+    if refusal is not None:
+        return refusal
+    history = facts.history()
+    live = () if row is None else row.segments
+    refusal = _refused_by_history(history, live)
+    if refusal is not None:
+        return refusal
+    complete = [each.segment for each in history.fitting if each.segment is not None]
+    if row is None:
+        reached = min((each.start_offset for each in complete), default=0) - 1
+    else:
+        reached = row.next_offset - 1
+        complete = [each for each in complete if each.end_offset > reached]
+    chain = chain_of(reached, complete)
+    refusal = None if row is not None else _refused_on_first_sight(facts, history, chain)
+    if refusal is not None:
+        return refusal
+    return PartitionDraft(
+        facts=facts, history=history, chain=chain, comparisons=comparisons(live, chain)
+    )
+
+
+def view_of(draft: PartitionDraft, proof: OverlapProof) -> PartitionView | Refusal:
+    """The view, once the overlaps were compared; a refusal where they disagree."""
+    facts, history = draft.facts, draft.history
+    row = facts.row
+    if proof.disagreements:
+        return Refusal(
+            reason=RefusalReason.OVERLAP,
+            detail="; ".join(proof.disagreements),
+            remedy=CATALOG_FIRST if row is None else _OTHER_BATCHES,
+        )
+    taken = with_proof(draft.chain, draft.comparisons, proof)
+    live = () if row is None else row.segments
+    segments = live + taken
+    first = segments[0].start_offset if segments else 0
+    log_start_offset = first if row is None else row.log_start_offset
+    end_offset = segments[-1].end_offset if segments else log_start_offset - 1
+    orphans = tuple(each.listed for each in facts.inspected if is_orphan(each, row))
+    waiting = tuple(_waiting(draft, orphans))
+    return PartitionView(
+        key=facts.key,
+        state=facts.state,
+        segments=segments,
+        new_ids=tuple(segment.segment_id for segment in taken),
+        orphans=orphans,
+        set_apart=tuple(each.listed for each in history.apart),
+        needed=_needed(history, _reached(draft)),
+        waiting=tuple(each.listed for each in waiting),
+        stalled_since_ms=min(
+            (each.listed.modified_ms for each in waiting if _reaches_beyond(each, end_offset)),
+            default=None,
+        ),
+        retired=facts.classified.retired,
+        # What lies beyond the live end is not ours to remember: it may still be cut off.
+        lineage=tuple(each for each in history.lineage if each.start_offset <= end_offset),
+        log_start_offset=log_start_offset,
+        notes=tuple(_notes(draft, waiting)),
+    )
+
+
+def row_view(facts: PartitionFacts, refusal: Refusal) -> PartitionView | None:
+    """The row alone, of a partition that is refused as diverged: what may still be deleted of it.
+
+    Nothing unknown is taken. Set apart is what belongs neither to the row's history nor to the
+    one that contradicts it. None where there is no row.
+    """
+    row = facts.row
+    if row is None:
+        return None
+    history = facts.history()
+    complete = [each.segment for each in history.fitting if each.segment is not None]
+    shared = _shared_end(row, history)
+    taken = chain_of(shared, complete).taken
+    return PartitionView(
+        key=facts.key,
+        state=facts.state,
+        segments=row.segments,
+        new_ids=(),
+        orphans=orphans_of_diverged(facts),
+        set_apart=tuple(each.listed for each in history.apart if not fits(each, row.lineage)),
+        needed=_needed(history, taken[-1].end_offset if taken else shared),
+        waiting=(),
+        stalled_since_ms=None,
+        retired=facts.classified.retired,
+        lineage=row.lineage,
+        log_start_offset=row.log_start_offset,
+        notes=(refusal.sentence,),
+    )
+
+
+def is_orphan(each: InspectedSegment, row: PartitionState | None) -> bool:
+    """Whether an unknown segment is known to hold nothing of its own (SEMANTICS 1, "Orphans").
+
+    Without a `.log` it holds nothing; else all its offsets lie where the row's segments are, or
+    were before they expired.
+    """
+    if row is None:
+        return False
+    if not each.listed.has_log:
+        return True
+    return (
+        each.is_readable
+        and each.end_offset is not None
+        and _lowest_named(row) <= each.listed.start_offset
+        and each.end_offset < row.next_offset
+        and fits(each, row.lineage)
+    )
+
+
+def orphans_of_diverged(facts: PartitionFacts) -> tuple[ListedSegment, ...]:
+    """The orphans of a partition whose log was cut off: of no use to either history.
+
+    Of the row's segments only the first ones are part of the new history, too. What its leader
+    uploaded beyond them may alone give it offsets, though the row's segments have them.
+    """
+    row = facts.row
+    if row is None:
+        return ()
+    history = facts.history()
+    shared = _shared_end(row, history)
+    return tuple(
+        each.listed
+        for each in facts.inspected
+        if is_orphan(each, row)
+        and not ((each.end_offset or 0) > shared and fits(each, history.lineage))
+    )
+
+
+def _shared_end(row: PartitionState, history: History) -> int:
+    """The last offset of the row's segments that are part of the history that contradicts it."""
+    common = [each for each in row.segments if is_within_lineage(each, history.lineage)]
+    # All within the lineage: that of the new history is not known.
+    is_known = len(common) < len(row.segments)
+    return common[-1].end_offset if common and is_known else row.log_start_offset - 1
+
+
+def _needed(history: History, reached: int) -> tuple[str, ...]:
+    """Ids of what is apart and alone gives the history offsets beyond those it has reached."""
+    found = ((each, shared_until(each, history.lineage)) for each in history.apart)
+    return tuple(
+        each.listed.segment_id
+        for each, shared in found
+        if max(each.listed.start_offset, reached + 1) <= shared
+    )
+
+
+def _lowest_named(row: PartitionState) -> int:
+    """The first offset that the row knows of; below it, an upload may hold what nothing else has.
+
+    A copy of a tier whose head arrives last is seen from its middle on.
+    """
+    expired = (each.segment.start_offset for each in row.retired)
+    return min((row.log_start_offset, *expired))
+
+
+_OTHER_BATCHES: Final = (
+    "One of them is no upload of this log: find out which (`tierfold dump` shows their batches) and"
+    " move it out of the tier."
+)
+
+_FORGET: Final = (
+    f"The log was cut off by an unclean leader election. `tierfold forget {PLACE} --dry-run`"
+    " shows what would be lost and what must be done first; then accept it with `tierfold forget"
+    f" {PLACE}` (docs/operations.md)."
+)
+
+
+_BRING_BACK: Final = (
+    f"Bring the objects back from a backup, or go to an earlier state (`tierfold history {PLACE}`);"
+    " nothing of this partition was changed."
+)
+
+_NOT_MOVED: Final = (
+    "Unless you moved the missing objects away for it, bring them back from a backup first."
+)
+
+
+def _refused_by_listing(facts: PartitionFacts) -> Refusal | None:
+    problems, row = facts.classified.problems, facts.row
+    if problems:
+        # On the way out of an election live objects were perhaps moved away, as `forget` asks for.
+        cut = None if row is None else _refused_by_history(facts.history(), row.segments)
+        return Refusal(
+            reason=RefusalReason.DATA_GONE,
+            detail="; ".join((*problems, *(() if cut is None else (cut.detail,)))),
+            remedy=_BRING_BACK if cut is None else f"{_FORGET} {_NOT_MOVED}",
+        )
+    partial = [each.listed for each in facts.inspected if not each.listed.is_complete]
+    if partial and row is None:
+        return Refusal(
+            reason=RefusalReason.PARTIAL_SEGMENT,
+            detail="; ".join(f"{each} lacks {each.lacking}" for each in partial),
+            remedy="Run again once the upload is complete, or move what a dead upload left away.",
+        )
+    unreadable = [each for each in facts.inspected if each.problem and _may_be_new(each, row)]
+    if unreadable:
+        return Refusal(
+            reason=RefusalReason.UNREADABLE,
+            detail="; ".join(each.problem for each in unreadable),
+            remedy="Nothing of this partition was changed.",
+        )
+    return None
+
+
+def _may_be_new(each: InspectedSegment, row: PartitionState | None) -> bool:
+    """It is whole by its objects' names, and would have been taken next."""
+    is_beyond = row is None or each.listed.start_offset >= row.next_offset
+    return is_beyond and each.listed.is_complete
+
+
+def _refused_by_history(history: History, live: Sequence[Segment]) -> Refusal | None:
+    """What the catalog calls live was cut off by an unclean leader election."""
+    found = history.contradiction
+    strays = [each for each in live if not is_within_lineage(each, history.lineage)]
+    if strays and not found:
+        names = ", ".join(each.segment_id for each in strays)
+        found = f"live segments outside the partition's leader epoch lineage: {names}"
+    if not found:
+        return None
+    return Refusal(reason=RefusalReason.LINEAGE_DIVERGED, detail=found, remedy=_FORGET)
+
+
+def _refused_on_first_sight(
+    facts: PartitionFacts, history: History, chain: Chain
+) -> Refusal | None:
+    """Without a row nothing says which of two claims is right, or that nothing was lost."""
+    if chain.waiting:
+        last, after = chain.taken[-1], chain.waiting[0]
+        return gap(last, after)
+    consented = () if facts.state is None else facts.state.forgotten
+    start = chain.taken[0].start_offset if chain.taken else 0
+    end = chain.taken[-1].end_offset if chain.taken else -1
+    alone = [
+        each
+        for each in history.apart
+        if each.listed.segment_id not in consented
+        and (each.listed.start_offset < start or (each.end_offset or 0) > end)
+    ]
+    if not alone:
+        return None
+    return Refusal(
+        reason=RefusalReason.LINEAGE_DIVERGED,
+        detail=f"outside the leader epoch lineage, with offsets that no other segment has:"
+        f" {', '.join(map(str, alone))}; the lineage's segments give offsets {start} to {end}",
+        remedy=_FORGET,
+    )
+
+
+def _waiting(
+    draft: PartitionDraft, orphans: Sequence[ListedSegment]
+) -> Iterator[InspectedSegment]:
+    """What may hold offsets beyond all that is taken: behind a gap, cut short, or unreadable."""
+    settled = {each.segment_id for each in (*draft.chain.taken, *draft.chain.superseded)}
+    settled |= {each.segment_id for each in orphans}
+    reached = _reached(draft)
+    settled |= {each.listed.segment_id for each in draft.history.apart}
+    settled -= set(_needed(draft.history, reached))
+    for each in draft.facts.inspected:
+        is_covered = each.is_readable and each.end_offset is not None and each.end_offset <= reached
+        if each.listed.segment_id not in settled and not is_covered:
+            yield each
+
+
+def _reached(draft: PartitionDraft) -> int:
+    """The last offset that lives or is taken; -1 where nothing is."""
+    taken, row = draft.chain.taken, draft.facts.row
+    return taken[-1].end_offset if taken else -1 if row is None else row.next_offset - 1
+
+
+def _reaches_beyond(each: InspectedSegment, live_end: int) -> bool:
+    known = each.seen_offset if each.end_offset is None else each.end_offset
+    return max(known, each.listed.start_offset) > live_end
+
+
+def _notes(draft: PartitionDraft, waiting: Sequence[InspectedSegment]) -> Iterator[str]:
+    """A sentence for each unknown segment that is kept and not read, and why."""
+    row, reached = draft.facts.row, _reached(draft)
+    taken = {each.segment_id for each in draft.chain.taken}
+    needed = _needed(draft.history, reached)
+    for each in draft.history.apart:
+        if each.listed.segment_id not in needed:
+            yield f"{each} is set apart, outside the leader epoch lineage: kept, not read"
+    for each in draft.history.fitting:
+        is_taken = each.listed.segment_id in taken
+        if row is not None and not is_taken and each.listed.start_offset < _lowest_named(row):
+            yield (
+                f"{each} begins below the log start {row.log_start_offset}, where nothing is known"
+                " to have been: kept, not read"
+            )
+    for each in waiting:
+        if each.problem:
+            yield f"{each.listed} is kept, not read: {each.problem}"
+        elif each.listed.segment_id in needed:
+            shared = shared_until(each, draft.history.lineage)
+            yield (
+                f"{each} is set apart, though part of the log up to offset {shared}, where that was"
+                " cut off: kept, not read"
+            )
+        elif each.segment is not None:
+            yield f"{each} is not taken yet: offset {reached + 1} is missing below it"
+        else:
+            yield f"{each} lacks {each.listed.lacking}: not taken until its upload is complete"

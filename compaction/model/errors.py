@@ -1,0 +1,58 @@
+"""What can go wrong, by who must act.
+
+    TierfoldError
+    ├── CorruptLog        fix the data; this partition stops, the fleet goes on
+    ├── UnreadableObject  an object or folder is missing, forbidden, or the disk is full
+    ├── BadSettings       fix conf/ or the command line; nothing was read
+    └── InvariantBroken   a bug of ours, caught before anything was written; report it
+
+Lost races and fences are no exceptions but outcomes (`compaction.model.outcomes`). Errors are told,
+stored and passed on: no secret and no terminal's escape is ever in one
+(`compaction.model.redaction`).
+"""
+
+from __future__ import annotations
+
+from tierfold.compaction.model.redaction import shown
+
+
+class TierfoldError(Exception):
+    """One clear sentence: where, what was found, what to do."""
+
+    def __init__(self, what: str, *, where: str, remedy: str) -> None:
+        self.what = shown(what)
+        self.where = shown(where)
+        self.remedy = shown(remedy)
+        super().__init__(self.what, self.where, self.remedy)
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}. {self.remedy}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Keyword-only arguments do not survive the default pickling between Spark workers.
+        return (_rebuild, (type(self), self.what, self.where, self.remedy))
+
+
+def unexpected(error: Exception) -> str:
+    """A stranger's exception as part of a sentence, on one line; see `redaction`."""
+    return shown(f"unexpected {type(error).__name__}: {' '.join(str(error).split())}")
+
+
+def _rebuild(kind: type[TierfoldError], what: str, where: str, remedy: str) -> TierfoldError:
+    return kind(what, where=where, remedy=remedy)
+
+
+class CorruptLog(TierfoldError):
+    """Bytes that contradict Kafka's format: bad CRC, torn tail, unknown magic or codec, …"""
+
+
+class UnreadableObject(TierfoldError):
+    """An object could not be read or written: vanished, forbidden, no space left."""
+
+
+class BadSettings(TierfoldError):
+    """A setting that is unknown, malformed or contradicts another; nothing was read."""
+
+
+class InvariantBroken(TierfoldError):
+    """A row about to be written breaks a law of `compaction.commits.invariants`."""

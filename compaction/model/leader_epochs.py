@@ -1,0 +1,88 @@
+"""Leader epochs: which of them a segment holds, and whether it belongs to the partition's log.
+
+A segment that an old leader uploaded and a newer leader's log does not contain is outside the
+lineage: never read, never extended. The rules are those of Kafka's `RemoteLogManager`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tierfold.compaction.model.segments import LeaderEpoch, Segment
+
+
+def epochs_in(
+    lineage: Sequence[LeaderEpoch], start_offset: int, end_offset: int
+) -> tuple[LeaderEpoch, ...]:
+    """The epochs of `lineage` within offsets `start_offset` to `end_offset`, both inclusive.
+
+    Each has the lowest offset of it in that range. Rule: what `RemoteLogManager` uploads with a
+    segment (`LeaderEpochFileCache`, truncated at both ends). `lineage` is in offset order.
+    """
+    begun = [entry for entry in lineage if entry.start_offset <= start_offset]
+    within = [entry for entry in lineage if start_offset < entry.start_offset <= end_offset]
+    if not begun or end_offset < start_offset:
+        return tuple(within)
+    return (LeaderEpoch(epoch=begun[-1].epoch, start_offset=start_offset), *within)
+
+
+def merged_epochs(segments_epochs: Iterable[Sequence[LeaderEpoch]]) -> tuple[LeaderEpoch, ...]:
+    """The union of several segments' epochs, each with its lowest offset, in epoch order."""
+    lowest: dict[int, int] = {}
+    for epochs in segments_epochs:
+        for entry in epochs:
+            lowest[entry.epoch] = min(
+                entry.start_offset, lowest.get(entry.epoch, entry.start_offset)
+            )
+    return tuple(
+        LeaderEpoch(epoch=epoch, start_offset=offset) for epoch, offset in sorted(lowest.items())
+    )
+
+
+def is_within_lineage(segment: Segment, lineage: Sequence[LeaderEpoch]) -> bool:
+    """Whether `segment` is part of the log that `lineage` describes; see `are_within_lineage`."""
+    return are_within_lineage(segment.leader_epochs, segment.end_offset, lineage)
+
+
+def are_within_lineage(
+    epochs: Sequence[LeaderEpoch], end_offset: int, lineage: Sequence[LeaderEpoch]
+) -> bool:
+    """Whether a segment with these leader epochs is part of the log that `lineage` describes.
+
+    Rule: `RemoteLogManager.isRemoteSegmentWithinLeaderEpochs`, but for its last sentence: the end
+    of the log is not known here. Epochs below the lineage's first were cut off with the log's head
+    and are not looked at; of the lineage's first epoch the start has moved up with the log start.
+
+    Args:
+        epochs: per epoch the lowest offset in the segment.
+        end_offset: the segment's last offset, inclusive.
+        lineage: the log's leader epochs, in offset order.
+    """
+    own = _with_records(epochs)
+    theirs = _with_records(lineage)
+    if not own or not theirs:
+        return False
+    first_of_log = min(theirs)
+    last_epoch = max(own)
+    kept = [epoch for epoch in own if epoch >= first_of_log]
+    if not kept or last_epoch > max(theirs):
+        return False
+    if kept[0] > first_of_log and own[kept[0]] < theirs.get(kept[0], 0):
+        return False
+    # From the first epoch on the two lists agree entry by entry, up to the segment's last epoch.
+    stretch = [epoch for epoch in theirs if kept[0] <= epoch <= last_epoch]
+    if stretch != kept or any(own[epoch] != theirs[epoch] for epoch in kept[1:]):
+        return False
+    next_starts = [offset for epoch, offset in theirs.items() if epoch > last_epoch]
+    return not next_starts or end_offset < next_starts[0]
+
+
+def _with_records(epochs: Sequence[LeaderEpoch]) -> dict[int, int]:
+    """Epoch to start offset in epoch order, without epochs that end where they begin."""
+    ordered = sorted(epochs)
+    next_starts = [entry.start_offset for entry in ordered[1:]]
+    return {
+        entry.epoch: entry.start_offset
+        for entry, next_start in zip(ordered, [*next_starts, None], strict=False)
+        if entry.start_offset != next_start
+    }

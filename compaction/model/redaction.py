@@ -1,0 +1,78 @@
+"""What may be shown of foreign text: no secret in it, and nothing that drives a terminal.
+
+Every error (`compaction.model.errors`) and every stranger's exception goes through `shown`, so that
+what logs, tables, the catalog and `--json` repeat of them is fit to be read and passed on.
+
+Secrets are hidden as Kafka hides them (`Password.HIDDEN`): the user part and the query of a URI,
+and what is assigned to a name that speaks of a secret. In doubt more is hidden than need be.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+HIDDEN: Final = "[hidden]"
+"""What stands where a secret was (Kafka `org.apache.kafka.common.config.types.Password`)."""
+
+# Up to two slashes: a path that was a URI has lost one, and `file:///` has no user part.
+_URI: Final = re.compile(r"([A-Za-z0-9+.-]{0,10}):(/{1,2})(?!/)(\S*)")
+
+_CONTAINER_SCHEMES: Final = ("abfs", "abfss", "wasb", "wasbs")
+_CONTAINER: Final = re.compile(r"[a-z0-9$-]{1,63}")
+"""What Azure's URIs have in the place of a user: `abfss://container@account/…`."""
+
+_ASSIGNED: Final = re.compile(
+    r"((?:secret|passw|token|credential|signature|jaas|\bsig|\bsas"
+    r"|(?:access|account|api|private|master|keystore)[._-]?key)[\w.-]{0,80}[\"']?\s*)"
+    r"(=\s*(?:\[hidden\]|\"[^\"]*\"|'[^']*'|\S+)|:\s*(?:Some\()?(?:\"[^\"]*\"|'[^']*'))",
+    re.IGNORECASE,
+)
+"""`password=…`, `"secret": "…"`; a colon counts before quotes only, for it also ends a topic."""
+
+_NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,60}(\.[a-zA-Z0-9_-]{1,60}){0,20}|")
+"""What a setting may be called, or nothing."""
+
+
+def shown(text: str) -> str:
+    """Foreign text, fit for a terminal, a log or a table; what is fit already stays as it is."""
+    return printable(without_secrets(text))
+
+
+def without_secrets(text: str) -> str:
+    """The text with `HIDDEN` for users and queries of URIs, and for values of secret names."""
+    return _ASSIGNED.sub(_hidden_value, _URI.sub(_hidden_parts, text))
+
+
+def printable(text: str) -> str:
+    r"""The text with escapes (`\x1b`, `\n`, `\u202e`) for what is no printable character."""
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode("ascii")
+        for each in text
+    )
+
+
+def setting_name(name: str) -> str:
+    """A setting's name that nobody knows, quoted; `HIDDEN` where it may be no name at all."""
+    return repr(name) if _NAME.fullmatch(name) else HIDDEN
+
+
+def _hidden_parts(found: re.Match[str]) -> str:
+    scheme, slashes, rest = found.groups()
+    first = re.search(r"[/?#]", rest)
+    authority = rest if first is None else rest[: first.start()]
+    user, at, _ = authority.partition("@")
+    is_container = scheme in _CONTAINER_SCHEMES and _CONTAINER.fullmatch(user) is not None
+    # A secret may hold slashes that nobody escaped: all up to the last @ may be of it.
+    if "@" in rest and (at or ":" in rest) and not (is_container and rest.count("@") == 1):
+        rest = HIDDEN + rest[rest.rindex("@") :]
+    query = re.search(r"[?#]", rest)
+    if query is not None:
+        rest = rest[: query.end()] + HIDDEN
+    return f"{scheme}:{slashes}{rest}"
+
+
+def _hidden_value(found: re.Match[str]) -> str:
+    return f"{found[1]}{found[2][0]}{HIDDEN}"

@@ -1,0 +1,214 @@
+"""How much of a plan is done at once: chunks of a partition, waves of a run (SEMANTICS 7).
+
+A chunk is a round that ends earlier: all of `[log start, its end)`, its dirty part whole segments,
+at least one. The clean part below is read again with each chunk, as Kafka's `Cleaner` does where
+its map is full. What loses its key within a chunk loses it in the whole as well, and what wins one
+meets the records of the next chunk then, so that the end is the same however a log is cut.
+
+    Due      a plan, or what is left of it          Room    what a wave may take
+    Chunk    the part of it that is next, and why   Wave    chunks that share a pass over the data
+
+    next_wave(due, room)   ->  Wave, of the first partitions of `due`
+    remaining(plan, ...)   ->  the plan for what lies beyond a chunk that was committed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Final
+
+from tierfold.compaction.model.rules import Rules
+from tierfold.compaction.model.segments import Segment
+from tierfold.compaction.model.units import BATCH_HEADER_BYTES
+from tierfold.compaction.model.wording import spaced
+from tierfold.compaction.planning.grouping import grouped
+from tierfold.compaction.planning.plan import Compact
+
+SPACE_SHARE: Final = 3
+"""A wave takes at most one part in so many of the free space (KIP-1272: `free space / 3`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What one run may take; None: as much as there is."""
+
+    max_partitions: int | None = None
+    max_bytes: int | None = None
+    """Bytes of source logs, the clean part of each chunk among them."""
+    max_duration_ms: int | None = None
+    """No chunk is begun once so much time has passed."""
+
+
+UNBOUND: Final = Budget()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """A partition that is to be compacted."""
+
+    plan: Compact
+    """All that is left to be done."""
+    rules: Rules
+    chunks_done: int = 0
+    """How many chunks of it this run has committed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """What a wave may take, in bytes of source logs; None: no bound."""
+
+    budget_bytes: int | None = None
+    """Of the whole run."""
+    spent_bytes: int = 0
+    """What the run has begun so far."""
+    free_bytes: int | None = None
+    """What the tier's file system has left: results lie beside their sources."""
+    wave_bytes: int | None = None
+    """Of a wave of several partitions; one alone may take more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """What is done of a partition at once."""
+
+    plan: Compact
+    """A round like any other; why it ends early is the first of its `held_back`."""
+    is_last: bool
+    """It reaches the end of the region that the whole plan would clean."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wave:
+    """The chunks of the first partitions that were due, in their order."""
+
+    chunks: tuple[Chunk, ...]
+    stop: str = ""
+    """Why nothing else may be begun in this run, a sentence; empty: something may."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Limit:
+    """One bound, as the next partition finds it."""
+
+    whole_bytes: int
+    left_bytes: int
+    is_untouched: bool
+    """Nothing has been taken of it: then at least one segment is."""
+    cuts: bool
+    """A partition is cut to fit where it never would as a whole; else it goes alone."""
+    why: str
+    stop: str = ""
+    """What ends the run where it binds; empty: the next wave starts afresh."""
+
+
+def next_wave(due: Sequence[Due], room: Room) -> Wave:
+    """What is begun next: chunks of the first partitions in their order, as many as there is room.
+
+    Nobody overtakes: the first one that must wait lets all behind it wait. A chunk of the first
+    always goes, unless the run's bytes are spent, so that each run gets on.
+    """
+    chunks: list[Chunk] = []
+    taken_bytes = 0
+    for each in due:
+        found = _fitting(each, tuple(_limits(room, taken_bytes)))
+        if isinstance(found, _Limit):
+            return Wave(chunks=tuple(chunks), stop=found.stop)
+        chunks.append(found)
+        taken_bytes += found.plan.bytes_in
+    return Wave(chunks=tuple(chunks))
+
+
+def _limits(room: Room, taken_bytes: int) -> Iterator[_Limit]:
+    if room.budget_bytes is not None:
+        used = room.spent_bytes + taken_bytes
+        yield _Limit(
+            whole_bytes=room.budget_bytes,
+            left_bytes=room.budget_bytes - used,
+            is_untouched=used == 0,
+            cuts=True,
+            why=f"--max-bytes is {spaced(room.budget_bytes)}, {spaced(used)} are taken",
+            stop=f"--max-bytes is {spaced(room.budget_bytes)}, this run took {spaced(used)}",
+        )
+    if room.free_bytes is not None:
+        share = room.free_bytes // SPACE_SHARE
+        yield _Limit(
+            whole_bytes=share,
+            left_bytes=share - taken_bytes,
+            is_untouched=taken_bytes == 0,
+            cuts=True,
+            why=f"results lie in the tier, which has {spaced(room.free_bytes)} bytes free,"
+            " a chunk takes at most a third",
+        )
+    if room.wave_bytes is not None:
+        yield _Limit(
+            whole_bytes=room.wave_bytes,
+            left_bytes=room.wave_bytes - taken_bytes,
+            is_untouched=taken_bytes == 0,
+            cuts=False,
+            why="",
+        )
+
+
+def _fitting(each: Due, limits: Sequence[_Limit]) -> Chunk | _Limit:
+    """The largest chunk within `chunk.bytes` and the limits, or the limit that lets it wait."""
+    sources = sources_of(each.plan)
+    clean = [source for source in sources if source.next_offset <= each.plan.first_dirty]
+    dirty = sources[len(clean) :]
+    clean_bytes = sum(source.size_bytes for source in clean)
+    # Of the first, the first two, … dirty segments.
+    dirty_bytes = list(accumulate(source.size_bytes for source in dirty))
+    count, why = len(dirty), ""
+    bound = each.rules.chunk_bytes
+    if bound is not None and dirty and dirty_bytes[-1] > bound:
+        count, why = max(1, _within(dirty_bytes, bound)), f"chunk.bytes is {bound}"
+    for limit in limits:
+        size = clean_bytes + (dirty_bytes[count - 1] if count else 0)
+        if size <= limit.left_bytes or (limit.is_untouched and not limit.cuts):
+            continue
+        fits = _within(dirty_bytes, limit.left_bytes - clean_bytes)
+        is_too_large_for_any = limit.cuts and size > limit.whole_bytes
+        if not is_too_large_for_any or not (fits or limit.is_untouched):
+            return limit
+        count, why = min(count, max(1, fits)), limit.why
+    if count == len(dirty):
+        return Chunk(plan=each.plan, is_last=True)
+    about = each.chunks_done + -(-dirty_bytes[-1] // dirty_bytes[count - 1])
+    plan = _of_sources(each.plan, sources[: len(clean) + count], each.rules)
+    said = (
+        f"chunk {each.chunks_done + 1} of about {about}, up to offset {plan.next_offset - 1}: {why}"
+    )
+    return Chunk(plan=replace(plan, held_back=(said,)), is_last=False)
+
+
+def _within(sums: Sequence[int], bound: int) -> int:
+    """How many of the ascending sums are at most `bound`."""
+    return sum(each <= bound for each in sums)
+
+
+def sources_of(plan: Compact) -> tuple[Segment, ...]:
+    """The segments that the plan reads, in offset order."""
+    return tuple(each for group in plan.groups for each in group.segments)
+
+
+def remaining(
+    whole: Compact, first_dirty: int, segments: Sequence[Segment], rules: Rules
+) -> Compact:
+    """What is left of `whole` once its part below `first_dirty` has been committed.
+
+    `segments`: the partition's live ones after that commit.
+    """
+    sources = tuple(each for each in segments if each.start_offset < whole.next_offset)
+    return replace(_of_sources(whole, sources, rules), first_dirty=first_dirty)
+
+
+def _of_sources(plan: Compact, sources: tuple[Segment, ...], rules: Rules) -> Compact:
+    bytes_in = sum(each.size_bytes for each in sources)
+    return replace(
+        plan,
+        next_offset=sources[-1].next_offset,
+        groups=grouped(sources, rules),
+        bytes_in=bytes_in,
+        bytes_out_estimate=bytes_in + BATCH_HEADER_BYTES,
+    )

@@ -1,0 +1,128 @@
+"""How dirty a partition is, how long it has waited, and what of it is due.
+
+Bytes are counted as Kafka's `LogToClean` counts them. A segment in which the first dirty offset
+lies counts twice, as clean and as cleanable: there, `UnifiedLog.logSegments(from, to)` starts with
+the segment that holds `from`. All comes from the catalog's metadata; no segment is opened.
+
+The catalog keeps a row's sums (`live_bytes`, `clean_bytes`, `dirty_bytes`), written by the commit
+that changes them. They are for its readers: what is cleanable depends on the time, on open
+transactions and on segments uploaded since, so it is summed here, over the row in memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from tierfold.compaction.discovery.view import PartitionView
+from tierfold.compaction.model.rules import CompactionStrategy, Rules
+from tierfold.compaction.model.segments import Segment
+from tierfold.compaction.model.strategies import latest_strategy, strategy_name
+from tierfold.compaction.planning.regions import Regions, is_overdue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirtyRatio:
+    """Cleanable bytes over clean and cleanable bytes; never a float."""
+
+    clean_bytes: int
+    cleanable_bytes: int
+    must_clean_bytes: int = 0
+    """Of `cleanable_bytes`, those of segments that waited too long (KIP-354)."""
+    delay_ms: int = 0
+    """By how much the oldest uncompacted segment is over `max.compaction.lag.ms`; 0: it is not."""
+
+    @property
+    def total_bytes(self) -> int:
+        """The ratio's denominator."""
+        return self.clean_bytes + self.cleanable_bytes
+
+    @property
+    def must_clean(self) -> bool:
+        """Whether `max.compaction.lag.ms` demands a round, whatever the ratio (KIP-354)."""
+        return self.cleanable_bytes > 0 and self.delay_ms > 0
+
+    @property
+    def precedence(self) -> tuple[Fraction, Fraction]:
+        """Must clean dirty ratio and dirty ratio: the partition with the highest goes first."""
+        if not self.total_bytes:
+            return Fraction(0), Fraction(0)
+        return (
+            Fraction(self.must_clean_bytes, self.total_bytes),
+            Fraction(self.cleanable_bytes, self.total_bytes),
+        )
+
+    def exceeds(self, threshold: Fraction) -> bool:
+        """Whether the ratio is strictly greater; an empty log exceeds nothing."""
+        return self.cleanable_bytes * threshold.denominator > threshold.numerator * self.total_bytes
+
+    @property
+    def percent(self) -> str:
+        """For display: `33.3 %`, rounded down to a tenth; `0.0 %` for an empty log."""
+        per_mille = self.cleanable_bytes * 1000 // self.total_bytes if self.total_bytes else 0
+        return f"{per_mille // 10}.{per_mille % 10} %"
+
+
+def dirty_ratio(view: PartitionView, regions: Regions, rules: Rules, now_ms: int) -> DirtyRatio:
+    """How dirty the partition is at `now_ms` (epoch milliseconds), and how overdue."""
+    dirty = regions.dirty
+    clean = (each.size_bytes for each in view.segments if each.start_offset < dirty.start)
+    cleanable = [
+        each
+        for each in view.segments
+        if dirty.start < each.next_offset and each.start_offset < dirty.end and not dirty.is_empty
+    ]
+    overdue = (each.size_bytes for each in cleanable if is_overdue(each, rules, now_ms))
+    delay_ms = 0
+    if regions.earliest_dirty_ms is not None:
+        delay_ms = now_ms - regions.earliest_dirty_ms - rules.max_compaction_lag_ms
+    return DirtyRatio(
+        clean_bytes=sum(clean),
+        cleanable_bytes=sum(each.size_bytes for each in cleanable),
+        must_clean_bytes=sum(overdue),
+        delay_ms=max(delay_ms, 0),
+    )
+
+
+def due_segments(
+    view: PartitionView, regions: Regions, rules: Rules, now_ms: int
+) -> tuple[Segment, ...]:
+    """The clean segments that hold a tombstone or marker whose delete horizon has passed.
+
+    Beyond Kafka, where they wait for new dirty data (SEMANTICS 2). Only where the cleaner offset
+    is believed: a tombstone above it may still have older values below. None where a person chose
+    the first dirty offset.
+
+    Under the strategies `timestamp` and `header` what waits above may be older than a tombstone
+    here: only where all is clean, and was cleaned under the same strategy.
+    """
+    if regions.is_forced or not _is_settled(view, regions, rules):
+        return ()
+    clean_until = min(regions.first_dirty, regions.unstable_from)
+    return tuple(
+        each
+        for each in view.segments
+        if each.next_offset <= clean_until
+        and each.earliest_due_ms is not None
+        and each.earliest_due_ms <= now_ms
+    )
+
+
+def _is_settled(view: PartitionView, regions: Regions, rules: Rules) -> bool:
+    """Nothing in view can still lose to a tombstone of the clean region."""
+    if rules.compaction_strategy is CompactionStrategy.OFFSET:
+        return True
+    is_same = view.state is not None and latest_strategy(view.state) == strategy_name(rules)
+    return is_same and regions.first_dirty == regions.next_offset
+
+
+def should_have_rolled_at_ms(view: PartitionView, rules: Rules, now_ms: int) -> int | None:
+    """When the active segment should have rolled, at the earliest; None: it need not have yet.
+
+    That is `min(segment.ms, max.compaction.lag.ms)` (Kafka `LogConfig.maxSegmentMs`) after its
+    first record. The tier does not show the active segment, but its records are no older than the
+    newest one uploaded; if it holds none, it need not roll at all.
+    """
+    newest_ms = view.segments[-1].max_timestamp_ms if view.segments else -1
+    rolls_at_ms = newest_ms + min(rules.segment_ms, rules.max_compaction_lag_ms)
+    return rolls_at_ms if newest_ms >= 0 and rolls_at_ms < now_ms else None

@@ -1,0 +1,49 @@
+"""Groups of which nothing survived: their offsets go to a neighbour (SEMANTICS 7).
+
+No offset range may be left without a segment, and none is written for nothing, so an empty group
+joins the group before it, or else the one after it. Where that would span more than 31 bits, which
+no index can hold, it stands alone, and one empty batch is written in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tierfold.compaction.model.units import OFFSET_SPAN_MAX
+from tierfold.compaction.planning.grouping import SegmentGroup
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Absorbed:
+    """The groups of a round once every empty one that can be joined has been."""
+
+    groups: tuple[SegmentGroup, ...]
+    """In offset order; they cover what the groups before covered."""
+    empty: frozenset[int]
+    """The numbers, from 0, of those of which nothing survives: each must become one empty batch."""
+
+
+def absorbed(groups: Sequence[SegmentGroup], is_empty: Sequence[bool]) -> Absorbed:
+    """Join empty groups to their neighbours, as many as the offset span of a segment allows.
+
+    `is_empty` has one entry per group. From the first group on each result is as long as can be, so
+    there are as few as can be, and absorbing them once more changes nothing. Limits on a group's
+    size do not bind: an empty group adds nothing to the output but its offsets.
+    """
+    joined: list[tuple[SegmentGroup, bool]] = []
+    for group, empty in zip(groups, is_empty, strict=True):
+        if joined and (empty or joined[-1][1]) and _fit(joined[-1][0], group):
+            before, before_empty = joined.pop()
+            both = SegmentGroup(segments=before.segments + group.segments)
+            joined.append((both, before_empty and empty))
+        else:
+            joined.append((group, empty))
+    return Absorbed(
+        groups=tuple(group for group, _ in joined),
+        empty=frozenset(number for number, (_, empty) in enumerate(joined) if empty),
+    )
+
+
+def _fit(before: SegmentGroup, after: SegmentGroup) -> bool:
+    return after.end_offset - before.start_offset <= OFFSET_SPAN_MAX

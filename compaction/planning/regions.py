@@ -1,0 +1,183 @@
+"""Where a partition is clean, dirty, and held back (SEMANTICS 1; Kafka `LogCleanerManager`).
+
+    log start     first_dirty     first_uncleanable   unstable_from       next_offset
+        |  cleaned     |      dirty      |  uncleanable   |   unstable     |  active: local only
+
+Uncleanable is too young (`min.compaction.lag.ms`), unstable is at or above the last stable offset.
+`first_dirty` may lie inside a segment; `first_uncleanable` and `unstable_from` never do.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason
+from tierfold.compaction.model.producers import ProducerEntry
+from tierfold.compaction.model.rules import Rules
+from tierfold.compaction.model.segments import Segment
+from tierfold.compaction.model.units import OffsetSpan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastStable:
+    """The last stable offset as the remote tier shows it (KIP-1272)."""
+
+    offset: int
+    """The first offset of the oldest transaction that is still undecided here."""
+    producer_id: int | None = None
+    """Whose transaction it is; None where only batch heads told the offset."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Regions:
+    """The regions of one partition."""
+
+    log_start: int
+    first_dirty: int
+    first_uncleanable: int
+    unstable_from: int
+    """Where the segments begin that an open transaction holds back; `next_offset`: none are."""
+    next_offset: int
+    """The first offset beyond the remote range."""
+    last_stable: LastStable | None
+    """What holds the segments from `unstable_from` on back; None: nothing does."""
+    earliest_dirty_ms: int | None = None
+    """The earliest timestamp of the uncompacted segments; None: none of them has one (KIP-354)."""
+    reset: str | None = None
+    """Why the stored cleaner offset was not believed, a sentence."""
+    is_forced: bool = False
+    """A person chose `first_dirty`."""
+
+    @property
+    def cleaned(self) -> OffsetSpan:
+        """Offsets that an earlier round cleaned."""
+        return OffsetSpan(start=self.log_start, end=self.first_dirty)
+
+    @property
+    def dirty(self) -> OffsetSpan:
+        """Offsets that a round may clean now; empty where all of them are held back."""
+        end = max(self.first_dirty, self.first_uncleanable)
+        return OffsetSpan(start=self.first_dirty, end=end)
+
+    @property
+    def uncleanable(self) -> OffsetSpan:
+        """Dirty offsets that `min.compaction.lag.ms` holds back."""
+        return OffsetSpan(start=self.dirty.end, end=max(self.dirty.end, self.unstable_from))
+
+    @property
+    def unstable(self) -> OffsetSpan:
+        """Dirty offsets that an open transaction holds back."""
+        return OffsetSpan(start=self.uncleanable.end, end=self.next_offset)
+
+
+def last_stable_of(producers: Sequence[ProducerEntry]) -> LastStable | None:
+    """The oldest open transaction in the newest producer snapshot in view; None: none is open.
+
+    The marker that decides it may sit in a segment that only a broker has: undecided all the same.
+    """
+    opened = [
+        (entry.current_txn_first_offset, entry.producer_id)
+        for entry in producers
+        if entry.current_txn_first_offset is not None
+    ]
+    if not opened:
+        return None
+    offset, producer_id = min(opened)
+    return LastStable(offset=offset, producer_id=producer_id)
+
+
+def regions_of(
+    view: PartitionView,
+    last_stable: LastStable | None,
+    rules: Rules,
+    now_ms: int,
+    *,
+    forced_first_dirty: int | None = None,
+) -> Regions | Refusal:
+    """Divide a partition into its regions.
+
+    Args:
+        view: the partition.
+        last_stable: from `last_stable_of`, or from the batch heads where there is no snapshot.
+        rules: the topic's settings.
+        now_ms: the time, epoch milliseconds.
+        forced_first_dirty: `--first-dirty`, instead of the stored cleaner offset; below the log
+            start it means the log start, so that 0 cleans all again.
+    """
+    end = view.next_offset
+    if forced_first_dirty is not None and forced_first_dirty > end:
+        return Refusal(
+            reason=RefusalReason.FIRST_DIRTY_OUT_OF_RANGE,
+            detail=f"the first dirty offset {forced_first_dirty} lies above the log's end {end}",
+            remedy=f"Choose one between {view.log_start_offset} and {end}.",
+        )
+    first_dirty, reset = _stored_first_dirty(view)
+    is_forced = forced_first_dirty is not None
+    if forced_first_dirty is not None:
+        first_dirty, reset = max(forced_first_dirty, view.log_start_offset), None
+    uncompacted = [each for each in view.segments if each.next_offset > first_dirty]
+    unstable_from = _unstable_from(view, last_stable)
+    first_timestamps_ms = [
+        each.first_timestamp_ms for each in uncompacted if each.first_timestamp_ms > 0
+    ]
+    return Regions(
+        log_start=view.log_start_offset,
+        first_dirty=first_dirty,
+        first_uncleanable=min(unstable_from, _lag_bound(uncompacted, rules, now_ms, end)),
+        unstable_from=unstable_from,
+        next_offset=end,
+        last_stable=last_stable if unstable_from < end else None,
+        earliest_dirty_ms=min(first_timestamps_ms, default=None),
+        reset=reset,
+        is_forced=is_forced,
+    )
+
+
+def is_overdue(segment: Segment, rules: Rules, now_ms: int) -> bool:
+    """Whether the segment waited longer than `max.compaction.lag.ms` to be cleaned (KIP-354).
+
+    Its age is its first batch's, counted only where that has a timestamp above 0, as in Kafka
+    `LogCleanerManager.maxCompactionDelay`.
+    """
+    age_ms = now_ms - segment.first_timestamp_ms
+    return segment.first_timestamp_ms > 0 and age_ms > rules.max_compaction_lag_ms
+
+
+def _stored_first_dirty(view: PartitionView) -> tuple[int, str | None]:
+    """The cleaner offset, or the log start with a sentence why not (Kafka `cleanableOffsets`)."""
+    stored = view.cleaner_offset
+    if stored is None:
+        return view.log_start_offset, None
+    if stored < view.log_start_offset:
+        place = f"below the log start {view.log_start_offset}"
+    elif stored > view.next_offset:
+        place = f"above the log end {view.next_offset}"
+    else:
+        return stored, None
+    return view.log_start_offset, (
+        f"the stored cleaner offset {stored} lies {place}: the whole log counts as dirty"
+    )
+
+
+def _unstable_from(view: PartitionView, last_stable: LastStable | None) -> int:
+    """The end of the remote range or the LSO, whichever is lower, down to a segment's start."""
+    if not view.segments or last_stable is None or last_stable.offset >= view.next_offset:
+        return view.next_offset
+    starts = [segment.start_offset for segment in view.segments]
+    return starts[max(bisect_right(starts, last_stable.offset) - 1, 0)]
+
+
+def _lag_bound(uncompacted: Sequence[Segment], rules: Rules, now_ms: int, end: int) -> int:
+    """Where `min.compaction.lag.ms` stops a round; at least the end of the last overdue segment.
+
+    The first half is Kafka's `findFirstUncleanableSegment`, the second KIP-354's: the maximum
+    overrides the minimum. (Kafka itself lets the maximum override the ratio only.)
+    """
+    if rules.min_compaction_lag_ms == 0:
+        return end
+    youngest_ms = now_ms - rules.min_compaction_lag_ms
+    young = (each.start_offset for each in uncompacted if each.max_timestamp_ms > youngest_ms)
+    overdue = [each.next_offset for each in uncompacted if is_overdue(each, rules, now_ms)]
+    return max([next(young, end), *overdue])

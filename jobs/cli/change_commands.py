@@ -1,0 +1,168 @@
+"""The verbs that change what the catalog says, beside `compact`: restore, forget, retain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from tierfold.compaction.deletion.deletion_plan import SweepOrder
+from tierfold.jobs.cli.exit_codes import beside_result, for_people, leave
+from tierfold.jobs.cli.options import (
+    JSON_OPTION,
+    asked_of_tier,
+    catalog_options,
+    clock_options,
+    settings_of,
+    tell_people,
+    tier_options,
+)
+from tierfold.jobs.cli.sizes_and_durations import DURATION_MS
+from tierfold.jobs.reports.history_tables import print_forgot, print_restored
+from tierfold.jobs.reports.vacuum_tables import print_retained, print_vacuumed
+from tierfold.jobs.reports.verb_tables import document
+from tierfold.jobs.settings.remarks import remarks_on_tier
+from tierfold.jobs.verbs.forget import forget
+from tierfold.jobs.verbs.restore import restore
+from tierfold.jobs.verbs.vacuum import retain, vacuumed
+
+
+@click.command("restore")
+@catalog_options
+@click.argument("partition_name", metavar="PARTITION")
+@click.option(
+    "--to",
+    required=True,
+    metavar="TIME|RUN",
+    help="ISO 8601 (UTC unless it says otherwise) or epoch milliseconds: as it was then. A run, or"
+    " the beginning of its name: as that run left it.",
+)
+@click.option("--dry-run", is_flag=True, help="Only say what would live again, and what would not.")
+@JSON_OPTION
+@clock_options
+def restore_verb(partition_name: str, to: str, dry_run: bool, **given: Any) -> None:
+    """Bring one partition back to what it was, while the segments are still there.
+
+    What brokers uploaded since stays. The segments that come back are read and checked first; those
+    that leave are retired, so that a restore can be undone by a restore.
+
+    To undo a run, name the moment of the line below it in `tierfold history`; to undo the very
+    first run, that of the line "found".
+
+    \b
+    Examples:
+      tierfold restore /mnt/tier orders-0 --to 2026-11-21T15:30:46.123Z --dry-run
+      tierfold restore /mnt/tier orders-0 --to 20261121T153046-hVb2Qx0A
+    """
+    settings_of(given)
+    live = asked_of_tier(given).live
+    stderr = beside_result(as_json=given["as_json"])
+    found = restore(live, partition_name, to, stderr, is_dry_run=dry_run)
+    if given["as_json"]:
+        click.echo(document((found.as_json(),)))
+    else:
+        print_restored(for_people(), found)
+    leave((found.report,))
+
+
+@click.command("forget")
+@catalog_options
+@click.argument("partition_name", metavar="PARTITION")
+@click.option("--dry-run", is_flag=True, help="Only say what would be taken, and what vanishes.")
+@JSON_OPTION
+@clock_options
+def forget_verb(partition_name: str, dry_run: bool, **given: Any) -> None:
+    """Take back what the catalog says of a partition whose log was cut off.
+
+    After an unclean leader election brokers go on with a log that lacks what the tier has, and
+    every verb refuses the partition. This accepts the loss: the next `compact` takes the new
+    history, as on first sight. No object is deleted; `retain --diverged` deletes what is no part
+    of the new history.
+
+    It is refused while segments that tierfold wrote, retired ones or orphans are in the tier, and
+    says what to do first. There is no way back: look at --dry-run.
+
+    \b
+    Examples:
+      tierfold forget /mnt/tier orders-0 --dry-run
+      tierfold forget /mnt/tier orders-0
+    """
+    settings_of(given)
+    live = asked_of_tier(given).live
+    stderr = beside_result(as_json=given["as_json"])
+    found = forget(live, partition_name, stderr, is_dry_run=dry_run)
+    if given["as_json"]:
+        click.echo(document((found.as_json(),)))
+    else:
+        print_forgot(for_people(), found)
+    leave((found.report,))
+
+
+@click.command("retain")
+@tier_options
+@clock_options
+@click.option(
+    "--grace-period",
+    "grace_ms",
+    type=DURATION_MS,
+    default="24h",
+    show_default=True,
+    metavar="TIME",
+    help="How long a retired segment stays: what has read the catalog may still read it, and"
+    " `restore` can bring it back.",
+)
+@click.option(
+    "--orphan-age",
+    "orphan_age_ms",
+    type=DURATION_MS,
+    default="24h",
+    show_default=True,
+    metavar="TIME",
+    help="How long what no run has committed stays, and how long a silent run keeps its claim:"
+    " longer than your longest run.",
+)
+@click.option(
+    "--diverged",
+    "takes_set_apart",
+    is_flag=True,
+    help="Delete what is set apart, too: segments of a history that an unclean leader election cut"
+    " off, once they are --orphan-age old. Only with tier.binding=detached.",
+)
+@click.option("--dry-run", is_flag=True, help="Only list what would be deleted, and its bytes.")
+def retain_verb(dry_run: bool, **given: Any) -> None:
+    """Delete what nobody needs any more: replaced, expired and orphaned segments.
+
+    Expired are whole segments of topics whose cleanup.policy names delete, by retention.ms and
+    retention.bytes: they are retired, the log start moves, and their objects go a grace period
+    later. Unless tier.binding=detached says that no broker serves the tier, only what tierfold
+    itself wrote is deleted. Files of the catalog that were superseded thirty days ago go, too,
+    whatever --topic says.
+
+    \b
+    Examples:
+      tierfold retain /mnt/tier --set tier.binding=detached --grace-period 12h --dry-run
+      tierfold retain /mnt/tier --set tier.binding=detached --diverged --topic orders
+    """
+    settings = settings_of(given)
+    asked = asked_of_tier(given)
+    times = SweepOrder(
+        now_ms=asked.live.now_ms,
+        grace_ms=given["grace_ms"],
+        orphan_age_ms=given["orphan_age_ms"],
+        takes_set_apart=given["takes_set_apart"],
+    )
+    remarks = remarks_on_tier(settings, asked.live)
+    tell_people(remarks, given)
+    stderr = beside_result(as_json=given["as_json"])
+    found = retain(asked.live, settings, asked.scope, times, stderr, is_dry_run=dry_run)
+    if not given["as_json"]:
+        title = "dry run: nothing is changed" if dry_run else f"run {asked.live.run}"
+        print_retained(for_people(), found, title)
+    catalog_files = vacuumed(asked.live, stderr, is_dry_run=dry_run)
+    if given["as_json"]:
+        entries = (each.as_json() for each in found)
+        run = {} if dry_run else {"run": asked.live.run}
+        click.echo(document(entries, catalog_files=catalog_files, **run, **remarks.as_json()))
+    else:
+        print_vacuumed(for_people(), catalog_files, is_dry_run=dry_run)
+    leave(found)

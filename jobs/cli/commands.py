@@ -1,0 +1,326 @@
+"""The command line: `tierfold VERB …`, also `python -m tierfold VERB …` and under spark-submit.
+
+Exit codes: 0 done, or nothing to do, or left for the next run; 1 a bug; 2 a wrong setting or usage;
+3 a partition failed; 4 fenced: another run took over a partition. Where both happened, 3 is told.
+130 stopped by Ctrl-C, 143 by SIGTERM.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from tierfold.compaction.model.errors import (
+    BadSettings,
+    CorruptLog,
+    TierfoldError,
+    UnreadableObject,
+)
+from tierfold.jobs.cli.change_commands import forget_verb, restore_verb, retain_verb
+from tierfold.jobs.cli.exit_codes import (
+    EXIT_BUG,
+    EXIT_PARTITION_FAILED,
+    EXIT_WRONG_SETTING,
+    beside_result,
+    for_people,
+    leave,
+    print_what_can_be,
+)
+from tierfold.jobs.cli.options import (
+    JSON_OPTION,
+    asked_of_tier,
+    budget_of,
+    budget_options,
+    catalog_options,
+    clock_options,
+    replay_options,
+    settings_of,
+    settings_options,
+    tell_people,
+    tier_options,
+)
+from tierfold.jobs.cli.usage_errors import Verbs, trace
+from tierfold.jobs.context.stopping import Stopped, stoppable
+from tierfold.jobs.context.versions import tierfold_version
+from tierfold.jobs.pipeline.partition_report import PartitionReport, max_compaction_delay_secs
+from tierfold.jobs.reports.explained_plan import print_explained
+from tierfold.jobs.reports.history_tables import print_history
+from tierfold.jobs.reports.verb_tables import (
+    document,
+    print_reports,
+    print_settings,
+    print_status,
+    print_verified,
+)
+from tierfold.jobs.settings.remarks import (
+    Remarks,
+    remarks_on_plan,
+    remarks_on_tier,
+    remarks_on_topic,
+)
+from tierfold.jobs.spark.stderr_filter import chatter_hidden
+from tierfold.jobs.verbs.compact import broker_warnings, compact
+from tierfold.jobs.verbs.config import settings_of_topic
+from tierfold.jobs.verbs.dump import dump_lines
+from tierfold.jobs.verbs.history import history
+from tierfold.jobs.verbs.plan import explain, plan
+from tierfold.jobs.verbs.status import status
+from tierfold.jobs.verbs.verify import verify
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(tierfold_version(), prog_name="tierfold")
+def tierfold() -> None:
+    """Compact Kafka topics inside their remote tier, outside the brokers.
+
+    TIER is the folder that holds `kafka-tiered-storage`, as a path or a file:// URI.
+
+    \b
+    Exit codes: 0 done or nothing to do · 1 a bug · 2 wrong setting or usage
+                3 a partition failed    · 4 fenced by another run
+                130 stopped by Ctrl-C   · 143 stopped by SIGTERM
+    """
+
+
+@tierfold.command("plan")
+@tier_options
+@replay_options
+@click.option(
+    "--explain",
+    "partition_name",
+    metavar="PARTITION",
+    help="Draw one partition, such as orders-0, segment by segment, with reasons.",
+)
+def plan_verb(partition_name: str | None, **given: Any) -> None:
+    """Show what `compact` would do to each partition, and why not more.
+
+    \b
+    Examples:
+      tierfold plan /mnt/tier --set cleanup.policy=compact --topic 'orders.*'
+      tierfold plan /mnt/tier --set cleanup.policy=compact --explain orders-0
+    """
+    settings = settings_of(given)
+    asked = asked_of_tier(given)
+    remarks = remarks_on_plan(settings, asked.live, asked.scope)
+    tell_people(remarks, given)
+    if partition_name is None:
+        reports = plan(asked.live, settings, asked.scope)
+        _told(reports, "plan", given["as_json"], **remarks.as_json())
+        return
+    found = explain(asked.live, settings, asked.scope, partition_name)
+    if given["as_json"]:
+        delay_secs = max_compaction_delay_secs((found.report,))
+        of_all = remarks.as_json()
+        click.echo(document((found.as_json(),), max_compaction_delay_secs=delay_secs, **of_all))
+    else:
+        print_explained(for_people(), found)
+    leave((found.report,))
+
+
+@tierfold.command("compact")
+@tier_options
+@replay_options
+@budget_options
+@click.option("--dry-run", is_flag=True, help="Only say what would be done, as `plan` does.")
+def compact_verb(**given: Any) -> None:
+    """Compact every eligible partition.
+
+    \b
+    Example:
+      tierfold compact /mnt/tier --set cleanup.policy=compact --set delete.retention.ms=3600000
+    """
+    settings = settings_of(given)
+    asked = asked_of_tier(given)
+    budget = budget_of(given)
+    if given["dry_run"]:
+        remarks = remarks_on_plan(settings, asked.live, asked.scope)
+        tell_people(remarks, given)
+        reports = plan(asked.live, settings, asked.scope, budget)
+        _told(reports, "dry run: nothing is changed", given["as_json"], **remarks.as_json())
+    else:
+        remarks = remarks_on_tier(settings, asked.live)
+        tell_people(remarks, given)
+        # Progress is no result: it goes to stderr, always.
+        stderr = beside_result(as_json=given["as_json"])
+        reports = compact(asked.live, settings, asked.scope, stderr, budget)
+        of_brokers = Remarks(warnings=broker_warnings(settings, reports))
+        tell_people(of_brokers, given)
+        remarks = replace(remarks, warnings=(*remarks.warnings, *of_brokers.warnings))
+        of_all: dict[str, str | list[str]] = {"run": asked.live.run, **remarks.as_json()}
+        _told(reports, f"run {asked.live.run}", given["as_json"], **of_all)
+
+
+@tierfold.command("status")
+@tier_options
+@replay_options
+def status_verb(**given: Any) -> None:
+    """Show what lives in a tier, how dirty it is, and what was replaced.
+
+    \b
+    Example:
+      tierfold status /mnt/tier --json
+    """
+    settings = settings_of(given)
+    asked = asked_of_tier(given)
+    remarks = remarks_on_tier(settings, asked.live)
+    tell_people(remarks, given)
+    found = status(asked.live, settings, asked.scope)
+    if given["as_json"]:
+        click.echo(document((each.as_json() for each in found), **remarks.as_json()))
+    else:
+        print_status(for_people(), found)
+    if any(each.problem for each in found):
+        sys.exit(EXIT_PARTITION_FAILED)
+
+
+@tierfold.command("verify")
+@tier_options
+@clock_options
+@click.option(
+    "--second-opinion",
+    is_flag=True,
+    help="Have Spark's own window find the latest records, too; reads all logs twice.",
+)
+def verify_verb(second_opinion: bool, **given: Any) -> None:
+    """Read all live segments again and prove them: CRCs, cover, indexes, latest values.
+
+    The latest value of a key is the one that the topic's compaction strategy keeps.
+
+    \b
+    Examples:
+      tierfold verify /mnt/tier --topic orders
+      tierfold verify /mnt/tier --topic orders --second-opinion
+    """
+    settings = settings_of(given)
+    asked = asked_of_tier(given)
+    remarks = remarks_on_tier(settings, asked.live)
+    tell_people(remarks, given)
+    stderr = beside_result(as_json=given["as_json"])
+    found = verify(asked.live, settings, asked.scope, stderr, second_opinion=second_opinion)
+    if given["as_json"]:
+        click.echo(document((each.as_json() for each in found), **remarks.as_json()))
+    else:
+        print_verified(for_people(), found)
+    if any(each.faults for each in found):
+        sys.exit(EXIT_PARTITION_FAILED)
+
+
+@tierfold.command("history")
+@catalog_options
+@click.argument("partition_name", metavar="PARTITION")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Only the newest N lines.")
+@JSON_OPTION
+@clock_options
+def history_verb(partition_name: str, limit: int | None, **given: Any) -> None:
+    """Show what happened to one partition, and what `restore` can bring back.
+
+    PARTITION is a name such as orders-0, or the partition's folder. What is in the first two
+    columns, `restore --to` takes; the line "found" is how the first run found the partition.
+
+    \b
+    Example:
+      tierfold history /mnt/tier orders-0 --limit 10
+    """
+    settings_of(given)
+    found = history(asked_of_tier(given).live, partition_name, limit)
+    if given["as_json"]:
+        click.echo(document((found.as_json(),)))
+    else:
+        print_history(for_people(), found)
+
+
+@tierfold.command("dump")
+@click.argument("segment", type=click.Path())
+def dump_verb(segment: str) -> None:
+    """Print the batches and records of a segment's .log as JSON lines.
+
+    \b
+    Example:
+      tierfold dump 00000000000000000000-0hLI51_3SZKS69rydQPI4w.log | jq .baseOffset
+    """
+    for line in dump_lines(segment):
+        click.echo(line)
+
+
+@tierfold.command("config")
+@click.argument("topic")
+@settings_options
+@JSON_OPTION
+def config_verb(topic: str, **given: Any) -> None:
+    """Show every setting as TOPIC has it, and who said so; reads no tier.
+
+    \b
+    Example:
+      tierfold config orders --config tierfold.toml
+    """
+    settings = settings_of(given)
+    found = settings_of_topic(settings, topic)
+    remarks = remarks_on_topic(settings, topic)
+    tell_people(remarks, given)
+    if given["as_json"]:
+        settled = {"topic": topic, "settings": [each.as_json() for each in found]}
+        click.echo(json.dumps(settled | remarks.as_json(), indent=2))
+    else:
+        print_settings(for_people(), topic, found)
+
+
+for changing in (restore_verb, forget_verb, retain_verb):
+    tierfold.add_command(changing)
+
+
+def _told(
+    reports: list[PartitionReport], title: str, as_json: bool, **of_all: str | list[str]
+) -> None:
+    """Print the reports and leave with the exit code they call for."""
+    if as_json:
+        click.echo(
+            document(
+                (each.as_json() for each in reports),
+                max_compaction_delay_secs=max_compaction_delay_secs(reports),
+                **of_all,
+            )
+        )
+    else:
+        print_reports(for_people(), reports, title)
+    leave(reports)
+
+
+def main(prog_name: str = "tierfold", first_arguments: Sequence[str] = ()) -> None:
+    """The console script, its stderr without chatter."""
+    print_what_can_be()
+    with chatter_hidden():
+        _main(prog_name, first_arguments)
+
+
+def _main(prog_name: str, first_arguments: Sequence[str]) -> None:
+    """Run the verb; errors that a person must act on, and signals, are one sentence."""
+    try:
+        with stoppable():
+            tierfold.main(
+                args=[*first_arguments, *sys.argv[1:]], prog_name=prog_name, standalone_mode=True
+            )
+    except Stopped as stopped:
+        click.echo(f"{prog_name}: {stopped}", err=True)
+        sys.exit(stopped.exit_code)
+    except TierfoldError as error:
+        click.echo(f"{prog_name}: {error}", err=True)
+        sys.exit(_exit_code(error))
+    except Exception:  # noqa: BLE001 - a bug: its trace is told, fit to be reported
+        click.echo(trace(), err=True)
+        sys.exit(EXIT_BUG)
+
+
+def _exit_code(error: TierfoldError) -> int:
+    """By who must act: on a setting, on data, or on tierfold itself."""
+    match error:
+        case BadSettings():
+            return EXIT_WRONG_SETTING
+        case CorruptLog() | UnreadableObject():
+            return EXIT_PARTITION_FAILED
+        case _:
+            return EXIT_BUG

@@ -1,0 +1,201 @@
+"""The options that verbs share, and what they stand for: settings, tier, scope, clock, budget."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+from rich.console import Console
+
+from tierfold.compaction.planning.chunks import Budget
+from tierfold.jobs.cli.sizes_and_durations import DURATION_MS, SIZE_BYTES
+from tierfold.jobs.cli.usage_errors import note_json
+from tierfold.jobs.context.run_context import Wiring, wired
+from tierfold.jobs.context.scope import Scope
+from tierfold.jobs.context.timestamps import moment_ms
+from tierfold.jobs.settings.remarks import Remarks
+from tierfold.jobs.settings.resolution import Settings, resolve
+
+INT64: Final = click.IntRange(0, 2**63 - 1)
+"""A time or an offset as Kafka stores it: what is larger fits in no array and in no table."""
+
+CONFIG_VARIABLE: Final = "TIERFOLD_CONFIG"
+
+JSON_OPTION: Final = click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    callback=note_json,
+    help="One JSON document on stdout.",
+)
+
+_NOW_MIN_MS: Final = 10**12
+"""September 2001, before Kafka: what is below are seconds. Were they believed, what is retired now
+would seem to have been so for half a century, and the next `retain` would spare it no hour."""
+
+_NOW_MAX_MS: Final = 2**63 - 1
+
+_DIGITS_MAX: Final = 100
+"""Python reads no number of thousands of digits."""
+
+
+class _Moment(click.ParamType[int]):
+    """A time as `restore --to` takes it, within the bounds of what can be meant."""
+
+    name = "time"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Epoch milliseconds."""
+        time_ms = moment_ms(value, where="--now")
+        if time_ms is None and value.isdecimal() and len(value) < _DIGITS_MAX:
+            time_ms = int(value)
+        if time_ms is None:
+            form = "Write it as 2026-11-21T15:30:46Z, or in epoch milliseconds."
+            self.fail(f"{value!r} is no time. {form}", param, ctx)
+        if not _NOW_MIN_MS <= time_ms <= _NOW_MAX_MS:
+            self.fail(f"{value} is not in the range {_NOW_MIN_MS}<=x<={_NOW_MAX_MS}.", param, ctx)
+        return time_ms
+
+
+_NOW_OPTION: Final = click.option(
+    "--now",
+    "now_ms",
+    type=_Moment(),
+    metavar="TIME",
+    help="Instead of the clock: ISO 8601 (UTC unless it says otherwise) or epoch milliseconds.",
+)
+
+_Verb = TypeVar("_Verb", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedOfTier:
+    """What a verb about a tier is told."""
+
+    live: Wiring
+    scope: Scope
+
+
+def settings_options(verb: _Verb) -> _Verb:
+    """--config and --set: every verb takes them."""
+    options = (
+        click.option(
+            "--config",
+            type=click.Path(path_type=Path),
+            envvar=CONFIG_VARIABLE,
+            metavar="FILE",
+            help=f"Settings of brokers and topics, in TOML. Else ${CONFIG_VARIABLE}.",
+        ),
+        click.option(
+            "--set",
+            "overrides",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="A setting, by Kafka's name for it. Repeatable.",
+        ),
+    )
+    return with_options(options, verb)
+
+
+def clock_options(verb: _Verb) -> _Verb:
+    """--now and settings: a verb decides what another's run decided with them."""
+    return with_options((_NOW_OPTION,), settings_options(verb))
+
+
+def replay_options(verb: _Verb) -> _Verb:
+    """--now, --first-dirty, settings: a verb that reads a tier replays another's run with them."""
+    first_dirty = click.option(
+        "--first-dirty",
+        type=INT64,
+        metavar="OFFSET",
+        help="Where the dirty region begins; 0 cleans all again.",
+    )
+    return with_options((_NOW_OPTION, first_dirty), settings_options(verb))
+
+
+def catalog_options(verb: _Verb) -> _Verb:
+    """The tier and its catalog."""
+    options = (
+        click.argument("tier"),
+        click.option("--catalog", metavar="URI", help="Instead of TIER/_tierfold."),
+    )
+    return with_options(options, verb)
+
+
+def tier_options(verb: _Verb) -> _Verb:
+    """The tier, its catalog, and which partitions."""
+    options = (
+        click.option(
+            "--topic", "topics", multiple=True, metavar="GLOB", help="Only these. Repeatable."
+        ),
+        click.option(
+            "--partition", "partitions", multiple=True, metavar="GLOB", help="Only these numbers."
+        ),
+        JSON_OPTION,
+    )
+    return catalog_options(with_options(options, verb))
+
+
+def budget_options(verb: _Verb) -> _Verb:
+    """What a run may take; what is left goes on with the next run."""
+    options = (
+        click.option(
+            "--max-partitions",
+            type=click.IntRange(1),
+            metavar="N",
+            help="Only the first N of those that are due.",
+        ),
+        click.option(
+            "--max-bytes",
+            type=SIZE_BYTES,
+            metavar="SIZE",
+            help="Read so much of the log at most, such as 10GiB, and at least one segment.",
+        ),
+        click.option(
+            "--max-duration",
+            "max_duration_ms",
+            type=DURATION_MS,
+            metavar="TIME",
+            help="Begin no chunk after that long, such as 90m.",
+        ),
+    )
+    return with_options(options, verb)
+
+
+def with_options(options: Sequence[Callable[[_Verb], _Verb]], verb: _Verb) -> _Verb:
+    """The verb with these options, shown in their order."""
+    return functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), verb)
+
+
+def settings_of(given: dict[str, Any]) -> Settings:
+    """What was said of settings; asked for first, so that nothing is read where it is wrong."""
+    return resolve(given["overrides"], given["config"])
+
+
+def tell_people(remarks: Remarks, given: dict[str, Any]) -> None:
+    """Remarks go to stderr at once; a document has both outputs to itself and holds them."""
+    if not given["as_json"]:
+        remarks.print_to(Console(stderr=True))
+
+
+def asked_of_tier(given: dict[str, Any]) -> AskedOfTier:
+    """The tier, opened, and which of its partitions; raises BadSettings where it is none."""
+    scope = Scope(
+        topics=given.get("topics") or ("*",),
+        partitions=given.get("partitions") or ("*",),
+        first_dirty=given.get("first_dirty"),
+    )
+    return AskedOfTier(live=wired(given["tier"], given["catalog"], given["now_ms"]), scope=scope)
+
+
+def budget_of(given: dict[str, Any]) -> Budget:
+    """What the run may take."""
+    return Budget(
+        max_partitions=given["max_partitions"],
+        max_bytes=given["max_bytes"],
+        max_duration_ms=given["max_duration_ms"],
+    )

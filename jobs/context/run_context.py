@@ -1,0 +1,69 @@
+"""The live things of a run: the tier, its catalog, the clock, the run's name.
+
+Nothing else constructs them; everything else is handed values.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from tierfold.compaction.model.rules import LONG_MAX
+from tierfold.compaction.model.segments import PartitionKey
+from tierfold.storage.catalog.catalog import Catalog
+from tierfold.storage.clock import now_ms
+from tierfold.storage.kafka.kafka_uuid import new_segment_id
+from tierfold.storage.tiers.local_paths import local_path
+from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, tier_path
+from tierfold.storage.tiers.tier_uris import open_tier
+
+CATALOG_FOLDER: Final = "_tierfold"
+"""Where a tier's catalog lies unless --catalog says otherwise: beside `kafka-tiered-storage`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wiring:
+    """What a verb works with."""
+
+    tier_uri: str
+    tier: LocalTieredStorage
+    catalog_uri: str
+    """An absolute path."""
+    catalog: Catalog
+    now_ms: int
+    """When the run began: what is decided, is decided for this moment."""
+    clock: Callable[[], int]
+    """The time, epoch milliseconds: `now_ms` at first. What is written bears it."""
+    run: str
+    """This run's name: its begin, and enough of an id to be unique."""
+    catalog_words: tuple[str, ...] = ()
+    """What names the catalog on a command line; empty where it lies in the tier."""
+
+    def place(self, key: PartitionKey) -> str:
+        """The arguments of a verb that name this tier, its catalog and the partition."""
+        return shlex.join((self.tier_uri, str(key), *self.catalog_words))
+
+
+def wired(tier_uri: str, catalog_uri: str | None = None, now: int | None = None) -> Wiring:
+    """Opens the tier at `tier_uri` and its catalog; `now` (ms) replaces the clock.
+
+    Raises BadSettings where there is no such tier, or `local_path` refuses a path or URI.
+    """
+    begun_ms = now_ms()
+    time_ms = begun_ms if now is None else now
+    within = tier_path(tier_uri) / CATALOG_FOLDER
+    catalog = within if catalog_uri is None else local_path(catalog_uri, of="catalog")
+    begun = datetime.fromtimestamp(begun_ms / 1000, UTC).strftime("%Y%m%dT%H%M%S")
+    return Wiring(
+        tier_uri=tier_uri,
+        tier=open_tier(tier_uri),
+        catalog_uri=str(catalog),
+        catalog=Catalog(str(catalog)),
+        now_ms=time_ms,
+        clock=lambda: min(time_ms + now_ms() - begun_ms, LONG_MAX),
+        run=f"{begun}-{new_segment_id()[:8]}",
+        catalog_words=() if catalog == within else ("--catalog", str(catalog)),
+    )

@@ -1,0 +1,91 @@
+"""Which partitions a person means: patterns, or one by its name.
+
+A name is `orders-0`, or the partition's folder, which names the topic's id too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from typing import Final
+
+from tierfold.compaction.model.errors import BadSettings
+from tierfold.compaction.model.segments import PartitionKey
+
+_ALL_NAMED: Final = "`tierfold status TIER` names all that there is."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Which partitions a verb is about, and how they are to be looked at."""
+
+    topics: tuple[str, ...] = ("*",)
+    """Shell patterns; a topic that matches one is in."""
+    partitions: tuple[str, ...] = ("*",)
+    """Shell patterns over the partition's number."""
+    first_dirty: int | None = None
+    """Where the dirty region begins, instead of at the cleaner offset."""
+
+    def chosen(self, among: Iterable[PartitionKey]) -> list[PartitionKey]:
+        """Those of the partitions that are in scope, in their order.
+
+        A pattern may match nothing. A name that does is mistyped, and a job that does nothing night
+        after night would look well: raises BadSettings.
+        """
+        keys = list(among)
+        _refuse_unknown("topic", self.topics, {key.topic for key in keys})
+        keys = [key for key in keys if _matches(key.topic, self.topics)]
+        if keys:
+            _refuse_unknown("partition", self.partitions, {str(key.partition) for key in keys})
+        return [key for key in keys if _matches(str(key.partition), self.partitions)]
+
+
+EVERYTHING: Final = Scope()
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _refuse_unknown(what: str, patterns: Iterable[str], names: set[str]) -> None:
+    for pattern in patterns:
+        if pattern not in names and set(pattern).isdisjoint("*?["):
+            raise BadSettings(
+                f"no {what} of that name is in scope",
+                where=f"{what} {pattern}",
+                remedy=nearest(pattern, names),
+            )
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """What a mistyped name may have been meant as, or where all names are to be seen."""
+    found = get_close_matches(name, names, n=1)
+    return f"Did you mean {found[0]}?" if found else _ALL_NAMED
+
+
+def named(among: Iterable[PartitionKey], name: str, *, where: str) -> PartitionKey:
+    """The one of the partitions that has that name.
+
+    Raises BadSettings where it is none, or several; `where` is what the name was given to.
+    """
+    keys = list(among)
+    found = [key for key in keys if name in {str(key), _folder(key)}]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise BadSettings(
+            f"{name!r} is a partition of {len(found)} topics, the name was used again",
+            where=where,
+            remedy=f"Choose one by its id: {', '.join(map(_folder, found))}.",
+        )
+    raise BadSettings(
+        f"{name!r} is no partition in scope",
+        where=where,
+        remedy=nearest(name, map(str, keys)),
+    )
+
+
+def _folder(key: PartitionKey) -> str:
+    return f"{key}-{key.topic_id}"

@@ -1,0 +1,66 @@
+"""Commits, and what became of those that got no answer. Without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from tierfold.compaction.commits.commit import CommitProposal
+from tierfold.compaction.model.errors import CorruptLog, TierfoldError, UnreadableObject
+from tierfold.compaction.model.outcomes import Outcome, Unknown
+from tierfold.compaction.model.segments import PartitionKey
+from tierfold.storage.catalog.catalog import Catalog
+from tierfold.storage.clock import pause
+
+READ_BACK_AFTER_MS: Final = (0, 500, 1000, 2000, 4000)
+"""How long to wait before each look for a commit without an answer: a store that was restarted or a
+network that failed over is there again; who needs longer is told to run again."""
+
+
+def committed(
+    catalog: Catalog, proposals: Sequence[CommitProposal]
+) -> dict[PartitionKey, Outcome]:
+    """How each ended; where the catalog cannot be read, nobody knows what it took before."""
+    try:
+        return catalog.commit(proposals)
+    except (CorruptLog, UnreadableObject) as error:
+        return {
+            each.key: Unknown(commit_id=each.commit_id, cause=str(error)) for each in proposals
+        }
+
+
+def settled(
+    catalog: Catalog,
+    proposals: Sequence[CommitProposal],
+    outcomes: Mapping[PartitionKey, Outcome],
+) -> dict[PartitionKey, Outcome]:
+    """The outcomes, where the answer was lost, as the rows tell; it waits between its looks.
+
+    Nothing is written. `Unknown` stays what no row settles, or nobody can read.
+    """
+    found = dict(outcomes)
+    for wait_ms in READ_BACK_AFTER_MS:
+        unanswered = [each for each in proposals if isinstance(found.get(each.key), Unknown)]
+        if not unanswered:
+            break
+        pause(wait_ms)
+        found |= _looked_up(catalog, unanswered, found)
+    return found
+
+
+def _looked_up(
+    catalog: Catalog,
+    unanswered: Sequence[CommitProposal],
+    outcomes: Mapping[PartitionKey, Outcome],
+) -> dict[PartitionKey, Outcome]:
+    try:
+        told = catalog.resolve(unanswered)
+    except TierfoldError:
+        return {}
+    untraced = {
+        key: replace(outcome, is_untraced=True)
+        for key, outcome in outcomes.items()
+        if key in told and isinstance(outcome, Unknown)
+    }
+    return {**untraced, **{key: outcome for key, outcome in told.items() if outcome is not None}}

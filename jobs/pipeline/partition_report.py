@@ -1,0 +1,287 @@
+"""What is told of each partition: one value, whatever happened, for people and machines alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final
+
+from tierfold.compaction.cleaning.counts import Tally, total
+from tierfold.compaction.commits.receipts import GroupResult
+from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace, Outcome, Unknown
+from tierfold.compaction.model.segments import PartitionKey
+from tierfold.compaction.planning.eligibility import DirtyRatio
+from tierfold.compaction.planning.plan import Compact, CompactReason, Rest
+from tierfold.jobs.pipeline.check_and_commit import RoundResult
+from tierfold.jobs.pipeline.survey import Surveyed
+
+PLANNED: Final = "planned"
+"""A dry run: this would be compacted."""
+COMPACTED: Final = "compacted"
+RESTORED: Final = "restored"
+"""An earlier state lives again."""
+FORGOTTEN: Final = "forgotten"
+"""The row says nothing of the log any more; it is a fence."""
+LEFT: Final = "left"
+"""Due, but this run's budget ends before it, or another is at work on it; the next goes on."""
+SWEPT: Final = "swept"
+"""What was due is deleted, or retired."""
+NOTHING_TO_DO: Final = "nothing_to_do"
+REFUSED: Final = "refused"
+"""A person must look first; nothing was tried."""
+FAILED: Final = "failed"
+"""It was tried, and stopped; the live segments are as they were."""
+FENCED: Final = "fenced"
+"""Another run took the partition over."""
+LOST_RACE: Final = "lost_race"
+"""Another run changed the partition first; plan again."""
+UNKNOWN: Final = "unknown"
+"""The catalog did not answer, nor later in the run; the next run finds out."""
+
+NOT_BEGUN: Final = frozenset({LEFT, NOTHING_TO_DO, REFUSED})
+"""Nothing of the partition was tried."""
+
+_WHY: Final[Mapping[CompactReason, tuple[str, ...]]] = {
+    CompactReason.DIRTY: (),
+    CompactReason.FORCED: (),
+    CompactReason.MUST_CLEAN: ("must be cleaned: max.compaction.lag.ms has passed",),
+    CompactReason.HORIZON_PASSED: (
+        "only the segments with tombstones or markers whose delete horizon has passed",
+    ),
+}
+"""What is said of a round beyond its numbers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionReport:
+    """One partition's outcome."""
+
+    key: PartitionKey
+    outcome: str
+    """One of the constants of this module."""
+    reason: str = ""
+    """Why, as a sentence; empty where the outcome says it all."""
+    epoch: int = 0
+    """The partition's compaction epoch: the one that the run opened, else the one that it found;
+    0: no run has claimed it."""
+    first_dirty: int | None = None
+    next_offset: int | None = None
+    """The first offset beyond the round."""
+    segments_in: int = 0
+    segments_out: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    """Bytes of the live logs that replaced those of `bytes_in`; in a plan, at most so many."""
+    objects_written: int = 0
+    tally: Tally = field(default_factory=Tally)
+    ratio: DirtyRatio | None = None
+    """How dirty and how overdue it was found; None where it was not looked at."""
+    should_have_rolled_at_ms: int | None = None
+    """When its active segment should have rolled, at the earliest; None: it need not have yet."""
+    notes: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """The partition's entry in the `--json` document."""
+        entry = asdict(self)
+        key = entry.pop("key")
+        if self.outcome == PLANNED:
+            entry["tally"] = None  # Not zeros: nothing is scanned yet.
+        return {"topic": key["topic"], "partition": key["partition"], **key, **entry}
+
+
+def max_compaction_delay_secs(reports: Iterable[PartitionReport]) -> int:
+    """Kafka's metric: by how much the most overdue partition is over `max.compaction.lag.ms`."""
+    delays_ms = (each.ratio.delay_ms for each in reports if each.ratio is not None)
+    return max(delays_ms, default=0) // 1000
+
+
+def survey_report(each: Surveyed) -> PartitionReport:
+    """What planning says, which is all there is to say unless something is then done."""
+    return replace(
+        _planned(each),
+        epoch=each.epoch,
+        ratio=each.ratio,
+        should_have_rolled_at_ms=each.should_have_rolled_at_ms
+    )
+
+
+def _planned(each: Surveyed) -> PartitionReport:
+    choice = each.choice
+    if isinstance(choice, Compact):
+        return PartitionReport(
+            key=each.key,
+            outcome=PLANNED,
+            reason="; ".join((*_WHY[choice.reason], *choice.held_back)),
+            first_dirty=choice.first_dirty,
+            next_offset=choice.next_offset,
+            segments_in=len(choice.source_ids),
+            segments_out=len(choice.groups),
+            bytes_in=choice.bytes_in,
+            bytes_out=choice.bytes_out_estimate,
+            notes=choice.notes,
+        )
+    if isinstance(choice, Rest):
+        return PartitionReport(
+            key=each.key,
+            outcome=NOTHING_TO_DO,
+            reason=choice.detail,
+            notes=choice.notes,
+        )
+    return PartitionReport(key=each.key, outcome=REFUSED, reason=choice.sentence)
+
+
+def failure_report(planned: PartitionReport, reason: str) -> PartitionReport:
+    """It stopped before the commit: nothing came out."""
+    return replace(
+        planned, outcome=FAILED, reason=reason, segments_out=planned.segments_in, bytes_out=0
+    )
+
+
+def claim_report(planned: PartitionReport, outcome: Outcome) -> PartitionReport:
+    """A claim that ended other than committed: nothing was begun."""
+    if not isinstance(outcome, Unknown):
+        return outcome_report(planned, outcome)
+    reason = (
+        f"the claim got no answer ({outcome.cause}), so nothing was begun: run again, the next run"
+        " claims the partition whatever became of this claim"
+    )
+    return replace(planned, outcome=UNKNOWN, reason=reason, bytes_out=0)
+
+
+def outcome_report(planned: PartitionReport, outcome: Outcome) -> PartitionReport:
+    """How a commit ended, told of what was planned."""
+    match outcome:
+        case Fenced():
+            reason = f"{fenced_by(outcome)}; nothing was published; run again"
+            return replace(planned, outcome=FENCED, reason=reason, bytes_out=0)
+        case LostRace():
+            reason = "another run changed the partition first; run again"
+            return replace(planned, outcome=LOST_RACE, reason=reason, bytes_out=0)
+        case Unknown():
+            return replace(planned, outcome=UNKNOWN, reason=_unknown(outcome), bytes_out=0)
+        case Committed(epoch=epoch):
+            return replace(planned, outcome=COMPACTED, epoch=epoch)
+
+
+def fenced_by(outcome: Fenced) -> str:
+    """Who has the partition now, or had it."""
+    if outcome.by_run:
+        return f"run {outcome.by_run} holds epoch {outcome.by_epoch}"
+    return f"another run took the partition over, under epoch {outcome.by_epoch}, and is done"
+
+
+def _unknown(outcome: Unknown) -> str:
+    """Whatever became of it, the next run reads the row and claims it: that settles it."""
+    since = "the catalog could not be read since"
+    if outcome.is_untraced:
+        since = "the row does not show it, but a write may still arrive late"
+    return (
+        f"commit {outcome.commit_id} got no answer ({outcome.cause}), and {since}: run again, the"
+        " next run finds out, and shuts out what has not arrived by then"
+    )
+
+
+def result_report(planned: PartitionReport, result: RoundResult) -> PartitionReport:
+    """What became of a round."""
+    planned = replace(planned, epoch=result.round.state.epoch)
+    if result.failure is not None or result.outcome is None:
+        return failure_report(planned, result.failure or "the commit was not tried")
+    report = outcome_report(planned, result.outcome)
+    if report.outcome != COMPACTED:
+        return report
+    written = [each for each in result.receipts if each.result is GroupResult.WRITTEN]
+    unchanged = sum(
+        group.size_bytes
+        for group, receipt in zip(result.round.groups, result.receipts, strict=True)
+        if receipt.result is GroupResult.UNCHANGED
+    )
+    notes = planned.notes
+    if result.believed:
+        notes = (
+            *notes,
+            f"{result.believed} aborted transactions are told of by their marker alone, no index "
+            "lists them: their records were dropped",
+        )
+    tally = sum(
+        (each.tally for each in result.receipts),
+        Tally(malformed_versions=result.malformed_versions),
+    )
+    if tally.malformed_versions:
+        header = result.round.rules.compaction_strategy_header
+        notes = (
+            *notes,
+            f"{tally.malformed_versions} of {tally.records_in} records have a {header} header that"
+            " is no version, null or not of 8 bytes: they counted as without one",
+        )
+    if tally.without_key:
+        notes = (
+            *notes,
+            f"{tally.without_key} of {tally.records_in} records have no key and were dropped: is "
+            "this topic meant to be compacted?",
+        )
+    return replace(
+        report,
+        segments_out=len(result.receipts),
+        bytes_out=unchanged + sum(each.bytes_written for each in written),
+        objects_written=len(written),
+        tally=tally,
+        notes=notes,
+    )
+
+
+def left_report(planned: PartitionReport, why: str) -> PartitionReport:
+    """The budget of the run ended before anything of the partition was begun."""
+    reason = f"left for the next run: {why}"
+    return replace(
+        planned,
+        outcome=LEFT,
+        reason=reason,
+        segments_out=planned.segments_in,
+        bytes_out=planned.bytes_in,
+    )
+
+
+def whole_report(chunks: Sequence[PartitionReport], *, left: str = "") -> PartitionReport:
+    """One report of all chunks of a partition that a run tried, at least one, in their order.
+
+    Each chunk reads what the one before it left, which counts once. `left`: why the run ended
+    before the last chunk.
+    """
+    done = [each for each in chunks if each.outcome == COMPACTED]
+    last = chunks[-1]
+    if left:
+        last = replace(last, reason=f"the rest is left for the next run: {left}")
+    if not done or len(chunks) == 1:
+        return last
+    told = f"in {len(done)} chunks"
+    if len(done) < len(chunks):
+        reached = (done[-1].next_offset or 0) - 1
+        told = f"before that, chunks were committed up to offset {reached}"
+    return replace(
+        last,
+        first_dirty=done[0].first_dirty,
+        segments_in=_summed(done, "segments_in", "segments_out"),
+        segments_out=done[-1].segments_out,
+        bytes_in=_summed(done, "bytes_in", "bytes_out"),
+        bytes_out=done[-1].bytes_out,
+        objects_written=sum(each.objects_written for each in done),
+        tally=sum((_handed_on(each.tally) for each in done[:-1]), total(e.tally for e in done)),
+        notes=tuple(dict.fromkeys((told, *(note for each in chunks for note in each.notes)))),
+    )
+
+
+def _summed(done: Sequence[PartitionReport], taken: str, left: str) -> int:
+    """What came in over all chunks, without what one chunk left to the next."""
+    came_in = sum(getattr(each, taken) for each in done)
+    return int(came_in - sum(getattr(each, left) for each in done[:-1]))
+
+
+def _handed_on(tally: Tally) -> Tally:
+    """What takes the records that the next chunk reads again out of a sum."""
+    return Tally(
+        records_in=-tally.kept,
+        kept=-tally.kept,
+        kept_markers=-tally.kept_markers,
+        record_bytes_in=-tally.kept_bytes,
+        kept_bytes=-tally.kept_bytes,
+    )

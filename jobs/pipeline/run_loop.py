@@ -1,0 +1,384 @@
+"""The waves of a run: claim, pass, commit, and what that leaves for the next wave.
+
+A wave is one pass over the data for the chunks of many partitions; each chunk is committed by
+itself. A partition is claimed with its first chunk and keeps that epoch to its last; the plan of
+the next chunk comes from the row that the commit before it left. What fails leaves the loop. So
+does a partition whose commit got no answer; its row is read back once all else is done.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from tierfold.compaction.discovery.view import state_with_new
+from tierfold.compaction.model.aborted_transactions import AbortedTransaction
+from tierfold.compaction.model.errors import CorruptLog, TierfoldError, UnreadableObject
+from tierfold.compaction.model.outcomes import Committed, Unknown
+from tierfold.compaction.model.segments import PartitionState, Segment
+from tierfold.compaction.planning.chunks import Budget, Chunk, Due, Room, Wave, next_wave, remaining
+from tierfold.compaction.planning.plan import Compact
+from tierfold.jobs.context.run_context import Wiring
+from tierfold.jobs.context.stopping import Stopped, check, deferred
+from tierfold.jobs.pipeline.check_and_commit import RoundResult, read_back
+from tierfold.jobs.pipeline.commits import committed
+from tierfold.jobs.pipeline.partition_report import (
+    FAILED,
+    PartitionReport,
+    claim_report,
+    failure_report,
+    left_report,
+    result_report,
+    survey_report,
+    whole_report,
+)
+from tierfold.jobs.pipeline.proposals import release_of
+from tierfold.jobs.pipeline.spark_executor import Pipeline
+from tierfold.jobs.pipeline.survey import READERS, Surveyed, contradictions
+from tierfold.jobs.pipeline.task_assignment import Round
+from tierfold.jobs.spark.session import SPARK_FAILURES, cause_of
+from tierfold.storage.catalog.catalog import Catalog, new_commit_id
+from tierfold.storage.clock import now_ms
+from tierfold.storage.segments.segment_metadata import read_aborted, read_snapshot
+
+WAVE_BYTES: Final = 8 * 2**30
+"""Source bytes of a wave of several partitions where `--max-duration` bounds the run: some tens of
+seconds of work, after which the clock is looked at."""
+
+_WORKER_DIED: Final = (
+    "a Spark worker died over this partition, and so did those that tried again ({}). "
+    "Its log says more; often it needs more memory. Nothing was published."
+)
+_SPARK_DIED: Final = (
+    "Spark's own process (java) has died ({}). The system's log may say why (dmesg; often memory "
+    "ran out). Nothing of this chunk was published; run again."
+)
+
+Record = Callable[[Sequence[tuple[int, PartitionReport]], int], None]
+"""Keeps what became of a wave's numbered chunks; takes when the wave began, epoch milliseconds."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Work:
+    """A partition on its way through the run."""
+
+    surveyed: Surveyed
+    """Its view is what is there now."""
+    plan: Compact
+    """What is left to be done."""
+    state: PartitionState | None = None
+    """The row under our epoch; None before the claim."""
+    aborted: tuple[AbortedTransaction, ...] = ()
+    chunks: list[PartitionReport] = field(default_factory=list)
+    """One of each chunk that was tried."""
+    is_open: bool = True
+    """There is more to do."""
+    left: str = ""
+    """Why the run ended before it was done."""
+    began_at_ms: int = 0
+    """When the wave of its last chunk began."""
+    unanswered: tuple[Chunk, RoundResult] | None = None
+    """Its last chunk, as long as nobody can tell whether that was committed."""
+
+    @property
+    def due(self) -> Due:
+        """What the next wave is chosen from."""
+        return Due(plan=self.plan, rules=self.surveyed.rules, chunks_done=len(self.chunks))
+
+    @property
+    def report(self) -> PartitionReport:
+        """What became of it."""
+        if self.chunks:
+            return whole_report(self.chunks, left=self.left)
+        report = left_report(survey_report(self.surveyed), self.left)
+        return report if self.state is None else replace(report, epoch=self.state.epoch)
+
+    @property
+    def is_given_back(self) -> bool:
+        """The run holds it and ends before it is done, by a budget or by data that stop it."""
+        has_failed = bool(self.chunks) and self.chunks[-1].outcome == FAILED
+        return self.state is not None and (bool(self.left) or has_failed)
+
+    def leave(self, why: str) -> None:
+        """The run ends before the next chunk."""
+        self.left, self.is_open = why, False
+
+    def end(self, report: PartitionReport) -> None:
+        """A chunk was tried in vain."""
+        self.chunks.append(report)
+        self.is_open = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Waves:
+    """Runs what is due on one Spark session, wave by wave, within a budget."""
+
+    live: Wiring
+    pipeline: Pipeline
+    budget: Budget
+    started_at_ms: int
+    record: Record
+    spent_bytes: int = 0
+
+    def run(self, due: Sequence[Surveyed]) -> list[PartitionReport]:
+        """All of it, in the order given; one report per partition.
+
+        After a signal the chunks at hand are dropped, and the rest is left for the next run.
+        """
+        works = [
+            Work(surveyed=each, plan=each.choice)
+            for each in due
+            if isinstance(each.choice, Compact)
+        ]
+        chosen = works[: self.budget.max_partitions]
+        for each in works[len(chosen) :]:
+            each.leave(f"--max-partitions is {self.budget.max_partitions}")
+        with deferred():
+            try:
+                self._waves(chosen)
+            except Stopped as stopped:
+                for each in chosen:
+                    if each.is_open:
+                        each.leave(f"stopped by {stopped.by}")
+            self._read_back([each for each in chosen if each.unanswered is not None])
+            self._release([each for each in chosen if each.is_given_back])
+        return [each.report for each in works]
+
+    def _waves(self, chosen: Sequence[Work]) -> None:
+        """Wave after wave until all is done, the budget spent, or a signal raises Stopped."""
+        pending = [*chosen]
+        while pending:
+            check()
+            free = self.live.tier.store.free_bytes()
+            wave = self._next(pending, free)
+            if not wave.chunks:
+                for each in pending:
+                    each.leave(wave.stop)
+                break
+            begun = list(zip(pending, wave.chunks, strict=False))
+            self._pass(begun, free)
+            pending = [each for each in pending if each.is_open]
+
+    def _next(self, pending: Sequence[Work], free: int) -> Wave:
+        bound_ms = self.budget.max_duration_ms
+        if bound_ms is not None and now_ms() - self.started_at_ms >= bound_ms:
+            return Wave(chunks=(), stop="--max-duration has passed")
+        room = Room(
+            budget_bytes=self.budget.max_bytes,
+            spent_bytes=self.spent_bytes,
+            free_bytes=free,
+            wave_bytes=None if bound_ms is None else WAVE_BYTES,
+        )
+        return next_wave([each.due for each in pending], room)
+
+    def _pass(self, begun: Sequence[tuple[Work, Chunk]], free: int) -> None:
+        """One wave: claim what is new, run the rounds, take what came out."""
+        for work, chunk in begun:
+            if chunk.plan.bytes_in > free:
+                work.end(failure_report(_planned(work, chunk), _no_space(chunk, free)))
+        began_at_ms = now_ms()
+        for work, _ in begun:
+            work.began_at_ms = began_at_ms
+        self.spent_bytes += sum(chunk.plan.bytes_in for _, chunk in begun)
+        by_key = {work.surveyed.key: (work, chunk) for work, chunk in begun}
+        rounds = rounds_of(self.live, begun)
+        untried = set(by_key) - {work.surveyed.key for work, _ in begun if not work.is_open}
+        try:
+            for result in results_of(self.pipeline, rounds, self.live.catalog):
+                untried.remove(result.round.key)
+                _take(*by_key[result.round.key], result)
+        finally:
+            # A signal may come when half of the rounds are committed.
+            tried = [work for work, _ in begun if work.surveyed.key not in untried]
+            self._record([work for work in tried if work.unanswered is None])
+
+    def _read_back(self, works: Sequence[Work]) -> None:
+        """Learn, within a few looks, what became of the commits that got no answer."""
+        lost = [(work, *work.unanswered) for work in works if work.unanswered is not None]
+        found = read_back([result for _, _, result in lost], self.live.catalog)
+        for (work, chunk, _), result in zip(lost, found, strict=True):
+            work.chunks.pop()
+            _take(work, chunk, result)
+            if work.is_open:
+                work.leave("the answer to its last commit came late")
+        self._record(works)
+
+    def _record(self, works: Sequence[Work]) -> None:
+        """The chunk of each that was tried last, in one go for each wave."""
+        waves: dict[int, list[tuple[int, PartitionReport]]] = defaultdict(list)
+        for work in works:
+            waves[work.began_at_ms].append((len(work.chunks) - 1, work.chunks[-1]))
+        for began_at_ms, tried in waves.items():
+            self.record(tried, began_at_ms)
+
+    def _release(self, works: Sequence[Work]) -> None:
+        """Give back what is claimed and not done; whoever took it over meanwhile may have it."""
+        states = [work.state for work in works if work.state is not None]
+        proposals = [release_of(each, new_commit_id(), self.live.clock()) for each in states]
+        if proposals:  # However it ends: a claim that stays is taken over by the next run.
+            committed(self.live.catalog, proposals)
+
+
+def rounds_of(live: Wiring, begun: Sequence[tuple[Work, Chunk]]) -> list[Round]:
+    """The chunks as claimed rounds; those that cannot be begun end here, and say why."""
+    hopeful = [pair for pair in begun if pair[0].is_open]
+    with ThreadPoolExecutor(READERS) as pool:
+        found = list(pool.map(lambda pair: _marks_end(live, *pair), hopeful))
+    rounds: list[tuple[Work, Chunk, int | None]] = []
+    for (work, chunk), marks_end in zip(hopeful, found, strict=True):
+        if isinstance(marks_end, str):
+            work.end(failure_report(_planned(work, chunk), marks_end))
+        else:
+            rounds.append((work, chunk, marks_end))
+    _claim(live, [(work, chunk) for work, chunk, _ in rounds if work.state is None])
+    claimed = [each for each in rounds if each[0].is_open]
+    return [
+        replace(_round(live, work, chunk, work.state), index=index, marks_end=marks_end)
+        for index, (work, chunk, marks_end) in enumerate(claimed)
+        if work.state is not None
+    ]
+
+
+def _claim(live: Wiring, begun: Sequence[tuple[Work, Chunk]]) -> None:
+    """Stage 3: one commit opens the next epoch of every partition that is new."""
+    views = [work.surveyed.view for work, _ in begun]
+    rows = [state_with_new(view) for view in views if view is not None]
+    try:
+        claims = live.catalog.claim(rows, live.run, at_ms=live.clock()) if rows else {}
+    except (CorruptLog, UnreadableObject) as error:
+        # What the waves before it committed is to be told all the same.
+        for work, chunk in begun:
+            work.end(failure_report(_planned(work, chunk), str(error)))
+        return
+    for work, chunk in begun:
+        claim = claims[work.surveyed.key]
+        if isinstance(claim.outcome, Committed):
+            work.state = claim.state
+        else:
+            work.end(claim_report(_planned(work, chunk), claim.outcome))
+
+
+def _planned(work: Work, chunk: Chunk) -> PartitionReport:
+    return survey_report(replace(work.surveyed, choice=chunk.plan))
+
+
+def _no_space(chunk: Chunk, free: int) -> str:
+    return (
+        f"{chunk.plan.key}: the next chunk may write {chunk.plan.bytes_in} bytes beside its"
+        f" sources, and the tier has {free} bytes free. Make room there, then run again."
+    )
+
+
+def _marks_end(live: Wiring, work: Work, chunk: Chunk) -> int | str | None:
+    """Read what the chunk's transactions need: `Round.marks_end`, or why the chunk is not begun."""
+    each = replace(work.surveyed, choice=chunk.plan)
+    faults = contradictions(each, live.now_ms)
+    if faults:
+        return f"the plan contradicts the view: {'; '.join(faults)}. Please report this bug."
+    segments = each.view.segments if each.view is not None else ()
+    try:
+        work.aborted = _aborted(live, work, segments)
+        return None if chunk.is_last else _decided_at(live, chunk.plan, segments)
+    except TierfoldError as error:
+        return str(error)
+
+
+def _aborted(
+    live: Wiring, work: Work, segments: Sequence[Segment]
+) -> tuple[AbortedTransaction, ...]:
+    """The aborted transactions of every segment in view, above the round too.
+
+    A marker may sit there. What lies beyond the chunk before was read for that one. Raises
+    TierfoldError also where an index that metadata promises is absent.
+    """
+    first_dirty = work.plan.first_dirty
+    is_first = not work.chunks
+    beyond = () if is_first else (t for t in work.aborted if t.last_offset >= first_dirty)
+    below = (
+        transaction
+        for segment in segments
+        if is_first or segment.start_offset < first_dirty
+        for transaction in read_aborted(live.tier, work.surveyed.key, segment)
+    )
+    return (*below, *beyond)
+
+
+def _decided_at(live: Wiring, plan: Compact, segments: Sequence[Segment]) -> int:
+    """Where all transactions that reach into the chunk are decided, by the producer snapshots.
+
+    Reading the marks of all that lies beyond would cost every chunk as much as the whole log.
+    """
+    for segment in segments:
+        if segment.next_offset < plan.next_offset:
+            continue
+        opened = (
+            entry.current_txn_first_offset
+            for entry in read_snapshot(live.tier, plan.key, segment)
+        )
+        if not any(first is not None and first < plan.next_offset for first in opened):
+            return segment.next_offset
+    return segments[-1].next_offset
+
+
+def _round(live: Wiring, work: Work, chunk: Chunk, state: PartitionState) -> Round:
+    return Round(
+        index=0,
+        state=state,
+        first_dirty=chunk.plan.first_dirty,
+        next_offset=chunk.plan.next_offset,
+        groups=chunk.plan.groups,
+        rules=work.surveyed.rules,
+        aborted=work.aborted,
+        producers=work.surveyed.producers,
+        now_ms=live.now_ms,
+        is_partial=chunk.plan.is_partial,
+        is_last_chunk=chunk.is_last,
+    )
+
+
+def results_of(
+    pipeline: Pipeline, rounds: Sequence[Round], catalog: Catalog
+) -> Iterator[RoundResult]:
+    """Run the rounds; where that takes Spark's workers down, in halves, until one is to blame.
+
+    What a half has committed is yielded before the next begins: a signal may end that one.
+    A worker that dies, for want of memory say, ends the job of all partitions; data that do that
+    must stop their own partition alone.
+    """
+    if not rounds:
+        return
+    try:
+        yield from pipeline.run(rounds, catalog)
+        return
+    except SPARK_FAILURES as error:
+        check()  # What told us to stop may have told Spark, too.
+        is_over = pipeline.has_died
+        if is_over or len(rounds) == 1:
+            why = (_SPARK_DIED if is_over else _WORKER_DIED).format(cause_of(error))
+            for each in rounds:
+                yield RoundResult(round=each, failure=f"{each.key}: {why}")
+            return
+    middle = len(rounds) // 2
+    yield from results_of(pipeline, rounds[:middle], catalog)
+    yield from results_of(pipeline, rounds[middle:], catalog)
+
+
+def _take(work: Work, chunk: Chunk, result: RoundResult) -> None:
+    """The chunk's report, and what is left of the partition in the row that its commit wrote."""
+    report = result_report(_planned(work, chunk), result)
+    work.chunks.append(report)
+    work.unanswered = (chunk, result) if isinstance(result.outcome, Unknown) else None
+    work.is_open = result.state is not None and not chunk.is_last
+    work.state = result.state or work.state
+    if result.state is None or not work.is_open or work.surveyed.view is None:
+        return
+    work.aborted = result.round.aborted
+    segments = result.state.segments
+    work.surveyed = replace(
+        work.surveyed,
+        view=replace(work.surveyed.view, state=result.state, segments=segments, new_ids=()),
+    )
+    work.plan = remaining(work.plan, chunk.plan.next_offset, segments, work.surveyed.rules)

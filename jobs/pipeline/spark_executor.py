@@ -1,0 +1,293 @@
+"""Stages 4 to 6 of claimed rounds on Spark: scan, reduce, rewrite; then `check_and_commit`.
+
+Before the commit nothing is visible: a run may be killed at any instant and leaves only orphans. A
+failure stops its own partition; the others go on.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from tierfold.compaction.cleaning.keyless_records import too_many_keyless
+from tierfold.compaction.cleaning.transactions import TransactionVerdict, joined_marks, verdict
+from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
+from tierfold.compaction.model.aborted_transactions import AbortedTransaction
+from tierfold.compaction.planning.empty_groups import Absorbed, absorbed
+from tierfold.jobs.context.run_context import Wiring
+from tierfold.jobs.pipeline.check_and_commit import Rewritten, RoundResult, published
+from tierfold.jobs.pipeline.stages.reduce import ReducePlan, reduced
+from tierfold.jobs.pipeline.stages.rewrite import GROUP_SCHEMA, redealt, rewritten
+from tierfold.jobs.pipeline.stages.scan import SegmentScanned, scanned
+from tierfold.jobs.pipeline.stages.segment_rows import (
+    REFERENCE_SCHEMA,
+    Row,
+    RowKind,
+    rows_of,
+    unpacked,
+)
+from tierfold.jobs.pipeline.task_assignment import (
+    Dealt,
+    GroupOrder,
+    Round,
+    dealt_groups,
+    dealt_orders,
+    group_orders,
+    group_rows,
+    reduce_tasks,
+    reference_rows,
+)
+from tierfold.jobs.spark.progress import ByteProgress
+from tierfold.jobs.spark.session import has_died
+from tierfold.storage.catalog.catalog import Catalog
+
+
+@dataclass(slots=True)
+class _Progressing:
+    """What is known of the rounds so far, by partition index."""
+
+    rounds: dict[int, Round]
+    dealt: Dealt
+    """Where the groups go that the plan made."""
+    verdicts: dict[int, TransactionVerdict] = field(default_factory=dict)
+    records: dict[int, int] = field(default_factory=dict)
+    record_bytes: dict[int, int] = field(default_factory=dict)
+    malformed: dict[int, int] = field(default_factory=dict)
+    without_key: dict[int, int] = field(default_factory=dict)
+    receipts: dict[int, tuple[GroupReceipt, ...]] = field(default_factory=dict)
+    failures: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def working(self) -> list[Round]:
+        """The rounds that have not failed."""
+        return [each for index, each in self.rounds.items() if index not in self.failures]
+
+    def rewritten(self, index: int) -> Rewritten:
+        """What became of a round so far."""
+        found = self.verdicts.get(index)
+        return Rewritten(
+            round=self.rounds[index],
+            receipts=self.receipts.get(index, ()),
+            records_scanned=self.records.get(index, 0),
+            record_bytes_scanned=self.record_bytes.get(index, 0),
+            failure=self.failures.get(index),
+            believed=len(found.believed) if found is not None else 0,
+            malformed_versions=self.malformed.get(index, 0),
+        )
+
+
+class Pipeline:
+    """Runs claimed rounds on one Spark session."""
+
+    def __init__(self, spark: SparkSession, live: Wiring, progress: ByteProgress) -> None:
+        self._spark = spark
+        self._live = live
+        self._tier_uri = live.tier_uri
+        self._progress = progress
+        self._cores = spark.sparkContext.defaultParallelism
+        self._cached: list[DataFrame] = []
+
+    @property
+    def has_died(self) -> bool:
+        """The session's JVM is gone, and no run will do better."""
+        return has_died(self._spark)
+
+    def run(self, rounds: Sequence[Round], catalog: Catalog) -> list[RoundResult]:
+        """Scan, reduce, rewrite, check and commit; one result per round, in their order."""
+        so_far = _Progressing(
+            rounds={each.index: each for each in rounds}, dealt=dealt_groups(rounds, self._cores)
+        )
+        try:
+            losers = self._scan_and_reduce(so_far, list(rounds))
+            losers = self._believe(so_far, losers)
+            _stop_keyless(so_far)
+            self._rewrite_all(so_far, losers)
+        finally:
+            while self._cached:
+                self._cached.pop().unpersist()
+        rewritten = [so_far.rewritten(each.index) for each in rounds]
+        return published(rewritten, catalog, self._live.tier, self._live.clock)
+
+    def _scan_and_reduce(self, so_far: _Progressing, rounds: list[Round]) -> DataFrame:
+        """Stages 4 and 5; learns the verdicts on transactions, keeps the losers for stage 6."""
+        rows, tasks = reference_rows(rounds, self._cores)
+        references = self._frame(rows, REFERENCE_SCHEMA)
+        losers = reduced(
+            scanned(references, tasks, self._tier_uri, self._progress.bytes_done),
+            ReducePlan(
+                buckets={each.index: each.buckets for each in rounds},
+                tasks=reduce_tasks(rounds, self._cores),
+                destinations=so_far.dealt.task_of,
+            ),
+        ).persist(StorageLevel.MEMORY_AND_DISK)
+        self._cached.append(losers)
+        told = losers.where(F.col("kind").isin(int(RowKind.SCANNED), int(RowKind.FAILED)))
+        size_bytes = sum(each.scan_bytes for each in rounds)
+        table: pa.Table = self._progress.watched("scan", size_bytes, told.toArrow)
+        self._learn(so_far, rounds, list(rows_of(table.to_batches())))
+        return losers
+
+    @staticmethod
+    def _learn(so_far: _Progressing, rounds: list[Round], told: list[Row]) -> None:
+        by_partition: dict[int, list[SegmentScanned]] = defaultdict(list)
+        for row in sorted(told, key=lambda row: (row.partition_index, row.segment_index)):
+            if row.kind is RowKind.FAILED:
+                so_far.failures.setdefault(row.partition_index, unpacked(row.payload))
+            else:
+                by_partition[row.partition_index].append(unpacked(row.payload))
+        for each in rounds:
+            if each.index in so_far.failures:
+                continue
+            found = by_partition[each.index]
+            so_far.records[each.index] = sum(segment.records for segment in found)
+            so_far.record_bytes[each.index] = sum(segment.record_bytes for segment in found)
+            so_far.malformed[each.index] = sum(segment.malformed_versions for segment in found)
+            so_far.without_key[each.index] = sum(segment.without_key for segment in found)
+            marks = joined_marks([segment.marks for segment in found])
+            so_far.verdicts[each.index] = verdict(marks, each.aborted)
+            unexplained = _unexplained(each, so_far.verdicts[each.index])
+            if unexplained:
+                so_far.failures[each.index] = unexplained
+
+    def _believe(self, so_far: _Progressing, losers: DataFrame) -> DataFrame:
+        """Aborts that no index told of: their partitions are scanned again, now knowing."""
+        doubtful = [each for each in so_far.working if so_far.verdicts[each.index].believed]
+        if not doubtful:
+            return losers
+        believing = [
+            replace(each, aborted=_with_believed(each, so_far.verdicts[each.index]))
+            for each in doubtful
+        ]
+        first_verdicts = {each.index: so_far.verdicts[each.index] for each in doubtful}
+        again = self._scan_and_reduce(so_far, believing)
+        for each in believing:
+            so_far.rounds[each.index] = each
+            if each.index not in so_far.failures:
+                so_far.verdicts[each.index] = replace(
+                    so_far.verdicts[each.index], believed=first_verdicts[each.index].believed
+                )
+        indexes = [each.index for each in believing]
+        return losers.where(~F.col("partition_index").isin(indexes)).unionByName(again)
+
+    def _rewrite_all(self, so_far: _Progressing, losers: DataFrame) -> None:
+        """Stage 6, and once more for empty groups: with a neighbour, or as one empty batch."""
+        orders = [
+            order
+            for each in so_far.working
+            for order in group_orders(
+                each,
+                so_far.verdicts[each.index],
+                wanted=dict(enumerate(each.groups)),
+            )
+        ]
+        self._rewrite(so_far, losers, orders, so_far.dealt)
+        orders = []
+        for each in so_far.working:
+            receipts = so_far.receipts[each.index]
+            is_empty = [receipt.result is GroupResult.EMPTY for receipt in receipts]
+            if any(is_empty):
+                orders += _joined_orders(so_far, each, absorbed(each.groups, is_empty))
+        if orders:
+            self._rewrite(so_far, losers, orders, dealt_orders(orders, self._cores))
+
+    def _rewrite(
+        self, so_far: _Progressing, losers: DataFrame, orders: list[GroupOrder], dealt_to: Dealt
+    ) -> None:
+        if not orders:
+            return
+        groups = self._frame(group_rows(orders, dealt_to, self._cores), GROUP_SCHEMA)
+        if dealt_to is not so_far.dealt:  # The reduce sent the losers where the plan's groups go.
+            losers = redealt(losers, groups)
+        done = rewritten(
+            losers, groups, dealt_to.tasks, self._tier_uri, self._progress.bytes_done
+        )
+        size_bytes = sum(order.task.group.size_bytes for order in orders)
+        table: pa.Table = self._progress.watched("rewrite", size_bytes, done.toArrow)
+        found: dict[int, list[GroupReceipt]] = defaultdict(list)
+        for row in rows_of(table.to_batches()):
+            if row.kind is RowKind.FAILED:
+                so_far.failures.setdefault(row.partition_index, unpacked(row.payload))
+            else:
+                found[row.partition_index].append(unpacked(row.payload))
+        for index, receipts in found.items():
+            known = [*so_far.receipts.get(index, ()), *receipts]
+            so_far.receipts[index] = tuple(sorted(known, key=lambda each: each.group_index))
+
+    def _frame(self, rows: list[dict[str, Any]], schema: StructType) -> DataFrame:
+        table = pa.Table.from_pylist(rows, schema=to_arrow_schema(schema))
+        return self._spark.createDataFrame(table, schema)
+
+
+def _stop_keyless(so_far: _Progressing) -> None:
+    """What a person bounded by `compact.keyless.max` stops here: nothing of it is written.
+
+    Not before it is known which records are aborted: these go anyway.
+    """
+    for each in so_far.working:
+        found = too_many_keyless(
+            so_far.without_key[each.index], so_far.records[each.index], each.rules
+        )
+        if found is not None:
+            so_far.failures[each.index] = f"{each.key}: {found.reason}"
+
+
+def _unexplained(each: Round, found: TransactionVerdict) -> str:
+    """Why the round stops: data of a transaction that nobody decided and nobody calls open.
+
+    Taken for committed it could beat an older value, and be aborted later. Empty: all is well.
+    """
+    opened = {
+        entry.producer_id
+        for entry in each.producers
+        if entry.current_txn_first_offset is not None
+    }
+    for one in found.undecided:
+        if one.first_offset < each.next_offset and one.producer_id not in opened:
+            return (
+                f"{each.key}: the transaction of producer {one.producer_id} from offset "
+                f"{one.first_offset} on has no marker in the tier, yet the newest producer "
+                "snapshot does not call it open. Compare the newest segment's .snapshot with the "
+                "broker's; nothing was published."
+            )
+    return ""
+
+
+def _with_believed(
+    each: Round, found: TransactionVerdict
+) -> tuple[AbortedTransaction, ...]:
+    """All aborted transactions by marker offset, as an index lists them."""
+    return tuple(sorted(each.aborted + found.believed, key=lambda entry: entry.last_offset))
+
+
+def _joined_orders(
+    so_far: _Progressing, each: Round, joined: Absorbed
+) -> list[GroupOrder]:
+    """Orders for groups that differ from before or stay empty; the others keep their receipts."""
+    by_group = dict(zip(each.groups, so_far.receipts[each.index], strict=True))
+    kept = {
+        number: by_group[group]
+        for number, group in enumerate(joined.groups)
+        if group in by_group and number not in joined.empty
+    }
+    so_far.receipts[each.index] = tuple(
+        replace(receipt, group_index=number) for number, receipt in kept.items()
+    )
+    so_far.rounds[each.index] = replace(each, groups=joined.groups)
+    wanted = {number: group for number, group in enumerate(joined.groups) if number not in kept}
+    return list(
+        group_orders(
+            so_far.rounds[each.index],
+            so_far.verdicts[each.index],
+            wanted=wanted,
+            empty=joined.empty,
+        )
+    )

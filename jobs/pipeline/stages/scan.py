@@ -1,0 +1,143 @@
+"""Stage 4: every segment of the round is read once, and emits only small things."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark import Accumulator
+from pyspark.sql import DataFrame
+
+from tierfold.compaction.cleaning.key_blocks import pack
+from tierfold.compaction.cleaning.offset_map import LOST, WON
+from tierfold.compaction.cleaning.transactions import BatchMarks
+from tierfold.compaction.model.rules import CompactionStrategy
+from tierfold.compaction.model.segments import PartitionKey
+from tierfold.jobs.pipeline.stages.segment_rows import (
+    ROW_SCHEMA,
+    Row,
+    RowKind,
+    as_batch,
+    failure,
+    packed,
+)
+from tierfold.jobs.pipeline.stages.worker_memory import settle
+from tierfold.storage.indexes.transaction_index import read_transaction_index
+from tierfold.storage.kafka.record_versions import VersionSource
+from tierfold.storage.segments.segment_scan import (
+    ScannedSegment,
+    ScanOrder,
+    scan_marks,
+    scan_segment,
+)
+from tierfold.storage.tiers.local_tiered_storage import Part, counted_from
+from tierfold.storage.tiers.tier_uris import open_tier
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentScanned:
+    """What the driver learns of a scanned segment."""
+
+    marks: BatchMarks
+    records: int = 0
+    """In a source; of another segment only the marks are read."""
+    record_bytes: int = 0
+    """Uncompressed."""
+    malformed_versions: int = 0
+    without_key: int = 0
+
+
+def scanned(
+    references: DataFrame, tasks: int, tier_uri: str, bytes_done: Accumulator[int]
+) -> DataFrame:
+    """`REFERENCE_SCHEMA` → `ROW_SCHEMA`: KEYS, OWN_LOST, OWN_WON, SCANNED or FAILED rows.
+
+    The references are dealt to `tasks` tasks by their `task` column.
+    """
+    dealt = references.repartitionById(tasks, "task")
+    return dealt.mapInArrow(_scanner(tier_uri, bytes_done), ROW_SCHEMA)
+
+
+def _scanner(
+    tier_uri: str, bytes_done: Accumulator[int]
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def scan(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for reference in batch.to_pylist():
+                yield as_batch(_rows(tier_uri, reference))
+                bytes_done.add(reference["size_bytes"])
+        settle("scan")
+
+    return scan
+
+
+def _rows(tier_uri: str, reference: dict[str, Any]) -> Iterator[Row]:
+    """The rows of one segment; a failure becomes one row, so no other partition stops."""
+    tier = open_tier(tier_uri)
+    key = PartitionKey(
+        topic=reference["topic"],
+        partition=reference["partition"],
+        topic_id=reference["topic_id"],
+    )
+    address = (key, reference["segment_id"], reference["own_start_offset"], Part.LOG)
+    where = tier.uri(*address)
+    try:
+        log = tier.read_part(*address)[reference["skipped_bytes"] :]
+        where = counted_from(where, reference["skipped_bytes"])
+        if reference["marks_only"]:
+            marks = scan_marks(log, where=where)
+            told = SegmentScanned(marks=marks)
+            yield _row(reference, RowKind.SCANNED, 0, packed(told))
+            return
+        aborted = read_transaction_index(reference["aborted"], where=where)
+        found = scan_segment(
+            log,
+            aborted,
+            ScanOrder(
+                first_dirty=reference["first_dirty"],
+                buckets=reference["buckets"],
+                threads=reference["threads"],
+                versions=VersionSource(
+                    strategy=CompactionStrategy(reference["strategy"]),
+                    header=reference["strategy_header"],
+                ),
+            ),
+            where=where,
+        )
+    except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
+        yield _row(reference, RowKind.FAILED, 0, failure(error, where))
+        return
+    yield from _found_rows(reference, found)
+
+
+def _found_rows(reference: dict[str, Any], found: ScannedSegment) -> Iterator[Row]:
+    for bucket, block in found.blocks:
+        yield _row(reference, RowKind.KEYS, bucket, pack(block))
+    # These pass the reduce stage untouched; they are spread over its tasks.
+    bucket = reference["segment_index"] % reference["buckets"]
+    for kind, bit in ((RowKind.OWN_LOST, LOST), (RowKind.OWN_WON, WON)):
+        bits = found.own_standing & bit
+        if kind is RowKind.OWN_LOST or bits.any():
+            yield _row(reference, kind, bucket, np.packbits(bits).tobytes())
+    told = SegmentScanned(
+        marks=found.marks,
+        records=found.records,
+        record_bytes=found.record_bytes,
+        malformed_versions=found.malformed_versions,
+        without_key=found.without_key,
+    )
+    yield _row(reference, RowKind.SCANNED, bucket, packed(told))
+
+
+def _row(reference: dict[str, Any], kind: RowKind, bucket: int, payload: bytes) -> Row:
+    return Row(
+        task=reference["first_bucket_task"] + bucket,
+        partition_index=reference["partition_index"],
+        segment_index=reference["segment_index"],
+        bucket=bucket,
+        kind=kind,
+        payload=payload,
+    )

@@ -1,0 +1,252 @@
+"""Stages 1 and 2: what is there, and what should be done. Metadata only.
+
+A segment is opened once, when it is first seen, and then only its ends; the catalog remembers what
+they said. The answer is a value per partition, and planning changes nothing anywhere.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Final
+
+from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason
+from tierfold.compaction.model.errors import TierfoldError, unexpected
+from tierfold.compaction.model.producers import ProducerEntry
+from tierfold.compaction.model.rules import Rules
+from tierfold.compaction.model.segments import PartitionKey, PartitionState
+from tierfold.compaction.model.strategies import strategy_change
+from tierfold.compaction.planning.eligibility import (
+    DirtyRatio,
+    dirty_ratio,
+    should_have_rolled_at_ms,
+)
+from tierfold.compaction.planning.plan import Choice, Compact, propose, rest_by_policy
+from tierfold.compaction.planning.plan_check import faults
+from tierfold.compaction.planning.regions import last_stable_of, regions_of
+from tierfold.jobs.context.run_context import Wiring
+from tierfold.jobs.context.scope import EVERYTHING, Scope, named
+from tierfold.jobs.pipeline.discovery import viewed
+from tierfold.jobs.settings.resolution import Settings
+from tierfold.storage.catalog.rows import RowsRead
+from tierfold.storage.segments.segment_metadata import read_snapshot
+
+READERS: Final = 16
+"""Threads that read metadata at a time: it is waiting, not work."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surveyed:
+    """One partition, looked at."""
+
+    key: PartitionKey
+    rules: Rules
+    view: PartitionView | None
+    """None where nothing was looked at, or it could not be understood."""
+    choice: Choice
+    ratio: DirtyRatio | None = None
+    """How dirty and how overdue it is; None where it was not looked at."""
+    should_have_rolled_at_ms: int | None = None
+    """When its active segment should have rolled, at the earliest; None: it need not have yet."""
+    producers: tuple[ProducerEntry, ...] = ()
+    """The newest producer snapshot in view; read only where something is dirty or due."""
+    epoch: int = 0
+    """The compaction epoch of the catalog's row; 0: it has none."""
+
+
+def survey(live: Wiring, settings: Settings, scope: Scope) -> list[Surveyed]:
+    """Look at every partition in scope, in order of topic and number.
+
+    Raises BadSettings where the tier is none, or a topic's settings cannot both hold; what is wrong
+    with one partition is its choice.
+    """
+    return survey_of(live, settings, known_partitions(live, scope), scope.first_dirty)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownPartition:
+    """A partition in scope, before anything of it is looked at."""
+
+    key: PartitionKey
+    state: PartitionState | None
+    """The catalog's row; None: it has none."""
+    refusal: Refusal | None
+    """Why it must not be looked at."""
+
+
+def survey_of(
+    live: Wiring,
+    settings: Settings,
+    known: Sequence[KnownPartition],
+    first_dirty: int | None = None,
+) -> list[Surveyed]:
+    """Look at these partitions, in their order; `first_dirty` and errors as in `survey`."""
+    rules = settings.rules_by_topic(each.key.topic for each in known)
+    with ThreadPoolExecutor(READERS) as pool:
+        return list(
+            pool.map(lambda each: _surveyed(live, each, rules[each.key.topic], first_dirty), known)
+        )
+
+
+def known_partitions(live: Wiring, scope: Scope) -> list[KnownPartition]:
+    """The partitions in scope, by topic and number, each with its row.
+
+    Raises BadSettings where the tier is none, or a name is none of its topics', TierfoldError where
+    the catalog cannot be read.
+    """
+    everywhere = live.tier.partitions()
+    keys = scope.chosen(everywhere)
+    return known_among(everywhere, keys, live.catalog.look(keys))
+
+
+def known_by_name(
+    live: Wiring, name: str, *, where: str, scope: Scope = EVERYTHING
+) -> KnownPartition:
+    """The one partition in scope that has that name; raises as `named` and `known_partitions`."""
+    everywhere = live.tier.partitions()
+    key = named(scope.chosen(everywhere), name, where=where)
+    (known,) = known_among(everywhere, [key], live.catalog.look([key]))
+    return known
+
+
+def known_among(
+    everywhere: Sequence[PartitionKey], keys: Sequence[PartitionKey], rows: RowsRead
+) -> list[KnownPartition]:
+    """Each of `keys` with its row; `everywhere` are the partitions that the tier lists.
+
+    The catalog goes by the topic's id, which is one topic's. A folder copied under another name
+    would be taken for the same partition, so both are refused. So is a partition whose row cannot
+    be true.
+    """
+    states = rows.by_key
+    names: dict[tuple[str, int], set[str]] = defaultdict(set)
+    for key in (*everywhere, *states):
+        names[key.topic_id, key.partition].add(str(key))
+    return [
+        KnownPartition(
+            key=key,
+            state=states.get(key),
+            refusal=_refused_row(rows, key)
+            or _shared_id(key, names[key.topic_id, key.partition]),
+        )
+        for key in keys
+    ]
+
+
+def _refused_row(rows: RowsRead, key: PartitionKey) -> Refusal | None:
+    error = rows.refused.get((key.topic_id, key.partition))
+    return None if error is None else refusal_of(error, str(key))
+
+
+def _shared_id(key: PartitionKey, names: set[str]) -> Refusal | None:
+    if len(names) == 1:
+        return None
+    return Refusal(
+        reason=RefusalReason.OVERLAP,
+        detail=f"topic id {key.topic_id} stands for {' and for '.join(sorted(names))}, in the tier"
+        " or in the catalog: an id is one topic's",
+        remedy="Move the folder that no broker wrote out of the tier.",
+    )
+
+
+def _surveyed(
+    live: Wiring, known: KnownPartition, rules: Rules, first_dirty: int | None
+) -> Surveyed:
+    epoch = 0 if known.state is None else known.state.epoch
+    left_alone = rest_by_policy(rules) or known.refusal
+    if left_alone is not None:
+        return Surveyed(key=known.key, rules=rules, view=None, choice=left_alone, epoch=epoch)
+    try:
+        return replace(_looked_at(live, known, rules, first_dirty), epoch=epoch)
+    except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
+        refusal = refusal_of(error, str(known.key))
+        return Surveyed(key=known.key, rules=rules, view=None, choice=refusal, epoch=epoch)
+
+
+def _looked_at(
+    live: Wiring, known: KnownPartition, rules: Rules, first_dirty: int | None
+) -> Surveyed:
+    key = known.key
+    view = viewed(live, key, known.state)
+    if isinstance(view, Refusal):
+        return Surveyed(key=key, rules=rules, view=None, choice=view)
+    now_ms = live.now_ms
+    notes = (*_claimed(known.state), *strategy_change(known.state, rules), *view.notes)
+    view = replace(view, notes=notes)
+    producers = _producers(live, view, first_dirty)
+    regions = regions_of(
+        view, last_stable_of(producers), rules, now_ms, forced_first_dirty=first_dirty
+    )
+    if isinstance(regions, Refusal):
+        return Surveyed(key=key, rules=rules, view=view, choice=regions)
+    return Surveyed(
+        key=key,
+        rules=rules,
+        view=view,
+        choice=propose(view, rules, regions, now_ms),
+        ratio=dirty_ratio(view, regions, rules, now_ms),
+        should_have_rolled_at_ms=should_have_rolled_at_ms(view, rules, now_ms),
+        producers=producers,
+    )
+
+
+def _claimed(state: PartitionState | None) -> tuple[str, ...]:
+    """Said before it is taken over: nobody can tell a run that died from one that is at work."""
+    if state is None or not state.owner_run:
+        return ()
+    return (f"run {state.owner_run} has not given its claim back: it is taken over, and fenced",)
+
+
+def in_order_of_work(surveyed: Sequence[Surveyed]) -> list[Surveyed]:
+    """Those that are to be compacted: most overdue first, then dirtiest (KIP-354)."""
+    due = [
+        (each.choice.ratio.precedence, each)
+        for each in surveyed
+        if isinstance(each.choice, Compact)
+    ]
+    return [each for _, each in sorted(due, key=lambda pair: pair[0], reverse=True)]
+
+
+def refusal_of(error: Exception, where: str) -> Refusal:
+    """What could not be read or understood, as the partition's refusal.
+
+    An error that names no place itself happened at `where`.
+    """
+    if isinstance(error, TierfoldError):
+        return Refusal(
+            reason=RefusalReason.UNREADABLE,
+            detail=f"{error.where}: {error.what}",
+            remedy=error.remedy,
+        )
+    return Refusal(
+        reason=RefusalReason.UNREADABLE,
+        detail=f"{where}: {unexpected(error)}",
+        remedy="This is a bug; please report it.",
+    )
+
+
+def _producers(
+    live: Wiring, view: PartitionView, first_dirty: int | None
+) -> tuple[ProducerEntry, ...]:
+    """The newest snapshot in view; not even that is read where nothing can be due."""
+    is_clean = first_dirty is None and view.cleaner_offset == view.next_offset
+    has_due = any(
+        each.earliest_due_ms is not None and each.earliest_due_ms <= live.now_ms
+        for each in view.segments
+    )
+    if not view.segments or (is_clean and not has_due):
+        return ()
+    return read_snapshot(live.tier, view.key, view.segments[-1])
+
+
+def contradictions(each: Surveyed, now_ms: int) -> tuple[str, ...]:
+    """What code that did not make the plan has against it; empty: nothing."""
+    if each.view is None or not isinstance(each.choice, Compact):
+        return ()
+    last_stable = last_stable_of(each.producers)
+    found = faults(each.choice, each.view, last_stable, each.rules, now_ms)
+    return tuple(fault.detail for fault in found)
+
+

@@ -1,0 +1,345 @@
+"""One partition's round, and how rounds are cut into rows for the workers."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+
+from tierfold.compaction.cleaning.record_retention import (
+    RoundRules,
+    legacy_delete_horizon_ms,
+    producer_pairs,
+)
+from tierfold.compaction.cleaning.transactions import TransactionVerdict
+from tierfold.compaction.model.aborted_transactions import AbortedTransaction
+from tierfold.compaction.model.producers import ProducerEntry
+from tierfold.compaction.model.rules import CompactionStrategy, Rules
+from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
+from tierfold.compaction.planning.grouping import SegmentGroup
+from tierfold.compaction.planning.load_balancing import dealt, task_count
+from tierfold.jobs.pipeline.stages.segment_rows import packed
+from tierfold.storage.indexes.transaction_index import write_transaction_index
+from tierfold.storage.segments.group_rewrite import GroupTask
+
+BUCKET_BYTES: Final = 64 * 2**20
+"""Log bytes per key bucket: the keys of that much log fit a worker many times over."""
+
+TASK_BYTES: Final = 64 * 2**20
+"""Log bytes that are worth a task of their own; a larger segment is still one task."""
+
+REDUCE_TASK_BYTES: Final = 256 * 2**20
+"""Log bytes whose keys one task reduces, all in memory at once; they are a fraction of that."""
+
+THREADS_MAX: Final = 4
+"""Threads of a task whose segments are more than its share; a machine may have as few cores."""
+
+TASKS_PER_CORE: Final = 2
+"""At least this many tasks per core, where there is so much work: uneven ones then even out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """A claimed plan of one partition."""
+
+    index: int
+    """The partition's number within the run."""
+    state: PartitionState
+    """The row under our epoch."""
+    first_dirty: int
+    next_offset: int
+    """The first offset beyond the dirty region."""
+    groups: tuple[SegmentGroup, ...]
+    rules: Rules
+    aborted: tuple[AbortedTransaction, ...]
+    producers: tuple[ProducerEntry, ...] = field(repr=False)
+    now_ms: int
+    is_partial: bool = False
+    """Each group is a round of its own; the segments between them stay as they are."""
+    is_last_chunk: bool = True
+    """It reaches the end of the region to be cleaned; then the claim is released with it."""
+    marks_end: int | None = None
+    """Transactions that reach into the round are decided below this offset; None: anywhere."""
+
+    @property
+    def key(self) -> PartitionKey:
+        """Which partition."""
+        return self.state.key
+
+    @property
+    def clean_until(self) -> int:
+        """Below it all was clean before the round; not always `first_dirty`, a person may force it.
+
+        A stored offset outside the log is of a log that was cut off since, and says nothing.
+        """
+        start, end = self.state.log_start_offset, self.state.next_offset
+        stored = self.state.cleaner_offset
+        return stored if stored is not None and start <= stored <= end else start
+
+    @property
+    def keeps_tombstones(self) -> bool:
+        """Whether none may go, for what one is to supersede may survive this round.
+
+        It may lie above a chunk where versions decide. In a forced round it may lie in the stretch
+        that is left out, whose tombstones do not compete.
+        """
+        is_by_offset = self.rules.compaction_strategy is CompactionStrategy.OFFSET
+        return self.first_dirty > self.clean_until or not (self.is_last_chunk or is_by_offset)
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """The source segments in offset order: `[log start, next_offset)`, or a part of it."""
+        return tuple(segment for group in self.groups for segment in group.segments)
+
+    @property
+    def scanned(self) -> tuple[tuple[int, Segment], ...]:
+        """The segments that the scan reads, each with its number among the live ones.
+
+        The sources, and those whose markers decide transactions within them.
+        """
+        marks_end = self.state.next_offset if self.marks_end is None else self.marks_end
+        return tuple(
+            (i, s) for i, s in enumerate(self.state.segments) if s.start_offset < marks_end
+        )
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all source logs."""
+        return sum(group.size_bytes for group in self.groups)
+
+    @property
+    def scan_bytes(self) -> int:
+        """Bytes that the scan reads."""
+        return sum(segment.size_bytes for _, segment in self.scanned)
+
+    @property
+    def reaches_end(self) -> bool:
+        """No live segment follows it."""
+        return self.next_offset == self.state.next_offset
+
+    @property
+    def buckets(self) -> int:
+        """Into how many buckets the partition's keys are parted."""
+        return max(1, -(-self.size_bytes // BUCKET_BYTES))
+
+
+def tasks_for(sizes: Sequence[int], cores: int) -> tuple[list[int], int]:
+    """Per item its task, and how many tasks there are."""
+    tasks = task_count(sizes, task_bytes=TASK_BYTES, tasks_min=TASKS_PER_CORE * cores)
+    return dealt(sizes, tasks), tasks
+
+
+def reduce_tasks(rounds: Sequence[Round], cores: int) -> int:
+    """How many tasks share the buckets of the rounds."""
+    sizes = [each.size_bytes // each.buckets for each in rounds for _ in range(each.buckets)]
+    return task_count(sizes, task_bytes=REDUCE_TASK_BYTES, tasks_min=cores)
+
+
+def threads_of(sizes: Sequence[int], placed: Sequence[int], cores: int) -> list[int]:
+    """Per item how many threads its task should use.
+
+    One, unless the task was dealt more than its share of the bytes: the cores that have no work
+    left then help with what that task still has to do.
+    """
+    loads: dict[int, int] = defaultdict(int)
+    for size, task in zip(sizes, placed, strict=True):
+        loads[task] += size
+    share = max(1, sum(sizes) // cores)
+    return [max(1, min(THREADS_MAX, -(-loads[task] // share))) for task in placed]
+
+
+def first_bucket_tasks(rounds: Sequence[Round]) -> dict[int, int]:
+    """Per partition index the number of its first bucket among all buckets of the run."""
+    first: dict[int, int] = {}
+    beyond = 0
+    for each in rounds:
+        first[each.index] = beyond
+        beyond += each.buckets
+    return first
+
+
+def reference_rows(rounds: Sequence[Round], cores: int) -> tuple[list[dict[str, Any]], int]:
+    """Rows of `REFERENCE_SCHEMA`, one per scanned segment, and how many tasks they are dealt to.
+
+    Of a segment that is no source only the marks are read: they decide transactions within it.
+    """
+    first_bucket = first_bucket_tasks(rounds)
+    numbered = [(each, i, s) for each in rounds for i, s in each.scanned]
+    sources = {each.index: {s.segment_id for s in each.segments} for each in rounds}
+    sizes = [segment.size_bytes for _, _, segment in numbered]
+    placed, tasks = tasks_for(sizes, cores)
+    rows = [
+        {
+            "task": task,
+            "partition_index": each.index,
+            "segment_index": i,
+            "topic": each.key.topic,
+            "partition": each.key.partition,
+            "topic_id": each.key.topic_id,
+            "segment_id": segment.segment_id,
+            "own_start_offset": segment.own_start_offset,
+            "skipped_bytes": segment.skipped_bytes,
+            "size_bytes": segment.size_bytes,
+            "first_dirty": each.first_dirty,
+            "marks_only": segment.segment_id not in sources[each.index],
+            "buckets": each.buckets,
+            "first_bucket_task": first_bucket[each.index],
+            "threads": threads,
+            "strategy": each.rules.compaction_strategy.value,
+            "strategy_header": each.rules.compaction_strategy_header,
+            "aborted": write_transaction_index(
+                _reaching(each.aborted, segment.start_offset, segment.end_offset)
+            ),
+        }
+        for (each, i, segment), task, threads in zip(
+            numbered, placed, threads_of(sizes, placed, cores), strict=True
+        )
+    ]
+    return rows, tasks
+
+
+def _reaching(
+    aborted: Sequence[AbortedTransaction], start_offset: int, end_offset: int
+) -> tuple[AbortedTransaction, ...]:
+    """Those with an offset in `[start_offset, end_offset]`."""
+    return tuple(
+        each
+        for each in aborted
+        if each.first_offset <= end_offset and each.last_offset >= start_offset
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOrder:
+    """A group to be rewritten, and where it stands."""
+
+    partition_index: int
+    segment_index: int
+    """The number of its first segment among the live ones."""
+    task: GroupTask
+
+    @property
+    def places(self) -> tuple[tuple[int, int], ...]:
+        """(partition index, segment index) of each of its segments."""
+        return tuple(
+            (self.partition_index, self.segment_index + i)
+            for i in range(len(self.task.group.segments))
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dealt:
+    """Where the segments that are rewritten go."""
+
+    tasks: int
+    task_of: dict[tuple[int, int], int]
+    """(partition index, segment index) → task."""
+
+
+def dealt_groups(rounds: Sequence[Round], cores: int) -> Dealt:
+    """Every group of the rounds, dealt by its bytes before anything of it is read."""
+    return _dealt(
+        [
+            (group.size_bytes, [(each.index, place[s.segment_id]) for s in group.segments])
+            for each in rounds
+            for place in [{s.segment_id: i for i, s in enumerate(each.state.segments)}]
+            for group in each.groups
+        ],
+        cores,
+    )
+
+
+def dealt_orders(orders: Sequence[GroupOrder], cores: int) -> Dealt:
+    """Groups that were not known before: those that took in an empty neighbour."""
+    return _dealt([(order.task.group.size_bytes, order.places) for order in orders], cores)
+
+
+def _dealt(groups: Sequence[tuple[int, Sequence[tuple[int, int]]]], cores: int) -> Dealt:
+    """Groups, each by its bytes and the (partition index, segment index) of its segments."""
+    placed, tasks = tasks_for([size_bytes for size_bytes, _ in groups], cores)
+    task_of = {
+        place: task for (_, places), task in zip(groups, placed, strict=True) for place in places
+    }
+    return Dealt(tasks=tasks, task_of=task_of)
+
+
+def group_rows(
+    orders: Sequence[GroupOrder], dealt_to: Dealt, cores: int
+) -> list[dict[str, Any]]:
+    """Rows of `GROUP_SCHEMA`, one per source segment."""
+    sizes = [order.task.group.size_bytes for order in orders]
+    placed = [dealt_to.task_of[order.partition_index, order.segment_index] for order in orders]
+    return [
+        {
+            "task": task,
+            "partition_index": order.partition_index,
+            "segment_index": order.segment_index + i,
+            "payload": packed(replace(order.task, threads=threads)) if i == 0 else None,
+        }
+        for order, task, threads in zip(
+            orders, placed, threads_of(sizes, placed, cores), strict=True
+        )
+        for i in range(len(order.task.group.segments))
+    ]
+
+
+def group_orders(
+    each: Round,
+    verdict: TransactionVerdict,
+    *,
+    wanted: Mapping[int, SegmentGroup],
+    empty: frozenset[int] = frozenset(),
+) -> Iterator[GroupOrder]:
+    """Orders for the `wanted` groups (by their number in the round).
+
+    `empty`: the numbers of those of which nothing survives and that no neighbour takes in.
+    """
+    whole = _round_rules(each)
+    place = {segment.segment_id: i for i, segment in enumerate(each.state.segments)}
+    discardable = verdict.discardable
+    for number, group in wanted.items():
+        start, end = group.start_offset, group.end_offset
+        is_round_of_its_own = each.is_partial or number in empty
+        # Readers stick at a hole at the end of the remote range.
+        is_end = each.reaches_end and end + 1 == each.next_offset
+        inside = discardable[
+            np.searchsorted(discardable, start) : np.searchsorted(discardable, end, "right")
+        ]
+        yield GroupOrder(
+            partition_index=each.index,
+            segment_index=place[group.segments[0].segment_id],
+            task=GroupTask(
+                key=each.key,
+                group_index=number,
+                group=group,
+                rules=replace(whole, next_offset=end + 1) if is_round_of_its_own else whole,
+                aborted=_reaching(each.aborted, start, end),
+                discardable=inside,
+                listed=tuple(t for t in verdict.listed if start <= t.last_offset <= end),
+                ends_in_batch=is_round_of_its_own or is_end,
+                run=each.state.owner_run,
+                index_interval_bytes=each.rules.index_interval_bytes,
+            ),
+        )
+
+
+def _round_rules(each: Round) -> RoundRules:
+    data, markers = producer_pairs(
+        each.producers,
+        now_ms=each.now_ms,
+        expiration_ms=each.rules.producer_id_expiration_ms,
+    )
+    return RoundRules(
+        now_ms=each.now_ms,
+        delete_retention_ms=each.rules.delete_retention_ms,
+        next_offset=each.next_offset,
+        last_data_offsets=data,
+        marker_epochs=markers,
+        legacy_delete_horizon_ms=legacy_delete_horizon_ms(
+            each.segments, each.first_dirty, each.rules.delete_retention_ms
+        ),
+        keeps_tombstones=each.keeps_tombstones,
+    )

@@ -1,0 +1,8 @@
+"""reports: what people see. Nothing here decides or computes.
+
+    tables           what all tables share
+    verb_tables      the tables of `plan`, `compact`, `status`, `verify` and `config`
+    explained_plan   `plan --explain` as a picture
+    vacuum_tables    the tables of `vacuum`
+    history_tables   the tables of `history`, `restore` and `forget`
+"""

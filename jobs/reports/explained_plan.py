@@ -1,0 +1,233 @@
+"""One partition's plan, drawn: its segments as blocks in a bar, a row for each, and the reasons.
+
+The bar and the table say the same with colours and without: a block is filled with its region's
+letter, in upper case where the segment is rewritten. Nothing here decides or computes a reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from typing import Final
+
+from rich import box
+from rich.console import Console
+from rich.filesize import decimal
+from rich.table import Table
+from rich.text import Text
+
+from tierfold.compaction.model.rules import LONG_MAX
+from tierfold.compaction.model.wording import spaced
+from tierfold.compaction.planning.explanation import (
+    Region,
+    SegmentFate,
+    SegmentRun,
+    duration,
+    folded,
+)
+from tierfold.compaction.planning.regions import Regions
+from tierfold.jobs.verbs.plan_explained import Explained
+
+ROWS_MAX: Final = 40
+"""Rows of the table: beyond, neighbours that are alike share one. The JSON document has all."""
+
+WIDE: Final = 100
+"""Columns from which on the reasons fit into the table; below, they follow it."""
+
+_DRAWN: Final = {
+    Region.CLEANED: ("c", "green"),
+    Region.DIRTY: ("d", "yellow"),
+    Region.UNCLEANABLE: ("y", "blue"),
+    Region.UNSTABLE: ("u", "red"),
+}
+"""Letter and colour."""
+
+
+def print_explained(console: Console, found: Explained) -> None:
+    """The bar, the table, the reasons; as wide as the console, 60 columns at least."""
+    runs = folded(found.segments, ROWS_MAX)
+    console.print(Text(_headline(found), style="bold"))
+    if found.regions is not None and runs:
+        console.print(_bar(runs, found.regions.first_dirty, console.width))
+        console.print(_legend(runs))
+        _print_runs(console, runs)
+    for line in _sentences(found):
+        console.print(Text(line))
+
+
+def _headline(found: Explained) -> str:
+    key = found.surveyed.key
+    if not found.segments:
+        return str(key)
+    first, last = found.segments[0].segment, found.segments[-1].segment
+    size = decimal(sum(each.segment.size_bytes for each in found.segments))
+    count = f"{len(found.segments)} segment{'s' if len(found.segments) > 1 else ''}"
+    return f"{key}: {count}, offsets {first.start_offset}–{last.end_offset}, {size}"
+
+
+def _bar(runs: Sequence[SegmentRun], first_dirty: int, width: int) -> Text:
+    """Blocks by size, at least a column each where there are so many."""
+    edge = "│" if 2 * len(runs) < width else ""
+    bar = Text(edge, no_wrap=True, overflow="crop")
+    room = width - len(edge) * (len(runs) + 1)
+    for run, columns in zip(runs, _columns([run.size_bytes for run in runs], room), strict=True):
+        first, last = run.segments[0], run.segments[-1]
+        *below, above = first.regions
+        start, end = first.segment.start_offset, last.segment.next_offset
+        split = columns * max(first_dirty - start, 0) // (end - start) if below else 0
+        for region, part in ((first.regions[0], split), (above, columns - split)):
+            letter, style = _DRAWN[region]
+            is_rewritten = first.fate is SegmentFate.REWRITTEN
+            bar.append((letter.upper() if is_rewritten else letter) * part, style=style)
+        bar.append(edge)
+    return bar
+
+
+def _columns(sizes: Sequence[int], room: int) -> list[int]:
+    """How many of `room` columns each size gets; together all of them."""
+    least = 1 if room >= len(sizes) else 0
+    spare, total = room - least * len(sizes), max(sum(sizes), 1)
+    ends = [spare * so_far // total for so_far in accumulate(sizes, initial=0)]
+    return [least + end - start for start, end in pairwise(ends)]
+
+
+def _legend(runs: Sequence[SegmentRun]) -> Text:
+    """The letters that are in the bar."""
+    legend = Text()
+    regions = {region for run in runs for region in run.segments[0].regions}
+    for region in (each for each in Region if each in regions):
+        letter, style = _DRAWN[region]
+        legend.append(f"{letter} {region}", style=style)
+        legend.append(" · ")
+    return legend.append("upper case: rewritten")
+
+
+def _print_runs(console: Console, runs: Sequence[SegmentRun]) -> None:
+    """A row each; in a narrow terminal the reasons follow, by the number of the row."""
+    is_wide = console.width >= WIDE
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    has_horizon = any(each.due_in_ms is not None for run in runs for each in run.segments)
+    columns = ["#", "region", "offsets", "size", "age"]
+    columns += ["horizon"] * has_horizon + ["what happens"] + ["why"] * is_wide
+    for name in columns:
+        is_right = name in {"#", "size"}
+        table.add_column(name, justify="right" if is_right else "left", no_wrap=is_right)
+    for number, run in enumerate(runs[:ROWS_MAX], start=1):
+        cells = [Text(str(number)), _region_cell(run), Text(_offsets(run))]
+        cells += [Text(decimal(run.size_bytes)), Text(_age(run))]
+        cells += [Text(_horizon(run))] * has_horizon + [Text(_what(run))]
+        table.add_row(*cells, *[Text(_why(run))] * is_wide)
+    console.print(table)
+    if not is_wide:
+        for number, run in enumerate(runs[:ROWS_MAX], start=1):
+            console.print(Text(f"{number}: {_why(run)}"))
+        console.print()
+    if len(runs) > ROWS_MAX:
+        console.print(f"… and {len(runs) - ROWS_MAX} more rows; --json lists all segments.")
+
+
+def _region_cell(run: SegmentRun) -> Text:
+    cell = Text()
+    for region in run.segments[0].regions:
+        cell.append(", " if cell else "").append(region, style=_DRAWN[region][1])
+    return cell
+
+
+def _offsets(run: SegmentRun) -> str:
+    first, last = run.segments[0].segment, run.segments[-1].segment
+    return f"{first.start_offset}–{last.end_offset}"
+
+
+def _age(run: SegmentRun) -> str:
+    ages = _span([each.age_ms for each in run.segments]) or "no timestamp"
+    firsts = _span([each.first_age_ms for each in run.segments])
+    return f"{ages}, first {firsts}" if firsts else ages
+
+
+def _horizon(run: SegmentRun) -> str:
+    dues = [each.due_in_ms for each in run.segments if each.due_in_ms is not None]
+    if not dues:
+        return ""
+    earliest_ms = min(dues)
+    if earliest_ms > 0:
+        return f"in {duration(earliest_ms)}"
+    return f"passed {duration(-earliest_ms)} ago"
+
+
+def _span(ages_ms: Sequence[int | None]) -> str:
+    """From the youngest to the oldest; empty where none is known."""
+    known = [each for each in ages_ms if each is not None]
+    ends = dict.fromkeys(map(_signed, (min(known), max(known)) if known else ()))
+    return "–".join(ends)
+
+
+def _signed(age_ms: int) -> str:
+    return duration(age_ms) if age_ms >= 0 else f"{duration(-age_ms)} ahead"
+
+
+def _what(run: SegmentRun) -> str:
+    """What happens, to how many, and with which neighbours."""
+    first, last = run.segments[0], run.segments[-1]
+    many = f"{len(run.segments)} segments " if len(run.segments) > 1 else ""
+    if first.group is None:
+        return f"{many}{first.fate}"
+    if first.group != last.group:
+        return f"{many}{first.fate}, groups {first.group} to {last.group}"
+    merged = f" ({first.group_segments} segments)" if first.group_segments > 1 else " alone"
+    return f"{many}{first.fate}, group {first.group}{merged}"
+
+
+def _why(run: SegmentRun) -> str:
+    whys = dict.fromkeys(each.why for each in run.segments)
+    first = next(iter(whys))
+    return first if len(whys) == 1 else f"the first of them: {first}"
+
+
+def _sentences(found: Explained) -> list[str]:
+    """The decision first, then what it was made of."""
+    said = [f"Decision: {found.decision}."]
+    ratio, regions = found.report.ratio, found.regions
+    if ratio is not None:
+        said.append(
+            f"Dirty ratio: {ratio.percent}, {spaced(ratio.cleanable_bytes)} of"
+            f" {spaced(ratio.total_bytes)} bytes."
+        )
+    if regions is not None:
+        said += _about_regions(regions)
+        said += _about_lags(found)
+    held_back = getattr(found.surveyed.choice, "held_back", ())
+    said += [f"Note: {each}." for each in (*held_back, *found.report.notes)]
+    rolled_at_ms = found.report.should_have_rolled_at_ms
+    if rolled_at_ms is not None:
+        late = duration(found.now_ms - rolled_at_ms)
+        said.append(
+            f"Note: the active segment should have rolled {late} ago, if it holds a record."
+        )
+    return said
+
+
+def _about_regions(regions: Regions) -> list[str]:
+    offsets = (
+        f"Offsets: log start {regions.log_start}, first dirty {regions.first_dirty}, first"
+        f" uncleanable {regions.first_uncleanable}, next offset {regions.next_offset}."
+    )
+    last_stable = regions.last_stable
+    if last_stable is None:
+        return [offsets, "Last stable offset: no open transaction holds a live segment back."]
+    known = last_stable.producer_id is not None
+    whose = f"producer {last_stable.producer_id}" if known else "an unknown producer"
+    return [
+        offsets,
+        f"Last stable offset: {last_stable.offset}, held by {whose};"
+        f" segments wait from offset {regions.unstable_from} on.",
+    ]
+
+
+def _about_lags(found: Explained) -> list[str]:
+    rules, ratio = found.surveyed.rules, found.report.ratio
+    least_ms, most_ms = rules.min_compaction_lag_ms, rules.max_compaction_lag_ms
+    least = f"{least_ms} ({duration(least_ms)})" if least_ms else "0 (not checked)"
+    most = f"{most_ms} ({duration(most_ms)})" if most_ms < LONG_MAX else "never"
+    over_ms = 0 if ratio is None else ratio.delay_ms
+    over = f", passed {duration(over_ms)} ago" if over_ms else ""
+    return [f"Lags: min.compaction.lag.ms {least}; max.compaction.lag.ms {most}{over}."]

@@ -1,0 +1,104 @@
+"""What `retain` shows to people. Nothing here decides or computes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rich.console import Console
+from rich.filesize import decimal
+from rich.text import Text
+
+from tierfold.compaction.model.redaction import printable
+from tierfold.compaction.model.wording import counted, spaced
+from tierfold.jobs.pipeline.partition_report import PLANNED
+from tierfold.jobs.reports.tables import (
+    NO_PARTITIONS,
+    URGENCY,
+    Columns,
+    outcomes_line,
+    print_beyond,
+    print_cut,
+    sentences,
+    styled,
+)
+from tierfold.jobs.verbs.vacuum_outcome import Kind, RetainReport
+
+_COLUMNS: Final[Columns] = (
+    ("partition", "left"),
+    ("outcome", "left"),
+    ("expire", "right"),
+    ("go", "right"),
+    ("objects", "right"),
+    ("bytes", "right"),
+    ("log start", "right"),
+    ("why", "left"),
+)
+
+LINES_MAX: Final = 100
+"""Objects that a dry run lists before the list is cut."""
+
+
+def print_retained(console: Console, reports: Sequence[RetainReport], title: str) -> None:
+    """The summary of `retain`; of a dry run every object, too."""
+    if not reports:
+        console.print(NO_PARTITIONS)
+        return
+    ordered = sorted(reports, key=lambda each: (URGENCY.index(each.outcome), each.key))
+    print_cut(console, title, _COLUMNS, [_row(each) for each in ordered])
+    planned = [each for each in ordered if each.outcome == PLANNED]
+    lines = [line for each in planned for line in _lines(each)]
+    for line in lines[:LINES_MAX]:
+        console.print(Text(printable(line)), soft_wrap=True)
+    print_beyond(console, len(lines) - LINES_MAX)
+    console.print(_sum(reports))
+
+
+def _row(each: RetainReport) -> tuple[str | Text, ...]:
+    counts = [(sum(one.kind is kind for one in each.doomed), kind) for kind in Kind]
+    return (
+        str(each.key),
+        styled(each.outcome),
+        spaced(len(each.expired)) if each.expired else "",
+        "\n".join(f"{spaced(count)} {kind}" for count, kind in counts if count),
+        spaced(each.objects) if each.objects else "",
+        decimal(each.size_bytes) if each.doomed else "",
+        "" if each.log_start_offset is None else str(each.log_start_offset),
+        sentences(each.reason, each.notes),
+    )
+
+
+def _lines(each: RetainReport) -> Iterator[str]:
+    """What a dry run lists of a partition: what would be retired, and what deleted."""
+    for gone in each.expired:
+        segment = gone.segment
+        yield (
+            f"expires   {segment.size_bytes:>12}  {each.key} segment {segment.segment_id}, offsets"
+            f" {segment.start_offset} to {segment.end_offset}: {gone.reason}"
+        )
+    for doomed in each.doomed:
+        for key, size_bytes in doomed.objects:
+            yield f"{doomed.kind:<9} {size_bytes:>12}  {key}: {doomed.why}"
+
+
+def _sum(reports: Sequence[RetainReport]) -> str:
+    gone = [one for each in reports for one in each.doomed if one.is_gone]
+    to_go = [one for each in reports if each.outcome == PLANNED for one in each.doomed]
+    said = outcomes_line([each.outcome for each in reports], URGENCY)
+    for verb, doomed in (("Deleted", gone), ("To delete", to_go)):
+        if doomed:
+            size_bytes = sum(one.size_bytes for one in doomed)
+            count = sum(len(one.objects) for one in doomed)
+            said += (
+                f" {verb}: {counted(count, 'object')}, {decimal(size_bytes)}"
+                f" ({spaced(size_bytes)} bytes)."
+            )
+    return said
+
+
+def print_vacuumed(console: Console, count: int, *, is_dry_run: bool) -> None:
+    """What goes of the catalog's own past; nothing where nothing does."""
+    if count:
+        done = "to delete" if is_dry_run else "deleted"
+        files = counted(count, "file")
+        console.print(f"{files} of the catalog, superseded for thirty days: {done}.")

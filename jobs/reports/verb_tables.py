@@ -1,0 +1,315 @@
+"""Tables for people, one JSON document for machines. Nothing here decides or computes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
+from typing import Any, Final
+
+from rich.console import Console
+from rich.filesize import decimal
+from rich.table import Table
+from rich.text import Text
+
+from tierfold.compaction.cleaning.counts import RECORD_FATES, total
+from tierfold.compaction.discovery.view import PartitionView
+from tierfold.compaction.model.redaction import printable
+from tierfold.compaction.model.segments import PartitionState
+from tierfold.compaction.model.wording import counted, spaced
+from tierfold.jobs.context.timestamps import moment
+from tierfold.jobs.pipeline.partition_report import (
+    COMPACTED,
+    FAILED,
+    FENCED,
+    LEFT,
+    LOST_RACE,
+    NOTHING_TO_DO,
+    PLANNED,
+    REFUSED,
+    UNKNOWN,
+    PartitionReport,
+    max_compaction_delay_secs,
+)
+from tierfold.jobs.reports.tables import (
+    NO_PARTITIONS,
+    ROWS_MAX,
+    URGENCY,
+    Columns,
+    offsets,
+    outcomes_line,
+    print_cut,
+    sentences,
+    styled,
+)
+from tierfold.jobs.settings.resolution import Effective
+from tierfold.jobs.verbs.status import PartitionStatus
+from tierfold.jobs.verbs.verify import Verified
+
+_AS_DONE: Final = (
+    COMPACTED,
+    PLANNED,
+    LEFT,
+    NOTHING_TO_DO,
+    REFUSED,
+    FAILED,
+    FENCED,
+    LOST_RACE,
+    UNKNOWN,
+)
+"""Below the table, what went as it should is counted first."""
+
+_KEYLESS_UNKNOWN: Final = (
+    "Records without a key are dropped. How many is unknown until scanned; compact.keyless.max"
+    " limits them."
+)
+
+_REPORT_COLUMNS: Final[Columns] = (
+    ("partition", "left"),
+    ("outcome", "left"),
+    ("offsets", "right"),
+    ("segments", "right"),
+    ("bytes", "right"),
+    ("why", "left"),
+)
+_STATUS_COLUMNS: Final[Columns] = (
+    ("partition", "left"),
+    ("segments", "right"),
+    ("bytes", "right"),
+    ("offsets", "right"),
+    ("dirty", "right"),
+    ("clean below", "right"),
+    ("epoch", "right"),
+    ("retired", "right"),
+    ("remarks", "left"),
+)
+_VERIFY_COLUMNS: Final[Columns] = (
+    ("partition", "left"),
+    ("segments", "right"),
+    ("batches", "right"),
+    ("records", "right"),
+    ("read", "right"),
+    ("index entries", "right"),
+    ("keys compared", "right"),
+    ("verdict", "left"),
+)
+
+LATE_MAX: Final = 5
+"""Partitions whose active segment is late that are named; the JSON document has them all."""
+
+
+def document(partitions: Iterable[dict[str, Any]], **of_all: int | str | list[str]) -> str:
+    """The one document that `--json` prints; `of_all` is what holds for the partitions together."""
+    return json.dumps({"partitions": list(partitions), **of_all}, indent=2)
+
+
+def print_reports(console: Console, reports: Sequence[PartitionReport], title: str) -> None:
+    """The summary of `plan` or `compact`; what needs a person's eye comes first.
+
+    Within an outcome, the order is that of the work.
+    """
+    if not reports:
+        console.print(NO_PARTITIONS)
+        return
+    by_work = sorted(sorted(reports, key=lambda each: each.key), key=_precedence, reverse=True)
+    ordered = sorted(by_work, key=lambda each: URGENCY.index(each.outcome))
+    print_cut(console, title, _REPORT_COLUMNS, [_report_row(each) for each in ordered])
+    _print_sums(console, reports)
+    _print_waiting(console, reports)
+
+
+def _report_row(each: PartitionReport) -> tuple[str | Text, ...]:
+    return (
+        str(each.key),
+        styled(each.outcome),
+        "" if each.next_offset is None else offsets(each.first_dirty or 0, each.next_offset),
+        _segments_column(each),
+        _bytes_column(each),
+        sentences(each.reason, each.notes),
+    )
+
+
+def _precedence(each: PartitionReport) -> tuple[Fraction, Fraction]:
+    return each.ratio.precedence if each.ratio is not None else (Fraction(0), Fraction(0))
+
+
+def _print_waiting(console: Console, reports: Sequence[PartitionReport]) -> None:
+    """What is late: data to be cleaned, and active segments to be rolled by their brokers."""
+    delay_secs = max_compaction_delay_secs(reports)
+    if delay_secs:
+        console.print(f"max-compaction-delay-secs: {delay_secs}", style="yellow")
+    late = sorted(each.key for each in reports if each.should_have_rolled_at_ms is not None)
+    if late:
+        named = ", ".join(map(str, late[:LATE_MAX])) + (", …" if len(late) > LATE_MAX else "")
+        console.print(
+            f"{counted(len(late), 'partition')} whose active segment should have rolled, if it"
+            f" holds a record: {named}.",
+            style="dim",
+        )
+
+
+def _came_to_something(each: PartitionReport) -> bool:
+    """Of what was tried in vain there is no result to be shown; "→ 0 bytes" would look like one."""
+    return bool(each.segments_in) and each.outcome in {COMPACTED, PLANNED, LEFT}
+
+
+def _segments_column(each: PartitionReport) -> str:
+    if not _came_to_something(each):
+        return ""
+    return f"{spaced(each.segments_in)} → {spaced(each.segments_out)}"
+
+
+def _bytes_column(each: PartitionReport) -> str:
+    if not _came_to_something(each):
+        return ""
+    bound = "≤ " if each.outcome == PLANNED else ""
+    return f"{decimal(each.bytes_in)} → {bound}{decimal(each.bytes_out)}"
+
+
+def _print_sums(console: Console, reports: Sequence[PartitionReport]) -> None:
+    """One line for the run, one for what became of the records."""
+    outcomes = [each.outcome for each in reports]
+    if PLANNED in outcomes:
+        console.print(_KEYLESS_UNKNOWN, style="dim")
+    console.print(outcomes_line(outcomes, _AS_DONE))
+    done = [each for each in reports if each.outcome == COMPACTED]
+    if not done:
+        if set(outcomes) == {NOTHING_TO_DO}:
+            console.print("Nothing to do: no segment was opened or written.")
+        return
+    sums = total(each.tally for each in done)
+    bytes_in, bytes_out = sum(each.bytes_in for each in done), sum(each.bytes_out for each in done)
+    exactly = f"{spaced(bytes_in)} → {spaced(bytes_out)} bytes"
+    console.print(f"{decimal(bytes_in)} became {decimal(bytes_out)} ({exactly}).")
+    others = ", ".join(
+        f"{spaced(getattr(sums, name))} {name.replace('_', ' ')}" for name in RECORD_FATES[1:]
+    )
+    kept = f"{spaced(sums.kept)} kept{_markers(sums.kept_markers)}"
+    console.print(f"{spaced(sums.records_in)} records: {kept}, {others}.", soft_wrap=True)
+
+
+def _markers(count: int) -> str:
+    """How many of the records before it no user wrote; nothing where there are none."""
+    return f" ({counted(count, 'transaction marker')} among them)" if count else ""
+
+
+def print_status(console: Console, partitions: Sequence[PartitionStatus]) -> None:
+    """The table of `status`."""
+    if not partitions:
+        console.print(NO_PARTITIONS)
+        return
+    ordered = sorted(partitions, key=lambda each: (not each.problem, each.key))
+    print_cut(console, "status", _STATUS_COLUMNS, [_status_row(each) for each in ordered])
+    for each in ordered[:ROWS_MAX]:
+        if each.problem:
+            # Unfolded, so that its commands can be pasted.
+            said = Text(printable(f"{each.key}: {each.problem}"), style="red")
+            console.print(said, soft_wrap=True)
+
+
+def print_settings(console: Console, topic: str, found: Sequence[Effective]) -> None:
+    """The table of `config`."""
+    table = Table(title=f"settings of {topic}", title_justify="left")
+    table.add_column("setting", no_wrap=True)
+    table.add_column("value", justify="right", overflow="fold")
+    table.add_column("unit", no_wrap=True)
+    table.add_column("from", overflow="fold")
+    for each in found:
+        said = (Text(printable(each.text)), each.setting.unit, Text(printable(each.source)))
+        table.add_row(each.setting.name, *said)
+    console.print(table)
+
+
+def _status_row(each: PartitionStatus) -> tuple[str | Text, ...]:
+    row, segments = each.row, each.segments
+    remarks = ["refused, see below"] if each.problem else []
+    remarks += _remarks(row, each.view)
+    remarks += each.view.notes if each.view is not None else ()
+    start = each.log_start_offset
+    return (
+        str(each.key),
+        spaced(len(segments)),
+        decimal(sum(segment.size_bytes for segment in segments)),
+        offsets(start, segments[-1].next_offset) if segments and start is not None else "none",
+        each.ratio.percent if each.ratio is not None else "",
+        "none" if each.cleaner_offset is None else str(each.cleaner_offset),
+        str(each.epoch),
+        spaced(len(row.retired)) if row is not None else "0",
+        Text(printable("; ".join(remarks)), style="red" if each.problem else ""),
+    )
+
+
+def _remarks(row: PartitionState | None, view: PartitionView | None) -> Iterator[str]:
+    """What lies in the tier and is not live, and who is at work on the partition."""
+    if row is not None and row.retired:
+        since = min(each.retired_at_ms for each in row.retired)
+        retired_bytes = sum(each.segment.size_bytes for each in row.retired)
+        yield f"{len(row.retired)} retired since {moment(since)}: {decimal(retired_bytes)}"
+        going = len(row.retired) - len(row.whole_retired)
+        if going:
+            yield f"{going} being deleted"
+    if view is not None and view.orphans:
+        orphan_bytes = sum(each.size_bytes for each in view.orphans)
+        yield f"{counted(len(view.orphans), 'orphan')}: {decimal(orphan_bytes)}"
+    if view is not None and view.set_apart:
+        yield f"{len(view.set_apart)} outside the leader epoch lineage"
+    if row is not None and row.owner_run:
+        yield f"claimed by run {row.owner_run}, last heard of at {moment(row.committed_at_ms)}"
+
+
+def print_verified(console: Console, partitions: Sequence[Verified]) -> None:
+    """The summary of `verify`; partitions with faults come first, and all their faults are told."""
+    if not partitions:
+        console.print(NO_PARTITIONS)
+        return
+    ordered = sorted(partitions, key=lambda each: (not each.faults, each.key))
+    print_cut(console, "verify", _VERIFY_COLUMNS, [_verified_row(each) for each in ordered])
+    for each in ordered[:ROWS_MAX]:
+        for fault in each.faults:
+            told = printable(f"{each.key}: {fault}")
+            console.print(Text(told, style="red"), soft_wrap=True)
+    console.print(_verified_sum(partitions), soft_wrap=True)
+
+
+def _verified_row(each: Verified) -> tuple[str | Text, ...]:
+    verdict = (
+        Text(counted(len(each.faults), "fault"), style="red") if each.faults else Text("sound")
+    )
+    for note in each.notes:
+        verdict.append(printable(f"; {note}"), style="dim")
+    return (
+        str(each.key),
+        spaced(each.segments),
+        spaced(each.batches),
+        spaced(each.records),
+        decimal(each.bytes_read),
+        spaced(each.index_entries),
+        "–" if each.keys_compared is None else spaced(each.keys_compared),
+        verdict,
+    )
+
+
+def _verified_sum(partitions: Sequence[Verified]) -> Text:
+    """One line: what holds, or how much does not."""
+    faults = sum(len(each.faults) for each in partitions)
+    broken = sum(bool(each.faults) for each in partitions)
+    if faults:
+        return Text(
+            f"FAULTS: {faults}, in {broken} of {counted(len(partitions), 'partition')}",
+            style="bold red",
+        )
+    compared = [each.keys_compared for each in partitions if each.keys_compared is not None]
+    deleted = sum(each.keys_deleted for each in partitions)
+    keys = f", {spaced(sum(compared))} keys agree with the originals" if compared else ""
+    if deleted:
+        keys += f" ({spaced(deleted)} deleted ones among them)"
+    seconds = [each.second_opinion for each in partitions if each.second_opinion is not None]
+    if seconds:
+        keys += f", {spaced(sum(each.keys for each in seconds))} by a second opinion"
+    return Text(
+        f"verified: {counted(sum(each.segments for each in partitions), 'segment')}, "
+        f"{spaced(sum(each.batches for each in partitions))} batches, "
+        f"{spaced(sum(each.records for each in partitions))} records"
+        f"{_markers(sum(each.markers for each in partitions))}{keys}",
+        style="green",
+    )

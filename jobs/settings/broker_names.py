@@ -1,0 +1,30 @@
+"""Which names a broker's server.properties may hold, whether or not they have an effect here.
+
+They are in `conf/broker_names.txt`, a prefix with `*` at its end: below it listeners and plugins
+have names of their own.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+from typing import Final
+
+_FILE: Final = "broker_names.txt"
+
+
+@cache
+def broker_names() -> frozenset[str]:
+    """All of them, prefixes as they are written there."""
+    text = resources.files("tierfold.conf").joinpath(_FILE).read_text(encoding="utf-8")
+    lines = (line.strip() for line in text.splitlines())
+    return frozenset(line for line in lines if line and not line.startswith("#"))
+
+
+def is_of_brokers(name: str) -> bool:
+    """Whether a broker knows the name."""
+    known = broker_names()
+    prefixes = (each.removesuffix("*") for each in known if each.endswith("*"))
+    return name in known or any(
+        name.startswith(prefix) and name != prefix for prefix in prefixes
+    )

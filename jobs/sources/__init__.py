@@ -1,0 +1,7 @@
+"""sources: `kafka-segments` and the catalog as DataFrames.
+
+    segment_source    `spark.read.format("kafka-segments")`
+    segment_options   its columns and options
+    segment_filters   which filters are applied before bytes are read
+    catalog_tables    the catalog's tables
+"""

@@ -1,0 +1,318 @@
+"""What `kafka-segments` can be asked for: its columns and its options, each said once.
+
+Columns that Spark's own Kafka source has too go by its names and types, so that a query moves from
+one to the other; `leader_epoch`, which it lacks, goes by the catalog's spelling.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from tierfold.compaction.model.errors import BadSettings
+from tierfold.compaction.model.rules import CompactionStrategy
+from tierfold.jobs.context.scope import Scope
+from tierfold.storage.kafka.record_versions import OFFSETS_DECIDE, VersionSource
+
+FORMAT: Final = "kafka-segments"
+"""The name by which Spark knows the source."""
+
+READ_COMMITTED: Final = "read_committed"
+READ_UNCOMMITTED: Final = "read_uncommitted"
+
+LIVE: Final = "live"
+ORIGINAL: Final = "original"
+
+_STRATEGIES: Final = tuple(strategy.value for strategy in CompactionStrategy)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderColumn:
+    """A column that can be read."""
+
+    name: str
+    kind: DataType
+    doc: str
+    is_nullable: bool = True
+    is_extra: bool = False
+    """Read only where somebody names it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderOption:
+    """An option of `spark.read.format("kafka-segments")`; names are matched without their case."""
+
+    name: str
+    default: str
+    """Empty: there is none."""
+    doc: str
+
+
+_HEADER: Final = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+
+COLUMNS: Final = (
+    ReaderColumn(name="topic", kind=StringType(), doc="The topic.", is_nullable=False),
+    ReaderColumn(name="partition", kind=IntegerType(), doc="Its number.", is_nullable=False),
+    ReaderColumn(
+        name="offset",
+        kind=LongType(),
+        doc="The record's offset; compaction leaves gaps.",
+        is_nullable=False,
+    ),
+    ReaderColumn(
+        name="timestamp",
+        kind=TimestampType(),
+        doc="The producer's time or, under LogAppendTime, the broker's, to the millisecond;"
+        " null: it has none.",
+    ),
+    ReaderColumn(name="key", kind=BinaryType(), doc="The key, as its producer serialized it."),
+    ReaderColumn(name="value", kind=BinaryType(), doc="The value; null: a tombstone."),
+    ReaderColumn(
+        name="headers",
+        kind=ArrayType(_HEADER),
+        doc="In their order, a name may come twice; null: there are none.",
+    ),
+    ReaderColumn(
+        name="leader_epoch",
+        kind=IntegerType(),
+        doc="The leader epoch of the record's batch; null in legacy batches, converted or not.",
+    ),
+    ReaderColumn(
+        name="value_digest",
+        kind=BinaryType(),
+        doc="16 bytes that tell values apart, made where the value is read; null: a tombstone."
+        " Only where it is named; another version of tierfold may make others.",
+        is_extra=True,
+    ),
+    ReaderColumn(
+        name="version",
+        kind=LongType(),
+        doc="What `compaction.strategy` compares: the offset, the timestamp in ms, or the header's"
+        " version; null: the header holds none. Only where it is named.",
+        is_extra=True,
+    ),
+)
+"""All columns, in the order in which they are read unless somebody chooses."""
+
+USUAL_COLUMNS: Final = tuple(column.name for column in COLUMNS if not column.is_extra)
+"""What is read unless somebody chooses."""
+
+OPTIONS: Final = (
+    ReaderOption(
+        name="path",
+        default="",
+        doc="The tier: the folder that holds `kafka-tiered-storage`; what `load(…)` is given.",
+    ),
+    ReaderOption(
+        name="catalog",
+        default="_tierfold in the tier",
+        doc="The catalog that says which segments live.",
+    ),
+    ReaderOption(
+        name="topics",
+        default="*",
+        doc="Shell patterns, separated by commas; a name must be there.",
+    ),
+    ReaderOption(
+        name="partitions", default="*", doc="Shell patterns over the number, separated by commas."
+    ),
+    ReaderOption(
+        name="isolation.level",
+        default=READ_COMMITTED,
+        doc="`read_committed` leaves out aborted data and what lies at or beyond the first open"
+        " transaction; `read_uncommitted` reads it.",
+    ),
+    ReaderOption(
+        name="assign",
+        default="",
+        doc="Instead of `topics` and `partitions`: which ones exactly, as in Spark's Kafka source,"
+        ' `{"orders":[0,1],"payments":[4]}`.',
+    ),
+    ReaderOption(
+        name="segments",
+        default=LIVE,
+        doc="`original` reads, instead of the live segments, those that brokers wrote, the replaced"
+        " ones too, while all are still there.",
+    ),
+    ReaderOption(
+        name="compaction.strategy",
+        default=CompactionStrategy.OFFSET.value,
+        doc=f"What the column `version` holds: {', '.join(_STRATEGIES)}.",
+    ),
+    ReaderOption(
+        name="compaction.strategy.header",
+        default="",
+        doc="For the strategy `header`: the header's name.",
+    ),
+    ReaderOption(
+        name="columns",
+        default="all but `value_digest` and `version`",
+        doc="The columns to read, separated by commas; `.schema(…)` says the same in Spark's way.",
+    ),
+)
+"""All options."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What the options ask for, checked."""
+
+    tier_uri: str
+    catalog_uri: str | None
+    scope: Scope
+    is_committed: bool
+    """`read_committed`."""
+    columns: tuple[str, ...]
+    assigned: frozenset[tuple[str, int]] | None = None
+    """The only topics and partitions that are read; None: all in scope."""
+    is_original: bool = False
+    """What brokers wrote is read, instead of what lives."""
+    versions: VersionSource = OFFSETS_DECIDE
+    """What the column `version` holds."""
+
+
+def request_of(options: Mapping[str, str]) -> Request:
+    """The options of one read; raises BadSettings for one that is unknown or malformed."""
+    given = {name.lower(): value for name, value in options.items()}
+    unknown = sorted(given.keys() - {option.name for option in OPTIONS})
+    if unknown:
+        raise BadSettings(
+            f"there is no option {unknown[0]}",
+            where=FORMAT,
+            remedy=f"The options are {', '.join(option.name for option in OPTIONS)}.",
+        )
+    if not given.get("path", "").strip():
+        raise BadSettings(
+            "no tier is named",
+            where=FORMAT,
+            remedy="Write .load(path) with the folder that holds kafka-tiered-storage.",
+        )
+    level = _one_of(given, "isolation.level", (READ_COMMITTED, READ_UNCOMMITTED))
+    columns = _listed(given, "columns") or USUAL_COLUMNS
+    schema_of(columns)
+    assigned = _assigned(given)
+    return Request(
+        tier_uri=given["path"],
+        catalog_uri=given.get("catalog"),
+        scope=Scope(
+            topics=_listed(given, "topics") or ("*",),
+            partitions=_listed(given, "partitions") or ("*",),
+        )
+        if assigned is None
+        else Scope(topics=tuple(sorted({topic for topic, _ in assigned}))),
+        is_committed=level == READ_COMMITTED,
+        columns=columns,
+        assigned=assigned,
+        is_original=_one_of(given, "segments", (LIVE, ORIGINAL)) == ORIGINAL,
+        versions=_versions(given),
+    )
+
+
+def schema_of(columns: tuple[str, ...]) -> StructType:
+    """The schema of these columns; raises BadSettings for an unknown or repeated one."""
+    known = {column.name: column for column in COLUMNS}
+    for i, name in enumerate(columns):
+        if name not in known or name in columns[:i]:
+            what = f"column {name} is named twice" if name in known else f"no column is {name!r}"
+            raise BadSettings(
+                what, where=FORMAT, remedy=f"The columns are {', '.join(known)}, once each."
+            )
+    # Nullable, all of them: Spark takes a reader's word for nothing else.
+    return StructType([StructField(name, known[name].kind) for name in columns])
+
+
+def check_schema(schema: StructType) -> None:
+    """Raises BadSettings for a column that is unknown, or of another type than it is read as."""
+    if not schema.fields:
+        raise BadSettings(
+            "the schema names no column", where=FORMAT, remedy="To count, read one: partition."
+        )
+    expected = schema_of(tuple(schema.names))
+    known = {column.name: column for column in COLUMNS}
+    for asked, ours in zip(schema.fields, expected.fields, strict=True):
+        if asked.dataType.simpleString() != ours.dataType.simpleString():
+            raise BadSettings(
+                f"column {asked.name} is asked for as {asked.dataType.simpleString()}",
+                where=FORMAT,
+                remedy=f"It is read as {ours.dataType.simpleString()}; cast it afterwards.",
+            )
+        if not asked.nullable and known[asked.name].is_nullable:
+            raise BadSettings(
+                f"column {asked.name} is asked for as NOT NULL, and records may lack it",
+                where=FORMAT,
+                remedy="Leave NOT NULL out.",
+            )
+
+
+def _one_of(given: Mapping[str, str], name: str, values: tuple[str, ...]) -> str:
+    """The option's value, the first of `values` by default; raises BadSettings for any other."""
+    value = given.get(name, values[0])
+    if value not in values:
+        raise BadSettings(
+            f"{name} is {value!r}", where=FORMAT, remedy=f"It is {' or '.join(values)}."
+        )
+    return value
+
+
+def _versions(given: Mapping[str, str]) -> VersionSource:
+    """What the strategy compares; raises BadSettings for a strategy or a header that is not one."""
+    strategy = CompactionStrategy(_one_of(given, "compaction.strategy", _STRATEGIES))
+    header = given.get("compaction.strategy.header", "")
+    if (strategy is CompactionStrategy.HEADER) != bool(header):
+        raise BadSettings(
+            f"compaction.strategy is {strategy.value}, compaction.strategy.header is {header!r}",
+            where=FORMAT,
+            remedy="Name a header for the strategy header, and for no other.",
+        )
+    return VersionSource(strategy=strategy, header=header)
+
+
+def _assigned(given: Mapping[str, str]) -> frozenset[tuple[str, int]] | None:
+    """The partitions that `assign` names; raises BadSettings where it is not what it must be."""
+    if "assign" not in given:
+        return None
+    wrong = BadSettings(
+        f"assign is {given['assign']!r}",
+        where=FORMAT,
+        remedy='Write JSON such as {"orders":[0,1]}, and neither topics nor partitions beside it.',
+    )
+    if given.keys() & {"topics", "partitions"}:
+        raise wrong
+    try:
+        named = json.loads(given["assign"])
+    except ValueError as error:
+        raise wrong from error
+    if not isinstance(named, dict) or not named:
+        raise wrong
+    for numbers in named.values():
+        if not isinstance(numbers, list) or not all(type(each) is int for each in numbers):
+            raise wrong
+    return frozenset((topic, each) for topic, numbers in named.items() for each in numbers)
+
+
+def _listed(given: Mapping[str, str], name: str) -> tuple[str, ...]:
+    """The parts of a value, separated by commas; raises BadSettings where there is none."""
+    if name not in given:
+        return ()
+    parts = tuple(part.strip() for part in given[name].split(","))
+    if not all(parts):
+        raise BadSettings(
+            f"{name} is {given[name]!r}",
+            where=FORMAT,
+            remedy="Write names with commas between them, or leave the option out.",
+        )
+    return parts

@@ -1,0 +1,9 @@
+"""spark: the Spark session and its Python workers.
+
+    session           the session and every setting of it
+    worker_daemon     the parent process of Python workers
+    private_sockets   folders for Unix sockets that no other user can enter
+    kernel_warmup     compiles every kernel
+    progress          a progress bar over bytes
+    stderr_filter     hides Spark's own chatter on stderr
+"""

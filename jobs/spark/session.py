@@ -1,0 +1,200 @@
+"""The Spark session, and every setting of it, in one place.
+
+Spark's defaults suit large SQL jobs: 200 shuffle partitions, adaptive merging of small ones, a web
+UI. Here a shuffle row is a packed block, each task is dealt by bytes beforehand, and a small job
+should not wait for a web server.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException, PySparkRuntimeError
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from tierfold.compaction.model.errors import BadSettings
+from tierfold.compaction.model.redaction import shown
+from tierfold.jobs.context.stopping import check, deferred, signals_kept, under_spark_submit
+from tierfold.jobs.spark import worker_daemon
+from tierfold.jobs.spark.private_sockets import private_folder, removed_with_jvm
+
+NO_JAVA: Final = (
+    "Install a Java runtime 17 or newer (Debian, Ubuntu: apt-get install "
+    "openjdk-17-jre-headless; elsewhere: Temurin 17) and put it on PATH or in JAVA_HOME."
+)
+
+SPARK_SETTINGS: Final = {
+    # Tasks are dealt by bytes; merging "small" shuffle partitions would undo that.
+    "spark.sql.adaptive.enabled": "false",
+    # A row may carry a block of megabytes: few of them make an Arrow batch.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "4",
+    # Over TCP each Python task waits 40 ms for an acknowledgement that the kernel delays:
+    # 32 empty tasks on two cores took 0.80 s, over a Unix socket 0.09 s.
+    # Their folders are private: `tierfold_session` makes the driver's, `worker_daemon` its own.
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.daemon.module": worker_daemon.__name__,
+    # Spark's own rule leaves out names such as fs.azure.account.key and AWS_ACCESS_KEY_ID.
+    "spark.redaction.regex": "(?i)secret|passw|token|credential|signature|jaas|sasl"
+    "|(access|account|api|private|master|keystore)[._-]?key",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+JVM_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""The JVM only plans and carries blocks: its second compiler and its parallel collector cost more
+than they bring. Measured on 1 GB of 1 KB values: 2.3 CPU seconds of the JVM without, 1.1 with."""
+
+LOCAL_MASTER: Final = "local[*,4]"
+"""All cores of this machine, and four attempts at a task, as on a cluster.
+
+In plain `local[*]` Spark gives a job up at the first worker that dies.
+"""
+
+SPARK_FAILURES: Final = (PySparkException, Py4JError, OSError, EOFError)
+"""What an action raises where Spark's workers die; the last two where its JVM has died."""
+
+CAUSE_MAX: Final = 300
+"""Characters of Spark's own words that are passed on."""
+
+_EXCEPTION_TOLD: Final = re.compile(r"\S+Exception: \S.*")
+
+ANY_CPU: Final = {"NUMBA_CPU_NAME": "generic"}
+"""For executors and for the archive they are sent: kernels for every CPU of the platform.
+
+Compiled for the CPU they run on, they were not measurably faster (scan and rewrite, 100 B values).
+"""
+
+
+def tierfold_session(builder: SparkSession.Builder | None = None) -> SparkSession:
+    """The session of this process: the one there is, spark-submit's, or a local one.
+
+    What `builder` says is kept, where a session is yet to be made:
+    `jobs.sources.catalog_tables.with_delta` makes one whose session reads the catalog too.
+
+    Raises BadSettings where no Java runtime can be found, or an old one cannot start Spark.
+    """
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    # Without it Spark takes the first python on the PATH, which lacks our packages.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if builder is None:
+        builder = SparkSession.builder
+    builder = builder.appName("tierfold")
+    for name, value in SPARK_SETTINGS.items():
+        builder = builder.config(name, value)
+    sockets = private_folder()
+    # It replaces a user's own setting: that folder may be open to others.
+    builder = builder.config("spark.python.unix.domain.socket.dir", sockets)
+    if not under_spark_submit():
+        builder = _local(builder)
+    try:
+        session = _started(builder)
+    except PySparkRuntimeError as error:
+        if error.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        raise BadSettings(
+            "Java could not be started; its own words stand above", where="Spark", remedy=NO_JAVA
+        ) from error
+    removed_with_jvm(session.sparkContext, sockets)
+    session.sparkContext.setLogLevel("ERROR")
+    _prepare_executors(session.sparkContext)
+    return session
+
+
+def _started(builder: SparkSession.Builder) -> SparkSession:
+    """A signal waits until Spark has started: its JVM would outlive a process that leaves before.
+
+    The context comes first, and by itself: it takes Ctrl-C for itself, which is undone at once.
+    """
+    conf = SparkConf().setAll(list(builder._options.items()))  # noqa: SLF001 - no other way
+    with deferred():
+        with signals_kept():
+            SparkContext.getOrCreate(conf)
+        session = builder.getOrCreate()
+    check()
+    return session
+
+
+def announced_session(console: Console) -> SparkSession:
+    """As `tierfold_session`; where one is to be started, `console` says so: it takes a while."""
+    if SparkSession.getActiveSession() is None:
+        console.print("Starting Spark…")
+    return tierfold_session()
+
+
+@contextmanager
+def spark_answers() -> Iterator[None]:
+    """For what precedes the first task: where Spark does not start, or dies, a sentence says so.
+
+    Raises BadSettings.
+    """
+    try:
+        yield
+    except (Py4JError, OSError, EOFError) as error:
+        raise BadSettings(
+            f"Spark could not be started, or its process (java) has died since ({cause_of(error)})",
+            where="Spark",
+            remedy="Its own words may stand above; if it was killed, the system's log says why"
+            " (dmesg; often memory ran out). Nothing was begun; run again.",
+        ) from error
+
+
+def has_died(session: SparkSession) -> bool:
+    """The session's JVM is gone: nothing that is asked of it will be answered."""
+    try:
+        return not session.version
+    except SPARK_FAILURES:
+        return True
+
+
+def cause_of(failure: Exception) -> str:
+    """The one line of a failure of Spark's that says what happened, not longer than `CAUSE_MAX`.
+
+    Of a chain of causes it is the innermost that has words of its own.
+    """
+    told = _EXCEPTION_TOLD.findall(str(failure))
+    return shown(str(told[-1] if told else repr(failure)).strip())[:CAUSE_MAX]
+
+
+def _prepare_executors(context: SparkContext) -> None:
+    """What Python is told on executors elsewhere, unless a user told it (`spark.executorEnv`)."""
+    if not str(context.master).startswith("local"):
+        for name, value in ANY_CPU.items():
+            context.environment.setdefault(name, value)
+
+
+def _local(builder: SparkSession.Builder) -> SparkSession.Builder:
+    """What spark-submit would have been told: where we run on this machine."""
+    if shutil.which("java") is None and not _java_home_has_java():
+        raise BadSettings("no Java runtime was found", where="Spark", remedy=NO_JAVA)
+    # Workers are started by the JVM and must find these packages as the driver does.
+    root = str(Path(__file__).resolve().parent.parent)
+    python_path = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = root if not python_path else os.pathsep.join((root, python_path))
+    log4j = files("tierfold.conf").joinpath("log4j2.properties")
+    return (
+        builder.master(LOCAL_MASTER)
+        .config("spark.driver.memory", "2g")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config(
+            "spark.driver.extraJavaOptions", f"{JVM_OPTIONS} -Dlog4j2.configurationFile={log4j}"
+        )
+    )
+
+
+def _java_home_has_java() -> bool:
+    home = os.environ.get("JAVA_HOME")
+    return home is not None and (Path(home) / "bin" / "java").exists()

@@ -1,0 +1,82 @@
+"""PySpark's worker daemon, silent where Spark hangs up.
+
+    python -m tierfold.jobs.spark.worker_daemon
+
+A worker that waits for its next task when Spark closes its socket, after a minute without work or
+at the end of the session, cannot say goodbye over a Unix socket that is closed already, and
+PySpark's daemon prints a traceback about it in the middle of a good run.
+
+Spark plans Python data sources with PySpark's own daemon, which no setting replaces:
+`silent_planning` is for the workers of that one.
+
+It listens in a private folder of its own, not in the one that `spark.python.unix.domain.socket.dir`
+names. That one is the driver's: an executor on another machine lacks it, and one that runs as
+another user may not enter it. Spark takes any path that its daemon reports.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from pyspark import daemon
+from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
+
+from tierfold.jobs.spark.private_sockets import private_folder
+
+HUNG_UP: Final = 1
+"""The code of a worker that is to end: its daemon forks another where one is wanted."""
+
+_REUSED: Final = "spark.python.worker.reuse"
+
+
+def silent(
+    worker: Callable[[socket.socket, bool], int],
+) -> Callable[[socket.socket, bool], int]:
+    """PySpark's `daemon.worker`, but that nobody listening any more is no error of the worker."""
+
+    def until_hung_up(sock: socket.socket, authenticated: bool) -> int:  # noqa: FBT001 - as theirs
+        try:
+            return worker(sock, authenticated)
+        except BrokenPipeError:
+            return HUNG_UP
+
+    return until_hung_up
+
+
+def silent_planning() -> None:
+    """Called in a worker that plans a data source, makes its end silent; does nothing elsewhere."""
+    main = sys.modules["__main__"]
+    if getattr(main.__spec__, "name", None) == daemon.__name__:
+        vars(main)["worker"] = silent(vars(main)["worker"])
+
+
+@contextmanager
+def workers_used_once(spark: SparkSession) -> Iterator[None]:
+    """What `spark` plans meanwhile is planned by workers that end with their one task.
+
+    For workers that load nothing of ours, so that `silent_planning` cannot reach them.
+    """
+    if is_remote():  # Spark Connect plans in the server, whose settings are its own.
+        yield
+        return
+    jvm = spark.sparkContext._jvm  # noqa: SLF001 - PySpark has no public way to its JVM
+    assert jvm is not None, "a session that has started has a JVM"  # noqa: S101
+    settings = jvm.org.apache.spark.SparkEnv.get().conf()
+    before = settings.get(_REUSED, "true")
+    settings.set(_REUSED, "false")
+    try:
+        yield
+    finally:
+        settings.set(_REUSED, before)
+
+
+if __name__ == "__main__":
+    vars(daemon)["worker"] = silent(daemon.worker)
+    os.environ["PYTHON_WORKER_FACTORY_SOCK_DIR"] = private_folder()
+    daemon.manager()

@@ -1,0 +1,157 @@
+"""`tierfold dump`: a segment's batches and records as JSON lines, as `DumpLogSegments` tells them.
+
+Field names are those of Kafka's `DumpLogSegments --print-data-log`. Bytes that are UTF-8 are
+text; others are hexadecimal, under the same name with `Hex`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from tierfold.compaction.model.errors import CorruptLog
+from tierfold.compaction.model.units import NO_HORIZON
+from tierfold.storage.kafka.batch_headers import NO_SEQUENCE
+from tierfold.storage.kafka.compression import Codec
+from tierfold.storage.kafka.control_records import ControlType, coordinator_epoch
+from tierfold.storage.segments.segment_reader import Record
+from tierfold.storage.segments.segment_walk import WalkedBatch, walk
+
+_SEQUENCES: Final = 2**31
+"""Sequence numbers wrap to 0 (Kafka `DefaultRecordBatch.incrementSequence`)."""
+
+
+def dump_lines(segment_path: str) -> Iterator[str]:
+    """A line per batch, and after each batch a line per record; the first comes at once.
+
+    A batch with a bad CRC is told, with `isvalid` false and without records, and the dump goes on
+    to the end.
+
+    Raises:
+        UnreadableObject: The file is missing or cannot be read.
+        CorruptLog: After the last line that can be told: what is wrong with the segment.
+    """
+    invalid: list[WalkedBatch] = []
+    batches = 0
+    for batch in walk(Path(segment_path)):
+        # Decoded first: only its records tell a legacy wrapper's base offset.
+        records, broken = _records(batch)
+        yield _line(_batch_entry(batch, records))
+        batches += 1
+        if not batch.is_valid:
+            invalid.append(batch)
+        for record in records:
+            yield _line(_record_entry(record))
+        if broken is not None:
+            raise broken
+    if invalid:
+        raise CorruptLog(
+            f"{len(invalid)} of {batches} batches have a bad CRC, the first at byte "
+            f"{invalid[0].position} "
+            f"(base offset {int(invalid[0].heads.base_offset[0])})",
+            where=segment_path,
+            remedy="Take the segment from a backup.",
+        )
+
+
+def _records(batch: WalkedBatch) -> tuple[tuple[Record, ...], CorruptLog | None]:
+    """The records of a valid batch, or what is wrong with them in spite of a right checksum."""
+    if not batch.is_valid:
+        return (), None
+    try:
+        return batch.records(), None
+    except CorruptLog as error:
+        return (), error
+
+
+def _line(entry: dict[str, Any]) -> str:
+    line = json.dumps(entry, ensure_ascii=False)
+    if line.isprintable():
+        return line
+    # JSON itself escapes only the oldest control characters; a terminal obeys others too.
+    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in line)
+
+
+def _batch_entry(batch: WalkedBatch, records: tuple[Record, ...]) -> dict[str, Any]:
+    heads = batch.heads
+    is_legacy = bool(heads.is_legacy[0])
+    base_offset = int(heads.base_offset[0])
+    if is_legacy and records:
+        base_offset = records[0].offset
+    base_sequence = int(heads.base_sequence[0])
+    last_delta = int(heads.last_offset[0]) - int(heads.base_offset[0])
+    horizon_ms = int(heads.delete_horizon_ms[0])
+    return {
+        "t": "batch",
+        "baseOffset": base_offset,
+        "lastOffset": int(heads.last_offset[0]),
+        "count": len(records) if is_legacy else int(heads.count[0]),
+        "baseSequence": base_sequence,
+        "lastSequence": (
+            NO_SEQUENCE if base_sequence < 0 else (base_sequence + last_delta) % _SEQUENCES
+        ),
+        "producerId": int(heads.producer_id[0]),
+        "producerEpoch": int(heads.producer_epoch[0]),
+        "partitionLeaderEpoch": int(heads.leader_epoch[0]),
+        "isTransactional": bool(heads.is_transactional[0]),
+        "isControl": bool(heads.is_control[0]),
+        "deleteHorizonMs": None if horizon_ms == NO_HORIZON else horizon_ms,
+        "position": batch.position,
+        "timestampType": _timestamp_type(batch),
+        "maxTimestamp": int(heads.max_timestamp_ms[0]),
+        "baseTimestamp": int(heads.base_timestamp_ms[0]),
+        "size": int(heads.size_bytes[0]),
+        "magic": int(heads.magic[0]),
+        "compresscodec": Codec(int(heads.codec[0])).name.lower(),
+        "crc": int(heads.crc[0]),
+        "isvalid": batch.is_valid,
+    }
+
+
+def _timestamp_type(batch: WalkedBatch) -> str:
+    """The names of Kafka's `TimestampType`."""
+    if batch.heads.magic[0] == 0:
+        return "NoTimestampType"
+    return "LogAppendTime" if batch.heads.is_log_append_time[0] else "CreateTime"
+
+
+def _record_entry(record: Record) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "t": "record",
+        "offset": record.offset,
+        "timestamp": record.timestamp_ms,
+        "keySize": -1 if record.key is None else len(record.key),
+        "valueSize": -1 if record.value is None else len(record.value),
+        "sequence": record.sequence,
+    }
+    if record.control_type is not None:
+        return entry | _control_fields(record, record.control_type)
+    return (
+        entry
+        | {
+            "headerKeys": [name.decode("utf-8", "backslashreplace") for name, _ in record.headers],
+            "headers": [
+                _told("key", name) | _told("value", value) for name, value in record.headers
+            ],
+        }
+        | _told("key", record.key)
+        | _told("value", record.value)
+    )
+
+
+def _control_fields(record: Record, kind: ControlType) -> dict[str, Any]:
+    if kind in {ControlType.ABORT, ControlType.COMMIT}:
+        return {"endTxnMarker": kind.name, "coordinatorEpoch": coordinator_epoch(record.value)}
+    return {"controlType": kind.name} | _told("key", record.key) | _told("value", record.value)
+
+
+def _told(name: str, content: bytes | None) -> dict[str, str | None]:
+    """Text where it is text, else hexadecimal; null is null."""
+    if content is None:
+        return {name: None}
+    try:
+        return {name: content.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {f"{name}Hex": content.hex()}

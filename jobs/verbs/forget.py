@@ -1,0 +1,266 @@
+"""`tierfold forget`: what the catalog says of a log that was cut off is taken back.
+
+    row, listing -> was it cut off, and is anything in the way -> what discovery would then take
+    -> claim -> looked at again -> one commit that empties the row -> report
+
+The row stays as a fence: its epoch is opened anew, so that a run of before can commit nothing. What
+is no part of the new history stays in the tier until `retain --diverged`. Without Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rich.console import Console
+
+from tierfold.compaction.commits.commit import (
+    CommitProposal,
+    ForgetPartition,
+    ReleaseClaim,
+    proposed,
+)
+from tierfold.compaction.commits.forget import (
+    Forgetting,
+    comparisons_with_live,
+    forgetting,
+    in_the_way,
+    row_without,
+)
+from tierfold.compaction.commits.restore import restoration
+from tierfold.compaction.discovery.overlaps import chain_of
+from tierfold.compaction.discovery.unknown_segments import PartitionFacts, divergence, drafted
+from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason, never_claimed
+from tierfold.compaction.model.errors import CorruptLog, TierfoldError, UnreadableObject
+from tierfold.compaction.model.outcomes import Committed
+from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
+from tierfold.jobs.context.run_context import Wiring
+from tierfold.jobs.context.stopping import deferred
+from tierfold.jobs.context.timestamps import moment
+from tierfold.jobs.pipeline.commits import committed, settled
+from tierfold.jobs.pipeline.discovery import facts_from, view_from
+from tierfold.jobs.pipeline.partition_report import (
+    FORGOTTEN,
+    LOST_RACE,
+    NOTHING_TO_DO,
+    PLANNED,
+    REFUSED,
+    PartitionReport,
+    claim_report,
+    failure_report,
+    outcome_report,
+)
+from tierfold.jobs.pipeline.proposals import release_of
+from tierfold.jobs.pipeline.run_records import keep_record
+from tierfold.jobs.pipeline.survey import known_by_name, refusal_of
+from tierfold.jobs.verbs.history import past_of
+from tierfold.storage.catalog.catalog import new_commit_id
+from tierfold.storage.clock import now_ms
+from tierfold.storage.segments.overlap_check import prove_overlaps
+from tierfold.storage.segments.segment_inspection import batches_fit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forgot:
+    """What became of it."""
+
+    report: PartitionReport
+    """`segments_in` and `bytes_in` lived by the row, `segments_out` and `bytes_out` would be
+    taken."""
+    state: PartitionState | None = None
+    """The row as it was read; None: there is none."""
+    loss: Forgetting | None = None
+    """What it comes to; None: it cannot be done, or there is nothing to do."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The partition's entry in the `--json` document."""
+        entry = self.report.as_json()
+        if self.loss is not None:
+            entry["forgotten"] = [_named(each) for each in self.loss.forgotten]
+            entry["taken"] = [_named(each) for each in self.loss.taken]
+            entry["set_apart"] = [
+                {
+                    "id": each.listed.segment_id,
+                    "start_offset": each.listed.start_offset,
+                    "end_offset": each.end_offset,
+                    "size_bytes": each.listed.size_bytes,
+                }
+                for each in self.loss.set_apart
+            ]
+            entry["vanishing"] = [
+                {"start_offset": each.start_offset, "end_offset": each.end_offset}
+                for each in self.loss.vanishing
+            ]
+        return entry
+
+
+def forget(live: Wiring, name: str, console: Console, *, is_dry_run: bool = False) -> Forgot:
+    """Take back what the catalog says of the partition `name`, if its log was cut off.
+
+    A dry run changes nothing. `console` is told where the run's record could not be kept. Raises
+    BadSettings where `name` says nothing, TierfoldError where the catalog cannot be read.
+    """
+    started_at_ms = now_ms()
+    known = known_by_name(live, name, where="tierfold forget")
+    if known.refusal is not None:
+        return Forgot(report=_refused(known.key, known.refusal))
+    found = _looked_at(live, known.key, known.state)
+    epoch = 0 if known.state is None else known.state.epoch
+    found = replace(found, report=replace(found.report, epoch=epoch))
+    if is_dry_run or found.loss is None or found.report.outcome != PLANNED:
+        return found
+    with deferred():
+        report = _emptied(live, found, found.loss)
+        keep_record(live, [(0, report)], started_at_ms, "forget", console)
+    return replace(found, report=report)
+
+
+def _looked_at(live: Wiring, key: PartitionKey, state: PartitionState | None) -> Forgot:
+    """What would be done, as far as the row and the tier tell."""
+    try:
+        listed = live.tier.listing(key)
+        facts = facts_from(live, key, state, listed)
+        if divergence(facts) is None:
+            return Forgot(report=_not_cut_off(live, facts))
+        obstacles = in_the_way(facts, _unlike_live(live, facts))
+        if obstacles is not None:
+            refusal = obstacles.refusal(_uploads_at(live, key)).at(live.place(key))
+            return Forgot(report=_refused(key, refusal))
+        everything = row_without(key, state, [each.segment_id for each in listed])
+        bare = facts_from(live, key, everything, listed)
+        view = view_from(live, bare)
+        doubt = None if isinstance(view, Refusal) else _doubt(live, facts, view)
+    except TierfoldError as error:
+        return Forgot(report=_refused(key, refusal_of(error, str(key))))
+    if isinstance(view, Refusal):
+        detail = f"without its row, too, the partition would be refused: {view.detail}"
+        return Forgot(report=_refused(key, replace(view, detail=detail)))
+    if doubt is not None:
+        return Forgot(report=_refused(key, doubt))
+    loss = forgetting(facts, bare, view)
+    return Forgot(report=_planned(key, state, loss), state=state, loss=loss)
+
+
+def _unlike_live(live: Wiring, facts: PartitionFacts) -> set[str]:
+    """Ids of unknown segments that lack what live uploads hold; raises TierfoldError."""
+    return {
+        each.second.segment_id
+        for each in comparisons_with_live(facts)
+        if prove_overlaps(live.tier, facts.key, chain_of(-1, ()), [each]).disagreements
+    }
+
+
+def _doubt(live: Wiring, facts: PartitionFacts, view: PartitionView) -> Refusal | None:
+    """Why the new history may be none: its checkpoints tell of leaders, its batches do not.
+
+    A checkpoint is a small text file, and what follows from it here cannot be undone. So where a
+    new epoch begins, the batches are asked as well. Raises TierfoldError.
+    """
+    known = () if facts.row is None else facts.row.lineage
+    begun = [each.start_offset for each in view.lineage if each not in known]
+    listed = {each.segment_id: each for each in facts.classified.unknown}
+    for segment in view.segments:
+        if not any(segment.start_offset <= each <= segment.end_offset for each in begun):
+            continue
+        found = listed.get(segment.segment_id)
+        if found is None or batches_fit(live.tier, facts.key, found, view.lineage):
+            continue
+        return Refusal(
+            reason=RefusalReason.UNREADABLE,
+            detail=f"the batches of segment {segment.segment_id} carry other leader epochs than its"
+            " leader epoch checkpoint says",
+            remedy="Its checkpoint may be damaged: compare it with the broker's, or take it from a"
+            " copy. Nothing was changed.",
+        )
+    return None
+
+
+def _not_cut_off(live: Wiring, facts: PartitionFacts) -> PartitionReport:
+    draft = drafted(facts)
+    if isinstance(draft, Refusal):
+        detail = f"no unclean leader election cut its log off; {draft.detail}"
+        return _refused(facts.key, replace(draft.at(live.place(facts.key)), detail=detail))
+    reason = "no unclean leader election cut its log off: there is nothing to forget"
+    return PartitionReport(key=facts.key, outcome=NOTHING_TO_DO, reason=reason)
+
+
+def _uploads_at(live: Wiring, key: PartitionKey) -> str:
+    """The newest state in which only uploads live and that can be restored; empty: there is none.
+
+    By the catalog alone; `restore` reads what comes back.
+    """
+    past = past_of(live, key)
+    if past is None:
+        return ""
+    newest, entries = past
+    for each in entries:
+        is_ours = any(segment.written_by_run for segment in each.state.segments)
+        if not is_ours and not isinstance(restoration(each.state, newest.state), Refusal):
+            return moment(each.state.committed_at_ms)
+    return ""
+
+
+def _planned(
+    key: PartitionKey, state: PartitionState | None, loss: Forgetting
+) -> PartitionReport:
+    held = ""
+    if state is not None and state.owner_run:
+        at = moment(state.committed_at_ms)
+        held = f"run {state.owner_run} holds it, its last commit was at {at}: it is fenced by this"
+    return PartitionReport(
+        key=key,
+        outcome=PLANNED,
+        next_offset=loss.taken[-1].next_offset if loss.taken else None,
+        segments_in=len(loss.forgotten),
+        segments_out=len(loss.taken),
+        bytes_in=sum(segment.size_bytes for segment in loss.forgotten),
+        bytes_out=sum(segment.size_bytes for segment in loss.taken),
+        notes=(held,) if held else (),
+    )
+
+
+def _emptied(live: Wiring, found: Forgot, loss: Forgetting) -> PartitionReport:
+    """Claim and commit; nothing is changed where another run was faster."""
+    planned, key = found.report, found.report.key
+    row = found.state or never_claimed(key)
+    try:
+        claim = live.catalog.claim([row], live.run, at_ms=live.clock())[key]
+    except (CorruptLog, UnreadableObject) as error:
+        return failure_report(planned, str(error))
+    if not isinstance(claim.outcome, Committed):
+        return claim_report(planned, claim.outcome)
+    # A run that is fenced only now may have written something since the tier was listed.
+    if _looked_at(live, key, claim.state).loss != loss:
+        proposals = [release_of(claim.state, new_commit_id(), live.clock())]
+        settled(live.catalog, proposals, committed(live.catalog, proposals))
+        reason = "the tier changed while it was looked at, and nothing was forgotten; run again"
+        return replace(planned, outcome=LOST_RACE, reason=reason, bytes_out=0)
+    proposals = [_proposal(claim.state, loss.consent, live.clock())]
+    outcome = settled(live.catalog, proposals, committed(live.catalog, proposals))[key]
+    report = replace(outcome_report(planned, outcome), epoch=claim.state.epoch)
+    return replace(report, outcome=FORGOTTEN) if isinstance(outcome, Committed) else report
+
+
+def _proposal(state: PartitionState, consent: Sequence[str], at_ms: int) -> CommitProposal:
+    """The commit, under the epoch of the claimed row `state`; it ends the claim."""
+    return proposed(
+        state,
+        ForgetPartition(consent=tuple(consent)),
+        ReleaseClaim(run=state.owner_run),
+        commit_id=new_commit_id(),
+        at_ms=at_ms,
+    )
+
+
+def _refused(key: PartitionKey, refusal: Refusal) -> PartitionReport:
+    return PartitionReport(key=key, outcome=REFUSED, reason=refusal.sentence)
+
+
+def _named(segment: Segment) -> dict[str, Any]:
+    return {
+        "id": segment.segment_id,
+        "start_offset": segment.start_offset,
+        "end_offset": segment.end_offset,
+        "size_bytes": segment.size_bytes,
+    }

@@ -1,0 +1,133 @@
+"""`tierfold history`: what happened to a partition, and which of its states can be restored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any
+
+from tierfold.compaction.commits.history import Entry, entries, told
+from tierfold.compaction.commits.restore import Restoration, restoration
+from tierfold.compaction.discovery.view import Refusal
+from tierfold.compaction.model.segments import PartitionKey
+from tierfold.jobs.context.run_context import Wiring
+from tierfold.jobs.context.scope import named
+from tierfold.jobs.context.timestamps import moment
+
+
+def past_of(live: Wiring, key: PartitionKey) -> tuple[Entry, Iterator[Entry]] | None:
+    """The partition's newest entry, and all entries, newest first; None: no run has touched it.
+
+    They are read as they are taken, each from a version of the catalog's table, and there may be
+    thousands. Raises TierfoldError, the iterator too.
+    """
+    found = entries(live.catalog.history(key))
+    newest = next(found, None)
+    return None if newest is None else (newest, chain((newest,), found))
+
+
+def holder(newest: Entry) -> str:
+    """Who holds the partition and since when; empty: nobody does."""
+    if not newest.state.owner_run:
+        return ""
+    return f"run {newest.state.owner_run} holds it since {moment(newest.claimed_at_ms)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryLine:
+    """One entry, and whether the partition can go back to it."""
+
+    entry: Entry
+    way_back: Restoration | Refusal
+    is_current: bool
+    """It is the newest: its segments live now."""
+
+    @property
+    def is_restorable(self) -> bool:
+        """By the catalog alone; that the objects are whole is looked at when it is done."""
+        return isinstance(self.way_back, Restoration)
+
+    @property
+    def why_not(self) -> str:
+        """Empty where it is restorable."""
+        return self.way_back.detail if isinstance(self.way_back, Refusal) else ""
+
+    @property
+    def is_same_as_current(self) -> bool:
+        """Its segments are those that live now: to restore it changes nothing."""
+        return isinstance(self.way_back, Restoration) and self.way_back.is_nothing
+
+    def as_json(self) -> dict[str, Any]:
+        """The entry in the `--json` document."""
+        state = self.entry.state
+        return {
+            "committed_at": moment(state.committed_at_ms),
+            "committed_at_ms": state.committed_at_ms,
+            "run": self.entry.run,
+            "event": self.entry.event.value,
+            "epoch": state.epoch,
+            "commit_id": state.commit_id,
+            "segments_in": self.entry.segments_in,
+            "segments_out": self.entry.segments_out,
+            "segments": [segment.segment_id for segment in state.segments],
+            "live_bytes": state.live_bytes,
+            "cleaner_offset": state.cleaner_offset,
+            "log_start_offset": state.log_start_offset,
+            "next_offset": state.next_offset,
+            "is_current": self.is_current,
+            "is_same_as_current": self.is_same_as_current,
+            "is_restorable": self.is_restorable,
+            "why_not": self.why_not,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionHistory:
+    """What is told of one partition."""
+
+    key: PartitionKey
+    holder: str
+    """Who holds it and since when; empty: nobody does."""
+    lines: tuple[HistoryLine, ...]
+    """Newest first."""
+    has_older: bool
+    """`--limit` left lines out."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The partition's entry in the `--json` document."""
+        return {
+            "topic": self.key.topic,
+            "partition": self.key.partition,
+            "topic_id": self.key.topic_id,
+            "holder": self.holder,
+            "has_older": self.has_older,
+            "history": [each.as_json() for each in self.lines],
+        }
+
+
+def history(live: Wiring, name: str, limit: int | None = None) -> PartitionHistory:
+    """The newest `limit` states of the partition `name`, or all; nothing is changed.
+
+    `name` is `orders-0`, or the partition's folder. Raises BadSettings where it is none, or
+    several, and TierfoldError where the catalog cannot be read.
+    """
+    key = named(live.tier.partitions(), name, where="tierfold history")
+    past = past_of(live, key)
+    if past is None:
+        return PartitionHistory(key=key, holder="", lines=(), has_older=False)
+    newest, found = past
+    shown = list(islice(told(found), None if limit is None else limit + 1))
+    return PartitionHistory(
+        key=key,
+        holder=holder(newest),
+        lines=tuple(
+            HistoryLine(
+                entry=entry,
+                way_back=restoration(entry.state, newest.state),
+                is_current=number == 0,
+            )
+            for number, entry in enumerate(shown[:limit])
+        ),
+        has_older=limit is not None and len(shown) > limit,
+    )

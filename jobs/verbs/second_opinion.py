@@ -1,0 +1,229 @@
+"""A second opinion on what `verify` compares: Spark's own window finds each key's latest record.
+
+Both sides are DataFrames of `kafka-segments` (`jobs.sources.segment_source`): the originals and the
+live segments. Key, version, offset and a digest of the value go in; values stay in the workers that
+read them. It is stricter than the first opinion: the latest record must be the same record, at the
+same offset.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+from rich.console import Console
+
+from tierfold.compaction.model.errors import UnreadableObject
+from tierfold.compaction.model.segments import PartitionKey
+from tierfold.compaction.planning.regions import last_stable_of
+from tierfold.compaction.verification.comparison import shown_key
+from tierfold.jobs.context.run_context import Wiring
+from tierfold.jobs.sources.segment_options import FORMAT, LIVE, ORIGINAL
+from tierfold.jobs.sources.segment_source import register
+from tierfold.jobs.spark.progress import ByteProgress
+from tierfold.jobs.spark.session import SPARK_FAILURES, cause_of
+from tierfold.jobs.verbs.verify_targets import Subject
+from tierfold.storage.segments.segment_metadata import read_snapshot
+
+_PARTITION: Final = ["topic", "partition"]
+_KEY: Final = [*_PARTITION, "key"]
+_COLUMNS: Final = ",".join([*_KEY, "offset", "version", "value_digest"])
+_SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+
+_BOUNDS: Final = StructType(
+    [
+        StructField("topic", StringType(), nullable=False),
+        StructField("partition", IntegerType(), nullable=False),
+        StructField("end", LongType(), nullable=False),
+        StructField("passes", ArrayType(LongType(), containsNull=False), nullable=False),
+    ]
+)
+"""Per partition: the first offset that is not compared, and where passes ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecondOpinion:
+    """What Spark's window says of one partition."""
+
+    keys: int = 0
+    """Keys of either side."""
+    differing: int = 0
+    """Keys whose latest record is not the one it was."""
+    late: int = 0
+    """As `compaction.verification.comparison.KeysCompared.late`."""
+    example: str = ""
+    """The first of the differing keys, as a clause."""
+
+    def as_json(self) -> dict[str, int]:
+        """As it stands in the `--json` document of `verify`."""
+        return {"keys": self.keys, "differing": self.differing, "late": self.late}
+
+
+def second_opinions(
+    spark: SparkSession, live: Wiring, subjects: Sequence[Subject], console: Console
+) -> dict[PartitionKey, SecondOpinion]:
+    """What Spark says of these partitions; their logs have been read, and their keys compared.
+
+    A partition that a commit changed meanwhile has no entry. Of what arrives meanwhile, and of open
+    transactions, nothing is compared. No two subjects have the same topic and number.
+
+    Raises UnreadableObject where a reader or a worker of Spark fails, Stopped after a signal.
+    """
+    if not subjects:
+        return {}
+    register(spark)
+    tasks = max(spark.sparkContext.defaultParallelism, sum(each.buckets for each in subjects))
+    bounds = spark.createDataFrame([_bound(live, each) for each in subjects], _BOUNDS)
+    compared = _compared(
+        _side(spark, live, subjects, ORIGINAL), _side(spark, live, subjects, LIVE), bounds
+    )
+    try:
+        with _shuffled_into(spark, tasks):
+            progress = ByteProgress(spark, console)
+            table: pa.Table = progress.watched("second opinion", None, compared.toArrow)
+    except SPARK_FAILURES as error:
+        raise UnreadableObject(
+            f"Spark failed while it looked for the latest records ({cause_of(error)})",
+            where=live.tier_uri,
+            remedy="Run again; if it comes back, leave --second-opinion out.",
+        ) from error
+    found = {(row["topic"], row["partition"]): _opinion(row) for row in table.to_pylist()}
+    rows = live.catalog.look([each.key for each in subjects]).by_key
+    return {
+        each.key: found.get((each.key.topic, each.key.partition), SecondOpinion())
+        for each in subjects
+        if each.key in rows and rows[each.key].commit_id == each.commit_id
+    }
+
+
+def _bound(live: Wiring, subject: Subject) -> tuple[str, int, int, list[int]]:
+    """A row of `_BOUNDS`: what lies below the last stable offset stays what it is."""
+    newest = subject.now.segments[-1]
+    last_stable = last_stable_of(read_snapshot(live.tier, subject.key, newest))
+    end = newest.next_offset if last_stable is None else last_stable.offset
+    return subject.key.topic, subject.key.partition, end, list(subject.passes)
+
+
+def _side(
+    spark: SparkSession, live: Wiring, subjects: Sequence[Subject], segments: str
+) -> DataFrame:
+    """The records of all subjects, of their original or live segments, read by their strategies."""
+    by_strategy: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for each in subjects:
+        by_strategy[each.strategy][each.key.topic].append(each.key.partition)
+    frames = []
+    for strategy, assigned in by_strategy.items():
+        name, _, header = strategy.partition("=")
+        reader = (
+            spark.read.format(FORMAT)
+            .option("catalog", live.catalog_uri)
+            .option("assign", json.dumps(assigned))
+            .option("segments", segments)
+            .option("compaction.strategy", name)
+            .option("columns", _COLUMNS)
+        )
+        if header:
+            reader = reader.option("compaction.strategy.header", header)
+        frames.append(reader.load(live.tier_uri))
+    return reduce(DataFrame.unionByName, frames)
+
+
+def _compared(before: DataFrame, now: DataFrame, bounds: DataFrame) -> DataFrame:
+    """Records of both sides → per partition how many keys there are, and how many differ."""
+    pairs = (
+        _latest(before, bounds, "before")
+        .join(_latest(now, bounds, "now"), _KEY, "full_outer")
+        .join(F.broadcast(bounds), _PARTITION)
+    )
+    judged = pairs.withColumn("late", _is_late()).withColumn("differs", ~_is_same())
+    differs = F.col("differs") & ~F.col("late")
+    first = F.coalesce("before.offset", "now.offset").alias("first")
+    return judged.groupBy(*_PARTITION).agg(
+        F.count("*").alias("keys"),
+        F.count_if(differs).alias("differing"),
+        F.count_if(F.col("late")).alias("late"),
+        # Of a struct the first field decides: the earliest.
+        F.min(F.when(differs, F.struct(first, "key", "before", "now"))).alias("example"),
+    )
+
+
+def _latest(records: DataFrame, bounds: DataFrame, name: str) -> DataFrame:
+    """Of each key the latest record, as a struct of that name."""
+    by_key = Window.partitionBy(*_KEY).orderBy(
+        F.col("version").desc_nulls_last(), F.col("offset").desc()
+    )
+    return (
+        records.where(F.col("key").isNotNull())
+        .join(F.broadcast(bounds), _PARTITION)
+        .where(F.col("offset") < F.col("end"))
+        .withColumn("rank", F.row_number().over(by_key))
+        .where(F.col("rank") == 1)
+        .select(*_KEY, F.struct("offset", F.col("value_digest").alias("digest")).alias(name))
+    )
+
+
+def _is_same() -> Column:
+    """The same record, or no value on either side: a deleted key may be gone altogether."""
+    no_value = F.col("before.digest").isNull() & F.col("now.digest").isNull()
+    is_same_record = F.col("before.offset").eqNullSafe(F.col("now.offset")) & (
+        F.col("before.digest").eqNullSafe(F.col("now.digest"))
+    )
+    return is_same_record | (F.col("before").isNotNull() & no_value)
+
+
+def _is_late() -> Column:
+    """The tombstone was gone when an older record arrived: a pass ended between the two."""
+    return (
+        F.col("before").isNotNull()
+        & F.col("before.digest").isNull()
+        & F.col("now.digest").isNotNull()
+        & F.exists(
+            "passes", lambda end: (end > F.col("before.offset")) & (end <= F.col("now.offset"))
+        )
+    )
+
+
+@contextmanager
+def _shuffled_into(spark: SparkSession, tasks: int) -> Iterator[None]:
+    """For one query so many tasks after each shuffle; Spark's 200 suit neither small nor large."""
+    before = spark.conf.get(_SHUFFLE_PARTITIONS)
+    spark.conf.set(_SHUFFLE_PARTITIONS, str(tasks))
+    try:
+        yield
+    finally:
+        spark.conf.set(_SHUFFLE_PARTITIONS, str(before))
+
+
+def _opinion(row: dict[str, Any]) -> SecondOpinion:
+    example = row["example"]
+    return SecondOpinion(
+        keys=row["keys"],
+        differing=row["differing"],
+        late=row["late"],
+        example=""
+        if example is None
+        else f"key {shown_key(example['key'])} had {_record(example['before'])}, has"
+        f" {_record(example['now'])}",
+    )
+
+
+def _record(side: dict[str, Any] | None) -> str:
+    if side is None:
+        return "none"
+    return f"{'a tombstone' if side['digest'] is None else 'a value'} (offset {side['offset']})"

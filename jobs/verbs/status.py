@@ -1,0 +1,191 @@
+"""`tierfold status`: what lives in a tier, how dirty it is, and what was replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tierfold.compaction.discovery.view import PartitionView, Refusal
+from tierfold.compaction.model.rules import Rules
+from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
+from tierfold.compaction.planning.eligibility import DirtyRatio, dirty_ratio
+from tierfold.compaction.planning.regions import Regions, last_stable_of, regions_of
+from tierfold.jobs.context.run_context import Wiring
+from tierfold.jobs.context.scope import Scope
+from tierfold.jobs.pipeline.discovery import viewed
+from tierfold.jobs.pipeline.survey import READERS, KnownPartition, known_partitions, refusal_of
+from tierfold.jobs.settings.resolution import Settings
+from tierfold.storage.segments.segment_metadata import read_snapshot
+from tierfold.storage.tiers.local_tiered_storage import Part
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionStatus:
+    """One partition as the tier and the catalog show it."""
+
+    key: PartitionKey
+    row: PartitionState | None
+    """The catalog's row, also where the partition is refused; None: it has none."""
+    view: PartitionView | None
+    regions: Regions | None
+    ratio: DirtyRatio | None
+    logs: tuple[str, ...] = ()
+    """Path of each live segment's `.log`, in the order of `segments`."""
+    problem: str = ""
+    """Why the partition cannot be understood; empty: it can."""
+
+    @property
+    def epoch(self) -> int:
+        """The compaction epoch; 0: never claimed."""
+        return self.row.epoch if self.row is not None else 0
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """The live segments, in offset order: of a refused partition, those that the row names."""
+        if self.view is not None:
+            return self.view.segments
+        return self.row.segments if self.row is not None else ()
+
+    @property
+    def log_start_offset(self) -> int | None:
+        """None: neither the tier nor the catalog tells."""
+        source = self.view or self.row
+        return None if source is None else source.log_start_offset
+
+    @property
+    def cleaner_offset(self) -> int | None:
+        """The newest epoch's, None before the first commit."""
+        return None if self.row is None else self.row.cleaner_offset
+
+    def as_json(self) -> dict[str, Any]:
+        """The partition's entry in the `--json` document."""
+        view, row = self.view, self.row
+        orphans = view.orphans if view is not None else ()
+        return {
+            "topic": self.key.topic,
+            "partition": self.key.partition,
+            "topic_id": self.key.topic_id,
+            "epoch": self.epoch,
+            "owner_run": row.owner_run if row is not None else "",
+            "committed_at_ms": row.committed_at_ms if row is not None else None,
+            "cleaner_offset": self.cleaner_offset,
+            "log_start_offset": self.log_start_offset,
+            "clean_bytes": self.ratio.clean_bytes if self.ratio is not None else None,
+            "cleanable_bytes": self.ratio.cleanable_bytes if self.ratio is not None else None,
+            "segments": [
+                _segment_json(segment, log)
+                for segment, log in zip(self.segments, self.logs, strict=True)
+            ],
+            "retired": _retired_json(row),
+            "orphans": [each.segment_id for each in orphans],
+            "orphan_bytes": sum(each.size_bytes for each in orphans),
+            "out_of_lineage": (
+                [each.segment_id for each in view.set_apart] if view is not None else []
+            ),
+            "notes": list(view.notes) if view is not None else [],
+            "problem": self.problem,
+        }
+
+
+def _segment_json(segment: Segment, log: str) -> dict[str, Any]:
+    return {
+        "id": segment.segment_id,
+        "start_offset": segment.start_offset,
+        "end_offset": segment.end_offset,
+        "own_start_offset": segment.own_start_offset,
+        "size_bytes": segment.size_bytes,
+        "skipped_bytes": segment.skipped_bytes,
+        "max_timestamp_ms": segment.max_timestamp_ms,
+        "leader_epochs": [asdict(epoch) for epoch in segment.leader_epochs],
+        "log": log,
+        "written_by_run": segment.written_by_run,
+    }
+
+
+def _retired_json(row: PartitionState | None) -> list[dict[str, Any]]:
+    if row is None:
+        return []
+    return [
+        {
+            "id": each.segment.segment_id,
+            "start_offset": each.segment.start_offset,
+            "end_offset": each.segment.end_offset,
+            "size_bytes": each.segment.size_bytes,
+            "retired_at_ms": each.retired_at_ms,
+            "retired_by_epoch": each.retired_by_epoch,
+            "retired_by_run": each.retired_by_run,
+            "deletion_started_at_ms": each.deletion_started_at_ms,
+        }
+        for each in row.retired
+    ]
+
+
+def status(live: Wiring, settings: Settings, scope: Scope) -> list[PartitionStatus]:
+    """The partitions in scope, by topic and number, whatever their policy; nothing is changed.
+
+    Raises BadSettings where the tier is none.
+    """
+    known = known_partitions(live, scope)
+    with ThreadPoolExecutor(READERS) as pool:
+        return list(
+            pool.map(
+                lambda each: _status(
+                    live, each, settings.rules_for(each.key.topic), scope.first_dirty
+                ),
+                known,
+            )
+        )
+
+
+def _status(
+    live: Wiring, known: KnownPartition, rules: Rules, first_dirty: int | None
+) -> PartitionStatus:
+    try:
+        return _looked_at(live, known, rules, first_dirty)
+    except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
+        return _puzzling(live, known, refusal_of(error, str(known.key)))
+
+
+def _looked_at(
+    live: Wiring, known: KnownPartition, rules: Rules, first_dirty: int | None
+) -> PartitionStatus:
+    key = known.key
+    view = known.refusal or viewed(live, key, known.state)
+    if isinstance(view, Refusal):
+        return _puzzling(live, known, view)
+    newest = view.segments[-1:]
+    producers = [entry for each in newest for entry in read_snapshot(live.tier, key, each)]
+    regions = regions_of(
+        view, last_stable_of(producers), rules, live.now_ms, forced_first_dirty=first_dirty
+    )
+    if isinstance(regions, Refusal):
+        return _puzzling(live, known, regions)
+    return PartitionStatus(
+        key=key,
+        row=known.state,
+        view=view,
+        regions=regions,
+        ratio=dirty_ratio(view, regions, rules, live.now_ms),
+        logs=_logs(live, key, view.segments),
+    )
+
+
+def _puzzling(live: Wiring, known: KnownPartition, refusal: Refusal) -> PartitionStatus:
+    return PartitionStatus(
+        key=known.key,
+        row=known.state,
+        view=None,
+        regions=None,
+        ratio=None,
+        logs=_logs(live, known.key, known.state.segments if known.state is not None else ()),
+        problem=refusal.sentence,
+    )
+
+
+def _logs(live: Wiring, key: PartitionKey, segments: Sequence[Segment]) -> tuple[str, ...]:
+    return tuple(
+        live.tier.uri(key, segment.segment_id, segment.own_start_offset, Part.LOG)
+        for segment in segments
+    )

@@ -1,0 +1,158 @@
+"""What `retain` tells of each partition: one value, whatever happened, for people and machines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from tierfold.compaction.deletion.expiry import Expired
+from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace, Outcome, Unknown
+from tierfold.compaction.model.segments import PartitionKey
+from tierfold.jobs.pipeline.partition_report import (
+    FENCED,
+    LOST_RACE,
+    SWEPT,
+    UNKNOWN,
+    PartitionReport,
+    fenced_by,
+)
+
+
+class Kind(StrEnum):
+    """Why nobody needs the objects any more."""
+
+    RETIRED = "retired"
+    ORPHAN = "orphan"
+    SET_APART = "set apart"
+    LEFTOVER = "leftover"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doomed:
+    """A segment whose objects go, or what a write that never ended left."""
+
+    kind: Kind
+    why: str
+    segment_id: str = ""
+    """Empty: of no segment."""
+    start_offset: int = 0
+    objects: tuple[tuple[str, int], ...]
+    """Key in the store and bytes of each, as listed before; none: they were gone already."""
+    is_gone: bool = False
+    """A listing afterwards shows nothing of it."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What a listing calls it: the segment's id, or its objects' keys."""
+        return frozenset([self.segment_id] if self.segment_id else [key for key, _ in self.objects])
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of its objects."""
+        return sum(size for _, size in self.objects)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetainReport:
+    """One partition's outcome."""
+
+    key: PartitionKey
+    outcome: str
+    """One of the constants of `jobs.pipeline.partition_report`."""
+    reason: str = ""
+    """Why, as a sentence; empty where the outcome says it all."""
+    epoch: int = 0
+    """See `PartitionReport.epoch`."""
+    expired: tuple[Expired, ...] = ()
+    """Live segments that are retired now; their objects stay for the grace period."""
+    log_start_offset: int | None = None
+    """After it; None: nobody knows."""
+    doomed: tuple[Doomed, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What stays and why, a sentence each."""
+
+    @property
+    def objects(self) -> int:
+        """How many objects there were to delete."""
+        return sum(len(each.objects) for each in self.doomed)
+
+    @property
+    def size_bytes(self) -> int:
+        """Their bytes."""
+        return sum(each.size_bytes for each in self.doomed)
+
+    def as_json(self) -> dict[str, Any]:
+        """The partition's entry in the `--json` document."""
+        return {
+            "topic": self.key.topic,
+            "partition": self.key.partition,
+            "topic_id": self.key.topic_id,
+            "outcome": self.outcome,
+            "reason": self.reason,
+            "epoch": self.epoch,
+            "log_start_offset": self.log_start_offset,
+            "expired": [_expired_json(each) for each in self.expired],
+            "objects": [entry for each in self.doomed for entry in _object_entries(each)],
+            "object_bytes": self.size_bytes,
+            "notes": list(self.notes),
+        }
+
+    def as_run(self) -> PartitionReport:
+        """As the `runs` table keeps it: what went in, and nothing came out."""
+        gone = [each for each in self.doomed if each.is_gone]
+        return PartitionReport(
+            key=self.key,
+            outcome=self.outcome,
+            reason=self.reason,
+            epoch=self.epoch,
+            segments_in=len({each.segment_id for each in gone if each.segment_id}),
+            bytes_in=sum(each.size_bytes for each in gone),
+        )
+
+    def ended(self, outcome: Outcome, *, so_far: str) -> RetainReport:
+        """The same, after a claim or a commit; `so_far`: what was deleted before, a clause."""
+        match outcome:
+            case Committed():
+                return self.swept()
+            case Fenced():
+                reason = f"{fenced_by(outcome)}; {so_far}; run again"
+                return replace(self, outcome=FENCED, reason=reason)
+            case LostRace():
+                reason = f"another run changed the partition first; {so_far}; run again"
+                return replace(self, outcome=LOST_RACE, reason=reason)
+            case Unknown(commit_id=commit_id, cause=cause):
+                reason = f"commit {commit_id} got no answer ({cause}); {so_far}"
+                return replace(self, outcome=UNKNOWN, reason=reason)
+
+    def swept(self) -> RetainReport:
+        """The same, done; what is listed all the same is told."""
+        late = sum(not each.is_gone for each in self.doomed)
+        note = f"{late} are listed still, though deleted: the next run looks again"
+        notes = (*self.notes, note) if late else self.notes
+        return replace(self, outcome=SWEPT, reason="", notes=notes)
+
+
+def _expired_json(each: Expired) -> dict[str, Any]:
+    return {
+        "id": each.segment.segment_id,
+        "start_offset": each.segment.start_offset,
+        "end_offset": each.segment.end_offset,
+        "size_bytes": each.segment.size_bytes,
+        "max_timestamp_ms": each.segment.max_timestamp_ms,
+        "reason": each.reason.value,
+    }
+
+
+def _object_entries(each: Doomed) -> list[dict[str, Any]]:
+    return [
+        {
+            "object": key,
+            "size_bytes": size_bytes,
+            "kind": each.kind.value,
+            "why": each.why,
+            "segment_id": each.segment_id,
+            "is_gone": each.is_gone,
+        }
+        for key, size_bytes in each.objects
+    ]

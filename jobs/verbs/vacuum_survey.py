@@ -1,0 +1,194 @@
+"""Stage 1 of `retain`: what there is of each partition, and what of it may go.
+
+Rows and listings; of each segment that no row names also how far it reaches, and who wrote it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from tierfold.compaction.deletion.deletion_plan import Sweep, SweepOrder, holder, sweep_of
+from tierfold.compaction.discovery.listing import ListedSegment
+from tierfold.compaction.discovery.unknown_segments import row_view
+from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason
+from tierfold.compaction.model.rules import Rules
+from tierfold.compaction.model.segments import PartitionKey
+from tierfold.compaction.model.wording import counted
+from tierfold.jobs.context.run_context import Wiring
+from tierfold.jobs.context.scope import Scope
+from tierfold.jobs.context.timestamps import moment
+from tierfold.jobs.pipeline.discovery import facts_of, view_from
+from tierfold.jobs.pipeline.partition_report import LEFT, NOTHING_TO_DO, PLANNED, REFUSED
+from tierfold.jobs.pipeline.survey import READERS, KnownPartition, known_among, refusal_of
+from tierfold.jobs.settings.resolution import Settings
+from tierfold.jobs.verbs.vacuum_outcome import Doomed, Kind, RetainReport
+from tierfold.storage.catalog.rows import RowsRead
+from tierfold.storage.tiers.local_tiered_storage import Part
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """One partition, looked at."""
+
+    report: RetainReport
+    """`PLANNED` where something is to be done."""
+    view: PartitionView | None = None
+    """None, as the next: it is refused, and nothing of it is touched."""
+    sweep: Sweep | None = None
+
+
+def looked_at(live: Wiring, settings: Settings, scope: Scope, times: SweepOrder) -> list[Look]:
+    """What may go of each partition, by topic and number, whatever its policy; nothing is changed.
+
+    Raises BadSettings; what is wrong with one partition is in its report.
+    """
+    everywhere, rows = live.tier.partitions(), live.catalog.look()
+    keys = scope.chosen(sorted({*everywhere, *_emptied(rows)}))
+    known = known_among(everywhere, keys, rows)
+    rules = settings.rules_by_topic(each.key.topic for each in known)
+    with ThreadPoolExecutor(READERS) as pool:
+        return list(
+            pool.map(lambda each: _looked_at(live, each, rules[each.key.topic], times), known)
+        )
+
+
+def _emptied(rows: RowsRead) -> Iterator[PartitionKey]:
+    """Partitions of which nothing lives any more, but of which not all is forgotten either.
+
+    A store without folders has no name left for them once their last object is gone.
+    """
+    return (key for key, row in rows.by_key.items() if row.retired and not row.segments)
+
+
+def _looked_at(live: Wiring, known: KnownPartition, rules: Rules, times: SweepOrder) -> Look:
+    look = _judged(live, known, rules, times)
+    epoch = 0 if known.state is None else known.state.epoch
+    return replace(look, report=replace(look.report, epoch=epoch))
+
+
+def _judged(live: Wiring, known: KnownPartition, rules: Rules, times: SweepOrder) -> Look:
+    key = known.key
+    try:
+        if known.refusal is not None:
+            return _refused(key, known.refusal)
+        facts = facts_of(live, key, known.state)
+        view = view_from(live, facts)
+        refusal = view if isinstance(view, Refusal) else None
+        if isinstance(view, Refusal):
+            # What is no part of either history may still go; that is a way out.
+            is_diverged = view.reason is RefusalReason.LINEAGE_DIVERGED
+            rest = row_view(facts, view) if is_diverged else None
+            if rest is None:
+                return _refused(key, view)
+            view = rest
+        leftovers = live.tier.leftovers(key)
+    except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
+        return _refused(key, refusal_of(error, str(key)))
+    is_refused = refusal is not None
+    sweep = sweep_of(view, rules, times, leftovers=leftovers, is_refused=is_refused)
+    if refusal is not None and sweep.is_nothing:
+        return _refused(key, refusal, "; ".join(_waits(view, rules, times)))
+    return _look(live, view, sweep, rules, times)
+
+
+def _refused(key: PartitionKey, refusal: Refusal, waits: str = "") -> Look:
+    """`waits`: what goes later all the same, and when; empty: nothing does."""
+    reason = f"{waits}; {refusal.sentence}" if waits else refusal.sentence
+    return Look(report=RetainReport(key=key, outcome=REFUSED, reason=reason))
+
+
+def _look(
+    live: Wiring, view: PartitionView, sweep: Sweep, rules: Rules, times: SweepOrder
+) -> Look:
+    report = RetainReport(
+        key=view.key,
+        outcome=PLANNED,
+        expired=sweep.expired,
+        log_start_offset=sweep.log_start_offset,
+        doomed=tuple(_doomed(live, view, sweep)),
+        notes=sweep.notes,
+    )
+    if sweep.is_nothing:
+        report = replace(report, outcome=NOTHING_TO_DO, reason=_waiting(view, rules, times))
+    elif sweep.needs_claim and (run := holder(view.state, times)) and view.state is not None:
+        reason = (
+            f"run {run} holds it, its last commit was at {moment(view.state.committed_at_ms)}: once"
+            " it is silent for --orphan-age, it is taken over"
+        )
+        report = replace(report, outcome=LEFT, reason=reason)
+    return Look(report=report, sweep=sweep, view=view)
+
+
+def _waiting(view: PartitionView, rules: Rules, times: SweepOrder) -> str:
+    """Why nothing is done; of what may not go at all, the notes tell."""
+    is_anything = bool(view.orphans and rules.is_detached)
+    is_anything |= view.state is not None and bool(view.state.whole_retired)
+    return "; ".join(_waits(view, rules, times)) or ("" if is_anything else "nothing is due")
+
+
+def _waits(view: PartitionView, rules: Rules, times: SweepOrder) -> Iterator[str]:
+    """What is not due yet, and until when."""
+    retired = [] if view.state is None else [r.retired_at_ms for r in view.state.whole_retired]
+    takes_apart = rules.is_detached and times.takes_set_apart
+    for what, begun, stays_ms in (
+        ("retired segment", retired, times.grace_ms),
+        ("orphan", _written(view.orphans) if rules.is_detached else [], times.orphan_age_ms),
+        ("segment set apart", _written(view.set_apart) if takes_apart else [], times.orphan_age_ms),
+    ):
+        ends = [each + stays_ms for each in begun if each + stays_ms > times.now_ms]
+        if ends:
+            wait = "waits" if len(ends) == 1 else "wait, the first"
+            yield f"{counted(len(ends), what)} {wait} until {moment(min(ends))}"
+
+
+def _written(found: Sequence[ListedSegment]) -> list[int]:
+    return [each.modified_ms for each in found]
+
+
+def _doomed(live: Wiring, view: PartitionView, sweep: Sweep) -> Iterator[Doomed]:
+    """Everything that the sweep deletes, with the objects that were listed of it."""
+    retired = {each.segment_id: each for each in view.retired}
+    for gone in (*sweep.going, *sweep.starting):
+        found = retired.get(gone.segment.segment_id)
+        why = f"retired at {moment(gone.retired_at_ms)} by run {gone.retired_by_run}"
+        if gone.deletion_started_at_ms is not None:
+            why += f", deletion started at {moment(gone.deletion_started_at_ms)}"
+        yield Doomed(
+            kind=Kind.RETIRED,
+            why=why,
+            segment_id=gone.segment.segment_id,
+            start_offset=gone.segment.own_start_offset,
+            objects=() if found is None else _objects(live, view.key, found),
+        )
+    for each in sweep.orphans:
+        whole = "" if each.is_complete else ", incomplete"
+        yield Doomed(
+            kind=Kind.ORPHAN,
+            why=f"no row names it, written at {moment(each.modified_ms)}{whole}",
+            segment_id=each.segment_id,
+            start_offset=each.start_offset,
+            objects=_objects(live, view.key, each),
+        )
+    for each in sweep.set_apart:
+        yield Doomed(
+            kind=Kind.SET_APART,
+            why=f"outside the leader epoch lineage, written at {moment(each.modified_ms)}",
+            segment_id=each.segment_id,
+            start_offset=each.start_offset,
+            objects=_objects(live, view.key, each),
+        )
+    for left in sweep.leftovers:
+        yield Doomed(
+            kind=Kind.LEFTOVER,
+            why=f"of a write that never ended, at {moment(left.modified_ms)}",
+            objects=((left.object_key, left.size_bytes),),
+        )
+
+
+def _objects(live: Wiring, key: PartitionKey, each: ListedSegment) -> tuple[tuple[str, int], ...]:
+    return tuple(
+        (live.tier.object_key(key, each.segment_id, each.start_offset, Part(part)), size)
+        for part, size in each.parts
+    )

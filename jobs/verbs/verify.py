@@ -1,0 +1,360 @@
+"""`tierfold verify`: read all live segments again and prove them; nothing is ever written.
+
+Per partition: every checksum and every record's format; offsets without a hole; indexes, snapshot,
+checkpoint and leader epochs against the log; aborted transactions against their markers; and, while
+the originals are there, the latest value of every key before and after. With `--second-opinion`
+Spark's own window looks for the latest records, too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from tierfold.compaction.cleaning.transactions import TransactionVerdict, joined_marks, verdict
+from tierfold.compaction.model.errors import UnreadableObject
+from tierfold.compaction.model.segments import PartitionKey, Segment
+from tierfold.compaction.verification.comparison import KeysCompared, sum_of
+from tierfold.jobs.context.run_context import Wiring
+from tierfold.jobs.context.scope import Scope
+from tierfold.jobs.pipeline.stages.segment_rows import RowKind, rows_of, unpacked
+from tierfold.jobs.pipeline.stages.verify import ORDER_SCHEMA, keys_compared, segments_checked
+from tierfold.jobs.pipeline.survey import READERS, known_partitions
+from tierfold.jobs.pipeline.task_assignment import tasks_for
+from tierfold.jobs.settings.resolution import Settings
+from tierfold.jobs.spark.progress import ByteProgress
+from tierfold.jobs.spark.session import SPARK_FAILURES, announced_session, cause_of, spark_answers
+from tierfold.jobs.verbs.second_opinion import SecondOpinion, second_opinions
+from tierfold.jobs.verbs.verify_targets import Side, Subject, believing, order_rows, subject_of
+from tierfold.storage.segments.segment_check import CheckedSegment
+
+UNLISTED_SHOWN: Final = 3
+"""Transactions without an index entry that are named."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """What was found of one partition."""
+
+    key: PartitionKey
+    segments: int = 0
+    """Live ones."""
+    batches: int = 0
+    """Of the live segments, as the other counts."""
+    records: int = 0
+    """Transaction markers included."""
+    markers: int = 0
+    """How many of `records` these are."""
+    bytes_read: int = 0
+    """Bytes of all logs read, the originals' included."""
+    keys_compared: int | None = None
+    """Keys whose latest value was compared with the originals'; None: `notes` says why not."""
+    compared_by: str | None = None
+    """The compaction strategy by which they were compared, as the catalog names it."""
+    second_opinion: SecondOpinion | None = None
+    """What Spark's window says of them; None: it was not asked, or `notes` says why not."""
+    keys_deleted: int = 0
+    """Of the keys compared, those whose latest record in the originals is a tombstone."""
+    index_entries: int = 0
+    faults: tuple[str, ...] = ()
+    """What is wrong, a sentence each; empty: the partition is sound."""
+    notes: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """The partition's entry in the `--json` document."""
+        return {
+            "topic": self.key.topic,
+            "partition": self.key.partition,
+            "topic_id": self.key.topic_id,
+            "segments": self.segments,
+            "batches": self.batches,
+            "records": self.records,
+            "markers": self.markers,
+            "bytes_read": self.bytes_read,
+            "keys_compared": self.keys_compared,
+            "compared_by": self.compared_by,
+            "second_opinion": None
+            if self.second_opinion is None
+            else self.second_opinion.as_json(),
+            "keys_deleted": self.keys_deleted,
+            "index_entries": self.index_entries,
+            "faults": list(self.faults),
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(slots=True)
+class _Found:
+    """What the workers said of one partition."""
+
+    checked: dict[str, CheckedSegment] = field(default_factory=dict)
+    """By segment id."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """Why a segment could not be read, by its id."""
+    compared: list[KeysCompared] = field(default_factory=list)
+    is_doubtful: bool = False
+    """Some aborts no index lists: a reader takes their records for committed."""
+    second: SecondOpinion | str | None = None
+    """The second opinion, or why there is none; None: it was not asked."""
+
+    def verdict(self, side: Side) -> TransactionVerdict:
+        """What the marks of one side's segments say; they were all read."""
+        marks = [self.checked[segment.segment_id].marks for segment in side.segments]
+        return verdict(joined_marks(marks), side.aborted)
+
+    def could_read(self, side: Side | None) -> bool:
+        """Every segment of the side was read."""
+        return side is not None and not side.ids & self.failed.keys()
+
+
+class _Verification:
+    """Runs the stages for some partitions on one Spark session."""
+
+    def __init__(self, spark: SparkSession, tier_uri: str, console: Console) -> None:
+        self._spark = spark
+        self._tier_uri = tier_uri
+        self._progress = ByteProgress(spark, console)
+        self._cores = spark.sparkContext.defaultParallelism
+
+    def run(self, subjects: Sequence[Subject]) -> list[_Found]:
+        """One per subject, in their order.
+
+        Aborts of which no index tells are only known once everything was read; the partitions
+        concerned are then read again, now knowing, for a compaction believed the markers too.
+        """
+        found = self._read(subjects)
+        doubtful = [i for i, subject in enumerate(subjects) if _is_doubtful(subject, found[i])]
+        if doubtful:
+            again = [_believing(subjects[i], found[i]) for i in doubtful]
+            for i, second in zip(doubtful, self._read(again), strict=True):
+                found[i].is_doubtful = True
+                found[i].compared = second.compared
+                found[i].failed |= second.failed
+        return found
+
+    def _read(self, subjects: Sequence[Subject]) -> list[_Found]:
+        rows, tasks = order_rows(subjects, self._cores)
+        orders = self._spark.createDataFrame(rows, ORDER_SCHEMA)
+        sizes = [each.read_bytes // each.buckets for each in subjects for _ in range(each.buckets)]
+        _, compare_tasks = tasks_for(sizes, self._cores)
+        told = keys_compared(
+            segments_checked(orders, tasks, self._tier_uri, self._progress.bytes_done),
+            compare_tasks,
+            {i: subject.passes for i, subject in enumerate(subjects) if subject.passes},
+        )
+        size_bytes = sum(each.read_bytes for each in subjects)
+        try:
+            table: pa.Table = self._progress.watched("verify", size_bytes, told.toArrow)
+        except SPARK_FAILURES as error:
+            raise UnreadableObject(
+                f"Spark's workers died while they read ({cause_of(error)})",
+                where=self._tier_uri,
+                remedy="Give them more memory, or verify fewer partitions at once (--topic).",
+            ) from error
+        found = [_Found() for _ in subjects]
+        for row in rows_of(table.to_batches()):
+            into = found[row.partition_index]
+            segment = subjects[row.partition_index].read[row.segment_index]
+            match row.kind:
+                case RowKind.CHECKED:
+                    into.checked[segment.segment_id] = unpacked(row.payload)
+                case RowKind.FAILED:
+                    into.failed[segment.segment_id] = unpacked(row.payload)
+                case _:
+                    into.compared.append(unpacked(row.payload))
+        return found
+
+
+def verify(
+    live: Wiring,
+    settings: Settings,
+    scope: Scope,
+    console: Console,
+    *,
+    second_opinion: bool = False,
+) -> list[Verified]:
+    """Verify every partition in scope, by topic and number, whatever its policy.
+
+    `console` gets the progress. `second_opinion`: Spark's window compares the keys, too.
+
+    Raises UnreadableObject where Spark's workers die, BadSettings where the tier is none, or a
+    topic's settings cannot both hold; what is wrong with one partition is its fault.
+    """
+    known = known_partitions(live, scope)
+    rules = settings.rules_by_topic(each.key.topic for each in known)
+    with ThreadPoolExecutor(READERS) as pool:
+        subjects = list(
+            pool.map(
+                lambda each: subject_of(live, each, rules[each.key.topic].index_interval_bytes),
+                known,
+            )
+        )
+    readable = [subject for subject in subjects if subject.read]
+    if not readable:
+        return [_verified(subject, _Found()) for subject in subjects]
+    with spark_answers():
+        spark = announced_session(console)
+        verification = _Verification(spark, live.tier_uri, console)
+    found = verification.run(readable)
+    by_key = {subject.key: each for subject, each in zip(readable, found, strict=True)}
+    if second_opinion:
+        fit = _fit_for_second(list(zip(readable, found, strict=True)))
+        opinions = second_opinions(spark, live, fit, console)
+        for subject in fit:
+            opinion = opinions.get(subject.key, "a commit changed it while it was read")
+            by_key[subject.key].second = opinion
+    return [_verified(subject, by_key.get(subject.key, _Found())) for subject in subjects]
+
+
+def _fit_for_second(pairs: Sequence[tuple[Subject, _Found]]) -> list[Subject]:
+    """Those whose keys were compared, and that the reader reads as we do; tells why of others."""
+    named = Counter((subject.key.topic, subject.key.partition) for subject, _ in pairs)
+    fit = []
+    for subject, found in pairs:
+        if not isinstance(_compared(subject, found), KeysCompared):
+            found.second = "the keys are not compared"
+        elif found.is_doubtful:
+            found.second = "the reader takes aborted records that no index lists for committed"
+        elif named[subject.key.topic, subject.key.partition] > 1:
+            found.second = "the tier has several topics of that name"
+        else:
+            fit.append(subject)
+    return fit
+
+
+def _is_doubtful(subject: Subject, found: _Found) -> bool:
+    """To be compared, and an ABORT marker decides what no index lists."""
+    sides = (subject.now, subject.before)
+    return (
+        subject.before is not None
+        and not found.failed
+        and any(found.verdict(side).believed for side in sides if side is not None)
+    )
+
+
+def _believing(subject: Subject, found: _Found) -> Subject:
+    now, before = subject.now, subject.before
+    return replace(
+        subject,
+        now=believing(now, found.verdict(now)),
+        before=None if before is None else believing(before, found.verdict(before)),
+    )
+
+
+def _verified(subject: Subject, found: _Found) -> Verified:
+    live = subject.now.segments
+    checked = [
+        found.checked[segment.segment_id] for segment in live if segment.segment_id in found.checked
+    ]
+    compared = _compared(subject, found)
+    return Verified(
+        key=subject.key,
+        segments=len(live),
+        batches=sum(each.batches for each in checked),
+        records=sum(each.records for each in checked),
+        markers=sum(each.markers for each in checked),
+        bytes_read=sum(each.bytes_read for each in found.checked.values()),
+        keys_compared=compared.keys if isinstance(compared, KeysCompared) else None,
+        compared_by=subject.strategy if isinstance(compared, KeysCompared) else None,
+        second_opinion=found.second if isinstance(found.second, SecondOpinion) else None,
+        keys_deleted=compared.deleted if isinstance(compared, KeysCompared) else 0,
+        index_entries=sum(each.index_entries for each in checked),
+        faults=(
+            *subject.faults,
+            *(found.failed[each.segment_id] for each in live if each.segment_id in found.failed),
+            *(fault for each in checked for fault in each.faults),
+            *_unlisted(subject, found),
+            *_differences(compared),
+            *_second_differences(found.second),
+        ),
+        notes=(
+            *subject.notes,
+            *_index_notes(subject, live, checked),
+            *_why_not(compared),
+            *_late(compared),
+            *((f"no second opinion: {found.second}",) if isinstance(found.second, str) else ()),
+        ),
+    )
+
+
+def _compared(subject: Subject, found: _Found) -> KeysCompared | str | None:
+    """How the keys compare, or why that cannot be told; None: it was not tried."""
+    if subject.before is None:
+        return None
+    if not found.could_read(subject.now):
+        return "a live segment could not be read"
+    if not found.could_read(subject.before):
+        lost = sorted(subject.before.ids & found.failed.keys())
+        return f"an original could not be read: {found.failed[lost[0]]}"
+    return sum_of(found.compared)
+
+
+def _why_not(compared: KeysCompared | str | None) -> tuple[str, ...]:
+    return (f"not compared: {compared}",) if isinstance(compared, str) else ()
+
+
+def _late(compared: KeysCompared | str | None) -> tuple[str, ...]:
+    if not isinstance(compared, KeysCompared) or not compared.late:
+        return ()
+    return (
+        f"{compared.late} of {compared.keys} keys are back: a record arrived that is older than "
+        "their tombstone, after that was gone; delete.retention.ms must exceed the lateness",
+    )
+
+
+def _differences(compared: KeysCompared | str | None) -> tuple[str, ...]:
+    if not isinstance(compared, KeysCompared) or not compared.differing:
+        return ()
+    shown = "; ".join(str(example) for example in compared.examples)
+    dots = "; …" if compared.differing > len(compared.examples) else ""
+    return (
+        f"{compared.differing} of {compared.keys} keys have another latest value than in the "
+        f"segments that brokers wrote: {shown}{dots}",
+    )
+
+
+def _second_differences(second: SecondOpinion | str | None) -> tuple[str, ...]:
+    if not isinstance(second, SecondOpinion) or not second.differing:
+        return ()
+    return (
+        f"second opinion: {second.differing} of {second.keys} keys have another latest record than "
+        f"in the segments that brokers wrote: {second.example}",
+    )
+
+
+def _unlisted(subject: Subject, found: _Found) -> tuple[str, ...]:
+    """ABORT markers whose transaction still has batches here, and that no index lists."""
+    if not subject.is_listed_known or not found.could_read(subject.now):
+        return ()
+    believed = found.verdict(subject.now).believed
+    if not believed:
+        return ()
+    shown = ", ".join(
+        f"producer {each.producer_id}, offsets {each.first_offset} to {each.last_offset}"
+        for each in believed[:UNLISTED_SHOWN]
+    )
+    dots = ", …" if len(believed) > UNLISTED_SHOWN else ""
+    return (
+        f"aborted transactions that no transaction index lists: {len(believed)} ({shown}{dots}); "
+        "brokers serve their records as committed",
+    )
+
+
+def _index_notes(
+    subject: Subject, live: Sequence[Segment], checked: Sequence[CheckedSegment]
+) -> tuple[str, ...]:
+    """Right indexes that are not what the log gives under the setting."""
+    others = sum(not each.has_indexes_as_built and not each.faults for each in checked)
+    if not others:
+        return ()
+    return (
+        f"the indexes of {others} of {len(live)} segments are right, but not those that the log "
+        f"gives under index.interval.bytes={subject.index_interval_bytes}",
+    )

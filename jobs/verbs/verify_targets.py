@@ -1,0 +1,242 @@
+"""What `verify` has to read of each partition: its live segments and, to compare, the originals.
+
+The originals (`jobs.pipeline.originals`) say what the latest value of every key must be, by the
+strategy that the partition was compacted under.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tierfold.compaction.cleaning.transactions import TransactionVerdict
+from tierfold.compaction.commits.commit import CLEANER_OFFSETS_KEPT
+from tierfold.compaction.discovery.view import PartitionView, Refusal, first_break
+from tierfold.compaction.model.aborted_transactions import AbortedTransaction
+from tierfold.compaction.model.errors import TierfoldError
+from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
+from tierfold.compaction.model.strategies import BY_OFFSET, named_strategy
+from tierfold.jobs.context.run_context import Wiring
+from tierfold.jobs.pipeline.discovery import viewed
+from tierfold.jobs.pipeline.originals import originals_of
+from tierfold.jobs.pipeline.stages.segment_rows import packed
+from tierfold.jobs.pipeline.survey import KnownPartition
+from tierfold.jobs.pipeline.task_assignment import BUCKET_BYTES, tasks_for
+from tierfold.storage.kafka.record_versions import VersionSource
+from tierfold.storage.segments.segment_check import CheckOrder
+from tierfold.storage.segments.segment_metadata import read_aborted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """A chain of segments that covers the live range."""
+
+    segments: tuple[Segment, ...]
+    aborted: tuple[AbortedTransaction, ...]
+    """What their transaction indexes list."""
+
+    @property
+    def ids(self) -> frozenset[str]:
+        """The segments' ids."""
+        return frozenset(segment.segment_id for segment in self.segments)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """One partition to verify."""
+
+    key: PartitionKey
+    index_interval_bytes: int
+    now: Side
+    """The live segments."""
+    before: Side | None
+    """The originals; None: there is nothing to compare with."""
+    is_listed_known: bool = True
+    """Every live transaction index could be read."""
+    strategy: str = BY_OFFSET
+    """The compaction strategy by which keys are compared, as the catalog names it."""
+    passes: tuple[int, ...] = ()
+    """Where versions decide: the offsets at which passes ended, ascending."""
+    commit_id: str = ""
+    """Of the catalog's row that was looked at; empty: there is none."""
+    faults: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def read(self) -> tuple[Segment, ...]:
+        """All segments that are read: the live ones, then those of the originals that are not."""
+        if self.before is None:
+            return self.now.segments
+        live = self.now.ids
+        return self.now.segments + tuple(
+            each for each in self.before.segments if each.segment_id not in live
+        )
+
+    @property
+    def read_bytes(self) -> int:
+        """Bytes of all logs that are read."""
+        return sum(segment.size_bytes for segment in self.read)
+
+    @property
+    def versions(self) -> VersionSource:
+        """What decides between the records of a key."""
+        strategy, header = named_strategy(self.strategy)
+        return VersionSource(strategy=strategy, header=header)
+
+    @property
+    def buckets(self) -> int:
+        """Into how many buckets the keys are parted."""
+        return max(1, -(-self.read_bytes // BUCKET_BYTES))
+
+    def without_comparison(self, why: str) -> Subject:
+        """The same partition, its keys left alone."""
+        return replace(self, before=None, notes=(*self.notes, f"not compared: {why}"))
+
+
+def subject_of(live: Wiring, known: KnownPartition, index_interval_bytes: int) -> Subject:
+    """Looks at one partition; what cannot be understood is its fault, and nothing is raised."""
+    key = known.key
+    empty = Subject(
+        key=key,
+        index_interval_bytes=index_interval_bytes,
+        now=Side(segments=(), aborted=()),
+        before=None,
+    )
+    try:
+        view = known.refusal or viewed(live, key, known.state)
+    except TierfoldError as error:
+        return replace(empty, faults=(str(error),))
+    if isinstance(view, Refusal):
+        return replace(empty, faults=(view.sentence,))
+    breaks = first_break(view.segments)
+    subject = replace(
+        empty,
+        now=Side(segments=view.segments, aborted=()),
+        commit_id="" if view.state is None else view.state.commit_id,
+        faults=() if breaks is None else (breaks.sentence,),
+        notes=view.notes,
+    )
+    try:
+        now = Side(segments=view.segments, aborted=_aborted(live, key, view.segments))
+    # The worker that reads the segment tells what is wrong with its index.
+    except TierfoldError:
+        why = "a live transaction index cannot be read"
+        return replace(subject.without_comparison(why), is_listed_known=False)
+    return _with_originals(live, replace(subject, now=now), view)
+
+
+def _with_originals(live: Wiring, subject: Subject, view: PartitionView) -> Subject:
+    """The subject with what its keys are to be compared with, or why they are not."""
+    if not view.segments:
+        return subject.without_comparison("nothing lives")
+    if not any(segment.written_by_run for segment in view.segments):
+        return subject.without_comparison("nothing was rewritten, what brokers wrote is live")
+    decided = _decided(subject, view)
+    if isinstance(decided, str):
+        return subject.without_comparison(decided)
+    try:
+        originals = originals_of(live, view)
+        if isinstance(originals, str):
+            return subject.without_comparison(originals)
+        aborted = _aborted(live, subject.key, originals)
+    except TierfoldError as error:
+        return subject.without_comparison(str(error))
+    return replace(decided, before=Side(segments=originals, aborted=aborted))
+
+
+def _decided(subject: Subject, view: PartitionView) -> Subject | str:
+    """The subject with its strategy, or why nothing says which record of a key should be there."""
+    state = view.state
+    if state is None or state.strategies in {(), (BY_OFFSET,)}:
+        return subject
+    if len(state.strategies) > 1:
+        return f"compacted by {', then by '.join(state.strategies)}: what one removed stays removed"
+    (name,) = state.strategies
+    try:
+        named_strategy(name)
+    except ValueError:
+        return f"compacted by {name}, which this version of tierfold does not know"
+    return _by_versions(replace(subject, strategy=name), state)
+
+
+def _by_versions(subject: Subject, state: PartitionState) -> Subject | str:
+    """The subject where versions decide; a winner may then lie below what it superseded."""
+    if any(each.segment.end_offset < state.log_start_offset for each in state.retired):
+        return (
+            f"compacted by {subject.strategy}, and records that have expired since may have "
+            "superseded later ones"
+        )
+    if len(state.cleaner_offsets) >= CLEANER_OFFSETS_KEPT:
+        return (
+            f"compacted by {subject.strategy} in more than {CLEANER_OFFSETS_KEPT} runs, and the "
+            "catalog does not remember where each ended"
+        )
+    return replace(subject, passes=tuple(sorted(each.offset for each in state.cleaner_offsets)))
+
+
+def _aborted(
+    live: Wiring, key: PartitionKey, segments: Sequence[Segment]
+) -> tuple[AbortedTransaction, ...]:
+    """What the segments' transaction indexes list; raises TierfoldError."""
+    return tuple(
+        transaction for segment in segments for transaction in read_aborted(live.tier, key, segment)
+    )
+
+
+def believing(side: Side, verdict: TransactionVerdict) -> Side:
+    """The side with the transactions that only their ABORT marker tells of."""
+    together = sorted(side.aborted + verdict.believed, key=lambda entry: entry.last_offset)
+    return replace(side, aborted=tuple(together))
+
+
+def order_rows(subjects: Sequence[Subject], cores: int) -> tuple[list[dict[str, Any]], int]:
+    """Rows of `ORDER_SCHEMA`, one per segment to read, and how many tasks they are dealt to."""
+    numbered = [
+        (index, subject, i, order)
+        for index, subject in enumerate(subjects)
+        for i, order in enumerate(_orders(subject))
+    ]
+    placed, tasks = tasks_for([order.segment.size_bytes for *_, order in numbered], cores)
+    first_bucket = [sum(each.buckets for each in subjects[:i]) for i in range(len(subjects))]
+    rows = [
+        {
+            "task": task,
+            "partition_index": index,
+            "segment_index": i,
+            "first_bucket_task": first_bucket[index],
+            "payload": packed(order),
+        }
+        for (index, subject, i, order), task in zip(numbered, placed, strict=True)
+    ]
+    return rows, tasks
+
+
+def _orders(subject: Subject) -> Iterator[CheckOrder]:
+    """One per segment of `subject.read`, in that order."""
+    live = subject.now.ids
+    last_id = subject.now.segments[-1].segment_id if subject.now.segments else ""
+    for segment in subject.read:
+        is_live = segment.segment_id in live
+        yield CheckOrder(
+            key=subject.key,
+            segment=segment,
+            is_live=is_live,
+            is_last=segment.segment_id == last_id,
+            index_interval_bytes=subject.index_interval_bytes,
+            buckets=subject.buckets,
+            aborted_now=_reaching(subject.now, segment) if is_live and subject.before else None,
+            aborted_before=_reaching(subject.before, segment) if subject.before else None,
+            versions=subject.versions,
+        )
+
+
+def _reaching(side: Side, segment: Segment) -> tuple[AbortedTransaction, ...] | None:
+    """Those of the side's aborted transactions that reach into the segment, if it is one of it."""
+    if segment.segment_id not in side.ids:
+        return None
+    return tuple(
+        each
+        for each in side.aborted
+        if each.first_offset <= segment.end_offset and each.last_offset >= segment.start_offset
+    )

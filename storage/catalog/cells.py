@@ -1,0 +1,161 @@
+"""What a cell of the catalog may hold: names that Kafka allows, offsets and sizes that exist.
+
+Rows name objects. A topic `../x` or a segment `../../y` would name one outside of its partition,
+so that what is read of the table is checked cell by cell, before it is believed. The checks go by
+column, and by a column's name wherever it stands: a hundred segments a row are checked at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from tierfold.storage.catalog.schema import SEGMENT
+from tierfold.storage.kafka.kafka_uuid import KAFKA_UUID_PATTERN
+from tierfold.storage.kafka.topic_names import NO_TOPICS, TOPIC_CHARACTER, TOPIC_CHARACTERS_MOST
+
+
+class _Rule(Protocol):
+    @property
+    def says(self) -> str:
+        """What a value must be, as the end of a sentence."""
+
+    def holds(self, values: pa.Array) -> pa.BooleanArray:
+        """Whether each value may stand."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Spelled:
+    """A text, whole."""
+
+    pattern: str
+    says: str
+    bytes_most: int | None = None
+    """Apart from the pattern: Arrow compiles one at every call, and `{0,249}` takes a millisecond,
+    a hundred times as long as the look at a few values."""
+    but: tuple[str, ...] = ()
+
+    def holds(self, values: pa.Array) -> pa.BooleanArray:
+        holds = pc.match_substring_regex(values, rf"\A(?:{self.pattern})\z")
+        if self.bytes_most is not None:
+            holds = pc.and_(holds, pc.less_equal(pc.binary_length(values), self.bytes_most))
+        if self.but:
+            holds = pc.and_not(holds, pc.is_in(values, pa.array(self.but, values.type)))
+        return holds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _NotNegative:
+    """An offset, a size, an epoch, a number."""
+
+    says: str = "not negative"
+
+    def holds(self, values: pa.Array) -> pa.BooleanArray:
+        return pc.fill_null(pc.greater_equal(values, 0), fill_value=True)
+
+
+_KAFKA_ID: Final = _Spelled(pattern=KAFKA_UUID_PATTERN, says="an id as Kafka prints it")
+_RUN: Final = _Spelled(
+    pattern=r"[!-.0-\[\]-~]*", bytes_most=249, says="printable, without spaces and slashes"
+)
+
+_RULES: Final[Mapping[str, _Rule]] = {
+    "topic": _Spelled(
+        pattern=f"{TOPIC_CHARACTER}+",
+        bytes_most=TOPIC_CHARACTERS_MOST,
+        but=NO_TOPICS,
+        says="a name that Kafka allows",
+    ),
+    "topic_id": _KAFKA_ID,
+    "segment_id": _KAFKA_ID,
+    "agrees_with": _KAFKA_ID,
+    "forgotten": _KAFKA_ID,
+    # Of `header` with the header's name, which may be any text (`compaction.model.strategies`).
+    "strategies": _Spelled(
+        pattern=r"[a-z][a-z0-9._-]{0,99}(?:=(?s:.+))?", says="a strategy's name"
+    ),
+    "owner_run": _RUN,
+    "written_by_run": _RUN,
+    "retired_by_run": _RUN,
+} | dict.fromkeys(
+    (
+        "partition",
+        "epoch",
+        "offset",
+        "log_start_offset",
+        "start_offset",
+        "end_offset",
+        "size_bytes",
+        "offset_index_bytes",
+        "time_index_bytes",
+        "skipped_offsets",
+        "skipped_bytes",
+        "retired_by_epoch",
+    ),
+    _NotNegative(),
+)
+"""By the name of a column or of a struct's field; what has none may hold anything."""
+
+
+def impossible_cells(columns: Mapping[str, pa.Array]) -> dict[int, str]:
+    """The rows that hold an impossible value, each with a sentence about the first found.
+
+    `columns` are those of `PARTITIONS`, by name, as `catalog_rows.promised_column` gives them.
+    """
+    found: dict[int, str] = {}
+    for name, column in columns.items():
+        _look(_Cells(name=name, values=column, rows=np.arange(len(column))), found)
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cells:
+    """A column, or what lies in the lists and structs of one."""
+
+    name: str
+    """With dots, from the column down."""
+    values: pa.Array
+    rows: NDArray[np.int64]
+    """The row in which each value stands."""
+
+
+def _look(cells: _Cells, found: dict[int, str]) -> None:
+    """Look at a column and all below it."""
+    name, values, rows = cells.name, cells.values, cells.rows
+    if not len(values):
+        return
+    if pa.types.is_list(values.type):
+        parents = pc.list_parent_indices(values).to_numpy(zero_copy_only=False)
+        _look(_Cells(name=name, values=values.flatten(), rows=rows[parents]), found)
+        return
+    if pa.types.is_struct(values.type):
+        children = dict(zip(values.type.names, values.flatten(), strict=True))
+        for child, below in children.items():
+            _look(_Cells(name=f"{name}.{child}", values=below, rows=rows), found)
+        if values.type.names == SEGMENT.names:
+            starts, ends = children["start_offset"], children["end_offset"]
+            is_fine = pc.greater_equal(ends, starts)
+            last = _Cells(name=f"{name}.end_offset", values=ends, rows=rows)
+            _keep(last, is_fine, "at or above start_offset", found)
+            skipped = pc.fill_null(children["skipped_offsets"], 0)
+            cut = _Cells(name=f"{name}.skipped_offsets", values=skipped, rows=rows)
+            _keep(cut, pc.less_equal(skipped, starts), "at or below start_offset", found)
+        return
+    rule = _RULES.get(name.rpartition(".")[2])
+    if rule is not None:
+        _keep(cells, rule.holds(values), rule.says, found)
+
+
+def _keep(what: _Cells, is_fine: pa.BooleanArray, says: str, found: dict[int, str]) -> None:
+    """Note the first impossible value of each row."""
+    if is_fine.true_count == len(is_fine):
+        return
+    for i in np.flatnonzero(~is_fine.to_numpy(zero_copy_only=False)):
+        told = f"{what.name} is {what.values[int(i)].as_py()!r}, which is not {says}"
+        found.setdefault(int(what.rows[i]), told)

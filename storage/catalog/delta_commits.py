@@ -1,0 +1,81 @@
+"""One commit of a Delta table, and whether its file is whole: a power cut may cut it short.
+
+Each line is an action. The first says what the others are: which operation, and how many files it
+adds and removes. So a file that ends after any action but its last is noticed, too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote
+
+from tierfold.compaction.model.errors import CorruptLog
+
+REPAIR: Final = (
+    "See `After a power cut` in docs/operations.md: a newest commit that was never reported is"
+    " removed, anything else is restored from a backup of the catalog."
+)
+
+_COUNTED: Final = {"add": "num_added_files", "remove": "num_removed_files"}
+"""Per action the metric that counts it."""
+
+Action = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaCommit:
+    """What a commit says."""
+
+    version: int
+    added: tuple[str, ...]
+    """The data files that it adds, relative to the table's folder."""
+
+
+def read_commit(path: Path) -> DeltaCommit:
+    """The commit in a file named by its version.
+
+    Raises:
+        CorruptLog: the file is empty or cut short.
+        OSError: it cannot be read.
+    """
+    data = path.read_bytes()
+    fault = commit_fault(data)
+    if fault:
+        raise CorruptLog(fault, where=str(path), remedy=REPAIR)
+    added = [unquote(each["add"]["path"]) for each in _actions(data) if "add" in each]
+    return DeltaCommit(version=int(path.stem), added=tuple(added))
+
+
+def commit_fault(data: bytes) -> str:
+    """Why a commit file is not whole; empty: it is."""
+    if not data:
+        return "the commit file is empty"
+    try:
+        actions = _actions(data)
+    except ValueError:
+        return f"the commit file is cut short or no commit, it has {len(data)} bytes"
+    missing = _missing(actions)
+    return f"the commit file is cut short: {', '.join(missing)}" if missing else ""
+
+
+def _actions(data: bytes) -> list[Action]:
+    actions = [json.loads(line) for line in data.splitlines() if line.strip()]
+    if not all(isinstance(each, dict) for each in actions):
+        raise ValueError("an action is an object")
+    return actions
+
+
+def _missing(actions: Sequence[Action]) -> list[str]:
+    """What the first action promises and the others are not."""
+    info = actions[0].get("commitInfo", {}) if actions else {}
+    found = [name for each in actions for name in each]
+    missing = []
+    for action, metric in _COUNTED.items():
+        promised = info.get("operationMetrics", {}).get(metric)
+        if isinstance(promised, int) and promised != found.count(action):
+            missing.append(f"{found.count(action)} of {promised} `{action}` actions are there")
+    return missing

@@ -1,0 +1,382 @@
+"""Delta tables through delta-rs: opened, read, appended to, and compared and swapped.
+
+delta-rs alone writes the catalog, by exclusive creates in a local folder: of two commits on the
+same version one is refused, or moved on to the next version if neither read what the other wrote.
+What it does after a commit is switched off: `storage.catalog.delta_log` writes checkpoints and
+deletes old commits, and syncs what a commit wrote before the commit is reported. Rows are read with
+delta-rs's own engine: the Arrow data set it also offers leaves threads behind that abort the
+process at exit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, write_deltalake
+from deltalake.exceptions import (
+    CommitFailedError,
+    DeltaError,
+    DeltaProtocolError,
+    SchemaMismatchError,
+    TableNotFoundError,
+)
+
+from tierfold.compaction.model.errors import (
+    BadSettings,
+    CorruptLog,
+    TierfoldError,
+    UnreadableObject,
+)
+from tierfold.storage.catalog import log_boundary
+from tierfold.storage.catalog.delta_commits import REPAIR
+from tierfold.storage.catalog.delta_log import DeltaLog
+from tierfold.storage.catalog.file_sync import make_folder
+from tierfold.storage.clock import now_ms
+from tierfold.storage.tiers.local_paths import local_path
+
+COMMIT_RETRIES: Final = 100
+"""How often delta-rs moves a commit on to the next version when others took the one it wanted.
+
+Only commits that do not conflict are moved on; its default, 15, is less than the runs that may
+commit at the same moment on different partitions.
+"""
+
+CHECKPOINT_INTERVAL: Final = 20
+"""Commits between checkpoints: opening a table reads the last one and at most so many commits."""
+
+
+MEMORY_HOURS: Final = 30 * 24
+"""How long what was superseded can be read: as long as Delta keeps its log by default."""
+
+REMOVALS_KEPT_HOURS: Final = 2 * MEMORY_HOURS
+"""How long checkpoints say which files were superseded. What they forget nobody deletes any more:
+there is a month to do it in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableLayout:
+    """What a table is made of when it is first needed."""
+
+    schema: pa.Schema
+    partition_by: tuple[str, ...] = ()
+    """Delta partition columns; a table of other ones is refused, never misread."""
+
+
+class DeltaVersion:
+    """One version of a table: what it says, and a write that only its successor may take."""
+
+    def __init__(self, table: DeltaTable, uri: str, log: DeltaLog) -> None:
+        self._table = table
+        self._uri = uri
+        self._log = log
+
+    def read(self, predicate: str) -> pa.Table:
+        """The rows of this version that meet a predicate over partition columns, in no order."""
+        with _told_plainly(self._uri):
+            return pa.table(self._table.scan(predicate=predicate))
+
+    def replace(self, predicate: str, rows: pa.Table) -> bool:
+        """Put `rows` in the place of all rows that meet `predicate`, in one durable commit.
+
+        Returns False where a later version has other rows there: nothing was written then, or only
+        a commit below the log's boundary, which no reader reads.
+
+        Raises:
+            UnreadableObject, CorruptLog: it may have taken place, and is not known to be durable.
+        """
+        with _told_plainly(self._uri):
+            try:
+                # This very table, not its URI: the version that it holds is what delta-rs checks
+                # later commits against.
+                write_deltalake(
+                    self._table,
+                    rows,
+                    mode="overwrite",
+                    predicate=predicate,
+                    # A table of an older version lacks columns: they are added, and null there.
+                    schema_mode="merge",
+                    commit_properties=_COMMIT,
+                    post_commithook_properties=_NO_HOOKS,
+                )
+            except CommitFailedError:
+                return False
+            is_written = _completed(self._table, self._log)
+            _keep_commits(self._uri, self._log)
+            return is_written
+
+
+class DeltaFolder:
+    """One Delta table at a URI; every call opens it afresh.
+
+    Raises, from every method:
+        UnreadableObject: the folder is forbidden or the disk is full.
+        CorruptLog: its transaction log contradicts itself.
+        BadSettings: it needs a newer version of the Delta protocol, or is laid out otherwise.
+    """
+
+    def __init__(self, uri: str, layout: TableLayout) -> None:
+        self._uri = uri
+        self._layout = layout
+        self._log = DeltaLog(local_path(uri, of="catalog"))
+
+    @property
+    def uri(self) -> str:
+        """Where the table lies."""
+        return self._uri
+
+    def read(self, predicate: str | None = None) -> pa.Table:
+        """The rows that meet an SQL predicate; none where there is no table. Nothing is written.
+
+        Rows come in no particular order, with the layout's columns first.
+        """
+        with _told_plainly(self._uri):
+            table = self._open()
+            if table is None:
+                return self._layout.schema.empty_table()
+            return pa.table(table.scan(predicate=predicate))
+
+    def past(self, predicate: str) -> Iterator[pa.Table]:
+        """The rows that met a predicate over partition columns, newest version first; lazily.
+
+        Versions that left them as they were are passed by. It ends at the table's first version, or
+        where an older one can no longer be read: they are kept for `MEMORY_HOURS`.
+        """
+        with _told_plainly(self._uri):
+            table = self._open()
+            if table is None:
+                return
+            files = table.file_uris(file_pruning_predicate=predicate)
+            rows = pa.table(table.scan(predicate=predicate))
+        yield rows
+        for version in self._log.readable_before(table.version()):
+            try:
+                table.load_as_version(version)
+                found = table.file_uris(file_pruning_predicate=predicate)
+                if found == files:
+                    continue
+                rows = pa.table(table.scan(predicate=predicate))
+            except (DeltaError, OSError, pa.ArrowException):
+                return
+            files = found
+            yield rows
+
+    def append(self, rows: pa.Table) -> None:
+        """Add rows, durably; the table is made where there is none."""
+        with _told_plainly(self._uri):
+            table = self._opened_or_made()
+            write_deltalake(
+                table,
+                rows,
+                mode="append",
+                commit_properties=_COMMIT,
+                post_commithook_properties=_NO_HOOKS,
+            )
+            if not _completed(table, self._log):
+                raise UnreadableObject(
+                    "the write was held up for so long that its place in the log is gone",
+                    where=self._uri,
+                    remedy="Run again.",
+                )
+            _keep_commits(self._uri, self._log)
+
+    def sync(self) -> None:
+        """Make what `read` finds durable, whoever wrote it."""
+        with _told_plainly(self._uri):
+            self._log.sync()
+
+    def vacuum(self, *, is_dry_run: bool = False) -> int:
+        """Delete files that were superseded more than `MEMORY_HOURS` ago; how many went.
+
+        A dry run says how many would. Of data files only those go that the log calls removed, which
+        no version can ever name again. What it has never named stays whatever its age: a writer
+        that was stalled may name it yet. Of the log goes what only older versions need.
+        """
+        with _told_plainly(self._uri):
+            table = self._open()
+            if table is None:
+                return 0
+            due = self._there(_vacuum(table, is_dry_run=True))
+            if due and not is_dry_run:
+                # The log must not lose, in a power cut, that these files are removed.
+                self._log.sync()
+                # It notes in the log what it does, and others write there too: what did not go this
+                # time goes the next.
+                with suppress(CommitFailedError):
+                    _vacuum(table)
+                    _completed(table, self._log)
+            gone = len(due) if is_dry_run else len(due) - len(self._there(due))
+            before_ms = now_ms() - MEMORY_HOURS * _HOUR_MS
+            return gone + self._log.cut(older_than_ms=before_ms, is_dry_run=is_dry_run)
+
+    def _there(self, files: Sequence[str]) -> list[str]:
+        """Those that are not gone; delta-rs names them, too, until its next checkpoint."""
+        return [each for each in files if (self._log.table / each).exists()]
+
+    def exists(self) -> bool:
+        """The table was made; it may still be unreadable."""
+        with _told_plainly(self._uri):
+            return self._has_commits()
+
+    def newest(self) -> DeltaVersion:
+        """The table as it is now; it is made where there is none."""
+        with _told_plainly(self._uri):
+            return DeltaVersion(self._opened_or_made(), self._uri, self._log)
+
+    def _open(self) -> DeltaTable | None:
+        # delta-rs passes by an empty commit, and whatever it said is as if never done.
+        self._log.read_tail()
+        try:
+            table = DeltaTable(self._uri)
+        except TableNotFoundError:
+            if not self._has_commits():
+                return None
+            # Either another run has just made the table, or its log cannot be read.
+            table = DeltaTable(self._uri)
+        self._refuse_other_layout(table)
+        return table
+
+    def _refuse_other_layout(self, table: DeltaTable) -> None:
+        found = tuple(table.metadata().partition_columns)
+        if found != self._layout.partition_by:
+            raise BadSettings(
+                f"another version of tierfold made the table: it is partitioned by"
+                f" {_columns(found)}, here by {_columns(self._layout.partition_by)}",
+                where=self._uri,
+                remedy="Use that version. Where it has compacted nothing yet, move the catalog"
+                " away instead. Nothing was changed.",
+            )
+
+    def _has_commits(self) -> bool:
+        """delta-rs says "not found" of a folder that it may not enter, too; a local one tells."""
+        log = self._log.folder
+        return log.is_dir() and any(each.suffix in _COMMIT_SUFFIXES for each in log.iterdir())
+
+    def _opened_or_made(self) -> DeltaTable:
+        return self._open() or self._made()
+
+    def _made(self) -> DeltaTable:
+        make_folder(self._log.table)
+        try:
+            table = DeltaTable.create(
+                self._uri,
+                schema=self._layout.schema,
+                mode="error",
+                partition_by=list(self._layout.partition_by),
+                configuration={
+                    "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
+                    "delta.deletedFileRetentionDuration": f"interval {REMOVALS_KEPT_HOURS} hours",
+                    **_NO_CLEANUP,
+                },
+                post_commithook_properties=_NO_HOOKS,
+            )
+            if _completed(table, self._log):
+                return table
+        except DeltaError:
+            if not self._has_commits():
+                raise
+        return self._made_by_another_run()
+
+    def _made_by_another_run(self) -> DeltaTable:
+        table = DeltaTable(self._uri)
+        self._refuse_other_layout(table)
+        return table
+
+
+_COMMIT: Final = CommitProperties(max_commit_retries=COMMIT_RETRIES)
+
+_NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+
+_NO_CLEANUP: Final = {"delta.enableExpiredLogCleanup": "false"}
+
+_HOUR_MS: Final = 3_600_000
+
+
+def _keep_commits(uri: str, log: DeltaLog) -> None:
+    """Forbid every writer of Delta to delete old commits, as an older tierfold had delta-rs do.
+
+    After a write, not before: a table that is refused stays as it is. Where it fails, the next
+    write tries again.
+    """
+    table = DeltaTable(uri)
+    if _NO_CLEANUP.items() <= table.metadata().configuration.items():
+        return
+    with suppress(CommitFailedError):
+        table.alter.set_table_properties(
+            _NO_CLEANUP, commit_properties=_COMMIT, post_commithook_properties=_NO_HOOKS
+        )
+        _completed(table, log)
+
+
+def _completed(table: DeltaTable, log: DeltaLog) -> bool:
+    """Whether the commit that `table` has just written counts; it is durable then.
+
+    Raises OSError or CorruptLog where it cannot be made durable.
+    """
+    version = table.version()
+    if not log_boundary.is_kept(version, log.boundary.read()):
+        log.commit_path(version).unlink(missing_ok=True)
+        return False
+    tail = log.sync()
+    if len(tail.commits) >= CHECKPOINT_INTERVAL:
+        log.checkpoint(tail)
+    return True
+
+
+def _vacuum(table: DeltaTable, *, is_dry_run: bool = False) -> list[str]:
+    # Not enforced: delta-rs would have what checkpoints remember and what readers need be one.
+    return table.vacuum(
+        MEMORY_HOURS,
+        dry_run=is_dry_run,
+        enforce_retention_duration=False,
+        full=False,
+        commit_properties=_COMMIT,
+        post_commithook_properties=_NO_HOOKS,
+    )
+
+
+@contextmanager
+def _told_plainly(uri: str) -> Iterator[None]:
+    try:
+        yield
+    except TierfoldError:
+        raise
+    except DeltaProtocolError as error:
+        raise BadSettings(
+            f"the table needs a newer Delta protocol: {_first_line(str(error))}",
+            where=uri,
+            remedy="Use the tierfold version that wrote it, or a newer one.",
+        ) from error
+    except (DeltaError, SchemaMismatchError, OSError, ValueError, pa.ArrowException) as error:
+        raise _plain_error(error, uri) from error
+
+
+def _plain_error(error: Exception, uri: str) -> CorruptLog | UnreadableObject:
+    """delta-rs tells trouble with the store from trouble with the data only in words."""
+    said = str(error)
+    if isinstance(error, OSError | TableNotFoundError) or any(sign in said for sign in _OF_STORE):
+        return UnreadableObject(
+            f"the table cannot be read or written: {_first_line(said)}",
+            where=uri,
+            remedy="Check that the folder is there, its permissions, and the free space.",
+        )
+    return CorruptLog(
+        f"the table contradicts itself: {_first_line(said)}", where=uri, remedy=REPAIR
+    )
+
+
+_OF_STORE: Final = ("Object Store error", "Object at location", "Os {", "os error", "Generic Local")
+"""Words by which delta-rs and its object store report that the store refused."""
+
+_COMMIT_SUFFIXES: Final = (".json", ".parquet")
+
+
+def _columns(names: Sequence[str]) -> str:
+    return ", ".join(names) or "nothing"
+
+
+def _first_line(said: str) -> str:
+    return said.strip().partition("\n")[0].rstrip(".") or "no reason given"

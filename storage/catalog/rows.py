@@ -1,0 +1,288 @@
+"""Between the nouns and the catalog's rows: `table_of` and `rows_read` are twins.
+
+Both go column by column: a row per partition with a hundred segments in each makes too many cells
+to build one dictionary after another.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tierfold.compaction.commits.invariants import ROW_INVARIANTS, breaches
+from tierfold.compaction.model.errors import BadSettings, CorruptLog
+from tierfold.compaction.model.segments import (
+    CleanerOffset,
+    LeaderEpoch,
+    PartitionKey,
+    PartitionState,
+    RetiredSegment,
+    Segment,
+)
+from tierfold.storage.catalog.cells import impossible_cells
+from tierfold.storage.catalog.schema import (
+    CLEANER_OFFSET,
+    FORMAT_VERSION,
+    FORMATS_READ,
+    LEADER_EPOCH,
+    PARTITIONS,
+    RETIRED_SEGMENT,
+    SEGMENT,
+    bucket_of,
+)
+
+Noun = LeaderEpoch | CleanerOffset | Segment | RetiredSegment
+
+_NOUNS: Final[Mapping[tuple[str, ...], type[Noun]]] = {
+    tuple(field.name for field in kind): noun
+    for kind, noun in (
+        (LEADER_EPOCH, LeaderEpoch),
+        (CLEANER_OFFSET, CleanerOffset),
+        (SEGMENT, Segment),
+        (RETIRED_SEGMENT, RetiredSegment),
+    )
+}
+"""A struct column's field names are the attributes of its noun."""
+
+_ZERO_WHERE_NULL: Final = ("skipped_offsets", "skipped_bytes")
+"""Columns that rows of format 3 lack."""
+
+_OF_THE_KEY: Final = ("topic_id", "topic", "partition")
+_DERIVED: Final = ("live_bytes", "clean_bytes", "dirty_bytes", "format_version", "bucket")
+_OF_THE_STATE: Final = tuple(
+    name for name in PARTITIONS.names if name not in (*_OF_THE_KEY, *_DERIVED)
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsRead:
+    """What rows of `partitions` say; one that cannot be true stops its own partition only."""
+
+    states: tuple[PartitionState, ...]
+    """Of the rows that may be believed, in their order."""
+    refused: Mapping[tuple[str, int], CorruptLog]
+    """By topic id and partition, which is how a row is found, whatever else it says."""
+
+    @property
+    def by_key(self) -> dict[PartitionKey, PartitionState]:
+        """The states by their partition."""
+        return {state.key: state for state in self.states}
+
+    def believed(self) -> RowsRead:
+        """The same, where no row is refused; raises the first CorruptLog."""
+        for refusal in self.refused.values():
+            raise refusal
+        return self
+
+
+def clean_bytes(state: PartitionState) -> int:
+    """Bytes of the live segments that start below the cleaner offset."""
+    cleaned_to = state.cleaner_offset
+    if cleaned_to is None:
+        return 0
+    return sum(each.size_bytes for each in state.segments if each.start_offset < cleaned_to)
+
+
+def table_of(states: Sequence[PartitionState]) -> pa.Table:
+    """One row of `partitions` per state, in the order given."""
+    live = [state.live_bytes for state in states]
+    clean = [clean_bytes(state) for state in states]
+    columns: dict[str, Sequence[Any]] = {
+        name: [getattr(state.key, name) for state in states] for name in _OF_THE_KEY
+    }
+    columns |= {name: [getattr(state, name) for state in states] for name in _OF_THE_STATE}
+    columns |= {
+        "live_bytes": live,
+        "clean_bytes": clean,
+        "dirty_bytes": [whole - part for whole, part in zip(live, clean, strict=True)],
+        "format_version": [FORMAT_VERSION] * len(states),
+        "bucket": [bucket_of(state.key.topic_id) for state in states],
+    }
+    return pa.table([column_of(columns[each.name], each.type) for each in PARTITIONS], PARTITIONS)
+
+
+def rows_read(rows: pa.Table, *, where: str) -> RowsRead:
+    """What rows of `partitions` say, each judged by itself.
+
+    Args:
+        rows: the columns of `PARTITIONS`; strings may be views, others may follow.
+        where: the table, for messages.
+
+    Raises:
+        BadSettings: a newer tierfold made a row.
+        CorruptLog: a column is missing or of another type, or a value is null.
+    """
+    _refuse_other_layout(rows, where)
+    return rows_judged(_promised(rows, where), where=where)
+
+
+def rows_judged(rows: pa.Table, *, where: str) -> RowsRead:
+    """What rows that `rows_as_promised` gave, or some of these, say.
+
+    A row is refused where it was never claimed, where a value is impossible (`catalog_cells`),
+    where its sums are others than its segments', and where its partition has two.
+    """
+    cells = {name: rows[name].combine_chunks() for name in PARTITIONS.names}
+    columns = {name: values_of(column) for name, column in cells.items()}
+    keys = [
+        PartitionKey(topic_id=topic_id, topic=topic, partition=partition)
+        for topic_id, topic, partition in zip(*(columns[name] for name in _OF_THE_KEY), strict=True)
+    ]
+    fields = zip(*(columns[name] for name in _OF_THE_STATE), strict=True)
+    states = tuple(
+        PartitionState(key=key, **dict(zip(_OF_THE_STATE, row, strict=True)))
+        for key, row in zip(keys, fields, strict=True)
+    )
+    ids = [(key.topic_id, key.partition) for key in keys]
+    several = {each for each, count in Counter(ids).items() if count > 1}
+    impossible = impossible_cells(cells)
+    refused: dict[tuple[str, int], CorruptLog] = {}
+    sums = zip(columns["live_bytes"], columns["bucket"], strict=True)
+    for i, (state, (live, bucket)) in enumerate(zip(states, sums, strict=True)):
+        found = "several rows for one partition" if ids[i] in several else impossible.get(i)
+        found = found or _contradiction(state, live, bucket)
+        if found:
+            row = f"{where}, row {state.key} ({state.key.topic_id})"
+            refused.setdefault(ids[i], _malformed(found, row))
+    sound = (state for state, row_id in zip(states, ids, strict=True) if row_id not in refused)
+    return RowsRead(states=tuple(sound), refused=refused)
+
+
+def rows_as_promised(rows: pa.Table, *, where: str) -> pa.Table:
+    """Rows of `partitions` as they may be written back: the columns of `PARTITIONS`, no others.
+
+    Raises as `rows_read` does, and BadSettings where there are columns that would be lost.
+    """
+    _refuse_other_layout(rows, where)
+    unknown = sorted(set(rows.column_names) - set(PARTITIONS.names))
+    if unknown:
+        raise _made_by_newer(f"columns {', '.join(unknown)}", where)
+    return _promised(rows, where)
+
+
+def _promised(rows: pa.Table, where: str) -> pa.Table:
+    return pa.table([promised_column(rows, each, where) for each in PARTITIONS], PARTITIONS)
+
+
+def column_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """An Arrow column; structs take their fields from attributes, maps from mappings."""
+    if pa.types.is_map(kind):
+        return pa.array([list(each.items()) for each in values], kind)
+    if pa.types.is_list(kind):
+        ends = pa.array(accumulate(map(len, values), initial=0), pa.int32())
+        flat = [each for group in values for each in group]
+        return pa.ListArray.from_arrays(ends, column_of(flat, kind.value_type), type=kind)
+    if pa.types.is_struct(kind):
+        children = [column_of([getattr(v, f.name) for v in values], f.type) for f in kind]
+        return pa.StructArray.from_arrays(children, fields=list(kind))
+    return pa.array(values, kind)
+
+
+def values_of(column: pa.Array) -> list[Any]:
+    """The column's values: nouns for structs, tuples for lists, dictionaries for maps."""
+    if pa.types.is_map(column.type):
+        return [dict(pairs) for pairs in column.to_pylist()]
+    if pa.types.is_list(column.type):
+        flat = values_of(column.flatten())
+        ends = accumulate(pc.fill_null(column.value_lengths(), 0).to_pylist(), initial=0)
+        return [tuple(flat[start:end]) for start, end in pairwise(ends)]
+    if pa.types.is_struct(column.type):
+        names = tuple(each.name for each in column.type)
+        noun = _NOUNS[names]
+        children = (
+            values_of(_filled(name, child))
+            for name, child in zip(names, column.flatten(), strict=True)
+        )
+        return [noun(**dict(zip(names, row, strict=True))) for row in zip(*children, strict=True)]
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+def _filled(name: str, column: pa.Array) -> pa.Array:
+    """The column with the value that rows of an older format mean by having none."""
+    return pc.fill_null(column, 0) if name in _ZERO_WHERE_NULL else column
+
+
+def promised_column(rows: pa.Table, field: pa.Field, where: str) -> pa.Array:
+    """One column in one piece, of the type that the schema promises.
+
+    Raises:
+        CorruptLog: it is missing, of another type, or holds nulls where it must not.
+    """
+    if field.name not in rows.column_names and field.nullable:
+        return pa.nulls(len(rows), field.type)
+    if field.name not in rows.column_names:
+        raise _malformed(f"column {field.name} is missing", where)
+    found = rows.column(field.name)
+    try:
+        column = pa.chunked_array(found.chunks, found.type).combine_chunks().cast(field.type)
+    except (pa.ArrowException, ValueError) as error:
+        raise _malformed(f"column {field.name}: {error}", where) from error
+    if _has_nulls(column, nullable=field.nullable):
+        raise _malformed(f"column {field.name} holds nulls", where)
+    return column
+
+
+def _has_nulls(column: pa.Array, *, nullable: bool) -> bool:
+    if column.null_count and not nullable:
+        return True
+    if pa.types.is_list(column.type):
+        return _has_nulls(column.flatten(), nullable=column.type.value_field.nullable)
+    if pa.types.is_struct(column.type):
+        return any(
+            _has_nulls(child, nullable=field.nullable)
+            for child, field in zip(column.flatten(), column.type, strict=True)
+        )
+    return False
+
+
+def _refuse_other_layout(rows: pa.Table, where: str) -> None:
+    """Before anything else is read: another layout may lack columns that we would miss."""
+    field = PARTITIONS.field("format_version")
+    versions = set(promised_column(rows, field, where).to_pylist()) - {*FORMATS_READ}
+    if not versions:
+        return
+    if max(versions) > FORMAT_VERSION:
+        found = f"format version {max(versions)}, known up to {FORMAT_VERSION}"
+        raise _made_by_newer(found, where)
+    raise BadSettings(
+        f"made by a tierfold from before its first release: format version {min(versions)}",
+        where=where,
+        remedy="Use that version. Where it has compacted nothing yet, move the catalog away"
+        " instead. Nothing was changed.",
+    )
+
+
+def _made_by_newer(found: str, where: str) -> BadSettings:
+    return BadSettings(
+        f"made by a newer tierfold: {found}",
+        where=where,
+        remedy="Install the newer version; nothing was changed.",
+    )
+
+
+def _contradiction(state: PartitionState, live_bytes: int, bucket: int) -> str:
+    """What cannot be true of a row whose cells are possible each; empty: nothing."""
+    if state.epoch < 1 or not state.commit_id:
+        return f"epoch {state.epoch} and commit id {state.commit_id!r}: it was never claimed"
+    if live_bytes != state.live_bytes:
+        return f"live_bytes is {live_bytes}, its segments hold {state.live_bytes}"
+    if bucket != bucket_of(state.key.topic_id):
+        # In another bucket nobody would find the row: a second one would be written.
+        return f"bucket is {bucket}, its topic id's is {bucket_of(state.key.topic_id)}"
+    broken = breaches(state, state, ROW_INVARIANTS)
+    return "; ".join(f"{each.law}: {each.found}" for each in broken)
+
+
+def _malformed(found: str, where: str) -> CorruptLog:
+    return CorruptLog(
+        found,
+        where=where,
+        remedy="Something else than tierfold wrote the table: restore its last good version.",
+    )

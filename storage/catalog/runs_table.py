@@ -1,0 +1,90 @@
+"""The `runs` table: append only, what each run did to each chunk of each partition.
+
+Reports, metrics and notebooks read it; no decision does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tierfold.storage.catalog.delta_tables import DeltaFolder, TableLayout
+from tierfold.storage.catalog.rows import column_of, promised_column, values_of
+from tierfold.storage.catalog.schema import NEXT_OFFSET_COLUMN, RUNS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
+    """One run, partition and chunk; the columns of `RUNS`, which says what each means."""
+
+    run: str
+    topic: str
+    partition: int
+    topic_id: str
+    chunk: int
+    command: str
+    outcome: str
+    reason: str
+    epoch: int
+    first_dirty: int
+    next_offset: int
+    """The first offset beyond the chunk; the stored column is called `end_offset`."""
+    started_at_ms: int
+    finished_at_ms: int
+    bytes_in: int
+    bytes_out: int
+    segments_in: int
+    segments_out: int
+    tally: Mapping[str, int]
+    now_ms: int
+    tierfold_version: str
+
+
+class RunsTable:
+    """The `runs` table of the catalog at a folder or object store URI.
+
+    Raises, from every method:
+        UnreadableObject: the table cannot be read or written.
+        CorruptLog: its log or a row contradicts itself.
+    """
+
+    def __init__(
+        self, uri: str, open_table: Callable[[str, TableLayout], DeltaFolder] = DeltaFolder
+    ) -> None:
+        self._table = open_table(f"{uri.rstrip('/')}/runs", TableLayout(schema=RUNS))
+
+    def append(self, rows: Sequence[RunRow]) -> None:
+        """Add rows in one commit; the table is made where there is none."""
+        if rows:
+            columns = [
+                column_of([getattr(row, _field_of(each.name)) for row in rows], each.type)
+                for each in RUNS
+            ]
+            self._table.append(pa.table(columns, RUNS))
+
+    def vacuum(self, *, is_dry_run: bool = False) -> int:
+        """Delete what of the table's log only versions of a month ago need; how many files go.
+
+        No row goes: each commit leaves a small file in the log, one for each run.
+        """
+        return self._table.vacuum(is_dry_run=is_dry_run)
+
+    def read(self) -> tuple[RunRow, ...]:
+        """All rows, oldest first; none where there is no table, and reading makes none."""
+        rows = self._table.read()
+        columns = [values_of(promised_column(rows, each, self._table.uri)) for each in RUNS]
+        found = (
+            RunRow(**dict(zip(map(_field_of, RUNS.names), row, strict=True)))
+            for row in zip(*columns, strict=True)
+        )
+        return tuple(sorted(found, key=_when))
+
+
+def _field_of(column: str) -> str:
+    return "next_offset" if column == NEXT_OFFSET_COLUMN else column
+
+
+def _when(row: RunRow) -> tuple[int, str, str, int, int]:
+    return row.finished_at_ms, row.run, row.topic, row.partition, row.chunk

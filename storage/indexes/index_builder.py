@@ -1,0 +1,69 @@
+"""Both indexes of a new segment, from its batches alone, entry for entry what a broker writes.
+
+Rule: Kafka 4.x `LogSegment.append`, batch by batch, and `onBecomeInactiveSegment`: a batch is
+indexed once more than `index.interval.bytes` lie since the last entry; with it goes the largest
+timestamp so far, where it has grown; the segment's largest timestamp comes last.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from tierfold.compaction.model.units import NO_TIMESTAMP_MS
+from tierfold.storage.indexes.offset_index import OffsetIndex, write_offset_index
+from tierfold.storage.indexes.time_index import TimeIndex, write_time_index
+
+
+def build_indexes(
+    positions: NDArray[np.int64],
+    size_bytes: NDArray[np.int64],
+    last_offset: NDArray[np.int64],
+    max_timestamp_ms: NDArray[np.int64],
+    *,
+    start_offset: int,
+    index_interval_bytes: int,
+) -> tuple[bytes, bytes]:
+    """The bytes of `.index` and `.timeindex` of a segment that starts at `start_offset`.
+
+    The four int64 arrays have one entry per batch, in log order. Raises ValueError where an offset
+    or a position does not fit 31 bits: such a segment must not be planned.
+    """
+    if len(positions) and int(positions[-1]) > np.iinfo(np.int32).max:
+        raise ValueError(f"a batch at position {positions[-1]} lies beyond what an index can hold")
+    indexed, newest = _entries(size_bytes, max_timestamp_ms, index_interval_bytes)
+    offsets = OffsetIndex(
+        offsets=last_offset[indexed], positions=positions[indexed].astype(np.int32)
+    )
+    times = TimeIndex(timestamps_ms=max_timestamp_ms[newest], offsets=last_offset[newest])
+    return write_offset_index(offsets, start_offset), write_time_index(times, start_offset)
+
+
+@numba.njit(cache=True, nogil=True)
+def _entries(
+    size_bytes: NDArray[np.int64], max_timestamp_ms: NDArray[np.int64], index_interval_bytes: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Which batches the offset index names, and which ones the time index takes a timestamp of."""
+    indexed = np.empty(len(size_bytes), np.int64)
+    newest = np.empty(len(size_bytes), np.int64)
+    indexed_count = newest_count = since_bytes = 0
+    largest_ms = timed_ms = NO_TIMESTAMP_MS
+    largest_at = -1
+    for batch in range(len(size_bytes)):
+        if max_timestamp_ms[batch] > largest_ms:
+            largest_ms = max_timestamp_ms[batch]
+            largest_at = batch
+        if since_bytes > index_interval_bytes:
+            indexed[indexed_count] = batch
+            indexed_count += 1
+            if largest_ms > timed_ms:
+                newest[newest_count] = largest_at
+                newest_count += 1
+                timed_ms = largest_ms
+            since_bytes = 0
+        since_bytes += size_bytes[batch]
+    if largest_ms > timed_ms:
+        newest[newest_count] = largest_at
+        newest_count += 1
+    return indexed[:indexed_count], newest[:newest_count]

@@ -1,0 +1,132 @@
+"""Whether a segment's two indexes lead a reader where they should.
+
+The best answer is equality: the bytes are those that the log gives now. An index that a broker
+wrote, or that was written under another `index.interval.bytes`, may have other entries; then each
+entry must be right (Kafka `OffsetIndex`, `TimeIndex`, and what `LogSegment` asks of them).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tierfold.compaction.model.errors import CorruptLog
+from tierfold.storage.indexes.index_builder import build_indexes
+from tierfold.storage.indexes.offset_index import OffsetIndex, read_offset_index
+from tierfold.storage.indexes.time_index import TimeIndex, read_time_index
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchPlaces:
+    """What the indexes are about: one entry per batch, in log order, arrays of one length."""
+
+    start_offset: int
+    """Of the segment."""
+    position: NDArray[np.int64]
+    size_bytes: NDArray[np.int64]
+    base_offset: NDArray[np.int64]
+    last_offset: NDArray[np.int64]
+    max_timestamp_ms: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedIndexes:
+    """What was found in both."""
+
+    entries: int = 0
+    is_as_built: bool = False
+    """Byte for byte what the log gives under the interval that was asked about."""
+    faults: tuple[str, ...] = ()
+
+
+def check_indexes(
+    offset_index: NDArray[np.uint8],
+    time_index: NDArray[np.uint8],
+    places: BatchPlaces,
+    *,
+    index_interval_bytes: int,
+    where: str,
+) -> CheckedIndexes:
+    """Hold both indexes (uint8, whole objects) against the log's batches.
+
+    `where` is the segment's name without a part's suffix. Nothing is raised for a broken index: it
+    is a fault.
+    """
+    try:
+        offsets = read_offset_index(offset_index, places.start_offset, f"{where}.index")
+        times = read_time_index(time_index, places.start_offset, f"{where}.timeindex")
+        built = build_indexes(
+            places.position,
+            places.size_bytes,
+            places.last_offset,
+            places.max_timestamp_ms,
+            start_offset=places.start_offset,
+            index_interval_bytes=index_interval_bytes,
+        )
+    except CorruptLog as error:
+        return CheckedIndexes(faults=(str(error),))
+    # Batches that lie outside their segment cannot be indexed.
+    except ValueError as error:
+        return CheckedIndexes(faults=(f"{where}.index: no index fits the log: {error}",))
+    entries = len(offsets.offsets) + len(times.offsets)
+    if built == (offset_index.tobytes(), time_index.tobytes()):
+        return CheckedIndexes(entries=entries, is_as_built=True)
+    faults = (
+        *(f"{where}.index: {fault}" for fault in _offset_faults(offsets, places)),
+        *(f"{where}.timeindex: {fault}" for fault in _time_faults(times, places)),
+    )
+    return CheckedIndexes(entries=entries, faults=faults)
+
+
+def _offset_faults(index: OffsetIndex, places: BatchPlaces) -> Iterator[str]:
+    """An entry names a batch's position and last offset.
+
+    Before Kafka 4.0 a broker wrote the last offset of an append, whose first batch lies there; so
+    it may be that of any batch up to the next entry's.
+    """
+    batches = len(places.position)
+    batch = np.searchsorted(places.position, index.positions)
+    named = np.searchsorted(places.last_offset, index.offsets)
+    starts = places.position[np.minimum(batch, batches - 1)] == index.positions
+    ends = places.last_offset[np.minimum(named, batches - 1)] == index.offsets
+    beyond = np.append(batch[1:], batches)
+    bad = np.flatnonzero(~(starts & ends & (named >= batch) & (named < beyond)))
+    if bad.size:
+        entry = int(bad[0])
+        yield (
+            f"{bad.size} of {len(index.offsets)} entries are wrong, the first of them number "
+            f"{entry}: offset {index.offsets[entry]} at position {index.positions[entry]}, "
+            f"where {_batch_there(places, int(batch[entry]), is_start=bool(starts[entry]))}"
+        )
+
+
+def _batch_there(places: BatchPlaces, batch: int, *, is_start: bool) -> str:
+    if not is_start:
+        return "no batch begins"
+    return f"the batch of offsets {places.base_offset[batch]} to {places.last_offset[batch]} begins"
+
+
+def _time_faults(index: TimeIndex, places: BatchPlaces) -> Iterator[str]:
+    """An entry's timestamp is the largest up to the batch of its offset; the last is the largest.
+
+    So whoever looks for a later timestamp misses nothing by beginning there.
+    """
+    batches = len(places.position)
+    largest_ms = np.maximum.accumulate(places.max_timestamp_ms)
+    named = np.searchsorted(places.last_offset, index.offsets)
+    there = np.minimum(named, batches - 1)
+    is_inside = (named < batches) & (places.base_offset[there] <= index.offsets)
+    bad = np.flatnonzero(~(is_inside & (largest_ms[there] == index.timestamps_ms)))
+    if bad.size:
+        entry = int(bad[0])
+        yield (
+            f"{bad.size} of {len(index.offsets)} entries are wrong, the first of them number "
+            f"{entry}: timestamp {index.timestamps_ms[entry]} up to offset {index.offsets[entry]}, "
+            f"where the log has {largest_ms[there[entry]]}"
+        )
+    last_ms = int(index.timestamps_ms[-1]) if len(index.timestamps_ms) else -1
+    if last_ms < int(largest_ms[-1]):
+        yield f"it ends at timestamp {last_ms}, the log's largest is {largest_ms[-1]}"

@@ -1,0 +1,65 @@
+"""The offset index (`.index`): where in the log an offset is found.
+
+Rule: Kafka `OffsetIndex`. Entries of 8 bytes, big-endian: int32 offset above the segment's start,
+int32 position in the `.log`. An entry names a batch's last offset and that batch's position; both
+ascend. A remote index is trimmed: the zeros that a broker preallocates do not belong to it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tierfold.compaction.model.errors import CorruptLog
+from tierfold.storage.indexes.index_entries import REMEDY, absolute, entries_of, relative
+from tierfold.storage.tiers.object_store import Bytes
+
+OFFSET_ENTRY_BYTES: Final = 8
+
+_ENTRY: Final = np.dtype([("offset", ">i4"), ("position", ">i4")])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class OffsetIndex:
+    """The entries of an offset index, ascending; both arrays have the same length."""
+
+    offsets: NDArray[np.int64]
+    """Absolute offsets."""
+    positions: NDArray[np.int32]
+    """Bytes from the start of the `.log`."""
+
+
+def read_offset_index(data: Bytes, start_offset: int, where: str) -> OffsetIndex:
+    """Read a whole index of a segment that starts at `start_offset`; raises CorruptLog."""
+    entries = entries_of(data, _ENTRY, "offset", where)
+    offsets = entries["offset"].astype(np.int64)
+    positions = entries["position"].astype(np.int32)
+    if len(entries) and offsets[-1] == 0 and positions[-1] == 0:
+        raise CorruptLog(
+            "the offset index ends in zeros, so it was never trimmed",
+            where=where,
+            remedy=REMEDY,
+        )
+    bad = (offsets < 0) | (positions < 0)
+    bad[1:] |= (np.diff(offsets) <= 0) | (np.diff(positions) <= 0)
+    if bad.any():
+        entry = int(np.argmax(bad))
+        raise CorruptLog(
+            f"entry {entry} of the offset index (offset {start_offset} + {offsets[entry]}, position"
+            f" {positions[entry]}) is negative or not above the one before",
+            where=where,
+            remedy=REMEDY,
+        )
+    offsets = absolute(offsets, start_offset, "offset", where)
+    return OffsetIndex(offsets=offsets, positions=positions)
+
+
+def write_offset_index(index: OffsetIndex, start_offset: int) -> bytes:
+    """The bytes of an index; raises ValueError where an offset is no 31 bits above the start."""
+    entries = np.empty(len(index.offsets), _ENTRY)
+    entries["offset"] = relative(index.offsets, start_offset)
+    entries["position"] = index.positions
+    return entries.tobytes()

@@ -1,0 +1,98 @@
+"""The producer snapshot (`.snapshot`): what a broker knows of each producer at a segment's end.
+
+Rule: Kafka `ProducerStateManager` and its `ProducerSnapshot` schema. Big-endian: int16 version 1,
+uint32 CRC32C of all that follows it, int32 number of entries, then entries of 46 bytes. No offset
+is −1, and so is no open transaction.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final
+
+import google_crc32c
+
+from tierfold.compaction.model.errors import CorruptLog
+from tierfold.compaction.model.producers import NO_DATA_OFFSET, ProducerEntry
+from tierfold.storage.tiers.object_store import Bytes
+
+_HEAD: Final = struct.Struct(
+    ">h"  # version
+    "I"  # crc32c of all that follows
+)
+_COUNT: Final = struct.Struct(">i")
+_ENTRY: Final = struct.Struct(
+    ">q"  # producer id
+    "h"  # epoch
+    "i"  # last sequence
+    "q"  # last data offset
+    "i"  # last offset delta
+    "q"  # last timestamp, ms
+    "i"  # coordinator epoch
+    "q"  # first offset of the open transaction
+)
+_VERSION: Final = 1
+_NO_TRANSACTION: Final = -1
+_REMEDY: Final = (
+    "Restore the snapshot from a copy; a broker rebuilds it from the .log when it loads the"
+    " partition."
+)
+
+
+def read_producer_snapshot(data: Bytes, where: str) -> tuple[ProducerEntry, ...]:
+    """Read a whole snapshot; raises CorruptLog."""
+    raw = bytes(data)
+    head_bytes = _HEAD.size + _COUNT.size
+    if len(raw) < head_bytes:
+        raise _corrupt(f"{len(raw)} bytes are too few, {head_bytes} at least are needed", where)
+    version, crc = _HEAD.unpack_from(raw)
+    if version != _VERSION:
+        raise _corrupt(f"it has version {version}, where {_VERSION} is known", where)
+    found = int(google_crc32c.value(raw[_HEAD.size :]))
+    if found != crc:
+        raise _corrupt(f"its CRC is {crc:#010x}, its bytes give {found:#010x}", where)
+    (count,) = _COUNT.unpack_from(raw, _HEAD.size)
+    if count < 0 or len(raw) != head_bytes + count * _ENTRY.size:
+        raise _corrupt(f"{len(raw)} bytes cannot hold {count} producers", where)
+    return tuple(_entry(fields) for fields in _ENTRY.iter_unpack(raw[head_bytes:]))
+
+
+def write_producer_snapshot(entries: Sequence[ProducerEntry]) -> bytes:
+    """The bytes of a snapshot, entries in the given order."""
+    body = _COUNT.pack(len(entries)) + b"".join(_packed(entry) for entry in entries)
+    return _HEAD.pack(_VERSION, int(google_crc32c.value(body))) + body
+
+
+def _entry(fields: tuple[int, ...]) -> ProducerEntry:
+    producer_id, epoch, last_sequence, last_data_offset, delta, timestamp_ms, coordinator, first = (
+        fields
+    )
+    return ProducerEntry(
+        producer_id=producer_id,
+        epoch=epoch,
+        last_sequence=last_sequence,
+        last_data_offset=last_data_offset if last_data_offset >= 0 else NO_DATA_OFFSET,
+        last_offset_delta=delta,
+        last_timestamp_ms=timestamp_ms,
+        coordinator_epoch=coordinator,
+        current_txn_first_offset=first if first >= 0 else None,
+    )
+
+
+def _packed(entry: ProducerEntry) -> bytes:
+    first = entry.current_txn_first_offset
+    return _ENTRY.pack(
+        entry.producer_id,
+        entry.epoch,
+        entry.last_sequence,
+        entry.last_data_offset,
+        entry.last_offset_delta,
+        entry.last_timestamp_ms,
+        entry.coordinator_epoch,
+        _NO_TRANSACTION if first is None else first,
+    )
+
+
+def _corrupt(what: str, where: str) -> CorruptLog:
+    return CorruptLog(f"the producer snapshot is damaged: {what}", where=where, remedy=_REMEDY)

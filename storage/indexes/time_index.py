@@ -1,0 +1,59 @@
+"""The time index (`.timeindex`): up to which offset everything is as old as a timestamp.
+
+Rule: Kafka `TimeIndex`. Entries of 12 bytes, big-endian: int64 timestamp in ms, int32 offset above
+the segment's start. Timestamps ascend, offsets never descend. When a segment is rolled, its largest
+timestamp becomes the last entry; a segment without timestamps has none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tierfold.compaction.model.errors import CorruptLog
+from tierfold.storage.indexes.index_entries import REMEDY, absolute, entries_of, relative
+from tierfold.storage.tiers.object_store import Bytes
+
+TIME_ENTRY_BYTES: Final = 12
+
+_ENTRY: Final = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TimeIndex:
+    """The entries of a time index, ascending; both arrays have the same length."""
+
+    timestamps_ms: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    """Absolute offsets."""
+
+
+def read_time_index(data: Bytes, start_offset: int, where: str) -> TimeIndex:
+    """Read a whole index of a segment that starts at `start_offset`; raises CorruptLog."""
+    entries = entries_of(data, _ENTRY, "time", where)
+    timestamps_ms = entries["timestamp"].astype(np.int64)
+    offsets = entries["offset"].astype(np.int64)
+    bad = (timestamps_ms < 0) | (offsets < 0)
+    # Compared, not subtracted: two timestamps may lie further apart than an int64 reaches.
+    bad[1:] |= (timestamps_ms[1:] <= timestamps_ms[:-1]) | (offsets[1:] < offsets[:-1])
+    if bad.any():
+        entry = int(np.argmax(bad))
+        raise CorruptLog(
+            f"entry {entry} of the time index (timestamp {timestamps_ms[entry]}, offset"
+            f" {start_offset} + {offsets[entry]}) is negative or not above the one before",
+            where=where,
+            remedy=REMEDY,
+        )
+    offsets = absolute(offsets, start_offset, "time", where)
+    return TimeIndex(timestamps_ms=timestamps_ms, offsets=offsets)
+
+
+def write_time_index(index: TimeIndex, start_offset: int) -> bytes:
+    """The bytes of an index; raises ValueError where an offset is no 31 bits above the start."""
+    entries = np.empty(len(index.offsets), _ENTRY)
+    entries["timestamp"] = index.timestamps_ms
+    entries["offset"] = relative(index.offsets, start_offset)
+    return entries.tobytes()

@@ -1,0 +1,78 @@
+"""The transaction index (`.txnindex`): the aborted transactions whose marker lies in the segment.
+
+Rule: Kafka `AbortedTxn` and `TransactionIndex`. Entries of 34 bytes, big-endian: int16 version 0,
+int64 producer id, int64 first offset, int64 last offset, int64 last stable offset; last offsets
+ascend. A segment without aborted transactions has no such object.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final
+
+from tierfold.compaction.model.aborted_transactions import AbortedTransaction
+from tierfold.compaction.model.errors import CorruptLog
+from tierfold.storage.tiers.object_store import Bytes, as_view
+
+ABORTED_ENTRY_BYTES: Final = 34
+
+_ENTRY: Final = struct.Struct(
+    ">h"  # version
+    "q"  # producer id
+    "q"  # first offset
+    "q"  # last offset: the marker's
+    "q"  # last stable offset
+)
+_VERSION: Final = 0
+_REMEDY: Final = (
+    "Restore the index from a copy; without it aborted records would be served as committed."
+)
+
+
+def read_transaction_index(data: Bytes, where: str) -> tuple[AbortedTransaction, ...]:
+    """Read a whole index; raises CorruptLog."""
+    if len(data) % ABORTED_ENTRY_BYTES:
+        raise CorruptLog(
+            f"a transaction index of {len(data)} bytes is torn: entries have {ABORTED_ENTRY_BYTES}",
+            where=where,
+            remedy=_REMEDY,
+        )
+    found: list[AbortedTransaction] = []
+    for entry, fields in enumerate(_ENTRY.iter_unpack(as_view(data))):
+        version, producer_id, first_offset, last_offset, last_stable_offset = fields
+        before = found[-1].last_offset if found else -1
+        problem = None
+        if version != _VERSION:
+            problem = f"has version {version}, where {_VERSION} is known"
+        elif min(producer_id, first_offset, last_stable_offset) < 0 or last_offset < first_offset:
+            problem = f"has offsets {first_offset} to {last_offset} of producer {producer_id}"
+        elif last_offset <= before:
+            problem = f"ends at offset {last_offset}, not above {before}, where the one before ends"
+        if problem is not None:
+            raise CorruptLog(
+                f"entry {entry} of the transaction index {problem}", where=where, remedy=_REMEDY
+            )
+        found.append(
+            AbortedTransaction(
+                producer_id=producer_id,
+                first_offset=first_offset,
+                last_offset=last_offset,
+                last_stable_offset=last_stable_offset,
+            )
+        )
+    return tuple(found)
+
+
+def write_transaction_index(aborted: Sequence[AbortedTransaction]) -> bytes:
+    """The bytes of an index; `aborted` in the order of their last offsets."""
+    return b"".join(
+        _ENTRY.pack(
+            _VERSION,
+            each.producer_id,
+            each.first_offset,
+            each.last_offset,
+            each.last_stable_offset,
+        )
+        for each in aborted
+    )

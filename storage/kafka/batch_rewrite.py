@@ -1,0 +1,170 @@
+"""Batches after their fate: copied as they are, rewritten, emptied or gone.
+
+Rule: Kafka's `MemoryRecords.filterTo` and `buildRetainedRecordsInto`. An uncompressed batch comes
+out byte for byte as Kafka writes it. All payloads of a call are encoded by kernels, the
+uncompressed ones in place; compression, headers and checksums follow batch by batch.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tierfold.compaction.cleaning.record_retention import BatchFate
+from tierfold.compaction.model.units import BATCH_HEADER_BYTES, NO_HORIZON
+from tierfold.storage.kafka.batch_draft import CRC, CRC_AT, HEADER, MAGIC, BatchDraft, write_batch
+from tierfold.storage.kafka.batch_headers import (
+    CONTROL_BIT,
+    HORIZON_BIT,
+    LOG_APPEND_TIME_BIT,
+    LOG_OVERHEAD_BYTES,
+    TRANSACTIONAL_BIT,
+    BatchHeads,
+)
+from tierfold.storage.kafka.checksums import crc32c
+from tierfold.storage.kafka.compression import Codec, compress
+from tierfold.storage.kafka.payload_encoding import Survivors, encode, measure
+from tierfold.storage.kafka.records import Records
+from tierfold.storage.kafka.wire import as_kernel_input
+
+
+def rewrite_batches(
+    log: NDArray[np.uint8],
+    heads: BatchHeads,
+    records: Records,
+    keep: NDArray[np.bool_],
+    fate: NDArray[np.int8],
+    horizon_ms: NDArray[np.int64],
+) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """The output of all batches, one after the other.
+
+    Args:
+        log: uint8, what `heads` was read from.
+        heads: The batches to write, a window of the log; legacy ones become magic 2.
+        records: Those batches decoded, by `decode` or `decode_legacy`.
+        keep: bool, per record; only looked at in batches to rewrite.
+        fate: int8 `BatchFate`, per batch.
+        horizon_ms: int64, per batch: the delete horizon of a rewritten batch, or `NO_HORIZON`.
+
+    Returns:
+        The bytes, and how many of them each batch takes (0: dropped), shape (batches,).
+
+    Raises:
+        ValueError: A batch is to be rewritten and no record of it is kept: a bug of the caller.
+    """
+    is_rewrite = fate == BatchFate.REWRITE
+    survivors = measure(heads, records, keep, is_rewrite, horizon_ms)
+    if np.any(survivors.record_count[is_rewrite] == 0):
+        raise ValueError("a batch without survivors is emptied or dropped, never rewritten")
+    compressed = _compressed_payloads(heads, records, survivors)
+    sizes = _sizes(heads, fate, survivors, compressed)
+    ends = np.cumsum(sizes)
+    position = ends - sizes
+    out = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
+    _copy_runs(as_kernel_input(log), heads, np.flatnonzero(fate == BatchFate.COPY), position, out)
+    is_plain = is_rewrite & (heads.codec == Codec.NONE)
+    encode(records, survivors, is_plain, position + BATCH_HEADER_BYTES, out)
+    for batch, payload in compressed.items():
+        end = int(ends[batch])
+        out[end - len(payload) : end] = np.frombuffer(payload, np.uint8)
+    _write_headers(heads, fate, survivors, position, out)
+    return out, sizes
+
+
+def closing_batch(offset: int, leader_epoch: int) -> bytes:
+    """An empty batch of that one offset, of no producer and no time: 61 bytes.
+
+    For a cleaning round whose sources end in a hole; readers would stick there (SEMANTICS, 5).
+    """
+    return write_batch(BatchDraft(base_offset=offset, leader_epoch=leader_epoch))
+
+
+def _compressed_payloads(
+    heads: BatchHeads, records: Records, survivors: Survivors
+) -> dict[int, bytes]:
+    """The new payload of every batch to rewrite that is compressed, by batch."""
+    codec = heads.codec
+    is_compressed = (survivors.record_count > 0) & (codec != Codec.NONE)
+    if not is_compressed.any():
+        return {}
+    sizes = np.where(is_compressed, survivors.payload_bytes, 0)
+    ends = np.cumsum(sizes)
+    scratch = np.empty(int(ends[-1]), np.uint8)
+    encode(records, survivors, is_compressed, ends - sizes, scratch)
+    return {
+        batch: compress(int(codec[batch]), scratch[ends[batch] - sizes[batch] : ends[batch]])
+        for batch in np.flatnonzero(is_compressed).tolist()
+    }
+
+
+def _sizes(
+    heads: BatchHeads, fate: NDArray[np.int8], survivors: Survivors, compressed: dict[int, bytes]
+) -> NDArray[np.int64]:
+    payload_bytes = survivors.payload_bytes.copy()
+    for batch, payload in compressed.items():
+        payload_bytes[batch] = len(payload)
+    sizes = np.zeros(len(heads), np.int64)
+    sizes[fate == BatchFate.EMPTY] = BATCH_HEADER_BYTES
+    np.copyto(sizes, heads.size_bytes, where=fate == BatchFate.COPY)
+    np.copyto(sizes, payload_bytes + BATCH_HEADER_BYTES, where=fate == BatchFate.REWRITE)
+    return sizes
+
+
+def _copy_runs(
+    log: NDArray[np.uint8],
+    heads: BatchHeads,
+    copied: NDArray[np.int64],
+    position: NDArray[np.int64],
+    out: NDArray[np.uint8],
+) -> None:
+    """Copies neighbours as one slice: a clean region is mostly such runs."""
+    for run in np.split(copied, np.flatnonzero(np.diff(copied) != 1) + 1):
+        if run.size:
+            source = log[
+                heads.position[run[0]] : heads.position[run[-1]] + heads.size_bytes[run[-1]]
+            ]
+            start = int(position[run[0]])
+            out[start : start + source.size] = source
+
+
+def _write_headers(
+    heads: BatchHeads,
+    fate: NDArray[np.int8],
+    survivors: Survivors,
+    position: NDArray[np.int64],
+    out: NDArray[np.uint8],
+) -> None:
+    written = np.flatnonzero((fate == BatchFate.REWRITE) | (fate == BatchFate.EMPTY))
+    ends = np.append(position[1:], out.size)[written]
+    starts = position[written]
+    base_offset = survivors.base_offset[written]
+    columns = (
+        base_offset,
+        ends - starts - LOG_OVERHEAD_BYTES,
+        heads.leader_epoch[written],
+        np.full(written.size, MAGIC),
+        np.zeros(written.size, np.int64),
+        _attributes(heads, survivors)[written],
+        survivors.last_offset[written] - base_offset,
+        survivors.base_timestamp_ms[written],
+        survivors.max_timestamp_ms[written],
+        heads.producer_id[written],
+        heads.producer_epoch[written],
+        heads.base_sequence[written],
+        survivors.record_count[written],
+    )
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    for start, end, row in zip(starts.tolist(), ends.tolist(), rows, strict=True):
+        HEADER.pack_into(out.data, start, *row)
+        CRC.pack_into(out.data, start + CRC_AT, crc32c(out[start:end]))
+
+
+def _attributes(heads: BatchHeads, survivors: Survivors) -> NDArray[np.int16]:
+    """Timestamp type and flags are kept; an emptied batch has neither codec nor horizon."""
+    has_horizon = (survivors.record_count > 0) & (survivors.horizon_ms != NO_HORIZON)
+    attributes = np.where(survivors.record_count > 0, heads.codec, Codec.NONE).astype(np.int16)
+    attributes |= heads.is_log_append_time * np.int16(LOG_APPEND_TIME_BIT)
+    attributes |= heads.is_transactional * np.int16(TRANSACTIONAL_BIT)
+    attributes |= heads.is_control * np.int16(CONTROL_BIT)
+    attributes |= has_horizon * np.int16(HORIZON_BIT)
+    return attributes

@@ -1,0 +1,100 @@
+"""Control records: what a control batch says, by its record's key (KIP-98, KIP-595, KIP-853).
+
+Key: version int16, type int16; later versions may append fields, which are ignored. An end marker's
+value: version int16, coordinator epoch int32 (Kafka `EndTransactionMarker`).
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tierfold.compaction.model.errors import CorruptLog
+from tierfold.storage.kafka.batch_headers import BatchHeads
+from tierfold.storage.kafka.records import Records
+
+NOT_CONTROL: Final = -1
+"""In `control_types`: an ordinary batch."""
+
+EMPTIED: Final = -2
+"""In `control_types`: a control batch whose record a cleaner took."""
+
+_KEY: Final = struct.Struct(">hh")
+_END_MARKER: Final = struct.Struct(">hi")
+_VERSION: Final = 0
+
+
+class ControlType(IntEnum):
+    """Kafka `ControlRecordType`."""
+
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+    UNKNOWN = -1
+
+
+def control_types(records: Records, heads: BatchHeads, *, where: str) -> NDArray[np.int16]:
+    """The type of each batch's first record, shape (batches,).
+
+    The raw number where it is none of `ControlType`: no negative one exists. `NOT_CONTROL` for an
+    ordinary batch, `EMPTIED` for a control batch without records.
+
+    Raises:
+        CorruptLog: A control record's key is too short, or its version or type is negative.
+    """
+    kinds = np.full(len(heads), NOT_CONTROL, np.int16)
+    first, after = records.first_record[:-1], records.first_record[1:]
+    kinds[heads.is_control & (first == after)] = EMPTIED
+    batches = np.flatnonzero(heads.is_control & (first < after))
+    marker = first[batches]
+    long_enough = records.key_bytes[marker] >= _KEY.size
+    # Too short a key must not be read, so those look at byte 0 and are refused below.
+    at = np.where(long_enough, records.key_at[marker], 0)
+    version = _int16(records.body, at)
+    kind = _int16(records.body, at + 2)
+    broken = np.flatnonzero(~long_enough | (version < 0) | (kind < 0))
+    if broken.size:
+        i = int(batches[broken[0]])
+        raise CorruptLog(
+            f"the control batch at byte {heads.position[i]} (base offset {heads.base_offset[i]}) "
+            "has no readable type in its record's key",
+            where=where,
+            remedy="Take the segment from a backup; nothing of this partition was changed.",
+        )
+    kinds[batches] = kind
+    return kinds
+
+
+def control_type(key: bytes | None) -> ControlType:
+    """The type that a control record's key names; UNKNOWN for what Kafka does not have."""
+    if key is None or len(key) < _KEY.size:
+        return ControlType.UNKNOWN
+    version, kind = _KEY.unpack_from(key)
+    known = version >= 0 and kind in ControlType.__members__.values()
+    return ControlType(kind) if known else ControlType.UNKNOWN
+
+
+def coordinator_epoch(value: bytes | None) -> int | None:
+    """The transaction coordinator's epoch in an end marker's value; None where it tells none."""
+    if value is None or len(value) < _END_MARKER.size:
+        return None
+    _version, epoch = _END_MARKER.unpack_from(value)
+    return int(epoch)
+
+
+def end_marker(epoch: int, kind: ControlType) -> tuple[bytes, bytes]:
+    """Key and value of the marker that ends a transaction under that coordinator epoch."""
+    return _KEY.pack(_VERSION, kind), _END_MARKER.pack(_VERSION, epoch)
+
+
+def _int16(body: NDArray[np.uint8], at: NDArray[np.int64]) -> NDArray[np.int16]:
+    high, low = body[at].astype(np.uint16), body[at + 1].astype(np.uint16)
+    return ((high << 8) | low).view(np.int16)

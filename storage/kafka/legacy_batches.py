@@ -1,0 +1,275 @@
+"""Messages of magic 0 and 1, alone or compressed in a wrapper (KIP-31, KIP-32).
+
+A message: offset i64, size i32, crc u32, magic i8, attributes i8, in magic 1 timestamp i64, then
+key and value, each with an int32 length (−1: null). A wrapper is a message whose value is a
+compressed run of messages. Inner offsets are absolute in magic 0; in magic 1 they are relative,
+and the wrapper's offset is the last one's (Kafka `AbstractLegacyRecordBatch.DeepRecordsIterator`).
+The wrapper's checksum covers the inner messages, whose own are not looked at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tierfold.compaction.model.errors import CorruptLog
+from tierfold.compaction.model.units import NO_TIMESTAMP_MS
+from tierfold.storage.kafka.batch_headers import (
+    CODEC_BITS,
+    LEGACY_BYTES_MIN,
+    LOG_OVERHEAD_BYTES,
+    UNKNOWN_COUNT,
+    BatchHeads,
+)
+from tierfold.storage.kafka.compression import Codec, decompress, window_bytes_max
+from tierfold.storage.kafka.records import RecordColumns, Records, decode, empty_columns, windows
+from tierfold.storage.kafka.wire import as_kernel_input, be_int, kernel
+
+_OK, _TORN, _FIELD, _MAGIC, _NESTED, _ORDER, _EMPTY = range(7)
+_FAULTS: Final = (
+    "",
+    "a message is cut, or shorter than a message can be",
+    "a key or value leads out of its message",
+    "a message's magic is not its wrapper's",
+    "a wrapper lies within a wrapper",
+    "an offset does not rise, or lies beyond its wrapper's",
+    "a wrapper holds no message",
+)
+_REMEDY: Final = "Take the segment from a backup; nothing of this partition was changed."
+
+
+class _Spans(NamedTuple):
+    """`body[start:end]` is a batch's run of messages; what else counts is its wrapper's."""
+
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    first_record: NDArray[np.int64]
+    magic: NDArray[np.int8]
+    is_wrapper: NDArray[np.bool_]
+    last_offset: NDArray[np.int64]
+    timestamp_ms: NDArray[np.int64]
+    is_log_append_time: NDArray[np.bool_]
+
+
+def decode_any(log: NDArray[np.uint8], heads: BatchHeads, *, where: str) -> Records:
+    """A window's records, be it legacy or not: one of `records.windows`, which mixes none.
+
+    Raises:
+        CorruptLog: See `decode` and `decode_legacy`.
+    """
+    reader = decode_legacy if len(heads) and heads.is_legacy[0] else decode
+    return reader(log, heads, where=where)
+
+
+def with_inner_heads(
+    log: NDArray[np.uint8], heads: BatchHeads, *, window_bytes: int, where: str
+) -> BatchHeads:
+    """`heads` with what only a wrapper's messages tell: its base offset and its record count.
+
+    Every wrapper is decompressed for it, `window_bytes` of stored bytes at a time, and once more by
+    whoever wants its records.
+
+    Args:
+        log: uint8, the bytes that `heads` was read from.
+        heads: Any run of that log's batches; without a wrapper they come back as they are.
+        window_bytes: Of stored bytes, as in `storage.kafka.records.windows`.
+        where: Named in errors: the segment's object or file.
+
+    Raises:
+        CorruptLog: See `decode_legacy`; or a wrapper's messages begin before the batch before ends.
+    """
+    if not (heads.count == UNKNOWN_COUNT).any():
+        return heads
+    base_offset, count = heads.base_offset.copy(), heads.count.copy()
+    for first, last in windows(heads, window_bytes=window_bytes):
+        window = heads.slice(first, last)
+        if (window.count == UNKNOWN_COUNT).any():
+            records = decode_legacy(log, window, where=where)
+            base_offset[first:last] = records.offset[records.first_record[:-1]]
+            count[first:last] = np.diff(records.first_record)
+    back = np.flatnonzero(base_offset[1:] <= heads.last_offset[:-1])
+    if back.size:
+        i = int(back[0]) + 1
+        raise CorruptLog(
+            f"{_batch_at(heads, i)} begins at offset {base_offset[i]}, though offset "
+            f"{heads.last_offset[i - 1]} was there before it",
+            where=where,
+            remedy=_REMEDY,
+        )
+    return replace(heads, base_offset=base_offset, count=count)
+
+
+def decode_legacy(log: NDArray[np.uint8], heads: BatchHeads, *, where: str) -> Records:
+    """The records of all of `heads`, which are magic 0 or 1; a record's span is its message.
+
+    There are no headers. The timestamp is −1 in magic 0, and the wrapper's under LogAppendTime.
+
+    Args:
+        log: uint8, the bytes that `heads` was read from.
+        heads: Any run of that log's legacy batches.
+        where: Named in errors: the segment's object or file.
+
+    Raises:
+        CorruptLog: A payload cannot be decompressed, or is no run of messages of that magic.
+    """
+    body, spans = _unwrapped(as_kernel_input(log), heads, where)
+    code, batch, at = _count(body, spans)
+    if code == _OK:
+        columns = empty_columns(int(spans.first_record[-1]))
+        code, batch, at = _decode(body, spans, columns)
+        if code == _OK:
+            first_record = spans.first_record
+            return Records(body=body, first_record=first_record, **columns._asdict())
+    raise CorruptLog(
+        f"{_batch_at(heads, batch)} is broken at byte {at - spans.start[batch]} of its messages: "
+        f"{_FAULTS[code]}",
+        where=where,
+        remedy=_REMEDY,
+    )
+
+
+def _batch_at(heads: BatchHeads, i: int) -> str:
+    return f"the message at byte {heads.position[i]} (offset {heads.last_offset[i]})"
+
+
+def _unwrapped(
+    log: NDArray[np.uint8], heads: BatchHeads, where: str
+) -> tuple[NDArray[np.uint8], _Spans]:
+    """All messages in one buffer: lone ones as they are, wrappers decompressed.
+
+    Neighbouring lone messages are taken as one slice: they may be all of a log.
+    """
+    codec, ends_at = heads.codec, heads.position + heads.size_bytes
+    is_wrapper = codec != Codec.NONE
+    sizes = heads.size_bytes.copy()
+    room_bytes = window_bytes_max(int(sizes.sum()))
+    parts: list[NDArray[np.uint8]] = [np.empty(0, np.uint8)]
+    edges = np.flatnonzero(is_wrapper[1:] | is_wrapper[:-1]) + 1
+    cuts = [0, *edges.tolist(), len(heads)] if len(heads) else []
+    for first, last in pairwise(cuts):
+        part = log[heads.position[first] : ends_at[last - 1]]
+        if is_wrapper[first]:
+            here = f"{where}: {_batch_at(heads, first)}"
+            value = _wrapper_value(part, int(heads.magic[first]), here)
+            plain = decompress(
+                int(codec[first]),
+                value,
+                where=here,
+                mend_lz4_header=bool(heads.magic[first] == 0),
+                room_bytes=room_bytes,
+            )
+            part = np.frombuffer(plain, np.uint8)
+            sizes[first] = part.size
+            room_bytes -= part.size
+        parts.append(part)
+    ends = np.cumsum(sizes)
+    return as_kernel_input(np.concatenate(parts)), _Spans(
+        start=ends - sizes,
+        end=ends,
+        first_record=np.zeros(len(heads) + 1, np.int64),
+        magic=heads.magic,
+        is_wrapper=is_wrapper,
+        last_offset=heads.last_offset,
+        timestamp_ms=heads.max_timestamp_ms,
+        is_log_append_time=heads.is_log_append_time,
+    )
+
+
+def _wrapper_value(message: NDArray[np.uint8], magic: int, where: str) -> NDArray[np.uint8]:
+    """The value's bytes; the message is no shorter than its magic's smallest."""
+    key_bytes = be_int(message, _key_at(magic), 4)
+    value_length_at = _key_at(magic) + 4 + max(key_bytes, 0)
+    if value_length_at + 4 <= message.size:
+        value_bytes = be_int(message, value_length_at, 4)
+        value_at = value_length_at + 4
+        if 0 <= value_bytes == message.size - value_at:
+            return message[value_at:]
+    raise CorruptLog("a wrapper's value leads out of it or is null", where=where, remedy=_REMEDY)
+
+
+@kernel
+def _key_at(magic: int) -> int:
+    """Where in a message the key's length is: magic 1 has a timestamp before it."""
+    return 26 if magic == 1 else 18
+
+
+@kernel
+def _count(body: NDArray[np.uint8], spans: _Spans) -> tuple[int, int, int]:
+    """Fills `first_record`; a code, and the batch and position where it failed."""
+    records = 0
+    for b in range(spans.start.size):
+        at = spans.start[b]
+        size_min = LEGACY_BYTES_MIN[spans.magic[b]]
+        while at < spans.end[b]:
+            left = spans.end[b] - at
+            if left < size_min:
+                return _TORN, b, at
+            size_bytes = be_int(body, at + 8, 4) + LOG_OVERHEAD_BYTES
+            if size_bytes < size_min or size_bytes > left:
+                return _TORN, b, at
+            if body[at + 16] != spans.magic[b]:
+                return _MAGIC, b, at
+            if spans.is_wrapper[b] and body[at + 17] & CODEC_BITS != 0:
+                return _NESTED, b, at
+            at += size_bytes
+            records += 1
+        if records == spans.first_record[b]:
+            return _EMPTY, b, at
+        spans.first_record[b + 1] = records
+    return _OK, 0, 0
+
+
+@kernel
+def _decode(body: NDArray[np.uint8], spans: _Spans, out: RecordColumns) -> tuple[int, int, int]:
+    """Fills `out`; a code, and the batch and position where it failed."""
+    previous = -1
+    for b in range(spans.start.size):
+        at = spans.start[b]
+        first, after = spans.first_record[b], spans.first_record[b + 1]
+        for i in range(first, after):
+            if not _decode_message(body, at, spans.magic[b], out, i):
+                return _FIELD, b, at
+            out.batch[i] = b
+            if spans.is_wrapper[b] and spans.is_log_append_time[b]:
+                out.timestamp_ms[i] = spans.timestamp_ms[b]
+            at = out.end[i]
+        if spans.is_wrapper[b] and spans.magic[b] == 1:
+            base_offset = spans.last_offset[b] - out.offset[after - 1]
+            for i in range(first, after):
+                out.offset[i] += base_offset
+        for i in range(first, after):
+            if out.offset[i] <= previous or out.offset[i] > spans.last_offset[b]:
+                return _ORDER, b, out.start[i]
+            previous = out.offset[i]
+    return _OK, 0, 0
+
+
+@kernel
+def _decode_message(
+    body: NDArray[np.uint8], at: int, magic: int, out: RecordColumns, i: int
+) -> bool:
+    """Message i at `at`, whose size is known to be sound; False where its fields are not."""
+    end = at + be_int(body, at + 8, 4) + LOG_OVERHEAD_BYTES
+    out.offset[i] = be_int(body, at, 8)
+    out.timestamp_ms[i] = be_int(body, at + 18, 8) if magic == 1 else NO_TIMESTAMP_MS
+    out.start[i] = at
+    out.end[i] = end
+    out.headers_at[i] = end
+    out.headers_count[i] = 0
+    at += _key_at(magic)
+    key_bytes = max(be_int(body, at, 4), -1)
+    at += 4
+    if max(key_bytes, 0) > end - at - 4:
+        return False
+    out.key_at[i] = at
+    out.key_bytes[i] = key_bytes
+    at += max(key_bytes, 0)
+    value_bytes = max(be_int(body, at, 4), -1)
+    at += 4
+    out.value_at[i] = at
+    out.value_bytes[i] = value_bytes
+    return at + max(value_bytes, 0) == end

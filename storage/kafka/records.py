@@ -1,0 +1,324 @@
+"""The records of magic 2 batches, decoded to columns: positions into a buffer, no objects.
+
+A record (KIP-98): length varint, attributes i8, timestamp delta varlong, offset delta varint, key,
+value, headers; key and value with a varint length (−1: null), headers with a varint count, each a
+key and a nullable value. Nothing is read before it is known to lie within its record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tierfold.compaction.model.errors import CorruptLog
+from tierfold.compaction.model.units import BATCH_HEADER_BYTES
+from tierfold.storage.kafka.batch_headers import RECORD_BYTES_MIN, BatchHeads
+from tierfold.storage.kafka.compression import Codec, decompress, window_bytes_max
+from tierfold.storage.kafka.wire import as_kernel_input, kernel, read_varint, read_varlong
+
+BODY_GUESS: Final = 4
+"""Uncompressed to stored bytes; memory never touched costs nothing, and a body may grow."""
+
+_OK, _LENGTH, _BROKEN, _END, _OFFSET, _GARBAGE = range(6)
+_FAULTS: Final = (
+    "",
+    "its length leads out of the batch",
+    "a field of it leads out of the record or is no varint",
+    "its fields do not end where its length says",
+    "its offset lies outside the batch or does not rise",
+    "bytes are left over after the last record",
+)
+_REMEDY: Final = "Take the segment from a backup; nothing of this partition was changed."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Records:
+    """One entry per record of the decoded batches, in offset order.
+
+    Every array but `body` and `first_record` has one entry per record.
+    """
+
+    body: NDArray[np.uint8]
+    """The buffer that the positions point into; read-only."""
+    batch: NDArray[np.int32]
+    """Index into the heads that were decoded."""
+    first_record: NDArray[np.int64]
+    """Shape (batches + 1,): batch i holds the records `[first_record[i], first_record[i + 1])`."""
+    offset: NDArray[np.int64]
+    timestamp_ms: NDArray[np.int64]
+    """As Kafka's `Record.timestamp()`: under LogAppendTime the batch's max timestamp."""
+    start: NDArray[np.int64]
+    """The record is `body[start:end]`, its length varint included."""
+    end: NDArray[np.int64]
+    key_at: NDArray[np.int64]
+    key_bytes: NDArray[np.int32]
+    """−1: null."""
+    value_at: NDArray[np.int64]
+    value_bytes: NDArray[np.int32]
+    """−1: null."""
+    headers_at: NDArray[np.int64]
+    """The first header, after the count; the headers end where the record does."""
+    headers_count: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+
+class RecordColumns(NamedTuple):
+    """What a decoding kernel fills: the per-record arrays of `Records`."""
+
+    batch: NDArray[np.int32]
+    offset: NDArray[np.int64]
+    timestamp_ms: NDArray[np.int64]
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    key_at: NDArray[np.int64]
+    key_bytes: NDArray[np.int32]
+    value_at: NDArray[np.int64]
+    value_bytes: NDArray[np.int32]
+    headers_at: NDArray[np.int64]
+    headers_count: NDArray[np.int32]
+
+
+class _Payloads(NamedTuple):
+    """What the kernel needs to know of the batches; `body[start:end]` is a batch's payload."""
+
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    first_record: NDArray[np.int64]
+    base_offset: NDArray[np.int64]
+    last_offset: NDArray[np.int64]
+    base_timestamp_ms: NDArray[np.int64]
+    max_timestamp_ms: NDArray[np.int64]
+    is_log_append_time: NDArray[np.bool_]
+
+
+def empty_columns(records: int) -> RecordColumns:
+    """Unfilled columns for so many records."""
+    return RecordColumns(
+        batch=np.empty(records, np.int32),
+        offset=np.empty(records, np.int64),
+        timestamp_ms=np.empty(records, np.int64),
+        start=np.empty(records, np.int64),
+        end=np.empty(records, np.int64),
+        key_at=np.empty(records, np.int64),
+        key_bytes=np.empty(records, np.int32),
+        value_at=np.empty(records, np.int64),
+        value_bytes=np.empty(records, np.int32),
+        headers_at=np.empty(records, np.int64),
+        headers_count=np.empty(records, np.int32),
+    )
+
+
+def decode(log: NDArray[np.uint8], heads: BatchHeads, *, where: str) -> Records:
+    """The records of all of `heads`, which are magic 2; slice the heads to decode a window.
+
+    The body is the log itself when no batch is compressed, else one new buffer of all payloads.
+
+    Args:
+        log: uint8, the bytes that `heads` was read from.
+        heads: Any run of that log's batches.
+        where: Named in errors: the segment's object or file.
+
+    Raises:
+        CorruptLog: A payload cannot be decompressed, or is not the records its header promises.
+    """
+    body, start, end = _payloads(as_kernel_input(log), heads, where)
+    crowded = np.flatnonzero(heads.count.astype(np.int64) * RECORD_BYTES_MIN > end - start)
+    if crowded.size:
+        i = int(crowded[0])
+        place = _batch_at(heads.position[i], heads.base_offset[i])
+        what = f"claims {heads.count[i]} records in {end[i] - start[i]} bytes of payload"
+        raise CorruptLog(f"{place} {what}", where=where, remedy=_REMEDY)
+    first_record = np.zeros(len(heads) + 1, np.int64)
+    np.cumsum(heads.count, out=first_record[1:])
+    columns = empty_columns(int(first_record[-1]))
+    payloads = _Payloads(
+        start=start,
+        end=end,
+        first_record=first_record,
+        base_offset=heads.base_offset,
+        last_offset=heads.last_offset,
+        base_timestamp_ms=heads.base_timestamp_ms,
+        max_timestamp_ms=heads.max_timestamp_ms,
+        is_log_append_time=heads.is_log_append_time,
+    )
+    code, batch, record, at = _decode(body, payloads, columns)
+    if code != _OK:
+        nth = f"record {record - first_record[batch]} at payload byte {at - start[batch]}"
+        place = _batch_at(heads.position[batch], heads.base_offset[batch])
+        what = f"{place} is broken at {nth}: {_FAULTS[code]}"
+        raise CorruptLog(what, where=where, remedy=_REMEDY)
+    return Records(body=body, first_record=first_record, **columns._asdict())
+
+
+def windows(heads: BatchHeads, *, window_bytes: int) -> Iterator[tuple[int, int]]:
+    """Ranges `[first, last)` of batches of at most `window_bytes` stored bytes, at least one each.
+
+    They follow one another and cover all batches; none holds both legacy and magic 2 batches, so
+    that each is decoded by one function.
+    """
+    ends = np.cumsum(heads.size_bytes)
+    turns = np.flatnonzero(np.diff(heads.is_legacy)) + 1
+    first = 0
+    while first < len(heads):
+        before = int(ends[first] - heads.size_bytes[first])
+        last = int(np.searchsorted(ends, before + window_bytes, side="right"))
+        next_turn = int(np.searchsorted(turns, first, side="right"))
+        limit = int(turns[next_turn]) if next_turn < turns.size else len(heads)
+        last = min(max(last, first + 1), limit)
+        yield first, last
+        first = last
+
+
+def headers_of(records: Records, i: int) -> list[tuple[bytes, bytes | None]]:
+    """The headers of record i, in order; a name may come twice. For people and for tests."""
+    headers: list[tuple[bytes, bytes | None]] = []
+    at, end = int(records.headers_at[i]), int(records.end[i])
+    for _ in range(records.headers_count[i]):
+        name, at = _read_bytes(records.body, at, end)
+        value, at = _read_bytes(records.body, at, end)
+        headers.append((name or b"", value))
+    return headers
+
+
+def _read_bytes(body: NDArray[np.uint8], at: int, end: int) -> tuple[bytes | None, int]:
+    size_bytes, at = read_varint(body, at, end)
+    if size_bytes < 0:
+        return None, at
+    return body[at : at + size_bytes].tobytes(), at + size_bytes
+
+
+def _batch_at(position: int, base_offset: int) -> str:
+    return f"the batch at byte {position} (base offset {base_offset})"
+
+
+def _payloads(
+    log: NDArray[np.uint8], heads: BatchHeads, where: str
+) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
+    """The body, and where in it each batch's uncompressed payload starts and ends."""
+    start = heads.position + BATCH_HEADER_BYTES
+    end = heads.position + heads.size_bytes
+    if not heads.codec.any():
+        return log, start, end
+    body = np.empty(BODY_GUESS * int(heads.size_bytes.sum()), np.uint8)
+    at = 0
+    sizes: list[int] = []
+    for payload in _plain_payloads(log, heads, where):
+        beyond = at + len(payload)
+        if beyond > body.size:
+            grown = np.empty(2 * beyond, np.uint8)
+            grown[:at] = body[:at]
+            body = grown
+        body.data[at:beyond] = payload
+        sizes.append(len(payload))
+        at = beyond
+    end = np.cumsum(sizes, dtype=np.int64)
+    return as_kernel_input(body[:at]), end - sizes, end
+
+
+def _plain_payloads(
+    log: NDArray[np.uint8], heads: BatchHeads, where: str
+) -> Iterator[bytes | memoryview]:
+    """One by one, so that the decompressor's memory is used again while it is in the cache."""
+    room_bytes = window_bytes_max(int(heads.size_bytes.sum()))
+    start = (heads.position + BATCH_HEADER_BYTES).tolist()
+    end = (heads.position + heads.size_bytes).tolist()
+    count = heads.count.tolist()
+    for i, codec in enumerate(heads.codec.tolist()):
+        stored = log.data[start[i] : end[i]]
+        if codec == Codec.NONE:
+            yield stored
+        elif count[i] == 0:  # Kafka does not look at the payload of no records.
+            yield b""
+        else:
+            try:
+                plain = decompress(codec, stored, where=where, room_bytes=room_bytes)
+            except CorruptLog as error:
+                here = f"{where}: {_batch_at(heads.position[i], heads.base_offset[i])}"
+                raise CorruptLog(error.what, where=here, remedy=error.remedy) from error
+            room_bytes -= len(plain)
+            yield plain
+
+
+@kernel
+def _decode(
+    body: NDArray[np.uint8], payloads: _Payloads, out: RecordColumns
+) -> tuple[int, int, int, int]:
+    """Fills `out`; a code, and the batch, record and position where it failed."""
+    for b in range(payloads.start.size):
+        at = payloads.start[b]
+        end = payloads.end[b]
+        lowest = payloads.base_offset[b]
+        for i in range(payloads.first_record[b], payloads.first_record[b + 1]):
+            code = _decode_record(body, at, end, out, i)
+            if code != _OK:
+                return code, b, i, at
+            offset = payloads.base_offset[b] + out.offset[i]
+            if offset < lowest or offset > payloads.last_offset[b]:
+                return _OFFSET, b, i, at
+            out.batch[i] = b
+            out.offset[i] = offset
+            if payloads.is_log_append_time[b]:
+                out.timestamp_ms[i] = payloads.max_timestamp_ms[b]
+            else:
+                out.timestamp_ms[i] += payloads.base_timestamp_ms[b]
+            lowest = offset + 1
+            at = out.end[i]
+        if at != end:
+            return _GARBAGE, b, payloads.first_record[b + 1], at
+    return _OK, 0, 0, 0
+
+
+@kernel
+def _decode_record(body: NDArray[np.uint8], at: int, stop: int, out: RecordColumns, i: int) -> int:
+    """Record i at `at`; its offset and timestamp are left as deltas."""
+    out.start[i] = at
+    size_bytes, at = read_varint(body, at, stop)
+    if at < 0 or size_bytes < RECORD_BYTES_MIN - 1 or size_bytes > stop - at:
+        return _LENGTH
+    end = at + size_bytes
+    out.end[i] = end
+    out.timestamp_ms[i], at = read_varlong(body, at + 1, end)  # Attributes: none are in use.
+    if at < 0:
+        return _BROKEN
+    out.offset[i], at = read_varint(body, at, end)
+    if at < 0:
+        return _BROKEN
+    out.key_bytes[i], out.key_at[i], at = _read_field(body, at, end)
+    if at < 0:
+        return _BROKEN
+    out.value_bytes[i], out.value_at[i], at = _read_field(body, at, end)
+    if at < 0:
+        return _BROKEN
+    headers, at = read_varint(body, at, end)
+    if at < 0 or headers < 0 or headers > end - at:
+        return _BROKEN
+    out.headers_count[i] = headers
+    out.headers_at[i] = at
+    for _ in range(headers):
+        name_bytes, _at, at = _read_field(body, at, end)
+        if at < 0 or name_bytes < 0:
+            return _BROKEN
+        _bytes, _at, at = _read_field(body, at, end)
+        if at < 0:
+            return _BROKEN
+    return _OK if at == end else _END
+
+
+@kernel
+def _read_field(body: NDArray[np.uint8], at: int, end: int) -> tuple[int, int, int]:
+    """A key, value or header part: its length (−1: null), its position, the position after it.
+
+    As in Kafka, every negative length means null. The position after is −1 when it does not fit.
+    """
+    size_bytes, at = read_varint(body, at, end)
+    if at < 0 or size_bytes > end - at:
+        return -1, at, -1
+    if size_bytes < 0:
+        return -1, at, at
+    return size_bytes, at, at + size_bytes

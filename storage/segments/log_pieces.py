@@ -1,0 +1,206 @@
+"""A segment's log in pieces of bounded size, and the records of a piece that a reader asks for.
+
+A piece begins and ends where the offset index says that a batch begins. The index is not trusted:
+what a piece holds must prove that nothing that was asked for lies beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tierfold.compaction.cleaning.transactions import DATA, BatchMarks, aborted_batches
+from tierfold.compaction.model.aborted_transactions import AbortedTransaction
+from tierfold.compaction.model.errors import CorruptLog
+from tierfold.compaction.model.segments import PartitionKey, Segment
+from tierfold.compaction.model.units import OffsetSpan
+from tierfold.storage.indexes.offset_index import read_offset_index
+from tierfold.storage.kafka.batch_headers import BatchHeads, read_heads
+from tierfold.storage.kafka.legacy_batches import decode_any
+from tierfold.storage.kafka.records import Records, windows
+from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part, counted_from
+
+WINDOW_BYTES: Final = 8 * 2**20
+"""Stored bytes that are decoded at a time."""
+
+_REMEDY: Final = "Restore the segment from a copy; `tierfold verify` names all that is wrong."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogPiece:
+    """Bytes `[start, end)` of a live segment's `.log`, and the offsets wanted of them."""
+
+    key: PartitionKey
+    segment: Segment
+    start: int
+    end: int
+    wanted: OffsetSpan
+    aborted: tuple[AbortedTransaction, ...]
+    """Whose data is left out; none where uncommitted data is wanted too."""
+    is_first: bool
+    """No other piece holds what lies before; else `start` is where one ends."""
+    is_last: bool
+    """No other piece holds what lies behind; else `end` is where one starts."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the piece."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenRecords:
+    """Decoded batches, and which of their records are wanted."""
+
+    heads: BatchHeads
+    records: Records
+    rows: NDArray[np.int64]
+    """Indices into the records, ascending."""
+
+
+def pieces_of(
+    tier: LocalTieredStorage,
+    key: PartitionKey,
+    segment: Segment,
+    wanted: OffsetSpan,
+    aborted: tuple[AbortedTransaction, ...],
+    piece_bytes: int,
+) -> Iterator[LogPiece]:
+    """The pieces of a segment that may hold offsets of `wanted`, in order.
+
+    A piece has up to `piece_bytes`, or what lies between two entries of the offset index. The index
+    is read where the segment is wanted in part, or is more than one piece.
+
+    Raises CorruptLog and UnreadableObject for the index.
+    """
+    within = OffsetSpan(
+        start=max(wanted.start, segment.start_offset), end=min(wanted.end, segment.next_offset)
+    )
+    if within.is_empty:
+        return
+    is_whole = within.start == segment.start_offset and within.end == segment.next_offset
+    if is_whole and segment.size_bytes <= piece_bytes:
+        cuts = [segment.skipped_bytes, segment.log_bytes]
+    else:
+        cuts = _cuts(tier, key, segment, within, piece_bytes)
+    overlapping = tuple(
+        each
+        for each in aborted
+        if each.first_offset < within.end and each.last_offset >= within.start
+    )
+    for i in range(len(cuts) - 1):
+        yield LogPiece(
+            key=key,
+            segment=segment,
+            start=cuts[i],
+            end=cuts[i + 1],
+            wanted=within,
+            aborted=overlapping,
+            is_first=i == 0,
+            is_last=i == len(cuts) - 2,
+        )
+
+
+def read_piece(tier: LocalTieredStorage, piece: LogPiece) -> Iterator[ChosenRecords]:
+    """The wanted records of a piece, a window of batches at a time; no control record is wanted.
+
+    Raises:
+        UnreadableObject: The log is missing or cannot be read.
+        CorruptLog: The bytes are no sound batches, or not those that the index promised.
+    """
+    object_key = tier.object_key(
+        piece.key, piece.segment.segment_id, piece.segment.own_start_offset, Part.LOG
+    )
+    where = tier.store.uri(object_key)
+    log = tier.store.read_range(object_key, piece.start, piece.size_bytes)
+    if len(log) < piece.size_bytes:
+        raise CorruptLog(
+            f"the log ends at byte {piece.start + len(log)}, {piece.segment.log_bytes} are known",
+            where=where,
+            remedy=_REMEDY,
+        )
+    where = counted_from(where, piece.start)
+    heads = read_heads(log, where=where)
+    _check_ends(piece, heads, where)
+    # A legacy wrapper tells its last offset only, so the first batch behind the span is looked at.
+    first = int(np.searchsorted(heads.last_offset, piece.wanted.start))
+    last = int(np.searchsorted(heads.last_offset, piece.wanted.end - 1)) + 1
+    heads = heads.slice(first, last)
+    for begin, end in windows(heads, window_bytes=WINDOW_BYTES):
+        window = heads.slice(begin, end)
+        records = decode_any(log, window, where=where)
+        rows = _rows(piece, window, records)
+        if rows.size:
+            yield ChosenRecords(heads=window, records=records, rows=rows)
+
+
+def _cuts(
+    tier: LocalTieredStorage,
+    key: PartitionKey,
+    segment: Segment,
+    within: OffsetSpan,
+    piece_bytes: int,
+) -> list[int]:
+    """Where the pieces that hold `within` begin, and where the last one ends.
+
+    An entry names a batch's last offset, or, before Kafka 4.0, that of an append whose first batch
+    is there: either way all before an entry at or below an offset lies before that offset.
+    """
+    own_start, log_bytes = segment.own_start_offset, segment.log_bytes
+    address = (key, segment.segment_id, own_start, Part.OFFSET_INDEX)
+    index = read_offset_index(tier.read_part(*address), own_start, tier.uri(*address))
+    is_cut = index.positions > 0  # The log's first batch needs none.
+    starts = np.append(0, index.positions[is_cut]).astype(np.int64)
+    offsets = index.offsets[is_cut]
+    first = int(np.searchsorted(offsets, within.start, side="right"))
+    behind = int(np.searchsorted(offsets, within.end - 1, side="left")) + 2
+    begin = int(starts[first])
+    end = int(starts[behind]) if behind < starts.size else log_bytes
+    if not 0 <= begin < end <= log_bytes:
+        raise CorruptLog(
+            f"it points at bytes {begin} to {end} of a log of {log_bytes} bytes",
+            where=tier.uri(*address),
+            remedy=_REMEDY,
+        )
+    cuts = [begin]
+    while end - cuts[-1] > piece_bytes:
+        reach = int(np.searchsorted(starts, cuts[-1] + piece_bytes, side="right"))
+        # One stretch between two entries at least, be it larger than a piece.
+        after = max(reach - 1, int(np.searchsorted(starts, cuts[-1], side="right")))
+        if after >= min(behind, starts.size):
+            break
+        cuts.append(int(starts[after]))
+    return [*cuts, end]
+
+
+def _check_ends(piece: LogPiece, heads: BatchHeads, where: str) -> None:
+    """What the piece holds reaches beyond what is wanted, where the log goes on beside it."""
+    is_cut_before = piece.is_first and piece.start > piece.segment.skipped_bytes
+    is_cut_behind = piece.is_last and piece.end < piece.segment.log_bytes
+    if (is_cut_before and heads.base_offset[0] > piece.wanted.start) or (
+        is_cut_behind and heads.last_offset[-1] < piece.wanted.end - 1
+    ):
+        raise CorruptLog(
+            f"the offset index leads to offsets {heads.base_offset[0]} to {heads.last_offset[-1]},"
+            f" where {piece.wanted.start} to {piece.wanted.end - 1} were looked for",
+            where=where,
+            remedy=_REMEDY,
+        )
+
+
+def _rows(piece: LogPiece, heads: BatchHeads, records: Records) -> NDArray[np.int64]:
+    visible = ~heads.is_control
+    transactional = np.flatnonzero(heads.is_transactional & visible)
+    marks = BatchMarks(
+        base_offset=heads.base_offset[transactional],
+        last_offset=heads.last_offset[transactional],
+        producer_id=heads.producer_id[transactional],
+        control_type=np.full(transactional.size, DATA, np.int16),
+    )
+    visible[transactional[aborted_batches(marks, piece.aborted)]] = False
+    within = (records.offset >= piece.wanted.start) & (records.offset < piece.wanted.end)
+    return np.flatnonzero(visible[records.batch] & within)

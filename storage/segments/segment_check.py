@@ -1,0 +1,301 @@
+"""Reads one live segment again, all of it, and says what is wrong with it.
+
+Everything that a reader relies on is held against the log itself: sizes, checksums, formats, the
+offsets and leader epochs that the catalog promises, the indexes, the snapshot and the checkpoint.
+On the way the keys' latest values are collected, so that a segment is read once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tierfold.compaction.cleaning.transactions import ABORT, BatchMarks, joined_marks
+from tierfold.compaction.model.aborted_transactions import AbortedTransaction
+from tierfold.compaction.model.errors import TierfoldError
+from tierfold.compaction.model.segments import PartitionKey, Segment
+from tierfold.compaction.model.units import NO_PRODUCER_ID
+from tierfold.compaction.verification.latest_values import LatestValues
+from tierfold.storage.indexes.index_check import BatchPlaces, CheckedIndexes, check_indexes
+from tierfold.storage.kafka.batch_headers import NO_EPOCH, BatchHeads, read_heads
+from tierfold.storage.kafka.control_records import control_types
+from tierfold.storage.kafka.legacy_batches import decode_any
+from tierfold.storage.kafka.record_versions import OFFSETS_DECIDE, VersionSource
+from tierfold.storage.kafka.records import windows
+from tierfold.storage.segments.segment_latest import LatestCollector
+from tierfold.storage.segments.segment_metadata import read_aborted, read_checkpoint, read_snapshot
+from tierfold.storage.segments.segment_scan import WINDOW_BYTES, marks_of
+from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckOrder:
+    """What is to be done with one segment."""
+
+    key: PartitionKey
+    segment: Segment
+    is_live: bool
+    """A retired one is only read, for what it says about its keys."""
+    is_last: bool
+    """The last live one."""
+    index_interval_bytes: int
+    buckets: int
+    aborted_now: tuple[AbortedTransaction, ...] | None
+    """By the live segments' indexes; None: its keys do not count among the live ones."""
+    aborted_before: tuple[AbortedTransaction, ...] | None
+    """By the originals' indexes; None: its keys do not count among the originals."""
+    versions: VersionSource = OFFSETS_DECIDE
+    """What decides between the records of a key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedSegment:
+    """What was found, but for the keys."""
+
+    batches: int
+    records: int
+    markers: int
+    """Of `records`, those of control batches."""
+    bytes_read: int
+    index_entries: int
+    has_indexes_as_built: bool
+    marks: BatchMarks
+    """For what only the whole partition can tell: which transactions should be listed."""
+    faults: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadSegment:
+    """One segment, read."""
+
+    checked: CheckedSegment
+    now: tuple[tuple[int, LatestValues], ...]
+    """(bucket, latest values) among the live segments; empty where they were not asked for."""
+    before: tuple[tuple[int, LatestValues], ...]
+    """The same among the originals."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Log:
+    """The whole log's batches, once all its records were decoded."""
+
+    heads: BatchHeads
+    base_offset: NDArray[np.int64]
+    """Shape (batches,): of a legacy wrapper the first record's offset, which its head lacks."""
+    first: int
+    """The number of the first batch that counts; what lies before is the segments' before it."""
+    marks: BatchMarks
+    """Of the batches that count, as is what follows."""
+    records: int
+    size_bytes: int
+    where: str
+
+
+def read_and_check(tier: LocalTieredStorage, order: CheckOrder) -> ReadSegment:
+    """Read a segment and do what the order says.
+
+    Raises:
+        CorruptLog: The log cannot be decoded, so that nothing more can be said of it.
+        UnreadableObject: Its log cannot be read.
+    """
+    segment = order.segment
+    address = (order.key, segment.segment_id, segment.own_start_offset, Part.LOG)
+    data = tier.read_part(*address)
+    collectors = [
+        None if aborted is None else LatestCollector(aborted, order.buckets, order.versions)
+        for aborted in (order.aborted_now, order.aborted_before)
+    ]
+    wanted = [each for each in collectors if each is not None]
+    log = _decoded(data, segment.skipped_bytes, wanted, tier.uri(*address))
+    indexes = _checked_indexes(tier, order, log) if order.is_live else CheckedIndexes()
+    faults = _faults(tier, order, log) if order.is_live else ()
+    now, before = (() if each is None else each.blocks() for each in collectors)
+    checked = CheckedSegment(
+        batches=len(log.heads) - log.first,
+        records=log.records,
+        markers=int(log.heads.count[log.first :][log.heads.is_control[log.first :]].sum()),
+        bytes_read=len(data),
+        index_entries=indexes.entries,
+        has_indexes_as_built=indexes.is_as_built,
+        marks=log.marks,
+        faults=(*faults, *indexes.faults),
+    )
+    return ReadSegment(checked=checked, now=now, before=before)
+
+
+def _decoded(
+    data: NDArray[np.uint8],
+    skipped_bytes: int,
+    collectors: Sequence[LatestCollector],
+    where: str,
+) -> _Log:
+    """Decodes every record, which checks them all; raises CorruptLog."""
+    heads = read_heads(data, where=where)
+    base_offset = heads.base_offset.copy()
+    first_batch = int(np.searchsorted(heads.position, skipped_bytes))
+    marks: list[BatchMarks] = []
+    records_in_all = 0
+    for start, stop in ((0, first_batch), (first_batch, len(heads))):
+        for first, last in windows(heads.slice(start, stop), window_bytes=WINDOW_BYTES):
+            window = heads.slice(start + first, start + last)
+            records = decode_any(data, window, where=where)
+            types = control_types(records, window, where=where)
+            if window.is_legacy.any():
+                first_records = records.offset[records.first_record[:-1]]
+                base_offset[start + first : start + last] = first_records
+            if start < first_batch:
+                continue
+            marks.append(marks_of(window, types)[0])
+            for each in collectors:
+                each.add(window, records, types)
+            records_in_all += len(records)
+    return _Log(
+        heads=heads,
+        base_offset=base_offset,
+        first=first_batch,
+        marks=joined_marks(marks),
+        records=records_in_all,
+        size_bytes=len(data),
+        where=where,
+    )
+
+
+def _checked_indexes(tier: LocalTieredStorage, order: CheckOrder, log: _Log) -> CheckedIndexes:
+    if not len(log.heads):
+        return CheckedIndexes()
+    segment, heads = order.segment, log.heads
+    address = (order.key, segment.segment_id, segment.own_start_offset)
+    places = BatchPlaces(
+        start_offset=segment.own_start_offset,
+        position=heads.position,
+        size_bytes=heads.size_bytes,
+        base_offset=log.base_offset,
+        last_offset=heads.last_offset,
+        max_timestamp_ms=heads.max_timestamp_ms,
+    )
+    try:
+        offset_index = tier.read_part(*address, Part.OFFSET_INDEX)
+        time_index = tier.read_part(*address, Part.TIME_INDEX)
+    except TierfoldError as error:
+        return CheckedIndexes(faults=(str(error),))
+    found = check_indexes(
+        offset_index,
+        time_index,
+        places,
+        index_interval_bytes=order.index_interval_bytes,
+        where=log.where.removesuffix(f".{Part.LOG.value}"),
+    )
+    promised = (
+        (Part.OFFSET_INDEX, len(offset_index), segment.offset_index_bytes),
+        (Part.TIME_INDEX, len(time_index), segment.time_index_bytes),
+    )
+    cut = tuple(
+        f"{tier.uri(*address, part)}: {found_bytes} bytes, where the catalog says {size_bytes}"
+        for part, found_bytes, size_bytes in promised
+        if found_bytes != size_bytes
+    )
+    return replace(found, faults=(*cut, *found.faults))
+
+
+def _faults(tier: LocalTieredStorage, order: CheckOrder, log: _Log) -> tuple[str, ...]:
+    """What is wrong with a live segment, its indexes apart."""
+    return (
+        *(f"{log.where}: {fault}" for fault in _log_faults(order, log)),
+        *_transaction_faults(tier, order, log),
+        *_side_file_faults(tier, order),
+    )
+
+
+def _log_faults(order: CheckOrder, log: _Log) -> Iterator[str]:
+    """Sizes, offsets and leader epochs: the log against what the catalog says of it."""
+    segment, heads = order.segment, log.heads
+    if log.size_bytes != segment.log_bytes:
+        yield f"{log.size_bytes} bytes, where the catalog says {segment.log_bytes}"
+    if not len(heads):
+        yield "0 bytes: consumers stick at such a segment"
+        return
+    starts = np.full(len(heads), segment.own_start_offset)
+    starts[log.first :] = segment.start_offset
+    outside = np.flatnonzero(
+        (log.base_offset < starts) | (heads.last_offset > segment.end_offset)
+    )
+    if outside.size:
+        batch = int(outside[0])
+        yield (
+            f"the batch at byte {heads.position[batch]} has offsets {log.base_offset[batch]} to "
+            f"{heads.last_offset[batch]}, the segment {starts[batch]} to "
+            f"{segment.end_offset}"
+        )
+    if log.first == len(heads) or heads.position[log.first] != segment.skipped_bytes:
+        yield (
+            f"no batch begins at byte {segment.skipped_bytes}, where the catalog says that the"
+            f" segment counts from, at offset {segment.start_offset}"
+        )
+    last_offset = int(heads.last_offset[-1])
+    if order.is_last and last_offset < segment.end_offset:
+        yield (
+            f"the last batch ends at offset {last_offset}, the live range at "
+            f"{segment.end_offset}: readers stick at the hole"
+        )
+    yield from _epoch_faults(segment, log)
+
+
+def _epoch_faults(segment: Segment, log: _Log) -> Iterator[str]:
+    """Each batch carries the epoch of its base offset.
+
+    Messages of magic 0 and 1 carry none, nor does what a cleaner converted of them.
+    """
+    epochs = sorted(segment.leader_epochs, key=lambda entry: (entry.start_offset, entry.epoch))
+    starts = np.array([entry.start_offset for entry in epochs], np.int64)
+    numbers = np.array([NO_EPOCH, *(entry.epoch for entry in epochs)], np.int64)
+    expected = numbers[np.searchsorted(starts, log.base_offset, side="right")]
+    has_none = (log.heads.leader_epoch == NO_EPOCH) & (log.heads.producer_id == NO_PRODUCER_ID)
+    is_wrong = ~log.heads.is_legacy & ~has_none & (log.heads.leader_epoch != expected)
+    is_wrong[: log.first] = False
+    wrong = np.flatnonzero(is_wrong)
+    if wrong.size:
+        batch = int(wrong[0])
+        yield (
+            f"{wrong.size} of {len(log.heads)} batches carry another leader epoch than the catalog "
+            f"has for them, the first at byte {log.heads.position[batch]} (base offset "
+            f"{log.base_offset[batch]}): {log.heads.leader_epoch[batch]}, where the catalog says "
+            f"{expected[batch]}"
+        )
+
+
+def _transaction_faults(tier: LocalTieredStorage, order: CheckOrder, log: _Log) -> Iterator[str]:
+    """Every transaction that is listed as aborted has its ABORT marker in this segment."""
+    segment = order.segment
+    try:
+        listed = read_aborted(tier, order.key, segment)
+    except TierfoldError as error:
+        yield str(error)
+        return
+    is_abort = log.marks.control_type == ABORT
+    markers = set(
+        zip(
+            log.marks.producer_id[is_abort].tolist(),
+            log.marks.last_offset[is_abort].tolist(),
+            strict=True,
+        )
+    )
+    own_start = segment.own_start_offset
+    where = tier.uri(order.key, segment.segment_id, own_start, Part.TRANSACTION_INDEX)
+    for entry, each in enumerate(listed):
+        if (each.producer_id, each.last_offset) not in markers:
+            yield (
+                f"{where}: entry {entry} lists a transaction of producer {each.producer_id} as "
+                f"aborted at offset {each.last_offset}, where the log has no such ABORT marker"
+            )
+
+
+def _side_file_faults(tier: LocalTieredStorage, order: CheckOrder) -> Iterator[str]:
+    """The snapshot and the checkpoint can be read: whoever replays the log begins with them."""
+    for read in (read_snapshot, read_checkpoint):
+        try:
+            read(tier, order.key, order.segment)
+        except TierfoldError as error:
+            yield str(error)

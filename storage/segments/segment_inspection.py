@@ -1,0 +1,92 @@
+"""What an unknown segment's objects say of it: how far it reaches, and who wrote it.
+
+A complete one is read as `storage.segments.segment_metadata` reads it. Of one that lacks a part, an
+upload or a copy cut short, the whole `.log` is walked and its checksums compared: it may hold
+offsets that nothing else has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from tierfold.compaction.discovery.histories import EpochStretch, InspectedSegment, fits
+from tierfold.compaction.discovery.listing import ListedSegment
+from tierfold.compaction.model.errors import CorruptLog, TierfoldError
+from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey
+from tierfold.storage.kafka.batch_headers import BatchHeads
+from tierfold.storage.segments.segment_metadata import last_offset_seen, listed_checkpoint, sight
+from tierfold.storage.segments.segment_scan import checked_heads
+from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
+
+
+def inspected(
+    tier: LocalTieredStorage, key: PartitionKey, listed: ListedSegment
+) -> InspectedSegment:
+    """The segment with its end and its leader epochs; what cannot be read is its `problem`.
+
+    The checkpoint comes first: it tells of another history even where the log cannot be read.
+    """
+    found = InspectedSegment(listed=listed)
+    if not listed.has_log:
+        return found
+    try:
+        found = replace(found, checkpoint=listed_checkpoint(tier, key, listed))
+        if not listed.is_complete:
+            return _incomplete(tier, key, found)
+        segment = sight(tier, key, listed, found.checkpoint)
+        return replace(found, segment=segment, end_offset=segment.end_offset)
+    except TierfoldError as error:
+        seen_offset = last_offset_seen(tier, key, listed)
+        return replace(found, problem=str(error), seen_offset=seen_offset)
+
+
+def _incomplete(
+    tier: LocalTieredStorage, key: PartitionKey, found: InspectedSegment
+) -> InspectedSegment:
+    listed = found.listed
+    address = (key, listed.segment_id, listed.start_offset, Part.LOG)
+    where = tier.uri(*address)
+    heads = checked_heads(tier.read_part(*address), where=where)
+    if heads.base_offset[0] < listed.start_offset:
+        raise CorruptLog(
+            f"the first batch begins at offset {heads.base_offset[0]}, below the segment's start"
+            f" {listed.start_offset}",
+            where=where,
+            remedy="It is kept as it is; look at it with `tierfold dump`.",
+        )
+    return replace(
+        found,
+        end_offset=int(heads.last_offset[-1]),
+        stretches=() if found.checkpoint else epoch_stretches(heads),
+    )
+
+
+def batches_fit(
+    tier: LocalTieredStorage,
+    key: PartitionKey,
+    listed: ListedSegment,
+    lineage: Sequence[LeaderEpoch],
+) -> bool:
+    """Whether the segment's batches carry the leader epochs of `lineage`, whatever its checkpoint.
+
+    The whole `.log` is read. Raises CorruptLog and UnreadableObject.
+    """
+    found = _incomplete(tier, key, InspectedSegment(listed=listed))
+    return fits(found, lineage)
+
+
+def epoch_stretches(heads: BatchHeads) -> tuple[EpochStretch, ...]:
+    """The leader epochs of a log's batches, neighbours of one epoch together."""
+    starts = np.flatnonzero(np.diff(heads.leader_epoch, prepend=heads.leader_epoch[0] - 1))
+    ends = np.append(starts[1:], len(heads)) - 1
+    return tuple(
+        EpochStretch(
+            epoch=int(heads.leader_epoch[first]),
+            first_offset=int(heads.base_offset[first]),
+            last_offset=int(heads.base_offset[last]),
+        )
+        for first, last in zip(starts.tolist(), ends.tolist(), strict=True)
+    )

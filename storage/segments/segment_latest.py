@@ -1,0 +1,73 @@
+"""The latest value of each key of one segment, collected window by window as it is decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tierfold.compaction.cleaning.transactions import aborted_batches
+from tierfold.compaction.model.aborted_transactions import AbortedTransaction
+from tierfold.compaction.verification.latest_values import (
+    Fields,
+    LatestValues,
+    in_buckets,
+    latest_in_window,
+    latest_of,
+)
+from tierfold.storage.kafka.batch_headers import BatchHeads
+from tierfold.storage.kafka.record_versions import VersionSource
+from tierfold.storage.kafka.records import Records
+from tierfold.storage.segments.segment_scan import KEYS_MAX, marks_of
+
+
+class LatestCollector:
+    """Committed records with a key, control records apart; `aborted` says what is not committed.
+
+    A transaction that nothing decides yet counts as committed, on whatever side it is met. No more
+    than `keys_max` keys are held before they are put into blocks, a window's keys apart. `versions`
+    says what decides between the records of a key.
+    """
+
+    def __init__(
+        self,
+        aborted: Sequence[AbortedTransaction],
+        buckets: int,
+        versions: VersionSource,
+        keys_max: int = KEYS_MAX,
+    ) -> None:
+        self._aborted = aborted
+        self._buckets = buckets
+        self._versions = versions
+        self._keys_max = keys_max
+        self._pieces: list[LatestValues] = []
+        self._blocks: list[tuple[int, LatestValues]] = []
+
+    def add(self, heads: BatchHeads, records: Records, types: np.ndarray) -> None:
+        """Takes a window: the heads that were decoded, and their `control_types`."""
+        marks, rows = marks_of(heads, types)
+        takes_part = ~heads.is_control
+        takes_part[rows[aborted_batches(marks, self._aborted)]] = False
+        chosen = takes_part[records.batch] & (records.key_bytes >= 0)
+        versions, _malformed = self._versions.versions_of(records, np.flatnonzero(chosen))
+        self._pieces.append(
+            latest_in_window(
+                records.body,
+                Fields(at=records.key_at, size_bytes=records.key_bytes),
+                Fields(at=records.value_at, size_bytes=records.value_bytes),
+                records.offset,
+                chosen,
+                versions,
+            )
+        )
+        if sum(len(piece) for piece in self._pieces) >= self._keys_max:
+            self._flush()
+
+    def blocks(self) -> tuple[tuple[int, LatestValues], ...]:
+        """(bucket, its keys' latest values); of a very large segment a bucket may come twice."""
+        self._flush()
+        return tuple(self._blocks)
+
+    def _flush(self) -> None:
+        self._blocks += in_buckets(latest_of(self._pieces), self._buckets)
+        self._pieces.clear()

@@ -1,0 +1,350 @@
+"""What is read once of a segment that nobody has told about, and then kept in the catalog.
+
+Few ranges, never the whole log: the first batch's header, the end of the log from the last offset
+index entry on, both indexes and the checkpoint. No batch is decoded and no CRC checked here; that
+is done when the segment is read.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tierfold.compaction.discovery.listing import ListedSegment
+from tierfold.compaction.model.aborted_transactions import AbortedTransaction
+from tierfold.compaction.model.errors import CorruptLog, TierfoldError, UnreadableObject
+from tierfold.compaction.model.leader_epochs import epochs_in
+from tierfold.compaction.model.producers import ProducerEntry
+from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey, Segment
+from tierfold.compaction.model.units import (
+    BATCH_HEADER_BYTES,
+    NO_TIMESTAMP_MS,
+    OFFSET_MAX,
+    OFFSET_SPAN_MAX,
+)
+from tierfold.storage.indexes.leader_epoch_checkpoint import read_leader_epoch_checkpoint
+from tierfold.storage.indexes.offset_index import OffsetIndex, read_offset_index
+from tierfold.storage.indexes.producer_snapshot import read_producer_snapshot
+from tierfold.storage.indexes.time_index import TimeIndex, read_time_index
+from tierfold.storage.indexes.transaction_index import read_transaction_index
+from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
+from tierfold.storage.tiers.object_store import ObjectStore
+
+_WINDOW_BYTES: Final = 64 * 1024
+"""Read at once while walking: many headers where batches are small."""
+
+_LENGTH: Final = struct.Struct(
+    ">q"  # base offset; magic 0 and 1: the message's offset, a wrapper's is its last
+    "i"  # length of what follows
+    "4x"  # leader epoch; magic 0 and 1: crc
+    "b"  # magic
+)
+_V2_REST: Final = struct.Struct(
+    ">4x"  # crc
+    "2x"  # attributes
+    "i"  # last offset delta
+    "8x"  # base timestamp
+    "q"  # max timestamp
+)
+_V1_REST: Final = struct.Struct(
+    ">x"  # attributes
+    "q"  # timestamp: a wrapper's is its largest
+)
+_LENGTH_COUNTS_FROM: Final = 12
+_SIZE_MIN: Final = {0: 26, 1: 34, 2: BATCH_HEADER_BYTES}  # The smallest batch of each magic.
+_COPY: Final = "Restore the segment from a copy; nothing of this partition was changed."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Head:
+    """Of a batch's header, what a segment's outline needs."""
+
+    position: int
+    size_bytes: int
+    base_offset: int
+    """Of a compressed batch of magic 0 or 1 the last offset: the first is inside."""
+    last_offset: int
+    max_timestamp_ms: int
+
+
+@dataclass(slots=True, kw_only=True)
+class _LogReader:
+    """Reads headers of one `.log` through a window over it."""
+
+    store: ObjectStore
+    object_key: str
+    size_bytes: int
+    window: NDArray[np.uint8]
+    window_start: int = 0
+
+    @property
+    def where(self) -> str:
+        return self.store.uri(self.object_key)
+
+    def heads(self, position: int) -> Iterator[_Head]:
+        """The headers from `position` to the log's end; raises CorruptLog."""
+        while position < self.size_bytes:
+            head = self.head(position)
+            yield head
+            position += head.size_bytes
+
+    def head(self, position: int) -> _Head:
+        """The header of the batch at `position`; raises CorruptLog."""
+        raw = self._bytes_at(position)
+        left_bytes = self.size_bytes - position
+        if len(raw) < _LENGTH.size:
+            raise self._corrupt(f"the log is torn: {len(raw)} bytes are left", position)
+        base_offset, length, magic = _LENGTH.unpack_from(raw)
+        size_bytes = length + _LENGTH_COUNTS_FROM
+        if magic not in _SIZE_MIN:
+            raise self._corrupt(f"a batch has magic {magic}, where 0, 1 and 2 are known", position)
+        if base_offset < 0 or size_bytes < _SIZE_MIN[magic]:
+            raise self._corrupt(
+                f"a batch claims offset {base_offset} and {size_bytes} bytes", position
+            )
+        if size_bytes > left_bytes or len(raw) < _SIZE_MIN[magic]:
+            raise self._corrupt(
+                f"the log is torn: a batch of {size_bytes} bytes has {left_bytes} left", position
+            )
+        delta, max_timestamp_ms = 0, NO_TIMESTAMP_MS
+        if magic == 2:
+            delta, max_timestamp_ms = _V2_REST.unpack_from(raw, _LENGTH.size)
+        elif magic == 1:
+            (max_timestamp_ms,) = _V1_REST.unpack_from(raw, _LENGTH.size)
+        if delta < 0:
+            raise self._corrupt(f"a batch has a last offset delta of {delta}", position)
+        return _Head(
+            position=position,
+            size_bytes=size_bytes,
+            base_offset=base_offset,
+            last_offset=base_offset + delta,
+            max_timestamp_ms=max_timestamp_ms,
+        )
+
+    def _bytes_at(self, position: int) -> bytes:
+        at = position - self.window_start
+        if at < 0 or at + BATCH_HEADER_BYTES > len(self.window):
+            self.window = self.store.read_range(self.object_key, position, _WINDOW_BYTES)
+            self.window_start, at = position, 0
+        return self.window[at : at + BATCH_HEADER_BYTES].tobytes()
+
+    def _corrupt(self, what: str, position: int) -> CorruptLog:
+        return CorruptLog(f"{what}, at position {position}", where=self.where, remedy=_COPY)
+
+
+def sight(
+    storage: LocalTieredStorage,
+    key: PartitionKey,
+    listed: ListedSegment,
+    checkpoint: Sequence[LeaderEpoch],
+) -> Segment:
+    """A newly listed segment, as the catalog will name it; `checkpoint`: its `listed_checkpoint`.
+
+    Raises UnreadableObject where a required part is missing or cannot be read, CorruptLog where
+    the parts contradict the format, each other, or the segments beside.
+    """
+    log = _open_log(storage, key, listed)
+    offsets = read_offset_index(*_part(storage, key, listed, Part.OFFSET_INDEX))
+    times = read_time_index(*_part(storage, key, listed, Part.TIME_INDEX))
+    first = log.head(0)
+    if first.base_offset < listed.start_offset:
+        raise CorruptLog(
+            f"the first batch begins at offset {first.base_offset}, below the segment's start"
+            f" {listed.start_offset}",
+            where=log.where,
+            remedy=_COPY,
+        )
+    end_offset, max_timestamp_ms = _end_of(log, offsets, times)
+    if end_offset > min(listed.start_offset + OFFSET_SPAN_MAX, OFFSET_MAX):
+        raise CorruptLog(
+            f"the last batch ends at offset {end_offset}, further from the segment's start"
+            f" {listed.start_offset} than an index can tell",
+            where=log.where,
+            remedy=_COPY,
+        )
+    return Segment(
+        segment_id=listed.segment_id,
+        start_offset=listed.start_offset,
+        end_offset=end_offset,
+        size_bytes=log.size_bytes,
+        offset_index_bytes=listed.part_bytes(Part.OFFSET_INDEX) or 0,
+        time_index_bytes=listed.part_bytes(Part.TIME_INDEX) or 0,
+        max_timestamp_ms=max_timestamp_ms,
+        leader_epochs=_epochs(storage, key, listed, checkpoint, end_offset),
+        has_transaction_index=listed.part_bytes(Part.TRANSACTION_INDEX) is not None,
+        first_timestamp_ms=first.max_timestamp_ms,
+    )
+
+
+def listed_checkpoint(
+    storage: LocalTieredStorage, key: PartitionKey, listed: ListedSegment
+) -> tuple[LeaderEpoch, ...]:
+    """All epochs of a listed segment's checkpoint; none where that is missing.
+
+    Raises CorruptLog and UnreadableObject.
+    """
+    part = Part.LEADER_EPOCH_CHECKPOINT
+    if listed.part_bytes(part) is None:
+        return ()
+    data, _, where = _part(storage, key, listed, part)
+    return read_leader_epoch_checkpoint(data, where)
+
+
+def last_offset_seen(
+    storage: LocalTieredStorage, key: PartitionKey, listed: ListedSegment
+) -> int:
+    """The last offset of the batches that can be told in a log that something is wrong with.
+
+    By the batches' headers, up to the first that cannot be true; -1: there is none.
+    """
+    last_offset = -1
+    with suppress(TierfoldError):
+        for head in _log_reader(storage, key, listed).heads(0):
+            is_ahead = head.base_offset >= max(listed.start_offset, last_offset + 1)
+            if not is_ahead or head.last_offset > listed.start_offset + OFFSET_SPAN_MAX:
+                break
+            last_offset = head.last_offset
+    return last_offset
+
+
+def read_snapshot(
+    storage: LocalTieredStorage, key: PartitionKey, segment: Segment
+) -> tuple[ProducerEntry, ...]:
+    """The producers at the segment's end; raises CorruptLog, UnreadableObject."""
+    data, where = _object(storage, key, segment, Part.SNAPSHOT)
+    return read_producer_snapshot(data, where)
+
+
+def read_aborted(
+    storage: LocalTieredStorage, key: PartitionKey, segment: Segment
+) -> tuple[AbortedTransaction, ...]:
+    """The aborted transactions whose marker lies in the segment; none where no index is promised.
+
+    Of an overlap the segment before it lists them.
+
+    Raises CorruptLog, and UnreadableObject also where the promised index is gone.
+    """
+    if not segment.has_transaction_index:
+        return ()
+    data, where = _object(storage, key, segment, Part.TRANSACTION_INDEX)
+    listed = read_transaction_index(data, where)
+    return tuple(each for each in listed if each.last_offset >= segment.start_offset)
+
+
+def read_checkpoint(
+    storage: LocalTieredStorage, key: PartitionKey, segment: Segment
+) -> tuple[LeaderEpoch, ...]:
+    """All epochs from the log's start to the segment's end; raises CorruptLog, UnreadableObject."""
+    data, where = _object(storage, key, segment, Part.LEADER_EPOCH_CHECKPOINT)
+    return read_leader_epoch_checkpoint(data, where)
+
+
+def _open_log(storage: LocalTieredStorage, key: PartitionKey, listed: ListedSegment) -> _LogReader:
+    log = _log_reader(storage, key, listed)
+    where = log.where
+    if listed.missing_parts:
+        raise UnreadableObject(
+            f"the segment lacks {', '.join(f'.{part}' for part in listed.missing_parts)}",
+            where=where.removesuffix(f".{Part.LOG.value}"),
+            remedy="If its upload is not done yet, run again later; else restore it from a copy.",
+        )
+    if log.size_bytes == 0:
+        raise CorruptLog(
+            "a zero-byte segment: no broker uploads one, and consumers stick at it",
+            where=where,
+            remedy="Restore it from a copy; if its upload was cut short, remove its files and let"
+            " the broker upload it again.",
+        )
+    return log
+
+
+def _log_reader(
+    storage: LocalTieredStorage, key: PartitionKey, listed: ListedSegment
+) -> _LogReader:
+    return _LogReader(
+        store=storage.store,
+        object_key=storage.object_key(key, listed.segment_id, listed.start_offset, Part.LOG),
+        size_bytes=listed.part_bytes(Part.LOG) or 0,
+        window=np.empty(0, np.uint8),
+    )
+
+
+def _end_of(log: _LogReader, offsets: OffsetIndex, times: TimeIndex) -> tuple[int, int]:
+    """The last offset and the largest timestamp."""
+    indexed_offset, position = -1, 0
+    if len(offsets.offsets):
+        indexed_offset, position = int(offsets.offsets[-1]), int(offsets.positions[-1])
+    if position >= log.size_bytes:
+        raise _index_lies(log, f"points at position {position}, the log has {log.size_bytes} bytes")
+    # Without a time index only the batches tell, all of them.
+    walked_from = position if len(times.timestamps_ms) else 0
+    end_offset, largest_ms = -1, NO_TIMESTAMP_MS
+    for head in log.heads(walked_from):
+        if head.base_offset <= end_offset:
+            raise CorruptLog(
+                f"offsets out of order: a batch from {head.base_offset} on follows offset"
+                f" {end_offset}, at position {head.position}",
+                where=log.where,
+                remedy=_COPY,
+            )
+        # Before 4.0 brokers wrote the last offset of an append, whose first batch lies there.
+        if head.position == position and 0 <= indexed_offset < head.last_offset:
+            raise _index_lies(
+                log, f"has offset {indexed_offset} for a later one, {head.last_offset}"
+            )
+        end_offset = head.last_offset
+        largest_ms = max(largest_ms, head.max_timestamp_ms)
+    if end_offset < indexed_offset:
+        raise _index_lies(log, f"has offset {indexed_offset}, the log ends at {end_offset}")
+    if len(times.timestamps_ms):
+        largest_ms = max(largest_ms, int(times.timestamps_ms[-1]))
+    return end_offset, largest_ms
+
+
+def _index_lies(log: _LogReader, what: str) -> CorruptLog:
+    return CorruptLog(
+        f"the last entry of the offset index {what}: index and log do not belong together",
+        where=log.where,
+        remedy=_COPY,
+    )
+
+
+def _epochs(
+    storage: LocalTieredStorage,
+    key: PartitionKey,
+    listed: ListedSegment,
+    checkpoint: Sequence[LeaderEpoch],
+    end_offset: int,
+) -> tuple[LeaderEpoch, ...]:
+    found = epochs_in(checkpoint, listed.start_offset, end_offset)
+    if not found:
+        part = Part.LEADER_EPOCH_CHECKPOINT
+        raise CorruptLog(
+            "the leader epoch checkpoint names no epoch for the segment's offsets"
+            f" {listed.start_offset} to {end_offset}",
+            where=storage.uri(key, listed.segment_id, listed.start_offset, part),
+            remedy=_COPY,
+        )
+    return found
+
+
+def _part(
+    storage: LocalTieredStorage, key: PartitionKey, listed: ListedSegment, part: Part
+) -> tuple[NDArray[np.uint8], int, str]:
+    """A whole side file, the segment's start offset, and the file's full name."""
+    address = (key, listed.segment_id, listed.start_offset, part)
+    return storage.read_part(*address), listed.start_offset, storage.uri(*address)
+
+
+def _object(
+    storage: LocalTieredStorage, key: PartitionKey, segment: Segment, part: Part
+) -> tuple[NDArray[np.uint8], str]:
+    """A whole side file and its full name."""
+    address = (key, segment.segment_id, segment.own_start_offset, part)
+    return storage.read_part(*address), storage.uri(*address)

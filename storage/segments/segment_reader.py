@@ -1,0 +1,162 @@
+"""A segment in a few lines: what a person, a test or the `dump` verb wants to see.
+
+>>> from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_batch
+>>> hello = RecordDraft(offset=7, timestamp_ms=1000, key=b"greeting", value=b"hello")
+>>> content = read_segment(write_batch(BatchDraft(base_offset=7, records=(hello,))))
+>>> for batch in content.batches():
+...     for record in batch.records:
+...         (batch.codec, record.offset, record.key, record.value)
+('none', 7, b'greeting', b'hello')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tierfold.compaction.model.errors import UnreadableObject
+from tierfold.compaction.model.units import NO_HORIZON
+from tierfold.storage.kafka.batch_headers import NO_SEQUENCE, BatchHeads, read_heads
+from tierfold.storage.kafka.compression import Codec
+from tierfold.storage.kafka.control_records import ControlType, control_type
+from tierfold.storage.kafka.legacy_batches import decode_any
+from tierfold.storage.kafka.records import Records, headers_of, windows
+
+WINDOW_BYTES: Final = 8 * 2**20
+"""How much of a segment is decoded at a time."""
+
+_SEQUENCES: Final = 2**31  # Sequence numbers wrap to 0 (Kafka `incrementSequence`).
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One record; `None` is Kafka's null."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[bytes, bytes | None], ...]
+    sequence: int
+    """−1: its producer is not idempotent."""
+    control_type: ControlType | None
+    """None: an ordinary record."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """One batch with all its header says; a legacy wrapper's base offset is its first record's."""
+
+    position: int
+    size_bytes: int
+    base_offset: int
+    last_offset: int
+    magic: int
+    crc: int
+    codec: str
+    leader_epoch: int
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+    delete_horizon_ms: int | None
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    is_transactional: bool
+    is_control: bool
+    is_log_append_time: bool
+    records: tuple[Record, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentContent:
+    """A segment whose heads are read and checked; its records are decoded when asked for."""
+
+    heads: BatchHeads
+    log: NDArray[np.uint8]
+    """The segment's bytes."""
+    where: str
+    """Named in errors."""
+
+    def batches(self) -> Iterator[Batch]:
+        """The batches in offset order, decoded a window at a time.
+
+        Raises:
+            CorruptLog: A batch's records are not what its header promises.
+        """
+        for first, last in windows(self.heads, window_bytes=WINDOW_BYTES):
+            heads = self.heads.slice(first, last)
+            records = decode_any(self.log, heads, where=self.where)
+            for i in range(len(heads)):
+                yield _batch(heads, records, i)
+
+
+def read_segment(source: Path | str | bytes) -> SegmentContent:
+    """Opens a `.log`, given as a path or as its bytes, and checks every batch's checksum.
+
+    Raises:
+        UnreadableObject: The file is missing or cannot be read.
+        CorruptLog: The bytes are no sound segment.
+    """
+    where = "segment" if isinstance(source, bytes) else str(source)
+    try:
+        content = source if isinstance(source, bytes) else Path(source).read_bytes()
+    except OSError as error:
+        what = f"the file cannot be read ({error.strerror})"
+        raise UnreadableObject(
+            what, where=where, remedy="Check the path and its rights."
+        ) from error
+    log = np.frombuffer(content, np.uint8)
+    return SegmentContent(heads=read_heads(log, where=where), log=log, where=where)
+
+
+def _batch(heads: BatchHeads, records: Records, i: int) -> Batch:
+    head = heads.slice(i, i + 1)  # Its properties are arrays of one: cheap for every batch.
+    first, after = int(records.first_record[i]), int(records.first_record[i + 1])
+    horizon_ms = int(head.delete_horizon_ms[0])
+    return Batch(
+        position=int(head.position[0]),
+        size_bytes=int(head.size_bytes[0]),
+        base_offset=int(records.offset[first] if head.is_legacy[0] else head.base_offset[0]),
+        last_offset=int(head.last_offset[0]),
+        magic=int(head.magic[0]),
+        crc=int(head.crc[0]),
+        codec=Codec(int(head.codec[0])).name.lower(),
+        leader_epoch=int(head.leader_epoch[0]),
+        base_timestamp_ms=int(head.base_timestamp_ms[0]),
+        max_timestamp_ms=int(head.max_timestamp_ms[0]),
+        delete_horizon_ms=None if horizon_ms == NO_HORIZON else horizon_ms,
+        producer_id=int(head.producer_id[0]),
+        producer_epoch=int(head.producer_epoch[0]),
+        base_sequence=int(head.base_sequence[0]),
+        is_transactional=bool(head.is_transactional[0]),
+        is_control=bool(head.is_control[0]),
+        is_log_append_time=bool(head.is_log_append_time[0]),
+        records=tuple(_record(head, records, n) for n in range(first, after)),
+    )
+
+
+def _record(head: BatchHeads, records: Records, i: int) -> Record:
+    key = _bytes(records.body, int(records.key_at[i]), int(records.key_bytes[i]))
+    offset = int(records.offset[i])
+    return Record(
+        offset=offset,
+        timestamp_ms=int(records.timestamp_ms[i]),
+        key=key,
+        value=_bytes(records.body, int(records.value_at[i]), int(records.value_bytes[i])),
+        headers=tuple(headers_of(records, i)),
+        sequence=_sequence(int(head.base_sequence[0]), offset - int(head.base_offset[0])),
+        control_type=control_type(key) if head.is_control[0] else None,
+    )
+
+
+def _sequence(base_sequence: int, offset_delta: int) -> int:
+    return NO_SEQUENCE if base_sequence < 0 else (base_sequence + offset_delta) % _SEQUENCES
+
+
+def _bytes(body: NDArray[np.uint8], at: int, size_bytes: int) -> bytes | None:
+    return None if size_bytes < 0 else body[at : at + size_bytes].tobytes()

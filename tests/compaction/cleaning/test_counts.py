@@ -1,0 +1,81 @@
+"""The tally: records and bytes by fate, and whether they add up."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tierfold.compaction.cleaning.counts import (
+    ABORTED,
+    KEPT,
+    MARKER_EXPIRED,
+    RECORD_FATES,
+    SUPERSEDED,
+    TOMBSTONE_EXPIRED,
+    WITHOUT_KEY,
+    Tally,
+    tally_of,
+    total,
+)
+
+fated = st.lists(st.tuples(st.integers(0, len(RECORD_FATES) - 1), st.integers(0, 2**40)))
+
+
+def tallied(records: list[tuple[int, int]]) -> Tally:
+    return tally_of(
+        len(records),
+        sum(size for _, size in records),
+        np.array([fate for fate, _ in records], np.uint8),
+        np.array([size for _, size in records], np.int64),
+    )
+
+
+@given(fated)
+def test_every_record_counts_once_under_its_fate(records: list[tuple[int, int]]) -> None:
+    found = asdict(tallied(records))
+    for number, name in enumerate(RECORD_FATES):
+        sizes = [size for fate, size in records if fate == number]
+        assert (found[name], found[f"{name}_bytes"]) == (len(sizes), sum(sizes))
+
+
+@given(fated, fated)
+def test_tallies_add_field_by_field(
+    one: list[tuple[int, int]], other: list[tuple[int, int]]
+) -> None:
+    assert tallied(one) + tallied(other) == tallied(one + other)
+    assert total([tallied(one), tallied(other)]) == tallied(one + other)
+    assert tallied(one).adds_up
+    assert tallied(one).removed == sum(fate != KEPT for fate, _ in one)
+
+
+def test_the_numbers_name_the_fates() -> None:
+    numbers = (KEPT, ABORTED, WITHOUT_KEY, SUPERSEDED, TOMBSTONE_EXPIRED, MARKER_EXPIRED)
+    assert [RECORD_FATES[number] for number in numbers] == list(RECORD_FATES)
+
+
+def test_nothing_adds_up_to_nothing() -> None:
+    assert total([]) == Tally()
+    assert Tally().adds_up
+
+
+@pytest.mark.parametrize("name", [*RECORD_FATES, "records_in"])
+def test_one_record_or_one_byte_too_many_does_not_add_up(name: str) -> None:
+    sound = tallied([(fate, 10) for fate in range(len(RECORD_FATES))])
+    size_name = "record_bytes_in" if name == "records_in" else f"{name}_bytes"
+    assert sound.adds_up
+    assert not replace(sound, **{name: getattr(sound, name) + 1}).adds_up
+    assert not replace(sound, **{size_name: getattr(sound, size_name) + 1}).adds_up
+
+
+def test_a_record_without_a_fate_shows_as_a_difference() -> None:
+    assert not tally_of(2, 10, np.array([KEPT], np.uint8), np.array([10], np.int64)).adds_up
+
+
+def test_sizes_of_large_logs_do_not_overflow() -> None:
+    sizes = np.full(3, 2**31 - 1, np.int32)
+    found = tally_of(3, 3 * (2**31 - 1), np.full(3, KEPT, np.uint8), sizes)
+    assert found.adds_up

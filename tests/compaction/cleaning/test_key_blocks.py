@@ -1,0 +1,96 @@
+"""Key blocks: what a shuffle carries comes out as it went in, and every key has one bucket."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.compaction.keyed import columns_of, keys, keys_of
+from tierfold.compaction.cleaning.key_blocks import (
+    HEADER,
+    PARTS_AT_LEAST,
+    KeyBlock,
+    blocks_of,
+    pack,
+    parts_per_bucket,
+    unpack,
+)
+from tierfold.compaction.cleaning.key_columns import Versions, ordered_by_part
+
+
+@given(st.lists(keys, max_size=20), st.integers(0, 2**32), st.integers(0, 2**32 - 21))
+def test_a_block_survives_the_shuffle(
+    record_keys: list[bytes], competes_from: int, first_ordinal: int
+) -> None:
+    columns = columns_of(record_keys, first_ordinal=first_ordinal)
+    found = unpack(pack(KeyBlock(columns=columns, competes_from=competes_from)))
+    assert keys_of(found.columns) == record_keys
+    assert found.columns.hash.tolist() == columns.hash.tolist()
+    assert found.columns.ordinal.tolist() == columns.ordinal.tolist()
+    assert found.competes_from == competes_from
+
+
+@given(st.lists(st.tuples(keys, st.integers(-(2**63), 2**63 - 1), st.booleans()), max_size=20))
+def test_versions_survive_the_shuffle(entries: list[tuple[bytes, int, bool]]) -> None:
+    versions = Versions(
+        value=np.array([value for _, value, _ in entries], np.int64),
+        is_known=np.array([known for _, _, known in entries], np.bool_),
+    )
+    columns = replace(columns_of([key for key, _, _ in entries]), versions=versions)
+    found = unpack(pack(KeyBlock(columns=columns, competes_from=0))).columns
+    assert keys_of(found) == [key for key, _, _ in entries]
+    assert found.ordinal.tolist() == columns.ordinal.tolist()
+    assert found.versions is not None
+    told = zip(found.versions.value.tolist(), found.versions.is_known.tolist(), strict=True)
+    assert list(told) == [(value, known) for _, value, known in entries]
+
+
+def test_a_block_is_its_columns_and_nothing_more() -> None:
+    columns = columns_of([b"ab", b"", b"c"])
+    block = KeyBlock(columns=columns, competes_from=1)
+    assert len(pack(block)) == HEADER.size + 3 * (8 + 4 + 4) + 3
+    versions = Versions(value=np.zeros(3, np.int64), is_known=np.zeros(3, np.bool_))
+    block = KeyBlock(columns=replace(columns, versions=versions), competes_from=1)
+    assert len(pack(block)) == HEADER.size + 3 * (8 + 4 + 4 + 8 + 1) + 3
+
+
+@given(st.lists(keys, max_size=40), st.integers(1, 7), st.data())
+def test_blocks_part_the_entries_that_have_not_lost(
+    record_keys: list[bytes], buckets: int, data: st.DataObject
+) -> None:
+    ordered, starts = ordered_by_part(columns_of(record_keys), buckets * parts_per_bucket(buckets))
+    count = len(record_keys)
+    lost = np.array(data.draw(st.lists(st.booleans(), min_size=count, max_size=count)), np.bool_)
+    found = list(blocks_of(ordered, starts, lost, buckets=buckets, competes_from=5))
+    entries = [
+        (int(ordinal), key, bucket)
+        for bucket, block in found
+        for ordinal, key in zip(block.columns.ordinal, keys_of(block.columns), strict=True)
+    ]
+    alive = sorted(int(ordinal) for ordinal in ordered.ordinal[~lost])
+    assert sorted(ordinal for ordinal, _, _ in entries) == alive
+    assert all(record_keys[ordinal] == key for ordinal, key, _ in entries)
+    bucket_of = {key: bucket for _, key, bucket in entries}
+    assert all(bucket_of[key] == bucket for _, key, bucket in entries)
+    assert all(len(block.columns) and block.competes_from == 5 for _, block in found)
+    assert [bucket for bucket, _ in found] == sorted({bucket for bucket, _ in found})
+
+
+def test_the_first_ordinal_is_the_lowest_though_parts_are_out_of_order() -> None:
+    columns = columns_of([b"b", b"a", b"c"], first_ordinal=7)
+    backwards, _ = ordered_by_part(columns, 64)
+    assert KeyBlock(columns=backwards, competes_from=0).first_ordinal == 7
+    nothing = KeyBlock(columns=columns_of([]), competes_from=0)
+    assert nothing.first_ordinal == 0
+
+
+@pytest.mark.parametrize("buckets", [1, 2, 3, 7, 63, 64, 65, 1000])
+def test_all_buckets_together_have_parts_enough(buckets: int) -> None:
+    parts = parts_per_bucket(buckets)
+    assert parts >= 1
+    assert parts * buckets >= PARTS_AT_LEAST
+    assert parts == 1 or (parts - 1) * buckets < PARTS_AT_LEAST

@@ -1,0 +1,247 @@
+"""The offset map as a reduce, against the same law written over a dictionary."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import accumulate
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.compaction.keyed import TRICKY, columns_of, maybe_keys
+from tierfold.compaction.cleaning.key_blocks import (
+    KeyBlock,
+    blocks_of,
+    pack,
+    parts_per_bucket,
+    unpack,
+)
+from tierfold.compaction.cleaning.key_columns import KeyColumns, Versions, ordered_by_part
+from tierfold.compaction.cleaning.offset_map import bucket_contest, own_contest
+
+EVERY_BIT = 2**64 - 1
+LOWEST, HIGHEST = -(2**63), 2**63 - 1
+HASH_MASKS = (EVERY_BIT, 0xC << 60, 0x3, 0)
+"""The hash as it is; cut to few values; or to one, so that only the bytes tell keys apart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """Segments of records, told by their keys, and how the reduce is to be cut."""
+
+    segments: tuple[tuple[bytes | None, ...], ...]
+    first_dirty: int
+    """A place in the whole log: from here on records compete."""
+    buckets: int = 1
+    stretch: int = 1000
+    """So many records of a segment go into a block."""
+    hash_mask: int = EVERY_BIT
+    versions: tuple[int | None, ...] | None = None
+    """Of all records, in log order; None: offsets decide."""
+
+    @property
+    def log(self) -> list[bytes | None]:
+        """All records' keys."""
+        return [key for segment in self.segments for key in segment]
+
+
+def losers_by_law(case: Case) -> set[int]:
+    """A record loses if a later record of its key competes."""
+    log = case.log
+    last = {key: place for place, key in enumerate(log) if place >= case.first_dirty}
+    return {place for place, key in enumerate(log) if key is not None and last.get(key, -1) > place}
+
+
+def standing_by_versions(case: Case) -> tuple[set[int], set[int]]:
+    """Losers, and winners that made another lose: the highest version, then the last, wins."""
+    winners: dict[bytes, int] = {}
+    for place, key in enumerate(case.log):
+        if key is not None:
+            now = winners.setdefault(key, place)
+            if rank(case, place) >= rank(case, now):
+                winners[key] = place
+    lost = {
+        place
+        for place, key in enumerate(case.log)
+        if key is not None and winners[key] != place
+    }
+    return lost, {winners[case.log[place] or b""] for place in lost}
+
+
+def rank(case: Case, place: int) -> tuple[bool, int]:
+    version = (case.versions or ())[place]
+    return version is not None, version or 0
+
+
+def stretches(case: Case, number: int) -> Iterator[KeyColumns]:
+    """The keys of one segment, in stretches."""
+    segment = case.segments[number]
+    start = sum(map(len, case.segments[:number]))
+    for first in range(0, len(segment), case.stretch):
+        columns = columns_of(segment[first : first + case.stretch], first_ordinal=first)
+        versions = None
+        if case.versions is not None:
+            told = [case.versions[start + int(ordinal)] for ordinal in columns.ordinal]
+            versions = Versions(
+                value=np.array([each or 0 for each in told], np.int64),
+                is_known=np.array([each is not None for each in told], np.bool_),
+            )
+        cut = columns.hash & np.uint64(case.hash_mask)
+        yield replace(columns, hash=cut, versions=versions)
+
+
+def losers_by_reduce(case: Case, order: st.DataObject | None = None) -> list[int]:
+    """Places of all losers, as the stages of a run find them; a place twice would be a bug."""
+    return standing_by_reduce(case, order)[0]
+
+
+def standing_by_reduce(
+    case: Case, order: st.DataObject | None = None
+) -> tuple[list[int], set[int]]:
+    """The same, and the places of all that made another lose and did not lose themselves."""
+    parts = parts_per_bucket(case.buckets)
+    starts = list(accumulate(map(len, case.segments), initial=0))
+    lost: list[int] = []
+    won: set[int] = set()
+    shuffled: dict[int, list[tuple[int, KeyBlock]]] = defaultdict(list)
+    for number, segment in enumerate(case.segments):
+        competes_from = min(max(case.first_dirty - starts[number], 0), len(segment))
+        for columns in stretches(case, number):
+            ordered, part_starts = ordered_by_part(columns, case.buckets * parts)
+            own = own_contest(ordered, part_starts, competes_from)
+            lost += [starts[number] + int(ordinal) for ordinal in ordered.ordinal[own.lost]]
+            won |= {starts[number] + int(ordinal) for ordinal in ordered.ordinal[own.won]}
+            for bucket, block in blocks_of(
+                ordered, part_starts, own.lost, buckets=case.buckets, competes_from=competes_from
+            ):
+                shuffled[bucket].append((number, unpack(pack(block))))
+    for arrived in shuffled.values():
+        met = order.draw(st.permutations(arrived)) if order else arrived
+        in_log_order = sorted(met, key=lambda each: (each[0], each[1].first_ordinal))
+        found = bucket_contest([block for _, block in in_log_order], case.buckets, parts)
+        for (number, _), told in zip(in_log_order, found, strict=True):
+            lost += [starts[number] + int(ordinal) for ordinal in told.lost]
+            won |= {starts[number] + int(ordinal) for ordinal in told.won}
+    return sorted(lost), won - set(lost)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    segments = draw(
+        st.lists(st.lists(maybe_keys, max_size=12).map(tuple), min_size=1, max_size=5).map(tuple)
+    )
+    return Case(
+        segments=segments,
+        first_dirty=draw(st.integers(0, sum(map(len, segments)) + 1)),
+        buckets=draw(st.integers(1, 7)),
+        stretch=draw(st.integers(1, 13)),
+        hash_mask=draw(st.sampled_from(HASH_MASKS)),
+    )
+
+
+@given(cases(), st.data())
+def test_the_reduce_finds_the_losers_of_the_law(case: Case, order: st.DataObject) -> None:
+    assert standing_by_reduce(case, order) == (sorted(losers_by_law(case)), set())
+
+
+some_versions = st.none() | st.sampled_from((0, 1, -1, LOWEST, HIGHEST)) | st.integers(0, 4)
+"""Few enough that equal ones meet, none at all, and the very ends of what fits."""
+
+
+@given(cases(), st.data())
+def test_where_versions_decide_the_highest_wins(case: Case, data: st.DataObject) -> None:
+    count = len(case.log)
+    drawn = data.draw(st.lists(some_versions, min_size=count, max_size=count).map(tuple))
+    case = replace(case, versions=drawn)
+    lost, won = standing_by_versions(case)
+    assert standing_by_reduce(case, data) == (sorted(lost), won)
+
+
+@pytest.mark.parametrize(
+    ("versions", "winner"),
+    [
+        ((1, 2, 3), 2),
+        ((3, 2, 1), 0),
+        ((2, 3, 3), 2),
+        ((5, 5, 1), 1),
+        ((LOWEST, None, None), 0),
+        ((None, None, None), 2),
+        ((None, LOWEST, -1), 2),
+        ((HIGHEST, LOWEST, None), 0),
+        ((-1, 0, None), 1),
+    ],
+)
+@pytest.mark.parametrize("cut", [1, 2, 3])
+def test_any_version_beats_none_and_ties_go_to_the_last(
+    versions: tuple[int | None, ...], winner: int, cut: int
+) -> None:
+    keys = (b"k", b"k", b"k")
+    # Clean records compete like all others.
+    case = Case(segments=(keys[:cut], keys[cut:]), first_dirty=3, versions=versions)
+    assert standing_by_reduce(case) == ([i for i in range(3) if i != winner], {winner})
+
+
+def test_of_a_key_met_once_nobody_won() -> None:
+    case = Case(segments=((b"a", b"b"), (b"c",)), first_dirty=0, versions=(1, None, 2))
+    assert standing_by_reduce(case) == ([], set())
+
+
+@pytest.mark.parametrize("hash_mask", HASH_MASKS)
+def test_many_keys_that_come_twice_lose_once(hash_mask: int) -> None:
+    # More entries than a table starts with, so that it has to grow.
+    keys = tuple(b"%d" % number for number in range(40)) + TRICKY
+    case = Case(segments=(keys, keys), first_dirty=0, buckets=3, hash_mask=hash_mask)
+    assert losers_by_reduce(case) == list(range(len(keys)))
+
+
+def test_a_record_below_first_dirty_loses_only_to_a_competing_one() -> None:
+    case = Case(segments=((b"a", b"b", b"a"), (b"a", b"b")), first_dirty=4)
+    # Both clean `a` of the first segment and the clean one of the second stay.
+    assert losers_by_reduce(case) == [1]
+
+
+def test_duplicates_among_clean_records_stay() -> None:
+    case = Case(segments=((b"a", b"a"), (b"a",)), first_dirty=3)
+    assert losers_by_reduce(case) == []
+
+
+def test_first_dirty_may_lie_inside_a_segment() -> None:
+    case = Case(segments=((b"a", b"a", b"b", b"b"),), first_dirty=2)
+    assert losers_by_reduce(case) == [2]
+
+
+def test_the_empty_key_is_a_key_like_any_other() -> None:
+    case = Case(segments=((b"", b"x"), (b"", None)), first_dirty=0)
+    assert losers_by_reduce(case) == [0]
+
+
+def test_no_blocks_have_no_losers() -> None:
+    assert bucket_contest([], 1, 64) == []
+
+
+@pytest.mark.parametrize(("competes_from", "lost"), [(0, {0, 1, 3}), (4, {0, 1, 3}), (5, {1})])
+def test_a_segment_finds_its_own_losers_alone(competes_from: int, lost: set[int]) -> None:
+    columns = columns_of([b"a", b"b", b"c", b"a", b"a", b"b"])
+    ordered, part_starts = ordered_by_part(columns, 64)
+    found = own_contest(ordered, part_starts, competes_from).lost
+    assert set(ordered.ordinal[found].tolist()) == lost
+
+
+@pytest.mark.parametrize("buckets", [1, 3])
+@pytest.mark.parametrize("hash_mask", HASH_MASKS)
+def test_many_keys_in_every_part_find_their_winners(buckets: int, hash_mask: int) -> None:
+    chance = random.Random(7)
+    keys = [b"key %d" % number for number in range(400)]
+    segments = tuple(tuple(chance.choices(keys, k=chance.randint(1, 300))) for _ in range(5))
+    case = Case(
+        segments=segments, first_dirty=250, buckets=buckets, stretch=90, hash_mask=hash_mask
+    )
+    assert losers_by_reduce(case) == sorted(losers_by_law(case))
+    versions = tuple(chance.randint(-9, 9) for _ in case.log)
+    lost, won = standing_by_versions(replace(case, versions=versions))
+    assert standing_by_reduce(replace(case, versions=versions)) == (sorted(lost), won)

@@ -1,0 +1,269 @@
+"""What is lost with the row of a log that was cut off, and what stays till then."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+import pytest
+
+from tests.compaction.builders import (
+    KEY,
+    a_segment,
+    a_state,
+    agreeing,
+    cleaned_to,
+    facts,
+    looked_at,
+    retired,
+    segment_id,
+    unknown,
+)
+from tests.compaction.elected import NEW, new, old, row
+from tierfold.compaction.commits.commit import (
+    ForgetPartition,
+    ReleaseClaim,
+    applied,
+    claimed,
+    proposed,
+    verdict,
+)
+from tierfold.compaction.commits.forget import Forgetting, forgetting, row_without
+from tierfold.compaction.commits.history import Event, entries
+from tierfold.compaction.commits.restore import restoration
+from tierfold.compaction.deletion.deletion_plan import SweepOrder, sweep_of
+from tierfold.compaction.discovery.histories import InspectedSegment
+from tierfold.compaction.discovery.unknown_segments import divergence, drafted, row_view, view_of
+from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason, state_with_new
+from tierfold.compaction.model.outcomes import Committed, Fenced
+from tierfold.compaction.model.rules import DAY_MS, Rules, TierBinding
+from tierfold.compaction.model.segments import PartitionState, RetiredSegment, Segment
+
+NOW_MS: Final = 100 * DAY_MS
+
+
+def forgotten(
+    state: PartitionState | None, uploads: Sequence[InspectedSegment]
+) -> Forgetting | Refusal:
+    """What forgetting the row would come to, its live segments still in the tier."""
+    live = () if state is None else state.segments
+    everything = [*(unknown(each) for each in live), *uploads]
+    without = row_without(KEY, state, [each.listed.segment_id for each in everything])
+    bare = facts(without, everything)
+    draft = drafted(bare)
+    view = draft if isinstance(draft, Refusal) else view_of(draft, agreeing(draft))
+    return view if isinstance(view, Refusal) else forgetting(facts(state, uploads), bare, view)
+
+
+def told(found: Forgetting | Refusal) -> tuple[list[int], list[int], list[str]]:
+    """Starts of what is taken and of what is set apart, and what vanishes."""
+    assert isinstance(found, Forgetting), found
+    return (
+        [each.start_offset for each in found.taken],
+        [each.listed.start_offset for each in found.set_apart],
+        [str(each) for each in found.vanishing],
+    )
+
+
+@pytest.mark.parametrize(
+    ("live", "uploads", "expected"),
+    [
+        # The tail is gone; 60 to 79 are other records.
+        ((old(0, 49), old(50, 99)), (new(50, 79),), ([0, 50], [50], ["80–99"])),
+        # The old leader uploaded in one piece what the new one shares with it in part.
+        ((old(0, 99),), (new(60, 79),), ([60], [0], ["0–59", "80–99"])),
+        # The new one has all offsets, and more.
+        ((old(0, 49), old(50, 99)), (new(50, 149),), ([0, 50], [50], [])),
+        ((old(0, 49), old(50, 99)), (new(50, 99),), ([0, 50], [50], [])),
+        # Two that are set apart and overlap are counted once.
+        (
+            (old(0, 49), old(50, 99)),
+            (new(50, 79), unknown(replace(old(70, 120), segment_id=segment_id("late")))),
+            ([0, 50], [50, 70], ["80–120"]),
+        ),
+        # Two that touch are one range.
+        (
+            (old(0, 49), old(50, 99)),
+            (new(50, 79), unknown(replace(old(100, 120), segment_id=segment_id("late")))),
+            ([0, 50], [50, 100], ["80–120"]),
+        ),
+        # Set apart far beyond: two ranges, for nobody gave what is in between.
+        (
+            (old(0, 49), old(50, 99)),
+            (new(50, 79), unknown(replace(old(110, 120), segment_id=segment_id("late")))),
+            ([0, 50], [50, 110], ["80–99", "110–120"]),
+        ),
+    ],
+)
+def test_every_offset_that_no_taken_segment_gives_vanishes(
+    live: tuple[Segment, ...],
+    uploads: tuple[InspectedSegment, ...],
+    expected: tuple[list[int], list[int], list[str]],
+) -> None:
+    state = row(*live)
+    assert divergence(facts(state, uploads)) is not None
+    found = forgotten(state, uploads)
+    assert told(found) == expected
+    assert isinstance(found, Forgetting)
+    assert found.forgotten == live
+    assert len(found.consent) == len(found.set_apart)
+
+
+def test_without_a_row_it_is_the_consent_alone() -> None:
+    tier = (unknown(old(0, 59)), unknown(old(60, 99)), new(60, 79))
+    cause = divergence(facts(None, tier))
+    assert cause is not None
+    assert cause.reason is RefusalReason.LINEAGE_DIVERGED
+    assert told(forgotten(None, tier)) == ([0, 60], [60], ["80–99"])
+    consented = row_without(KEY, None, [segment_id(60)])
+    assert divergence(facts(consented, tier)) is None
+    assert isinstance(looked_at(consented, tier), PartitionView)
+
+
+def test_what_moved_out_of_the_tier_vanishes_too() -> None:
+    state, uploads = row(old(0, 49, written_by_run="a run"), old(50, 99)), (new(50, 79),)
+    there = [unknown(state.segments[1]), *uploads]
+    bare = facts(row_without(KEY, state, [segment_id(50)]), there)
+    draft = drafted(bare)
+    assert not isinstance(draft, Refusal)
+    view = view_of(draft, agreeing(draft))
+    assert isinstance(view, PartitionView)
+    assert told(forgetting(facts(state, uploads), bare, view))[2] == ["0–49", "80–99"]
+
+
+def test_no_other_trouble_is_a_truncation() -> None:
+    chain = (old(0, 49), old(50, 99))
+    assert divergence(facts(row(*chain))) is None
+    lineage = row(*chain).lineage
+    beyond = unknown(old(120, 150), checkpoint=lineage)
+    assert divergence(facts(row(*chain), [beyond])) is None
+    gap = [unknown(each, checkpoint=lineage) for each in (old(0, 49), old(60, 99))]
+    assert divergence(facts(None, gap)) is None
+    assert isinstance(drafted(facts(None, gap)), Refusal)
+
+
+def test_a_truncation_shows_though_objects_are_gone() -> None:
+    state = row(old(0, 49), old(50, 99))
+    found = facts(state, [new(50, 79)])
+    found = replace(found, classified=replace(found.classified, problems=("0 is gone",)))
+    draft = drafted(found)
+    assert isinstance(draft, Refusal)
+    assert draft.reason is RefusalReason.DATA_GONE
+    assert divergence(found) is not None
+
+
+# The commit.
+
+
+def test_the_commit_empties_the_row_and_is_known_again() -> None:
+    ours = replace(old(0, 99), written_by_run="a run")
+    before = claimed(
+        row(ours, cleaner_offsets=cleaned_to(100), strategies=("timestamp",), log_start_offset=0),
+        run="me",
+        commit_id="claim",
+        at_ms=1,
+    )
+    forget = proposed(
+        before,
+        ForgetPartition(consent=("b", "a")),
+        ReleaseClaim(run="me"),
+        commit_id="forget",
+        at_ms=7,
+    )
+    assert verdict(forget, before) is None
+    after = applied(forget, before)
+    assert after == replace(
+        row_without(KEY, None, ("a", "b")), epoch=3, commit_id="forget", committed_at_ms=7
+    )
+    assert after.is_forgotten
+    assert verdict(forget, after) == Committed(epoch=3, commit_id="forget")
+    late = proposed(before, ReleaseClaim(run="me"), commit_id="late", at_ms=8)
+    newer = claimed(after, run="next", commit_id="newer", at_ms=9)
+    assert verdict(late, newer) == Fenced(epoch=3, by_epoch=4, by_run="next")
+
+
+def test_the_next_claim_takes_the_new_history_and_the_consent_is_used_up() -> None:
+    state = row_without(KEY, row(old(0, 49), old(50, 99)), [segment_id(50)])
+    view = looked_at(state, [unknown(old(0, 49)), unknown(old(50, 99)), new(50, 79)])
+    assert isinstance(view, PartitionView)
+    adopted = state_with_new(view)
+    assert [each.start_offset for each in adopted.segments] == [0, 50]
+    assert (adopted.forgotten, adopted.lineage, adopted.epoch) == ((), NEW, 2)
+    # The same truncation is no news to the row that has it.
+    assert isinstance(looked_at(adopted, [unknown(old(50, 99))]), PartitionView)
+
+
+def test_a_partition_of_which_all_has_expired_is_not_forgotten() -> None:
+    emptied = a_state((), log_start_offset=10, retired=(retired(a_segment(0, 9)),))
+    view = looked_at(emptied)
+    assert isinstance(view, PartitionView)
+    swept = replace(state_with_new(view), retired=())
+    assert swept.lineage == emptied.lineage
+    assert not swept.is_forgotten
+    assert not replace(swept, lineage=()).is_forgotten
+    # What expired does not come back with a late upload, and the log start stays.
+    again = looked_at(swept, [unknown(a_segment(0, 9))])
+    assert isinstance(again, PartitionView)
+    assert (again.segments, again.log_start_offset) == ((), 10)
+
+
+# Told, and undone no more.
+
+
+def test_a_forgotten_row_has_its_place_in_the_story_and_ends_what_can_be_restored() -> None:
+    found = replace(row(old(0, 49), old(50, 99)), epoch=1, owner_run="first")
+    held = claimed(found, run="me", commit_id="claim", at_ms=1)
+    gone = replace(held.emptied(["apart"]), owner_run="")
+    again = claimed(
+        replace(found, epoch=gone.epoch, segments=found.segments[:1]),
+        run="next",
+        commit_id="again",
+        at_ms=2,
+    )
+    story = [each.event for each in entries([again, gone, held, found])]
+    assert story == [Event.FOUND, Event.FORGOTTEN, Event.CLAIMED, Event.FOUND]
+    for earlier, now in ((found, gone), (gone, again), (gone, gone)):
+        refusal = restoration(earlier, now)
+        assert isinstance(refusal, Refusal)
+        assert "tierfold forget" in refusal.detail
+    refusal = restoration(found, again)
+    assert isinstance(refusal, Refusal)
+    assert segment_id(50) in refusal.detail
+
+
+def test_where_there_was_no_row_the_claim_before_found_nothing() -> None:
+    held = claimed(row_without(KEY, None, ()), run="me", commit_id="claim", at_ms=1)
+    gone = replace(held.emptied(["apart"]), owner_run="")
+    assert [each.event for each in entries([gone, held])] == [Event.FORGOTTEN, Event.CLAIMED]
+    back = replace(held, owner_run="", commit_id="released")
+    assert [each.event for each in entries([back, held])] == [Event.RELEASED, Event.CLAIMED]
+
+
+# What `retain` leaves until then.
+
+
+def past_grace(segment: Segment) -> RetiredSegment:
+    return replace(retired(segment), retired_at_ms=NOW_MS - 2 * DAY_MS)
+
+
+@pytest.mark.parametrize("is_cut_off", [False, True])
+@pytest.mark.parametrize("is_ours_live", [False, True])
+def test_the_originals_stay_while_the_way_out_leads_through_them(
+    is_cut_off: bool, is_ours_live: bool
+) -> None:
+    ours = old(0, 99, segment_id=segment_id("ours"), written_by_run="a run")
+    original, earlier = old(0, 99), replace(ours, segment_id=segment_id("earlier"))
+    live, other = (ours, original) if is_ours_live else (original, ours)
+    state = row(live, retired=(past_grace(other), past_grace(earlier)))
+    found = facts(state, [new(60, 79)] if is_cut_off else [])
+    refusal = divergence(found)
+    view = looked_at(state) if refusal is None else row_view(found, refusal)
+    assert isinstance(view, PartitionView)
+    rules = Rules(tier_binding=TierBinding.DETACHED, retention_ms=-1)
+    times = SweepOrder(now_ms=NOW_MS)
+    swept = sweep_of(view, rules, times, is_refused=refusal is not None)
+    stays = is_cut_off and is_ours_live
+    going = [each.segment.segment_id for each in swept.starting]
+    assert going == [*([] if stays else [other.segment_id]), earlier.segment_id]
+    assert ("1 retired originals stay" in "; ".join(swept.notes)) == stays

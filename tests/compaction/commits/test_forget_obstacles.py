@@ -1,0 +1,151 @@
+"""What is in the way of forgetting a row, what a dead run may have written, and the way out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.compaction.builders import a_chain, a_segment, facts, retired, segment_id, unknown
+from tests.compaction.elected import new, old, row
+from tierfold.compaction.commits.forget import NAMED, comparisons_with_live, in_the_way
+from tierfold.compaction.discovery.histories import InspectedSegment
+from tierfold.compaction.model.segments import LeaderEpoch, PartitionState, Segment
+
+
+def test_uploads_alone_are_in_nobodys_way() -> None:
+    assert in_the_way(facts(row(old(0, 99)), [new(60, 79)])) is None
+    assert in_the_way(facts(None, [new(60, 79)])) is None
+
+
+def test_what_we_wrote_is_retired_or_orphaned_is_in_the_way_while_it_is_listed() -> None:
+    ours = old(0, 49, segment_id=segment_id("ours"), written_by_run="a run")
+    before = old(0, 49, segment_id=segment_id("before"), written_by_run="a run")
+    state = row(ours, old(50, 99), retired=(retired(old(0, 49)), retired(before)))
+    dead = unknown(replace(old(50, 99), segment_id=segment_id("dead")))
+    half = unknown(a_segment(0, 9, segment_id=segment_id("half")), lacking=["log"])
+    found = in_the_way(facts(state, [dead, half, new(60, 79)]))
+    assert found is not None
+    assert found.written == (ours.segment_id,)
+    assert found.retired == (before.segment_id,)
+    assert set(found.orphans) == {segment_id("dead"), segment_id("half")}
+    moved = facts(state, [new(60, 79)])
+    moved = replace(moved, classified=replace(moved.classified, known=(), retired=()))
+    assert in_the_way(moved) is None
+
+
+def test_what_we_wrote_and_retired_is_in_the_way_though_the_live_ones_are_moved_away() -> None:
+    ours = old(0, 99, segment_id=segment_id("ours"), written_by_run="a run")
+    before = old(0, 99, segment_id=segment_id("before"), written_by_run="a run")
+    state = row(ours, retired=(retired(old(0, 99)), retired(before)))
+    there = facts(state, [new(60, 79)])
+    found = in_the_way(replace(there, classified=replace(there.classified, known=())))
+    assert found is not None
+    assert found.retired == (before.segment_id,)
+
+
+def test_what_the_new_leader_uploaded_anew_is_in_nobodys_way() -> None:
+    again = old(40, 59, segment_id=segment_id("again"))
+    strays = [unknown(again), new(60, 79)]
+    assert in_the_way(facts(row(old(0, 39), old(40, 99)), strays)) is None
+    # A run of ours may have cut its groups there: told only once the originals are back.
+    ours = old(40, 99, segment_id=segment_id("ours"), written_by_run="a run")
+    found = in_the_way(facts(row(old(0, 39), ours), strays))
+    assert found is not None
+    assert found.doubtful == (again.segment_id,)
+    # `retain` deletes orphans, but none that may alone give the new log its offsets.
+    assert found.orphans == ()
+    moved = facts(row(old(0, 39), ours), strays)
+    found = in_the_way(replace(moved, classified=replace(moved.classified, known=())))
+    assert found is not None
+    assert found.written == ()
+
+
+def test_what_begins_amid_a_live_upload_no_run_of_ours_has_written() -> None:
+    ours = old(0, 39, segment_id=segment_id("ours"), written_by_run="a run")
+
+    def doubtful(state: PartitionState, start: int, end: int) -> bool:
+        again = old(start, end, segment_id=segment_id("again"))
+        found = in_the_way(facts(state, [unknown(again), new(60, 79)]))
+        assert found is not None
+        assert found.orphans == ()
+        return found.doubtful == (again.segment_id,)
+
+    beside_upload = row(ours, old(40, 69), old(70, 99))
+    assert not doubtful(beside_upload, 41, 59)
+    # A run's segment may begin there, and end below its last batches, which it removed.
+    assert doubtful(beside_upload, 40, 50)
+    assert doubtful(row(old(0, 39), replace(ours, start_offset=40, end_offset=99)), 41, 59)
+
+
+def test_what_a_dead_run_may_have_written_is_compared_with_the_uploads_that_live_there() -> None:
+    ours = old(0, 29, segment_id=segment_id("ours"), written_by_run="a run")
+    uploads = (old(30, 39), old(40, 49), old(50, 99))
+    again = unknown(old(0, 55, segment_id=segment_id("again")))
+    half = unknown(old(40, 55, segment_id=segment_id("half")), lacking=["snapshot"])
+    found = facts(row(ours, *uploads), [again, half, new(60, 79)])
+
+    def compared() -> list[tuple[Segment, str, int, int]]:
+        return [
+            (each.first, each.second.segment_id, each.start_offset, each.end_offset)
+            for each in comparisons_with_live(found)
+        ]
+
+    name = again.listed.segment_id
+    pairs = [(uploads[0], name, 30, 39), (uploads[1], name, 40, 49), (uploads[2], name, 50, 55)]
+    assert compared() == pairs
+    known = [each for each in found.classified.known if each.segment_id != segment_id(40)]
+    found = replace(found, classified=replace(found.classified, known=tuple(known)))
+    assert compared() == [pairs[0], pairs[2]]
+    found = facts(row(*uploads), [unknown(old(50, 55, segment_id=name)), new(60, 79)])
+    assert compared() == [pairs[2]]
+    assert list(comparisons_with_live(facts(None, [again]))) == []
+    assert in_the_way(found) is None
+    obstacles = in_the_way(found, [name])
+    assert obstacles is not None
+    assert obstacles.doubtful == (name,)
+
+
+def sentence(state: PartitionState, *strays: InspectedSegment, uploads_at: str = "") -> str:
+    found = in_the_way(facts(state, strays))
+    assert found is not None
+    return found.refusal(uploads_at).sentence
+
+
+def test_each_kind_has_its_way_out() -> None:
+    ours = old(0, 99, segment_id=segment_id("ours"), written_by_run="a run")
+    dead = unknown(replace(old(0, 69), segment_id=segment_id("dead")))
+    said = sentence(row(ours), uploads_at="2026-11-21")
+    assert "`tierfold restore TIER PARTITION --to 2026-11-21`" in said
+    # What the restore retires has to go as well.
+    assert said.index("restore") < said.index("tierfold retain") < said.index("Then forget.")
+    assert "orphans" not in said
+    said = sentence(row(ours))
+    assert "tierfold restore" not in said
+    assert "out of the tier" in said
+    assert "retain" not in said
+    said = sentence(row(ours, retired=(retired(replace(ours, segment_id=segment_id("before"))),)))
+    # Moved away earlier, the partition is refused for what is gone, and `retain` does nothing.
+    assert said.index("First `tierfold retain`") < said.index("out of the tier")
+    said = sentence(row(old(0, 99), retired=(retired(ours),)))
+    assert "grace period" in said
+    assert "restore" not in said
+    said = sentence(row(old(0, 99)), dead, new(60, 79))
+    assert "deletes orphans" in said
+    assert "grace period" not in said
+    # No state can be restored, and `retain` spares what the new log may need.
+    again = unknown(old(40, 59, segment_id=segment_id("again")))
+    said = sentence(row(ours), again, new(60, 79))
+    assert "deletes orphans" not in said
+    assert f"the new log may need them: {again.listed.segment_id}" in said
+    assert said.index("live segments out of the tier") < said.index("bring back what")
+    assert "bring back" not in sentence(row(ours), again, new(60, 79), uploads_at="2026-11-21")
+
+
+def test_of_many_some_are_named() -> None:
+    chain = [
+        replace(each, leader_epochs=(LeaderEpoch(epoch=3, start_offset=each.start_offset),))
+        for each in a_chain(*[10] * (NAMED + 2), written_by_run="a run")
+    ]
+    said = sentence(row(*chain))
+    assert chain[NAMED - 1].segment_id in said
+    assert chain[NAMED].segment_id not in said
+    assert "and 2 more" in said

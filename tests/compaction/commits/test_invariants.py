@@ -1,0 +1,319 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+import pytest
+
+from tests.compaction.builders import a_chain, a_segment, a_state, cleaned_to, retired, segment_id
+from tierfold.compaction.commits.commit import claimed
+from tierfold.compaction.commits.invariants import (
+    CLAIM_INVARIANTS,
+    COMMIT_INVARIANTS,
+    FORGET_INVARIANTS,
+    RESTORE_INVARIANTS,
+    STATE_INVARIANTS,
+    breaches,
+    ensure,
+)
+from tierfold.compaction.model.errors import InvariantBroken
+from tierfold.compaction.model.segments import CleanerOffset, LeaderEpoch, PartitionState, Segment
+
+OLD: Final = a_segment(0, 9, segment_id=segment_id("old"))
+GOING: Final = a_segment(0, 9, segment_id=segment_id("going"))
+FIRST, SECOND = LIVE = a_chain(10, 10)
+BEFORE: Final = a_state(
+    LIVE,
+    epoch=3,
+    owner_run="mine",
+    commit_id="claim",
+    cleaner_offsets=cleaned_to(10, epoch=2),
+    retired=(retired(OLD), replace(retired(GOING), deletion_started_at_ms=9)),
+)
+MERGED: Final = a_segment(0, 19, segment_id=segment_id("merged"))
+AFTER: Final = replace(
+    BEFORE,
+    owner_run="",
+    commit_id="swap",
+    cleaner_offsets=(*BEFORE.cleaner_offsets, CleanerOffset(epoch=3, offset=20)),
+    segments=(MERGED,),
+    retired=(*BEFORE.retired, retired(FIRST), retired(SECOND)),
+)
+
+
+def laws(before: PartitionState, after: PartitionState) -> set[str]:
+    return {breach.law for breach in breaches(before, after)}
+
+
+def after_with(*segments: Segment, **fields: Any) -> PartitionState:
+    return replace(AFTER, segments=segments, **fields) if segments else replace(AFTER, **fields)
+
+
+def test_a_good_commit_breaks_nothing() -> None:
+    assert breaches(BEFORE, AFTER) == ()
+
+
+BROKEN: Final[dict[str, tuple[str, PartitionState]]] = {
+    "a hole": ("segments_are_contiguous", after_with(replace(FIRST, end_offset=8), SECOND)),
+    "an overlap": ("segments_are_contiguous", after_with(replace(FIRST, end_offset=10), SECOND)),
+    "a segment that ends before it starts": (
+        "segments_are_contiguous",
+        after_with(replace(FIRST, end_offset=-1), replace(SECOND, start_offset=0)),
+    ),
+    "the head cut off": (
+        "covered_span_is_kept",
+        after_with(replace(MERGED, start_offset=1)),
+    ),
+    "the tail cut off": ("covered_span_is_kept", after_with(replace(MERGED, end_offset=18))),
+    "a longer tail": ("covered_span_is_kept", after_with(replace(MERGED, end_offset=20))),
+    "nothing left": ("covered_span_is_kept", replace(AFTER, segments=())),
+    "a lower epoch": ("epoch_stays", replace(AFTER, epoch=2, cleaner_offsets=cleaned_to(20))),
+    "a commit that claims": ("epoch_stays", replace(AFTER, epoch=4)),
+    "a cleaner offset that moves back": (
+        "cleaner_offset_is_kept",
+        replace(AFTER, cleaner_offsets=(CleanerOffset(epoch=3, offset=9),)),
+    ),
+    "a cleaner offset that is lost": ("cleaner_offset_is_kept", replace(AFTER, cleaner_offsets=())),
+    "a cleaner offset beyond the log": (
+        "cleaner_offset_is_kept",
+        replace(AFTER, cleaner_offsets=(CleanerOffset(epoch=3, offset=21),)),
+    ),
+    "an earlier epoch that speaks again": (
+        "earlier_epochs_are_frozen",
+        replace(
+            AFTER,
+            cleaner_offsets=(
+                CleanerOffset(epoch=2, offset=15),
+                CleanerOffset(epoch=3, offset=20),
+            ),
+        ),
+    ),
+    "an id live and retired": (
+        "ids_live_once",
+        replace(AFTER, retired=(*AFTER.retired, retired(MERGED))),
+    ),
+    "an id retired before and live now": (
+        "retired_never_return",
+        after_with(replace(MERGED, segment_id=OLD.segment_id)),
+    ),
+    "a segment whose deletion has started and that is live": (
+        "what_is_being_deleted_never_returns",
+        after_with(replace(MERGED, segment_id=GOING.segment_id)),
+    ),
+    "a deletion that never started": (
+        "what_is_being_deleted_never_returns",
+        replace(AFTER, retired=(*AFTER.retired[:-1], retired(GOING))),
+    ),
+    "a log start that moves back": ("log_start_only_rises", replace(AFTER, log_start_offset=-1)),
+    "a log start beyond the end": ("log_start_only_rises", replace(AFTER, log_start_offset=21)),
+    "a log start within a segment": ("covered_span_is_kept", replace(AFTER, log_start_offset=5)),
+    "a source that no list names": (
+        "nothing_is_forgotten",
+        replace(AFTER, retired=tuple(each for each in AFTER.retired if each.segment != SECOND)),
+    ),
+    "a segment of a lost leader": (
+        "segments_are_within_the_lineage",
+        after_with(replace(MERGED, leader_epochs=(LeaderEpoch(epoch=7, start_offset=0),))),
+    ),
+    "consent beside a history": (
+        "consent_is_of_a_forgotten_row",
+        replace(AFTER, forgotten=(segment_id("apart"),)),
+    ),
+    "an effective start that moved": (
+        "segments_never_change",
+        after_with(
+            retired=(retired(replace(OLD, skipped_offsets=1, start_offset=1)), *AFTER.retired[1:])
+        ),
+    ),
+    "a segment that starts below offset 0": (
+        "segments_are_contiguous",
+        after_with(replace(MERGED, skipped_offsets=1)),
+    ),
+    "a segment that starts beyond its effective start": (
+        "segments_are_contiguous",
+        after_with(replace(MERGED, skipped_offsets=-1)),
+    ),
+    "an empty log": ("sizes_are_real", after_with(replace(MERGED, size_bytes=0))),
+    "a negative index": ("sizes_are_real", after_with(replace(MERGED, time_index_bytes=-1))),
+    "more offsets than an index can hold": (
+        "new_spans_fit_an_index",
+        after_with(replace(MERGED, end_offset=2**31)),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_each_law_is_found_broken(case: str) -> None:
+    law, after = BROKEN[case]
+    assert law in laws(BEFORE, after)
+
+
+def test_every_law_has_a_case_and_a_reason() -> None:
+    names = {law.__name__ for law in COMMIT_INVARIANTS}
+    assert names == {law for law, _ in BROKEN.values()}
+    everything = {*COMMIT_INVARIANTS, *CLAIM_INVARIANTS, *RESTORE_INVARIANTS, *FORGET_INVARIANTS}
+    assert all("\n\n" in (law.__doc__ or "") for law in everything)
+
+
+def test_cleaning_everything_again_may_end_where_the_last_pass_did() -> None:
+    before = replace(BEFORE, cleaner_offsets=cleaned_to(20, epoch=2))
+    after = replace(AFTER, cleaner_offsets=(CleanerOffset(epoch=3, offset=20),))
+    assert breaches(before, after) == ()
+
+
+def test_the_cleaner_offset_may_fall_where_the_log_was_truncated_below_it() -> None:
+    before = replace(BEFORE, cleaner_offsets=cleaned_to(50, epoch=2))
+    after = replace(AFTER, cleaner_offsets=(CleanerOffset(epoch=3, offset=20),))
+    assert breaches(before, after) == ()
+
+
+def test_retention_may_cut_the_head_off_with_the_log_start() -> None:
+    expired = replace(BEFORE, segments=(SECOND,), retired=(*BEFORE.retired, retired(FIRST)))
+    assert laws(BEFORE, expired) == {"covered_span_is_kept"}
+    assert laws(BEFORE, replace(expired, log_start_offset=10)) == set()
+    both = replace(expired, segments=(), retired=(*expired.retired, retired(SECOND)))
+    assert laws(BEFORE, replace(both, log_start_offset=20)) == set()
+
+
+def test_a_span_fits_an_index_up_to_its_last_offset_unless_the_row_had_it_before() -> None:
+    at_limit, beyond = (a_segment(5, 5 + 2**31 - 1 + more) for more in (0, 1))
+    none = a_state(())
+    law = "new_spans_fit_an_index"
+    assert law not in laws(none, a_state((at_limit,)))
+    assert law in laws(none, a_state((beyond,)))
+    for known in (a_state((beyond,)), a_state((), retired=(retired(beyond),))):
+        assert law not in laws(known, a_state((beyond,)))
+
+
+def test_what_was_being_deleted_may_be_forgotten() -> None:
+    assert laws(BEFORE, replace(AFTER, retired=AFTER.retired[:1] + AFTER.retired[2:])) == set()
+
+
+def test_a_restore_alone_may_bring_back_what_was() -> None:
+    back = replace(
+        AFTER,
+        segments=LIVE,
+        retired=(*BEFORE.retired, retired(MERGED)),
+        cleaner_offsets=(*BEFORE.cleaner_offsets, CleanerOffset(epoch=3, offset=0)),
+    )
+    assert laws(AFTER, back) == {"retired_never_return", "cleaner_offset_is_kept"}
+    assert breaches(AFTER, back, RESTORE_INVARIANTS) == ()
+    marked = (replace(each, deletion_started_at_ms=9) for each in AFTER.retired)
+    going = replace(AFTER, retired=tuple(marked))
+    assert {each.law for each in breaches(going, back, RESTORE_INVARIANTS)} == {
+        "what_is_being_deleted_never_returns"
+    }
+
+
+FORGOTTEN: Final = replace(BEFORE.emptied([segment_id("apart")]), commit_id="forget", owner_run="")
+
+
+def test_a_forget_alone_may_take_everything_back() -> None:
+    assert breaches(BEFORE, FORGOTTEN, FORGET_INVARIANTS) == ()
+    assert {"covered_span_is_kept", "nothing_is_forgotten"} < laws(BEFORE, FORGOTTEN)
+
+
+@pytest.mark.parametrize(
+    ("fields", "law"),
+    [
+        ({"epoch": 4}, "epoch_stays"),
+        ({"segments": LIVE[:1]}, "all_is_forgotten"),
+        ({"lineage": BEFORE.lineage}, "all_is_forgotten"),
+        ({"retired": BEFORE.retired}, "all_is_forgotten"),
+        ({"cleaner_offsets": cleaned_to(10)}, "all_is_forgotten"),
+        ({"strategies": ("timestamp",)}, "all_is_forgotten"),
+        ({"log_start_offset": 1}, "all_is_forgotten"),
+    ],
+)
+def test_a_forget_leaves_nothing_but_the_fence(fields: dict[str, Any], law: str) -> None:
+    found = breaches(BEFORE, replace(FORGOTTEN, **fields), FORGET_INVARIANTS)
+    assert [each.law for each in found] == [law]
+
+
+def test_a_claim_that_takes_a_history_uses_the_consent_up() -> None:
+    adopted = replace(FORGOTTEN, segments=LIVE, lineage=BEFORE.lineage)
+    found = breaches(
+        FORGOTTEN, claimed(adopted, run="next", commit_id="c", at_ms=1), CLAIM_INVARIANTS
+    )
+    assert [each.law for each in found] == ["consent_is_of_a_forgotten_row"]
+    adopted = replace(adopted, forgotten=())
+    after = claimed(adopted, run="next", commit_id="c", at_ms=1)
+    assert breaches(FORGOTTEN, after, CLAIM_INVARIANTS) == ()
+
+
+def test_the_oldest_entries_of_the_vector_may_go() -> None:
+    assert breaches(BEFORE, replace(AFTER, cleaner_offsets=AFTER.cleaner_offsets[1:])) == ()
+
+
+def test_a_claim_may_adopt_and_leave_out_but_opens_exactly_the_next_epoch() -> None:
+    grown = replace(BEFORE, segments=a_chain(10, 10, 10))
+    claim = claimed(grown, run="mine", commit_id="c", at_ms=1)
+    assert breaches(BEFORE, claim, CLAIM_INVARIANTS) == ()
+    for wrong in (
+        replace(claim, epoch=3),
+        replace(claim, epoch=5),
+        replace(claim, owner_run=""),
+    ):
+        assert [breach.law for breach in breaches(BEFORE, wrong, CLAIM_INVARIANTS)] == [
+            "epoch_rises_by_one"
+        ]
+    assert set(STATE_INVARIANTS) <= set(CLAIM_INVARIANTS)
+
+
+CUT: Final = a_segment(20, 25, segment_id=segment_id("cut"), skipped_offsets=8)
+
+
+@pytest.mark.parametrize(
+    ("live", "agrees_with", "unproven"),
+    [
+        # It begins at 12, in the second: only with that one does it share offsets.
+        (LIVE, (SECOND.segment_id,), ""),
+        (LIVE, (), SECOND.segment_id),
+        (LIVE, (FIRST.segment_id,), SECOND.segment_id),
+        # What a run of ours wrote holds fewer records by design.
+        ((FIRST, replace(SECOND, written_by_run="earlier")), (), ""),
+        ((replace(FIRST, end_offset=13), a_segment(14, 19)), (segment_id(14),), segment_id(0)),
+    ],
+)
+def test_a_claim_adopts_no_overlap_that_was_not_compared(
+    live: tuple[Segment, ...], agrees_with: tuple[str, ...], unproven: str
+) -> None:
+    before = replace(BEFORE, segments=live)
+    grown = replace(before, segments=(*live, replace(CUT, agrees_with=agrees_with)))
+    claim = claimed(grown, run="mine", commit_id="c", at_ms=1)
+    found = breaches(before, claim, CLAIM_INVARIANTS)
+    assert [each.law for each in found] == ["overlaps_are_proven"] * bool(unproven)
+    assert [unproven in each.found for each in found] == [True] * bool(unproven)
+
+
+def test_what_lives_already_is_not_compared_anew() -> None:
+    before = replace(BEFORE, segments=(*LIVE, CUT))
+    claim = claimed(before, run="mine", commit_id="c", at_ms=1)
+    assert breaches(before, claim, CLAIM_INVARIANTS) == ()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"start_offset": 11, "skipped_offsets": 1},
+        {"end_offset": 21},
+        {"agrees_with": ("x",)},
+        {"size_bytes": 1},
+    ],
+)
+def test_what_the_row_says_of_a_segment_never_changes_live_or_retired(
+    change: dict[str, Any],
+) -> None:
+    changed = replace(SECOND, **change)
+    live = replace(BEFORE, segments=(FIRST, changed))
+    assert "segments_never_change" in laws(BEFORE, live)
+    as_retired = replace(AFTER, retired=(*AFTER.retired[:-1], retired(changed)))
+    assert laws(BEFORE, as_retired) == {"segments_never_change"}
+
+
+def test_a_broken_row_is_refused_with_every_law_it_breaks() -> None:
+    wrong = after_with(replace(MERGED, size_bytes=0, end_offset=18))
+    with pytest.raises(InvariantBroken, match="orders-3, epoch 3, commit swap") as refused:
+        ensure(BEFORE, wrong)
+    assert "covered_span_is_kept" in refused.value.what
+    assert "sizes_are_real" in refused.value.what

@@ -1,0 +1,241 @@
+"""Receipts: each thing that a worker may not say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.compaction.builders import a_chain, a_segment, listed
+from tierfold.compaction.cleaning.counts import Tally
+from tierfold.compaction.commits.receipts import (
+    GroupReceipt,
+    GroupResult,
+    StagedObject,
+    listing_faults,
+    receipt_faults,
+)
+from tierfold.compaction.discovery.listing import REQUIRED_PARTS, ListedSegment
+from tierfold.compaction.model.segments import Segment
+from tierfold.compaction.planning.grouping import SegmentGroup
+
+FIRST, SECOND, THIRD, FOURTH = a_chain(10, 10, 10, 10)
+PAIR = SegmentGroup(segments=(FIRST, SECOND))
+SINGLE = SegmentGroup(segments=(THIRD,))
+LAST = SegmentGroup(segments=(FOURTH,))
+GROUPS = (PAIR, SINGLE, LAST)
+
+SIZES = dict.fromkeys(REQUIRED_PARTS, 10) | {"log": 700, "index": 8, "timeindex": 12}
+STAGED = tuple(StagedObject(part=part, size_bytes=size, crc32c=1) for part, size in SIZES.items())
+WRITTEN = GroupReceipt(
+    group_index=0,
+    result=GroupResult.WRITTEN,
+    segment=a_segment(0, 19, segment_id="N" * 22, size_bytes=700),
+    tally=Tally(
+        records_in=20, kept=15, superseded=5, record_bytes_in=90, kept_bytes=60, superseded_bytes=30
+    ),
+    bytes_read=2000,
+    bytes_written=700,
+    records_written=15,
+    staged=STAGED,
+)
+UNCHANGED = GroupReceipt(
+    group_index=1,
+    result=GroupResult.UNCHANGED,
+    segment=None,
+    tally=Tally(records_in=4, kept=4, record_bytes_in=40, kept_bytes=40),
+    bytes_read=1000,
+    bytes_written=0,
+)
+EMPTIED = GroupReceipt(
+    group_index=2,
+    result=GroupResult.WRITTEN,
+    segment=a_segment(30, 39, segment_id="E" * 22, size_bytes=61),
+    tally=Tally(records_in=3, aborted=3, record_bytes_in=30, aborted_bytes=30),
+    bytes_read=1000,
+    bytes_written=61,
+    staged=tuple(
+        replace(each, size_bytes=61) if each.part == "log" else each for each in STAGED
+    ),
+)
+SOUND = (WRITTEN, UNCHANGED, EMPTIED)
+RECORDS, RECORD_BYTES = 27, 160
+
+
+def faults(
+    *receipts: GroupReceipt, records: int = RECORDS, record_bytes: int = RECORD_BYTES
+) -> str:
+    found = receipt_faults(
+        GROUPS, receipts, records_scanned=records, record_bytes_scanned=record_bytes
+    )
+    return "; ".join(found)
+
+
+def with_sizes(**sizes: int) -> tuple[StagedObject, ...]:
+    """The objects of `WRITTEN`, some of another size."""
+    return tuple(replace(each, size_bytes=sizes.get(each.part, each.size_bytes)) for each in STAGED)
+
+
+def test_sound_receipts_have_no_fault() -> None:
+    assert faults(*SOUND) == ""
+
+
+def test_no_groups_have_no_receipts() -> None:
+    assert receipt_faults((), (), records_scanned=0, record_bytes_scanned=0) == ()
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_every_group_has_its_receipt(count: int) -> None:
+    assert faults(*SOUND[:count]) == f"3 groups were planned, {count} receipts came back"
+
+
+@pytest.mark.parametrize("records", [26, 28])
+def test_the_rewrite_met_the_records_that_the_scan_counted(records: int) -> None:
+    assert faults(*SOUND, records=records) == f"the scan counted {records} records, the rewrite 27"
+
+
+@pytest.mark.parametrize("size", [159, 161])
+def test_the_rewrite_met_the_bytes_that_the_scan_counted(size: int) -> None:
+    expected = f"the scan counted {size} record bytes, the rewrite 160"
+    assert faults(*SOUND, record_bytes=size) == expected
+
+
+@pytest.mark.parametrize("written", [0, 14, 16])
+def test_what_was_kept_was_written(written: int) -> None:
+    wrong = replace(WRITTEN, records_written=written)
+    expected = f"group [0, 19]: 15 records were kept, {written} written"
+    assert faults(wrong, UNCHANGED, EMPTIED) == expected
+
+
+@pytest.mark.parametrize(
+    "change", [{"kept": 14}, {"superseded": 6}, {"record_bytes_in": 91}, {"aborted_bytes": 1}]
+)
+def test_a_tally_adds_up(change: dict[str, int]) -> None:
+    wrong = replace(WRITTEN, tally=replace(WRITTEN.tally, **change))
+    assert faults(wrong, UNCHANGED, EMPTIED).startswith(
+        "group [0, 19]: the tally does not add up: Tally("
+    )
+
+
+def test_what_is_unchanged_lost_nothing() -> None:
+    tally = Tally(records_in=4, kept=3, aborted=1, record_bytes_in=40, kept_bytes=30)
+    wrong = replace(UNCHANGED, tally=replace(tally, aborted_bytes=10))
+    expected = "group [20, 29]: said to be unchanged, but something was to go"
+    assert faults(WRITTEN, wrong, EMPTIED) == expected
+
+
+def test_what_is_unchanged_is_a_single_segment() -> None:
+    tally = Tally(records_in=20, kept=20, record_bytes_in=90, kept_bytes=90)
+    wrong = replace(WRITTEN, result=GroupResult.UNCHANGED, segment=None, tally=tally)
+    expected = "group [0, 19]: said to be unchanged, but something was to go"
+    assert faults(wrong, UNCHANGED, EMPTIED) == expected
+
+
+def test_no_group_is_left_without_a_segment() -> None:
+    wrong = replace(EMPTIED, result=GroupResult.EMPTY, segment=None, staged=())
+    expected = "group [30, 39]: no segment was written for its offsets"
+    assert faults(WRITTEN, UNCHANGED, wrong) == expected
+
+
+def test_what_is_written_names_its_segment() -> None:
+    assert faults(replace(WRITTEN, segment=None), UNCHANGED, EMPTIED) == (
+        "group [0, 19]: written, but no segment is named"
+    )
+
+
+@pytest.mark.parametrize(("start", "end"), [(1, 19), (0, 18), (0, 20)])
+def test_a_new_segment_covers_its_sources_from_the_first_to_the_last_offset(
+    start: int, end: int
+) -> None:
+    segment = a_segment(start, end, segment_id="N" * 22, size_bytes=700)
+    assert faults(replace(WRITTEN, segment=segment), UNCHANGED, EMPTIED) == (
+        f"group [0, 19]: the new segment covers [{start}, {end}]"
+    )
+
+
+@pytest.mark.parametrize(("written", "named"), [(0, 0), (700, 701), (700, 0)])
+def test_a_new_segment_is_as_large_as_what_was_written(written: int, named: int) -> None:
+    segment = a_segment(0, 19, segment_id="N" * 22, size_bytes=named)
+    wrong = replace(
+        WRITTEN, segment=segment, bytes_written=written, staged=with_sizes(log=named)
+    )
+    expected = f"group [0, 19]: {written} bytes written, {named} named"
+    assert faults(wrong, UNCHANGED, EMPTIED) == expected
+
+
+@pytest.mark.parametrize("source", [FIRST, SECOND])
+def test_a_new_segment_never_bears_the_id_of_a_source(source: Segment) -> None:
+    segment = a_segment(0, 19, segment_id=source.segment_id, size_bytes=700)
+    assert faults(replace(WRITTEN, segment=segment), UNCHANGED, EMPTIED) == (
+        "group [0, 19]: the new segment bears a source's id"
+    )
+
+
+@pytest.mark.parametrize("part", ["log", "index", "timeindex"])
+def test_an_object_is_as_large_as_the_segment_says(part: str) -> None:
+    named = SIZES[part]
+    wrong = replace(WRITTEN, staged=with_sizes(**{part: named + 1}))
+    expected = f"group [0, 19]: .{part} of {named + 1} bytes was written, {named} named"
+    assert faults(wrong, UNCHANGED, EMPTIED) == expected
+
+
+@pytest.mark.parametrize("part", REQUIRED_PARTS)
+def test_every_required_object_was_written(part: str) -> None:
+    wrong = replace(WRITTEN, staged=tuple(each for each in STAGED if each.part != part))
+    assert faults(wrong, UNCHANGED, EMPTIED).startswith("group [0, 19]: objects [")
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_a_transaction_index_is_written_where_one_is_named(is_named: bool) -> None:
+    assert WRITTEN.segment is not None
+    index = StagedObject(part="txnindex", size_bytes=34, crc32c=1)
+    named = replace(WRITTEN.segment, has_transaction_index=is_named)
+    right = (*STAGED, index) if is_named else STAGED
+    wrong = STAGED if is_named else (*STAGED, index)
+    for staged, sound in ((right, True), (wrong, False)):
+        receipt = replace(WRITTEN, segment=named, staged=staged)
+        assert (faults(receipt, UNCHANGED, EMPTIED) == "") == sound
+
+
+def test_all_faults_are_told_at_once() -> None:
+    tally = replace(UNCHANGED.tally, kept=3)
+    found = faults(replace(WRITTEN, segment=None), replace(UNCHANGED, tally=tally), EMPTIED)
+    assert found.count("group [") == 3
+
+
+# What lies in the tier.
+
+LISTED = replace(
+    listed(a_segment(0, 19, segment_id="N" * 22)), parts=tuple(sorted(SIZES.items()))
+)
+NAME = f"{0:020d}-{'N' * 22}"
+
+
+def listing_with(**sizes: int | None) -> ListedSegment:
+    """`LISTED` with other sizes; None: that object is not there."""
+    found = ((part, sizes.get(part, size)) for part, size in LISTED.parts)
+    parts = tuple((part, size) for part, size in found if size is not None)
+    return replace(LISTED, parts=parts)
+
+
+def test_what_lies_there_as_it_was_written_has_no_fault() -> None:
+    assert listing_faults((WRITTEN, UNCHANGED), [listed(FIRST), LISTED]) == ()
+
+
+@pytest.mark.parametrize("part", REQUIRED_PARTS)
+def test_an_object_that_is_gone_is_named(part: str) -> None:
+    expected = f"{NAME}.{part} was {SIZES[part]} bytes and is gone"
+    assert listing_faults((WRITTEN, UNCHANGED), [listing_with(**{part: None})]) == (expected,)
+
+
+@pytest.mark.parametrize("part", REQUIRED_PARTS)
+@pytest.mark.parametrize("more", [-1, 1])
+def test_an_object_of_another_size_is_named(part: str, more: int) -> None:
+    size = SIZES[part]
+    expected = f"{NAME}.{part} was {size} bytes and has {size + more}"
+    found = listing_faults((WRITTEN, UNCHANGED), [listing_with(**{part: size + more})])
+    assert found == (expected,)
+
+
+def test_a_segment_that_is_gone_lacks_every_object() -> None:
+    assert len(listing_faults((WRITTEN, UNCHANGED), [])) == len(REQUIRED_PARTS)

@@ -1,0 +1,145 @@
+"""Back to any earlier row: exactly what lived then and came since, or a refusal. Never less."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import pytest
+from hypothesis import given
+
+from tests.compaction.builders import a_chain, a_segment, a_state, cleaned_to, retired, segment_id
+from tests.compaction.histories import STEPS, Life, Step, lived
+from tierfold.compaction.commits.restore import Restoration, restoration
+from tierfold.compaction.discovery.view import Refusal, RefusalReason
+from tierfold.compaction.model.segments import LeaderEpoch, PartitionState, RetiredSegment
+
+FIRST, SECOND, THIRD = ORIGINALS = a_chain(10, 10, 10)
+MERGED: Final = a_segment(0, 19, segment_id=segment_id("merged"), written_by_run="a run")
+FOUND: Final = a_state((FIRST, SECOND), epoch=1)
+COMPACTED: Final = a_state(
+    (MERGED,),
+    epoch=1,
+    cleaner_offsets=cleaned_to(20),
+    retired=(retired(FIRST), retired(SECOND)),
+    strategies=("timestamp",),
+)
+
+
+def wanted(life: Life, earlier: PartitionState) -> list[str] | None:
+    """The model: what lived then, and every upload since; None: some of it is not whole."""
+    ids = [each.segment_id for each in earlier.segments]
+    ids += [
+        each.segment_id for each in life.uploads if each.start_offset >= earlier.next_offset
+    ]
+    return None if life.going & set(ids) else ids
+
+
+@given(STEPS)
+def test_any_row_comes_back_whole_or_not_at_all(steps: list[Step]) -> None:
+    life = lived(steps)
+    for earlier in life.rows:
+        found = restoration(earlier, life.now)
+        ids = wanted(life, earlier)
+        if ids is None:
+            assert isinstance(found, Refusal)
+            assert found.reason is RefusalReason.NOT_RESTORABLE
+            continue
+        assert isinstance(found, Restoration)
+        again = Life(rows=list(life.rows), uploads=list(life.uploads), going=set(life.going))
+        again.restore(found)
+        row = again.now
+        assert [each.segment_id for each in row.segments] == ids
+        assert row.next_offset == life.now.next_offset
+        assert (row.cleaner_offset or 0) == (earlier.cleaner_offset or earlier.log_start_offset)
+        assert row.log_start_offset == earlier.log_start_offset
+        assert row.strategies == earlier.strategies
+
+
+@given(STEPS)
+def test_a_restore_is_idempotent_and_can_be_undone(steps: list[Step]) -> None:
+    life = lived(steps)
+    before = life.now
+    for earlier in list(life.rows):
+        found = restoration(earlier, life.now)
+        if not isinstance(found, Restoration):
+            continue
+        life.restore(found)
+        again = restoration(earlier, life.now)
+        assert isinstance(again, Restoration)
+        assert again.is_nothing
+        forth = restoration(before, life.now)
+        assert isinstance(forth, Restoration)
+        life.restore(forth)
+        assert life.now.segments == before.segments
+        assert life.now.log_start_offset == before.log_start_offset
+
+
+def test_what_is_retired_comes_back_and_what_lives_is_retired() -> None:
+    found = restoration(FOUND, COMPACTED)
+    assert isinstance(found, Restoration)
+    assert found.segments == (FIRST, SECOND)
+    assert found.back == (FIRST, SECOND)
+    assert found.leaving == (MERGED,)
+    assert found.cleaner_offset == 0
+    update = found.update(at_ms=7, run="undo")
+    assert update.strategies == ()
+    assert (update.at_ms, update.run) == (7, "undo")
+
+
+def test_what_came_since_stays_as_it_was_uploaded() -> None:
+    found = restoration(FOUND, replace(COMPACTED, segments=(MERGED, THIRD)))
+    assert isinstance(found, Restoration)
+    assert found.segments == ORIGINALS
+    assert found.back == (FIRST, SECOND)
+
+
+def test_what_came_since_and_was_compacted_comes_back_as_it_was_uploaded() -> None:
+    all_in_one = replace(MERGED, end_offset=29)
+    row = replace(
+        COMPACTED, segments=(all_in_one,), retired=tuple(retired(each) for each in ORIGINALS)
+    )
+    found = restoration(FOUND, row)
+    assert isinstance(found, Restoration)
+    assert found.segments == ORIGINALS
+
+
+def going(each: RetiredSegment) -> RetiredSegment:
+    return replace(each, deletion_started_at_ms=5)
+
+
+@pytest.mark.parametrize(
+    "left", [(retired(SECOND),), (going(retired(FIRST)), retired(SECOND))], ids=["gone", "going"]
+)
+def test_what_is_deleted_or_being_deleted_stays_away(left: tuple[RetiredSegment, ...]) -> None:
+    found = restoration(FOUND, replace(COMPACTED, retired=left))
+    assert isinstance(found, Refusal)
+    assert "are deleted, or being deleted" in found.detail
+    assert FIRST.segment_id in found.detail
+    assert SECOND.segment_id not in found.detail
+
+
+def test_a_dropped_tombstones_older_value_stays_away() -> None:
+    # What came since lives on in compacted form only: a tombstone in it may have been dropped.
+    rest = a_segment(20, 29, segment_id=segment_id("rest"), written_by_run="a run")
+    found = restoration(FOUND, replace(COMPACTED, segments=(MERGED, rest)))
+    assert isinstance(found, Refusal)
+    assert "uploaded from offset 20 on is no longer there" in found.detail
+
+
+def test_a_hole_behind_an_empty_log_is_no_state() -> None:
+    empty = a_state((), log_start_offset=20)
+    fourth = a_segment(30, 39)
+    row = a_state((THIRD, fourth), log_start_offset=20)
+    assert isinstance(restoration(empty, row), Restoration)
+    merged = replace(MERGED, start_offset=20, end_offset=29)
+    found = restoration(empty, replace(row, segments=(merged, fourth)))
+    assert isinstance(found, Refusal)
+    assert "from offset 20 on" in found.detail
+
+
+def test_what_an_unclean_election_cut_off_stays_away() -> None:
+    cut = (LeaderEpoch(epoch=0, start_offset=0), LeaderEpoch(epoch=1, start_offset=5))
+    found = restoration(FOUND, replace(COMPACTED, lineage=cut))
+    assert isinstance(found, Refusal)
+    assert "belong to a log since cut off" in found.detail

@@ -1,0 +1,400 @@
+"""What may go of a partition, and that nothing which a live row names ever does (SEMANTICS 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.compaction.builders import (
+    a_chain,
+    a_segment,
+    a_state,
+    looked_at,
+    segment_id,
+    unknown,
+)
+from tierfold.compaction.commits.commit import (
+    EpochIs,
+    FinishDeletion,
+    MoveLogStart,
+    ReleaseClaim,
+    RetireSegments,
+    StartDeletion,
+    applied,
+    claimed,
+    proposed,
+    unmet,
+)
+from tierfold.compaction.commits.invariants import ensure
+from tierfold.compaction.deletion.deletion_plan import (
+    Sweep,
+    SweepOrder,
+    deletion_faults,
+    holder,
+    sweep_of,
+    taken_over,
+)
+from tierfold.compaction.deletion.expiry import ExpiryReason
+from tierfold.compaction.discovery.histories import EpochStretch, InspectedSegment
+from tierfold.compaction.discovery.listing import REQUIRED_PARTS, Leftover
+from tierfold.compaction.discovery.view import PartitionView, state_with_new
+from tierfold.compaction.model.outcomes import Fenced, LostRace
+from tierfold.compaction.model.rules import DAY_MS, Rules, TierBinding
+from tierfold.compaction.model.segments import LeaderEpoch, PartitionState, RetiredSegment, Segment
+
+NOW_MS: Final = 100 * DAY_MS
+TIMES: Final = SweepOrder(now_ms=NOW_MS)
+DETACHED: Final = Rules(tier_binding=TierBinding.DETACHED, retention_ms=-1)
+DELETE: Final = replace(
+    DETACHED, cleanup_policy=frozenset({"delete"}), retention_ms=DAY_MS, retention_bytes=-1
+)
+CHAIN: Final = a_chain(10, 10, 10, max_timestamp_ms=NOW_MS)
+LEFTOVER: Final = Leftover(object_key="f/.x.staged", size_bytes=7, modified_ms=NOW_MS - DAY_MS)
+
+
+def gone(segment: Segment, *, for_ms: int, is_ours: bool = False) -> RetiredSegment:
+    """Retired so long ago, written by a run of ours or by a broker."""
+    return RetiredSegment(
+        segment=replace(segment, written_by_run="earlier" if is_ours else ""),
+        retired_at_ms=NOW_MS - for_ms,
+        retired_by_epoch=1,
+        retired_by_run="earlier",
+    )
+
+
+def stray(
+    start: int, end: int, *, age_ms: int = DAY_MS, lacking: str = "", epoch: int = 0, **fields: Any
+) -> InspectedSegment:
+    """What lies in the tier and in no row; named "stray" and by its start."""
+    segment = a_segment(
+        start,
+        end,
+        segment_id=segment_id(f"stray{start}"),
+        leader_epochs=(LeaderEpoch(epoch=epoch, start_offset=start),),
+    )
+    each = unknown(segment, lacking=lacking.split(), **fields)
+    return replace(each, listed=replace(each.listed, modified_ms=NOW_MS - age_ms))
+
+
+def seen(
+    state: PartitionState | None, found: Sequence[InspectedSegment] = ()
+) -> PartitionView:
+    """The row, all that it names, and what lies beside."""
+    view = looked_at(state, found)
+    assert isinstance(view, PartitionView)
+    return view
+
+
+def sweep(
+    view: PartitionView,
+    rules: Rules = DETACHED,
+    *,
+    order: SweepOrder = TIMES,
+    leftovers: Sequence[Leftover] = (),
+) -> Sweep:
+    return sweep_of(view, rules, order, leftovers=leftovers)
+
+
+def ids(swept: Sweep) -> tuple[list[str], ...]:
+    """Ids of what expires, starts, goes on and is an orphan."""
+    return (
+        [each.segment.segment_id for each in swept.expired],
+        [each.segment.segment_id for each in swept.starting],
+        [each.segment.segment_id for each in swept.going],
+        [each.segment_id for each in swept.orphans],
+    )
+
+
+A, B, C = (each.segment_id for each in CHAIN)
+
+
+@pytest.mark.parametrize(("for_ms", "is_due"), [(DAY_MS, True), (DAY_MS - 1, False)])
+def test_a_retired_segment_stays_for_the_grace_period(for_ms: int, is_due: bool) -> None:
+    swept = sweep(seen(a_state(CHAIN[1:], retired=(gone(CHAIN[0], for_ms=for_ms),))))
+    assert ids(swept) == ([], [A] if is_due else [], [], [])
+    assert swept.needs_claim is is_due
+    assert swept.is_nothing is not is_due
+
+
+def test_a_deletion_that_was_started_goes_on_whatever_its_age_and_the_binding() -> None:
+    started = replace(gone(CHAIN[0], for_ms=0), deletion_started_at_ms=NOW_MS)
+    swept = sweep(seen(a_state(CHAIN[1:], retired=(started,))), Rules())
+    assert ids(swept) == ([], [], [A], [])
+    assert swept.marked_ids == (A,)
+    assert swept.updates(at_ms=NOW_MS, run="r") == ()
+    assert swept.needs_claim
+
+
+@pytest.mark.parametrize("binding", [None, TierBinding.BOUND])
+def test_where_a_broker_may_name_it_only_what_we_wrote_goes(binding: TierBinding | None) -> None:
+    theirs, ours = gone(CHAIN[0], for_ms=DAY_MS), gone(CHAIN[1], for_ms=DAY_MS, is_ours=True)
+    row = a_state((replace(CHAIN[2], max_timestamp_ms=0),), retired=(theirs, ours))
+    view = seen(row, [stray(25, 26)])
+    rules = replace(DELETE, tier_binding=binding)
+    swept = sweep(view, rules, leftovers=[LEFTOVER])
+    assert ids(swept) == ([], [B], [], [])
+    assert swept.leftovers == (LEFTOVER,)
+    assert swept.log_start_offset == 20
+    (note,) = swept.notes
+    assert "may still name them: 1 expired, 1 retired, 1 orphaned." in note
+    assert "tier.binding=detached" in note
+    assert ids(sweep(view, DELETE)) == ([C], [A, B], [], [segment_id("stray25")])
+
+
+@pytest.mark.parametrize(("age_ms", "is_due"), [(DAY_MS, True), (DAY_MS - 1, False)])
+def test_an_orphan_and_a_leftover_stay_while_a_run_may_be_at_them(
+    age_ms: int, is_due: bool
+) -> None:
+    view = seen(a_state(CHAIN), [stray(10, 19, age_ms=age_ms)])
+    young = replace(LEFTOVER, modified_ms=NOW_MS - age_ms)
+    swept = sweep(view, leftovers=[young])
+    assert ids(swept)[3] == ([segment_id("stray10")] if is_due else [])
+    assert swept.leftovers == ((young,) if is_due else ())
+    assert swept.notes == ()
+
+
+@pytest.mark.parametrize("lacking", ["", *REQUIRED_PARTS[1:]])
+@pytest.mark.parametrize(
+    ("start", "end", "is_orphan"),
+    [(15, 29, True), (15, 30, False), (29, 29, True), (30, 30, False)],
+)
+def test_only_what_lies_within_the_live_range_is_an_orphan(
+    start: int, end: int, is_orphan: bool, lacking: str
+) -> None:
+    swept = sweep(seen(a_state(CHAIN), [stray(start, end, lacking=lacking)]))
+    assert ids(swept)[3] == ([segment_id(f"stray{start}")] if is_orphan else [])
+
+
+def test_a_log_cut_short_that_alone_holds_offsets_is_kept_and_reported() -> None:
+    swept = sweep(seen(a_state(CHAIN), [stray(15, 35, lacking="leader_epoch_checkpoint")]))
+    assert swept.is_nothing
+    assert swept.notes == (
+        f"segment {segment_id('stray15')} (offsets 15 to 35) lacks .leader_epoch_checkpoint: not"
+        " taken until its upload is complete",
+    )
+
+
+def test_a_log_that_cannot_be_read_is_kept_and_reported() -> None:
+    torn = stray(15, 20, lacking="index", end_offset=None, problem="x.log: it is torn")
+    swept = sweep(seen(a_state(CHAIN), [torn]))
+    assert swept.is_nothing
+    assert swept.notes == (
+        f"segment {segment_id('stray15')} (start 15) is kept, not read: x.log: it is torn",
+    )
+
+
+def test_what_the_next_claim_adopts_makes_no_orphan_yet() -> None:
+    # The row that is committed decides: a claim may still fail.
+    (new,) = a_chain(10, start_offset=30)
+    row = a_state(CHAIN)
+    covered = stray(15, 35)
+    assert ids(sweep(seen(row, [covered, unknown(new)])))[3] == []
+    adopted = replace(row, segments=(*CHAIN, new))
+    assert ids(sweep(seen(adopted, [covered])))[3] == [segment_id("stray15")]
+
+
+def test_an_orphan_without_a_log_goes_wherever_it_begins() -> None:
+    found = [stray(15, 20, lacking="log"), stray(30, 35, lacking="log index")]
+    assert ids(sweep(seen(a_state(CHAIN), found)))[3] == [
+        segment_id("stray15"),
+        segment_id("stray30"),
+    ]
+
+
+TAKES_APART: Final = replace(TIMES, takes_set_apart=True)
+
+
+@pytest.mark.parametrize(
+    ("binding", "order", "age_ms", "goes"),
+    [
+        (TierBinding.DETACHED, TAKES_APART, DAY_MS, True),
+        (TierBinding.DETACHED, TAKES_APART, DAY_MS - 1, False),
+        (TierBinding.DETACHED, TIMES, DAY_MS, False),
+        (TierBinding.BOUND, TAKES_APART, DAY_MS, False),
+        (None, TAKES_APART, DAY_MS, False),
+    ],
+)
+def test_what_is_set_apart_goes_only_where_a_person_gave_it_up(
+    binding: TierBinding | None, order: SweepOrder, age_ms: int, goes: bool
+) -> None:
+    # Epoch 2 began at 20; a deposed leader of epoch 1 still uploaded 20-22.
+    lineage = (LeaderEpoch(epoch=0, start_offset=0), LeaderEpoch(epoch=2, start_offset=20))
+    live = (*CHAIN[:2], replace(CHAIN[2], leader_epochs=lineage[1:]))
+    late = stray(20, 22, age_ms=age_ms, epoch=1)
+    view = seen(a_state(live, lineage=lineage), [late])
+    assert view.set_apart == (late.listed,)
+    swept = sweep(view, replace(DETACHED, tier_binding=binding), order=order)
+    assert swept.set_apart == ((late.listed,) if goes else ())
+    assert swept.needs_claim is goes
+    needed = replace(view, needed=(late.listed.segment_id,))
+    assert sweep(needed, DETACHED, order=order).set_apart == ()
+    assert ids(swept) == ([], [], [], [])
+    kept = [note for note in swept.notes if "set apart, outside the leader epoch" in note]
+    assert len(kept) is not goes
+    is_told = binding is not TierBinding.DETACHED
+    assert any("1 set apart." in note for note in swept.notes) is is_told
+
+
+def test_what_no_run_has_adopted_yet_expires_as_well() -> None:
+    old = [replace(each, max_timestamp_ms=0) for each in a_chain(10, 10)]
+    first = seen(None, list(map(unknown, old)))
+    swept = sweep(first, DELETE, leftovers=[LEFTOVER])
+    assert [each.reason for each in swept.expired] == [ExpiryReason.TIME] * 2
+    assert (swept.log_start_offset, swept.leftovers) == (20, ())
+    assert sweep(first).is_nothing
+
+
+def test_it_is_said_where_nothing_will_be_left() -> None:
+    old = [replace(each, max_timestamp_ms=0) for each in CHAIN]
+    assert sweep(seen(a_state(old)), DELETE).notes == ("all that lives expires",)
+    assert sweep(seen(a_state([*old[:2], CHAIN[2]])), DELETE).notes == ()
+    assert sweep(seen(a_state(CHAIN)), DELETE).notes == ()
+
+
+def test_the_log_starts_where_the_first_segment_that_stays_does() -> None:
+    row = a_state([replace(CHAIN[0], max_timestamp_ms=0), *CHAIN[1:]])
+    swept = sweep(seen(row), DELETE)
+    assert swept.updates(at_ms=5, run="r") == (
+        RetireSegments(ids=(A,), at_ms=5, run="r"),
+        MoveLogStart(offset=10),
+    )
+    assert unmet(swept.requires, row) == ()
+    assert len(unmet(swept.requires, replace(row, segments=CHAIN[1:]))) == 1
+
+
+def test_a_deletion_is_asked_for_only_while_the_segment_is_whole() -> None:
+    row = a_state(CHAIN[1:], retired=(gone(CHAIN[0], for_ms=DAY_MS),))
+    swept = sweep(seen(row))
+    assert swept.updates(at_ms=5, run="r") == (StartDeletion(ids=(A,), at_ms=5),)
+    restored = a_state(CHAIN)
+    assert [len(unmet(swept.requires, each)) for each in (row, restored)] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("owner", "silent_ms", "expected"),
+    [
+        ("run", DAY_MS - 1, "run"),
+        ("run", DAY_MS, ""),
+        ("run", 1 - DAY_MS, "run"),
+        ("run", -DAY_MS, ""),  # By a clock that is wrong, or is ahead of ours.
+        ("", 0, ""),
+    ],
+)
+def test_a_run_holds_a_partition_until_it_is_silent_for_the_orphan_age(
+    owner: str, silent_ms: int, expected: str
+) -> None:
+    row = a_state(CHAIN, owner_run=owner, committed_at_ms=NOW_MS - silent_ms)
+    assert holder(row, TIMES) == expected
+    assert holder(None, TIMES) == ""
+
+
+def test_whoever_lost_the_row_is_told_by_whom() -> None:
+    hold = EpochIs(epoch=3, owner_run="we")
+    row = a_state(CHAIN, epoch=3, owner_run="we", commit_id="x")
+    assert taken_over(row, hold) is None
+    newer = replace(row, epoch=4, owner_run="they")
+    assert taken_over(newer, hold) == Fenced(epoch=3, by_epoch=4, by_run="they")
+    assert taken_over(replace(row, owner_run="they"), hold) == LostRace(found_commit_id="x")
+
+
+def test_the_row_has_the_last_word_on_what_is_deleted() -> None:
+    started = replace(gone(CHAIN[0], for_ms=DAY_MS), deletion_started_at_ms=NOW_MS)
+    row = a_state(CHAIN[1:], retired=(started,))
+    swept = sweep(seen(row, [stray(15, 20)]))
+    assert deletion_faults(swept, row) == ()
+    adopted = a_segment(30, 39, segment_id=segment_id("stray15"))
+    for changed, word in (
+        (a_state(CHAIN), f"segment {A} is live"),
+        (a_state(CHAIN[1:], retired=(gone(CHAIN[0], for_ms=DAY_MS),)), f"{A} is not marked"),
+        (a_state(CHAIN[1:]), f"{A} is not marked"),
+        (replace(row, segments=(*CHAIN[1:], adopted)), f"segment {adopted.segment_id} is live"),
+        (replace(row, retired=(started, gone(adopted, for_ms=0))), "is no orphan, but retired"),
+    ):
+        (fault,) = deletion_faults(swept, changed)
+        assert word in fault
+
+
+def drawn_stray(draw: st.DrawFn, start: int) -> InspectedSegment:
+    """An upload of epoch 0, complete, cut short or torn; some by batches of no epoch."""
+    lacking = draw(st.sampled_from(["", *REQUIRED_PARTS]))
+    end = start + draw(st.integers(0, 20))
+    found = stray(start, end, age_ms=draw(st.integers(0, 2)) * DAY_MS, lacking=lacking)
+    if lacking == "leader_epoch_checkpoint":
+        epoch = draw(st.sampled_from([-1, 0]))
+        stretch = EpochStretch(epoch=epoch, first_offset=start, last_offset=end)
+        found = replace(found, stretches=(stretch,))
+    if lacking and draw(st.booleans()):
+        found = replace(found, end_offset=None, problem="torn")
+    return found
+
+
+@st.composite
+def partitions(draw: st.DrawFn) -> tuple[PartitionView, Rules]:
+    """A row in any state of its life, what lies beside it in the tier, and any settings."""
+    ages = draw(st.lists(st.integers(0, 3), min_size=1, max_size=6))
+    first_live = draw(st.integers(0, len(ages)))
+    chain = [
+        replace(each, max_timestamp_ms=NOW_MS - age * DAY_MS)
+        for each, age in zip(a_chain(*[10] * len(ages)), ages, strict=True)
+    ]
+    retired = [
+        replace(
+            gone(each, for_ms=draw(st.integers(0, 2)) * DAY_MS, is_ours=draw(st.booleans())),
+            deletion_started_at_ms=draw(st.none() | st.just(NOW_MS)),
+        )
+        for each in chain[:first_live]
+    ]
+    row = a_state(
+        chain[first_live:], retired=tuple(retired), log_start_offset=10 * first_live, epoch=1
+    )
+    strays = [drawn_stray(draw, start) for start in draw(st.sets(st.integers(0, 70), max_size=3))]
+    rules = Rules(
+        cleanup_policy=frozenset(draw(st.sets(st.sampled_from(["compact", "delete"])))),
+        retention_ms=draw(st.sampled_from([-1, 0, DAY_MS])),
+        retention_bytes=draw(st.sampled_from([-1, 0, 2000])),
+        tier_binding=draw(st.sampled_from([None, *TierBinding])),
+    )
+    return seen(row, strays), rules
+
+
+@given(partitions())
+def test_nothing_that_a_live_row_names_is_ever_swept(
+    found: tuple[PartitionView, Rules],
+) -> None:
+    view, rules = found
+    swept = sweep(view, rules, order=TAKES_APART)
+    expired, starting, going, orphans = map(set, ids(swept))
+    assert view.state is not None
+    live = {each.segment_id for each in view.state.segments}
+    assert expired <= live | set(view.new_ids)
+    assert not (starting | going | orphans) & live
+    apart = {each.segment_id for each in swept.set_apart}
+    assert not apart & (live | orphans)
+    assert not (apart | orphans) & set(view.new_ids)
+    assert len(expired | starting | going | orphans) == sum(map(len, ids(swept)))
+    if not rules.is_detached:
+        assert not expired | orphans
+    # As the catalog writes it, every law of which holds; then the objects may go.
+    row = claimed(state_with_new(view), run="retain", commit_id="1", at_ms=NOW_MS)
+    after = row
+    for number, updates in enumerate(
+        (
+            swept.updates(at_ms=NOW_MS, run="retain"),
+            (FinishDeletion(ids=swept.marked_ids), ReleaseClaim(run="retain")),
+        )
+    ):
+        proposal = proposed(
+            after, *updates, commit_id=f"{number + 2}", at_ms=NOW_MS, requires=swept.requires
+        )
+        assert number or not unmet(proposal.requires, after)
+        before, after = after, applied(proposal, after)
+        ensure(before, after)
+        assert number or deletion_faults(swept, after) == ()
+    assert {each.segment_id for each in after.segments} == (live | set(view.new_ids)) - expired
+    assert not (starting | going) & {each.segment.segment_id for each in after.retired}
+    assert expired <= {each.segment.segment_id for each in after.whole_retired}

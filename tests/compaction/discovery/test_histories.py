@@ -1,0 +1,306 @@
+"""Which history of a partition its uploads belong to (SEMANTICS 1, "Histories first").
+
+    row        0 ─────── 10      live, its leader epochs
+    upload          6 ── 9       what a leader wrote, by its checkpoint or by its batches
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+import pytest
+
+from tests.compaction.builders import a_segment, a_state, segment_id, unknown
+from tierfold.compaction.discovery.histories import (
+    NO_EPOCH,
+    EpochStretch,
+    History,
+    InspectedSegment,
+    decided_history,
+    fits,
+    shared_until,
+    with_older_epochs,
+)
+from tierfold.compaction.model.segments import LeaderEpoch, PartitionState
+
+Pairs = tuple[tuple[int, int], ...]
+
+
+def epochs(*pairs: tuple[int, int]) -> tuple[LeaderEpoch, ...]:
+    return tuple(LeaderEpoch(epoch=epoch, start_offset=start) for epoch, start in pairs)
+
+
+def upload(start: int, end: int, *checkpoint: tuple[int, int], **fields: Any) -> InspectedSegment:
+    """Complete, with that checkpoint."""
+    segment = a_segment(start, end, segment_id=segment_id(f"u{start}-{end}"))
+    return unknown(segment, checkpoint=epochs(*checkpoint), **fields)
+
+
+def cut_short(start: int, end: int, *stretches: tuple[int, int, int]) -> InspectedSegment:
+    """Without a checkpoint: (epoch, first, last offset) of its batches."""
+    segment = a_segment(start, end, segment_id=segment_id(f"c{start}-{end}"))
+    return unknown(
+        segment,
+        lacking=["leader_epoch_checkpoint"],
+        stretches=tuple(
+            EpochStretch(epoch=epoch, first_offset=first, last_offset=last)
+            for epoch, first, last in stretches
+        ),
+    )
+
+
+def a_row(*lineage: tuple[int, int]) -> PartitionState:
+    """Live 0 to 10."""
+    return a_state([a_segment(0, 10, leader_epochs=epochs(*lineage))], lineage=epochs(*lineage))
+
+
+def names(found: tuple[InspectedSegment, ...]) -> list[str]:
+    return [each.listed.segment_id.strip("_A").rstrip("_") for each in found]
+
+
+def decided(row: PartitionState | None, *found: InspectedSegment) -> tuple[History, str]:
+    """The history, and the segments that are part of it, as a phrase."""
+    history = decided_history(found, row)
+    return history, " ".join(names(history.fitting))
+
+
+ROW: Final = a_row((3, 0))
+
+
+def test_nothing_unknown_leaves_the_rows_lineage() -> None:
+    assert decided_history([], ROW) == History(lineage=epochs((3, 0)), fitting=(), apart=())
+    assert decided_history([], None).lineage == ()
+
+
+@pytest.mark.parametrize("start", [0, 3, 6, 10, 11])
+def test_an_epoch_that_the_row_lacks_within_the_live_range_is_a_truncation(start: int) -> None:
+    # The new leader's log was cut off at `start`; what it uploads begins wherever it likes.
+    found = upload(6, 14, (3, 0), (4, start)) if start else upload(6, 14, (4, 0))
+    history, fitting = decided(ROW, found)
+    assert bool(history.contradiction) is (start <= 10)
+    assert fitting == "u6-14"
+    if start <= 10:
+        assert history.contradiction == (
+            f"segment {segment_id('u6-14')} (offsets 6 to 14) was written by a leader of epoch 4,"
+            f" whose log has offset {start}; the live segments have that offset from another"
+            " leader, and go on to 10"
+        )
+
+
+def test_a_truncation_is_found_wherever_the_upload_begins() -> None:
+    for found in (upload(6, 9, (3, 0), (4, 6)), upload(11, 15, (3, 0), (4, 6), (5, 11))):
+        assert "epoch 4, whose log has offset 6" in decided_history([found], ROW).contradiction
+
+
+def test_an_epoch_of_which_only_the_last_checkpoint_entry_is_left_may_start_later() -> None:
+    # A broker cuts its checkpoint off at its log start: epoch 3 began at 0, or at 4 at least.
+    history, fitting = decided(ROW, upload(4, 15, (3, 4)))
+    assert (history.contradiction, fitting) == ("", "u4-15")
+    assert history.lineage == epochs((3, 0))
+    history, fitting = decided(a_row((2, 0), (3, 6)), upload(8, 15, (3, 8)))
+    assert (history.contradiction, fitting) == ("", "u8-15")
+    assert history.lineage == epochs((2, 0), (3, 6))
+
+
+@pytest.mark.parametrize("start", [5, 7])
+def test_a_common_epoch_that_starts_elsewhere_is_a_contradiction(start: int) -> None:
+    row = a_row((2, 0), (3, 6))
+    history = decided_history([upload(4, 15, (2, 0), (3, start))], row)
+    assert history.contradiction == (
+        f"segment {segment_id('u4-15')} (offsets 4 to 15) says that leader epoch 3 starts at offset"
+        f" {start}, the catalog says at 6"
+    )
+    assert not decided_history([upload(4, 15, (2, 0), (3, 6))], row).contradiction
+
+
+def test_epochs_below_the_rows_first_are_not_looked_at() -> None:
+    # The row's own lineage was cut off at its head.
+    row = a_row((3, 4))
+    history = decided_history([upload(8, 15, (1, 0), (2, 2), (3, 3), (4, 11))], row)
+    assert history.contradiction == ""
+
+
+def test_a_late_upload_of_a_deposed_leader_is_set_apart() -> None:
+    row = a_row((3, 0), (5, 6))
+    history, fitting = decided(row, upload(4, 9, (3, 0), (4, 5)), upload(4, 8, (3, 0)))
+    assert (history.contradiction, fitting) == ("", "")
+    assert names(history.apart) == ["u4-9", "u4-8"]
+    assert history.lineage == row.lineage
+
+
+def test_the_highest_epoch_decides_not_the_longest_upload() -> None:
+    new, deposed = upload(11, 12, (3, 0), (5, 11)), upload(11, 99, (3, 0), (4, 11))
+    for found in ((new, deposed), (deposed, new)):
+        history, fitting = decided(ROW, *found)
+        assert (history.lineage, fitting) == (epochs((3, 0), (5, 11)), "u11-12")
+        assert names(history.apart) == ["u11-99"]
+        assert history.contradiction == ""
+
+
+def test_of_one_epoch_the_upload_that_ends_last_decides() -> None:
+    early, late = upload(11, 12, (3, 0), (5, 11)), upload(13, 15, (3, 0), (5, 11))
+    assert decided(ROW, late, early)[1] == "u13-15 u11-12"
+    other = upload(11, 14, (3, 0), (5, 12))
+    for found in ((late, other), (other, late)):
+        assert decided_history(found, ROW).lineage == epochs((3, 0), (5, 11))
+
+
+@pytest.mark.parametrize(
+    ("epoch", "first", "last"), [(3, 8, 11), (3, 11, 12), (4, 10, 13), (4, 9, 10)]
+)
+def test_batches_on_both_sides_of_an_epochs_start_do_not_fit(
+    epoch: int, first: int, last: int
+) -> None:
+    assert not fits(cut_short(first, last, (epoch, first, last)), epochs((3, 0), (4, 11)))
+
+
+def test_only_the_epochs_of_its_own_offsets_must_be_the_lineages() -> None:
+    # Kafka asks for the segment's own epochs; below it the checkpoint may name what it likes.
+    lineage = epochs((1, 0), (3, 8))
+    assert fits(upload(11, 15, (1, 0), (2, 5), (3, 8)), lineage)
+    assert not fits(upload(6, 15, (1, 0), (2, 5), (3, 8)), lineage)
+
+
+@pytest.mark.parametrize(
+    ("stretches", "contradicts", "is_apart"),
+    [
+        (((3, 8, 15),), False, False),
+        (((NO_EPOCH, 8, 15),), False, False),
+        (((2, 8, 10), (3, 11, 15)), False, True),
+        (((3, 8, 10), (4, 11, 15)), False, False),
+        (((3, 8, 9), (4, 10, 15)), True, False),
+        (((4, 8, 15),), True, False),
+    ],
+)
+def test_without_a_checkpoint_the_batches_tell(
+    stretches: tuple[tuple[int, int, int], ...], contradicts: bool, is_apart: bool
+) -> None:
+    history = decided_history([cut_short(8, 15, *stretches)], ROW)
+    assert bool(history.contradiction) is contradicts
+    assert bool(history.apart) is is_apart
+    if contradicts:
+        assert "was written by a leader of epoch 4" in history.contradiction
+
+
+def test_batches_of_a_newer_leader_set_an_older_ones_upload_apart() -> None:
+    # Epoch 4 begins at 12 at the latest, so what epoch 3's leader has from there on is not the log.
+    history, fitting = decided(ROW, upload(11, 20, (3, 0)), cut_short(12, 15, (4, 12, 15)))
+    assert (history.lineage, fitting) == (epochs((3, 0), (4, 12)), "c12-15")
+
+
+def test_batches_say_less_than_a_checkpoint_of_the_same_epoch() -> None:
+    history, fitting = decided(
+        ROW, cut_short(14, 18, (4, 14, 18)), upload(11, 13, (3, 0), (4, 11))
+    )
+    assert (history.lineage, fitting) == (epochs((3, 0), (4, 11)), "c14-18 u11-13")
+
+
+@pytest.mark.parametrize(
+    ("lower", "start"), [(((3, 11, 11), (4, 12, 16)), 12), (((4, 11, 13),), 11)]
+)
+def test_an_epoch_that_only_batches_tell_begins_with_the_lowest_of_them(
+    lower: tuple[tuple[int, int, int], ...], start: int
+) -> None:
+    found = (cut_short(14, 18, (4, 14, 18)), cut_short(11, lower[-1][2], *lower))
+    for arrived in (found, found[::-1]):
+        assert decided_history(arrived, ROW).lineage == epochs((3, 0), (4, start))
+
+
+def test_every_epoch_that_begins_amid_an_upload_cut_short_extends_the_lineage() -> None:
+    found = cut_short(8, 16, (3, 8, 12), (4, 13, 14), (5, 15, 16))
+    assert decided_history([found], ROW).lineage == epochs((3, 0), (4, 13), (5, 15))
+
+
+def test_a_later_leaders_batches_cut_off_epochs_that_only_checkpoints_tell_of() -> None:
+    deposed = upload(11, 20, (3, 0), (4, 14))
+    history, fitting = decided(ROW, deposed, cut_short(12, 13, (5, 12, 13)))
+    assert (history.lineage, fitting) == (epochs((3, 0), (5, 12)), "c12-13")
+    assert names(history.apart) == ["u11-20"]
+
+
+def test_of_two_epochs_that_batches_tell_the_newer_one_cuts_the_older_off() -> None:
+    history, fitting = decided(
+        ROW, cut_short(11, 20, (4, 13, 20)), cut_short(12, 15, (5, 12, 15))
+    )
+    assert (history.lineage, fitting) == (epochs((3, 0), (5, 12)), "c12-15")
+
+
+def test_below_the_lineages_head_the_batches_of_older_epochs_say_nothing() -> None:
+    # The head of the lineage was cut off with the log's, and the tier still holds what lies below.
+    row = a_row((3, 4))
+    assert decided(row, cut_short(0, 6, (1, 0, 1), (3, 2, 6)))[1] == "c0-6"
+    assert not fits(cut_short(0, 3, (5, 0, 3)), epochs((3, 4), (5, 8)))
+    assert not fits(cut_short(0, 3, (3, 0, 3)), ())
+
+
+def test_what_cannot_be_read_decides_nothing() -> None:
+    torn = upload(11, 19, (3, 0), (4, 11), problem="torn")
+    endless = upload(11, 19, (3, 0), (4, 11), end_offset=None)
+    assert decided_history([torn, endless], ROW) == decided_history([], ROW)
+    assert not fits(endless, epochs((4, 11)))
+
+
+def test_a_checkpoint_tells_of_a_truncation_though_the_log_beside_it_is_torn() -> None:
+    torn = upload(6, 9, (3, 0), (4, 6), problem="torn", end_offset=None)
+    assert "epoch 4, whose log has offset 6" in decided_history([torn], ROW).contradiction
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "known", "expected"),
+    [
+        ((), ((0, 0), (1, 150)), ((0, 0), (1, 150))),
+        # Cut off within epoch 1, where the log starts now: it begins at 150 all the same.
+        (((1, 170), (2, 200)), ((0, 0), (1, 150)), ((0, 0), (1, 150), (2, 200))),
+        # Cut off before epoch 2: the older epochs are only remembered.
+        (((2, 200),), ((0, 0), (1, 150)), ((0, 0), (1, 150), (2, 200))),
+        # Not cut off.
+        (((0, 0), (1, 150), (2, 200)), ((0, 0), (1, 150)), ((0, 0), (1, 150), (2, 200))),
+        # A later epoch that began earlier, or an earlier one that began later: another history.
+        (((2, 200),), ((0, 0), (3, 150)), ((0, 0), (2, 200))),
+        (((2, 200),), ((0, 0), (1, 250)), ((0, 0), (2, 200))),
+        (((2, 200),), (), ((2, 200),)),
+    ],
+)
+def test_epochs_that_a_broker_cut_off_at_its_log_start_are_remembered(
+    checkpoint: Pairs, known: Pairs, expected: Pairs
+) -> None:
+    assert with_older_epochs(epochs(*checkpoint), epochs(*known)) == epochs(*expected)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "checkpoint", "expected"),
+    [
+        (4, 10, ((3, 0),), 7),
+        (4, 10, ((3, 0), (4, 8)), 10),
+        (4, 10, ((3, 0), (5, 6)), 5),
+        (8, 10, ((3, 0),), 7),
+        (4, 7, ((3, 0),), 7),
+        (4, 10, ((3, 6),), 7),
+        (4, 10, ((2, 0),), 3),
+    ],
+)
+def test_the_head_of_a_segment_that_was_cut_off_is_still_of_the_log(
+    start: int, end: int, checkpoint: tuple[tuple[int, int], ...], expected: int
+) -> None:
+    lineage = epochs((3, 0), (4, 8))
+    assert shared_until(upload(start, end, *checkpoint), lineage) == expected
+
+
+@pytest.mark.parametrize(("epoch", "expected"), [(3, 7), (2, 3), (-1, 10)])
+def test_without_a_checkpoint_the_batches_tell_where_it_was_cut_off(
+    epoch: int, expected: int
+) -> None:
+    lineage = epochs((3, 0), (4, 8))
+    each = cut_short(4, 10, (epoch, 4, 10))
+    assert shared_until(each, lineage) == expected
+    assert shared_until(replace(each, end_offset=None), lineage) == 3
+
+
+def test_an_epoch_that_the_row_has_beyond_its_live_end_says_nothing() -> None:
+    # Catalogs of format 3 remember such; the log may have been cut off there since.
+    row = a_state([a_segment(0, 10)], lineage=epochs((0, 0), (4, 15)))
+    found = decided_history([upload(11, 14, (0, 0), (4, 13))], row)
+    assert (found.contradiction, found.lineage) == ("", epochs((0, 0), (4, 13)))
+    found = decided_history([upload(11, 20, (0, 0))], row)
+    assert (found.apart, found.lineage) == ((), epochs((0, 0)))

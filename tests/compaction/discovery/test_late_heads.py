@@ -1,0 +1,82 @@
+"""What no row can place: a head that comes late, a newer leader's upload without its checkpoint."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.compaction.builders import LINEAGE, a_chain, a_state, looked_at, retired, unknown
+from tierfold.compaction.discovery.histories import EpochStretch
+from tierfold.compaction.discovery.view import PartitionView
+from tierfold.compaction.model.segments import LeaderEpoch
+
+
+def test_a_head_that_comes_after_first_sight_is_no_orphan() -> None:
+    """A tier is copied, and its first segments arrive last: nothing else has what they hold."""
+    head, *rest = a_chain(5, 5, 5)
+    row = a_state(rest)
+    assert row.log_start_offset == 5
+    view = looked_at(row, [unknown(head)])
+    assert isinstance(view, PartitionView)
+    assert view.orphans == ()
+    assert view.segments == tuple(rest)
+    (note,) = view.notes
+    assert "below the log start 5" in note
+
+
+def test_a_head_that_reaches_into_the_row_is_no_orphan() -> None:
+    head, _, last = a_chain(5, 5, 5)
+    row = a_state([last])
+    longer = replace(head, end_offset=11)
+    view = looked_at(row, [unknown(longer)])
+    assert isinstance(view, PartitionView)
+    assert view.orphans == ()
+
+
+def test_what_expired_was_given_by_the_row() -> None:
+    """A dead run's output in the place of a segment that has expired since is an orphan."""
+    head, *rest = a_chain(5, 5, 5)
+    row = replace(a_state(rest), retired=(retired(head),))
+    leftover = replace(head, segment_id=a_chain(1, start_offset=99)[0].segment_id)
+    view = looked_at(row, [unknown(leftover)])
+    assert isinstance(view, PartitionView)
+    assert [each.segment_id for each in view.orphans] == [leftover.segment_id]
+
+
+def test_a_row_whose_log_expired_whole_keeps_its_lineage() -> None:
+    """Without it the row would pass for a forgotten one, and what is gone could come back."""
+    *_, last = a_chain(5, 5)
+    row = replace(a_state([last]), segments=(), log_start_offset=10)
+    view = looked_at(row)
+    assert isinstance(view, PartitionView)
+    assert view.lineage == row.lineage
+    assert view.log_start_offset == 10
+
+
+def test_an_upload_of_a_leader_that_no_checkpoint_names_yet_waits() -> None:
+    """Its checkpoint never came, and its epoch is newer than the row's: who can say it is apart?"""
+    live, beyond = a_chain(5, 5)
+    cut_short = unknown(
+        beyond,
+        lacking=["leader_epoch_checkpoint"],
+        stretches=(EpochStretch(epoch=4, first_offset=5, last_offset=9),),
+    )
+    view = looked_at(a_state([live]), [cut_short])
+    assert isinstance(view, PartitionView)
+    assert view.set_apart == ()
+    assert [each.segment_id for each in view.waiting] == [beyond.segment_id]
+    assert view.stalled_since_ms is not None
+
+
+def test_an_upload_of_two_leaders_waits_only_where_the_older_one_fits() -> None:
+    older, newer, beyond = a_chain(5, 5, 5)
+    begun = LeaderEpoch(epoch=3, start_offset=newer.start_offset)
+    newer = replace(newer, leader_epochs=(begun,))
+    row = replace(a_state([older, newer]), lineage=(*LINEAGE, begun))
+    stretches = (
+        EpochStretch(epoch=2, first_offset=10, last_offset=11),
+        EpochStretch(epoch=4, first_offset=12, last_offset=14),
+    )
+    found = unknown(beyond, lacking=["leader_epoch_checkpoint"], stretches=stretches)
+    view = looked_at(row, [found])
+    assert isinstance(view, PartitionView)
+    assert [each.segment_id for each in view.set_apart] == [beyond.segment_id]

@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.compaction.builders import a_chain, a_segment, a_state, listed, retired, segment_id
+from tierfold.compaction.discovery.listing import (
+    REQUIRED_PARTS,
+    Classified,
+    ListedSegment,
+    classify,
+)
+from tierfold.compaction.model.segments import PartitionState
+
+
+def ids(segments: tuple[ListedSegment, ...]) -> list[str]:
+    return [each.segment_id for each in segments]
+
+
+def found(classified: Classified) -> dict[str, list[str]]:
+    """The lists that are not empty, by name."""
+    names = ("known", "retired", "unknown")
+    return {name: ids(getattr(classified, name)) for name in names if getattr(classified, name)}
+
+
+A, B, C, D = (segment_id(start) for start in (0, 100, 200, 300))
+CHAIN = a_chain(100, 100, 100, 100)
+
+
+def test_a_complete_segment_lacks_nothing_but_perhaps_the_transaction_index() -> None:
+    each = listed(CHAIN[0])
+    assert each.is_complete
+    assert each.part_bytes("log") == 1000
+    assert each.part_bytes("txnindex") is None
+
+
+def test_each_required_part_is_missed() -> None:
+    for part in REQUIRED_PARTS:
+        each = listed(CHAIN[0], lacking=[part])
+        assert not each.is_complete
+        assert each.missing_parts == (part,)
+
+
+def test_on_first_sight_every_segment_is_unknown_complete_or_not() -> None:
+    classified = classify([listed(CHAIN[1], lacking=["index"]), listed(CHAIN[0])], None)
+    assert found(classified) == {"unknown": [A, B]}
+    assert classified.problems == ()
+
+
+def test_what_no_row_names_is_unknown_wherever_it_begins() -> None:
+    stray = a_segment(100, 199, segment_id=segment_id("stray"))
+    staged = a_segment(0, 199, segment_id=segment_id("staged"))
+    listing = [*map(listed, CHAIN), listed(stray), listed(staged, lacking=["snapshot"])]
+    classified = classify(listing, a_state(CHAIN[:2]))
+    assert found(classified) == {
+        "known": [A, B],
+        "unknown": [staged.segment_id, stray.segment_id, C, D],
+    }
+    assert classified.problems == ()
+
+
+def test_a_listed_segment_has_a_log_or_none_and_names_what_it_lacks() -> None:
+    each = listed(CHAIN[2], lacking=["index", "log"])
+    assert (each.has_log, each.lacking) == (False, ".log, .index")
+    assert (listed(CHAIN[2], lacking=["index"]).has_log, listed(CHAIN[2]).lacking) == (True, "")
+
+
+def test_an_empty_log_is_a_log() -> None:
+    assert listed(a_segment(0, 99, size_bytes=0)).has_log
+
+
+def test_what_was_retired_never_comes_back() -> None:
+    # 0:[A][B] were merged into one; their objects still lie there. Even one that lay at the end.
+    merged = a_segment(0, 199, segment_id=segment_id("merged"))
+    last = a_segment(200, 299, segment_id=segment_id("last"))
+    state = a_state([merged], retired=tuple(map(retired, [*CHAIN[:2], last])))
+    classified = classify([listed(each) for each in [merged, *CHAIN[:2], last]], state)
+    assert found(classified) == {
+        "known": [merged.segment_id],
+        "retired": [A, B, last.segment_id],
+    }
+
+
+def problems(listing: list[ListedSegment], state: PartitionState) -> tuple[str, ...]:
+    return classify(listing, state).problems
+
+
+def test_live_data_that_is_gone_refuses_the_partition() -> None:
+    state = a_state(CHAIN[:2])
+    assert problems([listed(CHAIN[0])], state) == (
+        f"live segment {B} (start 100) is gone from the tier",
+    )
+
+
+def test_a_live_segment_without_a_required_part_refuses_the_partition() -> None:
+    listing = [listed(CHAIN[0]), listed(CHAIN[1], lacking=["snapshot"])]
+    assert problems(listing, a_state(CHAIN[:2])) == (
+        f"live segment {B} (start 100) lacks .snapshot",
+    )
+
+
+def test_a_live_log_of_another_size_refuses_the_partition() -> None:
+    cut = a_segment(0, 99, size_bytes=999)
+    assert problems([listed(cut)], a_state(CHAIN[:1])) == (
+        f"live segment {A} (start 0) has a .log of 999 bytes, the catalog says 1000",
+    )
+
+
+def test_a_promised_transaction_index_that_is_absent_refuses_the_partition() -> None:
+    promised = a_segment(0, 99, has_transaction_index=True)
+    state = a_state([promised])
+    assert problems([listed(promised)], state) == ()
+    assert problems([listed(CHAIN[0])], state) == (
+        f"live segment {A} (start 0) lacks the .txnindex that the catalog promises",
+    )
+
+
+def test_a_live_segment_under_another_start_offset_refuses_the_partition() -> None:
+    moved = a_segment(7, 99, segment_id=A)
+    assert problems([listed(moved)], a_state(CHAIN[:1])) == (
+        f"live segment {A} (start 0) is listed with start 7",
+    )
+
+
+def test_a_live_segment_that_is_cut_is_known_by_its_own_start_and_its_whole_size() -> None:
+    # 0-9 is given by another segment; its objects' names and its .log begin at 0 all the same.
+    cut = a_segment(10, 99, segment_id=A, skipped_offsets=10, size_bytes=900, skipped_bytes=100)
+    state = a_state([a_segment(0, 9, segment_id=B), cut])
+    listing = [listed(a_segment(0, 9, segment_id=B)), listed(CHAIN[0])]
+    assert problems(listing, state) == ()
+    assert problems([listing[0], listed(replace(cut, skipped_bytes=99))], state) == (
+        f"live segment {A} (start 0) has a .log of 999 bytes, the catalog says 1000",
+    )
+    assert problems([listing[0], listed(replace(cut, skipped_offsets=9))], state) == (
+        f"live segment {A} (start 0) is listed with start 1",
+    )
+
+
+@st.composite
+def listings(draw: st.DrawFn) -> tuple[list[ListedSegment], PartitionState | None]:
+    """A row over some of the listed segments, and strangers of every kind beside them."""
+    live = a_chain(*draw(st.lists(st.integers(1, 4), max_size=4)))
+    gone = tuple(
+        a_segment(start, start + 1, segment_id=segment_id(f"r{place}"))
+        for place, start in enumerate(draw(st.lists(st.integers(0, 20), max_size=2)))
+    )
+    unknown = [
+        listed(
+            a_segment(start, start + 1, segment_id=segment_id(f"u{place}")),
+            lacking=["index"] if is_partial else [],
+        )
+        for place, (start, is_partial) in enumerate(
+            draw(st.lists(st.tuples(st.integers(0, 20), st.booleans()), max_size=5))
+        )
+    ]
+    listing = draw(st.permutations([*map(listed, live), *map(listed, gone), *unknown]))
+    state = a_state(live, retired=tuple(map(retired, gone)))
+    return listing, draw(st.sampled_from([state, None]))
+
+
+@given(listings())
+def test_every_listed_segment_lies_in_exactly_one_list(
+    drawn: tuple[list[ListedSegment], PartitionState | None],
+) -> None:
+    listing, state = drawn
+    lists = found(classify(listing, state))
+    assert sorted(each for some in lists.values() for each in some) == sorted(
+        each.segment_id for each in listing
+    )
+
+
+@given(listings(), st.data())
+def test_the_order_of_the_listing_does_not_matter(
+    drawn: tuple[list[ListedSegment], PartitionState | None], data: st.DataObject
+) -> None:
+    listing, state = drawn
+    shuffled = data.draw(st.permutations(listing))
+    assert classify(shuffled, state) == classify(listing, state)

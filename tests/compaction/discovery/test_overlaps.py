@@ -1,0 +1,218 @@
+"""Which uploads are taken, and from which offset on each counts (SEMANTICS 1).
+
+The drawings give every segment as `first-last`; `[` marks where a taken one begins to count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.compaction.builders import a_segment, segment_id
+from tierfold.compaction.discovery.overlaps import (
+    Chain,
+    Comparison,
+    Cut,
+    OverlapProof,
+    chain_of,
+    comparisons,
+    with_proof,
+)
+from tierfold.compaction.model.segments import LeaderEpoch, Segment
+
+
+def upload(drawn: str, **fields: int | str) -> Segment:
+    """`first-last`, and a letter where several share both."""
+    start, end = map(int, drawn.rstrip("abc").split("-"))
+    return a_segment(start, end, segment_id=segment_id(drawn), **fields)
+
+
+def name(segment: Segment) -> str:
+    return segment.segment_id.rstrip("A").rstrip("_")
+
+
+def drawn(chain: Chain) -> str:
+    """`8[11-15 | superseded | waiting`."""
+    taken = (
+        f"{each.own_start_offset}[{each.start_offset}-{each.end_offset}"
+        if each.skipped_offsets
+        else name(each)
+        for each in chain.taken
+    )
+    lists = taken, map(name, chain.superseded), map(name, chain.waiting)
+    return " | ".join(" ".join(each) for each in lists).strip()
+
+
+@pytest.mark.parametrize(
+    ("reached", "uploads", "expected"),
+    [
+        (-1, "0-10 11-20", "0-10 11-20 |  |"),
+        (10, "8-15", "8[11-15 |  |"),
+        (10, "8-15 16-23", "8[11-15 16-23 |  |"),
+        # Each overlaps the one before it.
+        (10, "8-15 12-20 18-30", "8[11-15 12[16-20 18[21-30 |  |"),
+        # One holds the other.
+        (10, "8-30 12-20", "8[11-30 | 12-20 |"),
+        (10, "11-30 11-20 11-15", "11-30 | 11-20 11-15 |"),
+        (10, "11-20b 11-20a", "11-20a | 11-20b |"),
+        # What the live ones give already; one that ends right there, and one beyond by one.
+        (10, "0-10 3-5", "| 0-10 3-5 |"),
+        (10, "3-10 3-11", "3[11-11 | 3-10 |"),
+        # Beyond a gap.
+        (10, "12-20", "|  | 12-20"),
+        (10, "11-15 17-20 18-30", "11-15 |  | 17-20 18-30"),
+        (10, "8-15 17-20 3-16", "3[11-16 17-20 | 8-15 |"),
+        (-1, "", "|  |"),
+    ],
+)
+def test_each_upload_that_reaches_further_is_taken(
+    reached: int, uploads: str, expected: str
+) -> None:
+    segments = [upload(each) for each in uploads.split()]
+    for arrived in (segments, segments[::-1]):
+        assert drawn(chain_of(reached, arrived)) == expected
+
+
+def test_a_cut_segment_counts_from_its_effective_start_with_the_epochs_from_there_on() -> None:
+    whole = upload("8-15")
+    whole = replace(
+        whole,
+        leader_epochs=(
+            LeaderEpoch(epoch=0, start_offset=8),
+            LeaderEpoch(epoch=1, start_offset=10),
+            LeaderEpoch(epoch=2, start_offset=13),
+        ),
+    )
+    (taken,) = chain_of(10, [whole]).taken
+    assert taken == replace(
+        whole,
+        start_offset=11,
+        skipped_offsets=3,
+        leader_epochs=(
+            LeaderEpoch(epoch=1, start_offset=11),
+            LeaderEpoch(epoch=2, start_offset=13),
+        ),
+    )
+    assert (taken.own_start_offset, taken.log_bytes) == (8, whole.log_bytes)
+
+
+def pairs(live: list[Segment], chain: Chain) -> list[str]:
+    return [
+        f"{name(each.first)} {name(each.second)}: {each.start_offset}-{each.end_offset}"
+        for each in comparisons(live, chain)
+    ]
+
+
+LIVE: Final = [upload("0-4"), upload("5-10")]
+
+
+@pytest.mark.parametrize(
+    ("uploads", "expected"),
+    [
+        ("11-15", []),
+        ("8-15", ["5-10 8-15: 8-10"]),
+        ("3-15", ["0-4 3-15: 3-4", "3-15 5-10: 5-10"]),
+        ("10-15", ["5-10 10-15: 10-10"]),
+        ("8-15 12-20", ["5-10 8-15: 8-10", "8-15 12-20: 12-15"]),
+        # What a taken one supersedes must agree with it, too.
+        ("11-20 12-14", ["11-20 12-14: 12-14"]),
+        ("11-20a 11-20b", ["11-20a 11-20b: 11-20"]),
+        # Nothing is taken, so nothing is compared.
+        ("12-20 13-15", []),
+        ("5-10a 3-8", []),
+    ],
+)
+def test_what_shares_offsets_is_compared_where_something_is_taken(
+    uploads: str, expected: list[str]
+) -> None:
+    assert pairs(LIVE, chain_of(10, [upload(each) for each in uploads.split()])) == expected
+
+
+def test_against_what_a_run_of_ours_wrote_the_lineage_suffices() -> None:
+    ours = replace(LIVE[1], written_by_run="earlier")
+    assert pairs([LIVE[0], ours], chain_of(10, [upload("3-15")])) == ["0-4 3-15: 3-4"]
+
+
+def test_live_segments_are_not_compared_with_each_other_by_their_own_ranges() -> None:
+    cut = replace(upload("3-10"), start_offset=5, skipped_offsets=2)
+    assert pairs([LIVE[0], cut], chain_of(10, [upload("11-15")])) == []
+    assert pairs([LIVE[0], cut], chain_of(10, [upload("4-15")])) == [
+        "0-4 4-15: 4-4",
+        "3-10 4-15: 4-10",
+    ]
+
+
+def test_the_proof_is_noted_and_the_bytes_are_counted_from_the_effective_start_on() -> None:
+    chain = chain_of(10, [upload("8-15"), upload("12-14"), upload("16-20")])
+    compared = comparisons(LIVE, chain)
+    proof = OverlapProof(
+        cuts={segment_id("8-15"): Cut(skipped_bytes=300, first_timestamp_ms=77)}
+    )
+    cut, whole = with_proof(chain, compared, proof)
+    assert (cut.size_bytes, cut.skipped_bytes, cut.log_bytes) == (700, 300, 1000)
+    assert cut.first_timestamp_ms == 77
+    assert cut.agrees_with == tuple(sorted((segment_id("5-10"), segment_id("12-14"))))
+    assert whole == upload("16-20")
+
+
+SPANS: Final = st.tuples(st.integers(0, 30), st.integers(0, 12)).map(
+    lambda drawn: f"{drawn[0]}-{drawn[0] + drawn[1]}"
+)
+
+
+@given(st.lists(SPANS, max_size=7, unique=True), st.integers(-1, 12), st.data())
+def test_the_chain_is_what_a_dictionary_of_offsets_says(
+    uploads: list[str], reached: int, data: st.DataObject
+) -> None:
+    segments = [upload(each) for each in uploads]
+    chain = chain_of(reached, data.draw(st.permutations(segments)))
+    # The shortest model: go on by one offset for as long as any upload holds it.
+    held = {offset for each in segments for offset in range(each.start_offset, each.next_offset)}
+    end = reached
+    while end + 1 in held:
+        end += 1
+    given_by = [
+        offset for each in chain.taken for offset in range(each.start_offset, each.next_offset)
+    ]
+    assert given_by == list(range(reached + 1, end + 1))
+    assert all(each.end_offset <= end for each in chain.superseded)
+    assert all(each.own_start_offset > end + 1 for each in chain.waiting)
+    everything = (*chain.taken, *chain.superseded, *chain.waiting)
+    assert sorted(each.segment_id for each in everything) == sorted(
+        each.segment_id for each in segments
+    )
+
+
+@given(st.lists(SPANS, max_size=7, unique=True), st.integers(0, 12), st.integers(0, 12))
+def test_every_shared_offset_of_an_upload_that_counts_is_compared(
+    uploads: list[str], first: int, second: int
+) -> None:
+    live = [upload(f"0-{first}"), upload(f"{first + 1}-{first + 1 + second}")]
+    segments = [each for each in map(upload, uploads) if each.end_offset > live[1].end_offset]
+    chain = chain_of(live[1].end_offset, segments)
+    compared = {
+        (frozenset((each.first.segment_id, each.second.segment_id)), offset)
+        for each in comparisons(live, chain)
+        for offset in range(each.start_offset, each.end_offset + 1)
+    }
+    unknown = [*chain.taken, *chain.superseded]
+    shared = {
+        (frozenset((one.segment_id, other.segment_id)), offset)
+        for one in unknown
+        for other in (*live, *unknown)
+        if one.segment_id != other.segment_id
+        for offset in range(one.own_start_offset, one.next_offset)
+        if other.own_start_offset <= offset <= other.end_offset
+    }
+    assert compared == (shared if chain.taken else set())
+
+
+def test_a_comparison_names_the_one_that_begins_first_first() -> None:
+    live, new = upload("5-10"), upload("8-15")
+    (found,) = comparisons([live], chain_of(10, [new]))
+    (taken,) = chain_of(10, [new]).taken
+    assert found == Comparison(first=live, second=taken, start_offset=8, end_offset=10)

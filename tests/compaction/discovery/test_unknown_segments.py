@@ -1,0 +1,273 @@
+"""What becomes of uploads that no row names: taken, waiting, set apart, an orphan, or a refusal.
+
+    row        0 ────────── 10
+    upload              8 ──[11 ──── 15]       taken from 11 on, once 8 to 10 agree
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import pytest
+
+from tests.compaction.builders import (
+    KEY,
+    LINEAGE,
+    a_segment,
+    a_state,
+    agreeing,
+    facts,
+    retired,
+    segment_id,
+)
+from tests.compaction.uploads import (
+    ROW,
+    a_row,
+    by_batches,
+    epochs,
+    refusal,
+    spans,
+    starts,
+    torn,
+    upload,
+    view,
+)
+from tierfold.compaction.discovery.histories import InspectedSegment
+from tierfold.compaction.discovery.listing import REQUIRED_PARTS, classify
+from tierfold.compaction.discovery.overlaps import OverlapProof
+from tierfold.compaction.discovery.unknown_segments import (
+    PartitionDraft,
+    PartitionFacts,
+    drafted,
+    is_orphan,
+    view_of,
+)
+from tierfold.compaction.discovery.view import (
+    CATALOG_FIRST,
+    PartitionView,
+    Refusal,
+    RefusalReason,
+    state_with_new,
+)
+from tierfold.compaction.model.segments import PartitionState
+
+LATER_MS: Final = 5_000_000
+
+
+# Overlaps.
+
+
+@pytest.mark.parametrize("row", [None, ROW])
+def test_overlapping_uploads_are_taken_on_first_sight_and_beside_a_row(
+    row: PartitionState | None,
+) -> None:
+    found = [upload(8, 15), upload(16, 23), *([] if row else [upload(0, 10)])]
+    for arrived in (found, found[::-1]):
+        seen = view(row, *arrived)
+        assert spans(seen) == ["0-10", "11-15", "16-23"]
+        assert seen.new_ids[-2:] == (segment_id("8-15"), segment_id("16-23"))
+        assert (seen.notes, seen.orphans, seen.waiting, seen.set_apart) == ((), (), (), ())
+        assert seen.log_start_offset == 0
+
+
+@pytest.mark.parametrize("row", [None, ROW])
+def test_overlaps_that_disagree_refuse_the_partition(row: PartitionState | None) -> None:
+    found = [upload(8, 15), *([] if row else [upload(0, 10)])]
+    draft = drafted(facts(row, found))
+    assert isinstance(draft, PartitionDraft)
+    seen = view_of(draft, OverlapProof(cuts={}, disagreements=("one", "other")))
+    assert isinstance(seen, Refusal)
+    assert (seen.reason, seen.detail) == (RefusalReason.OVERLAP, "one; other")
+    assert (seen.remedy == CATALOG_FIRST) is (row is None)
+
+
+def test_the_way_out_of_an_overlap_on_first_sight_is_the_lost_catalog() -> None:
+    # A replacement overlaps its originals; without the catalog each could be the wrong one.
+    assert CATALOG_FIRST == (
+        "If tierfold has compacted this tier before, its catalog is missing: bring `_tierfold`"
+        " back, or name it with --catalog. Only if it never has, move the segment that the"
+        " brokers do not name out of the tier."
+    )
+
+
+def test_what_a_taken_one_supersedes_is_an_orphan_only_once_the_row_names_the_other() -> None:
+    found = [upload(8, 30), upload(12, 20)]
+    seen = view(ROW, *found)
+    assert (spans(seen), seen.orphans) == (["0-10", "11-30"], ())
+    assert seen.notes == ()
+    adopted = view(state_with_new(seen), found[1])
+    assert starts(adopted.orphans) == [12]
+
+
+# What waits.
+
+
+def test_with_a_row_an_upload_behind_a_gap_waits() -> None:
+    late = upload(13, 20)
+    seen = view(ROW, replace(late, listed=replace(late.listed, modified_ms=LATER_MS)))
+    assert (spans(seen), starts(seen.waiting)) == (["0-10"], [13])
+    assert seen.stalled_since_ms == LATER_MS
+    assert seen.notes == (
+        f"segment {segment_id('13-20')} (offsets 13 to 20) is not taken yet: offset 11 is missing"
+        " below it",
+    )
+
+
+def test_the_missing_offset_is_counted_from_what_is_taken() -> None:
+    seen = view(ROW, upload(11, 12), upload(14, 20))
+    assert spans(seen) == ["0-10", "11-12"]
+    assert "offset 13 is missing below it" in seen.notes[0]
+
+
+@pytest.mark.parametrize("lacking", REQUIRED_PARTS[1:])
+def test_a_log_cut_short_waits_where_it_reaches_beyond_the_live_end(lacking: str) -> None:
+    seen = view(ROW, upload(8, 15, lacking=lacking))
+    assert (spans(seen), starts(seen.waiting), starts(seen.orphans)) == (["0-10"], [8], [])
+    assert seen.stalled_since_ms == 1_000_000
+    assert seen.notes == (
+        f"segment {segment_id('8-15')} (offsets 8 to 15) lacks .{lacking}: not taken until its"
+        " upload is complete",
+    )
+
+
+def test_an_upload_that_was_made_again_covers_its_dead_attempt() -> None:
+    dead = upload(11, 15, lacking="index")
+    seen = view(ROW, dead, upload(11, 20))
+    assert (spans(seen), seen.waiting, seen.notes) == (["0-10", "11-20"], (), ())
+    assert seen.stalled_since_ms is None
+
+
+def test_an_upload_that_was_cut_short_reaches_as_far_as_it_reads() -> None:
+    seen = view(ROW, upload(11, 21, lacking="index"), upload(11, 20))
+    assert (starts(seen.waiting), seen.stalled_since_ms) == ([11], 1_000_000)
+
+
+def test_what_cannot_be_read_within_the_live_range_is_kept_and_reported() -> None:
+    assert view(ROW, torn(10)).stalled_since_ms is None
+    seen = view(ROW, torn(10), upload(11, 20))
+    assert (spans(seen), starts(seen.orphans)) == (["0-10", "11-20"], [])
+    assert seen.notes == (
+        f"segment {segment_id('10-19')} (start 10) is kept, not read: 10.log: torn",
+    )
+    assert seen.stalled_since_ms is None
+
+
+def test_what_cannot_be_read_and_would_be_taken_next_refuses_the_partition() -> None:
+    for row, start in ((ROW, 11), (ROW, 40), (None, 0)):
+        found = refusal(row, torn(start))
+        assert (found.reason, found.detail) == (RefusalReason.UNREADABLE, f"{start}.log: torn")
+
+
+def test_a_torn_log_that_was_cut_short_beyond_the_live_end_waits() -> None:
+    seen = view(ROW, torn(11, lacking="index"))
+    assert (starts(seen.waiting), seen.stalled_since_ms) == ([11], 1_000_000)
+
+
+# First sight.
+
+
+def test_first_sight_refuses_a_gap_and_names_both_sides() -> None:
+    found = refusal(None, upload(0, 10), upload(12, 20))
+    assert found.reason is RefusalReason.GAP
+    assert found.detail == (
+        f"segment {segment_id('0-10')} ends at offset 10, segment {segment_id('12-20')} starts at"
+        " 12"
+    )
+
+
+@pytest.mark.parametrize("lacking", REQUIRED_PARTS)
+def test_first_sight_refuses_a_partial_segment(lacking: str) -> None:
+    found = refusal(None, upload(0, 10), upload(11, 20, lacking=lacking))
+    assert found.reason is RefusalReason.PARTIAL_SEGMENT
+    assert found.detail == f"segment {segment_id('11-20')} (start 11) lacks .{lacking}"
+
+
+def test_on_first_sight_the_log_starts_at_the_lineages_lowest_segment() -> None:
+    assert view(None, upload(40, 50), upload(45, 60)).log_start_offset == 40
+    assert view(None).segments == ()
+
+
+# Beside a row.
+
+
+def test_damage_is_told_before_anything_else() -> None:
+    classified = classify([], ROW)
+    known = PartitionFacts(key=KEY, state=ROW, classified=classified, inspected=(torn(40),))
+    seen = drafted(known)
+    assert isinstance(seen, Refusal)
+    assert seen.reason is RefusalReason.DATA_GONE
+
+
+def test_what_lies_beyond_the_live_end_is_not_remembered() -> None:
+    # 13-20 waits, and may be cut off before it is taken: its epoch is no part of the row's.
+    seen = view(ROW, upload(13, 20, (0, 0), (5, 12)))
+    assert (seen.lineage, starts(seen.waiting)) == (LINEAGE, [13])
+    assert view(ROW, upload(11, 12), upload(13, 20, (0, 0), (5, 13))).lineage == epochs(
+        (0, 0), (5, 13)
+    )
+
+
+def test_retired_segments_are_never_taken_again() -> None:
+    gone = a_segment(11, 15)
+    seen = view(replace(ROW, retired=(retired(gone),)), upload(16, 20))
+    assert (spans(seen), starts(seen.retired), starts(seen.waiting)) == (["0-10"], [11], [16])
+
+
+def test_the_cleaned_range_stays_clean_whatever_is_uploaded_below_it() -> None:
+    merged = a_segment(0, 10, segment_id=segment_id("merged"), written_by_run="earlier")
+    row = a_state([merged])
+    seen = view(row, upload(0, 5), upload(0, 15), upload(3, 12))
+    assert spans(seen) == ["0-10", "11-15"]
+    assert seen.segments[-1].agrees_with == (segment_id("3-12"),)
+    assert starts(seen.orphans) == [0]
+
+
+# Orphans.
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (upload(0, 10), True),
+        (upload(3, 5, lacking="index"), True),
+        (upload(3, 11), False),
+        (upload(30, 35, lacking="log"), True),
+        (upload(3, 5, (0, 0), (1, 3)), False),
+        (torn(3), False),
+        (torn(3, lacking="index"), False),
+        (replace(upload(3, 5, lacking="index"), problem="torn"), False),
+    ],
+)
+def test_an_orphan_is_known_to_hold_nothing_of_its_own(
+    found: InspectedSegment, expected: bool
+) -> None:
+    assert is_orphan(found, ROW) is expected
+    assert not is_orphan(found, None)
+
+
+@pytest.mark.parametrize(("epoch", "expected"), [(0, True), (-1, True), (1, False)])
+def test_without_a_checkpoint_an_orphans_batches_are_of_the_lineage(
+    epoch: int, expected: bool
+) -> None:
+    lineage = epochs((0, 0), (2, 8))
+    row = a_state([a_segment(0, 10, leader_epochs=lineage)], lineage=lineage)
+    assert is_orphan(by_batches(3, 5, epoch), row) is expected
+
+
+def test_what_begins_below_the_log_start_and_is_taken_is_not_said_to_be_left_out() -> None:
+    row = a_row((8, 15), log_start_offset=8)
+    seen = view(row, upload(6, 20))
+    assert (spans(seen), seen.notes) == (["8-15", "16-20"], ())
+    seen = view(row, upload(6, 12))
+    assert "begins below the log start 8" in seen.notes[0]
+
+
+def test_the_proof_is_needed_for_every_cut() -> None:
+    draft = drafted(facts(ROW, [upload(8, 15)]))
+    assert isinstance(draft, PartitionDraft)
+    seen = view_of(draft, agreeing(draft))
+    assert isinstance(seen, PartitionView)
+    cut = seen.segments[-1]
+    assert (cut.skipped_offsets, cut.skipped_bytes, cut.size_bytes) == (3, 3, 997)
+    assert cut.agrees_with == (segment_id("live0"),)

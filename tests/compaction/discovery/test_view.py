@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.compaction.builders import (
+    KEY,
+    a_chain,
+    a_state,
+    a_view,
+    cleaned_to,
+    listed,
+    looked_at,
+    retired,
+    segment_id,
+    unknown,
+)
+from tierfold.compaction.discovery.histories import InspectedSegment
+from tierfold.compaction.discovery.listing import classify
+from tierfold.compaction.discovery.unknown_segments import PartitionFacts, drafted
+from tierfold.compaction.discovery.view import (
+    PartitionView,
+    Refusal,
+    RefusalReason,
+    first_break,
+    fresh_state,
+    state_with_new,
+)
+from tierfold.compaction.model.segments import LeaderEpoch, PartitionState, Segment
+
+A, B, C, D = (segment_id(start) for start in (0, 100, 200, 300))
+CHAIN = a_chain(100, 100, 100, 100)
+
+
+def seen(
+    new: Sequence[Segment],
+    state: PartitionState | None = None,
+    checkpoint: tuple[LeaderEpoch, ...] = (),
+) -> PartitionView:
+    view = looked_at(state, found(new, checkpoint))
+    assert isinstance(view, PartitionView)
+    return view
+
+
+def found(
+    new: Sequence[Segment], checkpoint: tuple[LeaderEpoch, ...] = ()
+) -> list[InspectedSegment]:
+    """Complete segments that no row names; `checkpoint` is that of the last one."""
+    each = [unknown(segment) for segment in new]
+    if checkpoint:
+        each[-1] = replace(each[-1], checkpoint=checkpoint)
+    return each
+
+
+def refused(
+    new: Sequence[Segment],
+    state: PartitionState | None = None,
+    checkpoint: tuple[LeaderEpoch, ...] = (),
+) -> Refusal:
+    refusal = looked_at(state, found(new, checkpoint))
+    assert isinstance(refusal, Refusal)
+    return refusal
+
+
+def epochs(*pairs: tuple[int, int]) -> tuple[LeaderEpoch, ...]:
+    return tuple(LeaderEpoch(epoch=epoch, start_offset=start) for epoch, start in pairs)
+
+
+def test_first_sight_takes_a_contiguous_log() -> None:
+    view = seen([CHAIN[1], CHAIN[0]])
+    assert view.segments == CHAIN[:2]
+    assert view.new_ids == (A, B)
+    assert (view.log_start_offset, view.next_offset, view.live_bytes) == (0, 200, 2000)
+    assert view.cleaner_offset is None
+
+
+def test_first_sight_of_a_log_whose_head_is_gone_starts_there() -> None:
+    assert seen(CHAIN[2:]).log_start_offset == 200
+
+
+def test_first_sight_of_nothing_is_an_empty_view() -> None:
+    view = seen([])
+    assert (view.segments, view.log_start_offset, view.next_offset) == ((), 0, 0)
+
+
+def test_first_sight_refuses_a_gap_and_names_both_sides() -> None:
+    refusal = refused([CHAIN[0], CHAIN[2]])
+    assert refusal.reason is RefusalReason.GAP
+    assert refusal.detail == f"segment {A} ends at offset 99, segment {C} starts at 200"
+
+
+def test_first_sight_refuses_a_partial_segment() -> None:
+    refusal = looked_at(None, [unknown(CHAIN[0], lacking=["log"])])
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason is RefusalReason.PARTIAL_SEGMENT
+    assert A in refusal.detail
+
+
+def test_live_data_that_is_gone_refuses_with_its_own_reason() -> None:
+    state = a_state(CHAIN[:2])
+    listing = classify([listed(CHAIN[0])], state)
+    refusal = drafted(
+        PartitionFacts(key=KEY, state=state, classified=listing, inspected=())
+    )
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason is RefusalReason.DATA_GONE
+    assert B in refusal.detail
+
+
+def test_new_segments_chain_to_the_live_end() -> None:
+    view = seen(CHAIN[2:], a_state(CHAIN[:2], log_start_offset=30))
+    assert view.segments == CHAIN
+    assert view.new_ids == (C, D)
+    assert view.log_start_offset == 30
+    assert view.notes == ()
+
+
+def test_retired_and_waiting_are_reported() -> None:
+    state = a_state(CHAIN[1:2], retired=(retired(CHAIN[0]),))
+    view = looked_at(state, [unknown(CHAIN[2], lacking=["index"])])
+    assert isinstance(view, PartitionView)
+    assert view.retired == (listed(CHAIN[0]),)
+    assert view.waiting == (listed(CHAIN[2], lacking=["index"]),)
+    assert view.notes == (
+        f"segment {C} (offsets 200 to 299) lacks .index: not taken until its upload is complete",
+    )
+
+
+def test_a_fresh_row_adopts_what_was_seen_under_epoch_0() -> None:
+    view = seen(CHAIN[:2])
+    assert fresh_state(view) == a_state(CHAIN[:2])
+    assert state_with_new(view) == a_state(CHAIN[:2])
+
+
+def test_a_claimed_row_gets_the_new_segments_and_keeps_everything_else() -> None:
+    state = a_state(
+        CHAIN[:2], epoch=4, cleaner_offsets=cleaned_to(200), commit_id="c", owner_run="r"
+    )
+    lineage = epochs((0, 0), (1, 200))
+    new = replace(CHAIN[2], leader_epochs=epochs((1, 200)))
+    assert state_with_new(seen([new], state, lineage)) == replace(
+        state, segments=(*CHAIN[:2], new), lineage=lineage
+    )
+
+
+def test_the_view_knows_the_cleaner_offset() -> None:
+    assert a_view(CHAIN, cleaner_offsets=cleaned_to(150)).cleaner_offset == 150
+
+
+@given(st.lists(st.integers(1, 9), min_size=2, max_size=8), st.data())
+def test_a_missing_middle_segment_is_a_gap_of_exactly_its_offsets(
+    lengths: list[int], data: st.DataObject
+) -> None:
+    chain = a_chain(*lengths)
+    assert first_break(chain) is None
+    missing = data.draw(st.integers(0, len(chain) - 1))
+    refusal = first_break([each for each in chain if each is not chain[missing]])
+    if missing in (0, len(chain) - 1):
+        assert refusal is None
+    else:
+        before, after = chain[missing - 1], chain[missing + 1]
+        assert refusal is not None
+        assert refusal.reason is RefusalReason.GAP
+        assert f"{before.end_offset}, segment {after.segment_id}" in refusal.detail
+
+
+@given(st.lists(st.integers(1, 9), max_size=6), st.lists(st.integers(1, 9), max_size=6))
+def test_a_log_seen_in_two_steps_is_the_log_seen_at_once(
+    earlier: list[int], later: list[int]
+) -> None:
+    chain = a_chain(*earlier, *later)
+    first = seen(chain[: len(earlier)])
+    second = seen(chain[len(earlier) :], fresh_state(first))
+    assert state_with_new(second) == fresh_state(seen(chain))

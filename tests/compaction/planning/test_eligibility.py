@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.compaction.builders import a_chain, a_view, cleaned_to
+from tierfold.compaction.model.rules import Rules
+from tierfold.compaction.planning.eligibility import DirtyRatio, dirty_ratio
+from tierfold.compaction.planning.regions import LastStable, Regions, regions_of
+
+NOW_MS = 2_000_000
+SIZES = (1, 20, 300, 4000)
+
+
+def ratio_of(
+    *, cleaned: int | None = None, last_stable: int | None = None, forced: int | None = None
+) -> DirtyRatio:
+    """The ratio of four segments of 100 offsets each, whose sizes can be read off a sum."""
+    chain = tuple(
+        a_chain(100, start_offset=place * 100, size_bytes=size)[0]
+        for place, size in enumerate(SIZES)
+    )
+    view = a_view(chain, cleaner_offsets=() if cleaned is None else cleaned_to(cleaned))
+    hold = None if last_stable is None else LastStable(offset=last_stable)
+    regions = regions_of(view, hold, Rules(), NOW_MS, forced_first_dirty=forced)
+    assert isinstance(regions, Regions)
+    return dirty_ratio(view, regions, Rules(), NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("cleaned", "last_stable", "clean_bytes", "cleanable_bytes"),
+    [
+        # Never cleaned: all is cleanable.
+        (None, None, 0, 4321),
+        # Kafka LogToClean: segments below the first dirty offset are clean.
+        (200, None, 21, 4300),
+        # The first dirty offset inside a segment: logSegments(from, to) starts with the segment
+        # that holds `from`, logSegments(-1, to) ends with it, so it counts on both sides.
+        (250, None, 321, 4300),
+        # All clean: calculateCleanableBytes over an empty span.
+        (400, None, 4321, 0),
+        # What an open transaction holds back counts on neither side.
+        (None, 350, 0, 321),
+        (100, 250, 1, 20),
+        # The hold lies below the first dirty offset.
+        (150, 160, 21, 0),
+        (150, 20, 21, 0),
+    ],
+)
+def test_bytes_are_counted_as_kafka_counts_them(
+    cleaned: int | None, last_stable: int | None, clean_bytes: int, cleanable_bytes: int
+) -> None:
+    assert ratio_of(cleaned=cleaned, last_stable=last_stable) == DirtyRatio(
+        clean_bytes=clean_bytes, cleanable_bytes=cleanable_bytes
+    )
+
+
+def test_a_forced_first_dirty_offset_counts_from_there() -> None:
+    assert ratio_of(cleaned=400, forced=300) == DirtyRatio(clean_bytes=321, cleanable_bytes=4000)
+
+
+@pytest.mark.parametrize(
+    ("clean", "cleanable", "threshold", "exceeds"),
+    [
+        # Kafka LogCleanerManager.grabFilthiestCompactedLog: strictly greater.
+        (50, 50, Fraction(1, 2), False),
+        (49, 51, Fraction(1, 2), True),
+        (9, 1, Fraction("0.1"), False),
+        (8, 1, Fraction("0.1"), True),
+        # Nothing dirty never exceeds, not even 0; an empty log neither (0 / 0).
+        (10, 0, Fraction(0), False),
+        (0, 0, Fraction(0), False),
+        (10, 1, Fraction(0), True),
+        # 1 is never exceeded.
+        (0, 10, Fraction(1), False),
+        # Beyond what a double can tell apart.
+        (10**18 + 1, 10**18, Fraction(1, 2), False),
+        (10**18, 10**18 + 1, Fraction(1, 2), True),
+    ],
+)
+def test_the_ratio_must_be_strictly_greater(
+    *, clean: int, cleanable: int, threshold: Fraction, exceeds: bool
+) -> None:
+    ratio = DirtyRatio(clean_bytes=clean, cleanable_bytes=cleanable)
+    assert ratio.exceeds(threshold) is exceeds
+
+
+def test_what_must_be_cleaned_is_part_of_what_can_be() -> None:
+    ratio = DirtyRatio(clean_bytes=50, cleanable_bytes=50, must_clean_bytes=25, delay_ms=1)
+    assert ratio.precedence == (Fraction(1, 4), Fraction(1, 2))
+    assert ratio.exceeds(Fraction(49, 100))
+    assert ratio.percent == "50.0 %"
+
+
+@given(st.integers(0, 10**12), st.integers(0, 10**12), st.fractions(0, 1))
+def test_crosswise_multiplication_is_division(
+    clean: int, cleanable: int, threshold: Fraction
+) -> None:
+    total = clean + cleanable
+    expected = total > 0 and Fraction(cleanable, total) > threshold
+    assert DirtyRatio(clean_bytes=clean, cleanable_bytes=cleanable).exceeds(threshold) == expected
+
+
+def test_percent_is_for_people() -> None:
+    shown = [DirtyRatio(clean_bytes=a, cleanable_bytes=b).percent for a, b in [(2, 1), (0, 5)]]
+    assert shown == ["33.3 %", "100.0 %"]
+    assert DirtyRatio(clean_bytes=0, cleanable_bytes=0).percent == "0.0 %"

@@ -1,0 +1,150 @@
+"""Groups of which nothing survived: a neighbour takes their offsets, if they fit its span."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.compaction.builders import a_chain
+from tierfold.compaction.planning.empty_groups import Absorbed, absorbed
+from tierfold.compaction.planning.grouping import SegmentGroup
+
+MOST = 2**31
+"""As many offsets as a segment can have."""
+
+THIRD = MOST // 3
+"""Three of these fit, and two offsets more."""
+
+
+def groups_of(*sizes: int, offsets: int = 3) -> list[SegmentGroup]:
+    """Contiguous groups of so many segments, each segment of so many offsets."""
+    chain = iter(a_chain(*[offsets] * sum(sizes)))
+    return [SegmentGroup(segments=tuple(next(chain) for _ in range(size))) for size in sizes]
+
+
+def absorbed_as(picture: str, offsets: int = 3) -> str:
+    """`x` a group that survives, `.` an empty one; the result, its groups parted by `|`.
+
+    What is left to be one empty batch ends in `!`.
+    """
+    groups = groups_of(*[1] * len(picture), offsets=offsets)
+    found = absorbed(groups, [sign == "." for sign in picture])
+    starts = [group.start_offset // offsets for group in found.groups]
+    ends = [*starts[1:], len(picture)]
+    return "|".join(
+        picture[start:end] + "!" * (number in found.empty)
+        for number, (start, end) in enumerate(zip(starts, ends, strict=True))
+    )
+
+
+@pytest.mark.parametrize(
+    ("picture", "expected"),
+    [
+        ("x", "x"),
+        ("xxx", "x|x|x"),
+        ("x.x", "x.|x"),
+        ("x..x", "x..|x"),
+        ("x.", "x."),
+        (".x", ".x"),
+        ("..xx", "..x|x"),
+        (".x.x.", ".x.|x."),
+        (".", ".!"),
+        ("...", "...!"),
+    ],
+)
+def test_an_empty_group_goes_to_the_one_before_it_and_at_the_head_to_the_one_after(
+    picture: str, expected: str
+) -> None:
+    assert absorbed_as(picture) == expected
+
+
+@pytest.mark.parametrize(
+    ("picture", "offsets", "expected"),
+    [
+        # One fills a segment.
+        ("x.x", MOST, "x|.!|x"),
+        (".x", MOST, ".!|x"),
+        ("x.", MOST, "x|.!"),
+        ("...", MOST, ".!|.!|.!"),
+        ("x..x", MOST, "x|.!|.!|x"),
+        # Two fit, three do not.
+        ("x.x", MOST // 2, "x.|x"),
+        ("x..x", MOST // 2, "x.|.x"),
+        ("..x", MOST // 2, "..!|x"),
+        (".x.", MOST // 2, ".x|.!"),
+        (".x.x", MOST // 2, ".x|.x"),
+        ("x...x", MOST // 2, "x.|..!|x"),
+        ("....", MOST // 2, "..!|..!"),
+        # Three fit.
+        ("x...x", THIRD, "x..|.x"),
+        ("...x", THIRD, "...!|x"),
+        ("..x..", THIRD, "..x|..!"),
+        # Two do not fit by one offset.
+        ("x.x", MOST // 2 + 1, "x|.!|x"),
+    ],
+)
+def test_what_no_neighbours_span_can_take_becomes_one_empty_batch(
+    picture: str, offsets: int, expected: str
+) -> None:
+    assert absorbed_as(picture, offsets) == expected
+
+
+def test_the_one_after_is_asked_where_the_one_before_has_no_room() -> None:
+    full, empty, small = a_chain(MOST, 10, 10)
+    groups = [SegmentGroup(segments=(each,)) for each in (full, empty, small)]
+    found = absorbed(groups, [False, True, False])
+    assert found == Absorbed(
+        groups=(groups[0], SegmentGroup(segments=(empty, small))), empty=frozenset()
+    )
+
+
+LENGTHS = st.sampled_from([1, 7, MOST // 5, MOST // 3, MOST // 2, MOST // 2 + 1, MOST - 1, MOST])
+
+
+@given(st.lists(st.tuples(LENGTHS, st.booleans()), min_size=1, max_size=9))
+def test_neighbours_alone_are_joined_as_few_as_can_be_and_nothing_is_lost(
+    drawn: list[tuple[int, bool]],
+) -> None:
+    groups = [SegmentGroup(segments=(each,)) for each in a_chain(*[length for length, _ in drawn])]
+    is_empty = [empty for _, empty in drawn]
+    found = absorbed(groups, is_empty)
+    segments = [segment for group in groups for segment in group.segments]
+    assert [segment for group in found.groups for segment in group.segments] == segments
+    assert all(a.end_offset + 1 == b.start_offset for a, b in pairwise(found.groups))
+    survivors = {
+        group.segments[0] for group, empty in zip(groups, is_empty, strict=True) if not empty
+    }
+    held = [sum(each in survivors for each in group.segments) for group in found.groups]
+    assert max(held) <= 1
+    assert found.empty == {number for number, count in enumerate(held) if not count}
+    assert all(group.end_offset - group.start_offset < MOST for group in found.groups)
+    assert len(found.groups) == fewest([length for length, _ in drawn], is_empty)
+    # What a second round finds: the same, as long as nobody adds to it.
+    again = [number in found.empty for number in range(len(found.groups))]
+    assert absorbed(found.groups, again) == found
+
+
+def fewest(lengths: list[int], is_empty: list[bool]) -> int:
+    """The model: the best of all ways to cut, by what is best for each head of the list."""
+    best = [0]
+    for end in range(1, len(lengths) + 1):
+        best.append(
+            min(
+                best[start] + 1
+                for start in range(end)
+                if sum(lengths[start:end]) <= MOST and is_empty[start:end].count(False) <= 1
+            )
+        )
+    return best[-1]
+
+
+def test_a_group_and_its_emptiness_come_in_pairs() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        absorbed(groups_of(1, 1), [False])
+
+
+def test_no_groups_stay_none() -> None:
+    assert absorbed([], []) == Absorbed(groups=(), empty=frozenset())

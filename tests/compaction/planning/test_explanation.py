@@ -1,0 +1,188 @@
+"""Which region, what happens, why: a table of cases, drawn as a word per segment."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from tests.compaction.aged import NOW_MS, aged
+from tests.compaction.builders import a_chain, a_view, cleaned_to
+from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason
+from tierfold.compaction.model.rules import Rules
+from tierfold.compaction.planning.chunks import Due, Room, next_wave
+from tierfold.compaction.planning.explanation import (
+    ExplainedSegment,
+    decision,
+    duration,
+    explained,
+    folded,
+)
+from tierfold.compaction.planning.plan import Compact, propose
+from tierfold.compaction.planning.regions import LastStable, Regions, regions_of
+
+COMPACT = Rules(cleanup_policy=frozenset({"compact"}))
+NEVER = replace(COMPACT, min_cleanable_dirty_ratio=Fraction(1))
+ALWAYS = replace(COMPACT, min_cleanable_dirty_ratio=Fraction(0))
+MIN = replace(COMPACT, min_compaction_lag_ms=50)
+MAX = replace(NEVER, max_compaction_lag_ms=80)
+HOLD = LastStable(offset=212, producer_id=2999)
+DUE = a_view(
+    [
+        replace(each, earliest_due_ms=due_ms)
+        for each, due_ms in zip(
+            a_chain(100, 100, 100), (NOW_MS - 5, NOW_MS + 2000, None), strict=True
+        )
+    ],
+    cleaner_offsets=cleaned_to(300),
+)
+
+
+def told(
+    view: PartitionView,
+    rules: Rules,
+    last_stable: LastStable | None = None,
+    forced: int | None = None,
+) -> tuple[ExplainedSegment, ...]:
+    regions = regions_of(view, last_stable, rules, NOW_MS, forced_first_dirty=forced)
+    assert isinstance(regions, Regions)
+    choice = propose(view, rules, regions, NOW_MS)
+    if isinstance(choice, Compact):
+        choice = next_wave([Due(plan=choice, rules=rules)], Room()).chunks[0].plan
+    return explained(view, rules, regions, choice, NOW_MS)
+
+
+def words(segments: tuple[ExplainedSegment, ...]) -> list[str]:
+    return [
+        f"{'+'.join(each.regions)}: {each.fate}{each.group or ''}" for each in segments
+    ]
+
+
+@pytest.mark.parametrize(
+    ("segments", "expected", "why"),
+    [
+        # Clean ones go along; the one that holds the first dirty offset is both.
+        (
+            told(aged(9, 9, 9, cleaned=150), ALWAYS),
+            ["cleaned: rewritten1", "cleaned+dirty: rewritten1", "dirty: rewritten1"],
+            (1, "dirty from offset 150 on"),
+        ),
+        (
+            told(aged(9, 9, cleaned=100), replace(COMPACT, segment_bytes=1000), forced=0),
+            ["dirty: rewritten1", "dirty: rewritten2"],
+            (0, "--first-dirty says that it is dirty from offset 0 on"),
+        ),
+        (
+            told(aged(9, 9, cleaned=100), NEVER),
+            ["cleaned: left", "dirty: waits"],
+            (1, "dirty ratio 50.0 %, min.cleanable.dirty.ratio wants more than 100 %"),
+        ),
+        (
+            told(aged(90, 30, 60), MIN),
+            ["dirty: rewritten1", "too young: waits", "too young: waits"],
+            (
+                1,
+                "its youngest record is 30 ms old, min.compaction.lag.ms is 50 (50 ms);"
+                " only its marks are read",
+            ),
+        ),
+        (
+            told(aged(90, 30, 60), MIN),
+            ["dirty: rewritten1", "too young: waits", "too young: waits"],
+            (
+                2,
+                "follows offset 100, where records are too young: min.compaction.lag.ms is 50"
+                " (50 ms); only its marks are read",
+            ),
+        ),
+        (
+            told(aged(-7, cleaned=50), MIN),
+            ["cleaned+too young: waits"],
+            (0, "its youngest record lies 7 ms ahead, min.compaction.lag.ms is 50 (50 ms)"),
+        ),
+        (
+            told(aged(9, 9, 9, cleaned=200), COMPACT, HOLD),
+            ["cleaned: left", "cleaned: left", "unstable: waits"],
+            (
+                2,
+                "the last stable offset is 212: the transaction of producer 2999 has no marker"
+                " in the tier",
+            ),
+        ),
+        (
+            told(aged(10, 90, 10, cleaned=100), MAX),
+            ["cleaned: rewritten1", "dirty: rewritten1", "dirty: rewritten1"],
+            (1, "its first batch is 90 ms old, max.compaction.lag.ms is 80"),
+        ),
+        (
+            told(aged(9, 9), replace(COMPACT, chunk_bytes=1000)),
+            ["dirty: rewritten1", "dirty: waits"],
+            (1, "the first chunk ends at offset 99: a later one takes it"),
+        ),
+        (
+            told(DUE, COMPACT),
+            ["cleaned: rewritten1", "cleaned: marks read", "cleaned: marks read"],
+            (0, "a delete horizon in it passed 5 ms ago"),
+        ),
+        (
+            told(DUE, COMPACT),
+            ["cleaned: rewritten1", "cleaned: marks read", "cleaned: marks read"],
+            (1, "clean, its earliest delete horizon is 2 s ahead"),
+        ),
+        (
+            told(DUE, COMPACT, forced=300),
+            ["cleaned: left"] * 3,
+            (0, "clean: with --first-dirty no delete horizon counts"),
+        ),
+    ],
+)
+def test_each_segment_is_told_its_region_its_fate_and_why(
+    segments: tuple[ExplainedSegment, ...], expected: list[str], why: tuple[int, str]
+) -> None:
+    assert words(segments) == expected
+    assert segments[why[0]].why == why[1]
+
+
+def test_ages_are_of_the_youngest_and_where_the_maximum_lag_asks_of_the_first() -> None:
+    clean, dirty = told(aged((90, 10), (70, 20), cleaned=100), MAX)
+    assert (clean.age_ms, clean.first_age_ms) == (10, None)
+    assert (dirty.age_ms, dirty.first_age_ms) == (20, 70)
+    assert told(aged((70, 20)), COMPACT)[0].first_age_ms is None
+    assert told(aged(NOW_MS + 1), COMPACT)[0].age_ms is None
+
+
+def test_a_refused_partition_is_left_as_it_is() -> None:
+    view = aged(9)
+    regions = regions_of(view, None, COMPACT, NOW_MS)
+    assert isinstance(regions, Regions)
+    refusal = Refusal(reason=RefusalReason.GAP, detail="a hole", remedy="Look.")
+    (only,) = explained(view, COMPACT, regions, refusal, NOW_MS)
+    assert (only.fate, only.why) == ("left", "the partition is refused: gap")
+    assert decision(refusal, COMPACT) == "refused, gap: a hole. Look"
+
+
+def test_too_many_neighbours_alike_become_one_row() -> None:
+    segments = told(aged(*[9] * 30, cleaned=1200), NEVER)
+    assert len(folded(segments, 30)) == 30
+    runs = folded(segments, 29)
+    assert [len(run.segments) for run in runs] == [12, 18]
+    assert [run.size_bytes for run in runs] == [12_000, 18_000]
+
+
+@pytest.mark.parametrize(
+    ("time_ms", "expected"),
+    [(0, "0 ms"), (999, "999 ms"), (1999, "1.9 s"), (60_000, "1 min"), (90 * 3_600_000, "3.7 d")],
+)
+def test_a_duration_is_rounded_down(time_ms: int, expected: str) -> None:
+    assert duration(time_ms) == expected
+
+
+def test_a_segment_that_overlaps_says_which_of_its_offsets_count_elsewhere() -> None:
+    first, second = a_chain(10, 10)
+    cut = replace(second, skipped_offsets=3, skipped_bytes=100, agrees_with=(first.segment_id,))
+    whole, overlapping = told(a_view([first, cut]), ALWAYS)
+    assert overlapping.why.endswith(
+        "; its offsets 7 to 9 count in the segments before it, uploaded earlier"
+    )
+    assert "count in" not in whole.why

@@ -1,0 +1,55 @@
+"""Dealing work to tasks: all of it, and evenly."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tierfold.compaction.planning.load_balancing import dealt, task_count
+
+sizes = st.lists(st.integers(0, 2**40) | st.integers(0, 5), max_size=40)
+
+
+@given(sizes, st.integers(1, 8))
+def test_loads_differ_by_no_more_than_the_largest_item(items: list[int], tasks: int) -> None:
+    placed = dealt(items, tasks)
+    assert len(placed) == len(items)
+    loads = [0] * tasks
+    for size, task in zip(items, placed, strict=True):
+        loads[task] += size + 1
+    assert max(loads) - min(loads) <= max(items, default=0) + 1
+
+
+def test_the_largest_items_are_dealt_first() -> None:
+    # In the order given, 10 would join a task that already has work.
+    assert dealt([1, 2, 3, 10], 2) == [1, 1, 1, 0]
+
+
+def test_empty_items_do_not_all_share_one_task() -> None:
+    assert sorted(dealt([0] * 6, 3)) == [0, 0, 1, 1, 2, 2]
+
+
+def test_dealing_is_the_same_every_time() -> None:
+    assert dealt([5, 5, 5, 5], 2) == [0, 1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("items", "tasks_min", "expected"),
+    [
+        ([], 4, 0),
+        ([0], 4, 1),
+        ([0, 0], 0, 1),
+        ([100], 4, 1),
+        ([1, 1, 1], 2, 2),
+        ([1, 1, 1], 9, 3),
+        ([100, 100, 100], 1, 3),
+        ([100, 101, 99, 0], 1, 3),
+        ([100, 101, 100, 0], 1, 4),
+        ([50, 50], 1, 1),
+    ],
+)
+def test_a_task_per_so_many_bytes_within_its_bounds(
+    items: list[int], tasks_min: int, expected: int
+) -> None:
+    assert task_count(items, task_bytes=100, tasks_min=tasks_min) == expected

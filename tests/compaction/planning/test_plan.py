@@ -1,0 +1,313 @@
+from __future__ import annotations
+
+import json
+from dataclasses import FrozenInstanceError, asdict, replace
+from fractions import Fraction
+
+import pytest
+
+from tests.compaction.builders import a_chain, a_view, cleaned_to, looked_at, segment_id, unknown
+from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason
+from tierfold.compaction.model.rules import CompactionStrategy, Rules
+from tierfold.compaction.planning.eligibility import DirtyRatio
+from tierfold.compaction.planning.plan import (
+    STALL_AGE_MS,
+    Choice,
+    Compact,
+    CompactReason,
+    Rest,
+    RestReason,
+    propose,
+    rest_by_policy,
+)
+from tierfold.compaction.planning.regions import LastStable, Regions, regions_of
+
+COMPACT = Rules(cleanup_policy=frozenset({"compact"}))
+CHAIN = a_chain(100, 100, 100, 100)
+NOW_MS = 2_000_000
+HOLD = LastStable(offset=212, producer_id=2999)
+
+
+def chosen(
+    view: PartitionView,
+    rules: Rules = COMPACT,
+    last_stable: LastStable | None = None,
+    forced: int | None = None,
+) -> Choice:
+    regions = regions_of(view, last_stable, rules, NOW_MS, forced_first_dirty=forced)
+    assert isinstance(regions, Regions)
+    return propose(view, rules, regions, NOW_MS)
+
+
+def rest(
+    view: PartitionView,
+    rules: Rules = COMPACT,
+    last_stable: LastStable | None = None,
+    forced: int | None = None,
+) -> Rest:
+    choice = chosen(view, rules, last_stable, forced)
+    assert isinstance(choice, Rest)
+    return choice
+
+
+def compact(
+    view: PartitionView,
+    rules: Rules = COMPACT,
+    last_stable: LastStable | None = None,
+    forced: int | None = None,
+) -> Compact:
+    choice = chosen(view, rules, last_stable, forced)
+    assert isinstance(choice, Compact)
+    return choice
+
+
+def test_a_topic_without_a_policy_is_left_alone() -> None:
+    # SEMANTICS 2: there is no default, for an event log would lose its keyless records.
+    assert rest(a_view(CHAIN), Rules()).reason is RestReason.NO_POLICY
+
+
+def test_a_policy_without_compact_is_left_alone_and_named() -> None:
+    choice = rest(a_view(CHAIN), Rules(cleanup_policy=frozenset({"delete"})))
+    assert choice.reason is RestReason.POLICY_NOT_COMPACT
+    assert choice.detail == "cleanup.policy=delete does not name compact"
+
+
+def test_compact_and_delete_is_compacted() -> None:
+    rules = Rules(cleanup_policy=frozenset({"compact", "delete"}))
+    assert rest_by_policy(rules) is None
+    assert compact(a_view(CHAIN), rules).next_offset == 400
+
+
+def test_an_empty_partition_rests() -> None:
+    assert rest(a_view(())).reason is RestReason.EMPTY
+
+
+def test_a_clean_partition_rests_even_at_ratio_0_and_even_when_forced() -> None:
+    view = a_view(CHAIN, cleaner_offsets=cleaned_to(400))
+    zero = Rules(cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=Fraction(0))
+    for choice in (rest(view, zero), rest(view, COMPACT, forced=400)):
+        assert choice.reason is RestReason.NOTHING_DIRTY
+        assert choice.detail == "everything below offset 400 is clean"
+
+
+def test_too_low_a_dirty_ratio_rests_and_says_both_numbers() -> None:
+    choice = rest(a_view(CHAIN, cleaner_offsets=cleaned_to(300)))
+    assert choice.reason is RestReason.RATIO_TOO_LOW
+    assert choice.detail == (
+        "1 000 of 4 000 bytes are dirty (25.0 %), min.cleanable.dirty.ratio wants more than 50 %"
+    )
+
+
+def test_the_threshold_itself_is_not_enough() -> None:
+    # Kafka LogCleanerManager.grabFilthiestCompactedLog: strictly greater.
+    assert rest(a_view(CHAIN, cleaner_offsets=cleaned_to(200))).reason is RestReason.RATIO_TOO_LOW
+    assert compact(a_view(CHAIN, cleaner_offsets=cleaned_to(100))).first_dirty == 100
+
+
+def test_a_forced_first_dirty_offset_skips_the_ratio() -> None:
+    plan = compact(a_view(CHAIN, cleaner_offsets=cleaned_to(400)), forced=390)
+    assert (plan.first_dirty, plan.next_offset) == (390, 400)
+
+
+def test_an_open_transaction_that_holds_everything_back_is_named() -> None:
+    view = a_view(CHAIN, cleaner_offsets=cleaned_to(200))
+    choice = rest(view, last_stable=HOLD)
+    assert choice.reason is RestReason.ALL_UNSTABLE
+    assert choice.detail == (
+        "held back at offset 212: open transaction of producer 2999;"
+        " the segments from offset 200 on wait for its marker"
+    )
+
+
+def test_a_transaction_without_a_known_producer_is_named_by_its_offset() -> None:
+    choice = rest(a_view(CHAIN), last_stable=LastStable(offset=20))
+    assert choice.detail.startswith("held back at offset 20: open transaction; ")
+
+
+def test_a_hold_on_a_partition_that_is_clean_to_its_end_is_no_reason() -> None:
+    # The whole log was clean before the transaction was seen to be open.
+    view = a_view(CHAIN, cleaner_offsets=cleaned_to(400))
+    assert rest(view, last_stable=HOLD).reason is RestReason.NOTHING_DIRTY
+
+
+def test_a_round_takes_all_live_segments_below_its_end() -> None:
+    # Kafka Cleaner.doClean: logSegments(0, endOffset), the clean ones are rewritten as well.
+    view = a_view(CHAIN, cleaner_offsets=cleaned_to(100))
+    rules = Rules(cleanup_policy=frozenset({"compact"}), segment_bytes=2000)
+    plan = compact(view, rules)
+    assert [(group.start_offset, group.end_offset) for group in plan.groups] == [
+        (0, 199),
+        (200, 399),
+    ]
+    assert plan.source_ids == tuple(each.segment_id for each in CHAIN)
+    assert (plan.bytes_in, plan.bytes_out_estimate) == (4000, 4061)
+    assert plan.ratio == DirtyRatio(clean_bytes=1000, cleanable_bytes=3000)
+    assert (plan.held_back, plan.notes) == ((), ())
+
+
+def test_a_round_that_is_held_back_says_why_not_more() -> None:
+    plan = compact(a_view(CHAIN), last_stable=HOLD)
+    assert plan.next_offset == 200
+    assert plan.source_ids == (segment_id(0), segment_id(100))
+    assert plan.held_back == (
+        "held back at offset 212: open transaction of producer 2999;"
+        " the segments from offset 200 on wait for its marker",
+    )
+
+
+def test_a_reset_cleaner_offset_and_an_upload_in_progress_are_noted() -> None:
+    state_view = a_view(CHAIN[:2], cleaner_offsets=cleaned_to(999))
+    state = state_view.state
+    assert state is not None
+    view = looked_at(state, [unknown(CHAIN[2], lacking=["index"])])
+    assert isinstance(view, PartitionView)
+    reset, upload = compact(view).notes
+    assert "999 lies above the log end 200" in reset
+    assert "lacks .index" in upload
+
+
+def stalled(age_ms: int, *, cleaned: int = 200) -> Choice:
+    """The choice for live 0-199, and 300-399 that was uploaded so long ago."""
+    later = unknown(CHAIN[3])
+    later = replace(later, listed=replace(later.listed, modified_ms=NOW_MS - age_ms))
+    view = looked_at(a_view(CHAIN[:2], cleaner_offsets=cleaned_to(cleaned)).state, [later])
+    assert isinstance(view, PartitionView)
+    return chosen(view)
+
+
+def test_a_partition_that_would_rest_while_uploads_wait_for_a_day_is_refused() -> None:
+    refusal = stalled(STALL_AGE_MS)
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason is RefusalReason.GAP
+    assert refusal.detail == (
+        "nothing beyond offset 199 can be taken, and uploads have waited for more than a day:"
+        f" segment {segment_id(300)} (offsets 300 to 399) is not taken yet: offset 200 is missing"
+        " below it"
+    )
+
+
+def test_uploads_that_wait_for_less_than_a_day_hold_nothing_up() -> None:
+    assert isinstance(stalled(STALL_AGE_MS - 1), Rest)
+
+
+def test_what_can_be_compacted_is_while_uploads_wait() -> None:
+    assert isinstance(stalled(STALL_AGE_MS, cleaned=0), Compact)
+
+
+def test_a_topic_that_is_not_compacted_is_left_alone_whatever_waits() -> None:
+    view = replace(a_view(CHAIN), stalled_since_ms=0)
+    assert rest(view, Rules()).reason is RestReason.NO_POLICY
+
+
+def test_rests_carry_the_notes_as_well() -> None:
+    view = a_view(CHAIN, cleaner_offsets=cleaned_to(999))
+    high = Rules(cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=Fraction(1))
+    assert "999" in rest(view, high).notes[0]
+    assert "999" in rest(view, last_stable=LastStable(offset=0)).notes[0]
+
+
+def due_at(*times_ms: int | None, cleaned: int = 400) -> PartitionView:
+    """A segment of 100 offsets per time at which something in it is due."""
+    segments = [
+        replace(segment, earliest_due_ms=due_ms)
+        for segment, due_ms in zip(a_chain(*[100] * len(times_ms)), times_ms, strict=True)
+    ]
+    return a_view(segments, cleaner_offsets=cleaned_to(cleaned))
+
+
+def spans(plan: Compact) -> list[tuple[int, int]]:
+    return [(group.start_offset, group.end_offset) for group in plan.groups]
+
+
+@pytest.mark.parametrize(
+    ("times_ms", "expected"),
+    [
+        # SEMANTICS 2, "Beyond [K]": only the segments concerned; neighbours among them are merged.
+        ((None, NOW_MS, None, None), [(100, 199)]),
+        ((5, None, 5, None), [(0, 99), (200, 299)]),
+        ((None, 5, 5, None), [(100, 299)]),
+        ((5, 5, 5, 5), [(0, 199), (200, 399)]),
+        # Not due yet.
+        ((NOW_MS + 1, None, None, 5), [(300, 399)]),
+    ],
+)
+def test_a_passed_horizon_makes_a_clean_partition_eligible(
+    times_ms: tuple[int | None, ...], expected: list[tuple[int, int]]
+) -> None:
+    plan = compact(due_at(*times_ms), replace(COMPACT, segment_bytes=2000))
+    assert (plan.reason, plan.is_partial) == (CompactReason.HORIZON_PASSED, True)
+    assert spans(plan) == expected
+    assert (plan.first_dirty, plan.next_offset) == (400, expected[-1][1] + 1)
+    assert plan.bytes_out_estimate == plan.bytes_in + 61 * len(plan.groups)
+
+
+def test_a_partition_with_neither_dirty_data_nor_a_passed_horizon_is_left_alone() -> None:
+    assert rest(due_at(None, NOW_MS + 1, cleaned=200)).reason is RestReason.NOTHING_DIRTY
+
+
+def test_a_horizon_is_looked_at_where_dirty_data_wait_for_more() -> None:
+    # Too low a ratio, and an open transaction.
+    view = due_at(5, None, None, None, cleaned=300)
+    for plan in (compact(view), compact(view, last_stable=LastStable(offset=300))):
+        assert spans(plan) == [(0, 99)]
+        assert (plan.first_dirty, plan.next_offset) == (300, 100)
+
+
+def test_a_round_over_dirty_data_takes_in_all_anyway() -> None:
+    plan = compact(due_at(5, None, None, None, cleaned=100))
+    assert (plan.reason, plan.is_partial) == (CompactReason.DIRTY, False)
+    assert spans(plan) == [(0, 399)]
+
+
+def test_other_strategies_wait_until_all_is_clean_and_was_cleaned_alike() -> None:
+    # SEMANTICS 3: what waits above may be older than a tombstone below.
+    rules = replace(COMPACT, compaction_strategy=CompactionStrategy.TIMESTAMP)
+
+    def known(view: PartitionView, *strategies: str) -> PartitionView:
+        assert view.state is not None
+        return replace(view, state=replace(view.state, strategies=strategies))
+
+    clean = due_at(5, None, None, None)
+    assert compact(known(clean, "timestamp"), rules).is_partial
+    assert rest(known(clean, "timestamp", "offset"), rules).reason is RestReason.NOTHING_DIRTY
+    waiting = known(due_at(5, None, None, None, cleaned=300), "timestamp")
+    assert rest(waiting, rules).reason is RestReason.RATIO_TOO_LOW
+
+
+def test_above_the_cleaner_offset_no_horizon_counts() -> None:
+    # An older value may lie below: a forced round sets horizons there and moves no cleaner offset.
+    whole = replace(COMPACT, min_cleanable_dirty_ratio=Fraction(1))
+    for cleaned in (0, 99, 401):
+        assert rest(due_at(5, None, None, None, cleaned=cleaned), whole).reason is (
+            RestReason.RATIO_TOO_LOW
+        )
+    assert spans(compact(due_at(5, None, None, None, cleaned=100), whole)) == [(0, 99)]
+
+
+def test_above_the_last_stable_offset_no_horizon_counts() -> None:
+    view = due_at(5, None, None, 5)
+    assert spans(compact(view, last_stable=LastStable(offset=310))) == [(0, 99)]
+
+
+def test_a_forced_round_looks_at_no_horizon() -> None:
+    assert rest(due_at(5, 5, 5, 5), forced=400).reason is RestReason.NOTHING_DIRTY
+
+
+def test_the_same_arguments_give_the_same_choice() -> None:
+    assert chosen(a_view(CHAIN)) == chosen(a_view(CHAIN))
+
+
+def test_every_choice_is_frozen_and_fits_into_json() -> None:
+    plan = compact(a_view(CHAIN), last_stable=HOLD)
+    read_back = json.loads(json.dumps(asdict(plan)))
+    assert read_back["key"] == {"topic": "orders", "partition": 3, "topic_id": "T" * 21 + "A"}
+    assert read_back["groups"][0]["segments"][1]["start_offset"] == 100
+    assert read_back["ratio"] == {
+        "clean_bytes": 0,
+        "cleanable_bytes": 2000,
+        "must_clean_bytes": 0,
+        "delay_ms": 0,
+    }
+    assert json.loads(json.dumps(asdict(rest(a_view(())))))["reason"] == "empty"
+    with pytest.raises(FrozenInstanceError):
+        plan.next_offset = 5  # type: ignore[misc]

@@ -1,0 +1,309 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.compaction.aged import NOW_MS as AGED_AT_MS
+from tests.compaction.aged import aged
+from tests.compaction.builders import KEY, LINEAGE, a_chain, a_segment, a_view, cleaned_to
+from tierfold.compaction.discovery.view import PartitionView
+from tierfold.compaction.model.rules import Rules
+from tierfold.compaction.model.segments import LeaderEpoch, Segment
+from tierfold.compaction.planning.grouping import SegmentGroup
+from tierfold.compaction.planning.plan import Compact, propose
+from tierfold.compaction.planning.plan_check import FaultKind, faults
+from tierfold.compaction.planning.regions import LastStable, Regions, regions_of
+
+NOW_MS = 2_000_000
+RULES = Rules(cleanup_policy=frozenset({"compact"}))
+CHAIN = a_chain(100, 100, 100, 100)
+
+
+def proposed(
+    view: PartitionView, last_stable: LastStable | None = None, *, segment_bytes: int = 2000
+) -> Compact | None:
+    rules = Rules(
+        cleanup_policy=frozenset({"compact"}),
+        min_cleanable_dirty_ratio=Fraction(0),
+        segment_bytes=segment_bytes,
+    )
+    regions = regions_of(view, last_stable, rules, NOW_MS)
+    assert isinstance(regions, Regions)
+    choice = propose(view, rules, regions, NOW_MS)
+    return choice if isinstance(choice, Compact) else None
+
+
+def the_plan() -> Compact:
+    """Groups [0, 200) and [200, 400) of four segments, never cleaned."""
+    plan = proposed(a_view(CHAIN))
+    assert plan is not None
+    return plan
+
+
+def kinds(
+    plan: Compact, view: PartitionView, last_stable: LastStable | None = None
+) -> list[FaultKind]:
+    return [fault.kind for fault in faults(plan, view, last_stable, RULES, NOW_MS)]
+
+
+def groups(*parts: tuple[Segment, ...]) -> tuple[SegmentGroup, ...]:
+    return tuple(SegmentGroup(segments=part) for part in parts)
+
+
+def test_a_plan_has_no_fault_in_the_view_it_was_made_from() -> None:
+    assert kinds(the_plan(), a_view(CHAIN)) == []
+
+
+def test_what_was_uploaded_since_is_no_fault() -> None:
+    assert kinds(the_plan(), a_view(a_chain(100, 100, 100, 100, 100))) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (
+            lambda plan: replace(plan, key=replace(KEY, partition=4)),
+            [FaultKind.OTHER_PARTITION],
+        ),
+        # A topic made anew has another id.
+        (
+            lambda plan: replace(plan, key=replace(KEY, topic_id="U" * 22)),
+            [FaultKind.OTHER_PARTITION],
+        ),
+        (lambda plan: replace(plan, groups=()), [FaultKind.NO_SOURCES]),
+        (lambda plan: replace(plan, groups=groups(CHAIN, ())), [FaultKind.NO_SOURCES]),
+        # A segment left out.
+        (
+            lambda plan: replace(plan, groups=groups(CHAIN[:1], CHAIN[2:])),
+            [FaultKind.NOT_CONTIGUOUS],
+        ),
+        # A segment named twice.
+        (
+            lambda plan: replace(plan, groups=groups(CHAIN[:2], CHAIN[1:])),
+            [FaultKind.NOT_CONTIGUOUS],
+        ),
+        # Groups out of order: 400 then 0.
+        (
+            lambda plan: replace(plan, groups=groups(CHAIN[2:], CHAIN[:2])),
+            [FaultKind.NOT_CONTIGUOUS, FaultKind.WRONG_COVER, FaultKind.WRONG_COVER],
+        ),
+        # The log's head left out.
+        (lambda plan: replace(plan, groups=groups(CHAIN[1:])), [FaultKind.WRONG_COVER]),
+        # The last group left out, the end as before.
+        (lambda plan: replace(plan, groups=groups(CHAIN[:2])), [FaultKind.WRONG_COVER]),
+        # The end inside a segment.
+        (
+            lambda plan: replace(plan, next_offset=399),
+            [FaultKind.WRONG_COVER, FaultKind.END_NOT_ON_BOUNDARY],
+        ),
+        (
+            lambda plan: replace(plan, first_dirty=-1),
+            [FaultKind.FIRST_DIRTY_OUT_OF_RANGE],
+        ),
+        # A round that cleans nothing.
+        (
+            lambda plan: replace(plan, first_dirty=400),
+            [FaultKind.FIRST_DIRTY_OUT_OF_RANGE],
+        ),
+    ],
+)
+def test_a_plan_that_was_tampered_with_is_caught(
+    change: Callable[[Compact], Compact], expected: list[FaultKind]
+) -> None:
+    assert kinds(change(the_plan()), a_view(CHAIN)) == expected
+
+
+def test_a_source_that_was_replaced_since_is_caught_and_named() -> None:
+    merged = a_segment(0, 199, segment_id="merged")
+    found = faults(the_plan(), a_view([merged, *CHAIN[2:]]), None, RULES, NOW_MS)
+    assert [fault.kind for fault in found] == [FaultKind.NOT_LIVE] * 2
+    assert CHAIN[0].segment_id in found[0].detail
+
+
+def test_a_source_with_the_same_id_and_other_metadata_is_caught() -> None:
+    changed = replace(CHAIN[0], size_bytes=999)
+    assert kinds(the_plan(), a_view([changed, *CHAIN[1:]])) == [FaultKind.NOT_LIVE]
+
+
+def test_a_live_end_that_moved_back_is_caught() -> None:
+    assert kinds(the_plan(), a_view(CHAIN[:3])) == [
+        FaultKind.NOT_LIVE,
+        FaultKind.END_NOT_ON_BOUNDARY,
+    ]
+
+
+def test_a_log_start_that_moved_is_caught() -> None:
+    assert kinds(the_plan(), a_view(CHAIN[1:])) == [
+        FaultKind.NOT_LIVE,
+        FaultKind.WRONG_COVER,
+        FaultKind.FIRST_DIRTY_OUT_OF_RANGE,
+    ]
+
+
+def test_a_view_in_which_nothing_lives_any_more_is_caught() -> None:
+    assert FaultKind.WRONG_COVER in kinds(the_plan(), a_view(()))
+
+
+def test_a_source_out_of_lineage_is_caught() -> None:
+    cut = (*LINEAGE, LeaderEpoch(epoch=1, start_offset=350))
+    view = replace(a_view(CHAIN), lineage=cut)
+    assert kinds(the_plan(), view) == [FaultKind.OUT_OF_LINEAGE]
+
+
+def test_a_plan_that_reaches_an_open_transaction_is_caught() -> None:
+    view = a_view(CHAIN)
+    assert kinds(the_plan(), view, LastStable(offset=399)) == [FaultKind.UNSTABLE]
+    assert kinds(the_plan(), view, LastStable(offset=400)) == []
+
+
+@given(
+    lengths=st.lists(st.integers(1, 9), min_size=1, max_size=6),
+    cleaner_offset=st.none() | st.integers(0, 60),
+    opened=st.none() | st.integers(0, 60),
+    segment_bytes=st.sampled_from([1, 2000, 10_000]),
+)
+def test_whatever_is_proposed_has_no_fault_in_its_own_view(
+    lengths: list[int], cleaner_offset: int | None, opened: int | None, segment_bytes: int
+) -> None:
+    vector = () if cleaner_offset is None else cleaned_to(cleaner_offset)
+    view = a_view(a_chain(*lengths, start_offset=5), cleaner_offsets=vector)
+    last_stable = None if opened is None else LastStable(offset=opened)
+    plan = proposed(view, last_stable, segment_bytes=segment_bytes)
+    if plan is not None:
+        assert faults(plan, view, last_stable, RULES, NOW_MS) == ()
+    else:
+        # Only what is clean, or held back at or below the first segment boundary beyond, rests.
+        starts_dirty = cleaner_offset if cleaner_offset in range(5, view.next_offset + 1) else 5
+        holds = opened is not None and opened < view.next_offset
+        assert starts_dirty == view.next_offset or holds
+
+
+DUE = (
+    CHAIN[0],
+    replace(CHAIN[1], earliest_due_ms=NOW_MS),
+    CHAIN[2],
+    replace(CHAIN[3], earliest_due_ms=5),
+)
+
+
+def due_view(cleaned: int = 400) -> PartitionView:
+    return a_view(DUE, cleaner_offsets=cleaned_to(cleaned))
+
+
+def the_partial_plan() -> Compact:
+    """Groups [100, 200) and [300, 400) of a clean partition, whose horizons have passed."""
+    plan = proposed(due_view())
+    assert plan is not None
+    assert plan.is_partial
+    return plan
+
+
+def test_a_partial_plan_has_no_fault_in_the_view_it_was_made_from() -> None:
+    assert kinds(the_partial_plan(), due_view()) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        # A segment of which nothing is due.
+        (
+            lambda plan: replace(plan, groups=groups(DUE[:1], DUE[1:2], DUE[3:])),
+            [FaultKind.NOT_DUE],
+        ),
+        # One group of what does not follow.
+        (
+            lambda plan: replace(plan, groups=groups((DUE[1], DUE[3]))),
+            [FaultKind.NOT_CONTIGUOUS],
+        ),
+        # Groups out of order, and twice the same.
+        (
+            lambda plan: replace(plan, groups=groups(DUE[3:], DUE[1:2])),
+            [FaultKind.NOT_CONTIGUOUS, FaultKind.WRONG_COVER],
+        ),
+        (
+            lambda plan: replace(plan, groups=groups(DUE[1:2], DUE[1:2], DUE[3:])),
+            [FaultKind.NOT_CONTIGUOUS],
+        ),
+        (lambda plan: replace(plan, next_offset=300), [FaultKind.WRONG_COVER]),
+        # What it takes for clean is not.
+        (lambda plan: replace(plan, first_dirty=401), [FaultKind.FIRST_DIRTY_OUT_OF_RANGE]),
+        (lambda plan: replace(plan, first_dirty=300), [FaultKind.FIRST_DIRTY_OUT_OF_RANGE]),
+    ],
+)
+def test_a_partial_plan_that_was_tampered_with_is_caught(
+    change: Callable[[Compact], Compact], expected: list[FaultKind]
+) -> None:
+    assert kinds(change(the_partial_plan()), due_view()) == expected
+
+
+def test_a_partial_plan_whose_time_has_not_come_is_caught() -> None:
+    found = faults(the_partial_plan(), due_view(), None, RULES, NOW_MS - 1)
+    assert [fault.kind for fault in found] == [FaultKind.NOT_DUE]
+    assert DUE[1].segment_id in found[0].detail
+
+
+@pytest.mark.parametrize(
+    ("cleaned", "expected"),
+    [(300, [FaultKind.FIRST_DIRTY_OUT_OF_RANGE]), (500, [FaultKind.FIRST_DIRTY_OUT_OF_RANGE])],
+)
+def test_a_partial_plan_whose_segments_are_clean_no_more_is_caught(
+    cleaned: int, expected: list[FaultKind]
+) -> None:
+    assert kinds(the_partial_plan(), due_view(cleaned)) == expected
+
+
+@pytest.mark.parametrize(
+    ("ages_ms", "is_caught"),
+    [
+        ([90, 90, 90, 90], False),
+        ([90, 90, 90, 49], True),
+        ([90, 90, 90, 50], False),
+        ([49, 90, 90, 90], True),
+        # An overdue segment at or above a young one lets it through, one below does not.
+        ([90, 20, 90, 101], False),
+        ([101, 20, 90, 90], True),
+        ([20, 101, 90, 90], True),
+        ([90, 90, 101, (90, 20)], True),
+        ([90, 90, 90, (101, 20)], False),
+        ([90, 90, 90, (100, 20)], True),
+    ],
+)
+def test_a_plan_that_takes_in_what_is_too_young_is_caught(
+    ages_ms: list[int | tuple[int, int]], is_caught: bool
+) -> None:
+    view = aged(*ages_ms)
+    lags = replace(RULES, min_compaction_lag_ms=50, max_compaction_lag_ms=100)
+    plan = replace(the_plan(), groups=groups(view.segments))
+    found = faults(plan, view, None, lags, AGED_AT_MS)
+    assert [fault.kind for fault in found] == [FaultKind.TOO_YOUNG] * is_caught
+
+
+def test_what_was_clean_before_may_be_young() -> None:
+    view = aged(20, 90, 90, 90, cleaned=100)
+    lags = replace(RULES, min_compaction_lag_ms=50)
+    plan = replace(the_plan(), groups=groups(view.segments), first_dirty=100)
+    assert faults(plan, view, None, lags, AGED_AT_MS) == ()
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "last_stable"),
+    [(0, 1, None), (1, 2, None), (0, 2, LastStable(offset=250))],
+    ids=["first chunk", "next chunk", "what is overdue is unstable"],
+)
+def test_what_is_overdue_above_a_round_lets_it_be_young(
+    first: int, last: int, last_stable: LastStable | None
+) -> None:
+    view = aged(20, 20, 110, cleaned=100 * first)
+    lags = replace(RULES, min_compaction_lag_ms=50, max_compaction_lag_ms=100)
+    plan = replace(
+        the_plan(),
+        groups=groups(view.segments[:last]),
+        first_dirty=100 * first,
+        next_offset=100 * last,
+    )
+    assert faults(plan, view, last_stable, lags, AGED_AT_MS) == ()

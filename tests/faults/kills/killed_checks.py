@@ -1,0 +1,199 @@
+"""What must hold of a tier at any instant at which a run on it was killed, as sentences of faults.
+
+The catalog is read version by version: each one was the state of the tier for a while, so each must
+have named nothing but complete objects, offset after offset.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from tests.faults.kills.killed_logs import Newest, WrittenTier
+from tests.jobs.commands import tierfold
+from tests.oracle.kafka_lab import Batch, KafkaLab
+from tests.oracle.remote_views import RemoteSegment, to_local
+from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
+from tierfold.storage.catalog.rows import rows_read
+from tierfold.storage.tiers.local_tiered_storage import Part, partition_folder, segment_name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """What a kill left behind."""
+
+    versions: int
+    """Commits in the catalog, claims among them."""
+    hidden: int
+    """Files of objects that were being written."""
+    orphans: int
+    """Segments that nobody names, complete or not."""
+    clean_until: tuple[int, ...]
+    """The partitions' cleaner offsets; 0: never compacted."""
+    faults: tuple[str, ...]
+    """Sentences; empty: all is as it must be."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Examiner:
+    """Examines one tier again and again, and remembers which versions it has seen."""
+
+    written: WrittenTier
+    lab: KafkaLab
+    scratch: Path
+    versions_seen: int = 0
+
+    def examined(self) -> Left:
+        """All checks; nothing of the tier is changed."""
+        tier = self.written.path
+        faults = [*self._history(), *_verified(tier)]
+        ran = tierfold("status", tier, "--json")
+        entries = {_key_of(each): each for each in ran.entries}
+        faults += [f"{key}: {each['problem']}" for key, each in entries.items() if each["problem"]]
+        if entries.keys() != self.written.truth.keys():
+            faults.append(f"status ended with {ran.code} and knows {entries.keys()}")
+        elif not faults:
+            faults += [fault for each in entries.items() for fault in self._of_partition(*each)]
+        return Left(
+            versions=self.versions_seen,
+            hidden=len(hidden_files(tier)),
+            orphans=sum(len(each["orphans"]) for each in ran.entries),
+            clean_until=tuple(each["cleaner_offset"] or 0 for each in entries.values()),
+            faults=tuple(faults),
+        )
+
+    def _history(self) -> Iterator[str]:
+        """Every version of the catalog since the last look."""
+        versions = catalog_versions(self.written.path)
+        uri = str(catalog_folder(self.written.path))
+        for version in range(self.versions_seen, versions):
+            rows = pa.table(DeltaTable(uri, version=version).scan())
+            for state in rows_read(rows, where=uri).believed().states:
+                for fault in self._of_state(state):
+                    yield f"version {version}: {state.key}: {fault}"
+        self.versions_seen = versions
+
+    def _of_state(self, state: PartitionState) -> Iterator[str]:
+        at = 0
+        for segment in state.segments:
+            if segment.start_offset != at:
+                yield f"a segment starts at {segment.start_offset}, not at {at}"
+            at = segment.end_offset + 1
+        if at != self.written.end_offsets[state.key]:
+            yield f"it ends at {at}, not at {self.written.end_offsets[state.key]}"
+        for segment in state.segments:
+            yield from _incomplete(self.written.path, state.key, segment)
+
+    def _of_partition(self, key: PartitionKey, entry: dict[str, Any]) -> Iterator[str]:
+        """What status says of the partition's objects, and what Kafka's reader finds in them."""
+        left = unnamed(self.written.path, key, entry)
+        if left != set(entry["orphans"]):
+            yield f"{key}: orphans are {left}, and status says {entry['orphans']}"
+        found = self._newest(key, entry)
+        expected = self.written.truth[key]
+        for name in sorted(found.keys() | expected.keys()):
+            if found.get(name) != expected.get(name):
+                yield f"{key}: {name!r} is {found.get(name)}, and was {expected.get(name)}"
+                return
+
+    def _newest(self, key: PartitionKey, entry: dict[str, Any]) -> dict[bytes, Newest]:
+        """The newest committed record per key, as Kafka's own classes read the live segments."""
+        view = self.scratch / f"{key.topic}-{key.partition}"
+        shutil.rmtree(view, ignore_errors=True)
+        segments = [
+            RemoteSegment(
+                start_offset=each["start_offset"],
+                end_offset=each["end_offset"],
+                log=Path(each["log"]),
+            )
+            for each in entry["segments"]
+        ]
+        to_local(segments, view)
+        return _newest_of(self.lab, view)
+
+
+def catalog_folder(tier: Path) -> Path:
+    """The table that says which segments live."""
+    return tier / "_tierfold" / "partitions"
+
+
+def catalog_versions(tier: Path) -> int:
+    """How many commits the catalog has had."""
+    return len(list((catalog_folder(tier) / "_delta_log").glob("*.json")))
+
+
+def hidden_files(tier: Path) -> list[Path]:
+    """The files of objects that are being written, or were when their writer died."""
+    return list(tier.glob("kafka-tiered-storage/*/.*"))
+
+
+def unnamed(tier: Path, key: PartitionKey, status_entry: dict[str, Any]) -> set[str]:
+    """The ids of the partition's segments, complete or not, that the catalog's row does not name.
+
+    Raises AssertionError where one is named twice.
+    """
+    named = [each["id"] for each in (*status_entry["segments"], *status_entry["retired"])]
+    assert len(named) == len(set(named)), named
+    names = (segment_name(each.name) for each in (tier / partition_folder(key)).iterdir())
+    return {found[1] for found in names if found is not None} - set(named)
+
+
+def _verified(tier: Path) -> Iterator[str]:
+    ran = tierfold("verify", tier, "--json")
+    if ran.code != 0:
+        yield f"verify ended with {ran.code}: {ran.stderr}"
+        yield from (fault for each in ran.entries for fault in each["faults"])
+
+
+def _key_of(entry: dict[str, Any]) -> PartitionKey:
+    return PartitionKey(**{name: entry[name] for name in ("topic", "partition", "topic_id")})
+
+
+def _newest_of(lab: KafkaLab, view: Path) -> dict[bytes, Newest]:
+    """As a consumer of committed records: what the transaction indexes list is left out."""
+    aborted = lab.side_files(view)["txnindex"]
+    newest: dict[bytes, Newest] = {}
+    for batch in lab.batches(view):
+        assert batch["valid"], batch
+        if batch["isControl"] or _is_aborted(batch, aborted):
+            continue
+        for record in batch["records"]:
+            assert record["key"] is not None
+            newest[bytes.fromhex(record["key"])] = Newest(
+                record["offset"], record["valueLen"], record["valueCrc32"]
+            )
+    return newest
+
+
+def _is_aborted(batch: Batch, aborted: list[dict[str, Any]]) -> bool:
+    return batch["isTransactional"] and any(
+        entry["producerId"] == batch["producerId"]
+        and entry["firstOffset"] <= batch["baseOffset"] <= entry["lastOffset"]
+        for entry in aborted
+    )
+
+
+def _incomplete(tier: Path, key: PartitionKey, segment: Segment) -> Iterator[str]:
+    """The segment's objects that are not there, or not of the size that the catalog names."""
+    sizes: dict[Part, int | None] = {
+        Part.LOG: segment.size_bytes,
+        Part.OFFSET_INDEX: segment.offset_index_bytes,
+        Part.TIME_INDEX: segment.time_index_bytes,
+        Part.SNAPSHOT: None,
+        Part.LEADER_EPOCH_CHECKPOINT: None,
+    }
+    if segment.has_transaction_index:
+        sizes[Part.TRANSACTION_INDEX] = None
+    stem = f"{segment.start_offset:020d}-{segment.segment_id}"
+    for part, size in sizes.items():
+        path = tier / partition_folder(key) / f"{stem}.{part.value}"
+        if not path.exists():
+            yield f"{path.name} is not there"
+        elif size is not None and path.stat().st_size != size:
+            yield f"{path.name} has {path.stat().st_size} bytes, not {size}"

@@ -1,0 +1,237 @@
+"""Real runs, killed again and again at random instants; the tier is examined after each.
+
+    python -m tests.faults.kills.killed_run --kills 50 --seed 1
+
+A tier takes so many kills and is then finished by a run that nobody disturbs; what lives in the end
+must be what one undisturbed run leaves. A new tier comes next, until all kills are done. A failure
+tells how to replay its tier: the instants are the same, what they meet depends on the machine.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from tests.end_to_end.processes import Application, awaited, started
+from tests.faults.kills.killed_blows import SURVIVED, Blow, Whom, blows, struck
+from tests.faults.kills.killed_checks import Examiner, Left
+from tests.faults.kills.killed_logs import WrittenTier, written_tier
+from tests.jobs.chunked_logs import live_records
+from tests.jobs.commands import ALWAYS, ROOT, tierfold, users_environment
+from tests.oracle.kafka_lab import KafkaLab
+
+SEGMENTS: Final = 12
+"""Per partition; each is a chunk, so that a run has about so many waves and commits."""
+
+KILLS_PER_TIER: Final = 8
+OPTIONS: Final = (
+    *ALWAYS,
+    *("--set", "chunk.bytes=1"),
+    *("--set", "segment.bytes=300000"),
+    *("--now", "1700000100000"),
+    "--json",
+)
+DONE: Final = frozenset({0})
+KILLED: Final = frozenset({-9})
+TOLD: Final = frozenset({2, 3})
+"""What a driver says that has lost its JVM: nothing was begun, or the partitions failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kill:
+    """A blow, and what was found after it."""
+
+    blow: Blow
+    code: int | None
+    """How the run ended; None: it went on. What a signal ended is negative."""
+    before: Left
+    after: Left
+
+    @property
+    def ended(self) -> str:
+        """What became of the run."""
+        return "went on" if self.code is None else f"exit {self.code}"
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """A row of the table."""
+        if self.code is None:
+            return (str(self.blow.whom), str(self.blow), self.ended)
+        before, after = self.before, self.after
+        return (
+            str(self.blow.whom),
+            str(self.blow),
+            self.ended,
+            str(after.versions - before.versions),
+            str(after.hidden - before.hidden),
+            str(after.orphans - before.orphans),
+            " ".join(map(str, after.clean_until)),
+        )
+
+
+HEADINGS: Final = ("killed", "when", "the run", "commits", "hidden", "orphans", "clean until")
+"""Commits, hidden files and orphans are those that came since the kill before."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Course:
+    """One tier on its way through its kills."""
+
+    seed: int
+    written: WrittenTier
+    examiner: Examiner
+    folder: Path
+    last: Left
+    run: Application | None = None
+    kills: list[Kill] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+
+    def strike(self, blow: Blow) -> Kill | None:
+        """Carries the blow out on the run that goes on, or on a new one; None: it came too late."""
+        run = self.run or started_run(self.folder, self.written.path)
+        self.run = run
+        if not struck(blow, run, self.written.path):
+            self._ended(run, expected=DONE)
+            return None
+        code: int | None = None
+        after = self.last
+        if blow.whom not in SURVIVED:
+            code = self._ended(run, expected=TOLD if blow.whom is Whom.JVM else KILLED)
+            after = self._examined()
+        kill = Kill(blow=blow, code=code, before=self.last, after=after)
+        self.kills.append(kill)
+        self.last = after
+        return kill
+
+    def finish(self) -> None:
+        """The run that goes on, or the next, comes to the end, and to what nobody disturbed."""
+        run = self.run or started_run(self.folder, self.written.path)
+        self._ended(run, expected=DONE)
+        self.last = self._examined()
+        undone = {
+            end for end in zip(self.last.clean_until, self._ends, strict=True) if end[0] != end[1]
+        }
+        self.faults += [f"the last run cleaned until {at}, not {end}" for at, end in undone]
+        self.faults += unlike(self.written.path, undisturbed(self.folder, self.seed))
+
+    @property
+    def _ends(self) -> Iterator[int]:
+        return iter(self.written.end_offsets.values())
+
+    def _ended(self, run: Application, *, expected: frozenset[int]) -> int:
+        ran = run.ended()
+        # Where only the driver died, the others find out by themselves.
+        awaited("the end of the run's other processes", lambda: None if run.session else True)
+        self.run = None
+        # PySpark itself prints one where its JVM dies.
+        is_told = expected == TOLD or "Traceback" not in ran.stderr
+        if ran.code not in expected or not is_told:
+            codes = sorted(expected)
+            self.faults.append(f"the run ended with {ran.code}, not in {codes}: {ran.stderr}")
+        return ran.code
+
+    def _examined(self) -> Left:
+        left = self.examiner.examined()
+        self.faults += left.faults
+        return left
+
+
+def started_run(folder: Path, tier: Path) -> Application:
+    """`tierfold compact` on the tier; whatever Spark leaves behind lies in `folder`."""
+    name = f"run-{len(list(folder.glob('run-*.out'))) + 1}"
+    # Longer than the path of a socket may be: none may lie there.
+    scratch = folder / f"scratch-{'long' * 20}"
+    scratch.mkdir(exist_ok=True)
+    environment = users_environment() | {
+        "PYTHONPATH": str(ROOT),
+        "TMPDIR": str(scratch),
+        "SPARK_LOCAL_DIRS": str(scratch),
+        "JDK_JAVA_OPTIONS": f"-Djava.io.tmpdir={scratch}",
+    }
+    command = (sys.executable, "-m", "tierfold", "compact", tier, *OPTIONS)
+    return started(command, folder, name, environment)
+
+
+def begun(folder: Path, seed: int, lab: KafkaLab) -> Course:
+    """A tier of this seed, in the new folder, that nobody has touched."""
+    folder.mkdir()
+    written = written_tier(folder / "tier", seed, SEGMENTS)
+    examiner = Examiner(written=written, lab=lab, scratch=folder)
+    none = Left(versions=0, hidden=0, orphans=0, clean_until=(0,) * len(written.truth), faults=())
+    return Course(seed=seed, written=written, examiner=examiner, folder=folder, last=none)
+
+
+def undisturbed(folder: Path, seed: int) -> Path:
+    """The same tier after one run that nobody touched."""
+    tier = written_tier(folder / "undisturbed", seed, SEGMENTS).path
+    ran = tierfold("compact", tier, *OPTIONS)
+    assert set(ran.outcomes.values()) == {"compacted"}, ran.stderr
+    return tier
+
+
+def unlike(tier: Path, other: Path) -> list[str]:
+    """The topics of which other records live than in the other tier."""
+    found, expected = live_records(tier), live_records(other)
+    return [f"{topic}: other records live" for topic in expected if found[topic] != expected[topic]]
+
+
+def killed(
+    folder: Path, seed: int, kills: int, lab: KafkaLab, tell: Callable[[str], None]
+) -> Course:
+    """A tier of this seed through at most so many kills, and finished; it ends at a fault."""
+    course = begun(folder, seed, lab)
+    for blow in islice(blows(seed), kills):
+        kill = course.strike(blow)
+        tell(f"{blow.whom}, {blow}: {'the run had ended' if kill is None else kill.ended}")
+        if kill is None or course.faults:
+            break
+    if not course.faults:
+        course.finish()
+    return course
+
+
+def _shown(console: Console, kills: Sequence[Kill]) -> None:
+    table = Table(*HEADINGS, title=f"{len(kills)} kills")
+    for each in kills:
+        table.add_row(*each.cells)
+    console.print(table)
+
+
+@click.command()
+@click.option("--kills", type=click.IntRange(min=1), default=50, show_default=True)
+@click.option("--seed", type=int, default=1, show_default=True, help="Of the first tier.")
+def soak(kills: int, seed: int) -> None:
+    """Kill runs until so many were killed; exit code 1 at the first fault."""
+    console = Console()
+    done: list[Kill] = []
+    folder = Path(tempfile.mkdtemp(prefix="tierfold-killed-"))
+    with KafkaLab() as lab:
+        while len(done) < kills:
+            wanted = min(KILLS_PER_TIER, kills - len(done))
+            console.print(f"tier {seed}: {wanted} kills, {len(done)} done")
+            course = killed(folder / str(seed), seed, wanted, lab, console.print)
+            done += course.kills
+            if course.faults:
+                console.print(*course.faults, sep="\n", style="red", markup=False)
+                console.print(
+                    f"The tier is {course.written.path}. To replay it:\n"
+                    f"python -m tests.faults.kills.killed_run --kills {wanted} --seed {seed}"
+                )
+                sys.exit(1)
+            shutil.rmtree(course.folder)
+            seed += 1
+    _shown(console, done)
+
+
+if __name__ == "__main__":
+    soak()

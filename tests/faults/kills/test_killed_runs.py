@@ -1,0 +1,56 @@
+"""Runs killed at random instants, by the operating system: nothing is lost, nothing is half done.
+
+`make soak` does the same with many more kills (tests/faults/kills/killed_run.py).
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.faults.kills.killed_blows import HAND, Sign, Whom, blows
+from tests.faults.kills.killed_run import Course, Kill, killed
+from tests.oracle.kafka_lab import KafkaLab
+
+SEED = 7
+"""With it the JVM dies while Spark starts."""
+
+
+@pytest.fixture(scope="module")
+def courses(
+    spark: SparkSession, lab: KafkaLab, tmp_path_factory: pytest.TempPathFactory
+) -> list[Course]:
+    """One tier through eight kills; a run that ends before its blow leaves the rest to another."""
+    folder = tmp_path_factory.mktemp("killed")
+    found: list[Course] = []
+    while (left := HAND - len(kills_of(found))) > 0:
+        seed = SEED + len(found)
+        found.append(killed(folder / str(seed), seed, left, lab, print))
+        if found[-1].faults:
+            break
+    return found
+
+
+def kills_of(courses: list[Course]) -> list[Kill]:
+    return [kill for course in courses for kill in course.kills]
+
+
+def test_whoever_is_killed_whenever_the_tier_is_whole_and_the_next_run_finishes(
+    courses: list[Course],
+) -> None:
+    assert [fault for course in courses for fault in course.faults] == []
+    assert len(kills_of(courses)) == HAND
+
+
+def test_the_kills_met_the_work(courses: list[Course]) -> None:
+    # What each meets depends on the machine; that none meets the work is no test.
+    assert any(each.after.orphans + each.after.hidden for each in kills_of(courses))
+    assert len({each.after.clean_until for each in kills_of(courses)}) > 1
+
+
+def test_a_hand_of_blows_strikes_everybody_by_every_sign() -> None:
+    hand = list(islice(blows(SEED), HAND))
+    assert {blow.whom for blow in hand} == set(Whom)
+    assert {blow.sign for blow in hand} == set(Sign)

@@ -1,0 +1,63 @@
+"""Python workers that die in mid-task: Spark tries again, and what they left is never live."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.faults.kills.killed_checks import unnamed
+from tests.faults.kills.killed_logs import LARGE, LARGE_RECORDS, large_newest, put_large
+from tests.faults.kills.worker_killer import doomed
+from tests.jobs.commands import ALWAYS, status_of, tierfold, told
+from tests.jobs.tiers import folder_of, key_of, made_tier, put_updates
+
+SEGMENTS: Final = 4
+STAGES: Final = {"scan": 0, "rewrite": 2}
+"""What a worker is at when it dies: the object of that number is begun, or one is read."""
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_worker_that_dies_in_mid_task_is_replaced_and_nothing_is_published_twice(
+    spark: SparkSession, tmp_path: Path, stage: str
+) -> None:
+    tier = made_tier(tmp_path / "tier")
+    newest = put_large(tier, SEGMENTS)
+    dead = tmp_path / "dead"
+    with doomed(spark, folder_of(tier, LARGE), writes=STAGES[stage], once=dead):
+        ran = tierfold("compact", tier, *ALWAYS, "--set", "segment.bytes=1", "--json")
+    assert dead.exists()
+    assert ran.code == 0, ran.stderr
+    report = ran.partitions["large", 0]
+    # Of the last segment nothing goes, so that it stays as it is.
+    assert (report["outcome"], report["objects_written"]) == ("compacted", SEGMENTS - 1)
+    tally = report["tally"]
+    assert (tally["records_in"], tally["kept"]) == (SEGMENTS * LARGE_RECORDS, len(newest))
+    status = status_of(tier)["large", 0]
+    assert large_newest(status) == newest
+    assert unnamed(tier, LARGE, status) == set(status["orphans"])
+    assert tierfold("verify", tier).code == 0
+
+
+def test_data_that_take_every_worker_down_stop_their_own_partition_alone(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    tier = made_tier(tmp_path / "tier")
+    put_large(tier, SEGMENTS)
+    for number in range(2):
+        put_updates(tier, key_of("small"), number)
+    with doomed(spark, folder_of(tier, LARGE)):
+        ran = tierfold("compact", tier, *ALWAYS, "--json")
+    assert ran.code == 3, ran.stderr
+    assert ran.outcomes == {("large", 0): "failed", ("small", 0): "compacted"}
+    reason = ran.partitions["large", 0]["reason"]
+    assert not told(reason, "large-0: a Spark worker died", "Python worker exited", "more memory")
+    assert status_of(tier)["large", 0]["retired"] == []
+    with doomed(spark, folder_of(tier, LARGE)):
+        ran = tierfold("verify", tier, "--json")
+    assert ran.code == 3
+    assert not told(ran.stderr, "Spark's workers died while they read", str(tier), "--topic")
+    assert "Traceback" not in ran.stderr
+    assert tierfold("verify", tier).code == 0

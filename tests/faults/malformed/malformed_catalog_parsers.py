@@ -1,0 +1,243 @@
+"""The parsers of the catalog's rows: Arrow tables whose columns, values and types are wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from random import Random
+from typing import Any, Final
+
+import pyarrow as pa
+
+from tests.compaction.builders import a_chain, a_state, cleaned_to, retired
+from tests.faults.malformed.malformed_outcome import Outcome, Parser, held
+from tierfold.compaction.model.segments import LeaderEpoch
+from tierfold.storage.catalog.delta_tables import TableLayout
+from tierfold.storage.catalog.rows import column_of, rows_read, table_of
+from tierfold.storage.catalog.runs_table import RunRow, RunsTable
+from tierfold.storage.catalog.schema import NEXT_OFFSET_COLUMN, PARTITIONS, RUNS
+
+_INTEGERS: Final = (0, 1, -1, 2**31 - 1, 2**31, -(2**31), 2**63 - 1, -(2**63), 99)
+_TEXTS: Final = ("", "compact", "\x00", "ü" * 300, "T" * 22, "EnvZlVwBRBCOjS6Uhrdc6w")
+_TYPES: Final = (pa.int8(), pa.int32(), pa.int64(), pa.uint64(), pa.float64(), pa.string())
+_RUN: Final = RunRow(
+    run="r",
+    topic="orders",
+    partition=0,
+    topic_id="T" * 22,
+    chunk=0,
+    command="compact",
+    outcome="committed",
+    reason="",
+    epoch=1,
+    first_dirty=0,
+    next_offset=9,
+    started_at_ms=1,
+    finished_at_ms=2,
+    bytes_in=10,
+    bytes_out=5,
+    segments_in=2,
+    segments_out=1,
+    tally={"kept": 5, "superseded": 4},
+    now_ms=3,
+    tierfold_version="0.1.0",
+)
+
+
+def _partitions() -> pa.Table:
+    old, *live = a_chain(10, 10, 10, leader_epochs=(LeaderEpoch(epoch=0, start_offset=0),))
+    states = [
+        a_state(
+            live,
+            epoch=2,
+            commit_id=f"c{i}",
+            retired=(retired(old),),
+            cleaner_offsets=cleaned_to(20),
+            strategies=("offset",),
+        )
+        for i in range(2)
+    ]
+    first, second = states
+    key = type(second.key)(topic="other", partition=1, topic_id="U" * 22)
+    moved = type(second)(**{**_fields(second), "key": key, "retired": ()})
+    return table_of([first, moved])
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in value.__slots__}
+
+
+def _runs() -> pa.Table:
+    columns = [column_of([getattr(_RUN, _field_of(each.name))] * 2, each.type) for each in RUNS]
+    return pa.table(columns, RUNS)
+
+
+def _malformed(table: pa.Table, dice: Random) -> pa.Table:
+    for _ in range(dice.choice((1, 1, 2, 3))):
+        table = dice.choice(_CHANGES)(table, dice)
+    return table
+
+
+def _value_changed(table: pa.Table, dice: Random) -> pa.Table:
+    """One value of one row, however deep it lies."""
+    i = dice.randrange(table.num_columns)
+    field, values = table.schema.field(i), table.column(i).to_pylist()
+    if not values:
+        return table
+    row = dice.randrange(len(values))
+    changed = _changed(values[row], dice)
+    try:
+        column = pa.array([*values[:row], changed, *values[row + 1 :]], field.type)
+    except (pa.ArrowException, OverflowError):  # Too large for the column: then of another type.
+        return _column_retyped(table, dice)
+    return table.set_column(i, pa.field(field.name, field.type), column)
+
+
+def _changed(value: Any, dice: Random) -> Any:
+    match value:
+        case (str() as name, count):  # Of a map; Arrow itself aborts where such a pair is null.
+            return (name, dice.choice((*_INTEGERS, count)))
+        case _ if dice.random() < 0.15:
+            return None
+        case bool():
+            return not value
+        case int():
+            return dice.choice((*_INTEGERS, value + 1, value - 1))
+        case str():
+            return dice.choice((*_TEXTS, value + "x", value[:-1]))
+        case dict():
+            name = dice.choice(sorted(value))
+            return {**value, name: _changed(value[name], dice)}
+        case [*inner] if inner:
+            i = dice.randrange(len(inner))
+            other = dice.choice(([inner[i], inner[i]], [], [_changed(inner[i], dice)]))
+            return [*inner[:i], *other, *inner[i + 1 :]]
+        case _:
+            return value
+
+
+def _column_retyped(table: pa.Table, dice: Random) -> pa.Table:
+    i = dice.randrange(table.num_columns)
+    field, kind = table.schema.field(i), dice.choice(_TYPES)
+    values = [dice.choice((*_INTEGERS[:3], None)) for _ in range(table.num_rows)]
+    if pa.types.is_string(kind):
+        values = [None if each is None else str(each) for each in values]
+    else:
+        kind = kind if min((each or 0 for each in values), default=0) >= 0 else pa.int64()
+    return table.set_column(i, pa.field(field.name, kind), pa.array(values, kind))
+
+
+def _column_dropped(table: pa.Table, dice: Random) -> pa.Table:
+    return table.remove_column(dice.randrange(table.num_columns)) if table.num_columns else table
+
+
+def _column_renamed(table: pa.Table, dice: Random) -> pa.Table:
+    names = list(table.column_names)
+    names[dice.randrange(len(names))] = "newer"
+    return table.rename_columns(names)
+
+
+def _rows_taken(table: pa.Table, dice: Random) -> pa.Table:
+    rows = [dice.randrange(table.num_rows) for _ in range(dice.randrange(4) * bool(table.num_rows))]
+    return table.take(pa.array(rows, pa.int64()))
+
+
+def _columns_shuffled(table: pa.Table, dice: Random) -> pa.Table:
+    order = list(range(table.num_columns))
+    dice.shuffle(order)
+    return table.select(order)
+
+
+_CHANGES: Final[tuple[Callable[[pa.Table, Random], pa.Table], ...]] = (
+    *[_value_changed] * 6,
+    _column_retyped,
+    _column_dropped,
+    _column_renamed,
+    _rows_taken,
+    _columns_shuffled,
+)
+
+
+def _judged_partitions(rows: pa.Table) -> Outcome:
+    return held(
+        lambda: [_plain_state(each) for each in rows_read(rows, where="a table").believed().states],
+        lambda: [_row_of(each) for each in rows.to_pylist()],
+    )
+
+
+def _plain_state(state: Any) -> dict[str, Any]:
+    told = asdict(state)
+    told |= told.pop("key")
+    return _listed(told)
+
+
+def _row_of(row: Mapping[str, Any]) -> dict[str, Any]:
+    derived = {"live_bytes", "clean_bytes", "dirty_bytes", "format_version", "bucket"}
+    return _listed(
+        {each.name: _as(row[each.name], each) for each in PARTITIONS if each.name not in derived}
+    )
+
+
+def _as(value: Any, field: pa.Field) -> Any:
+    """Numbers in a column of strings are read as strings, and the other way round."""
+    if pa.types.is_string(field.type):
+        return f"{value:g}" if isinstance(value, float) else str(value)
+    if pa.types.is_integer(field.type):
+        return int(value)
+    return dict(value) if pa.types.is_map(field.type) else value
+
+
+def _listed(value: Any) -> Any:
+    """Tuples as lists, all the way down."""
+    match value:
+        case dict():
+            return {name: _listed(each) for name, each in value.items()}
+        case tuple() | list():
+            return [_listed(each) for each in value]
+        case _:
+            return value
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """A table at a URI, as `RunsTable` reads one."""
+
+    rows: pa.Table
+    uri: str = "a table"
+
+    def read(self) -> pa.Table:
+        return self.rows
+
+
+def _judged_runs(rows: pa.Table) -> Outcome:
+    def opened(_uri: str, _layout: TableLayout) -> Any:
+        return _Folder(rows)
+
+    def plain() -> list[dict[str, Any]]:
+        told = rows.to_pylist()
+        return sorted(
+            ({_field_of(each.name): _as(row[each.name], each) for each in RUNS} for row in told),
+            key=_when,
+        )
+
+    return held(
+        lambda: [_fields(each) for each in RunsTable("a table", opened).read()], plain
+    )
+
+
+def _field_of(column: str) -> str:
+    return "next_offset" if column == NEXT_OFFSET_COLUMN else column
+
+
+def _when(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[each] for each in ("finished_at_ms", "run", "topic", "partition", "chunk"))
+
+
+CATALOG_PARSERS: Final = (
+    Parser(
+        name="catalog rows",
+        made=lambda dice: _malformed(_partitions(), dice),
+        judged=_judged_partitions,
+    ),
+    Parser(name="runs rows", made=lambda dice: _malformed(_runs(), dice), judged=_judged_runs),
+)

@@ -1,0 +1,36 @@
+"""A child for the tests of the run: its one parser dies in every way that a parser can die."""
+
+from __future__ import annotations
+
+import ctypes
+from random import Random
+
+from tests.faults.malformed import malformed_child
+from tests.faults.malformed.malformed_child import main
+from tests.faults.malformed.malformed_outcome import Outcome, Parser, held
+from tests.faults.malformed.malformed_parsers import PARSERS
+
+
+def _number(dice: Random) -> int:
+    """The input's number, which its dice tell."""
+    made = {Random(f"dying 1 {number}").random(): number for number in range(7)}
+    return made.get(dice.random(), -1)
+
+
+def _judged(number: int) -> Outcome:
+    match number:
+        case 1:
+            ctypes.string_at(0)
+        case 3:
+            sum(range(10**12))  # In C, where no signal handler of Python's is called.
+        case 4:
+            bytearray(2**40)
+        case 5:
+            return held(lambda: 1, lambda: 2)
+    return Outcome.RIGHT
+
+
+if __name__ == "__main__":
+    malformed_child.CPU_SECONDS_MAX = 0.5
+    PARSERS["dying"] = Parser(name="dying", made=_number, judged=_judged)
+    main()

@@ -1,0 +1,310 @@
+"""The parsers of a log's bytes, each with its judge."""
+
+from __future__ import annotations
+
+import struct
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from tests.faults.malformed.malformed_bytes import harmed
+from tests.faults.malformed.malformed_logs import (
+    HEADER,
+    control_batch,
+    legacy_log,
+    malformed,
+    v2_log,
+)
+from tests.faults.malformed.malformed_outcome import (
+    SCRATCH,
+    Outcome,
+    Parser,
+    held,
+    must_equal,
+    refused,
+)
+from tests.faults.malformed.malformed_reference import (
+    PlainBatch,
+    PlainRecord,
+    plain_batch,
+    plain_batches,
+    plain_payload,
+)
+from tierfold.compaction.model.errors import TierfoldError
+from tierfold.compaction.model.rules import CompactionStrategy
+from tierfold.compaction.model.segments import PartitionKey
+from tierfold.compaction.model.units import NO_TIMESTAMP_MS
+from tierfold.storage.kafka.batch_headers import read_heads
+from tierfold.storage.kafka.compression import Codec, compress, decompress
+from tierfold.storage.kafka.control_records import (
+    EMPTIED,
+    NOT_CONTROL,
+    control_type,
+    control_types,
+    coordinator_epoch,
+)
+from tierfold.storage.kafka.legacy_batches import decode_any, with_inner_heads
+from tierfold.storage.kafka.record_versions import VersionSource
+from tierfold.storage.kafka.records import windows
+from tierfold.storage.segments.arrow_records import record_batches
+from tierfold.storage.segments.log_pieces import ChosenRecords
+from tierfold.storage.segments.segment_reader import Batch, SegmentContent
+from tierfold.storage.segments.segment_walk import walk
+
+_WINDOW_BYTES: Final = 300
+"""Small, so that a small log is several windows."""
+_KEY: Final = PartitionKey(topic="malformed", partition=0, topic_id="M" * 22)
+_FIELDS: Final = pa.schema(
+    [
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+        ("leader_epoch", pa.int32()),
+    ]
+)
+
+
+def _view(log: bytes) -> np.ndarray:
+    return np.frombuffer(log, np.uint8)
+
+
+def _read(log: bytes, *, check_crc: bool) -> list[PlainBatch]:
+    heads = read_heads(_view(log), where="a log", check_crc=check_crc)
+    content = SegmentContent(heads=heads, log=_view(log), where="a log")
+    return [_plain(batch, int(heads.attributes[i])) for i, batch in enumerate(content.batches())]
+
+
+def _plain(batch: Batch, attributes: int) -> PlainBatch:
+    return PlainBatch(
+        magic=batch.magic,
+        attributes=attributes,
+        base_offset=batch.base_offset,
+        last_offset=batch.last_offset,
+        leader_epoch=batch.leader_epoch,
+        base_timestamp_ms=batch.base_timestamp_ms,
+        max_timestamp_ms=batch.max_timestamp_ms,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+        records=tuple(
+            PlainRecord(
+                offset=each.offset,
+                timestamp_ms=each.timestamp_ms,
+                key=each.key,
+                value=each.value,
+                headers=each.headers,
+            )
+            for each in batch.records
+        ),
+    )
+
+
+def _logs(sound: Callable[[Random], bytes]) -> Callable[[Random], bytes]:
+    return lambda dice: malformed(sound(dice), dice)
+
+
+def _judged_log(log: bytes) -> Outcome:
+    return held(lambda: _read(log, check_crc=True), lambda: plain_batches(log))
+
+
+def _judged_unsummed(log: bytes) -> Outcome:
+    return held(
+        lambda: _read(log, check_crc=False), lambda: plain_batches(log, has_sums=False)
+    )
+
+
+def _judged_columns(log: bytes) -> Outcome:
+    """What Spark's reader makes of a log, and the versions that the header strategy finds."""
+    try:
+        heads = read_heads(_view(log), where="a log")
+        heads = with_inner_heads(_view(log), heads, window_bytes=_WINDOW_BYTES, where="a log")
+        rows: list[dict[str, Any]] = []
+        versions: list[tuple[int | None, int]] = []
+        for first, last in windows(heads, window_bytes=_WINDOW_BYTES):
+            window = heads.slice(first, last)
+            records = decode_any(_view(log), window, where="a log")
+            chosen = ChosenRecords(heads=window, records=records, rows=np.arange(len(records)))
+            for batch in record_batches(_KEY, chosen, _FIELDS, where="a log"):
+                rows += _rows(batch)
+            versions += _versions(chosen)
+    except TierfoldError as error:
+        return refused(error)
+    told = (heads.base_offset.tolist(), heads.count.tolist(), rows, versions)
+    return held(lambda: told, lambda: _told(plain_batches(log)))
+
+
+def _told(batches: list[PlainBatch]) -> tuple[list[Any], ...]:
+    records = [(batch, each) for batch in batches for each in batch.records]
+    return (
+        [batch.base_offset for batch in batches],
+        [len(batch.records) for batch in batches],
+        [_row(batch, each) for batch, each in records],
+        [_version(each) for _, each in records],
+    )
+
+
+def _rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    micros = batch.schema.get_field_index("timestamp")
+    as_numbers = batch.set_column(micros, "timestamp", batch.column(micros).cast(pa.int64()))
+    rows: list[dict[str, Any]] = as_numbers.to_pylist()
+    return rows
+
+
+def _row(batch: PlainBatch, record: PlainRecord) -> dict[str, Any]:
+    has_time = record.timestamp_ms != NO_TIMESTAMP_MS
+    headers = [
+        {"key": name.decode("utf-8", "replace"), "value": value} for name, value in record.headers
+    ]
+    return {
+        "offset": record.offset,
+        "timestamp": record.timestamp_ms * 1000 if has_time else None,
+        "key": record.key,
+        "value": record.value,
+        "headers": headers or None,
+        "leader_epoch": None if batch.leader_epoch == -1 else batch.leader_epoch,
+    }
+
+
+def _versions(chosen: ChosenRecords) -> list[tuple[int | None, int]]:
+    """Per record its version, and whether it is malformed: one by one, to tell which it is."""
+    source = VersionSource(strategy=CompactionStrategy.HEADER, header=HEADER)
+    found = []
+    for row in chosen.rows:
+        versions, malformed_versions = source.versions_of(chosen.records, np.array([row]))
+        assert versions is not None
+        is_known = bool(versions.is_known[0])
+        found.append((int(versions.value[0]) if is_known else None, malformed_versions))
+    return found
+
+
+def _version(record: PlainRecord) -> tuple[int | None, int]:
+    named = [value for name, value in record.headers if name == HEADER.encode()]
+    if not named:
+        return None, 0
+    if named[-1] is None or len(named[-1]) != 8:
+        return None, 1
+    return struct.unpack(">q", named[-1])[0], 0
+
+
+def _payload(dice: Random) -> tuple[int, bytes, bool]:
+    """A codec, what should be of it, and whether the lz4 header is to be mended."""
+    codec = dice.choice(list(Codec)[1:])
+    plain = b"".join(
+        dice.choice((b"{'name': 'value'}", dice.randbytes(9), bytes(70)))
+        for _ in range(dice.randrange(1, 60))
+    )
+    stored = compress(codec, plain) * dice.choice((1, 1, 1, 2))
+    if dice.random() < 0.1:
+        stored = compress(dice.choice(list(Codec)), plain)
+    return codec, harmed(stored, dice), dice.random() < 0.5
+
+
+def _judged_payload(given: tuple[int, bytes, bool]) -> Outcome:
+    codec, stored, mend = given
+    return held(
+        lambda: decompress(codec, stored, where="a payload", mend_lz4_header=mend),
+        lambda: plain_payload(codec, stored),
+    )
+
+
+def _judged_control(log: bytes) -> Outcome:
+    try:
+        heads = read_heads(_view(log), where="a log")
+        records = decode_any(_view(log), heads, where="a log")
+        kinds = control_types(records, heads, where="a log").tolist()
+    except TierfoldError as error:
+        return refused(error)
+    batches = plain_batches(log)
+    must_equal(kinds, [_kind(batch) for batch in batches])
+    for record in (each for batch in batches for each in batch.records):
+        epoch = None
+        if record.value is not None and len(record.value) >= 6:
+            (epoch,) = struct.unpack_from(">i", record.value, 2)
+        must_equal(coordinator_epoch(record.value), epoch)
+        number = -1 if record.key is None or len(record.key) < 4 else _type_of(record.key)
+        must_equal(int(control_type(record.key)), number if 0 <= number <= 6 else -1)
+    return Outcome.RIGHT
+
+
+def _kind(batch: PlainBatch) -> int:
+    if not batch.is_control:
+        return NOT_CONTROL
+    return _type_of(batch.records[0].key or b"") if batch.records else EMPTIED
+
+
+def _type_of(key: bytes) -> int:
+    version, number = struct.unpack_from(">hh", key)
+    return int(number) if version >= 0 else -1
+
+
+def _judged_walk(log: bytes) -> Outcome:
+    """Batch by batch from a file: what can be told of each is told, up to where none can be."""
+    with tempfile.NamedTemporaryFile(suffix=".log", dir=SCRATCH) as file:
+        file.write(log)
+        file.flush()
+        outcome = Outcome.RIGHT
+        try:
+            for batch in walk(Path(file.name)):
+                if batch.is_valid:
+                    outcome = max(outcome, _judged_walked(batch.data.tobytes(), batch.records))
+        except TierfoldError as error:
+            return refused(error)
+    return outcome
+
+
+def _judged_walked(data: bytes, records: Callable[[], tuple[Any, ...]]) -> Outcome:
+    return held(
+        lambda: [(each.offset, each.key, each.value, each.headers) for each in records()],
+        lambda: [
+            (each.offset, each.key, each.value, each.headers)
+            for each in plain_batch(data, has_sums=True).records
+        ],
+    )
+
+
+LOG_PARSERS: Final = (
+    Parser(name="batches", made=_logs(v2_log), judged=_judged_log, decompresses=True, share=6),
+    Parser(
+        name="batches unsummed",
+        made=_logs(v2_log),
+        judged=_judged_unsummed,
+        decompresses=True,
+        share=2,
+    ),
+    Parser(
+        name="legacy messages",
+        made=_logs(legacy_log),
+        judged=_judged_log,
+        decompresses=True,
+        share=4,
+    ),
+    Parser(
+        name="record columns",
+        made=_logs(lambda dice: dice.choice((v2_log, legacy_log))(dice)),
+        judged=_judged_columns,
+        decompresses=True,
+        share=2,
+    ),
+    Parser(name="payloads", made=_payload, judged=_judged_payload, decompresses=True, share=4),
+    Parser(
+        name="control records",
+        made=lambda dice: malformed(control_batch(dice), dice),
+        judged=_judged_control,
+        decompresses=True,
+        share=2,
+    ),
+    Parser(
+        name="log file",
+        made=_logs(lambda dice: dice.choice((v2_log, legacy_log))(dice)),
+        judged=_judged_walk,
+        decompresses=True,
+        share=1,
+    ),
+)

@@ -1,0 +1,302 @@
+"""Logs that lie: sound ones, harmed in a way that knows the format and renews the checksum.
+
+So the parsers behind the checksum are met too: what they see was put there on purpose, as whoever
+can write to a topic, or a client with a bug, can put it.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+import zlib
+from collections.abc import Sequence
+from random import Random
+from typing import Final
+
+import google_crc32c
+
+from tests.faults.malformed.malformed_bytes import (
+    VARINT_EXTREMES,
+    Field,
+    harmed,
+    interesting,
+    overwritten,
+)
+from tests.faults.malformed.malformed_reference import cut_in_batches, plain_payload
+from tests.storage.kafka_dumps import NAMES, log_bytes
+from tests.storage.legacy_messages import message, wrapper
+from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_batch
+from tierfold.storage.kafka.compression import Codec, compress
+from tierfold.storage.kafka.control_records import ControlType, end_marker
+
+V2_FIELDS: Final[Sequence[Field]] = (
+    (0, "q"),  # base offset
+    (8, "i"),  # length
+    (12, "i"),  # leader epoch
+    (16, "b"),  # magic
+    (17, "i"),  # crc
+    (21, "h"),  # attributes
+    (22, "b"),
+    (23, "i"),  # last offset delta
+    (27, "q"),  # base timestamp
+    (35, "q"),  # max timestamp
+    (43, "q"),  # producer id
+    (51, "h"),  # producer epoch
+    (53, "i"),  # base sequence
+    (57, "i"),  # record count
+)
+V1_FIELDS: Final[Sequence[Field]] = (
+    (0, "q"),  # offset
+    (8, "i"),  # size
+    (12, "i"),  # crc
+    (16, "b"),  # magic
+    (17, "b"),  # attributes
+    (18, "q"),  # timestamp
+    (26, "i"),  # key length
+)
+V0_FIELDS: Final[Sequence[Field]] = (*V1_FIELDS[:5], (18, "i"))
+HEADER: Final = "version"
+"""The header that versions are in."""
+TIME_MS: Final = 1_700_000_000_000
+BATCHES_MOST: Final = 4
+_KEYS: Final = (b"a", b"b", b"", b"a long key, longer than eight", None)
+_VALUES: Final = (b"1", b"", None, b"value " * 9)
+_VERSIONS: Final = (struct.pack(">q", 5), struct.pack(">q", -2), b"short", None)
+
+
+@functools.cache
+def golden(prefix: str) -> tuple[bytes, ...]:
+    """Pieces of logs that Kafka wrote, a few batches each; `prefix`: v0, v1 or v2."""
+    pieces: list[bytes] = []
+    for name in NAMES:
+        if name.startswith(prefix):
+            batches = list(cut_in_batches(log_bytes(name)))
+            pieces += [
+                b"".join(batches[i : i + BATCHES_MOST])
+                for i in range(0, len(batches), BATCHES_MOST)
+            ]
+    return tuple(pieces)
+
+
+def v2_log(dice: Random) -> bytes:
+    """A sound log of magic 2."""
+    if dice.random() < 0.4:
+        return dice.choice(golden("v2"))
+    batches, at = [], dice.choice((0, 7, 2**31, 2**40))
+    for _ in range(dice.randrange(1, BATCHES_MOST)):
+        draft = _draft(at, dice)
+        at = (draft.last_offset or at) + dice.choice((1, 1, 3))
+        batches.append(write_batch(draft))
+    return b"".join(batches)
+
+
+def _draft(base_offset: int, dice: Random) -> BatchDraft:
+    kind = dice.random()
+    if kind < 0.1:
+        key, value = end_marker(dice.randrange(9), dice.choice(list(ControlType)[:3]))
+        end = RecordDraft(offset=base_offset, timestamp_ms=TIME_MS, key=key, value=value)
+        return BatchDraft(
+            base_offset=base_offset,
+            records=(end,),
+            last_offset=base_offset,
+            producer_id=5,
+            producer_epoch=0,
+            is_control=True,
+            is_transactional=True,
+        )
+    records = tuple(_records(base_offset, dice)) if kind < 0.95 else ()
+    is_produced = dice.random() < 0.2
+    return BatchDraft(
+        base_offset=base_offset,
+        records=records,
+        last_offset=(records[-1].offset if records else base_offset) + dice.choice((0, 0, 2)),
+        codec=dice.choice(list(Codec)),
+        leader_epoch=dice.choice((-1, 0, 3)),
+        producer_id=5 if is_produced else -1,
+        producer_epoch=0 if is_produced else -1,
+        base_sequence=2**31 - 2 if is_produced else -1,
+        is_transactional=is_produced and dice.random() < 0.5,
+        is_log_append_time=dice.random() < 0.2,
+        delete_horizon_ms=dice.choice((None, None, 500, 5000)) if records else None,
+    )
+
+
+def _records(base_offset: int, dice: Random) -> list[RecordDraft]:
+    offset, records = base_offset, []
+    for _ in range(dice.randrange(1, 6)):
+        records.append(
+            RecordDraft(
+                offset=offset,
+                timestamp_ms=TIME_MS + dice.randrange(-5, 5),
+                key=dice.choice(_KEYS),
+                value=dice.choice(_VALUES),
+                headers=tuple(
+                    (dice.choice((HEADER.encode(), b"", b"other")), dice.choice(_VERSIONS))
+                    for _ in range(dice.choice((0, 0, 1, 2)))
+                ),
+            )
+        )
+        offset += dice.choice((1, 1, 1, 4))
+    return records
+
+
+def legacy_log(dice: Random) -> bytes:
+    """A sound log of magic 0 or 1."""
+    magic = dice.randrange(2)
+    if dice.random() < 0.4:
+        return dice.choice(golden(f"v{magic}"))
+    at, log = dice.choice((0, 5, 2**33)), b""
+    for _ in range(dice.randrange(1, BATCHES_MOST)):
+        count = dice.choice((1, 1, 3))
+        is_wrapped = count > 1 or dice.random() < 0.3
+        inner = b"".join(
+            _message((i if magic and is_wrapped else at + i), magic, dice) for i in range(count)
+        )
+        at += count
+        if is_wrapped:
+            codec = dice.choice((Codec.GZIP, Codec.SNAPPY, Codec.LZ4))
+            attributes = dice.choice((0, 8)) if magic else 0
+            inner = wrapper(at - 1, inner, magic=magic, codec=codec, attributes=attributes)
+        log += inner
+    return log
+
+
+def _message(offset: int, magic: int, dice: Random) -> bytes:
+    key, value = dice.choice(_KEYS), dice.choice(_VALUES)
+    return message(offset, value, magic=magic, timestamp_ms=TIME_MS, key=key)
+
+
+def lying(log: bytes, dice: Random) -> bytes:
+    """The sound log with one batch changed that then is summed anew, or moved, or dropped."""
+    batches = list(cut_in_batches(log))
+    i = dice.randrange(len(batches))
+    kind = dice.random()
+    if kind < 0.05:
+        batches.insert(dice.randrange(len(batches)), batches[i])
+    elif kind < 0.08:
+        del batches[i]
+    elif kind < 0.12:
+        batches[i] = batches[i][:61]
+    else:
+        change = _changed_v2 if batches[i][16] == 2 else _changed_legacy
+        batches[i] = change(batches[i], dice)
+    return b"".join(batches)
+
+
+def _changed_v2(batch: bytes, dice: Random) -> bytes:
+    (attributes,) = struct.unpack_from(">h", batch, 21)
+    (count,) = struct.unpack_from(">i", batch, 57)
+    kind = dice.random()
+    if kind < 0.4 or not count:
+        return summed(overwritten(batch, V2_FIELDS, dice))
+    if kind < 0.55:
+        return rebuilt(batch, harmed(batch[61:], dice))
+    codec = attributes & 7
+    plain = plain_payload(codec, batch[61:]) if codec else batch[61:]
+    if kind < 0.75:
+        plain = harmed(plain, dice)
+    else:
+        plain = lying_record(dice) * dice.choice((1, 1, 1, count))
+    if dice.random() < 0.2:
+        codec = dice.choice(list(Codec))
+        batch = overwritten_at(batch, (21, "h"), attributes & ~7 | codec)
+    return rebuilt(batch, compress(codec, plain))
+
+
+def lying_record(dice: Random) -> bytes:
+    """A record of magic 2 in which a length, count or delta is none."""
+    numbers = [b"\x00", b"\x00", b"\x02", b"\x04", b"\x02", b"\x02", b"\x00"]
+    numbers[dice.randrange(len(numbers))] = dice.choice(VARINT_EXTREMES)
+    time, offset, key, value, headers, name, header = numbers
+    body = b"\x00" + time + offset + key + b"k" + value + b"vv" + headers
+    if dice.random() < 0.7:
+        body += name + b"n" + header
+    size = bytes([2 * len(body)]) if len(body) < 64 else bytes([2 * len(body) & 0x7F | 0x80, 1])
+    if dice.random() < 0.2:
+        size = dice.choice(VARINT_EXTREMES)
+    return size + body
+
+
+def _changed_legacy(batch: bytes, dice: Random) -> bytes:
+    magic = batch[16]
+    fields = V1_FIELDS if magic else V0_FIELDS
+    codec = batch[17] & 7
+    value_at = fields[-1][0] + 8
+    kind = dice.random()
+    if not codec or kind < 0.4:
+        if kind < 0.6:
+            return summed(overwritten(batch, fields, dice))
+        return summed(resized(harmed(batch, dice)))
+    stored = batch[value_at:]
+    if kind < 0.55:
+        stored = harmed(stored, dice)
+    else:
+        inner = list(cut_in_batches(plain_payload(codec, stored)))
+        i = dice.randrange(len(inner))
+        change = dice.random()
+        if change < 0.5:
+            inner[i] = overwritten(inner[i], fields, dice)
+        elif change < 0.9:
+            inner[i] = harmed(inner[i], dice)
+        else:
+            inner = []
+        stored = compress(codec, b"".join(inner))
+    length = struct.pack(">i", len(stored))
+    return summed(resized(batch[: value_at - 4] + length + stored))
+
+
+def rebuilt(batch: bytes, payload: bytes) -> bytes:
+    """The batch of magic 2 around another payload."""
+    return summed(resized(batch[:61] + payload))
+
+
+def resized(batch: bytes) -> bytes:
+    """The batch with its length told right."""
+    return overwritten_at(batch, (8, "i"), len(batch) - 12)
+
+
+def overwritten_at(data: bytes, field: Field, value: int) -> bytes:
+    """The bytes with that number there, if there is room for it."""
+    at, form = field
+    size = struct.calcsize(f">{form}")
+    if len(data) < at + size:
+        return data
+    return data[:at] + struct.pack(f">{form}", value) + data[at + size :]
+
+
+def summed(batch: bytes) -> bytes:
+    """The batch with its checksum renewed, by what its magic byte says."""
+    if len(batch) < 26:
+        return batch
+    if batch[16] == 2:
+        return batch[:17] + struct.pack(">I", google_crc32c.value(batch[21:])) + batch[21:]
+    return batch[:12] + struct.pack(">I", zlib.crc32(batch[16:])) + batch[16:]
+
+
+def malformed(log: bytes, dice: Random) -> bytes:
+    """Harmed by chance, lying, or both; now and then as it was."""
+    kind = dice.random()
+    if kind < 0.02:
+        return log
+    if kind < 0.25:
+        return harmed(log, dice)
+    log = lying(log, dice)
+    return harmed(log, dice) if kind > 0.95 else log
+
+
+def control_batch(dice: Random) -> bytes:
+    """A control batch whose record says what it likes."""
+    key = struct.pack(">hh", interesting("h", dice), dice.choice((0, 1, 2, 5, 77)))
+    value = struct.pack(">hi", interesting("h", dice), interesting("i", dice))
+    record = RecordDraft(
+        offset=9,
+        timestamp_ms=TIME_MS,
+        key=dice.choice((key, key, harmed(key, dice), None)),
+        value=dice.choice((value, harmed(value, dice), None)),
+    )
+    records = dice.choice(((record,), (record,), (record, record), ()))
+    records = tuple(
+        RecordDraft(offset=9 + i, timestamp_ms=TIME_MS, key=each.key, value=each.value)
+        for i, each in enumerate(records)
+    )
+    return write_batch(BatchDraft(base_offset=9, records=records, is_control=True, producer_id=5))

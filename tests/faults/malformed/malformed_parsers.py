@@ -1,0 +1,21 @@
+"""Every parser that is given malformed input, by name."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.faults.malformed.malformed_catalog_parsers import CATALOG_PARSERS
+from tests.faults.malformed.malformed_log_parsers import LOG_PARSERS
+from tests.faults.malformed.malformed_outcome import Parser
+from tests.faults.malformed.malformed_side_parsers import SIDE_PARSERS
+from tests.faults.malformed.malformed_tiers import TIER_PARSERS
+
+PARSERS: Final = {
+    each.name: each for each in (*LOG_PARSERS, *SIDE_PARSERS, *CATALOG_PARSERS, *TIER_PARSERS)
+}
+
+
+def dealt(inputs: int, parsers: tuple[Parser, ...]) -> dict[str, int]:
+    """How many of the inputs each parser gets, by its share; one at least."""
+    shares = sum(each.share for each in parsers)
+    return {each.name: max(1, -(-inputs * each.share // shares)) for each in parsers}

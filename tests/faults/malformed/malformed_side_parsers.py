@@ -1,0 +1,351 @@
+"""The parsers of what lies beside a log: side files, names, settings; each with its judge."""
+
+from __future__ import annotations
+
+import re
+import struct
+import tomllib
+from collections.abc import Callable
+from fractions import Fraction
+from itertools import pairwise
+from random import Random
+from typing import Any, Final
+
+import google_crc32c
+import numpy as np
+
+from tests.faults.malformed.malformed_bytes import Field, harmed, interesting, overwritten
+from tests.faults.malformed.malformed_outcome import Outcome, Parser, WrongAnswer, held, must_equal
+from tests.faults.malformed.malformed_reference import Meaningless
+from tests.storage.kafka_golden import START_OFFSET, golden
+from tierfold.compaction.model.segments import PartitionKey
+from tierfold.jobs.settings.layers import config_of_toml
+from tierfold.storage.indexes.index_check import BatchPlaces, check_indexes
+from tierfold.storage.indexes.leader_epoch_checkpoint import read_leader_epoch_checkpoint
+from tierfold.storage.indexes.offset_index import read_offset_index
+from tierfold.storage.indexes.producer_snapshot import read_producer_snapshot
+from tierfold.storage.indexes.time_index import read_time_index
+from tierfold.storage.indexes.transaction_index import read_transaction_index
+from tierfold.storage.tiers.local_tiered_storage import (
+    partition_folder,
+    partition_key,
+    segment_name,
+)
+
+_LONG_MAX: Final = 2**63 - 1
+_WHERE: Final = "a file"
+
+
+def _meant(condition: bool) -> None:
+    if not condition:
+        raise Meaningless
+
+
+def _index_file(suffix: str, entry: str) -> Callable[[Random], tuple[bytes, int]]:
+    """The index's bytes, a few entries of it or all; and the segment's start offset."""
+    size = struct.calcsize(f">{entry}")
+    fields: list[Field] = []
+    for i in range(20):
+        at = i * size
+        for form in entry:
+            fields.append((at, form))
+            at += struct.calcsize(f">{form}")
+
+    def made(dice: Random) -> tuple[bytes, int]:
+        data = golden(suffix)[: size * dice.choice((0, 1, 5, 20, 10_000))]
+        change = harmed if dice.random() < 0.5 else _field_changed
+        start = dice.choice((START_OFFSET, START_OFFSET, 0, _LONG_MAX, _LONG_MAX - 40_000))
+        return change(data, dice), start
+
+    def _field_changed(data: bytes, dice: Random) -> bytes:
+        return overwritten(data, fields, dice) if data else data
+
+    return made
+
+
+def _judged_offset_index(given: tuple[bytes, int]) -> Outcome:
+    data, start = given
+
+    def read() -> list[tuple[int, int]]:
+        index = read_offset_index(np.frombuffer(data, np.uint8), start, _WHERE)
+        return list(zip(index.offsets.tolist(), index.positions.tolist(), strict=True))
+
+    def plain() -> list[tuple[int, int]]:
+        entries = [(start + delta, at) for delta, at in struct.iter_unpack(">ii", data)]
+        _meant(all(at >= 0 and start <= offset <= _LONG_MAX for offset, at in entries))
+        _meant(all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(entries)))
+        return entries
+
+    return held(read, plain)
+
+
+def _judged_time_index(given: tuple[bytes, int]) -> Outcome:
+    data, start = given
+
+    def read() -> list[tuple[int, int]]:
+        index = read_time_index(np.frombuffer(data, np.uint8), start, _WHERE)
+        return list(zip(index.timestamps_ms.tolist(), index.offsets.tolist(), strict=True))
+
+    def plain() -> list[tuple[int, int]]:
+        entries = [(time, start + delta) for time, delta in struct.iter_unpack(">qi", data)]
+        _meant(all(time >= 0 and start <= offset <= _LONG_MAX for time, offset in entries))
+        _meant(all(a[0] < b[0] and a[1] <= b[1] for a, b in pairwise(entries)))
+        return entries
+
+    return held(read, plain)
+
+
+def _judged_indexes(given: tuple[bytes, bytes, int]) -> Outcome:
+    """Both against a log of five batches: whatever the bytes are, nothing is raised."""
+    offset_index, time_index, start = given
+    last = np.array([9, 19, 29, 39, 40], np.int64) + start
+    places = BatchPlaces(
+        start_offset=start,
+        position=np.arange(5, dtype=np.int64) * 100,
+        size_bytes=np.full(5, 100, np.int64),
+        base_offset=last - np.array([9, 9, 9, 9, 0]),
+        last_offset=last,
+        max_timestamp_ms=np.array([5, 5, 8, 7, 9], np.int64),
+    )
+    found = check_indexes(
+        np.frombuffer(offset_index, np.uint8),
+        np.frombuffer(time_index, np.uint8),
+        places,
+        index_interval_bytes=100,
+        where=_WHERE,
+    )
+    if found.faults:
+        return Outcome.REFUSED
+    # Every entry of both is one of those that a broker could have written.
+    for delta, position in struct.iter_unpack(">ii", offset_index):
+        if position % 100 or delta not in last[position // 100 :] - start:
+            raise WrongAnswer(f"offset {delta} at position {position}")
+    for entry in struct.iter_unpack(">qi", time_index):
+        if entry not in {(5, 9), (5, 19), (8, 29), (8, 39), (9, 40)} and entry[1] not in range(40):
+            raise WrongAnswer(f"time {entry}")
+    return Outcome.RIGHT
+
+
+def _two_indexes(dice: Random) -> tuple[bytes, bytes, int]:
+    positions = struct.pack(">iiii", 29, 200, 40, 400)
+    times = struct.pack(">qiqi", 8, 29, 9, 40)
+    start = dice.choice((0, 2**40))
+    if dice.random() < 0.5:
+        return harmed(positions, dice), times, start
+    return positions, harmed(times, dice), start
+
+
+def _judged_transaction_index(given: tuple[bytes, int]) -> Outcome:
+    data, _ = given
+
+    def read() -> list[tuple[int, ...]]:
+        return [
+            (each.producer_id, each.first_offset, each.last_offset, each.last_stable_offset)
+            for each in read_transaction_index(np.frombuffer(data, np.uint8), _WHERE)
+        ]
+
+    def plain() -> list[tuple[int, ...]]:
+        _meant(len(data) % 34 == 0)
+        entries = list(struct.iter_unpack(">hqqqq", data))
+        _meant(all(each[0] == 0 and min(each) >= 0 and each[2] <= each[3] for each in entries))
+        return [each[1:] for each in entries]
+
+    return held(read, plain)
+
+
+def _snapshot(dice: Random) -> bytes:
+    body = golden("snapshot")[6:]
+    entry = dice.randrange((len(body) - 4) // 46) * 46
+    fields: tuple[Field, ...] = ((0, "i"), (4 + entry, "q"), (22 + entry, "q"), (42 + entry, "q"))
+    body = overwritten(body, fields, dice) if dice.random() < 0.5 else harmed(body, dice)
+    data = struct.pack(">hI", 1, google_crc32c.value(body)) + body
+    return harmed(data, dice) if dice.random() < 0.3 else data
+
+
+def _judged_snapshot(data: bytes) -> Outcome:
+    def read() -> list[tuple[int, ...]]:
+        return [
+            (
+                each.producer_id,
+                each.epoch,
+                each.last_sequence,
+                max(each.last_data_offset, -1),
+                each.last_offset_delta,
+                each.last_timestamp_ms,
+                each.coordinator_epoch,
+                -1 if each.current_txn_first_offset is None else each.current_txn_first_offset,
+            )
+            for each in read_producer_snapshot(data, _WHERE)
+        ]
+
+    def plain() -> list[tuple[int, ...]]:
+        version, crc, count = struct.unpack_from(">hIi", data)
+        _meant(version == 1 and crc == google_crc32c.value(data[6:]))
+        _meant(len(data) == 10 + 46 * count)
+        entries = [list(each) for each in struct.iter_unpack(">qhiqiqiq", data[10:])]
+        for each in entries:
+            each[3], each[7] = max(each[3], -1), max(each[7], -1)
+        return [tuple(each) for each in entries]
+
+    return held(read, plain)
+
+
+def _checkpoint(dice: Random) -> bytes:
+    rows = [(0, 0), (3, 40), (4, 2**33)][: dice.randrange(4)]
+    if rows and dice.random() < 0.5:
+        epoch, start = rows[-1]
+        rows[-1] = dice.choice(((interesting("i", dice), start), (epoch, interesting("q", dice))))
+    if rows and dice.random() < 0.2:
+        rows[-1] = dice.choice(((2**31, 50), (9, 2**63), (9_999_999_999, 50), (9, 10**19 - 1)))
+    lines = ["0", str(len(rows)), *(f"{epoch} {start}" for epoch, start in rows)]
+    data = "\n".join([*lines, ""]).encode()
+    return harmed(data, dice) if dice.random() < 0.5 else data
+
+
+def _judged_checkpoint(data: bytes) -> Outcome:
+    def read() -> list[tuple[int, int]]:
+        found = read_leader_epoch_checkpoint(data, _WHERE)
+        return [(each.epoch, each.start_offset) for each in found]
+
+    def plain() -> list[tuple[int, int]]:
+        numbers = [int(word) for word in data.split()]
+        _meant(numbers[0] == 0 and len(numbers) == 2 + 2 * numbers[1])
+        rows = list(zip(numbers[2::2], numbers[3::2], strict=True))
+        _meant(all(0 <= epoch < 2**31 and 0 <= start < 2**63 for epoch, start in rows))
+        _meant(all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(rows)))
+        return rows
+
+    return held(read, plain)
+
+
+def _name(dice: Random) -> str:
+    ids = ("rl6pHZECRGa_ZZ0E-cVE6g", "A" * 22, "-" * 21 + "A", "_" * 22)
+    topic = dice.choice(("orders", "a-b", "x" * 249, ".", "-1-2", "ü"))
+    partition = dice.choice(("0", "7", "2147483647", "2147483648", "01", "-1"))
+    start = dice.choice((0, 40261, 2**63 - 1, 2**63, 10**20 - 1))
+    part = dice.choice(("log", "index", "snapshot", "leader_epoch_checkpoint", "log.1", ""))
+    name = dice.choice(
+        (
+            f"{topic}-{partition}-{dice.choice(ids)}",
+            f"{start:020d}-{dice.choice(ids)}.{part}",
+        )
+    )
+    if dice.random() < 0.6:
+        name = harmed(name.encode(), dice).decode("utf-8", "surrogateescape")
+    return name
+
+
+def _judged_name(name: str) -> Outcome:
+    """What is recognised is written the same way again, and is what Kafka could have written."""
+    key, segment = partition_key(name), segment_name(name)
+    if key is not None:
+        must_equal(partition_folder(key).partition("/")[2], name)
+        must_equal(key, PartitionKey(topic=key.topic, partition=key.partition, topic_id=name[-22:]))
+        if not (re.fullmatch(r"[\w.-]{1,249}", key.topic, re.ASCII) and key.partition < 2**31):
+            raise WrongAnswer(f"{key} of {name!r}")
+    if segment is not None:
+        start, segment_id, part = segment
+        must_equal(f"{start:020d}-{segment_id}.{part.value}", name)
+        if start >= 2**63 or not re.fullmatch(r"[\w-]{22}", segment_id, re.ASCII):
+            raise WrongAnswer(f"{segment} of {name!r}")
+    return Outcome.REFUSED if key is None and segment is None else Outcome.RIGHT
+
+
+_TOML: Final = """\
+[broker]
+"log.roll.hours" = 72
+"log.segment.bytes" = 1048576
+
+[topics."orders.*"]
+"cleanup.policy" = ["compact", "delete"]
+"min.cleanable.dirty.ratio" = 0.3
+"max.compaction.lag.ms" = 9223372036854775807
+
+[topics.payments]
+"cleanup.policy" = "compact"
+"compaction.strategy" = "header"
+"compaction.strategy.header" = "version"
+"""
+_ODD_VALUES: Final = (
+    "1e999999999",
+    "0.0000000000000000000000000000000000000000001",
+    "9" * 5000,
+    "0x" + "f" * 5000,
+    "[" * 5000,
+    "{a=" * 3000,
+    "1979-05-27T07:32:00Z",
+    "99:99:99",
+    "true",
+    "nan",
+    "-1",
+    '"\\ud800"',
+    '""',
+    '""""""',
+    "[[[]]]",
+)
+
+
+def _toml(dice: Random) -> str:
+    text = _TOML
+    if dice.random() < 0.5:
+        lines = text.splitlines()
+        i = dice.randrange(len(lines))
+        name, _, _ = lines[i].partition(" = ")
+        lines[i] = f"{name} = {dice.choice(_ODD_VALUES)}"
+        text = "\n".join(lines)
+    if dice.random() < 0.6:
+        text = harmed(text.encode(), dice).decode("utf-8", "replace")
+    return text
+
+
+def _judged_toml(text: str) -> Outcome:
+    def read() -> dict[str, list[Any]]:
+        config = config_of_toml(text, where=_WHERE)
+        told = {f"topics {table.pattern}": table.layer for table in config.tables}
+        told["broker"] = config.broker
+        return {
+            name: sorted(repr(each.value) for each in layer.values())
+            for name, layer in told.items()
+        }
+
+    def plain() -> dict[str, list[Any]]:
+        document = tomllib.loads(text, parse_float=str)
+        tables = {f"topics {name}": each for name, each in document.get("topics", {}).items()}
+        tables["broker"] = document.get("broker", {})
+        return {name: sorted(map(_plain_value, table.items())) for name, table in tables.items()}
+
+    return held(read, plain)
+
+
+def _plain_value(item: tuple[str, Any]) -> str:
+    """A setting's value as its kind says: by its name, each kind the obvious way."""
+    name, value = item
+    if name.endswith("policy"):
+        names = value if isinstance(value, list) else value.split(",")
+        return repr(frozenset(each.strip() for each in names))
+    if name.endswith("ratio"):
+        return repr(Fraction(value))
+    if name.endswith(".hours"):
+        return repr(int(value) * 3_600_000)
+    if name.endswith("strategy"):
+        strategy = value or "offset"  # KIP-280: an empty text is the default.
+        return f"<CompactionStrategy.{strategy.upper()}: {strategy!r}>"
+    if name.endswith("header"):
+        return repr(str(value))
+    return repr(int(value))
+
+
+SIDE_PARSERS: Final = (
+    Parser(name="offset index", made=_index_file("index", "ii"), judged=_judged_offset_index),
+    Parser(name="time index", made=_index_file("timeindex", "qi"), judged=_judged_time_index),
+    Parser(name="indexes of a log", made=_two_indexes, judged=_judged_indexes),
+    Parser(
+        name="transaction index",
+        made=_index_file("txnindex", "hqqqq"),
+        judged=_judged_transaction_index,
+    ),
+    Parser(name="producer snapshot", made=_snapshot, judged=_judged_snapshot),
+    Parser(name="leader epochs", made=_checkpoint, judged=_judged_checkpoint),
+    Parser(name="object names", made=_name, judged=_judged_name),
+    Parser(name="settings", made=_toml, judged=_judged_toml),
+)

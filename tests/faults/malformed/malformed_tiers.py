@@ -1,0 +1,209 @@
+"""Malformed objects in a tier, read the way a run reads them: first sight, and a round over them.
+
+Here a wrong survivor would show: either the partition is refused, or what lives after the round is
+what a dictionary makes of the same bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import numpy as np
+
+from tests.faults.malformed.malformed_bytes import harmed
+from tests.faults.malformed.malformed_logs import legacy_log, malformed, v2_log
+from tests.faults.malformed.malformed_outcome import SCRATCH, Outcome, Parser, must_equal, refused
+from tests.faults.malformed.malformed_reference import (
+    LeftOpen,
+    Meaningless,
+    PlainBatch,
+    PlainRecord,
+    cut_in_batches,
+    plain_batches,
+)
+from tests.pictures.cleaning import passed
+from tests.pictures.log_pictures import INDEX_INTERVAL_BYTES, KEY, Log
+from tierfold.compaction.discovery.listing import ListedSegment
+from tierfold.compaction.model.errors import TierfoldError
+from tierfold.compaction.model.segments import LeaderEpoch, Segment
+from tierfold.compaction.model.units import LEADER_EPOCH_MAX, OFFSET_MAX
+from tierfold.storage.indexes.index_builder import build_indexes
+from tierfold.storage.indexes.leader_epoch_checkpoint import write_leader_epoch_checkpoint
+from tierfold.storage.indexes.producer_snapshot import write_producer_snapshot
+from tierfold.storage.kafka.batch_headers import read_heads
+from tierfold.storage.segments.segment_metadata import listed_checkpoint, sight
+from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER, LocalTieredStorage, Part
+from tierfold.storage.tiers.tier_uris import open_tier
+
+NOW_MS: Final = 1000
+"""Some delete horizons of the logs have passed by then, some have not."""
+_EPOCHS: Final = (LeaderEpoch(epoch=0, start_offset=0), LeaderEpoch(epoch=3, start_offset=2**39))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objects:
+    """One segment's objects."""
+
+    start_offset: int
+    log: bytes
+    offset_index: bytes
+    time_index: bytes
+    checkpoint: bytes
+
+
+def _objects(dice: Random, *, harm: bool) -> Objects:
+    """A sound log and what lies beside it; with `harm`, one of them or two malformed."""
+    log = dice.choice((v2_log, v2_log, legacy_log))(dice)
+    heads = read_heads(np.frombuffer(log, np.uint8), where="a sound log")
+    start = plain_batches(log)[0].base_offset
+    offset_index, time_index = build_indexes(
+        heads.position,
+        heads.size_bytes,
+        heads.last_offset,
+        heads.max_timestamp_ms,
+        start_offset=start,
+        index_interval_bytes=INDEX_INTERVAL_BYTES,
+    )
+    parts = [log, offset_index, time_index, write_leader_epoch_checkpoint(_EPOCHS)]
+    if harm:
+        for i in dice.sample(range(4), dice.choice((1, 1, 2))):
+            parts[i] = malformed(log, dice) if i == 0 else harmed(parts[i], dice)
+    log, offset_index, time_index, checkpoint = parts
+    if harm:
+        start = dice.choice((start, start, start, start + 1, 0, OFFSET_MAX))
+    return Objects(
+        start_offset=start,
+        log=log,
+        offset_index=offset_index,
+        time_index=time_index,
+        checkpoint=checkpoint,
+    )
+
+
+@contextmanager
+def _tier() -> Iterator[LocalTieredStorage]:
+    with tempfile.TemporaryDirectory(prefix="tierfold-malformed-", dir=SCRATCH) as folder:
+        (Path(folder) / TIER_FOLDER).mkdir()
+        yield open_tier(folder)
+
+
+def _put(tier: LocalTieredStorage, objects: Objects) -> ListedSegment:
+    staged = tier.new_segment(KEY, objects.start_offset)
+    with staged.open_log() as writer:
+        writer.write(objects.log)
+    staged.put(Part.OFFSET_INDEX, objects.offset_index)
+    staged.put(Part.TIME_INDEX, objects.time_index)
+    staged.put(Part.SNAPSHOT, write_producer_snapshot([]))
+    staged.put(Part.LEADER_EPOCH_CHECKPOINT, objects.checkpoint)
+    return tier.listing(KEY)[-1]
+
+
+def _judged_sight(objects: Objects) -> Outcome:
+    with _tier() as tier:
+        listed = _put(tier, objects)
+        try:
+            found = sight(tier, KEY, listed, listed_checkpoint(tier, KEY, listed))
+        except TierfoldError as error:
+            return refused(error)
+    _must_fit(found)
+    try:
+        # No checksum is looked at yet, nor a record; of a legacy wrapper the end is its own offset.
+        last = list(cut_in_batches(objects.log))[-1]
+        (end_offset,) = struct.unpack_from(">q", last)
+        if last[16] == 2:
+            end_offset += struct.unpack_from(">i", last, 23)[0]
+        must_equal(found.end_offset, end_offset)
+    except Meaningless:
+        pass  # Torn before the last index entry, where first sight does not look.
+    return Outcome.RIGHT
+
+
+def _must_fit(segment: Segment) -> None:
+    """Every number fits its column in the catalog, and the offset beyond the end does too."""
+    must_equal(0 <= segment.start_offset <= segment.end_offset <= OFFSET_MAX, True)
+    must_equal(-(2**63) <= segment.max_timestamp_ms < 2**63, True)
+    for epoch in segment.leader_epochs:
+        must_equal(0 <= epoch.epoch <= LEADER_EPOCH_MAX, True)
+        must_equal(0 <= epoch.start_offset <= OFFSET_MAX, True)
+
+
+def _judged_round(objects: Objects) -> Outcome:
+    """A first round over the segment alone, by offset."""
+    with _tier() as tier:
+        try:
+            listed = _put(tier, objects)
+            segment = sight(tier, KEY, listed, listed_checkpoint(tier, KEY, listed))
+            log = Log(tier=tier, segments=(segment,), lineage=_EPOCHS, is_last_beyond=False)
+            after = passed(log, now_ms=NOW_MS).log
+        except TierfoldError as error:
+            return refused(error)
+        kept = [
+            tier.read_part(KEY, each.segment_id, each.start_offset, Part.LOG).tobytes()
+            for each in after.segments
+        ]
+    try:
+        expected = survivors(plain_batches(objects.log))
+    except LeftOpen:
+        return Outcome.RIGHT
+    found = [batch for data in kept for batch in plain_batches(data)]
+    records = [each for batch in found if not batch.is_control for each in batch.records]
+    must_equal(records, expected)
+    must_equal(found[-1].last_offset, segment.end_offset)
+    return Outcome.RIGHT
+
+
+def survivors(batches: Sequence[PlainBatch]) -> list[PlainRecord]:
+    """What a dictionary keeps: of each key the last record, unless it is a tombstone that is due.
+
+    No transaction is aborted here: no marker of the logs says so, and no index does.
+    """
+    data = [(batch, each) for batch in batches if not batch.is_control for each in batch.records]
+    newest = {each.key: each.offset for _, each in data}
+    return [
+        each
+        for batch, each in data
+        if each.key is not None
+        and newest[each.key] == each.offset
+        and (each.value is not None or not _is_due(batch))
+    ]
+
+
+def _is_due(batch: PlainBatch) -> bool:
+    """A tombstone of magic 2 waits for its horizon; an older one is as old as its segment."""
+    if batch.magic < 2:
+        return False
+    return bool(batch.attributes & 0x40) and batch.base_timestamp_ms <= NOW_MS
+
+
+def _without_aborts(dice: Random) -> Objects:
+    """Objects in whose log no marker aborts anything, so that the dictionary is right."""
+    while True:
+        objects = _objects(dice, harm=dice.random() < 0.9)
+        try:
+            markers = [each for each in plain_batches(objects.log) if each.is_control]
+        except (Meaningless, LeftOpen):
+            return objects
+        if not any((record.key or b"")[2:4] == b"\0\0" for m in markers for record in m.records):
+            return objects
+
+
+TIER_PARSERS: Final = (
+    Parser(
+        name="first sight",
+        made=lambda dice: _objects(dice, harm=dice.random() < 0.95),
+        judged=_judged_sight,
+    ),
+    Parser(
+        name="survivors",
+        made=_without_aborts,
+        judged=_judged_round,
+        decompresses=True,
+    ),
+)

@@ -1,0 +1,153 @@
+"""The measure of the judges is right, and a judge can say no."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.faults.malformed.malformed_logs import lying, malformed, v2_log
+from tests.faults.malformed.malformed_outcome import Outcome, WrongAnswer, held, refused
+from tests.faults.malformed.malformed_parsers import PARSERS, dealt
+from tests.faults.malformed.malformed_reference import (
+    LeftOpen,
+    Meaningless,
+    plain_batches,
+    plain_payload,
+)
+from tests.faults.malformed.malformed_tiers import NOW_MS, survivors
+from tests.storage.kafka_dumps import NAMES, kafka_reads, log_bytes
+from tierfold.compaction.model.errors import CorruptLog, TierfoldError
+from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_batch
+from tierfold.storage.kafka.compression import Codec, compress
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_reference_reads_what_kafka_reads(name: str) -> None:
+    found = [
+        (batch.base_offset, batch.last_offset, batch.magic, batch.max_timestamp_ms)
+        for batch in plain_batches(log_bytes(name))
+    ]
+    kafka = kafka_reads(name)
+    assert found == [
+        (each["baseOffset"], each["lastOffset"], each["magic"], each["maxTimestamp"])
+        for each in kafka
+    ]
+    records = [each for batch in plain_batches(log_bytes(name)) for each in batch.records]
+    assert [_told(each) for each in records] == [
+        (
+            each["offset"],
+            each["timestamp"],
+            each["key"],
+            each["valueCrc32"],
+            [tuple(header) for header in each["headers"]],
+        )
+        for batch in kafka
+        for each in batch["records"]
+    ]
+
+
+def _told(record: Any) -> tuple[Any, ...]:
+    return (
+        record.offset,
+        record.timestamp_ms,
+        None if record.key is None else record.key.hex(),
+        None if record.value is None else f"{zlib.crc32(record.value):08x}",
+        [(name.decode(), None if it is None else it.hex()) for name, it in record.headers],
+    )
+
+
+@pytest.mark.parametrize("codec", list(Codec)[1:])
+@pytest.mark.parametrize("plain", [b"", b"a", b"ab" * 40_000, Random(5).randbytes(70_000)])
+def test_the_reference_decompresses_every_codec(codec: Codec, plain: bytes) -> None:
+    assert plain_payload(codec, compress(codec, plain)) == plain
+
+
+def test_a_sound_log_is_accepted_by_the_parsers_and_by_the_reference() -> None:
+    for number in range(200):
+        log = v2_log(Random(f"sound {number}"))
+        plain_batches(log)
+        for name in ("batches", "batches unsummed", "record columns", "log file"):
+            assert PARSERS[name].judged(log) is Outcome.RIGHT
+
+
+def test_lies_get_past_the_checksum_and_half_of_them_change_what_is_read() -> None:
+    met = 0
+    for number in range(400):
+        dice = Random(f"lies {number}")
+        log = v2_log(dice)
+        try:
+            met += plain_batches(lying(log, dice)) != plain_batches(log)
+        except Meaningless as error:
+            met += str(error) != "crc"
+        except LeftOpen:
+            met += 1
+    assert met > 200
+
+
+def _raise(error: Exception) -> Callable[[], int]:
+    def read() -> int:
+        raise error
+
+    return read
+
+
+def _error(what: str, where: str = "a file", remedy: str = "Mend it.") -> TierfoldError:
+    return CorruptLog(what, where=where, remedy=remedy)
+
+
+def test_another_answer_than_the_references_is_wrong() -> None:
+    assert held(lambda: 1, lambda: 1) is Outcome.RIGHT
+    with pytest.raises(WrongAnswer, match="found    1\nexpected 2"):
+        held(lambda: 1, lambda: 2)
+    with pytest.raises(Meaningless):
+        held(lambda: 1, _raise(Meaningless()))
+
+
+def test_an_exception_that_is_no_clear_error_is_let_through() -> None:
+    assert held(_raise(_error("it is torn")), lambda: 1) is Outcome.REFUSED
+    for error in (ValueError("deep inside"), MemoryError(), RecursionError()):
+        with pytest.raises(type(error)):
+            held(_raise(error), lambda: 1)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        _error(""),
+        _error("it is torn", where=" "),
+        _error("it is torn", remedy=""),
+        _error("it cannot be decompressed ()"),
+        _error("it cannot be decompressed (it asks for more memory than there is)"),
+    ],
+)
+def test_an_error_with_nothing_in_it_is_wrong(error: TierfoldError) -> None:
+    with pytest.raises(WrongAnswer):
+        refused(error)
+
+
+def test_the_survivors_of_a_dictionary_are_the_newest_of_each_key() -> None:
+    def batch(*pairs: tuple[bytes | None, bytes | None], at: int, is_due: bool = False) -> bytes:
+        records = tuple(
+            RecordDraft(offset=at + i, timestamp_ms=5, key=key, value=value)
+            for i, (key, value) in enumerate(pairs)
+        )
+        horizon_ms = NOW_MS if is_due else None
+        draft = BatchDraft(base_offset=at, records=records, delete_horizon_ms=horizon_ms)
+        return write_batch(draft)
+
+    log = batch((b"a", b"1"), (b"b", b"1"), (None, b"1"), (b"c", None), at=0)
+    log += batch((b"a", b"2"), (b"b", None), (b"d", b""), at=10, is_due=True)
+    assert [each.offset for each in survivors(plain_batches(log))] == [3, 10, 12]
+
+
+def test_inputs_are_dealt_by_share_and_made_from_the_dice_alone() -> None:
+    parsers = tuple(PARSERS.values())
+    assert sum(dealt(1_000_000, parsers).values()) >= 1_000_000
+    assert dealt(1, parsers) == dict.fromkeys(PARSERS, 1)
+    for each in parsers:
+        assert repr(each.made(each.dice(1, 7))) == repr(each.made(each.dice(1, 7)))
+    assert malformed(log_bytes("v2none"), Random(3)) == malformed(log_bytes("v2none"), Random(3))

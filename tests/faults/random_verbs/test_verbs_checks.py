@@ -1,0 +1,398 @@
+"""Each law that the state machine's judge knows is broken here by hand, and found."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from tests.faults.random_verbs import verbs_broker as broker
+from tests.faults.random_verbs.verbs_checks import Broken, Deletion, Judge, rows_of
+from tests.faults.random_verbs.verbs_expected import STALL_MS, Entry, stalled
+from tests.faults.random_verbs.verbs_model import Log, Partition, Upload
+
+NOW_MS = 1_800_000_000_000
+Change: TypeAlias = Callable[[Any], object]
+
+GONE = Deletion(now_ms=NOW_MS, grace_ms=0, orphan_age_ms=0, is_detached=True)
+
+
+@pytest.fixture
+def partition(tmp_path: Path) -> Partition:
+    """Epoch 0 wrote offsets 0 to 9, one record a batch: key a at even ones, key b at odd ones.
+
+    Offset 8 is a tombstone.
+    """
+    (tmp_path / broker.TIER_FOLDER).mkdir()
+    found = broker.new_partition(random.Random(1), tmp_path, "orders", 0)
+    for offset in range(10):
+        append(found, offset)
+    return found
+
+
+def append(partition: Partition, offset: int, text: str = "of") -> None:
+    value = None if offset == 8 else f"{text} {offset}".encode()
+    partition.log.append([(b"ab"[offset % 2 :][:1], value)], NOW_MS)
+
+
+def uploaded(
+    partition: Partition, start: int, end: int, *, log: Log | None = None, parts: int | None = None
+) -> Upload:
+    log = log or partition.log
+    cut = [each for each in log.batches if start <= each.base_offset <= end]
+    upload = broker.segment(random.Random(f"{start} {end} {log.epoch}"), partition, log, cut)
+    broker.put(partition, upload, NOW_MS, parts=parts)
+    return upload
+
+
+def elected(partition: Partition, start: int) -> Log:
+    """The next epoch, with other records from `start` on."""
+    log = partition.log.handed_on(partition.log.epoch + 1, start)
+    partition.logs[log.epoch] = log
+    for offset in range(start, start + 4):
+        append(partition, offset, "of the new leader")
+    return log
+
+
+def named(upload: Upload, start: int | None = None) -> Entry:
+    effective = upload.start_offset if start is None else start
+    return {
+        "segment_id": upload.segment_id,
+        "start_offset": effective,
+        "end_offset": upload.end_offset,
+        "skipped_offsets": effective - upload.start_offset,
+        "written_by_run": "",
+    }
+
+
+def row_of(segments: Sequence[Entry], *lineage: tuple[int, int]) -> Entry:
+    return {
+        "epoch": 3,
+        "log_start_offset": segments[0]["start_offset"],
+        "segments": list(segments),
+        "retired": [],
+        "forgotten": [],
+        "cleaner_offsets": [],
+        "lineage": [{"epoch": e, "start_offset": s} for e, s in lineage or ((0, 0),)],
+    }
+
+
+def entry_of(partition: Partition, segments: Sequence[Entry], **said: Any) -> Entry:
+    shown = []
+    for each in segments:
+        stem = partition.uploads[each["segment_id"]].stem
+        shown.append({**each, "log": str(partition.folder / f"{stem}.log")})
+    return {"segments": shown, "problem": "", "orphans": [], "out_of_lineage": [], **said}
+
+
+def judged(partition: Partition, *segments: Entry, **said: Any) -> None:
+    row, entry = row_of(segments), entry_of(partition, segments, **said)
+    Judge().judge(partition, row, entry)
+
+
+def test_a_sound_partition_is_found_sound(partition: Partition) -> None:
+    segments = [named(uploaded(partition, 0, 5)), named(uploaded(partition, 3, 9), 6)]
+    judged(partition, *segments)
+
+
+def test_on_first_sight_too(partition: Partition) -> None:
+    segments = [named(uploaded(partition, 0, 5)), named(uploaded(partition, 3, 9), 6)]
+    Judge().judge(partition, None, entry_of(partition, segments))
+
+
+def test_a_key_whose_tombstone_went_with_it_is_sound(partition: Partition) -> None:
+    kept = [each for each in partition.log.batches if each.base_offset % 2]
+    written = replace_log(partition, uploaded(partition, 0, 9), kept)
+    judged(partition, named(written))
+
+
+def replace_log(partition: Partition, upload: Upload, batches: Sequence[Any]) -> Upload:
+    """As if the upload's `.log` held these batches, which is what a compaction may leave."""
+    lean = broker.segment(random.Random(9), partition, partition.log, batches)
+    (partition.folder / f"{upload.stem}.log").write_bytes(lean.parts["log"])
+    upload.parts["log"] = lean.parts["log"]
+    return upload
+
+
+@pytest.mark.parametrize(
+    ("kept", "words"),
+    [
+        ([1, 3, 5, 7], "key b'b' is (7, b'of 7'), its newest record is (9, b'of 9')"),
+        ([2, 9], "key b'a' is (2, b'of 2'), its newest record is (8, None)"),
+        ([8], "key b'b' is None, its newest record is (9, b'of 9')"),
+    ],
+    ids=["an older value", "a deleted key", "a lost key"],
+)
+def test_what_readers_must_not_find(partition: Partition, kept: list[int], words: str) -> None:
+    batches = [each for each in partition.log.batches if each.base_offset in kept]
+    written = replace_log(partition, uploaded(partition, 0, 9), batches)
+    with pytest.raises(Broken) as found:
+        judged(partition, named(written))
+    assert words in str(found.value)
+
+
+def test_a_record_of_another_history(partition: Partition) -> None:
+    old = partition.log
+    new = elected(partition, 6)
+    stale = uploaded(partition, 0, 9, log=old)
+    row = row_of([named(stale)], *new.lineage)
+    with pytest.raises(Broken, match=r"\(6, b'a', b'of 6'\) lives in"):
+        Judge().judge(partition, row, entry_of(partition, [], problem="refused"))
+
+
+def test_a_stale_view_beside_a_sound_row(partition: Partition) -> None:
+    first = uploaded(partition, 0, 5)
+    old, new = partition.log, elected(partition, 6)
+    tail = uploaded(partition, 6, 9, log=old)
+    uploaded(partition, 6, 9, log=new)
+    entry = entry_of(partition, [named(first), named(tail)])
+    with pytest.raises(Broken, match=r"\(6, b'a', b'of 6'\) lives in"):
+        Judge().judge(partition, row_of([named(first)]), entry)
+
+
+def test_a_lineage_that_no_leader_had(partition: Partition) -> None:
+    first = uploaded(partition, 0, 9)
+    row = row_of([named(first)], (0, 0), (1, 4))
+    partition.logs[1] = partition.log.handed_on(1, 5)
+    partition.logs[1].batches = partition.logs[0].batches
+    with pytest.raises(Broken, match="the row's lineage is"):
+        Judge().judge(partition, row, entry_of(partition, [], problem="refused"))
+
+
+def test_a_batch_that_straddles_the_effective_start(partition: Partition) -> None:
+    partition.log.append([(b"a", b"x"), (b"a", b"y")], NOW_MS)
+    segments = [named(uploaded(partition, 0, 10)), named(uploaded(partition, 10, 11), 11)]
+    with pytest.raises(Broken, match="straddles offset 11"):
+        judged(partition, *segments)
+
+
+def test_a_live_object_that_is_gone(partition: Partition) -> None:
+    upload = uploaded(partition, 0, 9)
+    (partition.folder / f"{upload.stem}.snapshot").unlink()
+    with pytest.raises(Broken, match=r"live object .*\.snapshot is gone"):
+        judged(partition, named(upload), problem="")
+
+
+def test_a_live_log_that_is_gone(partition: Partition) -> None:
+    upload = uploaded(partition, 0, 9)
+    path = partition.folder / f"{upload.stem}.log"
+    content = path.read_bytes()
+    path.unlink()
+    with pytest.raises(Broken, match=r"live object .*\.log is gone"):
+        judged(partition, named(upload))
+    partition.damaged[path] = content
+    judged(partition, named(upload))
+
+
+def test_a_refusal_of_what_is_sound(partition: Partition) -> None:
+    first = named(uploaded(partition, 0, 9))
+    with pytest.raises(Broken, match="status refuses what is sound: why not"):
+        judged(partition, first, problem="why not")
+
+
+def test_a_row_whose_history_was_cut_off(partition: Partition) -> None:
+    first = uploaded(partition, 0, 9)
+    uploaded(partition, 6, 9, log=elected(partition, 6), parts=2)
+    with pytest.raises(Broken, match="though epoch 1 has other records at live offsets"):
+        judged(partition, named(first))
+    judged(partition, named(first), problem="it diverged")
+
+
+@pytest.mark.parametrize(
+    ("uploads", "words"),
+    [
+        ([(0, 3, None), (4, 9, 2)], "though an upload is incomplete on first sight"),
+        ([(0, 3, None), (6, 9, None)], "though offsets are missing on first sight"),
+    ],
+    ids=["incomplete", "gap"],
+)
+def test_what_must_be_refused_on_first_sight(
+    partition: Partition, uploads: list[tuple[int, int, int | None]], words: str
+) -> None:
+    first, *_ = [uploaded(partition, start, end, parts=n) for start, end, n in uploads]
+    with pytest.raises(Broken, match=words):
+        Judge().judge(partition, None, entry_of(partition, [named(first)]))
+    Judge().judge(partition, None, entry_of(partition, [], problem="refused"))
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, 7), (4, 9)], ids=["below", "beyond"])
+def test_what_another_history_alone_holds_on_first_sight(
+    partition: Partition, start: int, end: int
+) -> None:
+    old, new = partition.log, elected(partition, 6)
+    lives = uploaded(partition, 3, 8, log=new)
+    uploaded(partition, start, end, log=old)
+    entry = entry_of(partition, [named(lives)])
+    with pytest.raises(Broken, match="though what another history alone holds"):
+        Judge().judge(partition, None, entry)
+
+
+def test_an_upload_that_could_be_taken_and_is_not(partition: Partition) -> None:
+    first = uploaded(partition, 0, 5)
+    uploaded(partition, 3, 9)
+    with pytest.raises(Broken, match="the view ends at 5, uploads reach 9"):
+        judged(partition, named(first))
+
+
+def test_an_orphan_that_alone_holds_offsets(partition: Partition) -> None:
+    first, torn = uploaded(partition, 0, 5), uploaded(partition, 6, 9, parts=2)
+    with pytest.raises(Broken, match="is called an orphan, the log lives to 5"):
+        judged(partition, named(first), orphans=[torn.segment_id])
+    judged(partition, named(first), orphans=[uploaded(partition, 2, 4).segment_id])
+
+
+def test_an_upload_of_the_log_that_is_set_apart(partition: Partition) -> None:
+    first, other = uploaded(partition, 0, 5), uploaded(partition, 2, 4)
+    with pytest.raises(Broken, match="is set apart, and is the log's"):
+        judged(partition, named(first), out_of_lineage=[other.segment_id])
+
+
+def lower_epoch(row: Entry) -> None:
+    row["epoch"] = 2
+
+
+def later_start(row: Entry) -> None:
+    row["log_start_offset"] = row["segments"][1]["start_offset"]
+    del row["segments"][0]
+
+
+def earlier_end(row: Entry) -> None:
+    del row["segments"][-1]
+
+
+def start_elsewhere(row: Entry) -> None:
+    del row["segments"][0]
+
+
+def hole(row: Entry) -> None:
+    del row["segments"][1]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lower_epoch, "the epoch fell from 3 to 2"),
+        (later_start, "the log started at 0, now 4"),
+        (earlier_end, "the live end fell to 5"),
+        (start_elsewhere, "the first segment is not where the log starts"),
+        (hole, "offset 3 is followed by 6"),
+    ],
+)
+def test_a_row_that_goes_back(partition: Partition, change: Change, words: str) -> None:
+    segments = [named(uploaded(partition, *ends)) for ends in ((0, 3), (4, 5), (6, 9))]
+    judge, row = Judge(), row_of(segments)
+    judge.judge(partition, row, entry_of(partition, segments))
+    after = {**row, "segments": list(segments)}
+    change(after)
+    with pytest.raises(Broken, match=words):
+        judge.judge(partition, after, entry_of(partition, [], problem="refused"))
+
+
+def test_a_row_that_is_gone(partition: Partition) -> None:
+    first = named(uploaded(partition, 0, 9))
+    judge, entry = Judge(), entry_of(partition, [first])
+    judge.judge(partition, row_of([first]), entry)
+    with pytest.raises(Broken, match="its row is gone"):
+        judge.judge(partition, None, entry)
+    judge.forget(partition.topic_id)
+    judge.judge(partition, None, entry)
+
+
+def gone(partition: Partition, doomed: Upload, deletion: Deletion | None, **retired: Any) -> None:
+    """Offsets 0 to 5 live; `doomed` was there before a step, and is not after it."""
+    judge, first = Judge(), uploaded(partition, 0, 5)
+    row, entry = row_of([named(first)]), entry_of(partition, [named(first)])
+    if retired:
+        row["retired"] = [{"segment": named(doomed), **retired}]
+    judge.row[partition.topic_id] = row
+    judge.noticed(partition)
+    (partition.folder / f"{doomed.stem}.log").unlink()
+    judge.judge(partition, row, entry, deletion)
+
+
+def test_an_upload_goes_when_its_time_has_come(partition: Partition) -> None:
+    gone(partition, uploaded(partition, 2, 4), GONE)
+    retired = {"retired_at_ms": NOW_MS, "deletion_started_at_ms": None}
+    gone(partition, uploaded(partition, 1, 4), GONE, **retired)
+    going = retired | {"deletion_started_at_ms": NOW_MS}
+    gone(partition, uploaded(partition, 1, 3), replace(GONE, is_detached=False), **going)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"orphan_age_ms": 1}, "is gone, and is too young for an orphan"),
+        ({"is_detached": False}, "is gone, and a broker may name it"),
+    ],
+)
+def test_an_orphan_that_goes_too_soon(
+    partition: Partition, change: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(Broken, match=words):
+        gone(partition, uploaded(partition, 2, 4), replace(GONE, **change))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"grace_ms": 1}, "is gone within its grace period"),
+        ({"is_detached": False}, "is gone, and a broker may name it"),
+    ],
+)
+def test_a_retired_upload_that_goes_too_soon(
+    partition: Partition, change: dict[str, Any], words: str
+) -> None:
+    retired = {"retired_at_ms": NOW_MS, "deletion_started_at_ms": None}
+    with pytest.raises(Broken, match=words):
+        gone(partition, uploaded(partition, 2, 4), replace(GONE, **change), **retired)
+
+
+def test_an_upload_that_a_step_takes_that_deletes_nothing(partition: Partition) -> None:
+    with pytest.raises(Broken, match=r"[\w-]+ is gone"):
+        gone(partition, uploaded(partition, 2, 4), None)
+
+
+def test_an_upload_that_alone_held_something(partition: Partition) -> None:
+    for doomed in (uploaded(partition, 4, 7, parts=2), uploaded(partition, 2, 4, parts=1)):
+        with pytest.raises(Broken, match="with records that no live segment gives"):
+            gone(partition, doomed, GONE)
+
+
+def test_an_upload_of_a_history_that_was_cut_off_alone_held_something(
+    partition: Partition,
+) -> None:
+    old, new = partition.log, elected(partition, 4)
+    first = uploaded(partition, 0, 7, log=new)
+    doomed = uploaded(partition, 3, 6, log=old)
+    judge, row = Judge(), row_of([named(first)], *new.lineage)
+    judge.noticed(partition)
+    (partition.folder / f"{doomed.stem}.log").unlink()
+    with pytest.raises(Broken, match="with records that no live segment gives"):
+        judge.judge(partition, row, entry_of(partition, [named(first)]), GONE)
+
+
+def test_uploads_that_wait_for_a_day(partition: Partition) -> None:
+    first = uploaded(partition, 0, 3)
+    row, entry = row_of([named(first)]), entry_of(partition, [named(first)])
+
+    def waiting(later_ms: int = STALL_MS) -> list[str]:
+        return stalled(partition, row, entry, partition.held(), NOW_MS + later_ms)
+
+    uploaded(partition, 1, 2)
+    assert waiting() == []
+    beyond = uploaded(partition, 6, 7)
+    assert waiting() == [f"{beyond.stem} (6 to 7)"]
+    assert waiting(STALL_MS - 1) == []
+    torn = uploaded(partition, 8, 9, parts=1)
+    assert waiting() == [f"{beyond.stem} (6 to 7)", f"{torn.stem} (8 to 8)"]
+    elected(partition, 5)
+    uploaded(partition, 5, 8)
+    assert f"{beyond.stem} (6 to 7)" not in waiting()
+
+
+def test_without_a_catalog_there_are_no_rows(tmp_path: Path) -> None:
+    assert rows_of(tmp_path) == {}

@@ -1,0 +1,257 @@
+"""Each law on what `tierfold forget` takes back is broken here by hand, and found."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.random_verbs import verbs_broker as broker
+from tests.faults.random_verbs.test_verbs_checks import (
+    GONE,
+    NOW_MS,
+    append,
+    elected,
+    entry_of,
+    named,
+    row_of,
+    uploaded,
+)
+from tests.faults.random_verbs.verbs_checks import Broken, Deletion, Forgetting, Judge
+from tests.faults.random_verbs.verbs_expected import Entry, log_in_view, refusals
+from tests.faults.random_verbs.verbs_forgotten import is_set_apart
+from tests.faults.random_verbs.verbs_model import Upload
+
+
+class CutOff:
+    """Epoch 0 wrote offsets 0 to 9; the leader of epoch 1 has other records from 6 on."""
+
+    def __init__(self, folder: Path) -> None:
+        (folder / broker.TIER_FOLDER).mkdir()
+        self.partition = broker.new_partition(random.Random(1), folder, "orders", 0)
+        for offset in range(10):
+            append(self.partition, offset)
+        self.old = self.partition.log
+        self.head = uploaded(self.partition, 0, 3)
+        self.tail = uploaded(self.partition, 4, 9)
+        self.judge = Judge()
+
+    @property
+    def row(self) -> Entry:
+        return row_of([named(self.head), named(self.tail)])
+
+    def elects(self) -> None:
+        """Its leader uploads all that it has."""
+        self.new = elected(self.partition, 6)
+        self.next = uploaded(self.partition, 4, 9)
+
+    def known(self) -> None:
+        """The row of before is what the next step is compared with."""
+        entry = entry_of(self.partition, [], problem="refused")
+        self.judge.judge(self.partition, self.row, entry)
+
+    def refused(self, row: Entry, allowed: Deletion | Forgetting | None = None) -> None:
+        entry = entry_of(self.partition, [], problem="refused")
+        self.judge.judge(self.partition, row, entry, allowed)
+
+    def emptied(self, *given_up: Upload, **said: Any) -> Entry:
+        ids = [each.segment_id for each in given_up]
+        nothing = {"segments": [], "lineage": [], "forgotten": ids}
+        return row_of([named(self.head)]) | nothing | said
+
+    def forgotten(self, row: Entry, **said: Any) -> None:
+        """The judge sees it, and what discovery would take."""
+        taken = said.pop("taken", [named(self.head), named(self.next)])
+        entry = entry_of(self.partition, taken, **said)
+        allowed = Forgetting(topic_id=self.partition.topic_id)
+        self.judge.judge(self.partition, row, entry, allowed)
+
+
+@pytest.fixture
+def cut_off(tmp_path: Path) -> CutOff:
+    """As the row knows it, and what contradicts it."""
+    found = CutOff(tmp_path)
+    found.elects()
+    found.known()
+    return found
+
+
+def test_what_was_cut_off_is_forgotten_and_goes_on_by_the_new_log(cut_off: CutOff) -> None:
+    cut_off.forgotten(cut_off.emptied(cut_off.tail))
+    taken = [named(cut_off.head), named(cut_off.next)]
+    after = row_of(taken, *cut_off.new.lineage)
+    cut_off.judge.judge(cut_off.partition, after, entry_of(cut_off.partition, taken))
+    assert len(cut_off.judge.met["a row was forgotten"]) == 1
+    assert len(cut_off.judge.met["a forgotten row went on"]) == 1
+
+
+def test_the_log_that_was_cut_off_is_not_taken_again(cut_off: CutOff) -> None:
+    with pytest.raises(Broken, match=r"\(6, b'a', b'of 6'\) lives in"):
+        taken = [named(cut_off.head), named(cut_off.tail)]
+        cut_off.forgotten(cut_off.emptied(cut_off.tail), taken=taken)
+
+
+def test_a_loss_that_nobody_accepted_refuses_the_rest(cut_off: CutOff) -> None:
+    cut_off.new.batches.pop()
+    for part in cut_off.partition.folder.glob(f"{cut_off.next.stem}.*"):
+        part.unlink()
+    cut_off.next = uploaded(cut_off.partition, 4, 8)
+    cut_off.judge.noticed(cut_off.partition)
+    with pytest.raises(Broken, match="though what another history alone holds"):
+        cut_off.forgotten(cut_off.emptied())
+    cut_off.forgotten(cut_off.emptied(cut_off.tail))
+
+
+def test_a_row_that_another_step_empties(cut_off: CutOff) -> None:
+    row = cut_off.emptied(cut_off.tail)
+    for allowed in (None, GONE, Forgetting(topic_id="of another topic")):
+        with pytest.raises(Broken, match="a step that forgets nothing of it"):
+            cut_off.refused(row, allowed)
+
+
+def test_a_forgotten_row_whose_epoch_falls(cut_off: CutOff) -> None:
+    with pytest.raises(Broken, match="the epoch fell from 3 to 2"):
+        cut_off.forgotten(cut_off.emptied(cut_off.tail, epoch=2))
+
+
+def test_a_sound_partition_that_is_forgotten(tmp_path: Path) -> None:
+    sound = CutOff(tmp_path)
+    sound.next = sound.tail
+    for before in (sound.row, None):
+        judge = sound.judge = Judge()
+        if before is not None:
+            judge.judge(sound.partition, before, entry_of(sound.partition, before["segments"]))
+        with pytest.raises(Broken, match="no leader has cut its log off"):
+            sound.forgotten(sound.emptied(sound.tail))
+
+
+def test_a_row_that_alone_told_what_tierfold_wrote(cut_off: CutOff) -> None:
+    ours = cut_off.partition.folder / f"{0:020d}-{'o' * 22}.log"
+    ours.touch()
+    with pytest.raises(Broken, match=rf"{ours.name} is there, which tierfold wrote"):
+        cut_off.forgotten(cut_off.emptied(cut_off.tail))
+
+
+def test_what_the_current_leader_has_is_not_given_up(cut_off: CutOff) -> None:
+    with pytest.raises(Broken, match=rf"{cut_off.next.stem} is given up"):
+        cut_off.forgotten(cut_off.emptied(cut_off.tail, cut_off.next))
+
+
+@pytest.mark.parametrize("said", [{"cleaner_offsets": [5]}, {"retired": [5]}])
+def test_a_forgotten_row_that_still_says_something(
+    cut_off: CutOff, said: Mapping[str, Sequence[int]]
+) -> None:
+    row = cut_off.emptied(cut_off.tail, **said)
+    row["retired"] = [{"segment": named(cut_off.tail)} for _ in row["retired"]]
+    with pytest.raises(Broken, match="says what was clean, or is retired"):
+        cut_off.forgotten(row, problem="refused")
+
+
+# What nobody may delete of a log that was cut off.
+
+
+def swept(cut_off: CutOff, row: Entry, doomed: Upload, deletion: Deletion = GONE) -> None:
+    cut_off.judge.row[cut_off.partition.topic_id] = row
+    cut_off.judge.noticed(cut_off.partition)
+    (cut_off.partition.folder / f"{doomed.stem}.log").unlink()
+    cut_off.refused(row, deletion)
+
+
+def test_an_upload_that_the_new_log_has_beyond_what_is_shared(cut_off: CutOff) -> None:
+    swept(cut_off, cut_off.row, uploaded(cut_off.partition, 1, 3))
+    swept(cut_off, cut_off.row, uploaded(cut_off.partition, 5, 7, log=cut_off.old))
+    with pytest.raises(Broken, match="is gone, and is the current leader's"):
+        swept(cut_off, cut_off.row, uploaded(cut_off.partition, 4, 5))
+
+
+def test_an_original_that_a_restore_would_go_back_to(cut_off: CutOff) -> None:
+    original = uploaded(cut_off.partition, 0, 2)
+    row = cut_off.row
+    retired = {"retired_at_ms": NOW_MS, "deletion_started_at_ms": None}
+    row["retired"] = [{"segment": named(original), **retired}]
+    swept(cut_off, row, original)
+    broker.put(cut_off.partition, original, NOW_MS)
+    row["segments"][0]["written_by_run"] = "a run"
+    with pytest.raises(Broken, match="is gone, and is what a restore would go back to"):
+        swept(cut_off, row, original)
+    broker.put(cut_off.partition, original, NOW_MS)
+    row["retired"][0]["deletion_started_at_ms"] = NOW_MS
+    swept(cut_off, row, original)
+
+
+def set_apart(cut_off: CutOff, doomed: Upload, deletion: Deletion) -> None:
+    """The row goes on by the new log."""
+    row = row_of([named(cut_off.head), named(cut_off.next)], *cut_off.new.lineage)
+    cut_off.judge.row[cut_off.partition.topic_id] = row
+    cut_off.judge.noticed(cut_off.partition)
+    (cut_off.partition.folder / f"{doomed.stem}.log").unlink()
+    entry = entry_of(cut_off.partition, row["segments"])
+    cut_off.judge.judge(cut_off.partition, row, entry, deletion)
+
+
+def test_what_is_set_apart_goes_where_a_person_gives_it_up(cut_off: CutOff) -> None:
+    with pytest.raises(Broken, match="with records that no live segment gives"):
+        set_apart(cut_off, cut_off.tail, GONE)
+    broker.put(cut_off.partition, cut_off.tail, NOW_MS)
+    given_up = replace(GONE, takes_set_apart=True)
+    with pytest.raises(Broken, match="too young"):
+        set_apart(cut_off, cut_off.tail, replace(given_up, orphan_age_ms=1))
+    broker.put(cut_off.partition, cut_off.tail, NOW_MS)
+    set_apart(cut_off, cut_off.tail, given_up)
+
+
+def test_but_not_the_log_of_a_row_that_is_refused(cut_off: CutOff) -> None:
+    other = uploaded(cut_off.partition, 4, 8, log=cut_off.old)
+    held = cut_off.partition.held()
+    assert not is_set_apart(cut_off.partition, cut_off.row, held, held[other.segment_id])
+    row = row_of([named(cut_off.head)])
+    assert is_set_apart(cut_off.partition, row, held, held[other.segment_id])
+    assert not is_set_apart(cut_off.partition, row, held, held[cut_off.next.segment_id])
+    torn = uploaded(cut_off.partition, 6, 8, log=cut_off.old, parts=1)
+    held = cut_off.partition.held()
+    assert not is_set_apart(cut_off.partition, row, held, held[torn.segment_id])
+
+
+def test_and_not_what_has_a_head_that_is_nowhere_else(cut_off: CutOff) -> None:
+    uploaded(cut_off.partition, 8, 9)
+    held, row = cut_off.partition.held(), row_of([named(cut_off.head)])
+    del held[cut_off.next.segment_id]
+    assert not is_set_apart(cut_off.partition, row, held, held[cut_off.tail.segment_id])
+
+
+# What the model makes of it.
+
+
+def test_a_live_segment_that_a_person_moved_away_is_missed_by_nobody(cut_off: CutOff) -> None:
+    for path in list(cut_off.partition.folder.glob(f"{cut_off.tail.stem}.*")):
+        cut_off.partition.move_away(path)
+    cut_off.judge.noticed(cut_off.partition)
+    cut_off.known()
+
+
+def test_and_refuses_what_would_else_be_sound(tmp_path: Path) -> None:
+    sound = CutOff(tmp_path)
+    assert list(refusals(sound.partition, sound.row, [])) == []
+    sound.partition.move_away(sound.partition.folder / f"{sound.tail.stem}.log")
+    (reason,) = refusals(sound.partition, sound.row, [])
+    assert reason.what == "somebody moved a live segment away"
+
+
+def test_a_batch_tells_only_that_its_epoch_has_begun(tmp_path: Path) -> None:
+    told = CutOff(tmp_path)
+    new = elected(told.partition, 6)
+    late = uploaded(told.partition, 8, 9, log=new, parts=2)
+    held = [told.partition.held()[late.segment_id]]
+    log = log_in_view(told.partition, told.row, held)
+    assert (log.lineage, log.batches[7], log.batches[8]) == (
+        ((0, 0), (1, 8)),
+        told.old.batches[7],
+        new.batches[8],
+    )
+    assert log_in_view(told.partition, told.row, []).lineage == ((0, 0),)
+    whole = uploaded(told.partition, 7, 9).segment_id
+    assert log_in_view(told.partition, told.row, [told.partition.held()[whole]]) is new

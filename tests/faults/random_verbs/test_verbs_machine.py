@@ -1,0 +1,282 @@
+"""Random verbs on one tier: a hundred steps break no law, and the machine finds planted bugs.
+
+`make soak` plays thousands, with runs killed in processes of their own (`verbs_run`).
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.faults.random_verbs import verbs_broker as broker
+from tests.faults.random_verbs.verbs_checks import Broken, Deletion, Forgetting
+from tests.faults.random_verbs.verbs_faults import Fault
+from tests.faults.random_verbs.verbs_machine import HOUR_MS, Machine
+from tests.faults.random_verbs.verbs_model import Partition
+from tests.faults.random_verbs.verbs_steps import play
+from tests.faults.random_verbs.verbs_way_out import forget_in_the_end, is_diverged
+from tests.jobs.commands import ALWAYS
+from tierfold.compaction.discovery import overlaps
+from tierfold.compaction.discovery import unknown_segments as discovery
+from tierfold.compaction.discovery.histories import History, InspectedSegment
+from tierfold.compaction.discovery.view import Refusal, RefusalReason
+from tierfold.compaction.planning import plan
+from tierfold.jobs.settings.resolution import Settings
+from tierfold.jobs.verbs import forget as forget_job
+
+SEED = 4
+STEPS = 100
+
+
+def test_a_hundred_steps_break_no_law_and_meet_what_they_are_for(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    machine = Machine(tmp_path / "tier", SEED)
+    play(machine, STEPS)
+    assert len(machine.trace) == STEPS
+    assert {what for what, found in machine.judge.met.items() if found} >= {
+        "an overlapping upload was taken",
+        "a segment was compacted",
+        "an upload was set apart",
+        "an upload was an orphan",
+        "an upload was deleted",
+        "a partition was refused",
+    }
+
+
+def test_a_seed_draws_the_same_steps_again(tmp_path: Path, monkeypatch: Any) -> None:
+    def nothing(self: Machine, *words: object, fault: object = None) -> None: ...
+
+    drawn = []
+    monkeypatch.setattr(Machine, "verb", nothing)
+    for name in ("one", "other"):
+        machine = Machine(tmp_path / name, SEED)
+        play(machine, 40)
+        drawn.append(machine.trace)
+    assert drawn[0] == drawn[1]
+
+
+@pytest.fixture
+def machine(spark: SparkSession, tmp_path: Path) -> Machine:
+    """A tier that was compacted once, with all that its brokers have."""
+    found = Machine(tmp_path / "tier", SEED)
+    found.trace.append("first")
+    for partition in found.partitions:
+        while upload := broker.next_segment(found.rng, partition):
+            broker.put(partition, upload, found.now_ms)
+    found.verb("compact", found.tier, *ALWAYS)
+    found.look()
+    return found
+
+
+def uploaded(machine: Machine, *, parts: int | None = None) -> Partition:
+    """The first partition has one upload more, or so many parts of it."""
+    partition = machine.partitions[0]
+    broker.append(machine.rng, partition, 2, machine.now_ms)
+    upload = broker.next_segment(random.Random(0), partition)
+    assert upload is not None
+    broker.put(partition, upload, machine.now_ms, parts=parts)
+    return partition
+
+
+def retain(machine: Machine, *, hours: int) -> None:
+    machine.now_ms += hours * HOUR_MS
+    machine.verb("retain", machine.tier, *ALWAYS, "--set", "tier.binding=detached")
+    day_ms = 24 * HOUR_MS
+    order = Deletion(
+        now_ms=machine.now_ms, grace_ms=day_ms, orphan_age_ms=day_ms, is_detached=True
+    )
+    machine.look(order)
+
+
+def test_an_upload_cut_short_that_alone_holds_offsets_and_is_swept_is_found(
+    machine: Machine, monkeypatch: Any
+) -> None:
+    uploaded(machine, parts=2)
+    machine.look()
+
+    def as_before(each: InspectedSegment, row: object) -> bool:
+        return row is not None and not each.listed.is_complete
+
+    monkeypatch.setattr(discovery, "is_orphan", as_before)
+    with pytest.raises(Broken, match="is gone, with records that no live segment gives"):
+        retain(machine, hours=30)
+
+
+def test_a_history_that_was_cut_off_and_is_still_served_is_found(
+    machine: Machine, monkeypatch: Any
+) -> None:
+    partition = machine.partitions[0]
+    broker.elect_uncleanly(machine.rng, partition)
+    uploaded(machine)
+    machine.look()
+    assert "forget" in machine.problem(partition)
+
+    def as_before(inspected: Any, row: Any) -> History:
+        return History(lineage=row.lineage, fitting=(), apart=tuple(inspected))
+
+    monkeypatch.setattr(discovery, "decided_history", as_before)
+    with pytest.raises(Broken, match="has other records at live offsets"):
+        machine.look()
+
+
+def cut_off(machine: Machine) -> Partition:
+    """The first partition's log, of which all that lives was compacted, is cut off."""
+    partition = machine.partitions[0]
+    broker.elect_uncleanly(machine.rng, partition)
+    uploaded(machine)
+    machine.look()
+    assert is_diverged(machine, partition)
+    return partition
+
+
+def test_what_was_cut_off_is_forgotten_in_the_end_and_goes_on(machine: Machine) -> None:
+    partition = cut_off(machine)
+    forget_in_the_end(machine, partition)
+    assert machine.counts["restore: restored"] == 1
+    assert machine.counts["retain: swept"]
+    assert machine.counts["forget: forgotten"] == 1
+    machine.verb("compact", machine.tier, *ALWAYS)
+    machine.look()
+    assert len(machine.judge.met["a forgotten row went on"]) == 1
+
+
+def test_a_forget_that_takes_any_partition_is_found(machine: Machine, monkeypatch: Any) -> None:
+    partition = machine.partitions[0]
+    name = partition.folder.name
+    ran = machine.verb("history", machine.tier, name)
+    assert ran is not None
+    found = str(ran.entries[0]["history"][-1]["committed_at_ms"])
+    machine.verb("restore", machine.tier, name, "--to", found)
+    retain(machine, hours=25)
+    sound = Refusal(reason=RefusalReason.LINEAGE_DIVERGED, detail="as planted", remedy="")
+    monkeypatch.setattr(forget_job, "divergence", lambda _: sound)
+    with pytest.raises(Broken, match="is sound, and forget takes it"):
+        machine.verb("forget", machine.tier, name)
+    with pytest.raises(Broken, match="no leader has cut its log off"):
+        machine.look(Forgetting(topic_id=partition.topic_id))
+
+
+def test_a_forget_that_sees_no_election_is_found(machine: Machine, monkeypatch: Any) -> None:
+    partition = cut_off(machine)
+    monkeypatch.setattr(forget_job, "divergence", lambda _: None)
+    with pytest.raises(Broken, match="is diverged, and not forgotten"):
+        forget_in_the_end(machine, partition)
+
+
+def test_a_way_out_that_leads_in_circles_is_found(machine: Machine, monkeypatch: Any) -> None:
+    partition = cut_off(machine)
+    monkeypatch.setattr(Machine, "verb", _as_if_done(Machine.verb))
+    with pytest.raises(Broken, match="is refused again and again"):
+        forget_in_the_end(machine, partition)
+
+
+def _as_if_done(verb: Any) -> Any:
+    """Nobody restores anything."""
+
+    def played(self: Machine, *words: Any, **named: Any) -> Any:
+        return None if words[0] == "restore" else verb(self, *words, **named)
+
+    return played
+
+
+def test_an_overlapping_upload_that_is_never_taken_is_found(
+    machine: Machine, monkeypatch: Any
+) -> None:
+    partition = machine.partitions[0]
+    broker.elect_cleanly(random.Random(1), partition)
+    uploaded(machine)
+    assert partition.next_upload > machine.entries[partition.topic_id]["segments"][-1]["end_offset"]
+
+    def without_overlaps(reached: int, candidates: Any) -> overlaps.Chain:
+        return overlaps.chain_of(reached, [c for c in candidates if c.start_offset > reached])
+
+    monkeypatch.setattr(discovery, "chain_of", without_overlaps)
+    with pytest.raises(Broken, match="the view ends at"):
+        machine.look()
+
+
+def stalled(machine: Machine) -> None:
+    """An upload has waited for two days for one that never came."""
+    partition = machine.partitions[0]
+    broker.append(machine.rng, partition, 8, machine.now_ms)
+    assert broker.next_segment(machine.rng, partition) is not None
+    uploaded(machine)
+    machine.now_ms += 49 * HOUR_MS
+    machine.look()
+
+
+def test_a_partition_that_stands_still_with_exit_0_is_found(
+    machine: Machine, monkeypatch: Any
+) -> None:
+    stalled(machine)
+    # What else is due is done first: tombstones may go by now.
+    machine.verb("compact", machine.tier, *ALWAYS)
+    machine.look()
+    ran = machine.verb("plan", machine.tier, *ALWAYS)
+    assert ran is not None
+    assert ran.code == 3
+    monkeypatch.setattr(plan, "STALL_AGE_MS", 99 * HOUR_MS)
+    with pytest.raises(Broken, match="rests, and for a day there waited"):
+        machine.verb("plan", machine.tier, *ALWAYS)
+
+
+def test_a_refusal_without_a_reason_is_found(machine: Machine, monkeypatch: Any) -> None:
+    monkeypatch.setattr(plan, "STALL_AGE_MS", -99 * HOUR_MS)
+    uploaded(machine, parts=2)
+    machine.look()
+    with pytest.raises(Broken, match="is refused"):
+        machine.verb("plan", machine.tier, *ALWAYS)
+
+
+def test_a_trace_is_found(machine: Machine, monkeypatch: Any) -> None:
+    def broken(self: Settings, topics: Any) -> Any:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Settings, "rules_by_topic", broken)
+    with pytest.raises(Broken, match=r"(?s)exit 1.*ZeroDivisionError"):
+        machine.verb("retain", machine.tier, *ALWAYS)
+
+
+def test_a_status_that_hides_a_problem_from_its_exit_code_is_found(
+    machine: Machine, monkeypatch: Any
+) -> None:
+    uploaded(machine)
+    partition = machine.partitions[0]
+    path = Path(machine.entries[partition.topic_id]["segments"][0]["log"])
+    partition.damaged[path] = path.read_bytes()
+    path.unlink()
+    monkeypatch.setattr("tierfold.jobs.cli.commands.EXIT_PARTITION_FAILED", 0)
+    with pytest.raises(Broken, match="status ended with 0"):
+        machine.look()
+
+
+def test_what_a_person_harms_is_no_fault_of_the_verbs(machine: Machine) -> None:
+    partition = machine.partitions[0]
+    log = Path(machine.entries[partition.topic_id]["segments"][0]["log"])
+    partition.damaged[log] = log.read_bytes()
+    log.unlink()
+    machine.judge.noticed(partition)
+    machine.look()
+    assert machine.problem(partition)
+
+
+def test_a_killed_verb_ends_nothing_but_itself(machine: Machine) -> None:
+    fault = Fault(kind="killed", call="look", number=1)
+    assert machine.verb("retain", machine.tier, *ALWAYS, fault=fault) is None
+    assert machine.counts["retain killed"] == 1
+    ran = machine.verb("retain", machine.tier, *ALWAYS)
+    assert ran is not None
+    assert ran.code == 0
+
+
+def test_an_error_of_the_operating_system_reaches_the_verb(machine: Machine) -> None:
+    fault = Fault(kind="file error", call="scandir", number=4, error=5)
+    ran = machine.verb("plan", machine.tier, *ALWAYS, fault=fault)
+    assert ran is not None
+    assert ran.code == 3
+    assert "input/output error" in ran.stdout

@@ -1,0 +1,152 @@
+"""Brokers of the state machine: they write logs, elect leaders, and upload what they cut.
+
+Everything is decided by the generator that is handed in, segment ids included.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from tests.faults.random_verbs.verbs_model import Batch, Log, Partition, Upload
+from tierfold.compaction.model.segments import LeaderEpoch
+from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_batch
+from tierfold.storage.segments.broker_upload import BrokerUpload
+
+KEYS: Final = tuple(f"k{number}".encode() for number in range(7))
+TIER_FOLDER: Final = "kafka-tiered-storage"
+
+
+def kafka_uuid(rng: Random) -> str:
+    """22 characters, as Kafka prints one; none begins with what an option begins with."""
+    return "A" + base64.urlsafe_b64encode(rng.randbytes(16)).decode()[1:22]
+
+
+def new_partition(rng: Random, tier: Path, topic: str, number: int) -> Partition:
+    """An empty partition of a new topic, led by epoch 0."""
+    topic_id = kafka_uuid(rng)
+    folder = tier / TIER_FOLDER / f"{topic}-{number}-{topic_id}"
+    folder.mkdir()
+    found = Partition(topic=topic, number=number, topic_id=topic_id, folder=folder)
+    found.logs[0] = Log(epoch=0, lineage=((0, 0),))
+    return found
+
+
+def removed(partition: Partition) -> None:
+    """Its topic is deleted, by the brokers."""
+    shutil.rmtree(partition.folder)
+
+
+def append(rng: Random, partition: Partition, batches: int, now_ms: int) -> None:
+    """Records by few keys; one in four is a tombstone. No two have the same value."""
+    log = partition.log
+    for _ in range(batches):
+        base = log.next_offset
+        log.append(
+            [
+                (
+                    rng.choice(KEYS),
+                    None
+                    if rng.random() < 0.25
+                    else f"epoch {log.epoch}, offset {base + i}, {rng.random()}".encode(),
+                )
+                for i in range(rng.randint(1, 3))
+            ],
+            now_ms,
+        )
+
+
+def elect_cleanly(rng: Random, partition: Partition) -> None:
+    """A new leader with the whole log; it uploads from a border of its own on, some way back."""
+    log = partition.log
+    _led_by(partition, log.handed_on(log.epoch + 1, log.next_offset))
+    _steps_back(rng, partition)
+
+
+def elect_uncleanly(rng: Random, partition: Partition) -> None:
+    """The new leader lacks the end of the log: one to six batches, never all.
+
+    Half of the times they are the last ones of those that were uploaded, and what came after them.
+    """
+    log = partition.log
+    uploaded = sum(each.base_offset < partition.next_upload for each in log.batches)
+    kept = rng.choice((len(log.batches), max(uploaded, 2))) - rng.randint(1, 6)
+    cut_off = log.batches[max(kept, 1)].base_offset
+    _led_by(partition, log.handed_on(log.epoch + 1, cut_off))
+    partition.next_upload = min(partition.next_upload, cut_off)
+    _steps_back(rng, partition)
+
+
+def _led_by(partition: Partition, log: Log) -> None:
+    partition.logs[log.epoch] = log
+    # What the old leader has on its way may still arrive; the new one does not wait for it.
+
+
+def _steps_back(rng: Random, partition: Partition) -> None:
+    below = [b.base_offset for b in partition.log.batches if b.base_offset <= partition.next_upload]
+    partition.next_upload = rng.choice([*below[-6:], partition.next_upload])
+
+
+def next_segment(rng: Random, partition: Partition) -> Upload | None:
+    """What the leader uploads next; None: nothing is left."""
+    rest = [b for b in partition.log.batches if b.base_offset >= partition.next_upload]
+    cut = rest[: rng.randint(1, 4)]
+    if not cut:
+        return None
+    partition.next_upload = cut[-1].last_offset + 1
+    return segment(rng, partition, partition.log, cut)
+
+
+def late_segment(rng: Random, partition: Partition) -> Upload:
+    """Some stretch of some leader's log, cut as nobody has cut it; deposed leaders included."""
+    log = partition.logs[rng.choice(sorted(partition.logs)[-3:])]
+    first = max(0, len(log.batches) - rng.randint(1, 10))
+    cut = log.batches[first : first + rng.randint(1, 5)]
+    return segment(rng, partition, log, cut)
+
+
+def segment(rng: Random, partition: Partition, log: Log, batches: Sequence[Batch]) -> Upload:
+    """A segment of these batches, as a broker with this log uploads it; nothing is written."""
+    start, end = batches[0].base_offset, batches[-1].last_offset
+    upload = BrokerUpload(
+        start_offset=start,
+        log=b"".join(write_batch(_draft(each)) for each in batches),
+        index_interval_bytes=100,
+        lineage=tuple(LeaderEpoch(epoch=e, start_offset=s) for e, s in log.lineage_to(end)),
+    )
+    parts = {part.value: content for part, content in upload.parts().items()}
+    found = Upload(segment_id=kafka_uuid(rng), log=log, batches=tuple(batches), parts=parts)
+    partition.uploads[found.segment_id] = found
+    return found
+
+
+def _draft(batch: Batch) -> BatchDraft:
+    return BatchDraft(
+        base_offset=batch.base_offset,
+        leader_epoch=batch.epoch,
+        records=tuple(
+            RecordDraft(offset=offset, timestamp_ms=batch.at_ms, key=key, value=value)
+            for offset, (key, value) in enumerate(batch.records, batch.base_offset)
+        ),
+    )
+
+
+def put(partition: Partition, upload: Upload, now_ms: int, *, parts: int | None = None) -> None:
+    """Write an upload, or its first `parts` objects, of which the last is the only one torn."""
+    names = list(upload.parts)[:parts]
+    for name in names:
+        content = upload.parts[name]
+        is_torn = parts is not None and name == "log" and parts == 1
+        path = partition.folder / f"{upload.stem}.{name}"
+        path.write_bytes(content[: len(content) * 2 // 3 - 5] if is_torn else content)
+        written(path, now_ms)
+
+
+def written(path: Path, now_ms: int) -> None:
+    """The object, as if it was written then."""
+    os.utime(path, (now_ms / 1000, now_ms / 1000))

@@ -1,0 +1,317 @@
+"""What must hold after every step, judged by the model and by plain reads of the tier's files.
+
+    the row     its history is one that a leader had; readers of its segments get each key's newest
+                record, no deleted key, and nothing from another history; its objects are there
+    the view    `status` refuses what it must, and nothing else; what can be taken is shown as taken
+    the tier    no upload is gone unless the row's segments give all of it, and its time had come
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from deltalake import DeltaTable
+
+from tests.faults.random_verbs.verbs_expected import (
+    Entry,
+    end_of,
+    epoch_of,
+    gives,
+    log_in_view,
+    log_path,
+    reached_by,
+    refusals,
+    retired_of,
+    said_by,
+    unknown_to,
+)
+from tests.faults.random_verbs.verbs_forgotten import (
+    forget_faults,
+    is_emptied,
+    is_set_apart,
+    needed_faults,
+)
+from tests.faults.random_verbs.verbs_model import REQUIRED, Held, Log, Partition, newest
+from tests.faults.random_verbs.verbs_reader import FoundBatch, whole_batches
+
+
+class Broken(AssertionError):
+    """A law does not hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deletion:
+    """What a step may delete; any other step may delete nothing."""
+
+    now_ms: int
+    grace_ms: int
+    orphan_age_ms: int
+    is_detached: bool
+    takes_set_apart: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forgetting:
+    """A step may take back what the row of this topic says; any other step may not."""
+
+    topic_id: str
+
+
+Allowed: TypeAlias = Deletion | Forgetting | None
+
+
+def rows_of(tier: Path) -> dict[str, Entry]:
+    """The catalog's rows by topic id, read without the product; empty where there is none."""
+    folder = tier / "_tierfold" / "partitions"
+    if not (folder / "_delta_log").exists():
+        return {}
+    found = DeltaTable(str(folder)).to_pyarrow_table().to_pylist()
+    return {each["topic_id"]: each for each in found}
+
+
+@dataclass(slots=True, kw_only=True)
+class Judge:
+    """Compares a partition with what it was before the step."""
+
+    row: dict[str, Entry] = field(default_factory=dict)
+    """As of the last look, by topic id; likewise the next."""
+    held: dict[str, dict[str, Held]] = field(default_factory=dict)
+    met: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """What the steps led to, and the ids of the segments or topics it happened to."""
+    _read: dict[tuple[Path, int, int], list[FoundBatch]] = field(default_factory=dict)
+
+    def noticed(self, partition: Partition) -> None:
+        """Somebody else changed its objects: that is no step of the product's."""
+        self.held[partition.topic_id] = partition.held()
+
+    def forget(self, topic_id: str) -> None:
+        """The topic is no more."""
+        self.row.pop(topic_id, None)
+        self.held.pop(topic_id, None)
+
+    def judge(
+        self,
+        partition: Partition,
+        row: Entry | None,
+        entry: Entry,
+        allowed: Allowed = None,
+    ) -> None:
+        """Raises Broken; otherwise what is found now is what the next step is compared with."""
+        held = partition.held()
+        topic_id = partition.topic_id
+        before, held_before = self.row.get(topic_id), self.held.get(topic_id, {})
+        deletion = allowed if isinstance(allowed, Deletion) else None
+        if row is not None and is_emptied(before, row):
+            faults = [*forget_faults(partition, before, row, held_before)]
+            if allowed != Forgetting(topic_id=topic_id):
+                faults.append("a step that forgets nothing of it has emptied its row")
+        else:
+            faults = [*_row_faults(partition, said_by(before), row)]
+        faults += [
+            *_fence_faults(before, row),
+            *self._content_faults(partition, row),
+            *self._view_faults(partition, row, entry, held),
+            *(
+                fault
+                for each in held_before.values()
+                if _is_gone(each, held)
+                for fault in (
+                    *_gone_faults(_Gone(partition, before, held_before, each), row, deletion),
+                    *needed_faults(partition, before, held_before, each),
+                )
+            ),
+        ]
+        if faults:
+            raise Broken(f"{partition}: {'; '.join(faults)}")
+        self._note(partition, row, entry, held_before.keys() - held.keys())
+        if row is not None and is_emptied(before, row):
+            self.met["a row was forgotten"].add(f"{topic_id} {row['epoch']}")
+        if before is not None and said_by(before) is None and said_by(row) is not None:
+            self.met["a forgotten row went on"].add(f"{topic_id} {before['epoch']}")
+        if row is not None:
+            self.row[topic_id] = row
+        self.held[topic_id] = held
+
+    def _note(
+        self, partition: Partition, row: Entry | None, entry: Entry, gone: Iterable[str]
+    ) -> None:
+        named = [*row["segments"], *retired_of(row)] if row is not None else []
+        met = {
+            "an overlapping upload was taken": [
+                each["segment_id"] for each in named if each["skipped_offsets"]
+            ],
+            "a segment was compacted": [
+                each["segment_id"] for each in named if each["written_by_run"]
+            ],
+            "an upload was set apart": entry["out_of_lineage"],
+            "an upload was an orphan": partition.uploads.keys() & set(entry["orphans"]),
+            "an upload was deleted": gone,
+            "a partition was refused": [partition.topic_id] if entry["problem"] else [],
+            "a partition diverged": [partition.topic_id] if "forget" in entry["problem"] else [],
+        }
+        for what, ids in met.items():
+            self.met[what].update(ids)
+
+    def _content_faults(self, partition: Partition, row: Entry | None) -> Iterator[str]:
+        if row is None or not row["segments"]:
+            return
+        log = partition.logs[epoch_of(row)]
+        end = end_of(row["segments"])
+        said = tuple((each["epoch"], each["start_offset"]) for each in row["lineage"])
+        if said != log.lineage_to(end):
+            yield f"the row's lineage is {said}, the leader's {log.lineage_to(end)}"
+        named = [(each, log_path(partition, each)) for each in row["segments"]]
+        yield from self._records_faults(partition, named, log)
+
+    def _records_faults(
+        self, partition: Partition, named: Sequence[tuple[Entry, Path]], log: Log
+    ) -> Iterator[str]:
+        """How what these segments give differs from the log's records."""
+        start, end = named[0][0]["start_offset"], named[-1][0]["end_offset"]
+        truth = {each[0]: each for each in log.records(start, end)}
+        found = []
+        for segment, path in named:
+            for record in self._records(partition, segment, path):
+                if truth.get(record[0]) != record:
+                    yield f"{record} lives in {path.name}, {truth.get(record[0])} was written"
+                found.append(record)
+        lives = newest((offset, key or b"", value) for offset, key, value in found)
+        expected = newest(truth.values())
+        for key, record in expected.items():
+            if record[1] is None and key not in lives:
+                continue  # Its tombstone is gone, too.
+            if lives.get(key) != record:
+                yield f"key {key!r} is {lives.get(key)}, its newest record is {record}"
+
+    def _records(
+        self, partition: Partition, segment: Entry, path: Path
+    ) -> Iterator[tuple[int, bytes | None, bytes | None]]:
+        """Those from the segment's effective start on; a batch that straddles it is Broken."""
+        start = segment["start_offset"]
+        missed = partition.damaged | partition.moved_away
+        if path in missed:
+            batches, _ = whole_batches(missed[path])
+        elif not path.exists():
+            raise Broken(f"{partition}: live object {path.name} is gone")
+        else:
+            seen = path.stat()
+            place = (path, seen.st_ino, seen.st_size)
+            if place not in self._read:
+                self._read[place] = whole_batches(path.read_bytes())[0]
+            batches = self._read[place]
+        for batch in batches:
+            if batch.base_offset < start <= batch.last_offset:
+                raise Broken(f"{partition}: a batch of {path.name} straddles offset {start}")
+            if batch.base_offset >= start:
+                yield from batch.records
+
+    def _view_faults(
+        self, partition: Partition, row: Entry | None, entry: Entry, held: Mapping[str, Held]
+    ) -> Iterator[str]:
+        if partition.damaged:
+            return
+        unknown = unknown_to(row, held)
+        why = list(refusals(partition, row, unknown))
+        if entry["problem"]:
+            if not why:
+                yield f"status refuses what is sound: {entry['problem']}"
+            return
+        must = [each for each in why if each.is_hard]
+        if must:
+            yield f"status accepts it, though {must[0].what}"
+            return
+        log = log_in_view(partition, row, unknown)
+        segments = entry["segments"]
+        if segments:
+            yield from self._records_faults(
+                partition, [(each, Path(each["log"])) for each in segments], log
+            )
+        reached = reached_by(partition, row, unknown, log)
+        if end_of(segments) != reached:
+            yield f"the view ends at {end_of(segments)}, uploads reach {reached}"
+        yield from _listed_faults(partition, row, entry, held, log)
+
+
+def _fence_faults(before: Entry | None, row: Entry | None) -> Iterator[str]:
+    """What holds of a forgotten row, too."""
+    if before is not None and row is None:
+        yield "its row is gone"
+    elif before is not None and row is not None and row["epoch"] < before["epoch"]:
+        yield f"the epoch fell from {before['epoch']} to {row['epoch']}"
+
+
+def _row_faults(
+    partition: Partition, before: Entry | None, row: Entry | None
+) -> Iterator[str]:
+    if row is None:
+        return
+    if before is not None:
+        if row["log_start_offset"] != before["log_start_offset"]:
+            yield f"the log started at {before['log_start_offset']}, now {row['log_start_offset']}"
+        if end_of(row["segments"]) < end_of(before["segments"]):
+            yield f"the live end fell to {end_of(row['segments'])}"
+    segments = row["segments"]
+    if segments and segments[0]["start_offset"] != row["log_start_offset"]:
+        yield "the first segment is not where the log starts"
+    for left, right in pairwise(segments):
+        if right["start_offset"] != left["end_offset"] + 1:
+            yield f"offset {left['end_offset']} is followed by {right['start_offset']}"
+    for each in segments:
+        for suffix in REQUIRED:
+            path = log_path(partition, each).with_suffix(f".{suffix}")
+            if not path.exists() and path not in partition.damaged | partition.moved_away:
+                yield f"live object {path.name} is gone"
+
+
+def _listed_faults(
+    partition: Partition, row: Entry | None, entry: Entry, held: Mapping[str, Held], log: Log
+) -> Iterator[str]:
+    """What status calls an orphan holds nothing of its own; what is set apart is not the log's."""
+    end = end_of((row or {}).get("segments", ()))
+    for name in set(entry["orphans"]) & held.keys():
+        if held[name].has_log and not gives(partition, row, held[name]):
+            yield f"{held[name].upload.stem} is called an orphan, the log lives to {end}"
+    for name in set(entry["out_of_lineage"]) & held.keys():
+        if log.holds(held[name].batches):
+            yield f"{held[name].upload.stem} is set apart, and is the log's"
+
+
+def _is_gone(each: Held, now: Mapping[str, Held]) -> bool:
+    still = now.get(each.upload.segment_id)
+    return each.has_log and (still is None or not still.has_log)
+
+
+class _Gone(NamedTuple):
+    """An upload whose `.log` is gone, and what there was beside it."""
+
+    partition: Partition
+    row: Entry | None
+    held: Mapping[str, Held]
+    each: Held
+
+
+def _gone_faults(gone: _Gone, row: Entry | None, deletion: Deletion | None) -> Iterator[str]:
+    """What is wrong with an upload's `.log` being gone, by the row as it is now."""
+    each, stem = gone.each, gone.each.upload.stem
+    retired = {one["segment_id"]: one for one in retired_of(gone.row)}.get(each.upload.segment_id)
+    if deletion is None:
+        yield f"{stem} is gone"
+    elif not gives(gone.partition, row, each) and not (
+        deletion.takes_set_apart and is_set_apart(*gone)
+    ):
+        yield f"{stem} is gone, with records that no live segment gives"
+    elif retired is None:
+        if deletion.now_ms - each.modified_ms < deletion.orphan_age_ms:
+            yield f"{stem} is gone, and is too young for an orphan"
+        if not deletion.is_detached:
+            yield f"{stem} is gone, and a broker may name it"
+    elif retired["deletion_started_at_ms"] is None:
+        if deletion.now_ms - retired["retired_at_ms"] < deletion.grace_ms:
+            yield f"{stem} is gone within its grace period"
+        if not deletion.is_detached:
+            yield f"{stem} is gone, and a broker may name it"

@@ -1,0 +1,161 @@
+"""Real verbs in random order on one tier, with everything that happens to a tier in between.
+
+Every step is drawn from a seed (`tests.faults.random_verbs.verbs_steps`): brokers append, elect,
+upload in and out of order, and die on the way; a person runs a verb, damages an object, brings it
+back; clocks jump both ways. After each step `tests.faults.random_verbs.verbs_checks` looks at the
+tier. Only the run's own names and ids differ from one play of a seed to the next.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from tests.faults.random_verbs import verbs_broker as broker
+from tests.faults.random_verbs.verbs_checks import Allowed, Broken, Judge, rows_of
+from tests.faults.random_verbs.verbs_expected import Entry, stalled
+from tests.faults.random_verbs.verbs_faults import Fault, drawn_fault
+from tests.faults.random_verbs.verbs_model import Partition
+from tests.jobs.commands import Ran, tierfold
+
+HOUR_MS: Final = 3_600_000
+THEN_MS: Final = 1_800_000_000_000
+PLACES: Final = (("orders", 0), ("events", 1))
+UPLOADS_MOST: Final = 120
+"""A partition that has seen so many is deleted and made anew, so that steps stay quick."""
+
+BAD: Final = frozenset({"refused", "failed", "unknown", "fenced", "lost_race"})
+
+
+@dataclass(slots=True)
+class Machine:
+    """One tier, its brokers, and the person who runs verbs on it."""
+
+    tier: Path
+    seed: int
+    kills: Callable[[Machine], None] | None = None
+    """Runs a verb in a process of its own and kills it; None: nobody does."""
+    rng: Random = field(init=False)
+    now_ms: int = THEN_MS
+    partitions: list[Partition] = field(default_factory=list)
+    judge: Judge = field(default_factory=Judge)
+    trace: list[str] = field(default_factory=list)
+    """What was done, a line each."""
+    counts: Counter[str] = field(default_factory=Counter)
+    entries: dict[str, Entry] = field(default_factory=dict)
+    """Of the last `status --json`, by topic id."""
+
+    def __post_init__(self) -> None:
+        self.rng = Random(self.seed)
+        (self.tier / broker.TIER_FOLDER).mkdir(parents=True)
+        for topic, number in PLACES:
+            self.partitions.append(self._new(topic, number))
+        self.look()
+
+    def look(self, allowed: Allowed = None) -> None:
+        """Judge every partition; raises Broken."""
+        self._date_new_files()
+        rows = rows_of(self.tier)
+        ran = tierfold("status", self.tier, "--json", *self.clock)
+        self.entries = {each["topic_id"]: each for each in ran.entries}
+        is_bad = any(each["problem"] for each in self.entries.values())
+        if ran.code != (3 if is_bad else 0):
+            raise Broken(f"status ended with {ran.code}: {ran.stderr}")
+        for each in self.partitions:
+            self.judge.judge(each, rows.get(each.topic_id), self.entries[each.topic_id], allowed)
+
+    def say(self, what: str) -> None:
+        """Add to the step's line."""
+        self.trace[-1] += f" · {what}"
+
+    @property
+    def clock(self) -> tuple[str, str]:
+        """As an option."""
+        return "--now", str(self.now_ms)
+
+    def any_partition(self) -> Partition:
+        """One of them."""
+        found = self.rng.choice(self.partitions)
+        self.say(str(found))
+        return found
+
+    def verb(self, *words: str | Path, fault: Fault | None = None) -> Ran | None:
+        """Run a verb at this machine's time; None: it was killed. A bug's exit code is Broken."""
+        self.say(" ".join(map(str, words[:1] + words[2:])))
+        ran: Ran | None = None
+        if fault is not None:
+            self.say(str(fault))
+        with nullcontext() if fault is None else fault.at_work():
+            ran = tierfold(*words, "--json", *self.clock)
+        if ran is None:
+            self.counts[f"{words[0]} killed"] += 1
+            return None
+        self.say(f"exit {ran.code}")
+        self.counts[f"{words[0]} exit {ran.code}"] += 1
+        if ran.code not in {0, 3, 4}:
+            raise Broken(f"exit {ran.code}: {ran.stderr}")
+        if fault is None:
+            self._justify(str(words[0]), ran)
+        return ran
+
+    def a_fault(self, chance: float) -> Fault | None:
+        """One, sometimes."""
+        return drawn_fault(self.rng) if self.rng.random() < chance else None
+
+    def made_anew(self, partition: Partition) -> None:
+        """Its topic is deleted and created again, under another id."""
+        broker.removed(partition)
+        self.judge.forget(partition.topic_id)
+        again = self._new(partition.topic, partition.number)
+        self.partitions[self.partitions.index(partition)] = again
+
+    def _new(self, topic: str, number: int) -> Partition:
+        found = broker.new_partition(self.rng, self.tier, topic, number)
+        broker.append(self.rng, found, 4, self.now_ms)
+        first = broker.next_segment(self.rng, found)
+        if first is not None:
+            broker.put(found, first, self.now_ms)
+        return found
+
+    def _justify(self, verb: str, ran: Ran) -> None:
+        """Nothing ends badly that nothing is wrong with."""
+        for each in ran.entries:
+            partition = self._of(each["topic_id"])
+            self.counts[f"{verb}: {each.get('outcome', 'read')}"] += 1
+            if partition is None or partition.damaged or self.problem(partition):
+                continue
+            # A run's name, or a moment of a clock that went back, may stand for another line.
+            is_other_line = verb == "restore" and each["outcome"] == "refused"
+            is_bad = each.get("outcome") in BAD and not is_other_line
+            if is_bad and not self._stalled(partition):
+                raise Broken(f"{verb}: {partition} is {each['outcome']}: {each['reason']}")
+            if each.get("faults"):
+                raise Broken(f"{verb}: {partition}: {each['faults']}")
+            if each.get("outcome") in {"planned", "forgotten"} and verb == "forget":
+                raise Broken(f"{partition} is sound, and forget takes it: {each['outcome']}")
+            if verb in {"plan", "compact"} and each["outcome"] == "nothing_to_do":
+                waiting = self._stalled(partition)
+                if waiting:
+                    raise Broken(f"{partition} rests, and for a day there waited {waiting}")
+
+    def _of(self, topic_id: str) -> Partition | None:
+        return next((p for p in self.partitions if p.topic_id == topic_id), None)
+
+    def problem(self, partition: Partition) -> str:
+        """Why status refuses it; empty: it does not."""
+        return str(self.entries[partition.topic_id]["problem"])
+
+    def _stalled(self, partition: Partition) -> list[str]:
+        row, entry = self.judge.row.get(partition.topic_id), self.entries[partition.topic_id]
+        return stalled(partition, row, entry, partition.held(), self.now_ms)
+
+    def _date_new_files(self) -> None:
+        """What a run has just written bears the real clock's time, which is not this machine's."""
+        for path in self.tier.glob(f"{broker.TIER_FOLDER}/*/*"):
+            if path.stat().st_mtime < THEN_MS / 1000 - 60 * 24 * 3600:
+                broker.written(path, self.now_ms)

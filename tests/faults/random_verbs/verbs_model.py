@@ -1,0 +1,231 @@
+"""What the state machine knows without asking the product: every log there ever was, every upload.
+
+A leader epoch has one log. A clean election hands it on; an unclean one cuts it off, and what the
+new leader writes there are other records at the same offsets. So each epoch keeps its whole log,
+and a batch is written once and is the same object in all logs that hold it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NamedTuple, TypeAlias
+
+from tests.faults.random_verbs.verbs_reader import whole_batches
+
+REQUIRED: Final = ("log", "index", "timeindex", "snapshot", "leader_epoch_checkpoint")
+CHECKPOINT: Final = "leader_epoch_checkpoint"
+
+Key: TypeAlias = bytes
+Record: TypeAlias = tuple[int, Key, bytes | None]
+"""Offset, key, value."""
+
+Newest: TypeAlias = dict[Key, tuple[int, bytes | None]]
+"""Offset and value of each key's newest record; a tombstone is one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Batch:
+    """Some records appended by one leader at once; compared by identity."""
+
+    base_offset: int
+    epoch: int
+    at_ms: int
+    records: tuple[tuple[Key, bytes | None], ...]
+
+    @property
+    def last_offset(self) -> int:
+        """Inclusive."""
+        return self.base_offset + len(self.records) - 1
+
+
+@dataclass(slots=True, kw_only=True)
+class Log:
+    """The whole log that the leader of one epoch had, from offset 0."""
+
+    epoch: int
+    lineage: tuple[tuple[int, int], ...]
+    """Leader epochs and where each begins."""
+    batches: list[Batch] = field(default_factory=list)
+
+    @property
+    def next_offset(self) -> int:
+        """Beyond its last record."""
+        return self.batches[-1].last_offset + 1 if self.batches else 0
+
+    def append(self, records: Sequence[tuple[Key, bytes | None]], at_ms: int) -> None:
+        """One more batch."""
+        base = self.next_offset
+        batch = Batch(base_offset=base, epoch=self.epoch, at_ms=at_ms, records=tuple(records))
+        self.batches.append(batch)
+
+    def handed_on(self, epoch: int, start_offset: int) -> Log:
+        """The next leader's log: what begins at or beyond `start_offset` is cut off."""
+        kept = tuple(each for each in self.lineage if each[1] < start_offset)
+        return Log(
+            epoch=epoch,
+            lineage=(*kept, (epoch, start_offset)),
+            batches=[each for each in self.batches if each.base_offset < start_offset],
+        )
+
+    def lineage_to(self, end_offset: int) -> tuple[tuple[int, int], ...]:
+        """The epochs that begin at or below an offset."""
+        return tuple(each for each in self.lineage if each[1] <= end_offset)
+
+    def holds(self, batches: Iterable[Batch]) -> bool:
+        """All of these are its own."""
+        own = set(map(id, self.batches))
+        return all(id(each) in own for each in batches)
+
+    def agrees_with(self, other: Log, next_offset: int) -> bool:
+        """Both hold the same batches below an offset."""
+        return self._below(next_offset) == other._below(next_offset)
+
+    def _below(self, next_offset: int) -> list[Batch]:
+        return [each for each in self.batches if each.base_offset < next_offset]
+
+    def records(self, start_offset: int, end_offset: int) -> Iterator[Record]:
+        """Offset, key and value of all from `start_offset` to `end_offset`, both inclusive."""
+        for batch in self.batches:
+            for offset, (key, value) in enumerate(batch.records, batch.base_offset):
+                if start_offset <= offset <= end_offset:
+                    yield offset, key, value
+
+
+def newest(records: Iterable[Record]) -> Newest:
+    """Each key's last record, tombstones included."""
+    return {key: (offset, value) for offset, key, value in records}
+
+
+@dataclass(slots=True, kw_only=True)
+class Upload:
+    """A segment as some leader cut it; how much of it is in the tier the tier says."""
+
+    segment_id: str
+    log: Log
+    """The leader's."""
+    batches: tuple[Batch, ...]
+    parts: dict[str, bytes]
+    """What a whole upload consists of, by suffix, in the order of writing."""
+
+    @property
+    def start_offset(self) -> int:
+        """Of its first batch."""
+        return self.batches[0].base_offset
+
+    @property
+    def end_offset(self) -> int:
+        """Inclusive."""
+        return self.batches[-1].last_offset
+
+    @property
+    def stem(self) -> str:
+        """What its objects' names have in common."""
+        return f"{self.start_offset:020d}-{self.segment_id}"
+
+
+class Held(NamedTuple):
+    """What is in the tier of an upload."""
+
+    upload: Upload
+    parts: frozenset[str]
+    batches: tuple[Batch, ...]
+    """Those that its `.log` holds in full."""
+    is_torn: bool
+    """There is a `.log`, and where it ends cannot be told."""
+    modified_ms: int
+
+    @property
+    def has_log(self) -> bool:
+        """It may hold records."""
+        return "log" in self.parts
+
+    @property
+    def is_readable(self) -> bool:
+        """Its end can be told."""
+        return self.has_log and not self.is_torn
+
+    @property
+    def is_complete(self) -> bool:
+        """All that a segment must have is there, and can be read."""
+        return self.is_readable and self.parts >= set(REQUIRED)
+
+    @property
+    def end_offset(self) -> int:
+        """The last offset that can be read; below its start: none."""
+        return self.batches[-1].last_offset if self.batches else self.upload.start_offset - 1
+
+    @property
+    def told_epoch(self) -> int:
+        """The newest leader epoch of its checkpoint; −1: it has none that counts."""
+        if not self.is_readable or CHECKPOINT not in self.parts:
+            return -1
+        return self.upload.log.lineage_to(self.end_offset)[-1][0]
+
+    @property
+    def telling(self) -> tuple[Batch, ...]:
+        """Where it has no checkpoint, its batches tell of leader epochs."""
+        return self.batches if self.is_readable and CHECKPOINT not in self.parts else ()
+
+
+@dataclass(slots=True, kw_only=True)
+class Partition:
+    """One partition of one incarnation of a topic."""
+
+    topic: str
+    number: int
+    topic_id: str
+    folder: Path
+    """Of its objects."""
+    logs: dict[int, Log] = field(default_factory=dict)
+    """By leader epoch, the current one last."""
+    uploads: dict[str, Upload] = field(default_factory=dict)
+    """All there ever were, by segment id."""
+    next_upload: int = 0
+    """Where the current leader's next segment begins."""
+    delayed: list[Upload] = field(default_factory=list)
+    """On their way; the leader's next ones may overtake them."""
+    damaged: dict[Path, bytes] = field(default_factory=dict)
+    """Objects that somebody harmed, and what they were."""
+    moved_away: dict[Path, bytes] = field(default_factory=dict)
+    """Objects that somebody took out of the tier for good, as a refusal asked for, and kept."""
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.number}"
+
+    @property
+    def log(self) -> Log:
+        """The current leader's."""
+        return self.logs[max(self.logs)]
+
+    def held(self) -> dict[str, Held]:
+        """The uploads of which any object is in the tier, by segment id."""
+        parts: dict[str, dict[str, Path]] = {}
+        for path in self.folder.glob("0*"):
+            stem, _, suffix = path.name.partition(".")
+            parts.setdefault(stem[21:], {})[suffix] = path
+        return {
+            segment_id: self._held(self.uploads[segment_id], found)
+            for segment_id, found in parts.items()
+            if segment_id in self.uploads
+        }
+
+    def _held(self, upload: Upload, found: dict[str, Path]) -> Held:
+        batches, is_torn = upload.batches, False
+        log = found.get("log")
+        if log is not None and log.stat().st_size != len(upload.parts["log"]):
+            whole, is_torn = whole_batches(log.read_bytes())
+            batches, is_torn = upload.batches[: len(whole)], is_torn or not whole
+        return Held(
+            upload=upload,
+            parts=frozenset(found),
+            batches=() if log is None else batches,
+            is_torn=is_torn,
+            modified_ms=max(path.stat().st_mtime_ns for path in found.values()) // 1_000_000,
+        )
+
+    def move_away(self, path: Path) -> None:
+        """Take an object out of the tier, for good, and keep it."""
+        self.moved_away[path] = path.read_bytes()
+        path.unlink()

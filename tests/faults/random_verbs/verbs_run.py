@@ -1,0 +1,107 @@
+"""Thousands of steps of the state machine over real verbs, with runs that are killed for real.
+
+    python -m tests.faults.random_verbs.verbs_run --steps 2000 --seed 1
+
+Each tier gets so many steps; then comes a new one, with the next seed. Exit code 1 at the first law
+that is broken: the seed and its last steps are printed, and the tier is left as it is.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import click
+from pyspark.sql import SparkSession
+
+from tests.end_to_end.processes import awaited, started
+from tests.faults.kills.killed_blows import Blow, Whom, blows, struck
+from tests.faults.random_verbs.verbs_checks import Broken
+from tests.faults.random_verbs.verbs_machine import Machine
+from tests.faults.random_verbs.verbs_steps import play
+from tests.jobs.commands import ALWAYS, ROOT, users_environment
+from tierfold.jobs.spark.session import tierfold_session
+
+STEPS_PER_TIER: Final = 250
+ENDS: Final = {Whom.JVM: frozenset({-9, 0, 2, 3})}
+"""How a run may end whose blow fell there; a JVM that dies may take the driver's answer along."""
+OTHER_ENDS: Final = frozenset({-9, 0, 3})
+
+
+def killer(folder: Path, seed: int) -> Callable[[Machine], None]:
+    """Runs `compact` in a process of its own, and carries out the next blow of the seed."""
+    due: Iterator[Blow] = blows(seed)
+
+    def kill(machine: Machine) -> None:
+        blow = next(due)
+        machine.say(f"{blow.whom}, {blow}")
+        sizes = ("--set", "segment.bytes=900", "--set", "chunk.bytes=1")
+        command = (sys.executable, "-m", "tierfold", "compact", machine.tier, *ALWAYS, *sizes)
+        environment = users_environment() | {"PYTHONPATH": str(ROOT), "TMPDIR": str(folder)}
+        name = f"kill-{machine.counts['kill']}"
+        run = started((*command, "--json", *machine.clock), folder, name, environment)
+        is_struck = struck(blow, run, machine.tier)
+        ran = run.ended()
+        awaited("the end of its other processes", lambda: None if run.session else True)
+        machine.counts[f"kill: {blow.whom if is_struck else 'too late'}"] += 1
+        machine.say(f"exit {ran.code}")
+        if ran.code not in ENDS.get(blow.whom, OTHER_ENDS):
+            raise Broken(f"a run whose {blow.whom} was killed ended with {ran.code}: {ran.stderr}")
+
+    return kill
+
+
+def played(folder: Path, seed: int, steps: int, *, is_killed: bool) -> Machine:
+    """A tier of this seed in the new folder, through so many steps; raises Broken."""
+    folder.mkdir()
+    machine = Machine(folder / "tier", seed, killer(folder, seed) if is_killed else None)
+    play(machine, steps)
+    return machine
+
+
+def told(counts: Counter[str], met: dict[str, set[str]]) -> Iterator[str]:
+    """What was done and what it met, a line each."""
+    for what, count in sorted(counts.items()):
+        yield f"{count:>7} {what}"
+    for what, found in sorted(met.items()):
+        yield f"{len(found):>7} different: {what}"
+
+
+@click.command()
+@click.option("--steps", type=click.IntRange(min=1), default=2000, show_default=True)
+@click.option("--seed", type=int, default=1, show_default=True, help="Of the first tier.")
+@click.option("--kills/--no-kills", "is_killed", default=True, help="Whether runs are killed.")
+def soak(steps: int, seed: int, is_killed: bool) -> None:
+    """Play so many steps; exit code 1 at the first law that is broken."""
+    spark: SparkSession = tierfold_session()  # The verbs of this process share it.
+    counts: Counter[str] = Counter()
+    met: dict[str, set[str]] = {}
+    done = 0
+    folder = Path(tempfile.mkdtemp(prefix="tierfold-verbs-"))
+    while done < steps:
+        wanted = min(STEPS_PER_TIER, steps - done)
+        try:
+            machine = played(folder / str(seed), seed, wanted, is_killed=is_killed)
+        except Broken as broken:
+            click.echo(f"{broken}\nThe tier is {folder / str(seed) / 'tier'}. To replay it:")
+            again = f"--steps {STEPS_PER_TIER} --seed {seed}"
+            click.echo(f"python -m tests.faults.random_verbs.verbs_run {again}")
+            sys.exit(1)
+        counts += machine.counts
+        for what, found in machine.judge.met.items():
+            met.setdefault(what, set()).update(found)
+        done += wanted
+        click.echo(f"seed {seed}: {done} of {steps} steps, nothing broken")
+        shutil.rmtree(folder / str(seed))
+        seed += 1
+    click.echo("\n".join(told(counts, met)))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    soak()

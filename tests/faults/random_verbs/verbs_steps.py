@@ -1,0 +1,163 @@
+"""What the state machine draws from: all that happens to a tier, step by step.
+
+    play    so many steps, each judged
+    step    one: brokers upload and elect, clocks jump, somebody harms an object or brings it back,
+            a person runs a verb (`verbs_people`, `verbs_way_out`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from tests.faults.random_verbs import verbs_broker as broker
+from tests.faults.random_verbs import verbs_people as people
+from tests.faults.random_verbs.verbs_checks import Allowed, Broken
+from tests.faults.random_verbs.verbs_machine import HOUR_MS, Machine
+from tests.faults.random_verbs.verbs_model import Partition, Upload
+from tests.faults.random_verbs.verbs_way_out import forget, incomplete
+
+_JUMPS: Final = (1, 6, 25, 25, 49, -1, -30)
+"""Hours."""
+
+
+def play(machine: Machine, steps: int) -> None:
+    """So many steps; raises Broken with the steps that led there."""
+    try:
+        for _ in range(steps):
+            step(machine)
+    except (AssertionError, ValueError, LookupError) as error:
+        told = "\n".join(machine.trace[-60:])
+        raise Broken(f"seed {machine.seed}, step {len(machine.trace)}: {error}\n{told}") from error
+
+
+def step(machine: Machine) -> None:
+    """One, and a look at what it left."""
+    machine.now_ms += 60_000
+    actions = [*_ACTIONS, *(((_kill, 4),) if machine.kills else ())]
+    (action,) = machine.rng.choices([act for act, _ in actions], [weight for _, weight in actions])
+    name = action.__name__.strip("_")
+    machine.trace.append(name)
+    machine.counts[name] += 1
+    machine.look(action(machine))
+
+
+def _upload(machine: Machine) -> None:
+    """The leader uploads what it has rolled: whole, cut short, or so slowly that others pass it."""
+    partition, rng = machine.any_partition(), machine.rng
+    broker.append(rng, partition, rng.randint(1, 6), machine.now_ms)
+    upload = broker.next_segment(rng, partition)
+    if upload is not None:
+        _arrives(machine, partition, upload)
+
+
+def _arrives(machine: Machine, partition: Partition, upload: Upload) -> None:
+    how = machine.rng.choices(("whole", "cut short", "delayed"), (74, 13, 13))[0]
+    machine.say(f"{upload.stem} to {upload.end_offset}, {how}")
+    machine.counts[f"upload {how}"] += 1
+    if how == "delayed":
+        partition.delayed.append(upload)
+        return
+    parts = machine.rng.randint(1, len(upload.parts) - 1) if how == "cut short" else None
+    broker.put(partition, upload, machine.now_ms, parts=parts)
+    if parts is not None and machine.rng.random() < 0.6:
+        # It tries again, under another id and with other borders.
+        partition.next_upload = min(partition.next_upload, upload.start_offset)
+
+
+def _late_upload(machine: Machine) -> None:
+    """Some leader's, of any of the last three epochs, with borders of its own."""
+    partition = machine.any_partition()
+    _arrives(machine, partition, broker.late_segment(machine.rng, partition))
+
+
+def _catch_up(machine: Machine) -> None:
+    """What was delayed arrives; what was cut short is brought to its end."""
+    partition = machine.any_partition()
+    for upload in partition.delayed:
+        broker.put(partition, upload, machine.now_ms)
+    partition.delayed.clear()
+    for each in incomplete(machine, partition):
+        broker.put(partition, each.upload, machine.now_ms)
+
+
+def _elect(machine: Machine) -> None:
+    broker.elect_cleanly(machine.rng, machine.any_partition())
+
+
+def _elect_uncleanly(machine: Machine) -> None:
+    """Half of the deposed leaders have an upload on its way that the new one cut off."""
+    partition = machine.any_partition()
+    deposed = partition.log
+    if len(deposed.batches) < 2:
+        return
+    broker.elect_uncleanly(machine.rng, partition)
+    machine.say(f"epoch {partition.log.epoch} from {partition.log.next_offset} on")
+    if machine.rng.random() < 0.5:
+        tail = deposed.batches[-machine.rng.randint(1, 3) :]
+        partition.delayed.append(broker.segment(machine.rng, partition, deposed, tail))
+
+
+def _jump(machine: Machine) -> None:
+    hours = machine.rng.choice(_JUMPS)
+    machine.say(f"{hours} h")
+    machine.now_ms += hours * HOUR_MS
+
+
+def _damage(machine: Machine) -> None:
+    """Somebody harms an object: of a live segment any, of an upload its end or a part."""
+    partition = machine.any_partition()
+    if partition.damaged:
+        return
+    live = {segment["id"] for segment in machine.entries[partition.topic_id]["segments"]}
+    paths = sorted(path for path in partition.folder.glob("0*") if path.name[21:43] in live)
+    if not paths:
+        return
+    path = machine.rng.choice(paths)
+    content = path.read_bytes()
+    harms = ("removed", "cut", "flipped") if path.suffix == ".log" else ("removed",)
+    harm = machine.rng.choice(harms)
+    machine.say(f"{path.name} {harm}")
+    partition.damaged[path] = content
+    path.unlink()
+    if harm == "cut":
+        path.write_bytes(content[:-7])
+    elif harm == "flipped":
+        path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    machine.judge.noticed(partition)
+
+
+def _heal(machine: Machine) -> None:
+    """What was harmed is brought back, unless all of its segment is gone by now."""
+    for partition in machine.partitions:
+        for path, content in partition.damaged.items():
+            if any(partition.folder.glob(f"{path.name.partition('.')[0]}.*")):
+                path.write_bytes(content)
+                broker.written(path, machine.now_ms)
+        partition.damaged.clear()
+        machine.judge.noticed(partition)
+
+
+def _kill(machine: Machine) -> None:
+    if machine.kills is not None:
+        machine.kills(machine)
+
+
+_ACTIONS: Final[tuple[tuple[Callable[[Machine], Allowed], int], ...]] = (
+    (_upload, 40),
+    (_late_upload, 9),
+    (_catch_up, 7),
+    (_elect, 8),
+    (_elect_uncleanly, 7),
+    (_jump, 6),
+    (_damage, 3),
+    (_heal, 5),
+    (people.way_out, 9),
+    (people.plan, 8),
+    (people.compact, 10),
+    (people.verify, 2),
+    (people.retain, 10),
+    (people.restore, 5),
+    (forget, 5),
+)
+"""With how often each comes, in relation to the others."""

@@ -1,0 +1,140 @@
+"""How a person gets a partition going again whose log was cut off: `tierfold forget`.
+
+    forget              one try, at the right time or not
+    forget_in_the_end   again and again, doing what each refusal says, until it is forgotten
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from tests.faults.random_verbs import verbs_broker as broker
+from tests.faults.random_verbs.verbs_checks import Broken, Deletion, Forgetting
+from tests.faults.random_verbs.verbs_expected import unknown_to
+from tests.faults.random_verbs.verbs_machine import HOUR_MS, Machine
+from tests.faults.random_verbs.verbs_model import Held, Partition
+from tests.jobs.commands import ALWAYS
+
+TRIES: Final = 12
+DAY_MS: Final = 24 * HOUR_MS
+
+_RESTORE: Final = re.compile(r"`tierfold restore [^`]* --to (\S+)`")
+_RETAIN: Final = re.compile(r"`tierfold retain` (deletes|with)")
+_DOUBTFUL: Final = re.compile(r"the new log may need them: ([^.]+)\. ")
+_GAP: Final = re.compile(r"move the segments below offset (\d+) out of the tier")
+_NOT_CUT_OFF: Final = "no unclean leader election cut its log off"
+
+
+def is_diverged(machine: Machine, partition: Partition) -> bool:
+    """Status says so, and nobody has harmed it."""
+    return "tierfold forget" in machine.problem(partition) and not partition.damaged
+
+
+def forget(machine: Machine) -> Forgetting:
+    """Mostly where the log was cut off, sometimes where it was not; nothing more is done."""
+    rng = machine.rng
+    diverged = [each for each in machine.partitions if is_diverged(machine, each)]
+    partition = rng.choice(diverged if diverged and rng.random() < 0.8 else machine.partitions)
+    dry = ("--dry-run",) if rng.random() < 0.2 else ()
+    fault = machine.a_fault(0.3)
+    machine.verb("forget", machine.tier, partition.folder.name, *dry, fault=fault)
+    return Forgetting(topic_id=partition.topic_id)
+
+
+def forget_in_the_end(machine: Machine, partition: Partition) -> None:
+    """Raises Broken where what the refusals say leads nowhere."""
+    reason = ""
+    doubtful: set[str] = set()
+    for _ in range(TRIES):
+        ran = machine.verb("forget", machine.tier, partition.folder.name)
+        machine.look(Forgetting(topic_id=partition.topic_id))
+        if ran is None:
+            return
+        (found,) = ran.entries
+        reason = found["reason"]
+        if found["outcome"] != "refused" or _NOT_CUT_OFF in reason:
+            if is_diverged(machine, partition):
+                raise Broken(f"{partition} is diverged, and not forgotten: {reason}")
+            _brought_back(machine, partition, doubtful)
+            return
+        machine.look(_helped(machine, partition, reason))
+        doubtful |= _set_aside(machine, partition, reason)
+    raise Broken(f"{partition} is refused again and again: {reason}")
+
+
+def _helped(machine: Machine, partition: Partition, reason: str) -> Deletion | None:
+    """What the refusal asks for first; raises Broken where that is nothing."""
+    back, gap = _RESTORE.search(reason), _GAP.search(reason)
+    if back is not None:
+        machine.verb("restore", machine.tier, partition.folder.name, "--to", back[1])
+    elif _RETAIN.search(reason):
+        return _cleared(machine)
+    elif "live segments out of the tier" in reason:
+        row = machine.judge.row[partition.topic_id]
+        ours = {each["segment_id"] for each in row["segments"] if each["written_by_run"]}
+        _taken_out(machine, partition, ours)
+    elif gap is not None:
+        below = [each for each in partition.held().values() if each.end_offset < int(gap[1])]
+        moved_away(machine, partition, below)
+    elif " lacks " in reason:
+        short = [each for each in partition.held().values() if not each.is_complete]
+        if machine.rng.random() < 0.5:
+            moved_away(machine, partition, short)
+        else:
+            for each in short:
+                broker.put(partition, each.upload, machine.now_ms)
+    elif _DOUBTFUL.search(reason) is None:
+        raise Broken(f"{partition} is not forgotten, and nothing can be done: {reason}")
+    return None
+
+
+def _set_aside(machine: Machine, partition: Partition, reason: str) -> set[str]:
+    """What a dead run may have written is moved away; ids of that which brokers uploaded."""
+    found = _DOUBTFUL.search(reason)
+    if found is None or "bring back what" not in reason or _RETAIN.search(reason):
+        return set()
+    named = set(re.findall(r"[\w-]{22}", found[1]))
+    _taken_out(machine, partition, named)
+    return named & partition.uploads.keys()
+
+
+def _brought_back(machine: Machine, partition: Partition, segment_ids: set[str]) -> None:
+    for path in [each for each in partition.moved_away if each.name[21:43] in segment_ids]:
+        path.write_bytes(partition.moved_away.pop(path))
+        broker.written(path, machine.now_ms)
+    machine.counts["segments brought back"] += len(segment_ids)
+    machine.judge.noticed(partition)
+
+
+def _cleared(machine: Machine) -> Deletion:
+    """A day later, on a detached tier, what is retired or an orphan goes."""
+    machine.now_ms += DAY_MS + HOUR_MS
+    machine.verb("retain", machine.tier, *ALWAYS, "--set", "tier.binding=detached")
+    return Deletion(
+        now_ms=machine.now_ms, grace_ms=DAY_MS, orphan_age_ms=DAY_MS, is_detached=True
+    )
+
+
+def incomplete(machine: Machine, partition: Partition) -> Iterator[Held]:
+    """Uploads that no row names and that lack something."""
+    row = machine.judge.row.get(partition.topic_id)
+    harmed = {path.name.partition(".")[0] for path in partition.damaged}
+    for each in unknown_to(row, partition.held()):
+        if not each.is_complete and each.upload.stem not in harmed:
+            yield each
+
+
+def moved_away(machine: Machine, partition: Partition, uploads: Iterable[Held]) -> None:
+    """All that is there of some uploads."""
+    _taken_out(machine, partition, {each.upload.segment_id for each in uploads})
+
+
+def _taken_out(machine: Machine, partition: Partition, segment_ids: set[str]) -> None:
+    machine.say(f"{len(segment_ids)} moved away")
+    machine.counts["segments moved away"] += len(segment_ids)
+    for path in sorted(partition.folder.glob("0*")):
+        if path.name[21:43] in segment_ids:
+            partition.move_away(path)
+    machine.judge.noticed(partition)

@@ -1,0 +1,305 @@
+"""What must hold after every step, by checks that share nothing with the code they judge.
+
+The product's invariants look at what a commit says. These look at what is there: the bytes of the
+live objects, and the broker's own list of what was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from itertools import chain, pairwise
+from typing import Any
+
+from tests.faults.simulation.environment_broker import History
+from tests.faults.simulation.environment_log import Record, readable
+from tests.faults.simulation.environment_model import Tier, branch_of, held_in
+from tests.faults.simulation.environment_store import Objects
+from tests.faults.simulation.environment_table import Buckets
+from tierfold.compaction.deletion.deletion_plan import GRACE_MS
+from tierfold.compaction.model.outcomes import Committed, Outcome, Unknown
+from tierfold.compaction.model.segments import (
+    CleanerOffset,
+    LeaderEpoch,
+    PartitionKey,
+    PartitionState,
+    RetiredSegment,
+    Segment,
+)
+from tierfold.storage.catalog.schema import bucket_of
+from tierfold.storage.segments.segment_reader import read_segment
+from tierfold.storage.tiers.local_tiered_storage import Part, partition_folder
+
+ALWAYS: tuple[Part, ...] = tuple(part for part in Part if part is not Part.TRANSACTION_INDEX)
+"""What every segment has."""
+
+
+class Broken(AssertionError):
+    """A law does not hold."""
+
+
+def keys_of(key: PartitionKey, segment: Segment) -> tuple[str, ...]:
+    """The objects of a segment, its log first."""
+    stem = f"{partition_folder(key)}/{segment.own_start_offset:020d}-{segment.segment_id}"
+    listed = (Part.TRANSACTION_INDEX,) if segment.has_transaction_index else ()
+    return tuple(f"{stem}.{part.value}" for part in (*ALWAYS, *listed))
+
+
+@dataclass(slots=True, kw_only=True)
+class Watch:
+    """Looks at the world after each step that changed it."""
+
+    objects: Objects
+    histories: dict[PartitionKey, History]
+    seen: Callable[[PartitionState | None, PartitionState], None]
+    """Told of each change of a row."""
+    rows: dict[PartitionKey, PartitionState] = field(default_factory=dict)
+    """As of now."""
+    took_place: set[tuple[PartitionKey, str]] = field(default_factory=set)
+    """Partition and commit id of all claims and commits: one claim of several has one id."""
+    retired_at_ms: dict[str, int] = field(default_factory=dict)
+    """By object key."""
+    lowest: dict[PartitionKey, int] = field(default_factory=dict)
+    """The first offset that any row gave."""
+    _records: dict[tuple[str, int], tuple[Record, ...]] = field(default_factory=dict)
+    """By segment id and skipped bytes: what is written is never changed, but another row, after
+    the first one was forgotten, may skip another part of it."""
+
+    def version(self, written: Buckets) -> None:
+        """The buckets that a version wrote anew; raises Broken."""
+        for bucket, table in written.items():
+            found = {state.key: state for state in map(_state, table.to_pylist())}
+            known = {key for key in self.rows if bucket_of(key.topic_id) == bucket}
+            if not known <= found.keys():
+                raise Broken(f"rows are gone: {known - found.keys()}")
+            for key, after in found.items():
+                self._row(self.rows.get(key), after)
+
+    def _row(self, before: PartitionState | None, after: PartitionState) -> None:
+        if before == after:
+            return
+        if before is not None and is_forgotten(before, after):
+            faults = self._forget_faults(before, after)
+        else:
+            faults = chain(_history_faults(before, after), self._faults(after))
+        for fault in faults:
+            raise Broken(f"{after.key}, epoch {after.epoch} of {after.owner_run}: {fault}")
+        self.rows[after.key] = after
+        if says_nothing(after):
+            self._let_go(after.key)
+            self.seen(before, after)
+            self.took_place.add((after.key, after.commit_id))
+            return
+        self.lowest.setdefault(after.key, after.log_start_offset)
+        self.took_place.add((after.key, after.commit_id))
+        for segment in after.segments:
+            for key in keys_of(after.key, segment):
+                self.retired_at_ms.pop(key, None)
+        for each in after.retired:
+            for key in keys_of(after.key, each.segment):
+                self.retired_at_ms[key] = each.retired_at_ms
+        self.seen(before, after)
+
+    def tier(self, key: PartitionKey) -> Tier:
+        """A partition as it is now."""
+        log, row = self.histories[key], self.rows.get(key)
+        return Tier(
+            log=log,
+            held=held_in(log, self.objects),
+            row=None if row is None or says_nothing(row) else row,
+            given_up=frozenset(() if row is None else row.forgotten),
+        )
+
+    def deletes(self, key: str) -> None:
+        """An object is about to go; raises Broken where it alone has what it holds."""
+        for log in self.histories.values():
+            if log.is_deleted or key in log.moved_away or key in self.retired_at_ms:
+                continue
+            tier = self.tier(log.key)
+            for each in tier.held:
+                if key != each.attempt.keys[Part.LOG] or each.attempt.is_foreign:
+                    continue
+                is_its_own = tier.holds_its_own(each, self.lowest.get(log.key, 0))
+                if is_its_own and not tier.may_be_given_up(each):
+                    raise Broken(f"{key} is deleted, and alone has what it holds: {each}")
+
+    def removed(self, key: str, now_ms: int) -> None:
+        """An object is gone; raises Broken."""
+        for state in self.rows.values():
+            for fault in self._missing(state):
+                raise Broken(f"{state.key}: {fault}")
+        retired_at_ms = self.retired_at_ms.get(key, 0)
+        is_brokers = any(
+            key in log.objects for log in self.histories.values() if log.is_deleted
+        ) or any(key in log.moved_away for log in self.histories.values())
+        if now_ms - retired_at_ms < GRACE_MS and not is_brokers:
+            raise Broken(f"{key} was deleted {now_ms - retired_at_ms} ms after it was retired")
+
+    def records_of(self, key: PartitionKey, segment: Segment) -> tuple[Record, ...]:
+        """What a reader gets of a segment, from its bytes; aborted records are among them."""
+        place = segment.segment_id, segment.skipped_bytes
+        found = self._records.get(place)
+        if found is None:
+            name = keys_of(key, segment)[0]
+            stored = self.objects.stored.get(name)
+            # A run may still commit what a person has put by.
+            log = self.histories[key].put_by[name] if stored is None else stored.data
+            log = log[segment.skipped_bytes :]
+            found = tuple(
+                (record.offset, record.key, record.value)
+                for batch in read_segment(log).batches()
+                for record in batch.records
+                if record.control_type is None and record.key is not None
+            )
+            self._records[place] = found
+        return found
+
+    def answer_fault(self, key: PartitionKey, outcome: Outcome, commit_id: str) -> str:
+        """How what a run was told of its claim or commit is not what happened."""
+        did = (key, commit_id) in self.took_place
+        told_so = isinstance(outcome, Committed)
+        if told_so == did or isinstance(outcome, Unknown):
+            return ""
+        return f"commit {commit_id} {'took place' if did else 'did not take place'}: {outcome}"
+
+    def content_fault(self, state: PartitionState) -> str:
+        """How the newest record of a key is not what a reader of the live objects gets."""
+        branch = branch_of(self.histories[state.key], state)
+        foreign = {
+            each.keys[Part.LOG]
+            for each in self.histories[state.key].attempts
+            if each.is_foreign
+        }
+        for segment in state.segments:
+            if keys_of(state.key, segment)[0] in foreign:
+                return f"segment {segment.segment_id} is live, and no upload of this log"
+        if branch is None:
+            return f"no history has the leader epochs {state.lineage}"
+        for segment in state.segments:
+            for offset, _, _ in self.records_of(state.key, segment):
+                if not segment.start_offset <= offset <= segment.end_offset:
+                    return f"segment {segment.segment_id} gives offset {offset}, and is not to"
+        committed = {offset for offset, _, _ in branch.records}
+        found = readable(
+            record
+            for segment in state.segments
+            for record in self.records_of(state.key, segment)
+            if record[0] in committed
+        )
+        expected = branch.readable(state.log_start_offset, state.next_offset)
+        return "" if found == expected else f"readers get {found}, not {expected}"
+
+    def _faults(self, state: PartitionState) -> Iterator[str]:
+        yield from _cover_faults(state)
+        if not self.histories[state.key].is_deleted:
+            missing = tuple(self._missing(state))
+            yield from missing
+            fault = "" if missing else self.content_fault(state)
+            if fault:
+                yield fault
+
+    def _forget_faults(self, before: PartitionState, after: PartitionState) -> Iterator[str]:
+        """How `tierfold forget` took back what it must not, or gave up what was not cut off."""
+        log, tier = self.histories[before.key], self.tier(before.key)
+        if log.is_deleted:
+            return
+        if tier.row is not None and not tier.is_cut_off:
+            yield f"is forgotten, and its log was not cut off: {before}"
+        if after.cleaner_offsets:
+            yield f"is forgotten, and still says {after.cleaner_offsets}"
+        written = [each for each in before.segments if each.written_by_run]
+        retired = [each.segment for each in before.retired]
+        # Where what was made of them is moved away, originals count as what they are: uploads.
+        obstacles = [each for each in retired if each.written_by_run or not written]
+        for segment in (*written, *obstacles):
+            if keys_of(before.key, segment)[0] in self.objects.stored:
+                yield f"is forgotten, and {segment.segment_id} is still there"
+        there = {each.attempt.segment_id for each in tier.held}
+        wrongly = there & set(after.forgotten) - tier.apart
+        if wrongly:
+            yield f"{wrongly} is given up, and is part of the log"
+
+    def _let_go(self, key: PartitionKey) -> None:
+        """What a row that says nothing any more had said."""
+        self.lowest.pop(key, None)
+        folder = partition_folder(key)
+        for each in [each for each in self.retired_at_ms if each.startswith(f"{folder}/")]:
+            del self.retired_at_ms[each]
+
+    def _missing(self, state: PartitionState) -> Iterator[str]:
+        log = self.histories[state.key]
+        if log.is_deleted:
+            return
+        for segment in state.segments:
+            for key in keys_of(state.key, segment):
+                if key in log.moved_away:
+                    continue
+                stored = self.objects.stored.get(key)
+                if stored is None:
+                    was = "was deleted" if key in self.objects.gone else "is not there"
+                    yield f"live object {key} {was}"
+                elif key.endswith(".log") and len(stored.data) != segment.log_bytes:
+                    yield f"{key} has {len(stored.data)} bytes, the row says {segment.log_bytes}"
+
+
+def says_nothing(state: PartitionState) -> bool:
+    """A row of no segments that does not even say where the log starts."""
+    return not (state.segments or state.retired or state.lineage or state.log_start_offset)
+
+
+def is_forgotten(before: PartitionState, after: PartitionState) -> bool:
+    """Whether this change took back what a row said, or gave something up."""
+    gives_up = before.forgotten != after.forgotten
+    return says_nothing(after) and (gives_up or not says_nothing(before))
+
+
+def _state(row: Mapping[str, Any]) -> PartitionState:
+    """A row of the table, read without the product's own reader."""
+    key = {name: row[name] for name in ("topic", "partition", "topic_id")}
+    said = {each.name: row[each.name] for each in fields(PartitionState) if each.name in row}
+    said["cleaner_offsets"] = tuple(CleanerOffset(**each) for each in row["cleaner_offsets"])
+    said["lineage"] = tuple(LeaderEpoch(**each) for each in row["lineage"])
+    said["segments"] = tuple(map(_segment, row["segments"]))
+    said["retired"] = tuple(
+        RetiredSegment(**{**each, "segment": _segment(each["segment"])}) for each in row["retired"]
+    )
+    said |= {name: tuple(row[name]) for name in ("strategies", "forgotten")}
+    return PartitionState(key=PartitionKey(**key), **said)
+
+
+def _segment(said: Mapping[str, Any]) -> Segment:
+    return Segment(
+        **{
+            **said,
+            "leader_epochs": tuple(LeaderEpoch(**each) for each in said["leader_epochs"]),
+            "cleaner_offsets": tuple(CleanerOffset(**each) for each in said["cleaner_offsets"]),
+            "agrees_with": tuple(said["agrees_with"]),
+        }
+    )
+
+
+def _cover_faults(state: PartitionState) -> Iterator[str]:
+    if state.segments and state.segments[0].start_offset != state.log_start_offset:
+        yield f"the log starts at {state.log_start_offset}, its first segment elsewhere"
+    for left, right in pairwise(state.segments):
+        if right.start_offset != left.end_offset + 1:
+            yield f"offset {left.end_offset} is followed by {right.start_offset}"
+
+
+def _history_faults(before: PartitionState | None, after: PartitionState) -> Iterator[str]:
+    """Epochs only rise, and what earlier ones said stays said."""
+    if before is None:
+        return
+    if after.epoch < before.epoch:
+        yield f"the epoch was {before.epoch}"
+    if after.epoch == before.epoch and after.owner_run not in {before.owner_run, ""}:
+        yield f"the epoch was {before.owner_run}'s"
+    if after.next_offset < before.next_offset:
+        yield f"the log ended at {before.next_offset}, now at {after.next_offset}"
+    earlier = _said(before.cleaner_offsets, after.epoch)
+    if earlier != _said(after.cleaner_offsets, after.epoch):
+        yield f"earlier epochs said {earlier}, now {after.cleaner_offsets}"
+
+
+def _said(offsets: Sequence[object], epoch: int) -> list[object]:
+    return [entry for entry in offsets if entry.epoch < epoch]

@@ -1,0 +1,202 @@
+"""A partition's log as its leaders wrote it, under real epochs, and what must be read of it.
+
+    drawn_log(rng, segments)   -> Written: the log, and what an unclean election cut off of it
+
+The model is a dictionary: of each key the newest record that was not aborted, unless that is a
+tombstone.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Final, TypeAlias
+
+from tests.jobs.chunked_logs import PRODUCERS, Broker, Upload
+from tierfold.compaction.model.segments import LeaderEpoch
+from tierfold.storage.kafka.batch_draft import BatchDraft
+from tierfold.storage.kafka.control_records import ControlType
+
+KEYS: Final = (b"a", b"b", b"c", b"d")
+
+FIRST_EPOCH: Final = 3
+
+Record: TypeAlias = tuple[int, bytes, bytes | None]
+"""Offset, key, value."""
+
+Readable: TypeAlias = dict[bytes, tuple[int, bytes]]
+"""Key → offset and value of its newest record."""
+
+Batch: TypeAlias = tuple[int, int, int]
+"""First offset, last offset, leader epoch."""
+
+
+def readable(records: Iterable[Record]) -> Readable:
+    """What a reader knows who has read records in offset order."""
+    found: Readable = {}
+    for offset, key, value in records:
+        if value is None:
+            found.pop(key, None)
+        else:
+            found[key] = (offset, value)
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Branch:
+    """One history of a partition, from its first batch to its last."""
+
+    uploads: tuple[Upload, ...]
+    """Its batches, each as a segment of its own would be uploaded."""
+    records: tuple[Record, ...]
+    """All that were not aborted, and have a key, in offset order."""
+    lineage: tuple[LeaderEpoch, ...]
+
+    @property
+    def next_offset(self) -> int:
+        """Beyond the last batch."""
+        return beyond(self.uploads[-1].batches[-1])
+
+    @property
+    def batches(self) -> frozenset[Batch]:
+        """What tells them apart."""
+        return frozenset(
+            (each.base_offset, beyond(each) - 1, each.leader_epoch)
+            for upload in self.uploads
+            for each in upload.batches
+        )
+
+    def readable(self, start_offset: int, next_offset: int) -> Readable:
+        """By the model, of the offsets `[start_offset, next_offset)`."""
+        return readable(each for each in self.records if start_offset <= each[0] < next_offset)
+
+    def lineage_below(self, offset: int) -> tuple[LeaderEpoch, ...]:
+        """The leader epochs that begin below an offset."""
+        return tuple(each for each in self.lineage if each.start_offset < offset)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What the leaders of a partition wrote, one after the other."""
+
+    log: Branch
+    """What counts."""
+    terms: tuple[int, ...]
+    """How many batches there were at the end of each leader's term; the last is all of `log`."""
+    lost: Branch | None = None
+    """The log of a leader whose end was cut off by an unclean election; None: there was none."""
+    lost_term: int = -1
+    """Whose it is, counted from 0."""
+
+    @property
+    def fork_offset(self) -> int:
+        """From here on the two histories differ; beyond everything where there is but one."""
+        if self.lost is None:
+            return self.log.next_offset
+        place = self.terms[self.lost_term]
+        return self.log.uploads[place].start_offset
+
+
+def beyond(batch: BatchDraft) -> int:
+    """The first offset after a batch."""
+    return batch.base_offset + len(batch.records)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Writer:
+    """A leader at work; a copy of it is a follower that has all its log."""
+
+    epoch: int = FIRST_EPOCH
+    lineage: list[LeaderEpoch] = field(
+        default_factory=lambda: [LeaderEpoch(epoch=FIRST_EPOCH, start_offset=0)]
+    )
+    broker: Broker = field(default_factory=Broker)
+    committed: list[Record] = field(default_factory=list)
+    pending: dict[int, list[Record]] = field(default_factory=dict)
+
+    def write(self, rng: Random) -> None:
+        """The next batch: of a transaction or of none, or a marker."""
+        producer = rng.choice((-1, -1, -1, *PRODUCERS))
+        if producer in self.pending and rng.random() < 0.6:
+            self._end(rng, producer)
+            return
+        first = self.broker.next_offset
+        pairs = [_pair(rng, first + i) for i in range(rng.randint(1, 3))]
+        records = [(first + i, *pair) for i, pair in enumerate(pairs) if pair[0] is not None]
+        if producer < 0:
+            self.committed.extend(records)
+        else:
+            self.pending.setdefault(producer, []).extend(records)
+        self.broker.roll()
+        self.broker.append(pairs, producer)
+        self._sign()
+
+    def elect(self, epochs: int) -> None:
+        """Another leader, so many epochs later."""
+        self.epoch += epochs
+        self.lineage.append(LeaderEpoch(epoch=self.epoch, start_offset=self.broker.next_offset))
+
+    def ended(self, rng: Random) -> Branch:
+        """Its log, once every transaction has ended."""
+        for producer in sorted(self.pending):
+            self._end(rng, producer)
+        self.broker.roll()
+        return Branch(
+            uploads=tuple(each for each in self.broker.uploads if each.batches),
+            records=tuple(sorted(self.committed)),
+            lineage=tuple(self.lineage),
+        )
+
+    def _end(self, rng: Random, producer: int) -> None:
+        kind = rng.choice((ControlType.COMMIT, ControlType.ABORT))
+        records = self.pending.pop(producer)
+        self.committed.extend(records if kind is ControlType.COMMIT else ())
+        self.broker.roll()
+        self.broker.end(producer, kind, is_listed=rng.random() < 0.7)
+        self._sign()
+
+    def _sign(self) -> None:
+        batches = self.broker.uploads[-1].batches
+        batches[-1] = replace(batches[-1], leader_epoch=self.epoch)
+
+
+def drawn_log(rng: Random, segments: int) -> Written:
+    """A log of about so many segments, in which every transaction ends."""
+    count = sum(rng.randint(1, 3) for _ in range(segments))
+    elections = min(rng.choice((0, 0, 1, 1, 2)), count - 1)
+    places = sorted(rng.sample(range(1, count), elections))
+    lost_term = rng.randrange(elections) if elections and rng.random() < 0.45 else -1
+    writer, lost = _Writer(), None
+    for number in range(count):
+        if number in places:
+            if places.index(number) == lost_term:
+                lost = _cut_off(rng, copy.deepcopy(writer))
+            writer.elect(rng.choice((1, 1, 2)))
+        writer.write(rng)
+    log = writer.ended(rng)
+    return Written(log=log, terms=(*places, len(log.uploads)), lost=lost, lost_term=lost_term)
+
+
+def _cut_off(rng: Random, leader: _Writer) -> Branch:
+    """What a leader wrote on alone, before it came back as a follower and truncated its log."""
+    for _ in range(rng.randint(1, 3)):
+        leader.write(rng)
+    return leader.ended(rng)
+
+
+def _pair(rng: Random, offset: int) -> tuple[bytes | None, bytes | None]:
+    """One in ten has no key and is dropped by compaction; one in four is a tombstone."""
+    key = None if rng.random() < 0.1 else rng.choice(KEYS)
+    return key, None if rng.random() < 0.25 else b"value of %d" % offset
+
+
+def joined(uploads: Sequence[Upload]) -> Upload:
+    """Neighbouring batches as one segment."""
+    return Upload(
+        start_offset=uploads[0].start_offset,
+        batches=[batch for each in uploads for batch in each.batches],
+        aborted=[entry for each in uploads for entry in each.aborted],
+        producers=uploads[-1].producers,
+    )

@@ -1,0 +1,225 @@
+"""A Delta table in memory, as one actor sees it: what the catalog asks of `DeltaFolder`.
+
+Versions follow each other. A write against a version checks which buckets the versions since have
+touched, and then creates the newest one: two steps, and much may happen in between. One that finds
+its version taken checks again. Old versions are deleted, below a boundary: a write that comes back
+from a long sleep may then create its version a second time, which no reader ever sees. A write that
+timed out is one creation without a client behind it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+
+from tests.faults.simulation.simulation_scheduler import (
+    DAY_MS,
+    READ_FAULTS,
+    WRITE_FAULTS,
+    Actor,
+    Call,
+)
+from tierfold.compaction.model.errors import UnreadableObject
+from tierfold.storage.catalog import log_boundary
+from tierfold.storage.catalog.delta_tables import TableLayout
+
+COMMIT_WEIGHT: Final = 10
+"""How much more often a commit goes wrong than a read: there are far fewer of them."""
+
+LOG_KEPT_MS: Final = DAY_MS
+"""How long versions are kept: far shorter than the product does, as the stories are shorter."""
+
+_NUMBER: Final = re.compile(r"\d+")
+
+Buckets = dict[int, pa.Table]
+
+
+@dataclass(slots=True, kw_only=True)
+class TableLog:
+    """The versions of a table, shared by all who open it."""
+
+    changed: Callable[[Buckets], None]
+    """Called after each version, with what it wrote."""
+    now_ms: Callable[[], int]
+    versions: list[Buckets] = field(default_factory=lambda: [{}])
+    touched: list[frozenset[int]] = field(default_factory=lambda: [frozenset()])
+    """Per version the buckets that it wrote."""
+    written_at_ms: list[int] = field(default_factory=lambda: [0])
+    boundary: int = 0
+    """The lowest version that is kept, as whoever deletes the others says first."""
+    oldest: int = 0
+    """The lowest version that is there, but for strays."""
+    strays: set[int] = field(default_factory=set)
+    """Versions below it that were created a second time."""
+
+    def conflicts(self, version: int, buckets: frozenset[int]) -> bool:
+        """Whether a version since has touched one of these buckets."""
+        return any(buckets & touched for touched in self.touched[version + 1 :])
+
+    def write(self, buckets: frozenset[int], rows: pa.Table) -> None:
+        """The next version: these buckets anew, the others as they are."""
+        split = {
+            bucket: rows.filter(pa.array([each == bucket for each in rows["bucket"].to_pylist()]))
+            for bucket in buckets
+        }
+        self.versions.append({**self.versions[-1], **split})
+        self.touched.append(buckets)
+        self.written_at_ms.append(self.now_ms())
+        self.changed(split)
+
+    def create(self, version: int, buckets: frozenset[int], rows: pa.Table) -> bool:
+        """Create the commit of a version; False: it is there."""
+        if self.oldest <= version < len(self.versions) or version in self.strays:
+            return False
+        if version < self.oldest:
+            self.strays.add(version)
+        else:
+            self.write(buckets, rows)
+        return True
+
+    def old_below(self) -> int:
+        """The version that was the newest one when what is kept begins."""
+        kept_since_ms = self.now_ms() - LOG_KEPT_MS
+        return max(
+            (each for each, at_ms in enumerate(self.written_at_ms) if at_ms <= kept_since_ms),
+            default=0,
+        )
+
+    def raise_boundary(self, version: int) -> None:
+        """From here on versions below may go."""
+        self.boundary = max(self.boundary, version)
+
+    def cut(self, version: int) -> None:
+        """The versions below are gone, strays as well."""
+        self.oldest = max(self.oldest, version)
+        self.strays = {each for each in self.strays if each >= version}
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualVersion:
+    """What `DeltaVersion` is."""
+
+    table: VirtualTable
+    version: int
+
+    def read(self, predicate: str) -> pa.Table:
+        """See `DeltaVersion.read`."""
+        return self.table.rows(self.version, predicate)
+
+    def replace(self, predicate: str, rows: pa.Table) -> bool:
+        """See `DeltaVersion.replace`."""
+        log, buckets = self.table.log, buckets_in(predicate)
+        while True:
+            version = self.table.next_free(self.version, buckets)
+            if version is None:
+                return False
+            if self.table.created(version, buckets, rows):
+                break
+        if log_boundary.is_kept(version, self.table.boundary_read()):
+            return True
+        log.strays.discard(version)
+        return False
+
+
+class VirtualTable:
+    """What `DeltaFolder` is, in one actor's hands; each call is a point."""
+
+    def __init__(self, actor: Actor, log: TableLog, uri: str, layout: TableLayout) -> None:
+        self._actor = actor
+        self._layout = layout
+        self.log = log
+        self.uri = uri
+
+    def read(self, predicate: str | None = None) -> pa.Table:
+        """See `DeltaFolder.read`."""
+        return self._asked("read rows", lambda: self._rows(-1, predicate))
+
+    def past(self, predicate: str) -> Iterator[pa.Table]:
+        """See `DeltaFolder.past`."""
+        versions = self._asked("read the past", lambda: len(self.log.versions))
+        buckets = buckets_in(predicate)
+        for version in range(versions - 1, self.log.oldest - 1, -1):
+            if version == versions - 1 or self.log.touched[version + 1] & buckets:
+                yield self._rows(version, predicate)
+
+    def newest(self) -> VirtualVersion:
+        """See `DeltaFolder.newest`."""
+        return self._asked("open table", lambda: VirtualVersion(self, len(self.log.versions) - 1))
+
+    def rows(self, version: int, predicate: str) -> pa.Table:
+        """The rows of a version."""
+        return self._asked(f"read version {version}", lambda: self._rows(version, predicate))
+
+    def next_free(self, since: int, buckets: frozenset[int]) -> int | None:
+        """The version to create, by a look at those since; None: one has touched the buckets."""
+
+        def look() -> int | None:
+            if since + 1 < self.log.oldest:
+                raise self._refused("versions to check against are gone")
+            return None if self.log.conflicts(since, buckets) else len(self.log.versions)
+
+        found: int | None = self._asked(f"check for conflicts since version {since}", look)
+        return found
+
+    def created(self, version: int, buckets: frozenset[int], rows: pa.Table) -> bool:
+        """Whether a commit was created, as its client is told."""
+        return bool(
+            self._written(
+                f"create version {version}",
+                lambda: self.log.create(version, buckets, rows),
+                is_commit=True,
+            )
+        )
+
+    def boundary_read(self) -> int:
+        """What the product reads after its write, and where its sync may fail."""
+        return int(self._asked("sync and read the boundary", lambda: self.log.boundary))
+
+    def sync(self) -> None:
+        """See `DeltaFolder.sync`."""
+        self._asked("sync", lambda: None)
+
+    def vacuum(self, *, is_dry_run: bool = False) -> int:
+        """See `DeltaFolder.vacuum`: the boundary first, then old versions go."""
+        kept = int(self._asked("look for old versions", self.log.old_below))
+        gone = max(0, kept - self.log.oldest)
+        if gone and not is_dry_run:
+            self._written(f"raise the boundary to {kept}", lambda: self.log.raise_boundary(kept))
+            self._written(f"delete versions below {kept}", lambda: self.log.cut(kept))
+        return gone
+
+    def _written(
+        self, what: str, effect: Callable[[], object], *, is_commit: bool = False
+    ) -> object:
+        call = Call(
+            what=what,
+            effect=effect,
+            faults=WRITE_FAULTS,
+            refusal=self._refused,
+            weight=COMMIT_WEIGHT if is_commit else 1,
+            is_commit=is_commit,
+        )
+        return self._actor.do(call)
+
+    def _rows(self, version: int, predicate: str | None) -> pa.Table:
+        found = self.log.versions[version]
+        buckets = found.keys() if predicate is None else buckets_in(predicate)
+        parts = [found[bucket] for bucket in sorted(buckets) if bucket in found]
+        return pa.concat_tables(parts) if parts else self._layout.schema.empty_table()
+
+    def _asked(self, what: str, effect: Callable[[], Any]) -> Any:
+        return self._actor.do(
+            Call(what=what, effect=effect, faults=READ_FAULTS, refusal=self._refused, weight=2)
+        )
+
+    def _refused(self, cause: str) -> UnreadableObject:
+        return UnreadableObject(cause, where=self.uri, remedy="Look again.")
+
+
+def buckets_in(predicate: str) -> frozenset[int]:
+    """The buckets that `bucket IN (…)` names."""
+    return frozenset(map(int, _NUMBER.findall(predicate)))

@@ -1,0 +1,83 @@
+"""Stages 4 to 8 of a run in one process: Spark's distribution of the work, and nothing else of it.
+
+A task may run twice, at the same time or long after its twin, and only one receipt counts; a worker
+may die over a group and take its job with it, which Spark tells the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.errors import PySparkException
+
+from tests.faults.simulation.environment_store import VirtualStore
+from tests.faults.simulation.simulation_scheduler import Actor
+from tests.faults.simulation.simulation_settings import World
+from tests.pictures.sparkless import carried_out
+from tierfold.compaction.commits.receipts import GroupReceipt
+from tierfold.compaction.model.errors import TierfoldError
+from tierfold.jobs.pipeline.check_and_commit import Rewritten, RoundResult, published
+from tierfold.jobs.pipeline.task_assignment import GroupOrder, Round
+from tierfold.storage.catalog.catalog import Catalog
+from tierfold.storage.segments.group_rewrite import Standing, rewrite_group
+from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
+
+TWINS: Final = 0.05
+"""How often a task runs twice."""
+
+DEATHS: Final = 0.02
+"""How often a worker dies."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VirtualPipeline:
+    """What `jobs.pipeline.spark_executor.Pipeline` is to `Waves`."""
+
+    driver: Actor
+    world: World
+    tier: LocalTieredStorage
+    has_died: bool = False
+    """No Spark, no session that could end."""
+
+    def run(self, rounds: Sequence[Round], catalog: Catalog) -> list[RoundResult]:
+        """Scan, reduce, rewrite, check and commit; one result per round, in their order."""
+        rewritten = [self._rewritten(each) for each in rounds]
+        began_ms = self.world.scheduler.now_ms
+        results = published(rewritten, catalog, self.tier, lambda: self.world.scheduler.now_ms)
+        for each in results:
+            if each.proposal is not None and each.proposal.at_ms < began_ms:
+                self.world.broken(f"a commit of {began_ms} bears the time {each.proposal.at_ms}")
+        return results
+
+    def _rewritten(self, each: Round) -> Rewritten:
+        try:
+            return carried_out(
+                self.tier, each, buckets=each.buckets, rewrite=self._by_workers
+            ).rewritten
+        except TierfoldError as error:
+            return Rewritten(round=each, failure=str(error))
+
+    def _by_workers(
+        self, tier: LocalTieredStorage, order: GroupOrder, standing: Standing
+    ) -> GroupReceipt:
+        scheduler = self.driver.scheduler
+        if not scheduler.is_calm and scheduler.rng.random() < DEATHS:
+            scheduler.count("worker died")
+            raise PySparkException("a worker died: Exception")
+        if not scheduler.is_calm and scheduler.rng.random() < TWINS:
+            scheduler.count("task ran twice")
+            scheduler.spawn(
+                f"{self.driver.name}'s twin", lambda twin: self._twin(twin, order, standing)
+            )
+        return rewrite_group(tier, order.task, standing)
+
+    def _twin(self, twin: Actor, order: GroupOrder, standing: Standing) -> None:
+        """Its receipt is one that Spark throws away."""
+        try:
+            rewrite_group(
+                LocalTieredStorage(VirtualStore(twin, self.world.objects)), order.task, standing
+            )
+        except TierfoldError as error:
+            twin.scheduler.note(f"{twin.name}: {error.what}")

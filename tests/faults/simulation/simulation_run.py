@@ -1,0 +1,114 @@
+"""Stories by the thousand, or one of them line by line.
+
+    python -m tests.faults.simulation.simulation_run --seeds 10000 --from 0       a night's work
+    python -m tests.faults.simulation.simulation_run --replay 4711    what happened under that seed
+
+Exit code 1: a law was broken, and the line to replay it is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import reduce
+from multiprocessing import get_context
+from typing import Final
+
+from tests.faults.simulation.scenario import played
+
+SEEDS_AT_A_TIME: Final = 25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What many stories come to."""
+
+    seeds: int = 0
+    steps: int = 0
+    faults: Counter[str]
+    outcomes: Counter[str]
+    failures: tuple[tuple[int, str], ...] = ()
+    """Seed, and how it failed."""
+
+    def __add__(self, other: Summary) -> Summary:
+        return Summary(
+            seeds=self.seeds + other.seeds,
+            steps=self.steps + other.steps,
+            faults=self.faults + other.faults,
+            outcomes=self.outcomes + other.outcomes,
+            failures=self.failures + other.failures,
+        )
+
+    def __str__(self) -> str:
+        lines = [f"{self.seeds} seeds, {self.steps} steps, {len(self.failures)} failed"]
+        for title, counts in (("faults", self.faults), ("outcomes", self.outcomes)):
+            lines.append(f"{title}:")
+            lines += [f"  {count:>9} {what}" for what, count in sorted(counts.items())]
+        for seed, failure in self.failures:
+            lines.append(f"seed {seed}: {failure}")
+            lines.append(f"  python -m tests.faults.simulation.simulation_run --replay {seed}")
+        return "\n".join(lines)
+
+
+NOTHING: Final = Summary(faults=Counter(), outcomes=Counter())
+
+
+def summary_of(seeds: Iterable[int]) -> Summary:
+    """Play these seeds, one after the other."""
+    return reduce(Summary.__add__, map(_one, seeds), NOTHING)
+
+
+def _one(seed: int) -> Summary:
+    story = played(seed)
+    return Summary(
+        seeds=1,
+        steps=len(story.trace),
+        faults=story.faults,
+        outcomes=story.outcomes,
+        failures=((seed, story.failure),) if story.failure else (),
+    )
+
+
+def summaries(first: int, count: int) -> Iterator[Summary]:
+    """Of `count` seeds from `first` on, some at a time, by as many processes as there are cores."""
+    beyond = first + count
+    parts = [
+        range(start, min(start + SEEDS_AT_A_TIME, beyond))
+        for start in range(first, beyond, SEEDS_AT_A_TIME)
+    ]
+    # Spawned: a fork would inherit the locks of threads that it has not.
+    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as processes:
+        yield from processes.map(summary_of, parts)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """See the module; the exit code."""
+    parser = argparse.ArgumentParser(description="Simulate the protocol under faults.")
+    parser.add_argument("--seeds", type=int, default=500, help="how many")
+    parser.add_argument("--from", type=int, default=0, dest="first", help="the first of them")
+    parser.add_argument("--replay", type=int, metavar="SEED", help="print one story instead")
+    chosen = parser.parse_args(arguments)
+    if chosen.replay is not None:
+        story = played(chosen.replay)
+        _say(*story.trace, story.failure or "it came to its good end")
+        return 1 if story.failure else 0
+    total = NOTHING
+    for part in summaries(chosen.first, chosen.seeds):
+        total += part
+        _say(f"{total.seeds} of {chosen.seeds} seeds, {len(total.failures)} failed")
+    _say(str(total))
+    return 1 if total.failures else 0
+
+
+def _say(*lines: str) -> None:
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

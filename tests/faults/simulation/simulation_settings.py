@@ -1,0 +1,214 @@
+"""One seed's world: its logs, its temper, its settings, and who lives in it."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from random import Random
+from typing import Any, Final, NoReturn
+
+import pytest
+
+from tests.faults.simulation.environment_broker import History, history
+from tests.faults.simulation.environment_checks import Broken, Watch, is_forgotten
+from tests.faults.simulation.environment_store import Objects, VirtualStore
+from tests.faults.simulation.environment_table import Buckets, TableLog, VirtualTable
+from tests.faults.simulation.simulation_scheduler import DAY_MS, Actor, Scheduler, Temper
+from tests.jobs.tiers import key_of
+from tierfold.compaction.commits.commit import CommitProposal
+from tierfold.compaction.model.outcomes import Outcome
+from tierfold.compaction.model.segments import PartitionKey, PartitionState
+from tierfold.jobs.context.run_context import Wiring
+from tierfold.jobs.pipeline import check_and_commit, commits, run_loop, run_records, survey
+from tierfold.jobs.settings.resolution import Settings, resolve
+from tierfold.jobs.verbs import restore, vacuum, vacuum_survey
+from tierfold.storage.catalog.catalog import Catalog, Claim
+from tierfold.storage.catalog.delta_tables import TableLayout
+from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER, LocalTieredStorage
+
+TEMPERS: Final = (
+    Temper(faults=0.0, switches=0.5, leaps=0.0),
+    Temper(faults=0.004, switches=0.05, leaps=0.005),
+    Temper(faults=0.01, switches=0.3, leaps=0.002),
+    Temper(faults=0.02, switches=0.1, leaps=0.01),
+    Temper(faults=0.02, switches=0.6, leaps=0.01),
+    Temper(faults=0.04, switches=0.6, leaps=0.02),
+)
+
+
+Told = Callable[[str, PartitionKey, Outcome, str], None]
+"""Told of each answer: claim or commit, partition, outcome, commit id."""
+
+
+class WitnessedCatalog(Catalog):
+    """The catalog, and somebody who hears what it answers."""
+
+    def __init__(self, uri: str, open_table: Callable[..., Any], told: Told) -> None:
+        super().__init__(uri, open_table)
+        self._told = told
+
+    def claim(
+        self, states: Sequence[PartitionState], run: str, *, at_ms: int
+    ) -> dict[PartitionKey, Claim]:
+        """See `Catalog.claim`."""
+        claims = super().claim(states, run, at_ms=at_ms)
+        for key, each in claims.items():
+            self._told("claim", key, each.outcome, each.state.commit_id)
+        return claims
+
+    def commit(self, proposals: Sequence[CommitProposal]) -> dict[PartitionKey, Outcome]:
+        """See `Catalog.commit`."""
+        outcomes = super().commit(proposals)
+        for each in proposals:
+            self._told("commit", each.key, outcomes[each.key], each.commit_id)
+        return outcomes
+
+
+@dataclass(slots=True, kw_only=True)
+class World:
+    """Everything that the actors of one story share."""
+
+    scheduler: Scheduler
+    settings: Settings
+    histories: dict[PartitionKey, History]
+    outcomes: Counter[str] = field(default_factory=Counter)
+    """What became of claims, commits, runs."""
+    due: int = 0
+    """How many partitions the last survey found due."""
+    refused: dict[PartitionKey, str] = field(default_factory=dict)
+    """Why a person must look, by the last run and the sweeps since."""
+    takes_back: bool = False
+    """A person forgets what an unclean election cut off."""
+    moments: dict[PartitionKey, list[int]] = field(default_factory=dict)
+    """When each row was written."""
+    objects: Objects = field(init=False)
+    table: TableLog = field(init=False)
+    watch: Watch = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.objects = Objects(
+            now_ms=lambda: self.scheduler.now_ms,
+            removed=self._removed,
+            deletes=lambda key: self._checked(lambda: self.watch.deletes(key)),
+            folders=frozenset({TIER_FOLDER}),
+        )
+        self.table = TableLog(changed=self._changed, now_ms=lambda: self.scheduler.now_ms)
+        self.watch = Watch(objects=self.objects, histories=self.histories, seen=self._seen)
+
+    def wired(self, actor: Actor, run: str) -> Wiring:
+        """What a verb of the product works with, in one actor's hands."""
+
+        def open_table(uri: str, layout: TableLayout) -> Any:
+            return VirtualTable(actor, self.table, uri, layout)
+
+        return Wiring(
+            tier_uri="virtual:",
+            tier=LocalTieredStorage(VirtualStore(actor, self.objects)),
+            catalog_uri="virtual:catalog",
+            catalog=WitnessedCatalog("virtual:catalog", open_table, self.told),
+            now_ms=self.scheduler.now_ms,
+            clock=lambda: self.scheduler.now_ms,
+            run=run,
+        )
+
+    def happened(self, who: str, how: str, detail: str) -> None:
+        """How something ended, for the trace and the summary."""
+        self.scheduler.note(f"{who}: {how}: {detail}")
+        self.outcomes[how] += 1
+
+    def told(self, what: str, key: PartitionKey, outcome: Outcome, commit_id: str) -> None:
+        """How somebody's claim or commit has ended, as the catalog tells it."""
+        self.outcomes[f"{what}: {type(outcome).__name__}"] += 1
+        fault = self.watch.answer_fault(key, outcome, commit_id)
+        if fault:
+            self.broken(fault)
+
+    def broken(self, law: str) -> NoReturn:
+        """A law does not hold: the story ends."""
+        self.scheduler.note(f"BROKEN: {law}")
+        self.scheduler.fail(Broken(law))
+
+    def _changed(self, written: Buckets) -> None:
+        self._checked(lambda: self.watch.version(written))
+
+    def _removed(self, key: str) -> None:
+        self._checked(lambda: self.watch.removed(key, self.scheduler.now_ms))
+
+    def _checked(self, check: Callable[[], None]) -> None:
+        try:
+            check()
+        except Broken as error:
+            self.broken(str(error))
+
+    def _seen(self, before: PartitionState | None, after: PartitionState) -> None:
+        """Counts what became of a row, by what it says."""
+        if before is None or after.epoch > before.epoch:
+            took = before is not None and before.owner_run != ""
+            who = after.owner_run.partition(".")[0].rstrip("0123456789")
+            self.outcomes[f"takeover by a {who}" if took else f"claim by a {who}"] += 1
+        elif is_forgotten(before, after):
+            self.outcomes["taken back"] += 1
+        elif after.log_start_offset > before.log_start_offset:
+            self.outcomes["log start moved"] += 1
+        elif {each.segment for each in before.retired} & set(after.segments):
+            self.outcomes["restored"] += 1
+        elif len(after.retired) < len(before.retired):
+            self.outcomes["forgotten"] += 1
+        elif len(after.retired) > len(before.retired):
+            self.outcomes["swap"] += 1
+        elif before.whole_retired != after.whole_retired:
+            self.outcomes["deletion started"] += 1
+        self.moments.setdefault(after.key, []).append(after.committed_at_ms)
+        self.outcomes["release"] += before is not None and before.owner_run != after.owner_run == ""
+
+
+def drawn_world(seed: int) -> World:
+    """The world of a seed, before anybody moves."""
+    rng = Random(seed)
+    scheduler = Scheduler(rng, rng.choice(TEMPERS))
+    keys = [key_of("orders"), key_of("payments")][: rng.choice((1, 1, 2))]
+    histories = {key: history(rng, key, rng.randint(2, 5)) for key in keys}
+    return World(scheduler=scheduler, settings=_settings(*_drawn(rng)), histories=histories)
+
+
+def _drawn(rng: Random) -> tuple[str, ...]:
+    """Settings that matter to so small a log."""
+    drawn = {
+        "chunk.bytes": rng.choice(("1", "250", "100000")),
+        "segment.bytes": rng.choice(("1", "300", "2000")),
+        "delete.retention.ms": rng.choice(("60000", "7200000", "86400000")),
+    }
+    if rng.random() < 0.3:
+        drawn["cleanup.policy"] = "compact,delete"
+        drawn["retention.ms"] = rng.choice(("-1", str(3 * DAY_MS)))
+        drawn["retention.bytes"] = rng.choice(("-1", "500"))
+    return tuple(f"{name}={value}" for name, value in drawn.items())
+
+
+@cache
+def _settings(*drawn: str) -> Settings:
+    always = ("cleanup.policy=compact", "min.cleanable.dirty.ratio=0", "tier.binding=detached")
+    return resolve((*always, *drawn))
+
+
+@contextmanager
+def deterministic(world: World) -> Iterator[None]:
+    """The product's ids come from the seed, its clock is the world's, its pools have one thread."""
+
+    def drawn_uuid() -> uuid.UUID:
+        return uuid.UUID(int=world.scheduler.rng.getrandbits(128), version=4)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(uuid, "uuid4", drawn_uuid)
+        for module in (survey, run_loop, check_and_commit, vacuum, vacuum_survey):
+            patch.setattr(module, "READERS", 1)
+        patch.setattr(restore, "CHECKERS", 1)
+        patch.setattr(run_loop, "now_ms", lambda: world.scheduler.now_ms)
+        patch.setattr(commits, "pause", world.scheduler.pause)
+        # A run's record is no part of the protocol, and lies in a table of its own.
+        patch.setattr(run_records, "record_run", lambda *_: None)
+        yield

@@ -1,0 +1,47 @@
+"""The virtual world obeys the laws that the real one obeys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from tests.faults.simulation.environment_store import Objects, VirtualStore
+from tests.faults.simulation.environment_table import TableLog, VirtualTable
+from tests.faults.simulation.simulation_scheduler import Actor, Scheduler, Temper
+from tests.storage.catalog_contract import CatalogContract
+from tests.storage.object_store_contract import ObjectStoreContract
+from tierfold.storage.catalog.catalog import Catalog
+
+QUIET = Temper(faults=0.0, switches=0.0, leaps=0.0)
+
+
+def a_witness() -> Actor:
+    return Actor(name="witness", scheduler=Scheduler(Random(1), QUIET), is_witness=True)
+
+
+def nothing(*_: object) -> None:
+    """Nobody looks."""
+
+
+class TestVirtualStore(ObjectStoreContract):
+    @pytest.fixture(autouse=True)
+    def _in_memory(self) -> None:
+        witness = a_witness()
+        self.store = VirtualStore(
+            witness,
+            Objects(now_ms=lambda: witness.scheduler.now_ms, removed=nothing, deletes=nothing),
+        )
+
+
+def opener() -> Callable[..., VirtualTable]:
+    """Opens one table in memory, whoever asks."""
+    log = TableLog(changed=nothing, now_ms=lambda: 0)
+    return lambda uri, layout: VirtualTable(a_witness(), log, uri, layout)
+
+
+class TestVirtualCatalog(CatalogContract):
+    @pytest.fixture
+    def catalog(self) -> Catalog:
+        return Catalog("virtual:", opener())

@@ -1,0 +1,241 @@
+"""The simulation can fail: what the protocol is there to exclude, brought back bug by bug.
+
+How many seeds each takes is written down in docs/reliability.md; the bounds here are wider, since
+every change of the product changes the stories that the seeds tell.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import takewhile
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.faults.simulation.environment_store import VirtualStore
+from tests.faults.simulation.environment_table import TableLog, VirtualVersion
+from tests.faults.simulation.scenario import played
+from tierfold.compaction.commits import commit
+from tierfold.compaction.commits.forget import Forgetting
+from tierfold.compaction.deletion.deletion_plan import Sweep, SweepOrder
+from tierfold.compaction.discovery import overlaps
+from tierfold.compaction.discovery import unknown_segments as discovery
+from tierfold.compaction.discovery.histories import History, InspectedSegment, decided_history
+from tierfold.compaction.discovery.view import Refusal, RefusalReason
+from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
+from tierfold.jobs.pipeline import check_and_commit as publishing
+from tierfold.jobs.pipeline import discovery as looking
+from tierfold.jobs.verbs import forget as forget_job
+from tierfold.storage.catalog import log_boundary
+from tierfold.storage.segments.segment_writer import SegmentWriter
+from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part, StagedSegment
+
+Bug = Callable[[pytest.MonkeyPatch], None]
+
+
+def versions_are_not_checked(patch: pytest.MonkeyPatch) -> None:
+    """A write lands whatever was written since the version that it was judged by."""
+    patch.setattr(TableLog, "conflicts", lambda *_: False)
+
+
+def the_answer_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
+    """A write that met a conflict counts as done: rows updated are not counted, as it were."""
+    replace = VirtualVersion.replace
+    patch.setattr(VirtualVersion, "replace", lambda *given: replace(*given) or True)
+
+
+def the_boundary_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
+    """A version that was created a second time, after the log was cut, counts as a commit."""
+    patch.setattr(log_boundary, "is_kept", lambda *_: True)
+
+
+_OF_SOURCES = commit.SegmentsAreLive | commit.SegmentsAreRetired
+
+
+def epochs_do_not_fence(patch: pytest.MonkeyPatch) -> None:
+    """A commit asks for its sources alone: neither for the epoch nor for the row it was made on."""
+    unmet = commit.unmet
+
+    def of_sources(
+        requires: tuple[commit.Requirement, ...], state: PartitionState
+    ) -> tuple[commit.Unmet, ...]:
+        found = unmet(requires, state)
+        return tuple(each for each in found if isinstance(each.requirement, _OF_SOURCES))
+
+    patch.setattr(commit, "unmet", of_sources)
+
+
+def orphans_go_by_age_alone(patch: pytest.MonkeyPatch) -> None:
+    """Nobody is fenced before orphans are deleted: one that slept may commit what is gone."""
+
+    def changes_the_row(sweep: Sweep) -> bool:
+        return bool(sweep.expired or sweep.starting or sweep.going)
+
+    def has_nothing(sweep: Sweep) -> bool:
+        return not (changes_the_row(sweep) or sweep.orphans or sweep.leftovers)
+
+    patch.setattr(Sweep, "needs_claim", property(changes_the_row))
+    patch.setattr(Sweep, "is_nothing", property(has_nothing))
+
+
+def there_is_no_grace(patch: pytest.MonkeyPatch) -> None:
+    """What was replaced is deleted at once, under the eyes of its readers."""
+    made = SweepOrder.__init__
+    patch.setattr(
+        SweepOrder, "__init__", lambda times, **said: made(times, **{**said, "grace_ms": 0})
+    )
+
+
+def commits_come_before_the_upload_ends(patch: pytest.MonkeyPatch) -> None:
+    """The last part goes up by itself, and nobody looks whether it arrived."""
+    put = StagedSegment.put
+
+    def put_meanwhile(staged: StagedSegment, part: Part, data: bytes) -> None:
+        store = staged.tier.store
+        assert isinstance(store, VirtualStore)
+        if part is not Part.LEADER_EPOCH_CHECKPOINT:
+            put(staged, part, data)
+            return
+        key = staged._next(part)
+        store.actor.scheduler.spawn(
+            f"{store.actor.name}'s upload",
+            lambda actor: VirtualStore(actor, store.objects).create(key, data),
+            allowed=frozenset(),
+        )
+
+    patch.setattr(StagedSegment, "put", put_meanwhile)
+    patch.setattr(SegmentWriter, "_read_back", lambda _: None)
+    patch.setattr(publishing, "listing_faults", lambda *_: ())
+
+
+def what_is_cut_short_counts_as_covered(patch: pytest.MonkeyPatch) -> None:
+    """Whatever lacks a part is an orphan: nobody looks into its log."""
+    is_orphan = discovery.is_orphan
+
+    def or_incomplete(each: InspectedSegment, row: PartitionState | None) -> bool:
+        return row is not None and (not each.listed.is_complete or is_orphan(each, row))
+
+    patch.setattr(discovery, "is_orphan", or_incomplete)
+
+
+def epochs_are_read_beyond_the_end_alone(patch: pytest.MonkeyPatch) -> None:
+    """What begins within the live range counts as covered, whoever wrote it."""
+    is_orphan = discovery.is_orphan
+
+    def of_the_rest(inspected: Sequence[InspectedSegment], row: PartitionState | None) -> History:
+        end = 0 if row is None else row.next_offset
+        return decided_history([each for each in inspected if each.listed.start_offset >= end], row)
+
+    def or_within(each: InspectedSegment, row: PartitionState | None) -> bool:
+        is_within = row is not None and each.end_offset is not None and each.is_readable
+        return is_orphan(each, row) or (is_within and each.end_offset < row.next_offset)
+
+    patch.setattr(discovery, "decided_history", of_the_rest)
+    patch.setattr(discovery, "is_orphan", or_within)
+
+
+def overlaps_are_never_taken(patch: pytest.MonkeyPatch) -> None:
+    """Only what begins where the log ends is new; what begins below is left lying."""
+
+    def chain_of(reached: int, candidates: Sequence[Segment]) -> overlaps.Chain:
+        found = overlaps.chain_of(reached, candidates)
+        taken = tuple(takewhile(lambda each: not each.skipped_offsets, found.taken))
+        left = found.taken[len(taken) :]
+        return replace(found, taken=taken, superseded=(*found.superseded, *left))
+
+    patch.setattr(discovery, "chain_of", chain_of)
+
+
+def the_whole_of_a_cut_segment_is_read(patch: pytest.MonkeyPatch) -> None:
+    """Where it counts from is forgotten: what others gave already is read once more."""
+
+    def read_whole(
+        tier: LocalTieredStorage, key: PartitionKey, segment: Segment
+    ) -> NDArray[np.uint8]:
+        return tier.read_part(key, segment.segment_id, segment.own_start_offset, Part.LOG)
+
+    patch.setattr(LocalTieredStorage, "read_log", read_whole)
+
+
+def overlaps_are_taken_without_proof(patch: pytest.MonkeyPatch) -> None:
+    """Two segments that share offsets are believed to hold the same there."""
+    prove = looking.prove_overlaps
+    patch.setattr(
+        looking,
+        "prove_overlaps",
+        lambda *given: replace(prove(*given), disagreements=()),
+    )
+
+
+def what_was_not_cut_off_is_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """Whoever asks for it gets a partition forgotten."""
+    refusal = Refusal(reason=RefusalReason.LINEAGE_DIVERGED, detail="so it was asked", remedy="")
+    patch.setattr(forget_job, "divergence", lambda _: refusal)
+
+
+def what_only_the_row_tells_from_uploads_is_no_obstacle(patch: pytest.MonkeyPatch) -> None:
+    """The row goes while what compaction wrote, or retired, is there."""
+    patch.setattr(forget_job, "in_the_way", lambda *_: None)
+
+
+def all_that_lived_is_given_up(patch: pytest.MonkeyPatch) -> None:
+    """With what was cut off, what is part of the current history."""
+
+    def consent(found: Forgetting) -> tuple[str, ...]:
+        return tuple(each.segment_id for each in (*found.forgotten, *found.taken))
+
+    patch.setattr(Forgetting, "consent", property(consent))
+
+
+def where_the_old_history_ended_is_kept(patch: pytest.MonkeyPatch) -> None:
+    """An emptied row goes on where its last segment ended."""
+    emptied = PartitionState.emptied
+    patch.setattr(
+        PartitionState,
+        "emptied",
+        lambda row, consent: replace(emptied(row, consent), log_start_offset=row.next_offset),
+    )
+
+
+def seeds_until_found(bug: Bug, most: int) -> tuple[int, str]:
+    """How many seeds it takes from 0 on, and what was found."""
+    for seed in range(most):
+        with pytest.MonkeyPatch.context() as patch:
+            bug(patch)
+            failure = played(seed).failure
+        if failure:
+            return seed + 1, failure
+    raise AssertionError(f"{bug.__name__}: not found within {most} seeds")
+
+
+_GONE = "is deleted, and alone has"
+_NOT_OUT = "is still there|cannot be forgotten|no history has"
+
+
+@pytest.mark.parametrize(
+    ("bug", "most", "found"),
+    [
+        (versions_are_not_checked, 100, "the epoch was"),
+        (the_answer_is_not_looked_at, 100, "did not take place"),
+        (the_boundary_is_not_looked_at, 300, "did not take place"),
+        (epochs_do_not_fence, 300, "earlier_epochs_are_frozen"),
+        (orphans_go_by_age_alone, 600, "was deleted"),
+        (there_is_no_grace, 20, "after it was retired"),
+        (commits_come_before_the_upload_ends, 20, "is not there"),
+        (what_is_cut_short_counts_as_covered, 400, f"{_GONE}|waited for a day|must be refused"),
+        (epochs_are_read_beyond_the_end_alone, 200, f"{_GONE}|was cut off|must be refused"),
+        (overlaps_are_never_taken, 50, "rests, and|nothing beyond offset"),
+        (the_whole_of_a_cut_segment_is_read, 50, "due for ever|readers get"),
+        (overlaps_are_taken_without_proof, 400, "no upload of this log"),
+        (what_was_not_cut_off_is_forgotten, 300, "log was not cut off|is gone from the tier"),
+        (what_only_the_row_tells_from_uploads_is_no_obstacle, 400, _NOT_OUT),
+        (all_that_lived_is_given_up, 100, "is part of the log"),
+        (where_the_old_history_ended_is_kept, 400, _NOT_OUT),
+    ],
+)
+def test_it_is_found(bug: Bug, most: int, found: str) -> None:
+    _, failure = seeds_until_found(bug, most)
+    assert re.search(found, failure), failure

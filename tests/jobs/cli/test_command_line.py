@@ -1,0 +1,313 @@
+"""The command line as a person types it: exit codes, messages, where things are."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.jobs.commands import ALWAYS, COMPACT, status_of, tierfold, told
+from tests.jobs.tiers import (
+    files_below,
+    key_of,
+    latest_updates,
+    live_values,
+    made_tier,
+    put_updates,
+)
+from tierfold.jobs.cli import commands as cli
+from tierfold.jobs.pipeline.partition_report import (
+    COMPACTED,
+    FAILED,
+    FENCED,
+    LOST_RACE,
+    NOTHING_TO_DO,
+    PLANNED,
+    REFUSED,
+    UNKNOWN,
+    PartitionReport,
+)
+from tierfold.storage.catalog.catalog import Catalog
+
+VERBS: Final = ("plan", "compact", "status", "verify")
+ORDERS: Final = key_of("orders")
+
+
+@pytest.fixture
+def tier(tmp_path: Path) -> Path:
+    """One partition of two segments."""
+    tier = made_tier(tmp_path / "tier")
+    put_updates(tier, ORDERS, 0)
+    put_updates(tier, ORDERS, 1)
+    return tier
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "code"),
+    [
+        ([], 0),
+        ([NOTHING_TO_DO], 0),
+        ([COMPACTED, NOTHING_TO_DO], 0),
+        ([PLANNED], 0),
+        ([COMPACTED, REFUSED], 3),
+        ([COMPACTED, FAILED], 3),
+        ([UNKNOWN], 3),
+        ([COMPACTED, FENCED], 4),
+        ([LOST_RACE], 4),
+        ([FENCED, FAILED], 3),
+    ],
+)
+def test_the_exit_code_is_that_of_the_worst_outcome(
+    outcomes: list[str], code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reports = [PartitionReport(key=ORDERS, outcome=outcome) for outcome in outcomes]
+    for as_json in (False, True):
+        try:
+            cli._told(reports, "title", as_json)
+            left = 0
+        except SystemExit as error:
+            left = int(str(error.code))
+        assert left == code
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_setting_that_does_not_exist_is_refused_with_what_comes_near(
+    verb: str, tier: Path
+) -> None:
+    before = files_below(tier)
+    ran = tierfold(verb, tier, "--set", "min.cleanable.dirty.ration=0.1")
+    assert (ran.code, ran.stdout) == (2, "")
+    assert not told(ran.stderr, "--set", "'min.cleanable.dirty.ration'", "Did you mean")
+    assert "min.cleanable.dirty.ratio or" in ran.stderr or "ratio?" in ran.stderr
+    assert files_below(tier) == before
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("min.cleanable.dirty.ratio=2", ("cannot be '2'", "from 0 to 1")),
+        ("delete.retention.ms=1d", ("cannot be '1d'", "a whole number", "milliseconds")),
+        ("cleanup.policy=compacted", ("cannot be 'compacted'", "compact,delete")),
+        ("cleanup.policy", ("no value", "NAME=VALUE")),
+        ("=compact", ("there is no setting ''",)),
+    ],
+)
+def test_a_value_that_is_not_allowed_is_refused_with_what_is(
+    setting: str, words: tuple[str, ...], tier: Path
+) -> None:
+    ran = tierfold("compact", tier, "--set", setting)
+    assert (ran.code, ran.stdout) == (2, "")
+    assert not told(ran.stderr, *words), ran.stderr
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_path_that_is_no_tier_is_refused(verb: str, tmp_path: Path) -> None:
+    gone = tierfold(verb, tmp_path / "gone")
+    assert (gone.code, gone.stdout) == (2, "")
+    assert not told(gone.stderr, str(tmp_path / "gone"), "there is no such folder", "mounted")
+    (tmp_path / "other" / "things").mkdir(parents=True)
+    other = tierfold(verb, tmp_path / "other")
+    assert other.code == 2
+    assert not told(other.stderr, "no folder kafka-tiered-storage", "things", "Name the folder")
+    file = tmp_path / "file"
+    file.write_text("")
+    assert tierfold(verb, file).code == 2
+
+
+@pytest.mark.parametrize("uri", ["s3://bucket/tier", "S3A://bucket/tier", "hdfs://name/tier"])
+def test_an_object_store_is_refused_by_name(uri: str) -> None:
+    ran = tierfold("plan", uri)
+    assert (ran.code, ran.stdout) == (2, "")
+    assert not told(ran.stderr, uri, "is not supported", "folder")
+
+
+def test_a_file_uri_is_the_path(tier: Path) -> None:
+    by_path = tierfold("plan", tier, *COMPACT, "--json")
+    assert by_path.partitions["orders", 0]["outcome"] == "planned"
+    assert tierfold("plan", tier.as_uri(), *COMPACT, "--json") == by_path
+
+
+def test_a_relative_path_is_the_path(tier: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    by_path = tierfold("plan", tier, *COMPACT, "--json")
+    monkeypatch.chdir(tier.parent)
+    assert tierfold("plan", tier.name, *COMPACT, "--json") == by_path
+
+
+def test_usage_is_told_with_exit_code_2() -> None:
+    assert tierfold("compactify", "x").code == 2
+    assert tierfold("compact").code == 2
+    assert tierfold("compact", "x", "--now", "soon").code == 2
+    assert tierfold("compact", "x", "--first-dirty", "-1").code == 2
+
+
+@pytest.mark.parametrize(
+    ("verb", "option", "least"),
+    [
+        *((verb, "--now", 10**12) for verb in VERBS),
+        *((verb, "--first-dirty", 0) for verb in ("plan", "compact", "status")),
+    ],
+)
+def test_times_are_milliseconds_and_offsets_have_63_bits(
+    verb: str, option: str, least: int, tier: Path
+) -> None:
+    for beyond in (least - 1, 2**63):
+        ran = tierfold(verb, tier, option, str(beyond))
+        assert (ran.code, ran.stdout) == (2, "")
+        assert not told(ran.stderr, option, str(beyond), f"{least}<=x<={2**63 - 1}"), ran.stderr
+
+
+@pytest.mark.parametrize("verb", ["plan", "status"])
+def test_the_last_moment_and_the_last_offset_are_no_bug(verb: str, tier: Path) -> None:
+    assert tierfold(verb, tier, *COMPACT, "--now", str(2**63 - 1)).code == 0
+    ran = tierfold(verb, tier, *COMPACT, "--first-dirty", str(2**63 - 1))
+    assert (ran.code, ran.stderr) == (3, "")
+
+
+def test_a_run_at_the_last_moment_writes_that_moment(tier: Path) -> None:
+    ever = str(2**63 - 1)
+    expiry = ("--set", "tier.binding=detached", "--set", "cleanup.policy=delete")
+    ran = tierfold("retain", tier, *expiry, "--now", ever, "--json")
+    assert ran.code == 0, ran.stderr
+    lines = tierfold("history", tier, "orders-0", "--json").entries[0]["history"]
+    assert {each["committed_at"] for each in lines} == {ever}
+
+
+def test_now_takes_what_restore_takes(tier: Path) -> None:
+    at_once = tierfold("plan", tier, *COMPACT, "--now", "2030-01-01T00:00:00+01:00", "--json")
+    in_ms = tierfold("plan", tier, *COMPACT, "--now", "1893452400000", "--json")
+    assert (at_once.code, at_once) == (0, in_ms)
+    old = tierfold("plan", tier, *COMPACT, "--now", "1999-01-01")
+    assert (old.code, "1999-01-01 is not in the range" in old.stderr) == (2, True)
+
+
+def test_options_that_cannot_matter_are_not_offered() -> None:
+    assert "--first-dirty" not in tierfold("verify", "--help").stdout
+    assert "--set" not in tierfold("dump", "--help").stdout
+
+
+def test_the_list_of_verbs_is_whole() -> None:
+    said = " ".join(tierfold("--help").stdout.split())
+    assert "..." not in said.partition("Commands:")[2]
+    assert "forget Take back what the catalog says of a partition whose log was cut off." in said
+
+
+def test_help_tells_the_exit_codes_and_the_version_is_told() -> None:
+    ran = tierfold("--help")
+    assert ran.code == 0
+    assert not told(ran.stdout, "Exit codes", "3 a partition failed", "4 fenced", *VERBS)
+    assert tierfold("--version").stdout.startswith("tierfold, version ")
+    for verb in (*VERBS, "dump"):
+        assert "Example" in tierfold(verb, "--help").stdout
+
+
+def test_status_names_segments_in_offset_order(tier: Path) -> None:
+    ran = tierfold("status", tier, "--json")
+    assert (ran.code, ran.stderr) == (0, "")
+    entry = ran.partitions["orders", 0]
+    assert entry["topic_id"] == ORDERS.topic_id
+    assert (entry["epoch"], entry["cleaner_offset"], entry["log_start_offset"]) == (0, None, 0)
+    first, second = entry["segments"]
+    assert (first["start_offset"], first["end_offset"]) == (0, 10)
+    assert (second["start_offset"], second["end_offset"]) == (11, 21)
+    for segment in (first, second):
+        assert set(segment) >= {"id", "size_bytes", "max_timestamp_ms", "leader_epochs", "log"}
+        log = Path(segment["log"])
+        assert log.stat().st_size == segment["size_bytes"]
+        assert segment["id"] in log.name
+        assert segment["leader_epochs"] == [
+            {"epoch": 3, "start_offset": segment["start_offset"]}
+        ]
+    assert entry["clean_bytes"] == 0
+    assert entry["cleanable_bytes"] == first["size_bytes"] + second["size_bytes"]
+    people = tierfold("status", tier)
+    assert not told(people.stdout, "orders-0", "0–21")
+
+
+def test_the_catalog_lies_in_the_tier_unless_told_otherwise(
+    spark: object, tier: Path, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere" / "catalog"
+    ran = tierfold("compact", tier, *ALWAYS, "--catalog", str(elsewhere), "--json")
+    assert ran.outcomes == {("orders", 0): "compacted"}
+    assert not (tier / "_tierfold").exists()
+    assert Catalog(str(elsewhere)).read([ORDERS])[ORDERS].epoch == 1
+    seen = status_of(tier, "--catalog", str(elsewhere))["orders", 0]
+    assert live_values(seen) == latest_updates(2)
+    by_uri = status_of(tier, "--catalog", elsewhere.as_uri())["orders", 0]
+    assert by_uri == seen
+
+
+def test_people_are_told_what_was_done(spark: object, tier: Path) -> None:
+    ran = tierfold("compact", tier, *ALWAYS)
+    assert ran.code == 0
+    assert not told(ran.stdout, "run ", "orders-0", "compacted", "0–21", "2 → 1")
+    assert "22 records: 7 kept, 0 aborted, 0 without key, 15 superseded" in ran.stdout
+    again = tierfold("compact", tier, *ALWAYS)
+    assert "Nothing to do: no segment was opened or written." in again.stdout
+
+
+@pytest.fixture(scope="module")
+def once_compacted(spark: object, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    tier = made_tier(tmp_path_factory.mktemp("compacted") / "tier")
+    put_updates(tier, ORDERS, 0)
+    put_updates(tier, ORDERS, 1)
+    assert tierfold("compact", tier, *ALWAYS).code == 0
+    put_updates(tier, ORDERS, 2)
+    return tier
+
+
+@pytest.fixture
+def compacted(once_compacted: Path, tmp_path: Path) -> Path:
+    """A copy, catalog and all, that a test may damage; one more segment has come since."""
+    return Path(shutil.copytree(once_compacted, tmp_path / "copied"))
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("harm", ["torn", "rubbish", "gone"])
+def test_a_damaged_catalog_is_one_clear_sentence(
+    compacted: Path, verb: str, harm: str
+) -> None:
+    # Without its rows originals and replacements would both be taken for live: better none.
+    log = compacted / "_tierfold" / "partitions" / "_delta_log"
+    newest = sorted(log.glob("*.json"))[-1]
+    match harm:
+        case "torn":
+            newest.write_bytes(newest.read_bytes()[:40])
+        case "rubbish":
+            newest.write_bytes(b"rubbish\n")
+        case _:
+            for rows in (compacted / "_tierfold" / "partitions").rglob("*.parquet"):
+                rows.unlink()
+    before = files_below(compacted)
+    ran = tierfold(verb, compacted, *ALWAYS, "--json")
+    assert ran.code == 3, ran
+    assert not told(ran.stderr, "tierfold: ", "_tierfold/partitions"), ran.stderr
+    document = json.loads(ran.stdout)
+    assert document == {"partitions": [], "error": ran.stderr.strip().removeprefix("tierfold: ")}
+    assert tierfold(verb, compacted, *ALWAYS).stdout == ""
+    assert "Traceback" not in ran.stderr
+    assert len(ran.stderr.splitlines()) == 1
+    assert files_below(compacted) == before
+
+
+def test_without_its_catalog_a_compacted_partition_is_refused(compacted: Path) -> None:
+    shutil.rmtree(compacted / "_tierfold")
+    ran = tierfold("compact", compacted, *ALWAYS, "--json")
+    assert (ran.code, ran.outcomes) == (3, {("orders", 0): "refused"})
+    reason = ran.partitions["orders", 0]["reason"]
+    assert not told(reason, "its catalog is missing: bring `_tierfold` back", "--catalog")
+    assert not (compacted / "_tierfold").exists()
+
+
+def test_json_is_one_document_whatever_happens(compacted: Path) -> None:
+    for verb in VERBS:
+        ran = tierfold(verb, compacted, *ALWAYS, "--json")
+        is_about_work = verb in {"plan", "compact"}
+        of_all = {"warnings", "notes"} | ({"max_compaction_delay_secs"} if is_about_work else set())
+        of_all |= {"run"} if verb == "compact" else set()
+        assert set(json.loads(ran.stdout)) == {"partitions", *of_all}
+        assert ran.code == 0, ran.stderr

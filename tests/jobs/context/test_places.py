@@ -1,0 +1,90 @@
+"""A tier or a catalog that is named wrongly: refused by every verb, and nothing comes to be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.jobs.commands import ALWAYS, tierfold, told
+from tests.jobs.tiers import files_below, key_of, made_tier, put_updates
+from tierfold.compaction.model.errors import BadSettings
+from tierfold.jobs.context.run_context import wired
+from tierfold.jobs.sources import catalog_tables
+from tierfold.jobs.sources.segment_options import schema_of
+from tierfold.jobs.sources.segment_source import KafkaSegments
+from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER
+
+VERBS: Final[dict[str, tuple[str, ...]]] = {
+    "plan": (),
+    "compact": ALWAYS,
+    "status": (),
+    "verify": (),
+    "retain": ("--set", "tier.binding=detached"),
+    "history": ("orders-0",),
+    "restore": ("orders-0", "--to", "2020-01-01T00:00:00Z"),
+}
+WRONG: Final[dict[str, str]] = {
+    "": "the path is empty",
+    " ": "the path is empty",
+    "memory:": "memory: is not supported",
+    "memory:///x": "memory:// is not supported",
+    "http:": "http: is not supported",
+    "http://host/x": "http:// is not supported",
+    "s3://bucket/x": "s3:// is not supported",
+    "file://host/x": "absolute path on this machine",
+    "file:x": "absolute path on this machine",
+}
+
+
+@pytest.fixture
+def tier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Also the working directory, which an empty path is taken for."""
+    tier = made_tier(tmp_path / "tier")
+    for number in range(2):
+        put_updates(tier, key_of("orders"), number)
+    monkeypatch.chdir(tier)
+    return tier
+
+
+def _tables_below_root() -> list[str]:
+    return [each.name for each in Path("/").iterdir() if each.name in {"partitions", "runs"}]
+
+
+@pytest.mark.parametrize("text", WRONG)
+@pytest.mark.parametrize("verb", VERBS)
+def test_no_verb_takes_it(verb: str, text: str, tier: Path) -> None:
+    before, roots = files_below(tier), _tables_below_root()
+    for words in ((tier, "--catalog", text), (text,)):
+        ran = tierfold(verb, words[0], *VERBS[verb], *words[1:])
+        assert (ran.code, ran.stdout) == (2, ""), ran
+        assert not told(ran.stderr, WRONG[text])
+        assert files_below(tier) == before
+        assert [each.name for each in tier.iterdir()] == [TIER_FOLDER]
+        assert _tables_below_root() == roots
+
+
+@pytest.mark.parametrize("text", WRONG)
+@pytest.mark.parametrize("option", ["path", "catalog"])
+def test_no_option_of_the_reader_takes_it(option: str, text: str, tier: Path) -> None:
+    options = {"path": str(tier)} | {option: text}
+    said = "no tier is named" if option == "path" and not text.strip() else WRONG[text]
+    with pytest.raises(BadSettings, match=said):
+        KafkaSegments(options).reader(schema_of(("offset",)))
+    assert [each.name for each in tier.iterdir()] == [TIER_FOLDER]
+
+
+@pytest.mark.parametrize("text", WRONG)
+@pytest.mark.parametrize("table", ["partitions", "segments", "runs"])
+def test_no_table_of_a_catalog_takes_it(spark: object, table: str, text: str) -> None:
+    with pytest.raises(BadSettings, match=WRONG[text]):
+        getattr(catalog_tables, table)(spark, text)
+
+
+def test_commands_that_are_told_name_the_tier_as_a_shell_takes_it(tmp_path: Path) -> None:
+    tier = str(made_tier(tmp_path / "a tier"))
+    assert wired(tier).place(key_of("orders")) == f"'{tier}' orders-0"
+    assert wired(tier, f"{tier}/_tierfold").place(key_of("orders")) == f"'{tier}' orders-0"
+    elsewhere = wired(tier, f"{tmp_path}/catalog").place(key_of("orders", 7))
+    assert elsewhere == f"'{tier}' orders-7 --catalog {tmp_path}/catalog"

@@ -1,0 +1,191 @@
+"""Ctrl-C and SIGTERM, really sent, at the moments that a test chooses."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from tests.jobs.commands import tierfold, told
+from tests.jobs.concurrent_events import at_the, meddled
+from tests.jobs.elections import histories
+from tests.jobs.tiers import files_below, updated_tier
+from tests.jobs.vacuum_tiers import ORDERS, compact, compacted, ids_in, live_ids, retain, row
+from tests.jobs.watched import at, watched
+from tierfold.jobs.context.stopping import Stopped, deferred, is_stopping, stoppable
+from tierfold.jobs.spark.progress import ByteProgress
+from tierfold.storage.catalog.catalog import Catalog
+
+MAIN_THREAD = threading.get_ident()
+
+ON_TIER = ("plan", "compact", "status", "verify", "retain")
+ON_PARTITION = ("history", "restore", "forget")
+
+
+def ctrl_c() -> None:
+    """SIGINT comes, and the main thread, where Python handles signals, has seen it."""
+    signal.pthread_kill(MAIN_THREAD, signal.SIGINT)
+    while threading.get_ident() != MAIN_THREAD and not is_stopping():
+        time.sleep(0.001)
+
+
+@pytest.fixture(autouse=True)
+def pytests_own_handlers() -> Iterator[None]:
+    """A verb that was stopped ends its process, and so leaves no handler as it was."""
+    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for signum, handler in before.items():
+        signal.signal(signum, handler)
+
+
+@pytest.fixture(scope="module")
+def once(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compacted(tmp_path_factory.mktemp("once") / "tier", ORDERS)
+
+
+@pytest.fixture
+def tier(once: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(once, tmp_path / "tier"))
+
+
+def arguments_of(verb: str, tier: Path) -> tuple[str, ...]:
+    if verb in ON_PARTITION:
+        to = ("--to", "0") if verb == "restore" else ()
+        return (verb, str(tier), "orders-0", *to)
+    return (verb, str(tier)) if verb in ON_TIER else (verb, "orders")
+
+
+@pytest.mark.parametrize("verb", [*ON_TIER, *ON_PARTITION, "config"])
+def test_every_verb_with_settings_ends_at_once_with_one_sentence(
+    verb: str, tier: Path, tmp_path: Path
+) -> None:
+    settings = tmp_path / "settings.toml"
+    os.mkfifo(settings)
+    before = files_below(tier)
+
+    def once_it_reads() -> None:
+        with settings.open("wb"):
+            signal.pthread_kill(MAIN_THREAD, signal.SIGINT)
+
+    sender = threading.Thread(target=once_it_reads, daemon=True)
+    sender.start()
+    ran = tierfold(*arguments_of(verb, tier), "--config", str(settings))
+    assert (ran.code, ran.stdout) == (130, ""), ran.stderr
+    assert ran.stderr.startswith("tierfold: stopped by Ctrl-C (SIGINT): ")
+    assert len(ran.stderr.splitlines()) == 1
+    assert files_below(tier) == before
+
+
+@pytest.fixture
+def uncompacted(tmp_path: Path) -> Path:
+    return updated_tier(tmp_path / "new", [ORDERS], 4)
+
+
+def test_compact_keeps_the_chunk_that_it_commits_and_leaves_the_rest(
+    spark: SparkSession, uncompacted: Path
+) -> None:
+    with meddled(before_commit=at_the(1, ctrl_c)):
+        ran = compact(uncompacted, "--set", "chunk.bytes=1")
+    assert ran.code == 130, ran.stderr
+    assert not told(ran.stderr, "stopped by Ctrl-C (SIGINT)", "run again")
+    reason = ran.partitions["orders", 0]["reason"]
+    assert reason == "the rest is left for the next run: stopped by Ctrl-C (SIGINT)"
+    found = row(uncompacted)
+    assert (found.owner_run, found.epoch) == ("", 1)
+    assert 0 < (found.cleaner_offset or 0) < found.next_offset
+    assert compact(uncompacted).outcomes == {("orders", 0): "compacted"}
+
+
+def test_compact_drops_the_chunk_that_it_has_claimed(
+    spark: SparkSession, uncompacted: Path
+) -> None:
+    with meddled(after_claim=ctrl_c):
+        ran = compact(uncompacted)
+    assert ran.code == 130, ran.stderr
+    assert ran.outcomes == {("orders", 0): "left"}
+    assert ran.partitions["orders", 0]["epoch"] == 1
+    assert (row(uncompacted).owner_run, row(uncompacted).epoch) == ("", 1)
+    assert len(row(uncompacted).segments) == 4
+
+
+@pytest.mark.parametrize("step", ["claim 1", "commit 1", "look 2", "delete 1", "delete 8"])
+def test_retain_deletes_no_more_and_gives_its_claim_back(tier: Path, step: str) -> None:
+    with watched(at(step, ctrl_c)) as watch:
+        ran = retain(tier)
+    assert ran.code == 130, ran.stderr
+    assert not told(ran.stderr, "stopped by Ctrl-C (SIGINT)")
+    assert not told(ran.partitions["orders", 0]["reason"], "told to stop", "the next run goes on")
+    # Only what was begun goes on to its end: five parts, and the name of the unfinished one.
+    assert watch.counts.get("delete", 0) in {"delete 1": (6,), "delete 8": (12,)}.get(step, (0,))
+    assert "vacuum" not in watch.counts
+    assert row(tier).owner_run == ""
+    assert retain(tier).code == 0
+    assert ids_in(tier) == live_ids(tier)
+
+
+def test_what_one_commit_does_is_done_and_reported(tier: Path, tmp_path: Path) -> None:
+    lines = tierfold("history", tier, "orders-0", "--json").entries[0]["history"]
+    to = lines[-1]["committed_at"]
+    with meddled(after_claim=ctrl_c):
+        restored = tierfold("restore", tier, "orders-0", "--to", to, "--json")
+    cut_off, *_ = histories(tmp_path / "cut off")
+    with meddled(after_claim=ctrl_c):
+        forgot = tierfold("forget", cut_off, "orders-0", "--json")
+    assert restored.outcomes == {("orders", 0): "restored"}
+    assert forgot.outcomes == {("orders", 0): "forgotten"}
+    for ran, folder in ((restored, tier), (forgot, cut_off)):
+        assert ran.code == 130, ran.stderr
+        assert not told(ran.stderr, "stopped by Ctrl-C (SIGINT)")
+        rows = Catalog(str(folder / "_tierfold")).read().values()
+        assert [each.owner_run for each in rows] == [""]
+
+
+def test_a_job_is_cancelled_though_it_begins_only_after_the_signal(spark: SparkSession) -> None:
+    def sleeps(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        time.sleep(3600)
+        yield from batches
+
+    slow = spark.range(0, 1, 1, 1).mapInArrow(sleeps, "id long")
+
+    def begun_late() -> pa.Table:
+        ctrl_c()
+        time.sleep(0.5)
+        return slow.toArrow()
+
+    before = threading.active_count()
+    progress = ByteProgress(spark, Console(file=StringIO()))
+    with pytest.raises(Stopped), stoppable():
+        progress.watched("sleep", 1, begun_late)
+    assert threading.active_count() == before
+    assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
+    assert spark.range(3).count() == 3
+
+
+def test_what_a_process_was_started_to_ignore_stays_ignored() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with stoppable():
+            ctrl_c()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_second_signal_disturbs_nobody_and_handlers_are_put_back() -> None:
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    with pytest.raises(Stopped) as stopped, stoppable(), deferred():
+        ctrl_c()
+        signal.raise_signal(signal.SIGTERM)
+    assert stopped.value.exit_code == 130
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+    with stoppable():
+        pass

@@ -1,0 +1,204 @@
+"""Stages 7 and 8 by themselves: what is published, and what keeps a partition from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pytest
+
+from tests.jobs.claimed_rounds import claimed_rounds
+from tests.jobs.commands import told
+from tests.jobs.concurrent_events import MeddledCatalog, no_answer
+from tests.jobs.tiers import files_below, folder_of, key_of, made_tier, put_updates
+from tests.storage.rotting_store import HARMS
+from tierfold.compaction.cleaning.transactions import TransactionVerdict
+from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
+from tierfold.compaction.model.errors import UnreadableObject
+from tierfold.compaction.model.outcomes import Committed, Unknown
+from tierfold.jobs.context.run_context import Wiring
+from tierfold.jobs.pipeline.check_and_commit import Rewritten, RoundResult, published, read_back
+from tierfold.jobs.pipeline.task_assignment import Round, group_orders
+from tierfold.storage.segments.group_rewrite import rewrite_group
+from tierfold.storage.tiers.local_store import LocalStore
+from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
+from tierfold.storage.tiers.object_store import ObjectEntry
+
+ORDERS, PAYMENTS = key_of("orders"), key_of("payments")
+NO_TRANSACTIONS: Final = TransactionVerdict(
+    discardable=np.empty(0, np.int64), listed=(), believed=()
+)
+ALWAYS_THERE: Final = [part for part in Part if part is not Part.TRANSACTION_INDEX]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staged:
+    """Claimed rounds whose groups are rewritten, and nothing is published yet."""
+
+    live: Wiring
+    tier: Path
+    rewritten: list[Rewritten]
+
+    def published(self) -> dict[str, RoundResult]:
+        results = published(self.rewritten, self.live.catalog, self.live.tier, self.live.clock)
+        assert [each.round for each in results] == [each.round for each in self.rewritten]
+        return {each.round.key.topic: each for each in results}
+
+    def path_of(self, part: Part) -> Path:
+        """An object of the new segment of orders."""
+        (segment,) = (r.segment for r in self.rewritten[0].receipts if r.segment is not None)
+        (path,) = folder_of(self.tier, ORDERS).glob(f"*-{segment.segment_id}.{part}")
+        return path
+
+
+def rewritten_by(live: Wiring, each: Round) -> Rewritten:
+    """The round's groups, rewritten where nothing lost its key."""
+    wanted = dict(enumerate(each.groups))
+    receipts = tuple(
+        rewrite_group(live.tier, order.task, lambda _, records: np.zeros(records, np.uint8))
+        for order in group_orders(each, NO_TRANSACTIONS, wanted=wanted)
+    )
+    return Rewritten(
+        round=each,
+        receipts=receipts,
+        records_scanned=sum(receipt.tally.records_in for receipt in receipts),
+        record_bytes_scanned=sum(receipt.tally.record_bytes_in for receipt in receipts),
+    )
+
+
+@pytest.fixture
+def staged(tmp_path: Path) -> Staged:
+    tier = made_tier(tmp_path / "tier")
+    for key in (ORDERS, PAYMENTS):
+        put_updates(tier, key, 0)
+        put_updates(tier, key, 1)
+    live, rounds = claimed_rounds(tier, "index.interval.bytes=1")
+    return Staged(live=live, tier=tier, rewritten=[rewritten_by(live, each) for each in rounds])
+
+
+class UnlistedStore(LocalStore):
+    """Nobody may list a folder of it."""
+
+    def list(self, folder: str) -> Iterator[ObjectEntry]:
+        raise UnreadableObject("no permission", where=self.uri(folder), remedy="Allow it.")
+
+
+def test_what_is_sound_is_published_and_the_row_is_known(staged: Staged) -> None:
+    results = staged.published()
+    assert all(isinstance(each.outcome, Committed) for each in results.values())
+    assert {each.round.key: each.state for each in results.values()} == staged.live.catalog.read()
+    assert {each.failure for each in results.values()} == {None}
+
+
+@pytest.mark.parametrize("part", ALWAYS_THERE)
+@pytest.mark.parametrize("harm", ["gone", "shorter", "longer", "empty"])
+def test_an_object_that_changed_since_it_was_written_is_not_published(
+    staged: Staged, part: Part, harm: str
+) -> None:
+    before = staged.live.catalog.read()[ORDERS]
+    path = staged.path_of(part)
+    HARMS[harm](path)
+    results = staged.published()
+    orders = results["orders"]
+    assert (orders.outcome, orders.state, orders.proposal) == (None, None, None)
+    assert not told(orders.failure or "", "orders-0", path.name, "nothing was published")
+    assert staged.live.catalog.read()[ORDERS] == before
+    assert isinstance(results["payments"].outcome, Committed)
+
+
+def test_a_commit_bears_the_time_of_its_writing_not_of_the_runs_begin(staged: Staged) -> None:
+    # The grace period of what it retires counts from there: a run may take longer than that.
+    hours_later_ms = staged.live.now_ms + 30 * 3_600_000
+    published(staged.rewritten, staged.live.catalog, staged.live.tier, lambda: hours_later_ms)
+    for row in staged.live.catalog.read().values():
+        assert row.committed_at_ms == hours_later_ms
+        assert {each.retired_at_ms for each in row.retired} == {hours_later_ms}
+
+
+def test_a_folder_that_cannot_be_listed_is_not_published(staged: Staged) -> None:
+    tier = LocalTieredStorage(UnlistedStore(staged.tier))
+    before = staged.live.catalog.read()
+    results = published(staged.rewritten, staged.live.catalog, tier, staged.live.clock)
+    assert all("no permission" in (each.failure or "") for each in results)
+    assert staged.live.catalog.read() == before
+
+
+def test_where_nothing_was_written_nothing_is_listed(staged: Staged) -> None:
+    def unchanged(each: Rewritten) -> Rewritten:
+        groups = tuple(replace(g, segments=(s,)) for g in each.round.groups for s in g.segments)
+        receipt = GroupReceipt(
+            group_index=0,
+            result=GroupResult.UNCHANGED,
+            segment=None,
+            tally=each.receipts[0].tally,
+            bytes_read=1,
+            bytes_written=0,
+        )
+        one = replace(each.round, groups=groups[:1], next_offset=groups[0].end_offset + 1)
+        return replace(each, round=one, receipts=(receipt,))
+
+    rounds = [unchanged(each) for each in staged.rewritten]
+    tier = LocalTieredStorage(UnlistedStore(staged.tier))
+    results = published(rounds, staged.live.catalog, tier, staged.live.clock)
+    assert all(isinstance(each.outcome, Committed) for each in results)
+
+
+@pytest.mark.parametrize("what", ["records_scanned", "record_bytes_scanned"])
+def test_what_the_scan_counted_otherwise_is_not_published(staged: Staged, what: str) -> None:
+    first = staged.rewritten[0]
+    staged.rewritten[0] = replace(first, **{what: getattr(first, what) + 1})
+    results = staged.published()
+    assert not told(results["orders"].failure or "", "contradict each other", "the scan counted")
+    assert results["orders"].outcome is None
+    assert isinstance(results["payments"].outcome, Committed)
+
+
+def test_what_failed_on_the_way_is_passed_on_and_asks_the_catalog_nothing(
+    staged: Staged,
+) -> None:
+    staged.rewritten[:] = [replace(each, failure="it broke") for each in staged.rewritten]
+    before = files_below(staged.tier / "_tierfold")
+    results = staged.published()
+    assert {each.failure for each in results.values()} == {"it broke"}
+    assert {each.outcome for each in results.values()} == {None}
+    assert files_below(staged.tier / "_tierfold") == before
+
+
+def test_a_catalog_that_cannot_be_read_leaves_the_outcome_unknown(staged: Staged) -> None:
+    catalog = MeddledCatalog(staged.live.catalog_uri, before_commit=no_answer)
+    results = published(staged.rewritten, catalog, staged.live.tier, staged.live.clock)
+    for each in results:
+        assert each.proposal is not None
+        assert each.outcome == Unknown(
+            commit_id=each.proposal.commit_id, cause="the store: no answer. Look again."
+        )
+        assert each.state is None
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_what_the_row_shows_settles_a_lost_answer(staged: Staged, is_written: bool) -> None:
+    event = {"after_commit" if is_written else "before_commit": no_answer}
+    catalog = MeddledCatalog(staged.live.catalog_uri, **event)
+    staged.rewritten[1] = replace(staged.rewritten[1], failure="it broke")
+    orders, payments = published(staged.rewritten, catalog, staged.live.tier, staged.live.clock)
+    assert isinstance(orders.outcome, Unknown)
+    found, failed = read_back([orders, payments], staged.live.catalog)
+    assert failed == payments
+    row = staged.live.catalog.read()[ORDERS]
+    if is_written:
+        assert found == replace(
+            orders, outcome=Committed(epoch=1, commit_id=row.commit_id), state=row
+        )
+    else:
+        assert found == replace(orders, outcome=replace(orders.outcome, is_untraced=True))
+
+
+def test_rows_that_cannot_be_read_settle_nothing(staged: Staged) -> None:
+    catalog = MeddledCatalog(
+        staged.live.catalog_uri, after_commit=no_answer, before_resolve=no_answer
+    )
+    results = published(staged.rewritten, catalog, staged.live.tier, staged.live.clock)
+    assert read_back(results, catalog) == results

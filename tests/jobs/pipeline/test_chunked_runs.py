@@ -1,0 +1,113 @@
+"""However a log is cut and a run is stopped, the same records are left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from tests.jobs.chunked_logs import (
+    DAY_MS,
+    Upload,
+    compacted,
+    live_records,
+    put_uploads,
+    uploads,
+)
+from tests.jobs.commands import status_of
+from tests.jobs.tiers import key_of, made_tier
+from tests.storage.live_segments import NOW_MS
+from tierfold.compaction.planning.chunks import Budget
+from tierfold.jobs.context.scope import Scope
+from tierfold.jobs.pipeline.partition_report import COMPACTED, LEFT, NOTHING_TO_DO
+from tierfold.storage.catalog.catalog import Catalog
+from tierfold.storage.catalog.runs_table import RunsTable
+
+PARTITIONS: Final = 10
+"""In one example: a run costs by its waves, not by its partitions."""
+
+EXAMPLES: Final = max(1, settings.default.max_examples // 30)
+RUNS_MOST: Final = 200
+
+logs = st.lists(st.tuples(uploads(), st.integers(1, 4)), min_size=PARTITIONS, max_size=PARTITIONS)
+"""Of each partition its segments, and how many of them a chunk takes, about."""
+
+
+def two_of_each(
+    tier: Path, drawn: list[tuple[tuple[Upload, ...], int]]
+) -> tuple[dict[str, int], int]:
+    """Every log twice; `chunk.bytes` of the topics to be cut, and the largest segment's bytes."""
+    bounds: dict[str, int] = {}
+    largest = 0
+    for number, (segments, share) in enumerate(drawn):
+        put_uploads(tier, key_of(f"whole{number}"), segments)
+        sizes = put_uploads(tier, key_of(f"cut{number}"), segments)
+        bounds[f"cut{number}"] = share * max(sizes)
+        largest = max(largest, *sizes)
+    return bounds, largest
+
+
+def unlike(tier: Path) -> dict[str, object]:
+    """The pairs of topics that differ in a record; empty: none does."""
+    found = live_records(tier)
+    return {
+        topic: (records, found[topic.replace("cut", "whole")])
+        for topic, records in found.items()
+        if topic.startswith("cut") and records != found[topic.replace("cut", "whole")]
+    }
+
+
+@settings(max_examples=EXAMPLES)
+@given(drawn=logs)
+def test_a_log_in_chunks_ends_in_the_records_of_the_whole(
+    spark: SparkSession, drawn: list[tuple[tuple[Upload, ...], int]]
+) -> None:
+    with TemporaryDirectory() as folder:
+        tier = made_tier(Path(folder) / "tier")
+        bounds, _ = two_of_each(tier, drawn)
+        reports = compacted(tier, bounds)
+        rows = RunsTable(str(tier / "_tierfold")).read()
+        event(f"chunks of one partition: {max(row.chunk for row in rows) + 1}")
+        assert unlike(tier) == {}
+        for number in range(PARTITIONS):
+            cut, whole = reports[f"cut{number}"], reports[f"whole{number}"]
+            assert cut.outcome == whole.outcome
+            assert cut.tally.adds_up
+            assert cut.tally.records_in == whole.tally.records_in
+            assert cut.tally.kept == whole.tally.kept
+            assert (cut.bytes_in, cut.next_offset) == (whole.bytes_in, whole.next_offset)
+        # Tombstones and markers go in their own time, and then the two are alike again.
+        for days in (2, 4, 6):
+            compacted(tier, now_ms=NOW_MS + days * DAY_MS, scope=Scope(first_dirty=0))
+            assert days == 2 or unlike(tier) == {}
+
+
+@settings(max_examples=EXAMPLES)
+@given(drawn=logs, share=st.integers(1, 6))
+def test_a_run_that_is_stopped_is_taken_up_by_the_next(
+    spark: SparkSession, drawn: list[tuple[tuple[Upload, ...], int]], share: int
+) -> None:
+    with TemporaryDirectory() as folder:
+        tier = made_tier(Path(folder) / "tier")
+        bounds, largest = two_of_each(tier, drawn)
+        compacted(tier, scope=Scope(topics=("whole*",)))
+        budget = Budget(max_bytes=share * PARTITIONS * largest)
+        for _ in range(RUNS_MOST):
+            before = offsets_of(tier)
+            reports = compacted(tier, bounds, budget=budget, scope=Scope(topics=("cut*",)))
+            assert {each.outcome for each in reports.values()} <= {COMPACTED, LEFT, NOTHING_TO_DO}
+            if {each.outcome for each in reports.values()} == {NOTHING_TO_DO}:
+                break
+            assert offsets_of(tier) != before
+        assert unlike(tier) == {}
+        rows = Catalog(str(tier / "_tierfold")).read().values()
+        assert {row.owner_run for row in rows} == {""}
+
+
+def offsets_of(tier: Path) -> dict[str, int | None]:
+    """Up to where each topic is clean."""
+    return {topic: entry["cleaner_offset"] for (topic, _), entry in status_of(tier).items()}

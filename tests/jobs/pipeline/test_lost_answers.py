@@ -1,0 +1,197 @@
+"""Runs whose catalog fails them in the middle: what took place is told, nothing is done twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.jobs.chunked_logs import compacted
+from tests.jobs.commands import status_of, told
+from tests.jobs.concurrent_events import Event, at_the, no_answer, rival_claims
+from tests.jobs.tiers import (
+    RECORDS_PER_SEGMENT,
+    key_of,
+    latest_updates,
+    live_values,
+    updated_tier,
+)
+from tierfold.compaction.model.outcomes import Unknown
+from tierfold.compaction.planning.chunks import Budget
+from tierfold.jobs.pipeline import run_loop as waves_module
+from tierfold.jobs.pipeline.commits import READ_BACK_AFTER_MS
+from tierfold.jobs.pipeline.partition_report import (
+    COMPACTED,
+    FAILED,
+    FENCED,
+    LEFT,
+    PLANNED,
+    UNKNOWN,
+    PartitionReport,
+    claim_report,
+)
+from tierfold.storage.catalog.catalog import Catalog
+from tierfold.storage.catalog.runs_table import RunsTable
+
+ORDERS, PAYMENTS = key_of("orders"), key_of("payments")
+EACH_SEGMENT: Final = {"orders": 1, "payments": 1}
+"""`chunk.bytes` so small that a chunk is one segment."""
+LOOKS: Final = len(READ_BACK_AFTER_MS)
+
+
+@pytest.fixture
+def tier(spark: SparkSession, tmp_path: Path) -> Path:
+    return updated_tier(tmp_path / "tier", (ORDERS, PAYMENTS), segments=3)
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """What a run would have waited, instead of waiting."""
+    asked: list[int] = []
+    monkeypatch.setattr("tierfold.jobs.pipeline.commits.pause", asked.append)
+    return asked
+
+
+def catalog_of(tier: Path) -> Catalog:
+    return Catalog(str(tier / "_tierfold"))
+
+
+def recorded(tier: Path, topic: str) -> list[tuple[int, str]]:
+    """Chunk and outcome of each of the topic's rows in the record, in that order."""
+    rows = RunsTable(str(tier / "_tierfold")).read()
+    return sorted((row.chunk, row.outcome) for row in rows if row.topic == topic)
+
+
+def test_a_commit_whose_answer_was_lost_is_found_in_the_row(
+    tier: Path, pauses: list[int]
+) -> None:
+    reports = compacted(tier, after_commit=no_answer)
+    assert {each.outcome for each in reports.values()} == {COMPACTED}
+    assert reports["orders"].tally.kept == len(latest_updates(3))
+    assert pauses == [0]
+    for topic in ("orders", "payments"):
+        assert live_values(status_of(tier)[topic, 0]) == latest_updates(3)
+        assert recorded(tier, topic) == [(0, COMPACTED)]
+
+
+def test_a_catalog_that_cannot_be_read_for_a_while_is_asked_again(
+    tier: Path, pauses: list[int]
+) -> None:
+    reports = compacted(
+        tier, after_commit=no_answer, before_resolve=failing_times(LOOKS - 1)
+    )
+    assert {each.outcome for each in reports.values()} == {COMPACTED}
+    assert pauses == list(READ_BACK_AFTER_MS)
+
+
+def failing_times(number: int) -> Event:
+    """No answer that often, then one each time."""
+    left = iter(range(number))
+
+    def event() -> None:
+        if next(left, None) is not None:
+            no_answer()
+
+    return event
+
+
+def test_what_nobody_can_read_back_is_unknown_and_the_next_run_finds_out(
+    tier: Path, pauses: list[int]
+) -> None:
+    reports = compacted(tier, after_commit=no_answer, before_resolve=no_answer)
+    assert {each.outcome for each in reports.values()} == {UNKNOWN}
+    reason = reports["orders"].reason
+    assert not told(reason, "the store: no answer", "could not be read since", "run again")
+    assert len(pauses) == LOOKS
+    assert recorded(tier, "orders") == [(0, UNKNOWN)]
+    assert {each.outcome for each in compacted(tier).values()} == {"nothing_to_do"}
+
+
+def test_a_row_without_a_trace_stays_unknown_until_the_next_run_claims_it(
+    tier: Path, pauses: list[int]
+) -> None:
+    before = {topic: entry["segments"] for topic, entry in status_of(tier).items()}
+    reports = compacted(tier, before_commit=no_answer)
+    assert {each.outcome for each in reports.values()} == {UNKNOWN}
+    assert not told(reports["orders"].reason, "the row does not show it", "arrive late")
+    assert len(pauses) == LOOKS
+    assert {topic: entry["segments"] for topic, entry in status_of(tier).items()} == before
+    again = compacted(tier)
+    assert {(each.outcome, each.epoch) for each in again.values()} == {(COMPACTED, 2)}
+    assert live_values(status_of(tier)["orders", 0]) == latest_updates(3)
+
+
+def test_a_rival_that_took_over_meanwhile_settles_a_lost_commit(
+    tier: Path, pauses: list[int]
+) -> None:
+    rival = rival_claims(str(tier / "_tierfold"), ORDERS)
+    reports = compacted(
+        tier, before_commit=no_answer, before_resolve=at_the(1, rival)
+    )
+    assert (reports["orders"].outcome, reports["payments"].outcome) == (FENCED, UNKNOWN)
+    assert "run rival holds epoch 2" in reports["orders"].reason
+    assert recorded(tier, "orders") == [(0, FENCED)]
+
+
+def test_a_partition_is_left_alone_once_an_answer_was_lost_and_others_go_on(
+    tier: Path, pauses: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # One partition to a wave, one chunk to a partition: only the first one's answer is lost.
+    monkeypatch.setattr(waves_module, "WAVE_BYTES", 1)
+    reports = compacted(
+        tier,
+        EACH_SEGMENT,
+        budget=Budget(max_duration_ms=3_600_000),
+        after_commit=at_the(1, no_answer),
+    )
+    orders, payments = reports["orders"], reports["payments"]
+    assert (orders.outcome, orders.next_offset) == (COMPACTED, RECORDS_PER_SEGMENT)
+    assert not told(orders.reason, "left for the next run", "the answer to its last commit")
+    assert (payments.outcome, payments.notes) == (COMPACTED, ("in 3 chunks",))
+    assert recorded(tier, "orders") == [(0, COMPACTED)]
+    state = catalog_of(tier).read()[ORDERS]
+    assert (state.cleaner_offset, state.owner_run) == (RECORDS_PER_SEGMENT, "")
+    again = compacted(tier)["orders"]
+    assert (again.outcome, again.first_dirty) == (COMPACTED, RECORDS_PER_SEGMENT)
+    assert live_values(status_of(tier)["orders", 0]) == latest_updates(3)
+
+
+def test_a_claim_without_an_answer_began_nothing() -> None:
+    planned = PartitionReport(key=ORDERS, outcome=PLANNED, bytes_out=7)
+    report = claim_report(planned, Unknown(commit_id="a claim", cause="no answer"))
+    assert (report.outcome, report.bytes_out) == (UNKNOWN, 0)
+    assert not told(report.reason, "(no answer)", "nothing was begun", "run again")
+
+
+# What earlier waves committed is told, whatever fails later.
+
+
+def test_a_claim_that_fails_in_a_later_wave_leaves_what_was_done(
+    tier: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waves_module, "WAVE_BYTES", 1)
+    reports = compacted(
+        tier, budget=Budget(max_duration_ms=3_600_000), before_claim=at_the(2, no_answer)
+    )
+    assert (reports["orders"].outcome, reports["payments"].outcome) == (COMPACTED, FAILED)
+    assert "the store: no answer" in reports["payments"].reason
+    assert recorded(tier, "orders") == [(0, COMPACTED)]
+    assert recorded(tier, "payments") == [(0, FAILED)]
+    assert live_values(status_of(tier)["orders", 0]) == latest_updates(3)
+
+
+def test_a_claim_that_cannot_be_given_back_leaves_what_was_done(tier: Path) -> None:
+    reports = compacted(
+        tier, budget=Budget(max_bytes=1), before_commit=at_the(2, no_answer)
+    )
+    orders = reports["orders"]
+    assert (orders.outcome, orders.next_offset) == (COMPACTED, RECORDS_PER_SEGMENT)
+    assert not told(orders.reason, "the rest is left for the next run", "--max-bytes is 1,")
+    assert reports["payments"].outcome == LEFT
+    state = catalog_of(tier).read()[ORDERS]
+    assert (state.cleaner_offset, state.owner_run != "") == (RECORDS_PER_SEGMENT, True)
+    # The next run takes the claim over without waiting for anybody.
+    again = compacted(tier)["orders"]
+    assert (again.outcome, again.epoch, again.first_dirty) == (COMPACTED, 2, RECORDS_PER_SEGMENT)

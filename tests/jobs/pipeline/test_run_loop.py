@@ -1,0 +1,348 @@
+"""A run in waves: what a budget leaves, and what becomes of a run that does not get through."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+import pytest
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from tests.jobs.chunked_logs import SET, Broker, compacted, live_records, put_uploads
+from tests.jobs.commands import ALWAYS, status_of, tierfold, told
+from tests.jobs.concurrent_events import at_the, rival_claims
+from tests.jobs.tiers import (
+    RECORDS_PER_SEGMENT,
+    files_below,
+    folder_of,
+    key_of,
+    latest_updates,
+    live_values,
+    made_tier,
+    updated_tier,
+)
+from tests.storage.live_segments import NOW_MS
+from tierfold.compaction.model.errors import InvariantBroken
+from tierfold.compaction.planning.chunks import UNBOUND, Budget, Chunk
+from tierfold.compaction.planning.plan import Compact, propose
+from tierfold.compaction.planning.regions import Regions, regions_of
+from tierfold.jobs.context.run_context import wired
+from tierfold.jobs.context.scope import Scope
+from tierfold.jobs.pipeline import run_loop as waves_module
+from tierfold.jobs.pipeline.partition_report import COMPACTED, FAILED, FENCED, LEFT
+from tierfold.jobs.pipeline.run_loop import Waves, Work, rounds_of
+from tierfold.jobs.pipeline.spark_executor import Pipeline
+from tierfold.jobs.pipeline.survey import Surveyed, survey
+from tierfold.jobs.settings.resolution import resolve
+from tierfold.jobs.spark.progress import ByteProgress
+from tierfold.storage.catalog.catalog import Catalog
+from tierfold.storage.catalog.runs_table import RunsTable
+from tierfold.storage.kafka.control_records import ControlType
+
+ORDERS, PAYMENTS = key_of("orders"), key_of("payments")
+EACH_SEGMENT: Final = {"orders": 1, "payments": 1}
+"""`chunk.bytes` so small that a chunk is one segment."""
+
+
+@pytest.fixture
+def tier(spark: SparkSession, tmp_path: Path) -> Path:
+    return updated_tier(tmp_path / "tier", (ORDERS, PAYMENTS), segments=3)
+
+
+def clean_until(tier: Path, topic: str = "orders") -> int | None:
+    offset: int | None = status_of(tier)[topic, 0]["cleaner_offset"]
+    return offset
+
+
+# The budget, by the command.
+
+
+def test_only_the_first_partitions_that_are_due_are_compacted(tier: Path) -> None:
+    before = files_below(folder_of(tier, PAYMENTS))
+    ran = tierfold("compact", tier, *ALWAYS, "--max-partitions", "1", "--json")
+    assert (ran.code, ran.outcomes["orders", 0]) == (0, COMPACTED)
+    left = ran.partitions["payments", 0]
+    assert (left["outcome"], left["reason"]) == (
+        LEFT,
+        "left for the next run: --max-partitions is 1",
+    )
+    assert files_below(folder_of(tier, PAYMENTS)) == before
+    assert PAYMENTS not in Catalog(str(tier / "_tierfold")).read()
+    again = tierfold("compact", tier, *ALWAYS, "--max-partitions", "1", "--json")
+    assert again.outcomes == {("orders", 0): "nothing_to_do", ("payments", 0): COMPACTED}
+
+
+def test_a_run_takes_bytes_up_to_its_bound_and_the_next_goes_on_there(tier: Path) -> None:
+    ends: list[tuple[int | None, int | None]] = []
+    # The dirtier one goes first each time.
+    for _ in range(6):
+        ran = tierfold("compact", tier, *ALWAYS, "--max-bytes", "1B", "--json")
+        assert ran.code == 0
+        ends.append((clean_until(tier), clean_until(tier, "payments")))
+    assert ends == [(11, None), (11, 11), (22, 11), (22, 22), (33, 22), (33, 33)]
+    for topic in ("orders", "payments"):
+        assert live_values(status_of(tier)[topic, 0]) == latest_updates(3)
+    ran = tierfold("compact", tier, *ALWAYS, "--max-bytes", "1B", "--json")
+    assert set(ran.outcomes.values()) == {"nothing_to_do"}
+
+
+def test_a_run_that_ends_early_says_so_and_gives_its_claim_back(tier: Path) -> None:
+    ran = tierfold("compact", tier, *ALWAYS, "--max-bytes", "1B", "--json")
+    report = ran.partitions["orders", 0]
+    assert (report["outcome"], report["next_offset"]) == (COMPACTED, RECORDS_PER_SEGMENT)
+    assert not told(report["reason"], "the rest is left for the next run", "--max-bytes is 1,")
+    assert ran.outcomes["payments", 0] == LEFT
+    state = Catalog(str(tier / "_tierfold")).read()[ORDERS]
+    assert (state.epoch, state.owner_run, state.cleaner_offset) == (1, "", RECORDS_PER_SEGMENT)
+
+
+def test_no_chunk_is_begun_after_the_duration(tier: Path) -> None:
+    before = files_below(tier)
+    ran = tierfold("compact", tier, *ALWAYS, "--max-duration", "0s", "--json")
+    assert (ran.code, set(ran.outcomes.values())) == (0, {LEFT})
+    assert ran.partitions["orders", 0]["reason"].endswith("--max-duration has passed")
+    assert files_below(tier) == before
+
+
+def test_the_clock_is_looked_at_between_chunks(
+    tier: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0]
+    monkeypatch.setattr(waves_module, "now_ms", lambda: NOW_MS * 2 + clock[0])
+    monkeypatch.setattr("tierfold.jobs.verbs.compact.now_ms", lambda: NOW_MS * 2)
+
+    def an_hour_later() -> None:
+        clock[0] += 3_600_000
+
+    budget = Budget(max_duration_ms=3_600_000)
+    reports = compacted(tier, EACH_SEGMENT, budget=budget, before_commit=an_hour_later)
+    assert {each.outcome for each in reports.values()} == {COMPACTED}
+    assert {each.next_offset for each in reports.values()} == {RECORDS_PER_SEGMENT}
+    assert clean_until(tier) == RECORDS_PER_SEGMENT
+
+
+def test_a_run_with_a_duration_takes_no_more_at_once_than_a_wave(
+    tier: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waves_module, "WAVE_BYTES", 1)
+    seen: list[int | None] = []
+    compacted(
+        tier,
+        budget=Budget(max_duration_ms=3_600_000),
+        before_commit=lambda: seen.append(len(Catalog(str(tier / "_tierfold")).read())),
+    )
+    # The second partition is claimed once the first is done.
+    assert seen == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "words"),
+    [
+        ("--max-bytes", "10 giga", ("is no size", "10GiB")),
+        ("--max-bytes", "-1", ("is no size",)),
+        ("--max-duration", "soon", ("is no duration", "90m")),
+        ("--max-partitions", "0", ("x>=1",)),
+    ],
+)
+def test_a_budget_that_says_nothing_is_a_wrong_use(
+    tmp_path: Path, option: str, text: str, words: tuple[str, ...]
+) -> None:
+    ran = tierfold("compact", tmp_path, *ALWAYS, option, text)
+    assert ran.code == 2
+    assert not told(ran.stderr, *words), ran.stderr
+
+
+def test_a_dry_run_shows_what_the_budget_leaves(tier: Path) -> None:
+    before = files_below(tier)
+    options = (*ALWAYS, "--dry-run", "--json")
+    ran = tierfold("compact", tier, *options, "--max-bytes", "1B")
+    planned = ran.partitions["orders", 0]
+    assert (planned["outcome"], planned["next_offset"]) == ("planned", RECORDS_PER_SEGMENT)
+    assert not told(planned["reason"], "chunk 1 of about ", "--max-bytes is 1,")
+    assert ran.outcomes["payments", 0] == LEFT
+    ran = tierfold("compact", tier, *options, "--max-partitions", "1")
+    assert ran.outcomes == {("orders", 0): "planned", ("payments", 0): LEFT}
+    assert files_below(tier) == before
+
+
+# Chunks, and what happens between them.
+
+
+def test_each_chunk_is_a_commit_under_one_epoch_and_a_row_of_the_record(tier: Path) -> None:
+    commits = count(1)
+    reports = compacted(tier, EACH_SEGMENT, before_commit=lambda: (next(commits), None)[1])
+    assert next(commits) == 4
+    report = reports["orders"]
+    assert (report.outcome, report.epoch, report.segments_in) == (COMPACTED, 1, 3)
+    assert report.notes == ("in 3 chunks",)
+    assert (report.tally.records_in, report.tally.kept) == (33, len(latest_updates(3)))
+    assert report.first_dirty == 0
+    state = Catalog(str(tier / "_tierfold")).read()[ORDERS]
+    assert (state.epoch, state.owner_run) == (1, "")
+    rows = [row for row in RunsTable(str(tier / "_tierfold")).read() if row.topic == "orders"]
+    assert [(row.chunk, row.first_dirty, row.next_offset) for row in rows] == [
+        (0, 0, 11),
+        (1, 11, 22),
+        (2, 22, 33),
+    ]
+    assert live_values(status_of(tier)["orders", 0]) == latest_updates(3)
+
+
+def test_the_claim_lasts_until_the_last_chunk(tier: Path) -> None:
+    owners: list[str] = []
+    catalog = Catalog(str(tier / "_tierfold"))
+    compacted(
+        tier, EACH_SEGMENT, before_commit=lambda: owners.append(catalog.read()[ORDERS].owner_run)
+    )
+    assert len(owners) == 3
+    assert owners[0]
+    assert set(owners) == {owners[0]}
+    state = catalog.read()[ORDERS]
+    assert {segment.written_by_run for segment in state.segments} == {owners[0]}
+
+
+def test_a_run_that_is_taken_over_between_chunks_keeps_what_it_committed(tier: Path) -> None:
+    rival = at_the(2, rival_claims(str(tier / "_tierfold"), ORDERS))
+    reports = compacted(tier, EACH_SEGMENT, before_commit=rival)
+    assert (reports["orders"].outcome, reports["payments"].outcome) == (FENCED, COMPACTED)
+    assert "before that, chunks were committed up to offset 10" in reports["orders"].notes
+    assert clean_until(tier) == RECORDS_PER_SEGMENT
+
+
+def test_a_run_that_dies_loses_one_chunk(tier: Path) -> None:
+    def die() -> None:
+        raise InvariantBroken("died", where="here", remedy="None.")
+
+    with pytest.raises(InvariantBroken):
+        compacted(tier, EACH_SEGMENT, before_commit=at_the(2, die))
+    assert clean_until(tier) == RECORDS_PER_SEGMENT
+    reports = compacted(tier)
+    assert reports["orders"].first_dirty == RECORDS_PER_SEGMENT
+    assert live_values(status_of(tier)["orders", 0]) == latest_updates(3)
+
+
+def test_a_bad_segment_stops_its_partition_after_the_chunks_before_it(tier: Path) -> None:
+    log = sorted(folder_of(tier, ORDERS).glob("*.log"))[2]
+    content = bytearray(log.read_bytes())
+    content[-1] ^= 1
+    log.write_bytes(content)
+    reports = compacted(tier, EACH_SEGMENT)
+    assert (reports["orders"].outcome, reports["payments"].outcome) == (FAILED, COMPACTED)
+    assert not told(reports["orders"].reason, str(log), "CRC")
+    assert clean_until(tier) == 2 * RECORDS_PER_SEGMENT
+
+
+def test_a_clean_segment_of_which_nothing_goes_stays_live_in_every_chunk(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    tier = made_tier(tmp_path / "tier")
+    broker = Broker()
+    for name in (b"a", b"b", b"c"):
+        broker.roll()
+        broker.append([(name, b"v" * 1000)], -1)
+    broker.roll()
+    put_uploads(tier, ORDERS, broker.uploads[:-1])
+    before = files_below(folder_of(tier, ORDERS))
+    reports = compacted(tier, EACH_SEGMENT)
+    # Of segments that hold a latest record each, and that are too large to merge, none is written.
+    assert (reports["orders"].outcome, reports["orders"].objects_written) == (COMPACTED, 0)
+    assert files_below(folder_of(tier, ORDERS)) == before
+
+
+# Transactions that reach beyond a chunk.
+
+
+def across_chunks(tier: Path, *, is_listed: bool) -> None:
+    """A transaction in the first two segments is aborted in the third; a fourth follows."""
+    broker = Broker()
+    broker.roll()
+    broker.append([(b"a", b"old")], -1)
+    broker.append([(b"a", b"aborted")], 1)
+    broker.roll()
+    broker.append([(b"b", b"1")], -1)
+    broker.append([(b"b", b"aborted")], 1)
+    broker.roll()
+    broker.end(1, ControlType.ABORT, is_listed=is_listed)
+    broker.append([(b"c", b"1")], -1)
+    broker.roll()
+    broker.append([(b"d", b"1")], -1)
+    broker.roll()
+    put_uploads(tier, ORDERS, broker.uploads[:-1])
+
+
+@pytest.mark.parametrize("is_listed", [True, False])
+def test_a_marker_beyond_the_chunk_decides_what_lies_in_it(
+    spark: SparkSession, tmp_path: Path, is_listed: bool
+) -> None:
+    tier = made_tier(tmp_path / "tier")
+    across_chunks(tier, is_listed=is_listed)
+    reports = compacted(tier, {"orders": 1}, budget=Budget(max_bytes=1))
+    assert reports["orders"].next_offset == 2
+    values = [(record[2], record[3]) for record in live_records(tier)["orders"]]
+    assert (b"a", b"old") in values
+    assert (b"a", b"aborted") not in values
+    report = compacted(tier, {"orders": 1})["orders"]
+    assert (report.outcome, report.tally.aborted) == (COMPACTED, 1)
+    # What is listed beyond a chunk need not be believed.
+    assert any("told of by their marker alone" in note for note in report.notes) != is_listed
+    values = [(each[2], each[3]) for each in live_records(tier)["orders"] if each[5] is None]
+    assert values == [(b"a", b"old"), (b"b", b"1"), (b"c", b"1"), (b"d", b"1")]
+
+
+def test_marks_are_read_as_far_as_a_transaction_of_the_chunk_is_open(tmp_path: Path) -> None:
+    tier = made_tier(tmp_path / "tier")
+    across_chunks(tier, is_listed=True)
+    live = wired(str(tier), None, NOW_MS)
+    (each,) = due_in(tier)
+    assert isinstance(each.choice, Compact)
+    starts = [segment.start_offset for segment in each.choice.groups[0].segments]
+    cut = replace(each.choice, next_offset=starts[1], groups=grouped_first(each, 1))
+    (round_,) = rounds_of(
+        live, [(Work(surveyed=each, plan=each.choice), Chunk(plan=cut, is_last=False))]
+    )
+    read = [segment.start_offset for _, segment in round_.scanned]
+    assert [start for start in read if start >= round_.next_offset] == starts[1:3]
+
+
+def due_in(tier: Path) -> list[Surveyed]:
+    live = wired(str(tier), None, NOW_MS)
+    return survey(live, resolve(SET), Scope())
+
+
+def grouped_first(each: Surveyed, number: int) -> tuple[object, ...]:
+    """The plan's first group with so many of its segments."""
+    assert isinstance(each.choice, Compact)
+    group = each.choice.groups[0]
+    return (replace(group, segments=group.segments[:number]),)
+
+
+# No space.
+
+
+def test_what_may_not_fit_into_the_tier_is_not_begun(
+    spark: SparkSession, tier: Path
+) -> None:
+    live = wired(str(tier), None, NOW_MS)
+    orders, payments = due_in(tier)
+    assert orders.view is not None
+    huge = tuple(replace(each, size_bytes=2**60) for each in orders.view.segments)
+    view = replace(orders.view, segments=huge)
+    regions = regions_of(view, None, orders.rules, NOW_MS)
+    assert isinstance(regions, Regions)
+    orders = replace(orders, view=view, choice=propose(view, orders.rules, regions, NOW_MS))
+    progress = ByteProgress(spark, Console(file=io.StringIO()))
+    waves = Waves(
+        live=live,
+        pipeline=Pipeline(spark, live, progress),
+        budget=UNBOUND,
+        started_at_ms=0,
+        record=lambda *_told: None,
+    )
+    first, second = waves.run([orders, payments])
+    assert (first.outcome, second.outcome) == (FAILED, COMPACTED)
+    assert not told(first.reason, "orders-0", str(2**60), "bytes free", "Make room there")
+    assert ORDERS not in live.catalog.read()

@@ -1,0 +1,70 @@
+"""The record of runs: a row for every partition, also where nothing was tried."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.jobs.commands import COMPACT, tierfold
+from tests.jobs.tiers import files_below, key_of, made_tier, put_updates
+from tests.storage.catalog_contract import fresh
+from tierfold.jobs.context.run_context import CATALOG_FOLDER
+from tierfold.storage.catalog.catalog import Catalog
+from tierfold.storage.catalog.runs_table import RunRow, RunsTable
+
+IDLE = (*COMPACT, "--set", "min.cleanable.dirty.ratio=1")
+"""No partition is dirtier than that."""
+
+
+@pytest.fixture
+def tier(tmp_path: Path) -> Path:
+    """A partition where nothing is to be done, and one that is refused; no Spark is needed."""
+    tier = made_tier(tmp_path / "tier")
+    put_updates(tier, key_of("orders"), 0)
+    for number in (0, 2):
+        put_updates(tier, key_of("gap"), number)
+    return tier
+
+
+def rows(tier: Path) -> list[RunRow]:
+    return list(RunsTable(str(tier / CATALOG_FOLDER)).read())
+
+
+@pytest.mark.parametrize("verb", ["compact", "retain"])
+def test_what_is_idle_or_refused_leaves_a_row(verb: str, tier: Path) -> None:
+    Catalog(str(tier / CATALOG_FOLDER)).claim([fresh()], "another", at_ms=1)
+    ran = tierfold(verb, tier, *IDLE, "--json")
+    assert (ran.code, ran.stderr) == (3, "")
+    assert ran.outcomes == {("orders", 0): "nothing_to_do", ("gap", 0): "refused"}
+    found = {(row.topic, row.partition): row for row in rows(tier)}
+    assert len(rows(tier)) == len(found) == 2
+    for place, entry in ran.partitions.items():
+        row = found[place]
+        assert (row.outcome, row.reason) == (entry["outcome"], entry["reason"])
+        assert (row.command, row.chunk) == (verb, 0)
+        assert row.run == json.loads(ran.stdout)["run"]
+
+
+def test_what_a_budget_leaves_has_a_row(spark: object, tier: Path) -> None:
+    Catalog(str(tier / CATALOG_FOLDER)).claim([fresh()], "another", at_ms=1)
+    budget = ("--max-duration", "0s", "--topic", "orders")
+    assert tierfold("compact", tier, *COMPACT, *budget).code == 0
+    assert [(row.topic, row.outcome) for row in rows(tier)] == [("orders", "left")]
+
+
+@pytest.mark.parametrize("verb", ["compact", "retain"])
+def test_a_run_that_begins_nothing_makes_no_catalog(verb: str, tier: Path) -> None:
+    # A catalog that was lost is brought back into its own place, which must be free.
+    before = files_below(tier)
+    assert tierfold(verb, tier, *IDLE).code == 3
+    assert files_below(tier) == before
+    assert not (tier / CATALOG_FOLDER).exists()
+
+
+def test_a_dry_run_leaves_no_row(tier: Path) -> None:
+    Catalog(str(tier / CATALOG_FOLDER)).claim([fresh()], "another", at_ms=1)
+    for verb in ("compact", "retain"):
+        assert tierfold(verb, tier, *IDLE, "--dry-run").code == 3
+    assert rows(tier) == []

@@ -1,0 +1,215 @@
+"""The strategies on Spark: many topics at once against the model, and what a run tells of them."""
+
+from __future__ import annotations
+
+import io
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from tests.jobs.claimed_rounds import ALWAYS
+from tests.jobs.tiers import INDEX_INTERVAL_BYTES, folder_of, key_of, made_tier, put_segment
+from tests.pictures.batch_words import VERSION_HEADER, draft_of
+from tests.pictures.strategy_histories import Chunk as HistoryChunk
+from tests.pictures.strategy_histories import histories, records_of
+from tests.pictures.strategy_model import ModelLog, ModelRecord
+from tests.storage.live_segments import EPOCHS
+from tierfold.compaction.model.outcomes import Committed
+from tierfold.compaction.model.rules import CompactionStrategy
+from tierfold.compaction.model.segments import PartitionKey, PartitionState
+from tierfold.compaction.planning.chunks import Chunk
+from tierfold.compaction.planning.plan import Compact
+from tierfold.jobs.context.run_context import Wiring, wired
+from tierfold.jobs.context.scope import Scope
+from tierfold.jobs.pipeline import task_assignment as rounds_module
+from tierfold.jobs.pipeline.partition_report import result_report, survey_report
+from tierfold.jobs.pipeline.run_loop import Work, rounds_of
+from tierfold.jobs.pipeline.spark_executor import Pipeline, RoundResult
+from tierfold.jobs.pipeline.survey import KnownPartition, survey
+from tierfold.jobs.settings.resolution import Settings, resolve
+from tierfold.jobs.spark.progress import ByteProgress
+from tierfold.jobs.verbs.verify import verify
+from tierfold.jobs.verbs.verify_targets import Subject, subject_of
+from tierfold.storage.segments.segment_reader import read_segment
+
+RETENTION_MS: Final = 1000
+ROUNDS: Final = 3
+TOPICS: Final = 8
+
+
+def drawn_histories() -> list[tuple[HistoryChunk, ...]]:
+    """As many as there are topics, the same ones in every test run."""
+    found: list[tuple[HistoryChunk, ...]] = []
+
+    @settings(
+        max_examples=20 * TOPICS,
+        phases=[Phase.generate],
+        database=None,
+        derandomize=True,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(histories())
+    def take(history: tuple[HistoryChunk, ...]) -> None:
+        if len(history) >= ROUNDS and len(found) < TOPICS:
+            found.append(history[:ROUNDS])
+
+    take()
+    return found
+
+
+def put_chunk(tier: Path, key: PartitionKey, chunk: HistoryChunk) -> None:
+    for words in chunk.segments:
+        drafts = [draft_of(word, EPOCHS[-1].epoch) for word in words]
+        put_segment(tier, key, drafts, start_offset=drafts[0].base_offset)
+
+
+def settings_of(tier: Path, chunks: Mapping[PartitionKey, HistoryChunk]) -> Settings:
+    """Each topic under its chunk's strategy; in a file beside the tier."""
+    tables = []
+    for key, chunk in chunks.items():
+        table = [f'[topics."{key.topic}"]', f'"compaction.strategy" = "{chunk.strategy.value}"']
+        if chunk.strategy is CompactionStrategy.HEADER:
+            table.append(f'"compaction.strategy.header" = "{VERSION_HEADER}"')
+        tables += table
+    config = tier.with_name("settings.toml")
+    config.write_text("\n".join(tables))
+    return resolve([*ALWAYS, f"delete.retention.ms={RETENTION_MS}"], config)
+
+
+def cleaned(
+    spark: SparkSession, tier: Path, now_ms: int, chunks: Mapping[PartitionKey, HistoryChunk]
+) -> tuple[Wiring, list[RoundResult]]:
+    """A run over all partitions of `chunks`, each under its chunk's strategy."""
+    live = wired(str(tier), None, now_ms)
+    begun = [
+        (
+            Work(surveyed=each, plan=each.choice),
+            Chunk(plan=each.choice, is_last=chunks[each.key].is_last_chunk),
+        )
+        for each in survey(live, settings_of(tier, chunks), Scope())
+        if isinstance(each.choice, Compact) and each.key in chunks
+    ]
+    rounds = rounds_of(live, begun)
+    progress = ByteProgress(spark, Console(file=io.StringIO()))
+    return live, Pipeline(spark, live, progress).run(rounds, live.catalog)
+
+
+def seen(live: Wiring, tier: Path, key: PartitionKey) -> Iterator[ModelRecord]:
+    state = live.catalog.read([key])[key]
+    for segment in state.segments:
+        (log,) = folder_of(tier, key).glob(f"*{segment.segment_id}.log")
+        for batch in read_segment(log).batches():
+            for record in batch.records:
+                yield ModelRecord(
+                    offset=record.offset,
+                    batch=batch.base_offset,
+                    timestamp_ms=record.timestamp_ms,
+                    key=record.key,
+                    value=record.value,
+                    headers=record.headers,
+                )
+
+
+def test_topics_under_every_strategy_end_as_the_model_says(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Several key buckets per partition, so that keys of one part ways.
+    monkeypatch.setattr(rounds_module, "BUCKET_BYTES", 200)
+    tier, now_ms = made_tier(tmp_path / "tier"), 0
+    topics = {key_of(f"topic{i}"): history for i, history in enumerate(drawn_histories())}
+    models: dict[PartitionKey, ModelLog] = defaultdict(
+        lambda: ModelLog(delete_retention_ms=RETENTION_MS)
+    )
+    for number in range(ROUNDS):
+        now_ms += RETENTION_MS * (number % 2)
+        chunks = {key: history[number] for key, history in topics.items()}
+        for key, chunk in chunks.items():
+            put_chunk(tier, key, chunk)
+            model = models[key]
+            model.records += records_of(chunk)
+            end = 1 + max((each.offset for each in records_of(chunk)), default=0)
+            model.clean(end, chunk.strategy, now_ms, is_last_chunk=chunk.is_last_chunk)
+        live, results = cleaned(spark, tier, now_ms, chunks)
+        assert len(results) == TOPICS
+        assert all(isinstance(each.outcome, Committed) for each in results), results
+        for key in topics:
+            assert list(seen(live, tier, key)) == models[key].records, (key, number)
+        for found in verify(live, resolve([]), Scope(), Console(file=io.StringIO())):
+            assert found.faults == (), number
+            strategies = {chunk.strategy for chunk in topics[found.key][: number + 1]}
+            assert (found.keys_compared is not None) == (len(strategies) == 1), found.notes
+
+
+def test_a_run_remembers_its_strategy_and_the_next_plan_tells_of_a_change(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    tier, key = made_tier(tmp_path / "tier"), key_of("topic")
+    chunk = one_topic(tier, ("0:a=1@5", "1:a=2@4"), CompactionStrategy.TIMESTAMP)
+    live, _ = cleaned(spark, tier, 0, {key: chunk})
+    state = live.catalog.read([key])[key]
+    assert state.strategies == ("timestamp",)
+    one_topic(tier, ("2:a=3@3",), CompactionStrategy.OFFSET)
+    (planned,) = survey(live, resolve([*ALWAYS]), Scope())
+    assert isinstance(planned.choice, Compact)
+    (note,) = planned.choice.notes
+    assert note.startswith("the compaction strategy was timestamp and is offset now")
+    assert subject(live, state).before is not None
+    # What timestamps removed is gone, though offsets decide now.
+    changed = subject(live, replace(state, strategies=("timestamp", "offset")))
+    assert (changed.before, changed.faults) == (None, ())
+    assert changed.notes == (
+        "not compared: compacted by timestamp, then by offset: what one removed stays removed",
+    )
+
+
+def subject(live: Wiring, state: PartitionState) -> Subject:
+    known = KnownPartition(key=state.key, state=state, refusal=None)
+    return subject_of(live, known, INDEX_INTERVAL_BYTES)
+
+
+def one_topic(tier: Path, words: Sequence[str], strategy: CompactionStrategy) -> HistoryChunk:
+    chunk = HistoryChunk(
+        segments=(tuple(words),),
+        strategy=strategy,
+        waited_ms=0,
+        is_last_chunk=True,
+        segment_bytes=1,
+    )
+    put_chunk(tier, key_of("topic"), chunk)
+    return chunk
+
+
+def test_an_expired_tombstone_waits_for_losers_of_its_own_segment_and_of_others(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    tier, key = made_tier(tmp_path / "tier"), key_of("topic")
+    words = ("0:a=@5^50", "1:b=1@4", "2:b=@5^50", "3:c=@5^50")
+    one_topic(tier, words, CompactionStrategy.TIMESTAMP)
+    chunk = one_topic(tier, ("4:a=1@4", "5:d=1"), CompactionStrategy.TIMESTAMP)
+    live, _ = cleaned(spark, tier, 50, {key: chunk})
+    assert [each.key for each in seen(live, tier, key)] == [b"a", b"b", b"d"]
+
+
+def test_malformed_versions_are_tallied_beside_the_fates(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    tier = made_tier(tmp_path / "tier")
+    words = ("0:a=1#null", "1:a=2#3", "2:b=1#short", "3:c=1", "4:=1#null")
+    chunk = one_topic(tier, words, CompactionStrategy.HEADER)
+    live, (result,) = cleaned(spark, tier, 0, {key_of("topic"): chunk})
+    (planned,) = (
+        survey_report(each) for each in survey(live, resolve([*ALWAYS]), Scope())
+    )
+    report = result_report(planned, result)
+    assert report.tally.malformed_versions == 2
+    assert report.tally.adds_up
+    assert (report.tally.kept, report.tally.superseded, report.tally.without_key) == (3, 1, 1)
+    (note,) = (each for each in report.notes if "no version" in each)
+    assert note.startswith("2 of 5 records have a version header that is no version")

@@ -1,0 +1,270 @@
+"""What planning sees and says, through the real `plan`; none of this starts Spark."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.jobs.commands import ALWAYS, COMPACT, status_of, tierfold, told
+from tests.jobs.tiers import (
+    RECORDS_PER_SEGMENT,
+    files_below,
+    folder_of,
+    key_of,
+    made_tier,
+    put_segment,
+    put_updates,
+)
+from tests.storage.live_segments import NOW_MS, data
+from tierfold.compaction.discovery.view import Refusal, RefusalReason
+from tierfold.compaction.model.producers import NO_DATA_OFFSET, ProducerEntry
+from tierfold.compaction.planning.plan import Compact
+from tierfold.jobs.context.run_context import wired
+from tierfold.jobs.context.scope import Scope
+from tierfold.jobs.pipeline.survey import survey
+from tierfold.jobs.settings.resolution import resolve
+from tierfold.jobs.verbs.status import status
+from tierfold.storage.tiers.local_store import LocalStore
+from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER, LocalTieredStorage
+from tierfold.storage.tiers.object_store import ObjectEntry
+
+OPEN_FROM = RECORDS_PER_SEGMENT + 1
+AN_OPEN_PRODUCER = ProducerEntry(
+    producer_id=7,
+    epoch=0,
+    last_sequence=0,
+    last_data_offset=NO_DATA_OFFSET,
+    last_offset_delta=0,
+    last_timestamp_ms=NOW_MS,
+    coordinator_epoch=0,
+    current_txn_first_offset=OPEN_FROM,
+)
+
+
+@pytest.fixture
+def tier(tmp_path: Path) -> Path:
+    return made_tier(tmp_path / "tier")
+
+
+def test_a_plan_tells_the_round_and_changes_nothing(tier: Path) -> None:
+    logs = [put_updates(tier, key_of("orders"), number) for number in range(2)]
+    before = files_below(tier)
+    ran = tierfold("plan", tier, *COMPACT, "--json")
+    assert ran.code == 0
+    assert ran.stderr == ""
+    report = ran.partitions["orders", 0]
+    assert report["outcome"] == "planned"
+    assert (report["first_dirty"], report["next_offset"]) == (0, 2 * RECORDS_PER_SEGMENT)
+    assert (report["segments_in"], report["segments_out"]) == (2, 1)
+    assert report["bytes_in"] == sum(log.stat().st_size for log in logs)
+    assert files_below(tier) == before
+    assert sorted(path.name for path in tier.iterdir()) == [TIER_FOLDER]
+
+
+def test_a_dry_run_is_the_plan(tier: Path) -> None:
+    put_updates(tier, key_of("orders"), 0)
+    before = files_below(tier)
+    dry = tierfold("compact", tier, *COMPACT, "--dry-run", "--json")
+    assert dry == tierfold("plan", tier, *COMPACT, "--json")
+    people = tierfold("compact", tier, *COMPACT, "--dry-run")
+    assert "dry run: nothing is changed" in people.stdout
+    assert "1 partition: 1 planned." in people.stdout
+    assert files_below(tier) == before
+    assert sorted(path.name for path in tier.iterdir()) == [TIER_FOLDER]
+
+
+def test_a_topic_without_a_policy_is_named_and_left_alone(tier: Path) -> None:
+    # Not even looked into: its objects could not be read.
+    put_updates(tier, key_of("events"), 0).write_bytes(b"")
+    ran = tierfold("plan", tier, "--json")
+    assert ran.code == 0
+    assert ran.partitions["events", 0]["outcome"] == "nothing_to_do"
+    assert "no cleanup.policy is set" in ran.partitions["events", 0]["reason"]
+    deleted = tierfold("plan", tier, "--set", "cleanup.policy=delete", "--json")
+    assert deleted.code == 0
+    assert "does not name compact" in deleted.partitions["events", 0]["reason"]
+
+
+def test_patterns_choose_topics_and_partitions(tier: Path) -> None:
+    for key in (key_of("orders", 0), key_of("orders", 11), key_of("orders.eu", 1)):
+        put_updates(tier, key, 0)
+    put_updates(tier, key_of("payments", 1), 0)
+
+    def chosen(*patterns: str) -> list[tuple[str, int]]:
+        return sorted(tierfold("plan", tier, *patterns, "--json").partitions)
+
+    assert chosen("--topic", "orders*") == [("orders", 0), ("orders", 11), ("orders.eu", 1)]
+    assert chosen("--topic", "orders") == [("orders", 0), ("orders", 11)]
+    assert chosen("--partition", "1") == [("orders.eu", 1), ("payments", 1)]
+    assert chosen("--partition", "1*", "--topic", "orders") == [("orders", 11)]
+    assert chosen("--topic", "payments", "--topic", "*.eu") == [("orders.eu", 1), ("payments", 1)]
+    for asked in (("--topic", "Orders*"), ("--topic", "Orders*", "--partition", "1")):
+        nothing = tierfold("plan", tier, *asked)
+        assert nothing.code == 0
+        assert "nothing matches the patterns" in nothing.stdout
+
+
+@pytest.mark.parametrize("verb", ["plan", "compact", "status", "verify", "retain"])
+def test_a_name_that_is_none_is_no_good_end(tier: Path, verb: str) -> None:
+    for key in (key_of("orders", 0), key_of("payments", 1)):
+        put_updates(tier, key, 0)
+    before = files_below(tier)
+    for asked, said in (
+        (("--topic", "Orders"), "topic Orders: no topic of that name is in scope. Did you mean"),
+        (("--topic", "orders", "--topic", "?", "--topic", "bills"), "topic bills: no topic"),
+        (("--partition", "7"), "partition 7: no partition of that name is in scope. `tierfold st"),
+        (("--topic", "orders", "--partition", "1"), "partition 1: no partition of that name"),
+    ):
+        ran = tierfold(verb, tier, *COMPACT, *asked)
+        assert (ran.code, ran.stdout) == (2, ""), ran.stderr
+        assert said in ran.stderr
+    assert files_below(tier) == before
+
+
+def test_an_empty_tier_is_nothing_to_do(tier: Path) -> None:
+    for verb in ("plan", "compact", "status"):
+        ran = tierfold(verb, tier, *COMPACT)
+        assert ran.code == 0
+        assert "No partitions: the tier is empty" in ran.stdout
+        assert tierfold(verb, tier, *COMPACT, "--json").partitions == {}
+    assert sorted(path.name for path in tier.iterdir()) == [TIER_FOLDER]
+
+
+def test_a_partition_without_a_segment_is_nothing_to_do(tier: Path) -> None:
+    folder_of(tier, key_of("orders")).mkdir()
+    ran = tierfold("compact", tier, *COMPACT, "--json")
+    assert ran.code == 0
+    assert ran.partitions["orders", 0]["reason"] == "no live segment in the tier"
+    assert status_of(tier)["orders", 0]["segments"] == []
+
+
+def test_what_is_no_partition_and_no_segment_is_not_looked_at(tier: Path) -> None:
+    put_updates(tier, key_of("orders"), 0)
+    planned = tierfold("plan", tier, *COMPACT, "--json")
+    objects = tier / TIER_FOLDER
+    (objects / "lost+found").mkdir()
+    (objects / "orders-0").mkdir()
+    (objects / "README").write_text("mine")
+    partition = folder_of(tier, key_of("orders"))
+    (partition / "notes.txt").write_text("mine")
+    (partition / ".00000000000000000000-x.log.abc.staged").write_bytes(b"half")
+    (partition / "00000000000000000000-0hLI51_3SZKS69rydQPI4w").mkdir()
+    (partition / "00000000000000000000-0hLI51_3SZKS69rydQPI4w.log").mkdir()
+    assert tierfold("plan", tier, *COMPACT, "--json") == planned
+
+
+def test_an_open_transaction_holds_its_segment_and_all_beyond_back(tier: Path) -> None:
+    key = key_of("orders")
+    put_updates(tier, key, 0)
+    put_segment(
+        tier,
+        key,
+        [
+            data(OPEN_FROM - 1, (b"k0", b"before")),
+            data(OPEN_FROM, (b"k0", b"open"), producer_id=7),
+        ],
+        start_offset=OPEN_FROM - 1,
+        producers=[AN_OPEN_PRODUCER],
+    )
+    ran = tierfold("plan", tier, *COMPACT, "--json")
+    assert ran.code == 0
+    report = ran.partitions["orders", 0]
+    assert report["next_offset"] == RECORDS_PER_SEGMENT
+    wanted = (f"held back at offset {OPEN_FROM}", "open transaction of producer 7")
+    assert not told(report["reason"], *wanted)
+
+
+def test_where_all_is_held_back_there_is_nothing_to_do(tier: Path) -> None:
+    opened = data(OPEN_FROM, (b"k0", b"open"), producer_id=7)
+    key = key_of("orders")
+    put_segment(tier, key, [opened], start_offset=OPEN_FROM, producers=[AN_OPEN_PRODUCER])
+    ran = tierfold("compact", tier, *COMPACT, "--json")
+    assert ran.code == 0
+    report = ran.partitions["orders", 0]
+    assert report["outcome"] == "nothing_to_do"
+    assert not told(report["reason"], f"held back at offset {OPEN_FROM}", "producer 7")
+
+
+def test_a_gap_and_other_batches_at_the_same_offsets_refuse_on_first_sight(tier: Path) -> None:
+    for number in (0, 2):
+        put_updates(tier, key_of("gap"), number)
+    one, other = (
+        put_segment(tier, key_of("overlap"), [data(0, (b"k", value))], start_offset=0)
+        for value in (b"one", b"other")
+    )
+    ran = tierfold("plan", tier, *COMPACT, "--json")
+    assert ran.code == 3
+    assert not told(ran.partitions["gap", 0]["reason"], "ends at offset 10", "starts at 22")
+    ids = (one.name[21:43], other.name[21:43])
+    assert not told(ran.partitions["overlap", 0]["reason"], *ids, "share offsets 0 to 0")
+    assert {each["outcome"] for each in ran.partitions.values()} == {"refused"}
+
+
+def test_a_copy_of_a_partition_under_another_topics_name_is_refused(tier: Path) -> None:
+    # A topic id is one topic's. The catalog goes by it, so both must not be taken for one.
+    key = key_of("orders")
+    put_updates(tier, key, 0)
+    put_updates(tier, key_of("payments"), 0)
+    original = folder_of(tier, key)
+    copied = original.with_name(original.name.replace("orders", "orders-backup"))
+    shutil.copytree(original, copied)
+    ran = tierfold("plan", tier, *ALWAYS, "--json")
+    assert ran.code == 3
+    assert ran.outcomes == {
+        ("orders", 0): "refused",
+        ("orders-backup", 0): "refused",
+        ("payments", 0): "planned",
+    }
+    for name in ("orders", "orders-backup"):
+        reason = ran.partitions[name, 0]["reason"]
+        assert not told(reason, key.topic_id, "orders-0", "orders-backup-0", "Move")
+    told_by_status = tierfold("status", tier, "--json")
+    assert told_by_status.code == 3
+    assert key.topic_id in told_by_status.partitions["orders", 0]["problem"]
+
+
+class Whimsical(LocalStore):
+    """A store that fails in a way which nothing expects, in the folder of one topic."""
+
+    def list(self, folder: str) -> Iterator[ObjectEntry]:
+        if "/odd-0-" in folder:
+            raise ArithmeticError("7 is not 8")
+        return super().list(folder)
+
+
+def test_what_nothing_expects_stops_one_partition_alone(tier: Path) -> None:
+    for topic in ("odd", "orders"):
+        put_updates(tier, key_of(topic), 0)
+    opened = wired(str(tier), None, NOW_MS)
+    live = replace(opened, tier=LocalTieredStorage(Whimsical(tier)))
+    odd, orders = survey(live, resolve(COMPACT[1:]), Scope())
+    assert isinstance(orders.choice, Compact)
+    assert odd.choice == Refusal(
+        reason=RefusalReason.UNREADABLE,
+        detail="odd-0: unexpected ArithmeticError: 7 is not 8",
+        remedy="This is a bug; please report it.",
+    )
+    puzzling, understood = status(live, resolve([]), Scope())
+    assert understood.problem == ""
+    assert puzzling.problem == (
+        "odd-0: unexpected ArithmeticError: 7 is not 8. This is a bug; please report it."
+    )
+
+
+def test_a_topic_made_anew_is_another_partition(tier: Path) -> None:
+    for incarnation in (0, 1):
+        put_updates(tier, key_of("orders", incarnation=incarnation), 0)
+    ran = tierfold("plan", tier, *COMPACT)
+    assert ran.code == 0
+    assert "2 partitions: 2 planned." in ran.stdout
+
+
+def test_a_forced_begin_beyond_the_log_is_refused(tier: Path) -> None:
+    put_updates(tier, key_of("orders"), 0)
+    ran = tierfold("plan", tier, *COMPACT, "--first-dirty", "99", "--json")
+    assert ran.code == 3
+    assert not told(ran.partitions["orders", 0]["reason"], "99", "Choose one between 0 and 11")

@@ -1,0 +1,154 @@
+"""Logs of more offsets than a segment can have, most of them superseded, through the real verbs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.jobs.commands import ALWAYS, Ran, status_of, tierfold
+from tests.jobs.tiers import files_below, key_of, live_values, made_tier, put_segment
+from tests.storage.live_segments import data
+from tierfold.compaction.model.segments import PartitionKey
+from tierfold.compaction.model.units import BATCH_HEADER_BYTES
+from tierfold.jobs.sources.segment_options import FORMAT
+from tierfold.jobs.sources.segment_source import register
+
+M: Final = 2**31
+"""As many offsets as a segment can have."""
+
+HEAD, MIDDLE, ROW = key_of("head"), key_of("middle"), key_of("row")
+
+LIVE: Final = {
+    "head": [(0, M - 1), (M, M + 1)],
+    "middle": [(0, M - 1), (M, 2 * M - 1), (2 * M, 2 * M)],
+    # The third and the fourth, together as many offsets as there can be, became one.
+    "row": [(0, M - 1), (M, 2 * M - 1), (2 * M, 3 * M - 1), (3 * M, 3 * M + 1)],
+}
+"""The first and last offset of each segment that lives after the first run."""
+
+EMPTIED: Final = {"head": [0], "middle": [1], "row": [0, 1, 2]}
+"""Which of them hold nothing but an empty batch."""
+
+VALUES: Final[dict[str, dict[bytes | None, bytes | None]]] = {
+    "head": {b"k": b"new", b"l": b"1"},
+    "middle": {b"stays": b"1", b"k": b"new"},
+    "row": {b"k": b"new", b"l": b"1"},
+}
+
+
+def put_wide(tier: Path, key: PartitionKey, first: int, last: int, name: bytes = b"k") -> None:
+    """A segment of one record, whose batch was left with these offsets by an earlier cleaning."""
+    batch = replace(data(first, (name, b"1")), last_offset=last)
+    put_segment(tier, key, [batch], start_offset=first)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """A tier of such logs, and what the verbs said of it."""
+
+    tier: Path
+    first: Ran
+    status: dict[tuple[str, int], dict[str, Any]]
+    after: dict[str, str]
+    """Every file of the tier after the first run."""
+    verified: Ran
+    second: Ran
+    forced: Ran
+    in_the_end: dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def course(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Course:
+    tier = made_tier(tmp_path_factory.mktemp("vast") / "tier")
+    put_wide(tier, HEAD, 0, M - 1)
+    put_segment(tier, HEAD, [data(M, (b"k", b"new"), (b"l", b"1"))], start_offset=M)
+    put_wide(tier, MIDDLE, 0, M - 1, b"stays")
+    put_wide(tier, MIDDLE, M, 2 * M - 1)
+    put_segment(tier, MIDDLE, [data(2 * M, (b"k", b"new"))], start_offset=2 * M)
+    for first, last in ((0, M), (M, 2 * M), (2 * M, 2 * M + 5), (2 * M + 5, 3 * M)):
+        put_wide(tier, ROW, first, last - 1)
+    put_segment(tier, ROW, [data(3 * M, (b"k", b"new"), (b"l", b"1"))], start_offset=3 * M)
+    first = tierfold("compact", tier, *ALWAYS, "--set", "segment.bytes=1", "--json")
+    after = objects_of(tier)
+    status = status_of(tier)
+    verified = tierfold("verify", tier, "--json")
+    second = tierfold("compact", tier, *ALWAYS, "--json")
+    forced = tierfold("compact", tier, *ALWAYS, "--first-dirty", "0", "--json")
+    return Course(
+        tier=tier,
+        first=first,
+        status=status,
+        after=after,
+        verified=verified,
+        second=second,
+        forced=forced,
+        in_the_end=objects_of(tier),
+    )
+
+
+def objects_of(tier: Path) -> dict[str, str]:
+    return files_below(tier / "kafka-tiered-storage")
+
+
+def test_such_logs_are_compacted_and_what_holds_nothing_is_one_empty_batch(
+    course: Course,
+) -> None:
+    assert course.first.code == 0, course.first.stderr
+    assert set(course.first.outcomes.values()) == {"compacted"}
+    for (topic, _), entry in course.status.items():
+        segments = entry["segments"]
+        spans = [(each["start_offset"], each["end_offset"]) for each in segments]
+        assert spans == LIVE[topic]
+        sizes = [each["size_bytes"] for each in segments]
+        empty = [i for i, size in enumerate(sizes) if size == BATCH_HEADER_BYTES]
+        assert empty == EMPTIED[topic]
+        assert live_values(entry) == VALUES[topic]
+
+
+def test_verify_and_the_other_verbs_read_the_empty_segments(course: Course) -> None:
+    assert course.verified.code == 0, course.verified.stdout
+    found = {each["topic"]: each for each in course.verified.entries}
+    assert all(each["faults"] == [] for each in found.values())
+    assert {topic: each["keys_compared"] for topic, each in found.items()} == {
+        topic: len(values) for topic, values in VALUES.items()
+    }
+    log = course.status["head", 0]["segments"][0]["log"]
+    dumped = tierfold("dump", log)
+    assert dumped.code == 0
+    (batch,) = map(json.loads, dumped.stdout.splitlines())
+    assert (batch["baseOffset"], batch["lastOffset"], batch["count"]) == (0, M - 1, 0)
+
+
+def test_a_further_run_writes_nothing(course: Course) -> None:
+    assert course.second.code == course.forced.code == 0
+    assert set(course.second.outcomes.values()) == {"nothing_to_do"}
+    assert set(course.forced.outcomes.values()) == {"compacted"}
+    assert course.in_the_end == course.after
+
+
+def test_spark_reads_what_is_left(course: Course, spark: SparkSession) -> None:
+    register(spark)
+    rows = spark.read.format(FORMAT).load(str(course.tier)).collect()
+    found: dict[str, dict[bytes, bytes]] = {topic: {} for topic in VALUES}
+    for row in rows:
+        found[row["topic"]][bytes(row["key"])] = bytes(row["value"])
+    assert found == VALUES
+
+
+def test_a_log_goes_on_beyond_an_empty_segment(course: Course, tmp_path: Path) -> None:
+    tier = Path(shutil.copytree(course.tier, tmp_path / "tier"))
+    put_segment(tier, HEAD, [data(M + 2, (b"l", b"2"))], start_offset=M + 2)
+    ran = tierfold("compact", tier, *ALWAYS, "--topic", "head", "--json")
+    assert (ran.code, ran.outcomes) == (0, {("head", 0): "compacted"})
+    entry = status_of(tier)["head", 0]
+    assert live_values(entry) == {b"k": b"new", b"l": b"2"}
+    lone, rest = entry["segments"]
+    assert lone["id"] == course.status["head", 0]["segments"][0]["id"]
+    assert (rest["start_offset"], rest["end_offset"]) == (M, M + 2)
+    assert tierfold("verify", tier, "--topic", "head").code == 0

@@ -1,0 +1,113 @@
+"""Where people read: narrow terminals, readers that go away, encodings without our signs."""
+
+from __future__ import annotations
+
+import os
+import pty
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from tests.compaction.builders import KEY
+from tests.jobs.commands import ROOT, tierfold, users_environment
+from tests.jobs.elections import RUN, histories
+from tests.jobs.tiers import SAMPLE
+from tierfold.jobs.cli import exit_codes as cli_ends
+from tierfold.jobs.pipeline.partition_report import PLANNED, REFUSED, PartitionReport
+from tierfold.jobs.reports.verb_tables import print_reports
+
+NAMED = replace(KEY, topic="a-topic-whose-name-is-long")
+COMMAND = "Look: `tierfold forget '/mnt/a tier' a-topic-whose-name-is-long-3 --dry-run` says more."
+REPORTS = [
+    PartitionReport(key=NAMED, outcome=REFUSED, reason=COMMAND),
+    PartitionReport(
+        key=NAMED,
+        outcome=PLANNED,
+        first_dirty=1_000_000_000,
+        next_offset=2_000_000_000,
+        segments_in=1000,
+        segments_out=10,
+    ),
+]
+
+
+def printed(width: int) -> list[str]:
+    told = StringIO()
+    print_reports(Console(file=told, width=width), REPORTS, "plan")
+    return told.getvalue().splitlines()
+
+
+def test_sentences_follow_a_table_that_leaves_them_no_room() -> None:
+    lines = printed(110)
+    assert f"{NAMED}: {COMMAND}" in lines
+    assert any("│" in line and str(NAMED) in line for line in lines)
+    assert any("1000000000–1999999999" in line for line in lines)
+    assert max(len(line) for line in lines if "│" in line) <= 110
+
+
+def test_no_cell_is_cut_where_the_table_does_not_fit() -> None:
+    lines = printed(60)
+    assert not any("│" in line or "…" in line for line in lines)
+    assert f"{NAMED}: {COMMAND}" in lines
+    (planned,) = [line for line in lines if line.startswith(f"{NAMED}: outcome planned")]
+    assert "offsets 1000000000–1999999999, segments 1 000 → 10" in planned
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_history_shows_all_that_a_restore_takes(
+    width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tier, *_ = histories(tmp_path / "tier")
+    monkeypatch.setattr(cli_ends, "WIDTH_WITHOUT_TERMINAL", width)
+    (entry, *_) = tierfold("history", tier, "orders-0", "--json").entries[0]["history"]
+    words = tierfold("history", tier, "orders-0").stdout.split()
+    assert entry["committed_at"] in words
+    assert RUN in words
+
+
+def test_a_reader_that_goes_away_is_no_bug() -> None:
+    log = next(SAMPLE.rglob("00000000000000000000-*.log"))
+    with subprocess.Popen(
+        [sys.executable, "-m", "tierfold", "dump", str(log)],
+        cwd=ROOT,
+        env=users_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline().startswith(b'{"t": "batch"')
+        process.stdout.close()
+        said = process.stderr.read()
+    assert (process.returncode, said) == (cli_ends.EXIT_BROKEN_PIPE, b"")
+
+
+@pytest.mark.parametrize("no_color", ["", "1"])
+def test_a_terminal_gets_colours_unless_no_color_is_set(tmp_path: Path, no_color: str) -> None:
+    shutil.copytree(SAMPLE, tmp_path / "tier")
+    next((tmp_path / "tier").rglob("*.log")).write_bytes(b"")
+    seen, terminal = pty.openpty()
+    subprocess.run(
+        [sys.executable, "-m", "tierfold", "status", str(tmp_path / "tier")],
+        cwd=ROOT,
+        env=users_environment() | {"NO_COLOR": no_color, "TERM": "xterm"},
+        stdout=terminal,
+        check=False,
+    )
+    os.close(terminal)
+    with os.fdopen(seen, "rb") as screen:
+        shown = screen.read1(1 << 16)
+    assert b"refused" in shown
+    assert (b"\x1b[31m" in shown) is (not no_color)
+
+
+def test_signs_that_an_encoding_lacks_are_replaced() -> None:
+    cli_ends.print_what_can_be()
+    told = "3 → 1, 0–7, ≤ 9 … ö".encode("ascii", errors="tierfold")
+    assert told == b"3 -> 1, 0-7, <= 9 ... ?"

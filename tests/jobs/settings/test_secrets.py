@@ -1,0 +1,214 @@
+"""A secret that somebody put in the wrong place, or in the right one, is found nowhere afterwards.
+
+The same unlikely word stands wherever one could come in; then everything that was said or written
+is searched for it.
+"""
+
+from __future__ import annotations
+
+import pickle
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.jobs.commands import ALWAYS, COMPACT, Ran, in_own_process, tierfold
+from tests.jobs.concurrent_events import meddled
+from tests.jobs.tiers import key_of, made_tier, put_updates
+from tierfold.jobs.pipeline.stages.segment_rows import failure
+from tierfold.jobs.pipeline.survey import refusal_of
+from tierfold.storage.catalog.runs_table import RunsTable
+
+CANARY: Final = "Kanarienvogel7Qz"
+VERBS: Final = ("plan", "compact", "status", "verify")
+URIS: Final = (
+    f"s3://AKIA:{CANARY}@bucket/tier",
+    f"s3://AKIA:{CANARY}/with/slashes@bucket/tier",
+    f"abfss://container@account.dfs.core.windows.net/tier?sig={CANARY}",
+    f"https://host/tier#{CANARY}",
+    f"s3://[{CANARY}@bucket",
+    f"file://u:{CANARY}@host/tier",
+)
+WORDS: Final[dict[str, tuple[str, ...]]] = {
+    "an unknown setting": ("--set", f"ssl.keystore.passphrase={CANARY}"),
+    "no equals sign": ("--set", f"ssl.keystore.password:{CANARY}"),
+    "a space for it": ("--set", "ssl.keystore.password", CANARY),
+    "a login": ("--set", f'sasl.jaas.login=a.b.Plain required password="{CANARY}";'),
+    "a login without its name": ("--set", f'a.b.Plain required password="{CANARY}" user="x";'),
+    "another option": (f"--password={CANARY}",),
+    "a file from elsewhere": ("--config", f"https://u:{CANARY}@host/tierfold.toml"),
+    "a number": ("--now", f"s3://u:{CANARY}@host"),
+}
+FILES: Final[dict[str, str]] = {
+    "a broker's own file": f"ssl.key.password={CANARY}\n",
+    "a broker's own table": f'[broker]\nssl.key.password="{CANARY}"\n',
+    "an unknown name": f'[broker]\n"ssl.key.passphrase" = "{CANARY}"\n',
+    "a topic's unknown name": f'[topics."a"]\n"ssl.key.password" = "{CANARY}"\n',
+    "outside of a table": f'"ssl.key.password" = "{CANARY}"\n',
+    "a name that is none": f'"password {CANARY}" = 1\n',
+    "a name that is none, in a table": f'[broker]\n"password {CANARY}" = 1\n',
+    "a table that is none": f'[broker]\n"password {CANARY}" = {{}}\n',
+    "for a table": f'broker = "{CANARY}"\n',
+    "for a topic": f'[topics]\n"ssl.key.password" = "{CANARY}"\n',
+    "below a known name": f'[broker]\n"log.segment.bytes" = {{password = "{CANARY}"}}\n',
+    "in a list of a known name": f'[broker]\n"log.cleanup.policy" = [{{a = "{CANARY}"}}]\n',
+    "said twice": f'[broker]\n"x {CANARY}" = 1\n"x {CANARY}" = 2\n',
+    "a table twice": f'["x {CANARY}"]\n["x {CANARY}"]\n',
+    "an open quote": f'[broker]\n"password" = "{CANARY}\n',
+}
+
+
+def refused(ran: Ran, code: int = 2) -> None:
+    assert (ran.code, ran.stdout) == (code, ""), ran
+    assert ran.stderr
+    assert CANARY not in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+@pytest.fixture(scope="module")
+def tier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    tier = made_tier(tmp_path_factory.mktemp("module") / "tier")
+    put_updates(tier, key_of("orders"), 0)
+    return tier
+
+
+@pytest.mark.parametrize("uri", URIS)
+def test_a_uri_with_a_secret_is_refused_without_it(uri: str, tier: Path) -> None:
+    for verb in VERBS:
+        refused(tierfold(verb, uri))
+        refused(tierfold(verb, tier, "--catalog", uri))
+    refused(tierfold("dump", uri), code=3)
+    refused(tierfold("dump", "x.log", uri))
+    refused(tierfold("config", uri))
+    refused(tierfold(uri))
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_what_is_not_understood_is_not_repeated(words: str, tier: Path) -> None:
+    for verb in VERBS:
+        refused(tierfold(verb, tier, *WORDS[words]))
+    refused(tierfold("dump", "x.log", *WORDS[words]))
+    if words != "a number":
+        refused(tierfold("config", "orders", *WORDS[words]))
+
+
+@pytest.mark.parametrize("toml", FILES)
+def test_a_file_is_refused_without_what_it_holds(toml: str, tier: Path, tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(FILES[toml])
+    refused(tierfold("plan", tier, "--config", file))
+    refused(tierfold("config", "orders", "--config", file))
+
+
+def test_a_name_is_told_where_its_value_is_not(tier: Path) -> None:
+    ran = tierfold("plan", tier, *WORDS["an unknown setting"])
+    assert "there is no setting 'ssl.keystore.passphrase'" in ran.stderr
+
+
+def test_what_only_brokers_use_is_named_without_its_value(tier: Path, tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(f'[broker]\n"ssl.key.password" = "{CANARY}"\n')
+    both = ("--config", file, "--set", f'sasl.jaas.config=a.b.Plain required password="{CANARY}";')
+    for verb in ("plan", "status", "retain"):
+        for ran in (tierfold(verb, tier, *both), tierfold(verb, tier, *both, "--json")):
+            assert ran.code == 0
+            for name in ("ssl.key.password", "sasl.jaas.config"):
+                assert f"{name} has no effect here" in ran.stdout + ran.stderr
+            assert CANARY not in ran.stdout + ran.stderr
+
+
+def test_a_strangers_exception_is_told_without_its_secrets() -> None:
+    error = RuntimeError(f"PUT https://host/x?sig={CANARY} with password={CANARY}\n\x1b[2J")
+    refusal = refusal_of(error, "orders-0")
+    for told in (refusal.detail, pickle.loads(failure(error, "orders-0"))):  # noqa: S301
+        assert told.startswith("orders-0: unexpected RuntimeError: PUT https://host/x?[hidden]")
+        assert CANARY not in told
+        assert told.isprintable()
+
+
+def test_a_bug_is_told_with_its_trace_and_without_secrets(
+    spark: object, tmp_path: Path
+) -> None:
+    def bug() -> None:
+        raise RuntimeError(f"s3://u:{CANARY}@bucket \x1b[2J")
+
+    tier = made_tier(tmp_path / "tier")
+    put_updates(tier, key_of("orders"), 0)
+    put_updates(tier, key_of("orders"), 1)
+    with meddled(before_claim=bug):
+        ran = tierfold("compact", tier, *ALWAYS)
+    assert (ran.code, ran.stdout) == (1, "")
+    assert "Traceback" in ran.stderr
+    assert r"RuntimeError: s3://[hidden]@bucket \x1b[2J" in ran.stderr
+    assert CANARY not in ran.stderr
+
+
+SPARK_CONF: Final = {
+    "spark.eventLog.enabled": "true",
+    "spark.eventLog.compress": "false",
+    "spark.hadoop.fs.s3a.secret.key": CANARY,
+    "spark.hadoop.fs.azure.account.key.mine.dfs.core.windows.net": CANARY,
+    "spark.executorEnv.AWS_SECRET_ACCESS_KEY": CANARY,
+    "spark.executorEnv.AZURE_STORAGE_ACCOUNT_KEY": CANARY,
+}
+ENVIRONMENT: Final = (
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AZURE_STORAGE_ACCOUNT_KEY",
+    "AZURE_STORAGE_SAS_TOKEN",
+    "GOOGLE_SERVICE_ACCOUNT_KEY",
+)
+
+
+def test_a_run_leaves_no_secret_in_what_it_says_and_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With Spark's event log on, credentials where they belong, and a partition that fails."""
+    for name in ENVIRONMENT:
+        monkeypatch.setenv(name, CANARY)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    tier = made_tier(tmp_path / "tier")
+    for name in ("orders", "torn"):
+        for number in range(2):
+            log = put_updates(tier, key_of(name), number)
+    content = bytearray(log.read_bytes())
+    content[-1] ^= 1
+    log.write_bytes(content)
+    events = tmp_path / "events"
+    events.mkdir()
+    conf = {**SPARK_CONF, "spark.eventLog.dir": events.as_uri(), "spark.local.dir": str(tmp_path)}
+    words = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
+    told = f"PYSPARK_SUBMIT_ARGS={shlex.join([*words, 'pyspark-shell'])}"
+    command = ("env", told, sys.executable, "-m", "tierfold", "compact")
+    ran = in_own_process(*command, tier, *ALWAYS, "--json")
+    assert ran.code == 3, ran
+    assert ran.outcomes == {("orders", 0): "compacted", ("torn", 0): "failed"}
+    said = [ran.stdout, ran.stderr]
+    for verb in ("plan", "status"):
+        said += [part for ran in _asked(verb, tier) for part in (ran.stdout, ran.stderr)]
+    assert [each for each in said if CANARY in each] == []
+    assert len(RunsTable(str(tier / "_tierfold")).read()) == 2
+    written = dict(_written(tmp_path))
+    assert any("SparkListenerEnvironmentUpdate" in text for text in written.values())
+    assert [str(path) for path, text in written.items() if CANARY in text] == []
+
+
+def _asked(verb: str, tier: Path) -> Iterator[Ran]:
+    yield tierfold(verb, tier, *COMPACT)
+    yield tierfold(verb, tier, *COMPACT, "--json")
+    if verb == "plan":
+        yield tierfold(verb, tier, *COMPACT, "--explain", "orders-0")
+        yield tierfold(verb, tier, *COMPACT, "--explain", "torn-0")
+
+
+def _written(folder: Path) -> Iterator[tuple[Path, str]]:
+    """Every file's path and text; of Parquet the cells, which lie there compressed."""
+    for path in sorted(each for each in folder.rglob("*") if each.is_file()):
+        text = path.read_bytes().decode("latin-1")
+        if path.suffix == ".parquet":
+            text += str(pq.read_table(path).to_pylist())
+        yield path, f"{path} {text}"

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from chispa import assert_df_equality
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from tests.compaction.builders import KEY
+from tests.storage.aged_tables import superseded
+from tests.storage.catalog_contract import A_RUN, committed, fresh
+from tierfold.compaction.model.errors import UnreadableObject
+from tierfold.compaction.model.segments import PartitionKey, PartitionState
+from tierfold.jobs.sources import catalog_tables
+from tierfold.storage.catalog.catalog import Catalog
+from tierfold.storage.catalog.delta_tables import CHECKPOINT_INTERVAL
+from tierfold.storage.catalog.rows import table_of
+from tierfold.storage.catalog.runs_table import RunsTable
+from tierfold.storage.catalog.schema import PARTITIONS, RUNS, SEGMENT
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+OTHER: Final = PartitionKey(topic="payments", partition=0, topic_id="-P_" + "p" * 18 + "A")
+"""A topic id whose first character would be an option, and whose case matters in a path."""
+
+
+@pytest.fixture(scope="module")
+def catalog_uri(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A catalog after more commits than lie between two checkpoints; some of it is forgotten."""
+    uri = str(tmp_path_factory.mktemp("tier") / "_tierfold")
+    Catalog(uri).claim([fresh(OTHER)], "first", at_ms=1)
+    for count in range(CHECKPOINT_INTERVAL // 2 + 1):
+        committed(Catalog(uri), KEY, f"run-{count}", f"merged-{count}")
+    RunsTable(uri).append([A_RUN])
+    RunsTable(uri).append([replace(A_RUN, chunk=1, tally={})])
+    assert list(Path(uri, "partitions", "_delta_log").glob("*.checkpoint.parquet"))
+    superseded(Path(uri, "partitions"), hours=31 * 24)
+    assert Catalog(uri).vacuum() > 0
+    return uri
+
+
+@pytest.fixture(scope="module")
+def seen(catalog_uri: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What delta-spark, in a session of its own, reads of it."""
+    folder = tmp_path_factory.mktemp("seen")
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.jobs.delta_reader", catalog_uri, str(folder)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return folder
+
+
+def assert_same(found: DataFrame, expected: DataFrame) -> None:
+    order = [each for each in ("topic", "partition", "position", "chunk") if each in found.columns]
+    assert_df_equality(found.orderBy(order), expected.orderBy(order))
+
+
+def states(catalog_uri: str) -> list[PartitionState]:
+    return list(Catalog(catalog_uri).read().values())
+
+
+def test_spark_reads_the_rows_that_the_catalog_wrote(
+    spark: SparkSession, catalog_uri: str, seen: Path
+) -> None:
+    rows = table_of(states(catalog_uri)).to_pylist()
+    assert len(rows) == 2
+    found = spark.read.parquet(f"{seen}/partitions")
+    assert found.schema.simpleString() == from_arrow_schema(PARTITIONS).simpleString()
+    assert_same(found, spark.createDataFrame(rows, found.schema))
+
+
+def test_spark_reads_one_row_per_live_segment(
+    spark: SparkSession, catalog_uri: str, seen: Path
+) -> None:
+    rows: list[dict[str, Any]] = [
+        asdict(state.key) | {"position": position} | asdict(segment)
+        for state in states(catalog_uri)
+        for position, segment in enumerate(state.segments)
+    ]
+    assert len(rows) == 4
+    found = spark.read.parquet(f"{seen}/segments")
+    assert found.columns == [
+        "topic",
+        "partition",
+        "topic_id",
+        "position",
+        *(each.name for each in SEGMENT),
+    ]
+    assert_same(found, spark.createDataFrame(rows, found.schema))
+
+
+def test_spark_reads_the_runs(spark: SparkSession, catalog_uri: str, seen: Path) -> None:
+    rows = [asdict(row) for row in RunsTable(catalog_uri).read()]
+    assert len(rows) == 2
+    found = spark.read.parquet(f"{seen}/runs")
+    stored = from_arrow_schema(RUNS).simpleString()
+    assert found.schema.simpleString() == stored.replace("end_offset", "next_offset")
+    assert_same(found, spark.createDataFrame(rows, found.schema))
+
+
+def test_a_session_without_delta_is_told_what_it_needs(
+    spark: SparkSession, catalog_uri: str
+) -> None:
+    with pytest.raises(UnreadableObject, match="with_delta"):
+        catalog_tables.partitions(spark, catalog_uri)

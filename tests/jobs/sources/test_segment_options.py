@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import pytest
+from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
+
+from tests.tidy import packaging_docs as papers
+from tests.tidy import source_tree as house
+from tierfold.compaction.model.errors import BadSettings
+from tierfold.compaction.model.rules import CompactionStrategy
+from tierfold.jobs.context.scope import Scope
+from tierfold.jobs.sources.segment_options import (
+    COLUMNS,
+    OPTIONS,
+    USUAL_COLUMNS,
+    check_schema,
+    request_of,
+    schema_of,
+)
+from tierfold.storage.kafka.record_versions import VersionSource
+
+README = (house.ROOT / "README.md").read_text(encoding="utf-8")
+NAMES = tuple(column.name for column in COLUMNS)
+
+
+def test_each_column_has_its_row_with_its_type() -> None:
+    said = {column.name: (f"`{column.kind.simpleString()}`", column.doc) for column in COLUMNS}
+    assert papers.missing_rows(said, README) == []
+    assert papers.rows_that_say_otherwise(said, README) == []
+
+
+def test_each_option_has_its_row_with_its_default() -> None:
+    said = {option.name: (option.default or "none", option.doc) for option in OPTIONS}
+    assert papers.missing_rows(said, README) == []
+    assert papers.rows_that_say_otherwise(said, README) == []
+
+
+def test_nothing_but_a_tier_need_be_named() -> None:
+    request = request_of({"path": "/tier"})
+    assert (request.tier_uri, request.catalog_uri, request.scope) == ("/tier", None, Scope())
+    assert request.is_committed
+    assert request.columns == USUAL_COLUMNS
+    assert set(NAMES) - set(request.columns) == {"value_digest", "version"}
+    assert request.assigned is None
+    assert not request.is_original
+    assert request.versions == VersionSource()
+
+
+def test_every_option_is_heard_whatever_its_case() -> None:
+    request = request_of(
+        {
+            "PATH": "/tier",
+            "catalog": "/elsewhere",
+            "Topics": "orders, pay*",
+            "partitions": "0,1?",
+            "Isolation.Level": "read_uncommitted",
+            "columns": "value, offset",
+        }
+    )
+    assert request.catalog_uri == "/elsewhere"
+    assert request.scope == Scope(topics=("orders", "pay*"), partitions=("0", "1?"))
+    assert not request.is_committed
+    assert schema_of(request.columns).names == ["value", "offset"]
+
+
+def test_partitions_may_be_assigned_one_by_one() -> None:
+    request = request_of({"path": "/tier", "assign": '{"orders": [0, 2], "payments": [1]}'})
+    assert request.assigned == {("orders", 0), ("orders", 2), ("payments", 1)}
+    assert request.scope == Scope(topics=("orders", "payments"))
+
+
+def test_what_a_version_is_goes_by_the_strategy() -> None:
+    by_header = {"compaction.strategy": "header", "compaction.strategy.header": "seq"}
+    for options, versions in (
+        (
+            {"compaction.strategy": "timestamp"},
+            VersionSource(strategy=CompactionStrategy.TIMESTAMP),
+        ),
+        (by_header, VersionSource(strategy=CompactionStrategy.HEADER, header="seq")),
+    ):
+        assert request_of({"path": "/tier", **options}).versions == versions
+    assert request_of({"path": "/tier", "segments": "original"}).is_original
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"path": "/t", "segments": "retired"}, "segments is 'retired'. It is live or original"),
+        ({"path": "/t", "compaction.strategy": "newest"}, "It is offset or timestamp or header"),
+        ({"path": "/t", "compaction.strategy": "header"}, "compaction.strategy.header is ''"),
+        ({"path": "/t", "compaction.strategy.header": "seq"}, "compaction.strategy is offset"),
+        ({"path": "/t", "assign": "orders"}, "assign is 'orders'"),
+        ({"path": "/t", "assign": "[]"}, "assign is '[]'"),
+        ({"path": "/t", "assign": "{}"}, "assign is '{}'"),
+        ({"path": "/t", "assign": '{"a": 0}'}, "Write JSON such as"),
+        ({"path": "/t", "assign": '{"a": [true]}'}, "Write JSON such as"),
+        ({"path": "/t", "assign": '{"a": [0]}', "topics": "a"}, "neither topics nor partitions"),
+        ({"path": "/t", "assign": '{"a": [0]}', "partitions": "0"}, "neither topics nor"),
+        ({}, "no tier is named"),
+        ({"path": ""}, "no tier is named"),
+        ({"path": "/t", "topic": "a"}, "there is no option topic. The options are path, catalog,"),
+        ({"path": "/t", "isolation.level": "serializable"}, "It is read_committed or"),
+        (
+            {"path": "/t", "columns": "key,payload"},
+            "no column is 'payload'. The columns are topic,",
+        ),
+        ({"path": "/t", "columns": "key,key"}, "column key is named twice"),
+        ({"path": "/t", "columns": ""}, "columns is ''"),
+        ({"path": "/t", "topics": "a,,b"}, "topics is 'a,,b'"),
+    ],
+)
+def test_a_wrong_option_is_named_with_a_remedy(options: dict[str, str], said: str) -> None:
+    with pytest.raises(BadSettings) as refused:
+        request_of(options)
+    assert said in str(refused.value)
+
+
+def test_a_schema_may_choose_and_reorder() -> None:
+    check_schema(schema_of(NAMES))
+    check_schema(schema_of(("value", "offset", "headers")).add("topic", StringType(), False))
+
+
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        (StructField("offset", IntegerType()), "offset is asked for as int. It is read as bigint"),
+        (
+            StructField("key", StringType()),
+            "key is asked for as string. It is read as binary; cast",
+        ),
+        (StructField("payload", BinaryType()), "no column is 'payload'"),
+        (StructField("value", BinaryType(), False), "column value is asked for as NOT NULL"),
+    ],
+)
+def test_a_schema_that_cannot_be_read_is_refused(field: StructField, said: str) -> None:
+    with pytest.raises(BadSettings) as refused:
+        check_schema(StructType([field]))
+    assert said in str(refused.value)
+
+
+def test_a_schema_of_nothing_is_refused() -> None:
+    with pytest.raises(BadSettings, match="To count, read one"):
+        check_schema(StructType([]))

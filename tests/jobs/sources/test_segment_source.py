@@ -1,0 +1,330 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from chispa import assert_df_equality
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.jobs.commands import COMPACT, status_of, tierfold
+from tests.jobs.segment_rows_expected import expected_rows
+from tests.jobs.tiers import (
+    RECORDS_PER_SEGMENT,
+    folder_of,
+    key_of,
+    made_tier,
+    put_segment,
+    put_updates,
+    sample_copy,
+)
+from tests.storage.legacy_messages import message
+from tests.storage.live_segments import an_abort, data, marker
+from tierfold.compaction.model.producers import ProducerEntry
+from tierfold.jobs.sources.segment_options import FORMAT, USUAL_COLUMNS, schema_of
+from tierfold.jobs.sources.segment_source import register
+from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft
+from tierfold.storage.kafka.control_records import ControlType
+
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+SCHEMA = schema_of(USUAL_COLUMNS)
+ORDERS = key_of("orders")
+
+PREDICATES: Final = (
+    "offset >= 5 AND offset < 14",
+    "offset = 12 AND topic = 'orders' AND partition = 1",
+    "offset > 30 OR partition = 0",
+    "partition = 0 AND (offset < 2 OR offset > 31)",
+    "NOT (offset > 2) AND topic <> 'orders'",
+    "offset IN (0, 11, 32) AND topic IN ('payments', NULL)",
+    "offset NOT IN (0, 1) AND offset < 4",
+    "offset <=> 7 AND partition <=> NULL",
+    "partition NOT IN (1, NULL)",
+    "CAST(offset AS STRING) = '22' AND offset < '30'",
+    "offset < 3.5 AND partition < 0.5",
+    "topic LIKE 'pay%' AND topic LIKE '%ment_' AND offset % 10 = 0",
+    "offset BETWEEN 10 AND 12 AND value IS NOT NULL AND key = 'k1'",
+    "offset > 9223372036854775806 OR offset < -1",
+    "topic IS NULL OR partition IS NULL",
+)
+
+
+@pytest.fixture(scope="module")
+def reading(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session with the format registered; what is set for it is unset afterwards."""
+    register(spark)
+    yield spark
+    spark.conf.unset(PUSHDOWN)
+
+
+def read(session: SparkSession, tier: Path, **options: str) -> DataFrame:
+    reader = session.read.format(FORMAT)
+    for name, value in options.items():
+        reader = reader.option(name.replace("_", "."), value)
+    return reader.load(str(tier))
+
+
+def places(frame: DataFrame) -> list[tuple[str, int, int]]:
+    return sorted(tuple(row) for row in frame.select("topic", "partition", "offset").collect())
+
+
+def offsets(frame: DataFrame) -> list[int]:
+    return sorted(row["offset"] for row in frame.collect())
+
+
+def live_logs(tier: Path) -> dict[tuple[str, int], list[str]]:
+    return {
+        place: [segment["log"] for segment in entry["segments"]]
+        for place, entry in status_of(tier).items()
+    }
+
+
+def is_as_the_plain_reader_reads_it(session: SparkSession, tier: Path, level: str) -> int:
+    rows = [
+        row
+        for (topic, partition), logs in live_logs(tier).items()
+        for row in expected_rows(topic, partition, logs, is_committed=level == "read_committed")
+    ]
+    found = read(session, tier, isolation_level=level)
+    assert_df_equality(
+        found.orderBy("topic", "partition", "offset"), session.createDataFrame(rows, SCHEMA)
+    )
+    return len(rows)
+
+
+def test_one_line_makes_the_format_known_and_twice_is_once(
+    reading: SparkSession, tmp_path: Path
+) -> None:
+    put_updates(made_tier(tmp_path), ORDERS, 0)
+    register(reading)
+    found = read(reading, tmp_path)
+    assert found.schema == SCHEMA
+    assert found.count() == RECORDS_PER_SEGMENT
+    assert reading.conf.get(PUSHDOWN) == "true"
+
+
+def test_the_sample_is_read_before_and_after_it_is_compacted(
+    reading: SparkSession, tmp_path: Path
+) -> None:
+    tier = sample_copy(tmp_path)
+    assert is_as_the_plain_reader_reads_it(reading, tier, "read_committed") == 8261
+    assert is_as_the_plain_reader_reads_it(reading, tier, "read_uncommitted") == 12065
+    sources = live_logs(tier)["tiered", 0]
+    assert tierfold("compact", tier, *COMPACT).code == 0
+    original = {"segments": "original", "columns": "offset,value_digest"}
+    assert read(reading, tier, **original).count() == 8261
+    for log in sources:
+        Path(log).unlink()  # Who reads a retired segment will miss it.
+    assert is_as_the_plain_reader_reads_it(reading, tier, "read_committed") == 999
+    with pytest.raises(PySparkException, match="tiered-0: 3 of 3 original segments are gone"):
+        read(reading, tier, **original).count()
+
+
+def test_partitions_that_are_assigned_are_read_and_no_others(
+    reading: SparkSession, tmp_path: Path
+) -> None:
+    tier = made_tier(tmp_path)
+    for topic, partition in (("orders", 0), ("orders", 1), ("payments", 0), ("payments", 1)):
+        put_updates(tier, key_of(topic, partition), 0)
+    found = read(reading, tier, assign='{"orders": [1], "payments": [0]}')
+    assert {place[:2] for place in places(found)} == {("orders", 1), ("payments", 0)}
+    with pytest.raises(PySparkException, match="there is no partition orders-7"):
+        read(reading, tier, assign='{"orders": [1, 7]}').count()
+
+
+@pytest.fixture(scope="module")
+def transactional(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two segments: an abort whose marker is in the second, and a transaction still open."""
+    tier = made_tier(tmp_path_factory.mktemp("transactional"))
+    first = [
+        data(0, (b"a", b"plain")),
+        data(1, (b"a", b"aborted"), (b"b", b"aborted"), producer_id=7),
+        data(3, (b"c", b"committed"), producer_id=8),
+    ]
+    second = [
+        marker(4, 7, ControlType.ABORT),
+        marker(5, 8, ControlType.COMMIT),
+        data(6, (b"d", None)),
+        data(7, (b"d", b"open"), producer_id=9),
+        data(8, (b"e", b"beyond the open one")),
+    ]
+    open_one = ProducerEntry(
+        producer_id=9,
+        epoch=0,
+        last_sequence=7,
+        last_data_offset=7,
+        last_offset_delta=0,
+        last_timestamp_ms=0,
+        coordinator_epoch=0,
+        current_txn_first_offset=7,
+    )
+    put_segment(tier, ORDERS, first, start_offset=0)
+    put_segment(
+        tier, ORDERS, second, start_offset=4, aborted=[an_abort(7, 1, 4)], producers=[open_one]
+    )
+    return tier
+
+
+def test_committed_is_what_a_consumer_may_see(reading: SparkSession, transactional: Path) -> None:
+    assert offsets(read(reading, transactional)) == [0, 3, 6]
+    assert offsets(read(reading, transactional).where("offset < 3")) == [0]
+    found = read(reading, transactional, isolation_level="read_committed")
+    assert offsets(found.where("offset >= 7")) == []
+    assert found.where("offset = 6").collect()[0]["value"] is None
+
+
+def test_uncommitted_is_all_but_markers(reading: SparkSession, transactional: Path) -> None:
+    found = read(reading, transactional, isolation_level="read_uncommitted")
+    assert offsets(found) == [0, 1, 2, 3, 6, 7, 8]
+
+
+def test_times_headers_and_nulls_are_exact(reading: SparkSession, tmp_path: Path) -> None:
+    headers = ((b"n", b"1"), (b"n", None))
+    records = (
+        RecordDraft(offset=0, timestamp_ms=1_700_000_000_123, key=None, value=b""),
+        RecordDraft(offset=1, timestamp_ms=-1, key=b"", value=None, headers=headers),
+    )
+    brokers = (RecordDraft(offset=2, timestamp_ms=5, key=b"k", value=b"v"),)
+    batches = [
+        BatchDraft(base_offset=0, records=records, leader_epoch=3),
+        BatchDraft(
+            base_offset=2,
+            records=brokers,
+            leader_epoch=3,
+            is_log_append_time=True,
+            max_timestamp_ms=1_700_000_000_999,
+        ),
+        message(3, b"old", magic=0),
+    ]
+    put_segment(made_tier(tmp_path), ORDERS, batches, start_offset=0)
+    found = read(reading, tmp_path).selectExpr(
+        "unix_micros(timestamp) t", "key", "value", "headers h", "leader_epoch e"
+    )
+    rows: list[tuple[Any, ...]] = [
+        (1_700_000_000_123_000, None, bytearray(), None, 3),
+        (None, bytearray(), None, [("n", bytearray(b"1")), ("n", None)], 3),
+        (1_700_000_000_999_000, bytearray(b"k"), bytearray(b"v"), None, 3),
+        (None, bytearray(b"k"), bytearray(b"old"), None, None),
+    ]
+    assert_df_equality(found, reading.createDataFrame(rows, found.schema))
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two topics of two partitions of three segments each."""
+    tier = made_tier(tmp_path_factory.mktemp("several"))
+    for topic in ("orders", "payments"):
+        for partition in range(2):
+            for number in range(3):
+                put_updates(tier, key_of(topic, partition), number)
+    return tier
+
+
+@pytest.fixture(scope="module")
+def places_by_predicate(
+    reading: SparkSession, several: Path
+) -> dict[str, list[tuple[str, int, int]]]:
+    """What Spark alone finds: it is told of no filter, and computes each predicate per record."""
+    reading.conf.set(PUSHDOWN, "false")
+    said = [f"({predicate}) AS is_{i}" for i, predicate in enumerate(PREDICATES)]
+    rows = read(reading, several).selectExpr("topic", "partition", "offset", *said).collect()
+    reading.conf.set(PUSHDOWN, "true")
+    assert len(rows) == 4 * 3 * RECORDS_PER_SEGMENT
+    return {
+        predicate: sorted(tuple(row[:3]) for row in rows if row[f"is_{i}"])
+        for i, predicate in enumerate(PREDICATES)
+    }
+
+
+@pytest.mark.parametrize("predicate", PREDICATES)
+def test_a_filter_means_the_same_wherever_it_is_applied(
+    reading: SparkSession,
+    several: Path,
+    predicate: str,
+    places_by_predicate: dict[str, list[tuple[str, int, int]]],
+) -> None:
+    assert places(read(reading, several).where(predicate)) == places_by_predicate[predicate]
+
+
+def test_a_session_that_pushes_no_filters_finds_the_same(
+    reading: SparkSession,
+    several: Path,
+    places_by_predicate: dict[str, list[tuple[str, int, int]]],
+) -> None:
+    reading.conf.set(PUSHDOWN, "false")
+    found = places(read(reading, several).where(PREDICATES[0]))
+    reading.conf.set(PUSHDOWN, "true")
+    assert found == places_by_predicate[PREDICATES[0]] != []
+
+
+def test_options_choose_partitions_and_columns(reading: SparkSession, several: Path) -> None:
+    found = read(reading, several, topics="pay*,none*", partitions="1", columns="offset,topic")
+    assert found.columns == ["offset", "topic"]
+    assert {row["topic"] for row in found.collect()} == {"payments"}
+    assert offsets(found) == list(range(3 * RECORDS_PER_SEGMENT))
+    chosen = reading.read.format(FORMAT).schema("value binary, partition int").load(str(several))
+    assert chosen.where("partition = 1").columns == ["value", "partition"]
+    assert chosen.count() == 4 * 3 * RECORDS_PER_SEGMENT
+
+
+def test_what_is_excluded_is_not_even_looked_at(reading: SparkSession, tmp_path: Path) -> None:
+    put_updates(made_tier(tmp_path), ORDERS, 0)
+    put_updates(tmp_path, key_of("broken"), 0).write_bytes(b"no log")
+    with pytest.raises(PySparkException, match=r"broken-0.*the log is torn"):
+        read(reading, tmp_path).count()
+    assert read(reading, tmp_path, topics="orders").count() == RECORDS_PER_SEGMENT
+    assert len(places(read(reading, tmp_path).where("topic = 'orders'"))) == RECORDS_PER_SEGMENT
+
+
+@contextmanager
+def refused_in_a_sentence(match: str) -> Iterator[None]:
+    """What a notebook shows of it is the sentence, without the trace of a Python worker."""
+    with pytest.raises(PySparkException, match=match) as refused:
+        yield
+    assert "Traceback (most recent call last)" not in str(refused.value)
+
+
+def test_a_corrupt_batch_fails_the_query_in_a_sentence(
+    reading: SparkSession, tmp_path: Path
+) -> None:
+    log = put_updates(made_tier(tmp_path), ORDERS, 0)
+    content = bytearray(log.read_bytes())
+    content[-1] ^= 1
+    log.write_bytes(content)
+    with refused_in_a_sentence(rf"{log}: the batch at byte \d+ .* bad CRC"):
+        read(reading, tmp_path).count()
+
+
+def test_a_gap_fails_the_query_in_a_sentence(reading: SparkSession, tmp_path: Path) -> None:
+    put_updates(made_tier(tmp_path), ORDERS, 0)
+    put_updates(tmp_path, ORDERS, 2)
+    with refused_in_a_sentence(r"orders-0: segment .* ends at offset 10"):
+        read(reading, tmp_path).count()
+
+
+def test_a_wrong_read_is_refused_in_a_sentence(reading: SparkSession, several: Path) -> None:
+    with refused_in_a_sentence("there is no option startingoffsets"):
+        read(reading, several, startingOffsets="earliest")
+    twice = reading.read.format(FORMAT).schema("value binary").option("columns", "key")
+    with refused_in_a_sentence("name different columns"):
+        twice.load(str(several)).count()
+    with pytest.raises(PySparkException, match="topic none: no topic of that name is in scope"):
+        read(reading, several, topics="orders,none").count()
+    with pytest.raises(PySparkException, match="there is no folder kafka-tiered-storage"):
+        read(reading, several / "kafka-tiered-storage").count()
+
+
+def test_an_empty_tier_has_no_records(reading: SparkSession, tmp_path: Path) -> None:
+    assert read(reading, made_tier(tmp_path)).collect() == []
+    folder_of(tmp_path, ORDERS).mkdir()
+    assert read(reading, tmp_path).collect() == []
+
+
+def test_the_reader_changes_nothing(reading: SparkSession, tmp_path: Path) -> None:
+    put_updates(made_tier(tmp_path), ORDERS, 0)
+    before = sorted(tmp_path.rglob("*"))
+    assert read(reading, tmp_path).count() == RECORDS_PER_SEGMENT
+    assert sorted(tmp_path.rglob("*")) == before

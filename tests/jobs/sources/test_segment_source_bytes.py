@@ -1,0 +1,161 @@
+"""Pruning, proved by counting: bytes read of the store, bytes handed to Spark."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual, LessThan
+
+from tests.jobs.commands import ALWAYS, tierfold
+from tests.jobs.tiers import key_of, made_tier, put_segment
+from tests.storage.counting_store import CountingStore
+from tierfold.jobs.context.run_context import wired
+from tierfold.jobs.sources.segment_options import FORMAT, request_of, schema_of
+from tierfold.jobs.sources.segment_source import SegmentReader, register
+from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft
+from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
+
+SEGMENTS = 3
+BATCHES = 40
+PER_BATCH = 5
+PER_SEGMENT = BATCHES * PER_BATCH
+VALUE_BYTES = 2000
+
+
+@pytest.fixture(scope="module")
+def tier(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two partitions whose segments the catalog knows, so that none is opened to be known."""
+    folder = made_tier(tmp_path_factory.mktemp("counted"))
+    for partition in range(2):
+        for start in range(0, SEGMENTS * PER_SEGMENT, PER_SEGMENT):
+            bases = range(start, start + PER_SEGMENT, PER_BATCH)
+            put_segment(
+                folder,
+                key_of("orders", partition),
+                [BatchDraft(base_offset=b, records=_records(b), leader_epoch=3) for b in bases],
+                start_offset=start,
+            )
+    small = ("--set", f"segment.bytes={PER_SEGMENT * VALUE_BYTES}")
+    assert tierfold("compact", folder, *ALWAYS, *small).code == 0
+    return folder
+
+
+def _records(base: int) -> tuple[RecordDraft, ...]:
+    return tuple(
+        RecordDraft(
+            offset=base + i, timestamp_ms=1, key=b"%d" % (base + i), value=b"v" * VALUE_BYTES
+        )
+        for i in range(PER_BATCH)
+    )
+
+
+class Counted:
+    """One query, planned and read here as Spark would, over a store that counts."""
+
+    def __init__(self, tier: Path, filters: list[Filter], **options: str) -> None:
+        request = request_of({"path": str(tier), **options})
+        self.store = CountingStore(tier)
+        live = replace(wired(str(tier), None, None), tier=LocalTieredStorage(self.store))
+        reader = SegmentReader(live, request, schema_of(request.columns))
+        self.left = list(reader.pushFilters(filters))
+        self.batches: list[pa.RecordBatch] = [
+            batch for task in reader.partitions() for batch in reader.read(task)
+        ]
+
+    @property
+    def rows(self) -> int:
+        return sum(batch.num_rows for batch in self.batches)
+
+    @property
+    def log_bytes(self) -> int:
+        return self.store.of_part("log")
+
+    @property
+    def handed_bytes(self) -> int:
+        return sum(batch.nbytes for batch in self.batches)
+
+
+def all_log_bytes(tier: Path) -> int:
+    return Counted(tier, []).log_bytes
+
+
+def test_everything_is_read_once(tier: Path) -> None:
+    whole = Counted(tier, [])
+    assert whole.rows == 2 * SEGMENTS * PER_SEGMENT
+    assert len(whole.store.read_bytes) >= 2 * SEGMENTS
+    lives = {key for key in whole.store.read_bytes if key.endswith(".log")}
+    sizes = sum((tier / key).stat().st_size for key in lives)
+    assert whole.log_bytes == sizes
+
+
+def test_a_filter_on_the_partition_halves_what_is_read(tier: Path) -> None:
+    half = Counted(tier, [EqualTo(("partition",), 1)])
+    assert (half.rows, half.left) == (SEGMENTS * PER_SEGMENT, [])
+    assert half.log_bytes * 2 == pytest.approx(all_log_bytes(tier), rel=0.01)
+    assert not [key for key in half.store.read_bytes if "orders-0-" in key]
+
+
+def test_a_filter_on_the_topic_reads_nothing_of_others(tier: Path) -> None:
+    none = Counted(tier, [EqualTo(("topic",), "payments")])
+    assert (none.rows, none.store.read_bytes) == (0, {})
+
+
+def test_a_filter_on_the_offset_opens_no_other_segment(tier: Path) -> None:
+    below = Counted(tier, [LessThan(("offset",), PER_SEGMENT)])
+    assert (below.rows, below.left) == (2 * PER_SEGMENT, [])
+    assert below.log_bytes * SEGMENTS == pytest.approx(all_log_bytes(tier), rel=0.01)
+
+
+def test_a_filter_on_the_offset_reads_but_a_part_of_a_segment(tier: Path) -> None:
+    few = Counted(
+        tier,
+        [
+            EqualTo(("partition",), 0),
+            GreaterThanOrEqual(("offset",), 301),
+            LessThan(("offset",), 303),
+        ],
+    )
+    assert (few.rows, few.left) == (2, [])
+    # The batch that holds them and, at most, one beside it on either side.
+    assert few.log_bytes <= 3 * PER_BATCH * (VALUE_BYTES + 100)
+
+
+def test_columns_not_asked_for_are_not_handed_over(tier: Path) -> None:
+    whole, narrow = Counted(tier, []), Counted(tier, [], columns="partition,offset,key")
+    assert narrow.rows == whole.rows
+    assert whole.handed_bytes > whole.rows * VALUE_BYTES
+    assert narrow.handed_bytes < narrow.rows * 32
+    # Kafka stores batches by row, under one checksum: they are read whole either way.
+    assert narrow.log_bytes == whole.log_bytes
+
+
+def test_spark_receives_only_what_is_asked_for(spark: SparkSession, tier: Path) -> None:
+    register(spark)
+    # Spark's counter belongs to the registered format: it runs on from query to query.
+    before = received_bytes(spark, tier, "offset", "true")
+    after_offsets = received_bytes(spark, tier, "offset", "true")
+    after_values = received_bytes(spark, tier, "offset,value", "true")
+    after_some = received_bytes(spark, tier, "offset,value", f"offset < {PER_SEGMENT}")
+    whole = after_values - after_offsets
+    assert whole > 2 * SEGMENTS * PER_SEGMENT * VALUE_BYTES
+    assert after_offsets - before < whole / 100
+    assert after_some - after_values == pytest.approx(whole / SEGMENTS, rel=0.1)
+
+
+def received_bytes(spark: SparkSession, tier: Path, columns: str, predicate: str) -> int:
+    """What Spark counts as come from its Python workers."""
+    frame = spark.read.format(FORMAT).option("columns", columns).load(str(tier)).where(predicate)
+    frame.collect()
+    return _returned(frame._jdf.queryExecution().executedPlan())
+
+
+def _returned(plan: Any) -> int:
+    metric = plan.metrics().get("pythonDataReceived")
+    if metric.isDefined():
+        return int(metric.get().value())
+    return _returned(plan.children().apply(0))

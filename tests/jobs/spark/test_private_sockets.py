@@ -1,0 +1,56 @@
+"""Where Spark's processes listen: in folders that nobody else may enter, and that go with them."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.processes import awaited
+from tests.jobs.commands import ROOT
+from tests.jobs.other_users import kept_private
+from tierfold.jobs.spark.private_sockets import private_folder
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o077, 0o777])
+def test_a_folder_is_the_owners_alone_whatever_the_umask(umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        folder = Path(private_folder())
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    # 42 for what Spark calls a socket, and one for the slash.
+    assert len(str(folder)) + 43 <= 107
+
+
+def test_nobody_else_connects_to_a_session_and_it_leaves_nothing(tmp_path: Path) -> None:
+    first, answer = tmp_path / "first", tmp_path / "answer"
+    running = subprocess.Popen(
+        [sys.executable, "-m", "tests.jobs.socket_session", answer, ROOT / "sample"], cwd=ROOT
+    )
+    try:
+        told = awaited("its sockets", lambda: _answer(first, running))
+        folders = Path(told["driver"]), Path(told["worker"])
+        assert told["records"] > 0
+        sockets = [[str(each) for each in folder.glob(".*.sock")] for folder in folders]
+        # The driver's: of the accumulators' server, and of the daemons that planned the read.
+        assert len(sockets[0]) > 1
+        assert len(sockets[1]) == 1
+        assert all(kept_private(each) for each in (*sockets[0], *sockets[1]))
+        first.unlink()
+        assert awaited("a session of others", lambda: _answer(answer, running))["of_others"] == 3
+    finally:
+        running.terminate()
+        running.wait()
+    awaited("their end", lambda: None if any(each.exists() for each in folders) else True)
+
+
+def _answer(file: Path, running: subprocess.Popen[bytes]) -> dict[str, str | int] | None:
+    assert running.poll() is None
+    return json.loads(file.read_text()) if file.exists() and file.stat().st_size else None

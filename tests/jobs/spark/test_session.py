@@ -1,0 +1,90 @@
+"""The session as it is made, and where none can be: a sentence that says what to install."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from tests.jobs.tiers import sample_copy
+from tierfold.jobs.spark.session import cause_of
+
+ROOT = Path(__file__).resolve().parents[2]
+TOO_OLD = "#!/bin/sh\necho UnsupportedClassVersionError >&2\nexit 1\n"
+
+
+def compact(tier: Path, path: str) -> subprocess.CompletedProcess[str]:
+    """Compact with nothing of the environment but `path`."""
+    return subprocess.run(
+        [sys.executable, "-m", "tierfold", "compact", str(tier), "--set", "cleanup.policy=compact"],
+        cwd=ROOT,
+        env={"PATH": path, "HOME": os.environ["HOME"]},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("java", [None, TOO_OLD])
+def test_without_a_java_that_can_run_spark_the_sentence_says_what_to_install(
+    tmp_path: Path, java: str | None
+) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    # Spark's launcher is a bash script; only Java is to be missing, or broken.
+    for name in ("bash", "env", "dirname", "basename", "nice", "ps", "uname", "sh", "cat"):
+        found = next(p for p in (Path("/bin") / name, Path("/usr/bin") / name) if p.exists())
+        (tools / name).symlink_to(found)
+    if java is not None:
+        (tools / "java").write_text(java)
+        (tools / "java").chmod(0o755)
+    tier = sample_copy(tmp_path / "tier")
+    done = compact(tier, str(tools))
+    assert done.returncode == 2, done.stderr
+    assert "Install a Java runtime 17 or newer" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tier / "_tierfold").exists()
+
+
+def test_workers_are_forked_by_our_daemon_and_speak_over_a_unix_socket(
+    spark: SparkSession,
+) -> None:
+    def tell(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            parent = Path(f"/proc/{os.getppid()}/cmdline").read_text()
+            working = sys.modules["pyspark.daemon"].worker
+            told = {
+                "over_unix_socket": os.environ["PYTHON_UNIX_DOMAIN_ENABLED"],
+                "parent": parent.replace("\0", " "),
+                "worker": f"{working.__module__}.{working.__name__}",
+            }
+            yield pa.RecordBatch.from_pylist([told])
+
+    asked = spark.range(0, 1, 1, 1).mapInArrow(
+        tell, "over_unix_socket string, parent string, worker string"
+    )
+    (told,) = asked.collect()
+    assert told.over_unix_socket == "True"
+    assert " -m tierfold.jobs.spark.worker_daemon " in told.parent
+    assert told.worker == "__main__.until_hung_up"
+
+
+def test_a_task_whose_worker_dies_is_tried_again_on_this_machine_too(spark: SparkSession) -> None:
+    assert spark.sparkContext.master == "local[*,4]"
+
+
+def test_of_a_failure_the_innermost_words_are_told() -> None:
+    failure = Py4JError(
+        "o1.getResult.\n: a.SparkException: Exception thrown in awaitResult: \n\tat a.b(c:1)\n"
+        "Caused by: a.SparkException: Python worker exited unexpectedly.\n\tat a.b(c:1)\n"
+        "Caused by: java.io.EOFException\n\tat a.b(c:1)\n"
+    )
+    assert cause_of(failure) == "a.SparkException: Python worker exited unexpectedly."
+    assert cause_of(ConnectionRefusedError(111, "no")) == "ConnectionRefusedError(111, 'no')"

@@ -1,0 +1,76 @@
+"""What the launcher and native code write past Python's stderr: chatter goes, the rest stays."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from typing import Final
+
+import pytest
+
+from tests.jobs.commands import ROOT
+
+PANIC: Final = """
+thread 'tokio-rt-worker' (27626) panicked at /cargo/object_store-0.13.2/src/buffered.rs:369:41:
+Already shut down
+stack backtrace:
+   0: __rustc::rust_begin_unwind
+             at ./library/std/src/panicking.rs:689:5
+note: Some details are omitted, run with `RUST_BACKTRACE=full` for a verbose backtrace.
+"""
+JVM: Final = "WARNING: Using incubator modules: jdk.incubator.vector\n"
+OTHERS: Final = """java: no such file
+thread 'main' (1) panicked at /cargo/another/src/lib.rs:1:1:
+its words
+"""
+WRITES: Final = """
+import os, subprocess, sys
+from tierfold.jobs.spark.stderr_filter import chatter_hidden
+with chatter_hidden():
+    subprocess.run(["printf", "%s", sys.argv[1]], stdout=2)
+    assert sys.stderr.fileno() != 2
+    print("own words", file=sys.stderr)
+os.write(2, b"afterwards")
+"""
+
+SAYS_MORE: Final = """
+import subprocess, time
+from tierfold.jobs.spark.stderr_filter import chatter_hidden
+with chatter_hidden():
+    for _ in range(2):
+        subprocess.run(["sh", "-c", "echo said >&2"])
+        time.sleep(0.05)
+"""
+
+
+def passed_on(said: str) -> list[str]:
+    """What a process shows whose child says so, and that then says something of its own."""
+    command = [sys.executable, "-c", WRITES, said]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return sorted(ran.stderr.split("\n"))
+
+
+def test_chatter_is_not_passed_on_and_all_else_is() -> None:
+    said = PANIC + "a sentence between\n" + JVM + PANIC + OTHERS
+    expected = ["", "", "a sentence between", *OTHERS.splitlines(), "own words", "afterwards"]
+    assert passed_on(said) == sorted(expected)
+
+
+def test_a_last_line_without_an_end_is_passed_on() -> None:
+    assert "cut off" in "".join(passed_on("cut off"))
+
+
+@pytest.mark.parametrize("stderr", ["2>/dev/full", "2>&-"])
+def test_what_ends_well_does_so_where_stderr_takes_nothing(stderr: str) -> None:
+    command = ["sh", "-c", f'"$0" -c "$1" {stderr}', sys.executable, SAYS_MORE]
+    assert subprocess.run(command, cwd=ROOT, check=False).returncode == 0
+
+
+def test_a_process_that_native_code_aborts_says_where() -> None:
+    imports = "import os; from tierfold.jobs.spark.stderr_filter import chatter_hidden"
+    aborts = f"{imports}\nwith chatter_hidden(): os.abort()"
+    command = [sys.executable, "-c", aborts]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode == -signal.SIGABRT
+    assert ran.stderr.startswith("Fatal Python error: Aborted")

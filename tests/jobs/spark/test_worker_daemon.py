@@ -1,0 +1,88 @@
+"""The parent of Spark's Python workers, spoken to as Spark's JVM does, without one."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.end_to_end.processes import awaited, text_of
+from tests.jobs.commands import ROOT
+from tests.jobs.other_users import kept_private
+
+
+@dataclass(slots=True, kw_only=True)
+class Daemon:
+    """What runs, where it listens, and what it said in the end."""
+
+    process: subprocess.Popen[bytes]
+    address: str
+    said: str = ""
+
+    def hung_up_on(self) -> None:
+        """A worker is forked for a connection that ends at once; returns when the worker has."""
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(self.address)
+            (pid,) = struct.unpack("!i", connection.recv(4))
+        awaited("the worker's end", lambda: None if text_of(pid, "stat") else True)
+
+
+@contextmanager
+def daemon(umask: int = 0o022, **environment: str) -> Iterator[Daemon]:
+    """It ends with the context, as when its JVM closes its input."""
+    settings = {
+        "PYTHON_UNIX_DOMAIN_ENABLED": "true",
+        # The driver's, as an executor on another machine knows it: by name only.
+        "PYTHON_WORKER_FACTORY_SOCK_DIR": "/tmp/tierfold-elsewhere",
+        "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1",
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tierfold.jobs.spark.worker_daemon", "pyspark.worker"],
+        cwd=ROOT,
+        env=os.environ | settings | environment,
+        umask=umask,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    (length,) = struct.unpack("!i", process.stdout.read(4))
+    running = Daemon(process=process, address=process.stdout.read(length).decode())
+    try:
+        yield running
+    finally:
+        running.said = process.communicate()[1].decode()
+
+
+def test_a_worker_whose_spark_hangs_up_ends_in_silence() -> None:
+    with daemon() as running:
+        running.hung_up_on()
+    assert running.said == ""
+
+
+def test_what_else_befalls_a_worker_is_told() -> None:
+    with daemon(SPARK_BUFFER_SIZE="no number") as running:
+        running.hung_up_on()
+    assert "ValueError" in running.said
+
+
+def test_nobody_else_has_a_worker_forked_whatever_the_umask() -> None:
+    with daemon(umask=0) as running:
+        assert kept_private(running.address)
+        running.hung_up_on()
+    assert running.said == ""
+    assert not Path(running.address).parent.exists()
+
+
+def test_a_daemon_that_is_told_to_end_leaves_no_folder() -> None:
+    with daemon() as running:
+        running.hung_up_on()  # It listens before it can be told.
+        running.process.terminate()
+        running.process.wait()
+        assert not Path(running.address).parent.exists()

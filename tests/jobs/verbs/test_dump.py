@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from tests.storage.kafka_dumps import GOLDEN, NAMES, kafka_reads
+from tests.storage.live_segments import data, marker
+from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
+from tierfold.jobs.cli import commands
+from tierfold.jobs.cli.exit_codes import EXIT_PARTITION_FAILED
+from tierfold.jobs.verbs.dump import dump_lines
+from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_batch
+from tierfold.storage.kafka.checksums import crc32c
+from tierfold.storage.kafka.compression import Codec
+from tierfold.storage.kafka.control_records import ControlType, end_marker
+
+SNAPSHOT_KEY = end_marker(0, ControlType.SNAPSHOT_HEADER)[0]
+BATCH = BatchDraft(
+    base_offset=5,
+    records=(
+        RecordDraft(
+            offset=5,
+            timestamp_ms=1000,
+            key="schlüssel".encode(),
+            value=b"\xff\x00",
+            headers=((b"trace", b"\xfe"), (b"empty", None)),
+        ),
+        RecordDraft(offset=8, timestamp_ms=900, key=None, value=b"line\nend"),
+    ),
+    last_offset=9,
+    codec=Codec.ZSTD,
+    leader_epoch=4,
+    producer_id=77,
+    producer_epoch=2,
+    base_sequence=2**31 - 2,
+    delete_horizon_ms=950,
+)
+
+
+def dumped(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in dump_lines(str(path))]
+
+
+def segment(tmp_path: Path, *batches: BatchDraft | bytes) -> Path:
+    path = tmp_path / "0.log"
+    path.write_bytes(
+        b"".join(each if isinstance(each, bytes) else write_batch(each) for each in batches)
+    )
+    return path
+
+
+def test_a_batch_and_its_records_in_kafkas_words(tmp_path: Path) -> None:
+    path = segment(tmp_path, BATCH)
+    batch, first, second = dumped(path)
+    assert batch == {
+        "t": "batch",
+        "baseOffset": 5,
+        "lastOffset": 9,
+        "count": 2,
+        "baseSequence": 2**31 - 2,
+        "lastSequence": 2,
+        "producerId": 77,
+        "producerEpoch": 2,
+        "partitionLeaderEpoch": 4,
+        "isTransactional": False,
+        "isControl": False,
+        "deleteHorizonMs": 950,
+        "position": 0,
+        "timestampType": "CreateTime",
+        "maxTimestamp": 1000,
+        "baseTimestamp": 950,
+        "size": path.stat().st_size,
+        "magic": 2,
+        "compresscodec": "zstd",
+        "crc": int.from_bytes(path.read_bytes()[17:21], "big"),
+        "isvalid": True,
+    }
+    assert first == {
+        "t": "record",
+        "offset": 5,
+        "timestamp": 1000,
+        "keySize": 10,
+        "valueSize": 2,
+        "sequence": 2**31 - 2,
+        "headerKeys": ["trace", "empty"],
+        "headers": [{"key": "trace", "valueHex": "fe"}, {"key": "empty", "value": None}],
+        "key": "schlüssel",
+        "valueHex": "ff00",
+    }
+    assert (second["key"], second["keySize"], second["sequence"]) == (None, -1, 1)
+    assert second["value"] == "line\nend"
+
+
+def test_control_records_say_what_they_end(tmp_path: Path) -> None:
+    path = segment(
+        tmp_path,
+        data(0, (b"k", None), producer_id=7),
+        marker(1, 7, ControlType.ABORT),
+        marker(2, 7, ControlType.COMMIT),
+    )
+    batch, tombstone, *controls = dumped(path)
+    assert (batch["isTransactional"], batch["isControl"]) == (True, False)
+    assert (tombstone["value"], tombstone["valueSize"]) == (None, -1)
+    assert [each.get("isControl") for each in controls] == [True, None, True, None]
+    assert [(each["endTxnMarker"], each["coordinatorEpoch"]) for each in controls[1::2]] == [
+        ("ABORT", 0),
+        ("COMMIT", 0),
+    ]
+
+
+def test_other_control_records_are_told_whole(tmp_path: Path) -> None:
+    head = marker(0, -1, ControlType.COMMIT)
+    record = replace(head.records[0], key=SNAPSHOT_KEY, value=b"v")
+    _, told = dumped(segment(tmp_path, replace(head, records=(record,))))
+    assert told["controlType"] == "SNAPSHOT_HEADER"
+    assert (told["key"], told["value"]) == ("\x00\x00\x00\x03", "v")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_segment_is_told_as_kafka_tells_it(name: str) -> None:
+    lines = dumped(GOLDEN / f"{name}.log")
+    batches = [each for each in lines if each["t"] == "batch"]
+    records = [each for each in lines if each["t"] == "record"]
+    kafka = kafka_reads(name)
+    assert [
+        (each["baseOffset"], each["lastOffset"], each["magic"], each["compresscodec"])
+        for each in batches
+    ] == [(each["baseOffset"], each["lastOffset"], each["magic"], each["codec"]) for each in kafka]
+    assert [each["timestampType"] for each in batches] == [each["timestampType"] for each in kafka]
+    assert [(each["offset"], each["timestamp"], each["valueSize"]) for each in records] == [
+        (record["offset"], record["timestamp"], record["valueLen"])
+        for each in kafka
+        for record in each["records"]
+    ]
+
+
+def test_a_bad_crc_is_told_and_then_the_rest(tmp_path: Path) -> None:
+    spoilt = bytearray(write_batch(data(1, (b"a", b"b"))))
+    spoilt[-1] ^= 1
+    path = segment(tmp_path, data(0, (b"a", b"b")), bytes(spoilt), data(2, (b"a", b"b")))
+    lines: list[dict[str, Any]] = []
+    with pytest.raises(CorruptLog, match="1 of 3 batches have a bad CRC, the first at") as caught:
+        lines.extend(json.loads(line) for line in dump_lines(str(path)))
+    assert "base offset 1" in str(caught.value)
+
+
+def test_lines_before_the_fault_are_told(tmp_path: Path) -> None:
+    spoilt = bytearray(write_batch(data(1, (b"a", b"b"))))
+    spoilt[-1] ^= 1
+    path = segment(tmp_path, bytes(spoilt), data(2, (b"a", b"b")), b"\x00" * 20)
+    lines = dump_lines(str(path))
+    told = [json.loads(next(lines)) for _ in range(3)]
+    assert [each.get("isvalid") for each in told] == [False, True, None]
+    with pytest.raises(CorruptLog):
+        next(lines)
+
+
+def test_records_that_break_a_valid_batch_end_the_dump(tmp_path: Path) -> None:
+    broken = bytearray(write_batch(data(0, (b"a", b"b"))))
+    broken[61] = 99  # The record's length.
+    crc = crc32c(np.frombuffer(broken, np.uint8))
+    broken[17:21] = crc.to_bytes(4, "big")
+    lines = dump_lines(str(segment(tmp_path, bytes(broken))))
+    assert json.loads(next(lines))["isvalid"]
+    with pytest.raises(CorruptLog, match="its length leads out of the batch"):
+        next(lines)
+
+
+@pytest.mark.parametrize(
+    ("content", "error"), [(None, UnreadableObject), (b"", CorruptLog), (b"\x00" * 9, CorruptLog)]
+)
+def test_what_is_no_segment_is_one_sentence_and_exit_code_3(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    content: bytes | None,
+    error: type[Exception],
+) -> None:
+    path = tmp_path / "0.log"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(error):
+        dumped(path)
+    monkeypatch.setattr("sys.argv", ["tierfold", "dump", str(path)])
+    with pytest.raises(SystemExit) as left:
+        commands.main()
+    assert left.value.code == EXIT_PARTITION_FAILED
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
+    assert str(path) in printed.err
+
+
+def test_a_key_cannot_drive_the_terminal(tmp_path: Path) -> None:
+    key = "\x1b[2J \x9b2J \x7f \u202eright to left\u2028 größe \U0001f600 \U000e0001"
+    path = segment(tmp_path, write_batch(data(0, (key.encode(), b"\x1b]0;title\x07"))))
+    lines = list(dump_lines(str(path)))
+    assert all(line.isprintable() for line in lines)
+    entry = json.loads(lines[1])
+    assert (entry["key"], entry["value"]) == (key, "\x1b]0;title\x07")
+    assert "größe \U0001f600" in lines[1]
+
+
+def test_the_verb_prints_the_lines(tmp_path: Path) -> None:
+    path = segment(tmp_path, data(0, (b"k", b"v")))
+    done = CliRunner().invoke(commands.tierfold, ["dump", str(path)])
+    assert done.exit_code == 0
+    assert done.output.splitlines() == list(dump_lines(str(path)))

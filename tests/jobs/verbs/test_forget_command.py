@@ -1,0 +1,135 @@
+"""`tierfold forget` as a person types it: what is shown, and what `history` tells of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tests.jobs.commands import COMPACT, status_of, tierfold, told
+from tests.jobs.elections import (
+    FIRST_MS,
+    NEW,
+    claimed,
+    histories,
+    known,
+    merged,
+    old_history,
+    part_of,
+    row_of,
+    upload,
+)
+from tests.jobs.tiers import made_tier
+from tierfold.jobs.cli import commands as cli
+from tierfold.storage.tiers.local_tiered_storage import Part
+
+
+def test_people_are_told_within_80_columns(
+    tmp_path: Path
+) -> None:
+    tier, first, second, newest = histories(tmp_path / "tier")
+    ran = tierfold("forget", tier, "orders-0", "--dry-run")
+    words = (
+        "orders-0: planned",
+        "2 segments lived by the catalog's row",
+        "2 segments to be taken as the log by the next run",
+        f"  {first.segment_id}  offsets 0–5",
+        f"  {newest.segment_id}  offsets 6–9",
+        "1 segment to be set apart",
+        f"  {second.segment_id}  offsets 6–10",
+        "Offsets that vanish: 10–10",
+        "cannot be undone",
+    )
+    assert (ran.code, ran.stderr) == (0, "")
+    assert not told(ran.stdout, *words), ran.stdout
+    assert max(map(len, ran.stdout.splitlines())) <= 80
+    ran = tierfold("forget", tier, "orders-0")
+    assert not told(ran.stdout, "orders-0: forgotten", "vanish: 10–10"), ran.stdout
+    assert "Nothing is changed" not in ran.stdout
+    ran = tierfold("forget", tier, "orders-0")
+    assert not told(ran.stdout, "orders-0: nothing_to_do", "nothing to forget"), ran.stdout
+
+
+def test_the_history_tells_of_it_and_no_restore_leads_across(tmp_path: Path) -> None:
+    tier, *_ = histories(tmp_path / "tier")
+    assert tierfold("forget", tier, "orders-0").code == 0
+    shown = tierfold("history", tier, "orders-0")
+    assert (shown.code, "forgotten" in shown.stdout) == (0, True)
+    claimed(tier, "next", at_ms=FIRST_MS + 20)
+    lines = tierfold("history", tier, "orders-0", "--json").entries[0]["history"]
+    assert [each["event"] for each in lines] == ["found", "forgotten", "found"]
+    assert [(each["segments_in"], each["segments_out"]) for each in lines] == [
+        (0, 2),
+        (2, 0),
+        (0, 2),
+    ]
+    assert [each["is_restorable"] for each in lines] == [True, False, False]
+    assert "`tierfold forget` took back" in lines[1]["why_not"]
+    assert "were forgotten" in lines[2]["why_not"]
+    to = str(lines[2]["committed_at_ms"])
+    assert tierfold("restore", tier, "orders-0", "--to", to).code == 3
+
+
+def test_wrong_names_and_the_help(tmp_path: Path) -> None:
+    tier = made_tier(tmp_path / "tier")
+    upload(tier, 0, 5)
+    ran = tierfold("forget", tier, "order-0")
+    assert (ran.code, ran.stdout) == (2, "")
+    assert not told(ran.stderr, "tierfold forget", "'order-0' is no partition", "orders-0?")
+    assert not told(tierfold("forget", "--help").stdout, "Examples", "no way back")
+    assert not told(tierfold("retain", "--help").stdout, "--diverged", "tier.binding=detached")
+
+
+def test_status_and_plan_of_a_refused_partition_show_its_row(tmp_path: Path) -> None:
+    tier = tmp_path / "tier"
+    originals = old_history(tier)
+    ours = merged(tier)
+    upload(tier, 6, 9, NEW)
+    row = row_of(tier)
+    assert row.epoch > 0
+    status = status_of(tier)["orders", 0]
+    assert "unclean leader election" in status["problem"]
+    assert (status["epoch"], status["committed_at_ms"]) == (row.epoch, row.committed_at_ms)
+    assert (status["cleaner_offset"], status["log_start_offset"]) == (row.cleaner_offset, 0)
+    assert [each["id"] for each in status["segments"]] == [ours.segment_id]
+    assert len(status["retired"]) == len(originals)
+    shown = tierfold("status", tier).stdout
+    assert not told(" ".join(shown.split()), "refused, see below", "2 retired")
+    assert shown.splitlines()[-1] == f"orders-0: {status['problem']}"
+    assert tierfold("plan", tier, "--json", *COMPACT).entries[0]["epoch"] == row.epoch
+    swept = tierfold("retain", tier, "--json", "--dry-run").entries[0]
+    assert (swept["outcome"], swept["epoch"]) == ("refused", row.epoch)
+
+
+def test_a_checkpoint_that_its_batches_contradict_is_not_believed(tmp_path: Path) -> None:
+    tier = tmp_path / "tier"
+    old_history(tier)
+    known(tier)
+    forged = upload(tier, 6, 9)
+    part_of(tier, forged, Part.LEADER_EPOCH_CHECKPOINT).write_text("0\n2\n3 0\n4 6\n")
+    assert tierfold("plan", tier, *COMPACT).code == 3
+    ran = tierfold("forget", tier, "orders-0", "--json", "--dry-run")
+    (entry,) = ran.entries
+    assert (ran.code, entry["outcome"]) == (3, "refused")
+    assert not told(entry["reason"], forged.segment_id, "carry other leader epochs", "a copy")
+
+
+@pytest.mark.parametrize("verb", ["forget", "restore", "retain"])
+def test_a_document_under_spark_submit_has_the_joined_outputs_to_itself(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    tier = tmp_path / "tier"
+    if verb == "restore":
+        old_history(tier)
+        merged(tier)
+    else:
+        histories(tier)
+    # No record of the run can be kept, of which people are told on stderr.
+    (tier / "_tierfold" / "runs").write_bytes(b"")
+    options = ["orders-0", "--to", str(FIRST_MS)] if verb == "restore" else []
+    place = ["orders-0"] if verb == "forget" else options
+    ran = CliRunner().invoke(cli.tierfold, [verb, str(tier), *place, "--json"])
+    assert json.loads(ran.output)["partitions"], ran.output

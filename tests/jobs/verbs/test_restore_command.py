@@ -1,0 +1,255 @@
+"""`tierfold history` and `restore` as a person types them: wrong names and times, what is shown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from shutil import rmtree
+from typing import Final
+
+import pytest
+
+from tests.compaction.builders import segment_id
+from tests.jobs.commands import Ran, tierfold, told
+from tests.jobs.tiers import files_below, folder_of, key_of, made_tier, put_updates
+from tierfold.compaction.commits.commit import (
+    AddSegments,
+    AdvanceCleanerOffset,
+    ReleaseClaim,
+    RetireSegments,
+    SegmentsAreLive,
+    proposed,
+)
+from tierfold.compaction.discovery.view import PartitionView, state_with_new
+from tierfold.compaction.model.outcomes import Committed
+from tierfold.compaction.model.segments import PartitionState
+from tierfold.jobs.context.run_context import wired
+from tierfold.jobs.pipeline.discovery import viewed
+from tierfold.jobs.pipeline.proposals import release_of
+from tierfold.storage.catalog.catalog import Catalog, new_commit_id
+
+ORDERS: Final = key_of("orders")
+FIRST_MS: Final = 1_795_275_000_000
+RUNS: Final = ("20261121T153000-aaaaaaaa", "20261121T153000-aaaabbbb")
+
+
+@pytest.fixture
+def tier(tmp_path: Path) -> Path:
+    """A partition that two runs have claimed and given back; a segment came before each."""
+    tier = made_tier(tmp_path / "tier")
+    for number, run in enumerate(RUNS):
+        put_updates(tier, ORDERS, number)
+        claim_and_release(tier, run, FIRST_MS + 1000 * number)
+    return tier
+
+
+def claim_and_release(tier: Path, run: str, at_ms: int) -> PartitionState:
+    catalog = Catalog(str(tier / "_tierfold"))
+    view = viewed(wired(str(tier)), ORDERS, catalog.read([ORDERS]).get(ORDERS))
+    assert isinstance(view, PartitionView)
+    state = catalog.claim([state_with_new(view)], run, at_ms=at_ms)[ORDERS].state
+    released = catalog.commit([release_of(state, new_commit_id(), at_ms + 1)])[ORDERS]
+    assert isinstance(released, Committed)
+    return catalog.read([ORDERS])[ORDERS]
+
+
+def history(tier: Path, *arguments: str) -> Ran:
+    return tierfold("history", tier, "orders-0", *arguments)
+
+
+def restore(tier: Path, to: str, *arguments: str) -> Ran:
+    return tierfold("restore", tier, "orders-0", "--to", to, *arguments)
+
+
+@pytest.mark.parametrize("verb", [("history",), ("restore", "--to", "0")])
+def test_a_partition_that_is_not_there_is_told_with_what_comes_near(
+    tier: Path, verb: tuple[str, ...]
+) -> None:
+    ran = tierfold(*verb, tier, "order-0")
+    assert (ran.code, ran.stdout) == (2, "")
+    assert not told(ran.stderr, f"tierfold {verb[0]}", "'order-0' is no partition", "orders-0?")
+
+
+@pytest.mark.parametrize(
+    "verb", [("history", "orders-0"), ("restore", "orders-0", "--to", "0"), ("status",), ("plan",)]
+)
+def test_a_catalog_whose_log_is_lost_is_not_taken_for_a_new_one(
+    tier: Path, verb: tuple[str, ...]
+) -> None:
+    log = tier / "_tierfold" / "partitions" / "_delta_log"
+    rmtree(log)
+    ran = tierfold(verb[0], tier, *verb[1:])
+    assert ran.code == 3, ran.stdout
+    assert not told(ran.stderr, str(log), "no commit is there", "docs/operations.md"), ran.stderr
+
+
+def test_of_a_topic_made_anew_the_folder_says_which(tier: Path) -> None:
+    anew = key_of("orders", incarnation=1)
+    put_updates(tier, anew, 0)
+    ran = history(tier)
+    assert ran.code == 2
+    assert not told(ran.stderr, "is a partition of 2 topics", ORDERS.topic_id, anew.topic_id)
+    assert "no run has touched it" in tierfold("history", tier, folder_of(tier, anew).name).stdout
+    copied = replace(anew, topic="copied")
+    folder_of(tier, copied).symlink_to(folder_of(tier, anew))
+    ran = tierfold("restore", tier, folder_of(tier, ORDERS).name, "--to", RUNS[0])
+    assert (ran.code, "nothing_to_do" in ran.stdout) == (0, True)
+    ran = tierfold("restore", tier, folder_of(tier, anew).name, "--to", RUNS[0])
+    assert (ran.code, "stands for copied-0" in ran.stdout) == (3, True)
+
+
+@pytest.mark.parametrize(
+    ("to", "words"),
+    [
+        ("20261121T153000-aaaa", ("begins the names of 2 runs", *RUNS, "Give more")),
+        ("20261121T153000-zzzz", ("is no moment, and no run", "tierfold history")),
+        ("2026-11-31", ("'2026-11-31' is no moment", "--to", "2026-11-21T15:30:46.123Z")),
+        ("", ("'' is no moment, and no run", "tierfold history")),
+    ],
+)
+def test_what_means_nothing_or_too_much_is_a_wrong_use(
+    tier: Path, to: str, words: tuple[str, ...]
+) -> None:
+    before = files_below(tier)
+    ran = restore(tier, to)
+    assert (ran.code, ran.stdout) == (2, "")
+    assert not told(ran.stderr, *words), ran.stderr
+    assert files_below(tier) == before
+
+
+def test_a_time_before_everything_cannot_be_restored(tier: Path) -> None:
+    ran = restore(tier, str(FIRST_MS - 1))
+    assert (ran.code, ran.stdout) == (2, "")
+    told_time = "nothing is remembered of 2026-11-21T15:29:59.999Z"
+    assert not told(ran.stderr, "--to: ", told_time, f"`tierfold history {tier} orders-0`")
+
+
+def test_where_no_run_was_there_is_nothing_to_go_back_to(tier: Path) -> None:
+    put_updates(tier, key_of("quiet"), 0)
+    ran = tierfold("restore", tier, "quiet-0", "--to", "2026-11-21")
+    assert (ran.code, ran.stdout) == (2, "")
+    assert not told(ran.stderr, "--to: ", "no run has touched quiet-0", "nothing to go back to")
+    ran = tierfold("history", tier, "quiet-0")
+    assert (ran.code, "no run has touched it" in ran.stdout) == (0, True)
+    empty = tierfold("history", tier, "quiet-0", "--json").entries[0]
+    assert (empty["topic"], empty["history"]) == ("quiet", [])
+
+
+def test_a_folder_under_another_name_stands_for_no_other_partition(tier: Path) -> None:
+    copied = replace(ORDERS, topic="copied")
+    folder_of(tier, copied).symlink_to(folder_of(tier, ORDERS))
+    ran = restore(tier, RUNS[0])
+    assert ran.code == 3
+    assert "stands for copied-0 and for orders-0" in ran.stdout
+
+
+def test_what_was_adopted_since_stays_so_there_is_nothing_to_do(tier: Path) -> None:
+    before = files_below(tier)
+    for to in (*RUNS, str(FIRST_MS), str(FIRST_MS + 999), "2030-01-01"):
+        ran = restore(tier, to)
+        assert (ran.code, ran.stderr) == (0, "")
+        assert not told(ran.stdout, "nothing_to_do", "what lived then is what lives now")
+        assert ("is yet to come" in ran.stdout) is (to == "2030-01-01")
+    assert files_below(tier) == before
+
+
+def test_the_history_fits_its_table_newest_first(tier: Path) -> None:
+    ran = history(tier)
+    assert (ran.code, ran.stderr) == (0, "")
+    lines = [line for line in ran.stdout.splitlines() if RUNS[0][:8] in line]
+    assert [line.split()[:4] for line in lines] == [
+        ["2026-11-21T15:30:01.000Z", RUNS[1], "claimed", "2"],
+        ["2026-11-21T15:30:00.000Z", RUNS[0], "found", "1"],
+    ]
+    # One state is current, though what lived before a claim that changed nothing is the same.
+    assert [line.split()[-1] for line in lines] == ["current", "same"]
+    entries = history(tier, "--json").entries[0]["history"]
+    assert [each["is_current"] for each in entries] == [True, False]
+    assert all(each["is_same_as_current"] for each in entries)
+    assert max(map(len, ran.stdout.splitlines())) <= 120
+    assert "holds it" not in ran.stdout
+
+
+def test_the_history_may_be_cut_short(tier: Path) -> None:
+    ran = history(tier, "--limit", "1")
+    assert (ran.stdout.count(RUNS[1]), ran.stdout.count(RUNS[0])) == (1, 0)
+    assert "older ones; without --limit all are shown" in ran.stdout
+    entry = history(tier, "--limit", "1", "--json").entries[0]
+    assert (len(entry["history"]), entry["has_older"]) == (1, True)
+    entry = history(tier, "--limit", "2", "--json").entries[0]
+    assert (len(entry["history"]), entry["has_older"]) == (2, False)
+    assert history(tier, "--limit", "0").code == 2
+
+
+def merged(tier: Path, row: PartitionState) -> None:
+    """A run that makes one segment of two, as far as the catalog is told."""
+    catalog = Catalog(str(tier / "_tierfold"))
+    state = catalog.claim([row], "merger", at_ms=FIRST_MS + 5000)[ORDERS].state
+    first, last = state.segments
+    one = replace(
+        first,
+        segment_id=segment_id("merged"),
+        end_offset=last.end_offset,
+        written_by_run="merger",
+    )
+    ids = (first.segment_id, last.segment_id)
+    proposal = proposed(
+        state,
+        RetireSegments(ids=ids, at_ms=FIRST_MS + 6000, run="merger"),
+        AddSegments(segments=(one,)),
+        AdvanceCleanerOffset(epoch=state.epoch, offset=one.next_offset),
+        ReleaseClaim(run="merger"),
+        commit_id=new_commit_id(),
+        at_ms=FIRST_MS + 6000,
+        requires=(SegmentsAreLive(ids=ids),),
+    )
+    assert isinstance(catalog.commit([proposal])[ORDERS], Committed)
+
+
+def test_people_are_told_what_comes_back_and_what_leaves(tier: Path) -> None:
+    catalog = Catalog(str(tier / "_tierfold"))
+    row = catalog.read([ORDERS])[ORDERS]
+    merged(tier, row)
+    claimed = catalog.claim([catalog.read([ORDERS])[ORDERS]], "holder", at_ms=FIRST_MS + 7000)
+    assert isinstance(claimed[ORDERS].outcome, Committed)
+    ran = history(tier)
+    assert "run holder holds it since 2026-11-21T15:30:07.000Z." in ran.stdout
+    ran = restore(tier, RUNS[1], "--dry-run")
+    words = (
+        "orders-0: planned",
+        f"to the row of 2026-11-21T15:30:01.001Z, released by run {RUNS[1]}",
+        "run holder holds it since 2026-11-21T15:30:07.000Z: it is fenced by this",
+        "2 would live again",
+        "1 would be retired",
+        "written by a broker",
+        "written by merger",
+        "0 stay as they are; clean below offset 0, log start 0",
+        "Nothing is changed.",
+    )
+    assert not told(ran.stdout, *words), ran.stdout
+    ran = restore(tier, RUNS[1])
+    assert ran.code == 0
+    assert not told(ran.stdout, "orders-0: restored", "2 live again", "1 retired"), ran.stdout
+    assert catalog.read([ORDERS])[ORDERS].segments == row.segments
+    assert not told(history(tier).stdout, "restored")
+
+
+def test_help_says_how_to_undo_the_first_run() -> None:
+    ran = tierfold("restore", "--help")
+    assert not told(ran.stdout, "very first run", '"found"', "ISO 8601", "Example")
+    assert "Example" in tierfold("history", "--help").stdout
+    assert tierfold("restore", "x", "orders-0").code == 2
+
+
+def test_a_state_in_which_nothing_lived_comes_back_too(tier: Path) -> None:
+    expiry = ("--set", "tier.binding=detached", "--set", "cleanup.policy=delete")
+    later = ("--now", str(FIRST_MS + 10_000))
+    assert tierfold("retain", tier, *expiry, "--set", "retention.ms=0", *later).code == 0
+    expired, *_, found = history(tier, "--json").entries[0]["history"]
+    assert restore(tier, str(found["committed_at_ms"])).code == 0
+    before = files_below(folder_of(tier, ORDERS))
+    ran = restore(tier, str(expired["committed_at_ms"]))
+    assert (ran.code, "2 retired" in ran.stdout) == (0, True), ran.stderr
+    row = Catalog(str(tier / "_tierfold")).read([ORDERS])[ORDERS]
+    assert (row.segments, row.log_start_offset, len(row.whole_retired)) == ((), 22, 2)
+    assert files_below(folder_of(tier, ORDERS)) == before

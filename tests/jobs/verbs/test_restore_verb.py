@@ -1,0 +1,390 @@
+"""`tierfold restore` on real tiers: what lives again, what is refused, who is fenced."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.compaction.builders import a_chain, a_segment, a_state, retired, segment_id
+from tests.jobs.commands import ALWAYS, Ran, status_of, tierfold, told
+from tests.jobs.concurrent_events import meddled, rival_claims
+from tests.jobs.tiers import (
+    files_below,
+    key_of,
+    latest_updates,
+    made_tier,
+    put_segment,
+    put_updates,
+    records_in,
+    sample_copy,
+)
+from tests.storage.live_segments import data
+from tierfold.compaction.commits.commit import (
+    CommitIs,
+    CommitProposal,
+    EpochIs,
+    ReleaseClaim,
+    SegmentsAreLive,
+    SegmentsAreRetired,
+    StartDeletion,
+    applied,
+    proposed,
+)
+from tierfold.compaction.commits.restore import Restoration, restoration
+from tierfold.compaction.model.errors import UnreadableObject
+from tierfold.compaction.model.outcomes import Committed, Fenced, Outcome, Unknown
+from tierfold.compaction.model.segments import PartitionKey, PartitionState
+from tierfold.jobs.cli import options as cli_options
+from tierfold.jobs.context.run_context import Wiring, wired
+from tierfold.jobs.pipeline.proposals import release_of
+from tierfold.jobs.verbs.restore import restore_proposal
+from tierfold.storage.catalog.catalog import Catalog, new_commit_id
+from tierfold.storage.catalog.runs_table import RunsTable
+
+NOW_MS: Final = 1_800_000_000_000
+ORDERS: Final = key_of("orders")
+
+
+def lines_of(tier: Path, name: str = "orders-0") -> list[dict[str, Any]]:
+    """The history, newest first."""
+    lines: list[dict[str, Any]] = tierfold("history", tier, name, "--json").entries[0]["history"]
+    return lines
+
+
+def restore(tier: Path, to: str, *arguments: str, name: str = "orders-0") -> Ran:
+    return tierfold("restore", tier, name, "--to", to, *arguments, "--json")
+
+
+def live_ids(tier: Path, topic: str = "orders") -> list[str]:
+    return [segment["id"] for segment in status_of(tier)[topic, 0]["segments"]]
+
+
+def values(tier: Path, topic: str = "orders") -> dict[bytes | None, bytes | None]:
+    """What a reader of the live segments has for each key in the end."""
+    logs = [segment["log"] for segment in status_of(tier)[topic, 0]["segments"]]
+    return {key: value for _, key, value in records_in(logs)}
+
+
+def contents(tier: Path, topic: str) -> list[dict[str, bytes]]:
+    """Every part of every live segment, whatever the segments are called."""
+    logs = [Path(segment["log"]) for segment in status_of(tier)[topic, 0]["segments"]]
+    return [
+        {part.suffix: part.read_bytes() for part in sorted(log.parent.glob(f"{log.stem}.*"))}
+        for log in logs
+    ]
+
+
+def row_of(tier: Path, key: PartitionKey = ORDERS) -> PartitionState:
+    return Catalog(str(tier / "_tierfold")).read([key])[key]
+
+
+@pytest.fixture(scope="module")
+def once_compacted_twice(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    tier = made_tier(tmp_path_factory.mktemp("undo") / "tier")
+    put_updates(tier, ORDERS, 0)
+    put_updates(tier, ORDERS, 1)
+    assert tierfold("compact", tier, *ALWAYS).code == 0
+    put_updates(tier, ORDERS, 2)
+    assert tierfold("compact", tier, *ALWAYS).code == 0
+    return tier
+
+
+@pytest.fixture
+def tier(once_compacted_twice: Path, tmp_path: Path) -> Path:
+    """Two segments, compacted; then a third, and all compacted again."""
+    return Path(shutil.copytree(once_compacted_twice, tmp_path / "tier"))
+
+
+def test_the_history_names_every_state(tier: Path) -> None:
+    lines = lines_of(tier)
+    assert [each["event"] for each in lines] == ["compacted", "claimed", "compacted", "found"]
+    assert [each["epoch"] for each in lines] == [2, 2, 1, 1]
+    assert [(each["segments_in"], each["segments_out"]) for each in lines] == [
+        (2, 1),
+        (0, 1),
+        (2, 1),
+        (0, 2),
+    ]
+    assert [each["cleaner_offset"] for each in lines] == [33, 22, 22, None]
+    assert lines[0]["run"] == lines[1]["run"] != lines[2]["run"] == lines[3]["run"]
+    assert [each["is_current"] for each in lines] == [True, False, False, False]
+    assert all(each["is_restorable"] and not each["why_not"] for each in lines)
+    assert lines[0]["segments"] == live_ids(tier)
+    times = [each["committed_at_ms"] for each in lines]
+    assert times == sorted(times, reverse=True)
+
+
+def test_each_state_can_be_restored_by_its_moment_in_any_order(tier: Path) -> None:
+    lines = lines_of(tier)
+    for number in (3, 1, 0, 2, 3):
+        moment = lines[number]["committed_at" if number % 2 else "committed_at_ms"]
+        ran = restore(tier, str(moment))
+        assert (ran.code, ran.outcomes) == (0, {("orders", 0): "restored"}), ran
+        # What came since stays, as its broker uploaded it.
+        third = row_of(tier).segments[-1]
+        has_third = number < 2
+        expected = lines[number]["segments"] + ([] if has_third else [third.segment_id])
+        assert live_ids(tier) == expected
+        assert has_third or (third.start_offset, third.written_by_run) == (22, "")
+        assert values(tier) == latest_updates(3)
+        assert row_of(tier).cleaner_offset == (lines[number]["cleaner_offset"] or 0)
+
+
+def test_a_run_is_named_in_full_or_by_its_begin(tier: Path) -> None:
+    first = lines_of(tier)[2]
+    assert restore(tier, first["run"]).outcomes["orders", 0] == "restored"
+    assert live_ids(tier)[0] == first["segments"][0]
+    again = restore(tier, first["run"][:-2])
+    assert (again.code, again.outcomes["orders", 0]) == (0, "nothing_to_do")
+
+
+def test_the_report_says_what_came_back_and_what_left(tier: Path) -> None:
+    newest, _, _, found = lines_of(tier)
+    planned = restore(tier, found["committed_at"], "--dry-run").entries[0]
+    done = restore(tier, found["committed_at"]).entries[0]
+    assert (planned["outcome"], done["outcome"]) == ("planned", "restored")
+    for each in (planned, done):
+        assert [segment["id"] for segment in each["leaving"]] == newest["segments"]
+        assert [segment["start_offset"] for segment in each["back"]] == [0, 11, 22]
+        assert (each["segments_in"], each["segments_out"]) == (1, 3)
+        assert each["bytes_in"] == newest["live_bytes"]
+        assert each["bytes_out"] == sum(segment["size_bytes"] for segment in each["back"])
+        assert each["to"]["event"] == "found"
+    assert done["epoch"] == 3
+    row = RunsTable(str(tier / "_tierfold")).read()[-1]
+    assert (row.command, row.outcome, row.epoch) == ("restore", "restored", 3)
+    assert (row.segments_in, row.segments_out, row.bytes_out) == (1, 3, done["bytes_out"])
+
+
+def test_a_dry_run_changes_nothing(tier: Path) -> None:
+    before = files_below(tier)
+    assert restore(tier, lines_of(tier)[3]["committed_at"], "--dry-run").code == 0
+    assert files_below(tier) == before
+
+
+def test_the_clock_that_is_given_stamps_what_is_written(tier: Path) -> None:
+    later_ms = lines_of(tier)[0]["committed_at_ms"] + 10_000_000
+    ran = restore(tier, lines_of(tier)[3]["committed_at"], "--now", str(later_ms))
+    assert ran.code == 0
+    newest = lines_of(tier)[0]
+    assert newest["event"] == "restored"
+    assert 0 <= newest["committed_at_ms"] - later_ms < 600_000
+    left = [each.retired_at_ms for each in row_of(tier).retired if each.retired_by_epoch == 3]
+    assert left == [newest["committed_at_ms"]]
+
+
+def test_compact_restore_compact_is_compact(spark: SparkSession, tmp_path: Path) -> None:
+    arguments = (*ALWAYS, "--now", str(NOW_MS))
+    alone, undone = (sample_copy(tmp_path / name) for name in ("alone", "undone"))
+    for tier in (alone, undone):
+        assert tierfold("compact", tier, *arguments).code == 0
+    found = lines_of(undone, "tiered-0")[-1]
+    assert restore(undone, found["committed_at"], name="tiered-0").code == 0
+    assert len(live_ids(undone, "tiered")) == 3
+    sound = tierfold("verify", undone, "--json")
+    assert (sound.code, sound.entries[0]["faults"]) == (0, [])
+    assert tierfold("compact", undone, *arguments).code == 0
+    assert contents(undone, "tiered") == contents(alone, "tiered")
+    assert status_of(undone)["tiered", 0]["cleaner_offset"] == 12155
+    proven = tierfold("verify", undone, "--json").entries[0]
+    assert (proven["faults"], proven["keys_compared"]) == ([], 999)
+
+
+def test_a_tombstone_that_was_dropped_since_still_deletes(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    tier = made_tier(tmp_path / "tier")
+    put_segment(tier, ORDERS, [data(0, (b"k", b"SECRET"), (b"a", b"1"))], start_offset=0)
+
+    def compact(now_ms: int) -> None:
+        retention = ("--set", "delete.retention.ms=1000")
+        assert tierfold("compact", tier, *ALWAYS, *retention, "--now", str(now_ms)).code == 0
+
+    compact(NOW_MS)
+    with_secret = lines_of(tier)[0]
+    put_segment(tier, ORDERS, [data(2, (b"k", None), (b"b", b"2"))], start_offset=2)
+    compact(NOW_MS + 600_000)
+    compact(NOW_MS + 1_200_000)
+    assert values(tier) == {b"a": b"1", b"b": b"2"}
+    assert restore(tier, with_secret["run"]).code == 0
+    # Its own segment is back, and the tombstone that came later with it.
+    assert values(tier) == {b"k": None, b"a": b"1", b"b": b"2"}
+    compact(NOW_MS + 1_800_000)
+    compact(NOW_MS + 2_400_000)
+    assert values(tier) == {b"a": b"1", b"b": b"2"}
+
+
+# What is refused.
+
+
+def start_deletion(tier: Path, ids: Sequence[str]) -> None:
+    """A sweeper begins, and is done with its claim before its objects are gone."""
+    catalog = Catalog(str(tier / "_tierfold"))
+    state = catalog.claim([row_of(tier)], "sweeper", at_ms=1)[ORDERS].state
+    proposal = proposed(
+        state,
+        StartDeletion(ids=tuple(ids), at_ms=2),
+        ReleaseClaim(run="sweeper"),
+        commit_id=new_commit_id(),
+        at_ms=2,
+    )
+    assert isinstance(catalog.commit([proposal])[ORDERS], Committed)
+
+
+def test_what_is_being_deleted_is_not_restored(tier: Path) -> None:
+    _, _, merged, found = lines_of(tier)
+    start_deletion(tier, found["segments"][:1])
+    before = files_below(tier)
+    ran = restore(tier, found["committed_at"])
+    assert (ran.code, ran.outcomes["orders", 0]) == (3, "refused")
+    reason = ran.entries[0]["reason"]
+    assert not told(reason, "being deleted", found["segments"][0], "tierfold history")
+    assert files_below(tier) == before
+    lines = {each["event"]: each for each in lines_of(tier)}
+    assert not lines["found"]["is_restorable"]
+    assert "being deleted" in lines["found"]["why_not"]
+    # An original is gone, and yet the state that has it in compacted form is whole.
+    assert restore(tier, merged["run"]).outcomes["orders", 0] == "restored"
+
+
+def test_a_deletion_that_begins_meanwhile_stops_the_restore(tier: Path) -> None:
+    found = lines_of(tier)[3]
+    with meddled(before_claim=lambda: start_deletion(tier, found["segments"])):
+        ran = restore(tier, found["committed_at"])
+    assert ran.code == 4
+    assert ran.outcomes["orders", 0] in {"fenced", "lost_race"}
+    assert live_ids(tier) == lines_of(tier)[1]["segments"]
+
+
+def log_of(tier: Path, segment_id: str) -> Path:
+    (log,) = tier.rglob(f"*-{segment_id}.log")
+    return log
+
+
+@pytest.mark.parametrize("harm", ["gone", "cut", "no index", "flipped", "wrong index"])
+def test_what_is_not_whole_is_not_restored(tier: Path, harm: str) -> None:
+    found = lines_of(tier)[3]
+    log = log_of(tier, found["segments"][1])
+    match harm:
+        case "gone":
+            for part in log.parent.glob(f"{log.stem}.*"):
+                part.unlink()
+        case "cut":
+            log.write_bytes(log.read_bytes()[:-1])
+        case "no index":
+            log.with_suffix(".index").unlink()
+        case "flipped":
+            damaged = bytearray(log.read_bytes())
+            damaged[-1] ^= 1
+            log.write_bytes(damaged)
+        case _:
+            log.with_suffix(".index").write_bytes(bytes.fromhex("ffffffff00000000"))
+    before = files_below(tier)
+    ran = restore(tier, found["committed_at"])
+    assert (ran.code, ran.outcomes["orders", 0]) == (3, "refused"), ran
+    assert not told(ran.entries[0]["reason"], found["segments"][1], "Nothing was changed")
+    assert files_below(tier) == before
+    is_seen_from_afar = harm in {"gone", "cut", "no index"}
+    assert restore(tier, found["committed_at"], "--dry-run").code == 3 * is_seen_from_afar
+
+
+# Who is fenced.
+
+
+def test_a_restore_asks_for_all_that_it_relies_on() -> None:
+    first, second, third = a_chain(10, 10, 10)
+    merged = a_segment(0, 19, segment_id=segment_id("merged"), written_by_run="a run")
+    row = a_state((merged, third), epoch=4, owner_run="undo", commit_id="claim")
+    row = replace(row, retired=(retired(first), retired(second)))
+    way_back = restoration(a_state((first, second)), row)
+    assert isinstance(way_back, Restoration)
+    proposal = restore_proposal(way_back, row, 77)
+    assert proposal.requires == (
+        EpochIs(epoch=4, owner_run="undo"),
+        CommitIs(commit_id="claim"),
+        SegmentsAreRetired(ids=(first.segment_id, second.segment_id)),
+        SegmentsAreLive(ids=(third.segment_id,)),
+    )
+    after = applied(proposal, row)
+    assert (after.owner_run, after.committed_at_ms) == ("", 77)
+    assert after.segments == (first, second, third)
+
+
+def test_a_restore_takes_over_from_a_run_that_holds_the_partition(tier: Path) -> None:
+    catalog = Catalog(str(tier / "_tierfold"))
+    held = catalog.claim([row_of(tier)], "holder", at_ms=1_700_000_000_000)[ORDERS].state
+    found = lines_of(tier)[-1]
+    words = ("run holder holds it since 2023-11-14T22:13:20.000Z", "fenced")
+    planned = restore(tier, found["committed_at"], "--dry-run")
+    assert not told(planned.entries[0]["notes"][0], *words)
+    assert row_of(tier) == held
+    assert restore(tier, found["committed_at"]).outcomes["orders", 0] == "restored"
+    late = catalog.commit([release_of(held, new_commit_id(), at_ms=3)])[ORDERS]
+    assert late == Fenced(epoch=held.epoch, by_epoch=held.epoch + 1, by_run="")
+
+
+def test_a_restore_that_was_overtaken_is_fenced(tier: Path) -> None:
+    before, found = live_ids(tier), lines_of(tier)[3]
+    uri = str(tier / "_tierfold")
+    with meddled(before_commit=rival_claims(uri, ORDERS)):
+        ran = restore(tier, found["committed_at"])
+    assert (ran.code, ran.outcomes["orders", 0]) == (4, "fenced")
+    assert live_ids(tier) == before
+    with meddled(before_claim=rival_claims(uri, ORDERS)):
+        ran = restore(tier, found["committed_at"])
+    assert (ran.code, ran.entries[0]["outcome"]) == (4, "lost_race")
+    assert live_ids(tier) == before
+
+
+class Deaf(Catalog):
+    """Does what it is told and is never heard."""
+
+    is_written = True
+    is_claimed_since = False
+
+    def commit(self, proposals: Sequence[CommitProposal]) -> dict[PartitionKey, Outcome]:
+        (each,) = proposals
+        if self.is_written:
+            super().commit(proposals)
+        if self.is_claimed_since:
+            self.claim(list(self.read([each.key]).values()), "next", at_ms=1)
+        if not self.is_written:
+            raise UnreadableObject("the line is dead", where="catalog", remedy="Wait.")
+        return {each.key: Unknown(commit_id=each.commit_id, cause="the line is dead")}
+
+
+@pytest.mark.parametrize(
+    ("is_written", "is_claimed_since", "ended"),
+    [
+        (True, False, (0, "restored")),
+        (True, True, (0, "restored")),
+        # Nobody knows: the write may still arrive.
+        (False, False, (3, "unknown")),
+        # It cannot arrive any more.
+        (False, True, (4, "fenced")),
+    ],
+)
+def test_an_answer_that_was_lost_is_read_back(
+    tier: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_written: bool,
+    is_claimed_since: bool,
+    ended: tuple[int, str],
+) -> None:
+    def wired_so(tier_uri: str, catalog_uri: str | None, now: int | None) -> Wiring:
+        return replace(wired(tier_uri, catalog_uri, now), catalog=Deaf(str(tier / "_tierfold")))
+
+    found = lines_of(tier)[3]
+    with monkeypatch.context() as patch:
+        patch.setattr(cli_options, "wired", wired_so)
+        patch.setattr(Deaf, "is_written", is_written)
+        patch.setattr(Deaf, "is_claimed_since", is_claimed_since)
+        ran = restore(tier, found["committed_at"])
+    assert (ran.code, ran.outcomes["orders", 0]) == ended
+    assert (len(live_ids(tier)) == 3) is is_written

@@ -1,0 +1,271 @@
+"""Wrong results of every strategy, planted in one tier: what `verify` and Spark's window say."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from io import StringIO
+from pathlib import Path
+from typing import Final
+
+import pytest
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from tests.jobs.tiers import INDEX_INTERVAL_BYTES, key_of, made_tier
+from tests.pictures.batch_words import draft_of
+from tests.storage.live_segments import EPOCHS, an_abort, log_of
+from tierfold.compaction.model.segments import (
+    CleanerOffset,
+    PartitionKey,
+    PartitionState,
+    RetiredSegment,
+    Segment,
+)
+from tierfold.jobs.context.run_context import wired
+from tierfold.jobs.context.scope import Scope
+from tierfold.jobs.context.stopping import Stopped, stoppable
+from tierfold.jobs.pipeline.survey import known_partitions
+from tierfold.jobs.settings.resolution import resolve
+from tierfold.jobs.verbs.second_opinion import SecondOpinion, second_opinions
+from tierfold.jobs.verbs.verify import Verified, verify
+from tierfold.jobs.verbs.verify_targets import subject_of
+from tierfold.storage.segments.broker_upload import BrokerUpload
+from tierfold.storage.tiers.tier_uris import open_tier
+
+WORDS: Final = (
+    *("0:a=time@9#1", "1:a=version@5#9", "2:a=offset@1"),
+    *("3:b=@9#9", "4:b=late@1#1"),
+    *("5:c=1@1#1", "P7(6:c=x@99#99)", "7:P7:A"),
+    *("8:d=1@1#1", "9:d=@2#2"),
+    *("10:=keyless@1", "11:d=@1#1"),
+    *("12:f=1@1#1", "13:f=1@2#2"),
+    *("14:e=0@1#1", "15:e=1@1#1"),
+)
+"""What brokers wrote, two segments of it; record n is word n."""
+
+LAST: Final = len(WORDS) - 1
+RIGHT: Final = {
+    "offset": (2, 4, 5, 11, 13, 15),
+    "timestamp": (0, 3, 5, 9, 13, 15),
+    "header=version": (1, 3, 5, 9, 13, 15),
+}
+"""By strategy the records that stay, of a, b, c, d, f and e; of d it is a tombstone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A topic: its strategy, and what became of it."""
+
+    strategy: str
+    live: tuple[str, ...]
+    passes: tuple[int, ...] = (LAST + 1,)
+    key: str = ""
+    """The one that both opinions must name; empty: none."""
+    is_seen_by_both: bool = True
+    late: int = 0
+    keys: int = 6
+    """Of either side."""
+
+
+def cases() -> dict[str, Case]:
+    """By topic."""
+    found = {}
+    for strategy, right in RIGHT.items():
+        good = Case(strategy=strategy, live=words(right))
+        name, _, _ = strategy.partition("=")
+        stale = next(other[0] for other in RIGHT.values() if other[0] != right[0])
+        without = {n: words(each for each in right if each != n) for n in right}
+        found |= {
+            f"{name}-right": good,
+            f"{name}-tombstone-gone": replace(good, live=without[right[3]]),
+            f"{name}-stale": replace(
+                good, live=words((stale, *right[1:])), key="a", passes=(1, 2, LAST + 1)
+            ),
+            f"{name}-lost": replace(good, live=without[5], key="c"),
+            f"{name}-changed": replace(
+                good, live=(*without[5][:2], "5:c=2", *without[5][2:]), key="c"
+            ),
+            f"{name}-aborted": replace(
+                good, live=(*without[5][:2], "6:c=x@99#99", *without[5][2:]), key="c"
+            ),
+            f"{name}-new": replace(
+                good, live=(*words(right[:3]), "8:z=", *words(right[3:])), key="z", keys=7
+            ),
+            f"{name}-back": replace(good, live=words(sorted({*right, 8} - {right[3]})), key="d"),
+            # The value is the same: only the stricter one tells the records apart.
+            f"{name}-twin": replace(
+                good,
+                live=words(sorted({*right, 12} - {13})),
+                key="f",
+                is_seen_by_both=False,
+            ),
+        }
+        if strategy != "offset":
+            back = replace(good, live=words(sorted({*right, 4} - {3})), key="b")
+            found[f"{name}-older-back"] = replace(back, passes=(3, LAST + 1))
+            found[f"{name}-late"] = replace(back, passes=(4, LAST + 1), key="", late=1)
+            late_tombstone = words(sorted({*right, 11} - {9}))
+            found[f"{name}-late-tombstone"] = replace(
+                good, live=late_tombstone, passes=(10, LAST + 1)
+            )
+    return found
+
+
+def words(numbers: Sequence[int]) -> tuple[str, ...]:
+    """The records of these numbers."""
+    return tuple(WORDS[number] for number in numbers)
+
+
+CASES: Final = cases()
+
+
+def upload(
+    tier: Path, key: PartitionKey, chosen: Sequence[str], offsets: tuple[int, int], run: str = ""
+) -> Segment:
+    """A segment of these words, as a broker or a run writes it."""
+    has_abort = any(word.endswith(":A") for word in chosen)
+    segment = BrokerUpload(
+        start_offset=offsets[0],
+        log=log_of([draft_of(word, EPOCHS[-1].epoch) for word in chosen]),
+        index_interval_bytes=INDEX_INTERVAL_BYTES,
+        lineage=EPOCHS,
+        aborted=(an_abort(7, 6, 7),) if has_abort else (),
+    ).put(open_tier(str(tier)), key, offsets[1])
+    return replace(segment, written_by_run=run)
+
+
+def state_of(tier: Path, key: PartitionKey, case: Case) -> PartitionState:
+    """The case's topic in the tier, and its row."""
+    originals = [
+        upload(tier, key, WORDS[:6], (0, 5)),
+        upload(tier, key, WORDS[6:], (6, LAST)),
+    ]
+    return PartitionState(
+        key=key,
+        epoch=len(case.passes),
+        owner_run="",
+        cleaner_offsets=tuple(
+            CleanerOffset(epoch=i, offset=end) for i, end in enumerate(case.passes, start=1)
+        ),
+        log_start_offset=0,
+        segments=(upload(tier, key, case.live, (0, LAST), "run-1"),),
+        lineage=EPOCHS,
+        retired=tuple(
+            RetiredSegment(
+                segment=each, retired_at_ms=1, retired_by_epoch=1, retired_by_run="run-1"
+            )
+            for each in originals
+        ),
+        strategies=(case.strategy,),
+    )
+
+
+TWICE: Final = (key_of("twice"), key_of("twice", incarnation=1))
+"""A topic that was deleted and made anew."""
+
+
+@pytest.fixture(scope="module")
+def tier(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All cases, a topic each, and one topic of two incarnations."""
+    folder = made_tier(tmp_path_factory.mktemp("planted") / "tier")
+    states = [state_of(folder, key_of(topic), case) for topic, case in CASES.items()]
+    states += [state_of(folder, key, CASES["offset-right"]) for key in TWICE]
+    wired(str(folder)).catalog.claim(states, "run-2", at_ms=1)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def found_by_key(tier: Path) -> dict[PartitionKey, Verified]:
+    """What one `verify` says of all."""
+    live, console = wired(str(tier)), Console(file=StringIO())
+    found = verify(live, resolve([]), Scope(), console, second_opinion=True)
+    return {each.key: each for each in found}
+
+
+@pytest.fixture(scope="module")
+def found(found_by_key: dict[PartitionKey, Verified]) -> dict[str, Verified]:
+    """What it says of the cases, by topic."""
+    return {topic: found_by_key[key_of(topic)] for topic in CASES}
+
+
+def test_both_opinions_find_each_wrong_result_and_nothing_else(
+    found: dict[str, Verified],
+) -> None:
+    for topic, case in CASES.items():
+        told = found[topic]
+        second = told.second_opinion
+        assert second is not None, told.notes
+        assert (told.compared_by, told.keys_compared) == (case.strategy, case.keys), topic
+        expected = SecondOpinion(keys=case.keys, differing=bool(case.key), late=case.late)
+        assert replace(second, example="") == expected, topic
+        opening = [fault.partition(": key 0x")[0] for fault in told.faults]
+        where = "in the segments that brokers wrote"
+        first = f"1 of {case.keys} keys have another latest value than {where}"
+        seconds = f"second opinion: 1 of {case.keys} keys have another latest record than {where}"
+        faults = [first] * case.is_seen_by_both + [seconds] if case.key else []
+        assert opening == faults, (topic, told.faults)
+        assert all(f": key 0x{case.key.encode().hex()} had " in each for each in told.faults), topic
+        assert any("1 of 6 keys are back" in note for note in told.notes) == bool(case.late), topic
+
+
+def test_a_difference_says_what_was_and_what_is(found: dict[str, Verified]) -> None:
+    ends = {
+        topic: found[topic].faults[-1].rpartition(": ")[2]
+        for topic in ("timestamp-stale", "header-lost", "offset-back")
+    }
+    assert ends == {
+        "timestamp-stale": "key 0x61 had a value (offset 0), has a value (offset 2)",
+        "header-lost": "key 0x63 had a value (offset 5), has none",
+        "offset-back": "key 0x64 had a tombstone (offset 11), has a value (offset 8)",
+    }
+
+
+def test_the_reader_cannot_tell_two_topics_of_one_name_apart(
+    found_by_key: dict[PartitionKey, Verified],
+) -> None:
+    for key in TWICE:
+        told = found_by_key[key]
+        assert (told.faults, told.keys_compared, told.second_opinion) == ((), 6, None)
+        assert told.notes[-1] == "no second opinion: the tier has several topics of that name"
+
+
+def test_what_changes_meanwhile_is_left_out(spark: SparkSession, tier: Path) -> None:
+    live = wired(str(tier))
+    names = ("timestamp-right", "timestamp-tombstone-gone")
+    grown, committed = (
+        subject_of(live, each, INDEX_INTERVAL_BYTES)
+        for each in known_partitions(live, Scope(topics=names))
+    )
+    upload(tier, grown.key, [f"{LAST + 1}:g=1"], (LAST + 1, LAST + 1))
+    subjects = [grown, replace(committed, commit_id="the one before")]
+    opinions = second_opinions(spark, live, subjects, Console(file=StringIO()))
+    assert opinions == {grown.key: SecondOpinion(keys=6)}
+
+
+def test_a_signal_ends_the_query_and_does_not_wait_for_it(spark: SparkSession, tier: Path) -> None:
+    tracker, before = spark.sparkContext.statusTracker(), set(jobs_of(spark))
+
+    def once_it_runs() -> None:
+        while not before < set(jobs_of(spark)):
+            time.sleep(0.001)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    live = wired(str(tier))
+    (known,) = known_partitions(live, Scope(topics=("offset-right",)))
+    sender = threading.Thread(target=once_it_runs)
+    with pytest.raises(Stopped), stoppable():
+        sender.start()
+        subjects = [subject_of(live, known, INDEX_INTERVAL_BYTES)]
+        second_opinions(spark, live, subjects, Console(file=StringIO()))
+    sender.join()
+    ended = [tracker.getJobInfo(each) for each in set(jobs_of(spark)) - before]
+    assert "FAILED" in {each.status for each in ended if each is not None}
+
+
+def jobs_of(spark: SparkSession) -> list[int]:
+    """Spark's jobs so far, those that go on included."""
+    return list(spark.sparkContext.statusTracker().getJobIdsForGroup())

@@ -1,0 +1,219 @@
+"""Which partitions are due, in which order, through the real command: ages, lags, horizons."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import deltalake
+import pytest
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from tests.jobs.commands import ALWAYS, Ran, status_of, tierfold
+from tests.jobs.tiers import (
+    RECORDS_PER_SEGMENT,
+    files_below,
+    key_of,
+    live_values,
+    made_tier,
+    put_segment,
+    put_updates,
+)
+from tests.storage.live_segments import NOW_MS as WRITTEN_AT_MS
+from tests.storage.live_segments import data, marker
+from tierfold.jobs.context.run_context import wired
+from tierfold.jobs.context.scope import Scope
+from tierfold.jobs.pipeline.partition_report import max_compaction_delay_secs
+from tierfold.jobs.pipeline.survey import contradictions, in_order_of_work, survey
+from tierfold.jobs.reports.verb_tables import print_reports
+from tierfold.jobs.settings.resolution import Settings, resolve
+from tierfold.jobs.verbs.plan import plan
+from tierfold.jobs.verbs.status import status
+from tierfold.storage.kafka.control_records import ControlType
+
+NOW_MS: Final = 1_800_000_000_000
+RETENTION_MS: Final = 1000
+ORDERS = key_of("orders")
+APART: Final = ("--set", "segment.bytes=1", "--set", f"delete.retention.ms={RETENTION_MS}")
+
+
+@pytest.fixture
+def tier(tmp_path: Path) -> Path:
+    return made_tier(tmp_path / "tier")
+
+
+def run(verb: str, tier: Path, now_ms: int, *arguments: str) -> Ran:
+    ran = tierfold(verb, tier, *ALWAYS, *APART, "--now", str(now_ms), *arguments, "--json")
+    assert ran.code == 0, ran.stderr
+    return ran
+
+
+def live(tier: Path) -> list[dict[str, Any]]:
+    segments: list[dict[str, Any]] = status_of(tier)["orders", 0]["segments"]
+    return segments
+
+
+def ids(tier: Path) -> list[str]:
+    return [each["id"] for each in live(tier)]
+
+
+def test_tombstones_go_from_a_clean_partition_and_other_segments_stay(
+    spark: SparkSession, tier: Path
+) -> None:
+    put_segment(tier, ORDERS, [data(0, (b"a", b"1"))], start_offset=0)
+    put_segment(tier, ORDERS, [data(1, (b"k", None), (b"b", b"1"))], start_offset=1)
+    put_segment(tier, ORDERS, [data(3, (b"c", b"1"))], start_offset=3)
+    put_segment(tier, ORDERS, [data(4, (b"l", None))], start_offset=4)
+    put_segment(tier, ORDERS, [data(5, (b"d", b"1"))], start_offset=5)
+    run("compact", tier, NOW_MS)
+    cleaned = ids(tier)
+    before = files_below(tier)
+    early = run("compact", tier, NOW_MS + RETENTION_MS - 1).partitions["orders", 0]
+    assert early["outcome"] == "nothing_to_do"
+    assert files_below(tier) == before
+
+    report = run("compact", tier, NOW_MS + RETENTION_MS).partitions["orders", 0]
+    assert report["outcome"] == "compacted"
+    assert "whose delete horizon has passed" in report["reason"]
+    assert (report["segments_in"], report["segments_out"]) == (2, 2)
+    assert report["tally"]["tombstones_expired"] == 2
+    after = ids(tier)
+    assert [after[i] == cleaned[i] for i in range(5)] == [True, False, True, False, True]
+    assert status_of(tier)["orders", 0]["cleaner_offset"] == 6
+    assert sorted(live_values(status_of(tier)["orders", 0])) == [b"a", b"b", b"c", b"d"]
+    assert tierfold("verify", tier).code == 0
+
+    before = files_below(tier)
+    again = run("compact", tier, NOW_MS + 10 * RETENTION_MS).partitions["orders", 0]
+    assert again["outcome"] == "nothing_to_do"
+    assert files_below(tier) == before
+
+
+def test_a_marker_goes_only_when_no_segment_holds_its_data(
+    spark: SparkSession, tier: Path
+) -> None:
+    put_segment(tier, ORDERS, [data(0, (b"a", b"1"), producer_id=7)], start_offset=0)
+    batches = [marker(1, 7, ControlType.COMMIT), data(2, (b"k", b"1"), producer_id=8)]
+    put_segment(tier, ORDERS, batches, start_offset=1)
+    put_segment(tier, ORDERS, [marker(3, 8, ControlType.COMMIT)], start_offset=3)
+    put_segment(tier, ORDERS, [data(4, (b"k", b"2"))], start_offset=4)
+    # The first pass drops producer 8's data; the second, over one more segment, finds none of them
+    # and sets the marker's horizon; producer 7's data stay, and so does their marker.
+    run("compact", tier, NOW_MS)
+    put_segment(tier, ORDERS, [data(5, (b"z", b"1"))], start_offset=5)
+    run("compact", tier, NOW_MS)
+    cleaned = ids(tier)
+    report = run("compact", tier, NOW_MS + RETENTION_MS).partitions["orders", 0]
+    assert (report["outcome"], report["segments_in"]) == ("compacted", 1)
+    assert report["tally"]["markers_expired"] == 1
+    after = ids(tier)
+    changed = [i for i, (old, new) in enumerate(zip(cleaned, after, strict=True)) if old != new]
+    assert [live(tier)[i]["start_offset"] for i in changed] == [3]
+    assert tierfold("verify", tier).code == 0
+    done = run("compact", tier, NOW_MS + 9 * RETENTION_MS).partitions["orders", 0]
+    assert done["outcome"] == "nothing_to_do"
+
+
+def lagging(*, minimum_ms: int = 0, maximum_ms: int) -> Settings:
+    """Settings whose compaction lags are these."""
+    lags = (f"min.compaction.lag.ms={minimum_ms}", f"max.compaction.lag.ms={maximum_ms}")
+    return resolve(("cleanup.policy=compact", *lags))
+
+
+@pytest.fixture
+def three_topics(tier: Path) -> Path:
+    """Records of 0 to 10 ms after `WRITTEN_AT_MS`, orders and returns have such of 11 to 21 too.
+
+    What counts of a segment is its first batch: one record, 0 or 11 ms after.
+    """
+    for topic, numbers in (("orders", (0, 1)), ("payments", (0,)), ("returns", (0, 1))):
+        for number in numbers:
+            put_updates(tier, key_of(topic), number)
+    return tier
+
+
+def test_the_most_overdue_partition_goes_first(three_topics: Path) -> None:
+    # Of orders and returns half is overdue, all of payments is.
+    wiring = wired(str(three_topics), None, WRITTEN_AT_MS + 2015)
+    settings = lagging(maximum_ms=2010)
+    surveyed = survey(wiring, settings, Scope())
+    assert [each.key.topic for each in surveyed] == ["orders", "payments", "returns"]
+    assert [each.key.topic for each in in_order_of_work(surveyed)] == [
+        "payments",
+        "orders",
+        "returns",
+    ]
+
+
+def test_a_plan_tells_the_order_of_work_and_what_is_late(three_topics: Path) -> None:
+    wiring = wired(str(three_topics), None, WRITTEN_AT_MS + 3015)
+    reports = plan(wiring, lagging(maximum_ms=10), Scope())
+    assert [each.key.topic for each in reports] == ["orders", "payments", "returns"]
+    assert {each.reason for each in reports} == {
+        "must be cleaned: max.compaction.lag.ms has passed"
+    }
+    said = io.StringIO()
+    reports = plan(wiring, lagging(maximum_ms=3010), Scope())
+    print_reports(Console(file=said, width=200), reports, "plan")
+    places = [said.getvalue().index(f"{topic}-0") for topic in ("payments", "orders", "returns")]
+    assert places == sorted(places)
+    assert "max-compaction-delay-secs" not in said.getvalue()  # 5 ms are no second
+    assert max_compaction_delay_secs(plan(wiring, lagging(maximum_ms=1000), Scope())) == 2
+    print_reports(
+        Console(file=said, width=200), plan(wiring, lagging(maximum_ms=1000), Scope()), "plan"
+    )
+    assert "max-compaction-delay-secs: 2" in said.getvalue()
+    assert "3 partitions whose active segment should have rolled" in said.getvalue()
+
+
+def test_the_document_tells_the_same(three_topics: Path) -> None:
+    week_ms = 604_800_000
+    for late_ms in (0, 1):
+        newest_ms = WRITTEN_AT_MS + 2 * RECORDS_PER_SEGMENT - 1
+        now_ms = newest_ms + week_ms + late_ms
+        ran = run("plan", three_topics, now_ms)
+        report = ran.partitions["orders", 0]
+        assert report["should_have_rolled_at_ms"] == (newest_ms + week_ms if late_ms else None)
+        assert json.loads(ran.stdout)["max_compaction_delay_secs"] == 0
+        assert report["ratio"]["cleanable_bytes"] == report["bytes_in"]
+        assert report["ratio"]["must_clean_bytes"] == report["ratio"]["delay_ms"] == 0
+
+
+def test_what_is_too_young_is_left_and_the_rest_is_cleaned(three_topics: Path) -> None:
+    wiring = wired(str(three_topics), None, WRITTEN_AT_MS + 40)
+    reports = plan(wiring, lagging(minimum_ms=30, maximum_ms=2**63 - 1), Scope())
+    assert [each.next_offset for each in reports] == [RECORDS_PER_SEGMENT] * 3
+    assert "younger than min.compaction.lag.ms (30)" in reports[0].reason
+    assert reports[1].reason == ""
+    known = status(wiring, lagging(minimum_ms=30, maximum_ms=2**63 - 1), Scope())
+    regions = known[0].regions
+    assert regions is not None
+    assert regions.first_uncleanable == RECORDS_PER_SEGMENT
+
+
+def test_a_plan_made_for_another_time_is_contradicted(three_topics: Path) -> None:
+    wiring = wired(str(three_topics), None, WRITTEN_AT_MS + 40)
+    orders = survey(wiring, lagging(maximum_ms=2**63 - 1), Scope())[0]
+    assert contradictions(orders, wiring.now_ms) == ()
+    too_strict = lagging(minimum_ms=30, maximum_ms=2**63 - 1).rules_for("orders")
+    stricter = replace(orders, rules=too_strict)
+    (why,) = contradictions(stricter, wiring.now_ms)
+    assert "too young" in why
+
+
+def test_the_sums_that_commits_keep_are_those_that_planning_counts(
+    spark: SparkSession, tier: Path
+) -> None:
+    for number in range(2):
+        put_updates(tier, ORDERS, number)
+    run("compact", tier, NOW_MS, "--set", "segment.bytes=1")
+    put_updates(tier, ORDERS, 2)
+    (row,) = deltalake.DeltaTable(tier / "_tierfold" / "partitions").to_pyarrow_table().to_pylist()
+    ratio = run("plan", tier, NOW_MS).partitions["orders", 0]["ratio"]
+    uploaded = live(tier)[-1]["size_bytes"]
+    assert row["clean_bytes"] == row["live_bytes"] == ratio["clean_bytes"]
+    assert row["dirty_bytes"] + uploaded == ratio["cleanable_bytes"]

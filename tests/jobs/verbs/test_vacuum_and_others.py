@@ -1,0 +1,164 @@
+"""What other verbs and the reader make of a tier that `retain` was at."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.jobs.commands import ALWAYS, Ran, tierfold, told
+from tests.jobs.tiers import latest_updates, live_values, made_tier, put_updates
+from tests.jobs.vacuum_tiers import (
+    DELETE,
+    DETACHED,
+    HOUR_MS,
+    ORDERS,
+    THEN_MS,
+    compact,
+    leftover,
+    orphan,
+    retain,
+    row,
+)
+from tests.jobs.watched import Killed, killed, watched
+from tests.storage.live_segments import NOW_MS
+from tierfold.compaction.model.segments import CleanerOffset
+from tierfold.jobs.sources.segment_options import FORMAT
+from tierfold.jobs.sources.segment_source import register
+
+EACH = ("--set", "segment.bytes=1")
+BOTH = (*DELETE, "--set", "cleanup.policy=compact,delete")
+
+
+def keeping(since_ms: int) -> tuple[str, str]:
+    """Records of `put_updates` at such an offset and later are kept: it is their time, too."""
+    return "--set", f"retention.ms={THEN_MS - NOW_MS - since_ms}"
+
+
+@pytest.fixture(scope="module")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Each segment compacted by itself, then the first of them expired."""
+    tier = made_tier(tmp_path_factory.mktemp("once") / "tier")
+    for number in range(3):
+        put_updates(tier, ORDERS, number)
+    assert compact(tier, *EACH).outcomes["orders", 0] == "compacted"
+    (gone,) = retain(tier, *BOTH, *keeping(5), hours=0).partitions["orders", 0]["expired"]
+    assert gone["end_offset"] == 10
+    return tier
+
+
+@pytest.fixture
+def tier(once: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(once, tmp_path / "tier"))
+
+
+def left_of(segments: int) -> dict[bytes, bytes]:
+    return {key: value for key, value in latest_updates(segments).items() if key != b"own 0"}
+
+
+def verified(tier: Path) -> tuple[int, int | None, str]:
+    """Exit code, keys compared and notes."""
+    ran = tierfold("verify", tier, "--json")
+    entry = ran.partitions["orders", 0]
+    return ran.code, entry["keys_compared"], "; ".join(entry["notes"])
+
+
+def test_verify_compares_what_lies_above_the_log_start(tier: Path) -> None:
+    assert verified(tier) == (0, len(left_of(3)), "")
+
+
+def test_verify_reads_no_original_that_is_being_deleted_or_is_gone(tier: Path) -> None:
+    with watched(killed("delete 1")), pytest.raises(Killed):
+        retain(tier)
+    for _ in range(2):
+        code, compared, notes = verified(tier)
+        assert (code, compared) == (0, None)
+        assert not told(notes, "not compared: not all originals are there any more")
+        assert retain(tier, hours=51).code == 0
+    assert row(tier).retired == ()
+
+
+def test_the_reader_begins_at_the_log_start(tier: Path, spark: SparkSession) -> None:
+    register(spark)
+    frame = spark.read.format(FORMAT).load(str(tier))
+    offsets = [each["offset"] for each in frame.select("offset").collect()]
+    assert min(offsets) == row(tier).log_start_offset == 11
+    assert frame.filter("offset < 11").count() == 0
+
+
+def test_compact_goes_on_from_the_log_start(tier: Path) -> None:
+    put_updates(tier, ORDERS, 3)
+    assert compact(tier, hours=1).outcomes["orders", 0] == "compacted"
+    assert row(tier).log_start_offset == row(tier).segments[0].start_offset == 11
+    lives = tierfold("status", tier, "--json").partitions["orders", 0]
+    assert live_values(lives) == left_of(4)
+
+
+def test_a_cleaner_offset_that_the_log_start_passed_is_reset(tier: Path) -> None:
+    put_updates(tier, ORDERS, 3)
+    put_updates(tier, ORDERS, 4)
+    assert retain(tier, *BOTH, *keeping(40), hours=0).code == 0
+    after = row(tier)
+    assert (after.log_start_offset, after.cleaner_offset) == (33, 33)
+    put_updates(tier, ORDERS, 5)
+    assert retain(tier, *BOTH, *keeping(50), hours=0).code == 0
+    assert (row(tier).log_start_offset, row(tier).cleaner_offset) == (44, 33)
+    ran = compact(tier, hours=1)
+    entry = ran.partitions["orders", 0]
+    assert (entry["outcome"], entry["first_dirty"]) == ("compacted", 44)
+    assert "cleaner offset 33 lies below the log start 44" in "; ".join(entry["notes"])
+    assert row(tier).cleaner_offsets[-1] == CleanerOffset(epoch=row(tier).epoch, offset=66)
+
+
+def test_status_tells_what_waits_and_what_is_being_deleted(tier: Path) -> None:
+    orphan(tier, 1)
+    leftover(tier)
+    with watched(killed("delete 1", after=True)), pytest.raises(Killed):
+        retain(tier)
+    entry = tierfold("status", tier, "--json").partitions["orders", 0]
+    bytes_each = [each["size_bytes"] for each in entry["retired"]]
+    assert [each["deletion_started_at_ms"] is None for each in entry["retired"]] == [False] * 4
+    assert all(
+        each["deletion_started_at_ms"] >= THEN_MS + 25 * HOUR_MS for each in entry["retired"]
+    )
+    assert entry["owner_run"] == row(tier).owner_run != ""
+    assert entry["committed_at_ms"] == row(tier).committed_at_ms
+    assert entry["orphan_bytes"] > 0
+    shown = tierfold("status", tier).stdout
+    assert sum(bytes_each) > 0
+    unfolded = " ".join(shown.replace("│", " ").split())
+    assert not told(unfolded, "4 retired", "4 being deleted", "1 orphan")
+    assert row(tier).owner_run in shown
+
+
+@pytest.mark.parametrize(
+    ("declared", "words"),
+    [
+        ((), ("may be served", "tier.binding=detached")),
+        (("--set", "tier.binding=bound"), ("is served by brokers",)),
+        (DETACHED, ()),
+    ],
+)
+def test_compact_warns_once_that_brokers_do_not_know(
+    tier: Path, declared: tuple[str, ...], words: tuple[str, ...]
+) -> None:
+    put_updates(tier, ORDERS, 3)
+    options = (*ALWAYS, *declared, "--now", str(THEN_MS))
+    ran: Ran = tierfold("compact", tier, *options)
+    assert ran.code == 0
+    said = " ".join(ran.stderr.split())
+    assert not told(said, *words)
+    assert said.count("They are not told of the swap") == bool(words)
+    # Where nothing is done there is nothing to be warned of.
+    assert "told of the swap" not in tierfold("compact", tier, *options).stderr
+    # spark-submit joins stderr to stdout, where the document must be alone: it says the same.
+    put_updates(tier, ORDERS, 4)
+    documented = compact(tier, *declared)
+    assert "told of the swap" not in documented.stderr
+    warnings = json.loads(documented.stdout)["warnings"]
+    assert len(warnings) == bool(words)
+    assert not told("".join(warnings), *words)
+    assert json.loads(compact(tier, *declared).stdout)["warnings"] == []

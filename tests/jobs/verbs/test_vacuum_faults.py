@@ -1,0 +1,355 @@
+"""`retain` killed, fenced, failed or left without an answer at each of its steps."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.jobs.commands import tierfold, told
+from tests.jobs.concurrent_events import rival_claims
+from tests.jobs.tiers import (
+    files_below,
+    folder_of,
+    key_of,
+    latest_updates,
+    live_values,
+    put_updates,
+)
+from tests.jobs.vacuum_tiers import (
+    DETACHED,
+    ORDERS,
+    THEN_MS,
+    compact,
+    compacted,
+    ids_in,
+    leftover,
+    listed_objects,
+    live_ids,
+    orphan,
+    parts,
+    retain,
+    row,
+)
+from tests.jobs.watched import Killed, Meddler, at, failing, killed, left_alone, watched
+from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
+from tierfold.jobs.context.run_context import CATALOG_FOLDER
+from tierfold.storage.catalog.rows import RowsRead
+
+PAYMENTS = key_of("payments")
+NO_ANSWER = UnreadableObject("no answer", where="the store", remedy="Ask again.")
+# Three originals of five objects each, deleted part by part, all six names of each tried.
+DELETES = 18
+FIRST_OF_ALL, IN_A_SEGMENT, LAST_OF_ALL = "delete 1", "delete 8", f"delete {DELETES}"
+# Rows are read at the look, and again before anything is deleted.
+LOOK, READ_AGAIN = "look 1", "look 2"
+START, FINISH = "commit 1", "commit 2"
+
+
+@pytest.fixture(scope="module")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compacted(tmp_path_factory.mktemp("once") / "tier", ORDERS)
+
+
+@pytest.fixture
+def tier(once: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(once, tmp_path / "tier"))
+
+
+def is_sound(tier: Path) -> bool:
+    """Whatever happened: what lives is there, and all of it."""
+    ran = tierfold("status", tier, "--json")
+    assert ran.code == 0, ran.stdout
+    return live_values(ran.partitions["orders", 0]) == latest_updates(3)
+
+
+def test_the_steps_come_in_this_order(tier: Path) -> None:
+    with watched(left_alone) as watch:
+        assert retain(tier).code == 0
+    steps = [name for name in watch.names if not name.startswith(("list", "unfinished"))]
+    deletes = [f"delete {number + 1}" for number in range(DELETES)]
+    assert steps == [LOOK, "claim 1", START, READ_AGAIN, *deletes, FINISH, "vacuum 1"]
+    # Looked at before the claim, and once more when all is deleted.
+    assert watch.names.index("list 1") < watch.names.index("claim 1")
+    again = watch.names.index("list 2")
+    assert watch.names.index(LAST_OF_ALL) < again < watch.names.index(FINISH)
+
+
+@pytest.mark.parametrize(
+    "meddler",
+    [
+        pytest.param(killed(name, after=after), id=f"{'after' if after else 'before'} {name}")
+        for name, after in (
+            ("claim 1", False),
+            ("claim 1", True),
+            (START, False),
+            (START, True),
+            (FIRST_OF_ALL, True),
+            (IN_A_SEGMENT, False),
+            (LAST_OF_ALL, True),
+            (FINISH, False),
+            (FINISH, True),
+        )
+    ],
+)
+def test_killed_anywhere_the_next_run_goes_on(tier: Path, meddler: Meddler) -> None:
+    strays = parts(orphan(tier, 1))
+    with watched(meddler), pytest.raises(Killed):
+        retain(tier)
+    assert is_sound(tier)
+    marked = {each.segment.segment_id for each in row(tier).retired}
+    # What is not marked is whole, and what was listed is not forgotten while it is there.
+    assert ids_in(tier) - live_ids(tier) - {strays[0].name[21:43]} <= marked
+    for each in row(tier).whole_retired:
+        assert len(list(folder_of(tier, ORDERS).glob(f"*{each.segment.segment_id}*"))) == 5
+    # The dead run's claim lasts for the orphan age.
+    assert retain(tier, hours=48).code == 0
+    assert retain(tier, hours=51).code == 0
+    assert ids_in(tier) == live_ids(tier)
+    assert (row(tier).retired, row(tier).owner_run) == ((), "")
+    assert is_sound(tier)
+
+
+def rival(tier: Path) -> Callable[[], None]:
+    return rival_claims(str(tier / CATALOG_FOLDER), ORDERS)
+
+
+@pytest.mark.parametrize(
+    ("step", "outcome", "words"),
+    [
+        ("claim 1", "lost_race", ("another run changed", "nothing was deleted", "run again")),
+        (START, "fenced", ("run rival holds epoch 3", "nothing was deleted")),
+        (READ_AGAIN, "fenced", ("run rival holds epoch 3", "nothing was deleted")),
+        (FINISH, "fenced", ("run rival holds epoch 3", "the next run goes on")),
+    ],
+)
+def test_a_zombie_is_fenced_at_each_step_and_told_by_which_epoch(
+    tier: Path, step: str, outcome: str, words: tuple[str, ...]
+) -> None:
+    strays = parts(orphan(tier, 1))
+    before = ids_in(tier)
+    with watched(at(step, rival(tier))) as watch:
+        ran = retain(tier)
+    entry = ran.partitions["orders", 0]
+    assert (ran.code, entry["outcome"]) == (4, outcome)
+    assert not told(entry["reason"], *words)
+    if step != FINISH:
+        assert ids_in(tier) == before
+        assert not any(name.startswith("delete") for name in watch.names)
+    assert is_sound(tier)
+    assert retain(tier, hours=48).code == 0
+    assert ids_in(tier) == live_ids(tier)
+    assert not strays[0].exists()
+
+
+def test_of_two_runs_at_once_one_sweeps(tier: Path) -> None:
+    other = []
+    with watched(at("claim 1", lambda: other.append(retain(tier)))):
+        # The other one is wired like this one, so that its calls are counted on.
+        ran = retain(tier)
+    assert (ran.code, other[0].code) == (4, 0)
+    assert (ran.outcomes["orders", 0], other[0].outcomes["orders", 0]) == ("lost_race", "swept")
+    assert ids_in(tier) == live_ids(tier)
+    assert is_sound(tier)
+
+
+def test_a_compaction_takes_over_and_both_end_well(tier: Path) -> None:
+    put_updates(tier, ORDERS, 3)
+    ran = []
+    with watched(at(READ_AGAIN, lambda: ran.append(compact(tier, hours=25)))):
+        swept = retain(tier)
+    assert (ran[0].outcomes["orders", 0], swept.outcomes["orders", 0]) == ("compacted", "fenced")
+    status = tierfold("status", tier, "--json").partitions["orders", 0]
+    assert live_values(status) == latest_updates(4)
+    assert retain(tier, hours=26).outcomes["orders", 0] == "swept"
+    assert retain(tier, hours=51).outcomes["orders", 0] == "swept"
+    assert ids_in(tier) == live_ids(tier)
+    assert tierfold("verify", tier).code == 0
+
+
+def test_objects_that_somebody_else_deleted_are_gone_which_is_fine(tier: Path) -> None:
+    def cleaned_up() -> None:
+        for path in folder_of(tier, ORDERS).iterdir():
+            if path.name[21:43] not in live_ids(tier):
+                path.unlink()
+
+    with watched(at(FIRST_OF_ALL, cleaned_up)):
+        ran = retain(tier)
+    assert (ran.code, ran.outcomes["orders", 0]) == (0, "swept")
+    assert row(tier).retired == ()
+
+
+def test_a_retired_segment_of_which_nothing_is_left_is_forgotten(tier: Path) -> None:
+    for path in folder_of(tier, ORDERS).iterdir():
+        if path.name[21:43] not in live_ids(tier):
+            path.unlink()
+    ran = retain(tier)
+    assert (ran.code, ran.partitions["orders", 0]["objects"]) == (0, [])
+    assert row(tier).retired == ()
+
+
+@pytest.mark.parametrize("number", [1, 8, DELETES])
+def test_a_delete_that_fails_stops_its_partition_and_leaves_its_marks(
+    tier: Path, number: int
+) -> None:
+    with watched(failing(f"delete {number}", NO_ANSWER)) as watch:
+        ran = retain(tier)
+    assert (ran.code, ran.outcomes["orders", 0]) == (3, "failed")
+    assert not told(ran.partitions["orders", 0]["reason"], "no answer", "the next run goes on")
+    assert f"delete {number + 1}" not in watch.names
+    after = row(tier)
+    # Of each segment but those that are wholly gone the row says that its deletion began.
+    assert {each.segment.segment_id for each in after.retired} == ids_in(tier) - live_ids(tier)
+    assert (after.whole_retired, after.owner_run) == ((), "")
+    assert is_sound(tier)
+    assert retain(tier, hours=25).outcomes["orders", 0] == "swept"
+    assert ids_in(tier) == live_ids(tier)
+
+
+def test_a_listing_that_comes_late_leaves_its_marks(tier: Path) -> None:
+    gone = ids_in(tier) - live_ids(tier)
+    stale: list[object] = []
+
+    def late(name: str, call: Callable[[], Iterable[object]]) -> object:
+        if name == "list 1":
+            stale.extend(call())
+        return iter(stale) if name.startswith("list") else call()
+
+    with watched(late):
+        ran = retain(tier)
+    entry = ran.partitions["orders", 0]
+    assert (ran.code, entry["outcome"], listed_objects(entry, is_gone=True)) == (0, "swept", {})
+    assert not told("; ".join(entry["notes"]), "3 are listed still", "the next run looks again")
+    assert ids_in(tier) == live_ids(tier)
+    assert {each.segment.segment_id for each in row(tier).retired} == gone
+    assert retain(tier).outcomes["orders", 0] == "swept"
+    assert row(tier).retired == ()
+
+
+@pytest.mark.parametrize("step", ["list 2", "unfinished 2"])
+def test_without_a_second_look_nothing_is_forgotten(tier: Path, step: str) -> None:
+    with watched(failing(step, NO_ANSWER)):
+        ran = retain(tier)
+    assert (ran.code, ran.outcomes["orders", 0]) == (3, "failed")
+    assert len(row(tier).retired) == 3
+    assert retain(tier).outcomes["orders", 0] == "swept"
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+def test_an_answer_that_was_lost_is_settled_by_reading(tier: Path, is_done: bool) -> None:
+    before = ids_in(tier)
+    with watched(failing(START, NO_ANSWER, after=is_done)):
+        ran = retain(tier)
+    entry = ran.partitions["orders", 0]
+    if is_done:
+        assert (ran.code, entry["outcome"]) == (0, "swept")
+        assert ids_in(tier) == live_ids(tier)
+    else:
+        assert (ran.code, entry["outcome"]) == (3, "unknown")
+        assert not told(entry["reason"], "got no answer", "nothing was deleted")
+        assert ids_in(tier) == before
+    assert is_sound(tier)
+
+
+@pytest.mark.parametrize(
+    ("step", "after", "outcome"),
+    [
+        ("claim 1", False, "failed"),
+        ("claim 1", True, "failed"),
+        (READ_AGAIN, False, "failed"),
+        (FINISH, False, "unknown"),
+        (FINISH, True, "unknown"),
+    ],
+)
+def test_a_catalog_that_fails_stops_what_it_is_asked_about(
+    tier: Path, step: str, after: bool, outcome: str
+) -> None:
+    with watched(failing(step, NO_ANSWER, after=after)):
+        ran = retain(tier)
+    assert (ran.code, ran.outcomes["orders", 0]) == (3, outcome)
+    assert "no answer" in ran.partitions["orders", 0]["reason"]
+    assert is_sound(tier)
+    assert retain(tier, hours=51).code == 0
+    assert ids_in(tier) == live_ids(tier)
+
+
+def test_a_row_that_is_gone_meanwhile_is_a_lost_race(tier: Path) -> None:
+    before = files_below(folder_of(tier, ORDERS))
+    with watched(at(READ_AGAIN, lambda: shutil.rmtree(tier / CATALOG_FOLDER / "partitions"))):
+        ran = retain(tier)
+    assert (ran.code, ran.outcomes["orders", 0]) == (4, "lost_race")
+    assert files_below(folder_of(tier, ORDERS)) == before
+
+
+def test_a_run_whose_record_cannot_be_kept_is_told_all_the_same(tier: Path) -> None:
+    shutil.rmtree(tier / CATALOG_FOLDER / "runs")
+    (tier / CATALOG_FOLDER / "runs").write_bytes(b"no folder")
+    ran = retain(tier)
+    assert (ran.code, ran.outcomes["orders", 0]) == (0, "swept")
+    assert "The run's record could not be kept" in ran.stderr
+
+
+def test_a_catalog_that_cannot_forget_is_told_and_no_failure(tier: Path) -> None:
+    with watched(failing("vacuum 1", NO_ANSWER)):
+        ran = retain(tier)
+    assert (ran.code, ran.outcomes["orders", 0]) == (0, "swept")
+    assert not told(ran.stderr, "The catalog's old files could not be deleted", "no answer")
+
+
+def test_many_partitions_are_swept_some_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tierfold.jobs.verbs.vacuum.BREATH", 2)
+    keys = [key_of(f"t{number}") for number in range(3)]
+    tier = compacted(tmp_path / "tier", *keys, segments=2)
+    hidden = leftover(tier, key=keys[1])
+    with watched(left_alone) as watch:
+        ran = tierfold(
+            "retain", tier, "--json", *DETACHED, "--now", str(THEN_MS + 25 * 3_600_000)
+        )
+    assert set(ran.outcomes.values()) == {"swept"}
+    counted = {name: watch.counts[name] for name in ("claim", "look", "commit")}
+    # One claim and one start for all; each breath is read, and finished.
+    assert counted == {"claim": 1, "look": 3, "commit": 3}
+    assert all(ids_in(tier, key) == live_ids(tier, key) for key in keys)
+    assert not hidden.exists()
+
+
+def test_what_the_row_calls_live_at_the_last_moment_is_not_deleted(tier: Path) -> None:
+    before = ids_in(tier)
+
+    def brought_back(name: str, call: Callable[[], RowsRead]) -> object:
+        found = call()
+        if name != READ_AGAIN:
+            return found
+        (state,) = found.states
+        # No commit can do that, but what is deleted is gone for good.
+        live = tuple(each.segment for each in state.retired)
+        return replace(found, states=(replace(state, segments=live, retired=()),))
+
+    with watched(brought_back):
+        ran = retain(tier)
+    assert (ran.code, ran.outcomes["orders", 0]) == (3, "failed")
+    assert not told(ran.partitions["orders", 0]["reason"], "is live", "this is a bug")
+    assert ids_in(tier) == before
+
+
+def test_a_row_that_cannot_be_true_stops_its_own_partition(tmp_path: Path) -> None:
+    tier = compacted(tmp_path / "tier", ORDERS, PAYMENTS)
+    before = ids_in(tier)
+
+    def refused(name: str, call: Callable[[], RowsRead]) -> RowsRead | object:
+        if name != READ_AGAIN:
+            return call()
+        found = call()
+        lie = CorruptLog("it cannot be true", where="the row", remedy="Look at it.")
+        return replace(found, refused={(ORDERS.topic_id, ORDERS.partition): lie})
+
+    with watched(refused):
+        ran = retain(tier)
+    assert (ran.code, ran.outcomes) == (3, {("orders", 0): "failed", ("payments", 0): "swept"})
+    assert not told(ran.partitions["orders", 0]["reason"], "cannot be true", "nothing was deleted")
+    assert ids_in(tier) == before

@@ -1,0 +1,397 @@
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from tests.storage.live_segments import (
+    EPOCHS,
+    INTERVAL_BYTES,
+    KEY,
+    a_tier,
+    an_abort,
+    data,
+    marker,
+    part_file,
+    put_segment,
+)
+from tierfold.compaction.commits.commit import CLEANER_OFFSETS_KEPT
+from tierfold.compaction.model.segments import (
+    CleanerOffset,
+    PartitionState,
+    RetiredSegment,
+    Segment,
+)
+from tierfold.jobs.context.run_context import wired
+from tierfold.jobs.context.scope import Scope
+from tierfold.jobs.pipeline.survey import KnownPartition
+from tierfold.jobs.settings.resolution import resolve
+from tierfold.jobs.verbs import verify_targets
+from tierfold.jobs.verbs.verify import Verified, verify
+from tierfold.jobs.verbs.verify_targets import subject_of
+from tierfold.storage.kafka.batch_draft import BatchDraft
+from tierfold.storage.kafka.control_records import ControlType
+from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part, partition_folder
+
+FIRST = (
+    data(0, (b"a", b"1"), (b"b", b"2")),
+    data(2, (b"a", b"3"), producer_id=7),
+    marker(3, 7, ControlType.ABORT),
+    data(4, (b"c", b"5"), (b"d", None)),
+)
+SECOND = (
+    data(6, (b"b", b"4")),
+    data(7, (b"c", None)),
+    data(8, (b"e", b"9")),
+    data(9, (b"f", b"1"), producer_id=9),  # Nothing decides it yet.
+)
+ABORTED = (an_abort(7, 2, 3),)
+A, B, C, E, F = (data(0, (b"a", b"1")), *SECOND)
+"""What compaction keeps: `C` a tombstone that may go, of `d` nothing is left."""
+
+ALL = Scope()
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+
+def a_state(live: Sequence[Segment], retired: Sequence[Segment] = ()) -> PartitionState:
+    return PartitionState(
+        key=KEY,
+        epoch=0,
+        owner_run="",
+        cleaner_offsets=(),
+        log_start_offset=live[0].start_offset,
+        segments=tuple(live),
+        lineage=EPOCHS,
+        retired=tuple(
+            RetiredSegment(
+                segment=each, retired_at_ms=1, retired_by_epoch=1, retired_by_run="run-1"
+            )
+            for each in retired
+        ),
+    )
+
+
+class Stage:
+    """A tier with two segments that a broker wrote, and the catalog that a test wants."""
+
+    def __init__(self, folder: Path, *, listed: bool = True) -> None:
+        self.folder = folder
+        self.tier: LocalTieredStorage = a_tier(folder)
+        aborted = ABORTED if listed else ()
+        self.originals = (
+            put_segment(self.tier, FIRST, offsets=(0, 5), aborted=aborted),
+            put_segment(self.tier, SECOND, offsets=(6, 9)),
+        )
+
+    def rewrite(self, *batches: BatchDraft, end_offset: int = 9) -> Segment:
+        """One segment in place of both."""
+        return put_segment(self.tier, batches, offsets=(0, end_offset), run="run-1")
+
+    def catalogue(self, live: Sequence[Segment], retired: Sequence[Segment]) -> None:
+        wired(str(self.folder), None, None).catalog.claim(
+            [a_state(live, retired)], "run-1", at_ms=1
+        )
+
+    def file(self, segment: Segment, part: Part) -> Path:
+        return part_file(self.folder, self.tier, segment, part)
+
+    def spoil(self, segment: Segment, part: Part) -> None:
+        """Flip the last bit of a part."""
+        path = self.file(segment, part)
+        data = bytearray(path.read_bytes())
+        data[-1] ^= 1
+        path.write_bytes(data)
+
+    def verify(self, **how: Any) -> Verified:
+        (found,) = verified(self.folder, **how)
+        return found
+
+
+def verified(
+    folder: Path,
+    *,
+    scope: Scope = ALL,
+    interval_bytes: int = INTERVAL_BYTES,
+    second_opinion: bool = False,
+) -> list[Verified]:
+    settings = resolve([f"index.interval.bytes={interval_bytes}"])
+    console = Console(file=StringIO())
+    live = wired(str(folder), None, None)
+    return verify(live, settings, scope, console, second_opinion=second_opinion)
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path / "tier")
+
+
+def test_what_brokers_wrote_is_sound_without_a_catalog(stage: Stage) -> None:
+    found = stage.verify()
+    assert found.faults == ()
+    assert (found.segments, found.batches, found.records) == (2, 8, 10)
+    assert found.bytes_read == sum(each.size_bytes for each in stage.originals)
+    assert found.index_entries == sum(
+        each.offset_index_bytes // 8 + each.time_index_bytes // 12 for each in stage.originals
+    )
+    assert found.keys_compared is None
+    assert found.notes == ("not compared: nothing was rewritten, what brokers wrote is live",)
+
+
+@pytest.mark.parametrize("kept", [(A, B, C, E, F), (A, B, E, F)])
+def test_a_rewritten_log_tells_what_the_originals_told(
+    stage: Stage, kept: tuple[BatchDraft, ...]
+) -> None:
+    stage.catalogue([stage.rewrite(*kept)], stage.originals)
+    found = stage.verify()
+    assert (found.faults, found.notes) == ((), ())
+    assert found.keys_compared == 6
+    assert (found.segments, found.batches) == (1, len(kept))
+
+
+@pytest.mark.parametrize(
+    ("kept", "told"),
+    [
+        ((A, B, C, F), "key 0x65 had a value of 1 bytes (offset 8), has none"),
+        ((A, B, data(8, (b"e", b"8")), F), "key 0x65 had a value of 1 bytes (offset 8), has a"),
+        ((A, B, data(8, (b"e", None)), F), "key 0x65 had a value of 1 bytes (offset 8), has a t"),
+        ((A, data(4, (b"c", b"5")), B, E, F), "key 0x63 had a tombstone (offset 7), has a value"),
+        ((data(2, (b"a", b"3")), B, E, F), "key 0x61 had a value of 1 bytes (offset 0), has a"),
+        ((A, data(1, (b"z", b"0")), B, E, F), "key 0x7a had no record, has a value of 1 bytes"),
+    ],
+)
+def test_a_key_whose_value_changed_is_a_fault(
+    stage: Stage, kept: tuple[BatchDraft, ...], told: str
+) -> None:
+    stage.catalogue([stage.rewrite(*kept)], stage.originals)
+    (fault,) = stage.verify().faults
+    assert "1 of " in fault
+    assert told in fault
+
+
+def test_a_segment_that_is_live_still_counts_on_both_sides(stage: Stage) -> None:
+    first, second = stage.originals
+    kept = data(0, (b"a", b"1"), (b"b", b"2")), data(4, (b"c", b"5"))
+    rewritten = put_segment(stage.tier, kept, offsets=(0, 5), run="run-1")
+    stage.catalogue([rewritten, second], [first])
+    found = stage.verify()
+    assert (found.faults, found.notes, found.keys_compared) == ((), (), 6)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        (
+            {"strategies": ("timestamp",), "log_start_offset": 6},
+            "compacted by timestamp, and records that have expired since may have superseded later",
+        ),
+        (
+            {
+                "strategies": ("header=v",),
+                "cleaner_offsets": tuple(
+                    CleanerOffset(epoch=i, offset=10) for i in range(CLEANER_OFFSETS_KEPT)
+                ),
+            },
+            "compacted by header=v in more than 64 runs",
+        ),
+        ({"strategies": ("newest",)}, "compacted by newest, which this version of tierfold"),
+        (
+            {"strategies": ("offset", "timestamp")},
+            "compacted by offset, then by timestamp: what one removed stays removed",
+        ),
+    ],
+)
+def test_where_the_latest_record_cannot_be_known_keys_are_not_compared(
+    stage: Stage, changes: dict[str, Any], why: str
+) -> None:
+    live = wired(str(stage.folder), None, None)
+    whole = a_state([stage.rewrite(A, B, C, E, F)], stage.originals)
+    for state, is_compared in ((whole, True), (replace(whole, **changes), False)):
+        known = KnownPartition(key=KEY, state=state, refusal=None)
+        found = subject_of(live, known, INTERVAL_BYTES)
+        assert (found.before is not None, found.faults) == (is_compared, ())
+    assert found.notes[0].startswith(f"not compared: {why}")
+
+
+def test_many_buckets_say_the_same(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verify_targets, "BUCKET_BYTES", 50)
+    stage.catalogue([stage.rewrite(A, B, F)], stage.originals)
+    found = stage.verify()
+    assert found.keys_compared == 6
+    assert "1 of 6 keys have another latest value" in found.faults[0]
+
+
+@pytest.mark.parametrize("part", [Part.LOG, Part.TRANSACTION_INDEX])
+def test_originals_that_are_gone_are_a_note(stage: Stage, part: Part) -> None:
+    stage.catalogue([stage.rewrite(A, B, E, F)], stage.originals)
+    stage.file(stage.originals[0], part).unlink()
+    found = stage.verify(second_opinion=True)
+    assert (found.faults, found.keys_compared) == ((), None)
+    assert found.notes == (
+        "not compared: 1 of 2 original segments are gone",
+        "no second opinion: the keys are not compared",
+    )
+
+
+@pytest.mark.parametrize("kept", ["the first", "the last", "all but the middle"])
+def test_originals_must_cover_what_is_live(stage: Stage, kept: str) -> None:
+    first, last = stage.originals
+    retired = {
+        "the first": [first],
+        "the last": [last],
+        "all but the middle": [first, put_segment(stage.tier, SECOND[1:], offsets=(7, 9))],
+    }
+    stage.catalogue([stage.rewrite(A, B, E, F)], retired[kept])
+    found = stage.verify()
+    assert (found.faults, found.keys_compared) == ((), None)
+    *strangers, note = found.notes
+    assert note == "not compared: not all originals are there any more"
+    # What the catalog does not name as retired lies there all the same, and is told of.
+    assert all("no run of ours wrote it" in stranger for stranger in strangers)
+
+
+@pytest.mark.parametrize("part", [Part.LOG, Part.TRANSACTION_INDEX])
+def test_a_damaged_original_is_a_note(stage: Stage, part: Part) -> None:
+    stage.catalogue([stage.rewrite(A, B, E, F)], stage.originals)
+    path = stage.file(stage.originals[0], part)
+    path.write_bytes(path.read_bytes()[:-1])
+    found = stage.verify()
+    assert (found.faults, found.keys_compared) == ((), None)
+    (note,) = found.notes
+    assert note.startswith("not compared: ")
+    assert path.name in note
+
+
+def test_a_damaged_live_log_is_a_fault_and_ends_the_comparison(stage: Stage) -> None:
+    rewritten = stage.rewrite(A, B, E, F)
+    stage.catalogue([rewritten], stage.originals)
+    stage.spoil(rewritten, Part.LOG)
+    found = stage.verify()
+    (fault,) = found.faults
+    assert "bad CRC" in fault
+    assert found.keys_compared is None
+    assert found.notes == ("not compared: a live segment could not be read",)
+
+
+def test_an_abort_that_no_index_lists_is_a_fault(tmp_path: Path) -> None:
+    (fault,) = Stage(tmp_path / "tier", listed=False).verify().faults
+    assert fault.startswith("aborted transactions that no transaction index lists: 1 ")
+    assert "producer 7, offsets 2 to 3" in fault
+
+
+def test_an_abort_of_which_nothing_is_left_need_not_be_listed(stage: Stage) -> None:
+    kept = (A, marker(3, 7, ControlType.ABORT), B, E, F)
+    stage.catalogue([stage.rewrite(*kept)], stage.originals)
+    assert stage.verify().faults == ()
+
+
+def test_aborts_that_only_their_marker_tells_of_are_believed_of_originals(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "tier", listed=False)
+    stage.catalogue([stage.rewrite(A, B, E, F)], stage.originals)
+    found = stage.verify(second_opinion=True)
+    assert (found.faults, found.keys_compared, found.second_opinion) == ((), 6, None)
+    assert found.notes[-1].startswith("no second opinion: the reader takes aborted records")
+
+
+def test_a_live_transaction_index_that_cannot_be_read_is_told_once(stage: Stage) -> None:
+    path = stage.file(stage.originals[0], Part.TRANSACTION_INDEX)
+    path.write_bytes(path.read_bytes()[:-1])
+    found = stage.verify()
+    (fault,) = found.faults
+    assert path.name in fault
+    assert found.notes == ("not compared: a live transaction index cannot be read",)
+
+
+def test_the_last_live_segment_must_end_in_a_batch_and_only_that(stage: Stage) -> None:
+    first = put_segment(stage.tier, [A], offsets=(0, 5), run="run-1")
+    second = put_segment(stage.tier, [B, E], offsets=(6, 9), run="run-1")
+    stage.catalogue([first, second], ())
+    (fault,) = stage.verify().faults
+    assert second.segment_id in fault
+    assert "ends at offset 8, the live range at 9: readers stick at the hole" in fault
+
+
+def test_an_index_of_another_interval_is_a_note(stage: Stage) -> None:
+    found = stage.verify(interval_bytes=1)
+    assert found.faults == ()
+    assert "the indexes of 2 of 2 segments are right, but not those" in found.notes[1]
+    assert "index.interval.bytes=1" in found.notes[1]
+
+
+def test_a_partition_that_cannot_be_understood_is_a_fault_and_the_others_go_on(
+    stage: Stage,
+) -> None:
+    folder = stage.folder / partition_folder(KEY)
+    shutil.copytree(folder, folder.with_name(folder.name.replace("-0-", "-1-", 1)))
+    stage.file(stage.originals[1], Part.SNAPSHOT).unlink()
+    refused, sound = verified(stage.folder)
+    assert "lacks .snapshot" in refused.faults[0]
+    assert refused.segments == 0
+    assert (sound.key.partition, sound.faults, sound.records) == (1, (), 10)
+    assert [
+        each.key.partition for each in verified(stage.folder, scope=Scope(partitions=("1",)))
+    ] == [1]
+
+
+def test_a_log_of_another_size_than_the_catalog_says_is_a_fault(stage: Stage) -> None:
+    rewritten = stage.rewrite(A, B, E, F)
+    stage.catalogue([rewritten], stage.originals)
+    path = stage.file(rewritten, Part.LOG)
+    path.write_bytes(path.read_bytes()[:-1])
+    (fault,) = stage.verify().faults
+    assert f"the catalog says {rewritten.size_bytes}" in fault
+
+
+def test_live_segments_chain_without_a_hole(stage: Stage) -> None:
+    later = put_segment(stage.tier, SECOND[1:], offsets=(7, 9))
+    live = wired(str(stage.folder), None, None)
+    state = a_state([stage.originals[0], later])
+    known = KnownPartition(key=KEY, state=state, refusal=None)
+    (fault,) = subject_of(live, known, INTERVAL_BYTES).faults
+    assert "ends at offset 5" in fault
+    assert "starts at 7" in fault
+
+
+def test_nothing_is_written(stage: Stage) -> None:
+    before = sorted(stage.folder.rglob("*"))
+    stage.verify()
+    assert sorted(stage.folder.rglob("*")) == before
+    stage.catalogue([stage.rewrite(A, B, E, F)], stage.originals)
+    files = {path: path.read_bytes() for path in stage.folder.rglob("*") if path.is_file()}
+    stage.verify()
+    assert files == {path: path.read_bytes() for path in stage.folder.rglob("*") if path.is_file()}
+
+
+def test_an_empty_tier_has_nothing_to_verify(tmp_path: Path) -> None:
+    a_tier(tmp_path / "empty")
+    assert verified(tmp_path / "empty") == []
+
+
+def test_the_json_entry_has_it_all(stage: Stage) -> None:
+    entry = stage.verify().as_json()
+    assert entry["topic"] == "orders"
+    assert entry["records"] == 10
+    assert entry["faults"] == []
+    assert set(entry) == {
+        "topic",
+        "partition",
+        "topic_id",
+        "segments",
+        "batches",
+        "records",
+        "markers",
+        "bytes_read",
+        "keys_compared",
+        "keys_deleted",
+        "compared_by",
+        "second_opinion",
+        "index_entries",
+        "faults",
+        "notes",
+    }

@@ -1,0 +1,116 @@
+"""The sample that a real broker wrote, compacted, and then verified: the two verbs together."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from tierfold.compaction.model.segments import Segment
+from tierfold.jobs.cli import commands
+from tierfold.jobs.cli.exit_codes import EXIT_PARTITION_FAILED
+from tierfold.jobs.context.run_context import Wiring, wired
+from tierfold.jobs.context.scope import Scope
+from tierfold.jobs.settings.resolution import resolve
+from tierfold.jobs.verbs.compact import compact
+from tierfold.storage.indexes.transaction_index import read_transaction_index
+from tierfold.storage.kafka.batch_draft import CRC, CRC_AT
+from tierfold.storage.kafka.checksums import crc32c
+from tierfold.storage.segments.segment_reader import read_segment
+from tierfold.storage.tiers.local_tiered_storage import Part
+
+SAMPLE = Path(__file__).parents[2] / "sample"
+
+
+@pytest.fixture(scope="module")
+def compacted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A compacted copy of the sample."""
+    tier = tmp_path_factory.mktemp("compacted") / "tier"
+    shutil.copytree(SAMPLE, tier)
+    settings = resolve(["cleanup.policy=compact"])
+    (report,) = compact(wired(str(tier), None, None), settings, Scope(), Console(file=StringIO()))
+    assert report.outcome == "compacted"
+    return tier
+
+
+def keys_of_sample() -> set[bytes]:
+    """The keys of all committed records, by a loop that anybody can check."""
+    logs = sorted(SAMPLE.rglob("*.log"))
+    aborted = [
+        entry
+        for log in logs
+        for entry in read_transaction_index(log.with_suffix(".txnindex").read_bytes(), "sample")
+    ]
+    return {
+        record.key
+        for log in logs
+        for batch in read_segment(log).batches()
+        for record in batch.records
+        if record.key is not None
+        and not batch.is_control
+        and not any(
+            batch.is_transactional
+            and entry.producer_id == batch.producer_id
+            and entry.first_offset <= record.offset <= entry.last_offset
+            for entry in aborted
+        )
+    }
+
+
+def live_log(live: Wiring) -> tuple[Segment, Path]:
+    """The one live segment and where its log lies."""
+    ((key, state),) = live.catalog.read(live.tier.partitions()).items()
+    (segment,) = state.segments
+    address = live.tier.object_key(key, segment.segment_id, segment.start_offset, Part.LOG)
+    return segment, Path(live.tier_uri) / address
+
+
+def test_compaction_keeps_the_latest_value_of_every_key(compacted: Path) -> None:
+    done = CliRunner().invoke(commands.tierfold, ["verify", str(compacted), "--json"])
+    assert done.exit_code == 0
+    (found,) = json.loads(done.stdout)["partitions"]
+    assert (found["faults"], found["notes"]) == ([], [])
+    assert found["keys_compared"] == len(keys_of_sample())
+    assert found["segments"] == 1
+
+
+def test_people_get_a_table_and_one_line(compacted: Path) -> None:
+    done = CliRunner().invoke(commands.tierfold, ["verify", str(compacted)])
+    assert done.exit_code == 0
+    keys = f"{len(keys_of_sample()):,}".replace(",", " ")
+    assert f"{keys} keys agree with the originals" in done.stdout.splitlines()[-1]
+
+
+def test_a_value_that_changed_under_a_right_checksum_is_found(
+    compacted: Path, tmp_path: Path
+) -> None:
+    tier = tmp_path / "tier"
+    shutil.copytree(compacted, tier)
+    _, path = live_log(wired(str(tier), None, None))
+    content = read_segment(path)
+    batch = next(
+        each
+        for each in content.batches()
+        if each.codec == "none" and not each.is_control and each.records and each.records[0].value
+    )
+    value = batch.records[0].value or b""
+    log = bytearray(path.read_bytes())
+    at = log.index(value, batch.position)
+    log[at] ^= 1
+    end = batch.position + batch.size_bytes
+    crc = crc32c(np.frombuffer(log[batch.position : end], np.uint8))
+    CRC.pack_into(log, batch.position + CRC_AT, crc)
+    path.write_bytes(log)
+    done = CliRunner().invoke(commands.tierfold, ["verify", str(tier), "--json"])
+    assert done.exit_code == EXIT_PARTITION_FAILED
+    (found,) = json.loads(done.stdout)["partitions"]
+    (fault,) = found["faults"]
+    assert fault.startswith(f"1 of {len(keys_of_sample())} keys have another latest value")
+    assert (batch.records[0].key or b"").hex() in fault

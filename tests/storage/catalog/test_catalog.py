@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, Field, write_deltalake
+
+from tests.compaction.builders import KEY
+from tests.storage.catalog_contract import CatalogContract, claim, committed, fresh, keys, swap
+from tierfold.compaction.model.errors import BadSettings, CorruptLog, UnreadableObject
+from tierfold.compaction.model.outcomes import Unknown
+from tierfold.compaction.model.segments import PartitionState
+from tierfold.storage.catalog.catalog import Catalog
+from tierfold.storage.catalog.delta_tables import CHECKPOINT_INTERVAL, DeltaFolder
+from tierfold.storage.catalog.rows import table_of
+from tierfold.storage.catalog.schema import BUCKETS, FORMAT_VERSION, PARTITIONS, bucket_of
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    return str(tmp_path / "catalog")
+
+
+class TestFolderCatalog(CatalogContract):
+    @pytest.fixture
+    def catalog(self, uri: str) -> Catalog:
+        return Catalog(uri)
+
+
+class TestFileUriCatalog(CatalogContract):
+    @pytest.fixture
+    def catalog(self, uri: str) -> Catalog:
+        return Catalog(f"file://{uri}/")
+
+
+@contextmanager
+def a_full_disk() -> Iterator[None]:
+    """No file may grow beyond a few bytes, as on a disk without space."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@contextmanager
+def an_ordinary_user() -> Iterator[None]:
+    """Permissions bind everybody but root."""
+    before = os.geteuid()
+    if before == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(before)
+
+
+class TestReading:
+    def test_a_row_is_found_under_whatever_name_its_topic_has_now(self, uri: str) -> None:
+        renamed = replace(KEY, topic="renamed")
+        state = claim(Catalog(uri), fresh(), "a").state
+        assert Catalog(uri).read([renamed]) == {KEY: state}
+
+    def test_only_the_partitions_named_are_told(self, uri: str) -> None:
+        # Two topics in one predicate: it must not be read as their partitions' product.
+        mine, sibling = keys(2)
+        other = replace(sibling, topic="other", topic_id="O" * 21 + "A")
+        others_sibling = replace(other, partition=0)
+        Catalog(uri).claim([fresh(k) for k in (mine, sibling, other, others_sibling)], "a", at_ms=1)
+        assert set(Catalog(uri).read([mine, other])) == {mine, other}
+
+    def test_the_predicate_stays_short_whatever_the_number_of_topics(self, uri: str) -> None:
+        # delta-rs plans for half a minute over a clause for each of thousands of topics.
+        asked: list[str | None] = []
+
+        class Asked(DeltaFolder):
+            def read(self, predicate: str | None = None) -> pa.Table:
+                asked.append(predicate)
+                return super().read(predicate)
+
+        named = [
+            replace(KEY, topic_id=f"{number:021d}A", partition=partition)
+            for number in range(200)
+            for partition in range(2)
+        ]
+        assert Catalog(uri, Asked).read(named) == {}
+        assert Catalog(uri, Asked).read(named[:1]) == {}
+        every = ", ".join(map(str, range(BUCKETS)))
+        assert asked == [f"bucket IN ({every})", f"bucket IN ({bucket_of(named[0].topic_id)})"]
+
+
+class TestTrouble:
+    def test_reading_makes_nothing(self, uri: str) -> None:
+        Catalog(uri).read()
+        assert not Path(uri).exists()
+
+    def test_a_full_disk_leaves_the_row_as_it_was(self, uri: str) -> None:
+        state = claim(Catalog(uri), fresh(), "a").state
+        with a_full_disk():
+            outcome = Catalog(uri).commit([swap(state, "merged")])[KEY]
+        assert isinstance(outcome, Unknown)
+        assert "permissions, and the free space" in outcome.cause
+        assert Catalog(uri).read() == {KEY: state}
+
+    def test_a_forbidden_folder_is_told_plainly(self, uri: str) -> None:
+        claim(Catalog(uri), fresh(), "a")
+        Path(uri).chmod(0)
+        try:
+            with an_ordinary_user(), pytest.raises(UnreadableObject, match="ermission"):
+                Catalog(uri).read()
+        finally:
+            Path(uri).chmod(0o755)
+
+    @pytest.mark.parametrize("damage", ["torn", "garbage", "gap", "no log"])
+    def test_a_damaged_log_is_told_plainly(self, uri: str, damage: str) -> None:
+        for name in ("first", "second"):
+            committed(Catalog(uri), KEY, name, name)
+        log = sorted(Path(uri, "partitions", "_delta_log").glob("*.json"))
+        match damage:
+            case "torn":
+                log[-1].write_bytes(log[-1].read_bytes()[:-40])
+            case "garbage":
+                log[-1].write_text("not json\n")
+            case "gap":
+                log[1].unlink()
+            case "no log":
+                for each in log[:-1]:
+                    each.unlink()
+        with pytest.raises(CorruptLog, match="After a power cut") as told:
+            Catalog(uri).read()
+        assert "\n" not in str(told.value)
+        assert told.value.where.startswith(f"{uri}/partitions/_delta_log/0000")
+
+    def test_missing_data_is_told_plainly(self, uri: str) -> None:
+        claim(Catalog(uri), fresh(), "a")
+        for file in Path(uri).rglob("*.parquet"):
+            file.unlink()
+        with pytest.raises(UnreadableObject, match="not found"):
+            Catalog(uri).read()
+
+    def test_a_newer_tierfold_made_it(self, uri: str) -> None:
+        state: PartitionState = claim(Catalog(uri), fresh(), "a").state
+        rows = table_of([replace(state, key=replace(KEY, partition=9))])
+        at = rows.schema.get_field_index("format_version")
+        version = pa.array([FORMAT_VERSION + 1], pa.int32())
+        newer = rows.set_column(at, rows.schema.field(at), version)
+        write_deltalake(f"{uri}/partitions", newer, mode="append")
+        with pytest.raises(BadSettings, match="made by a newer tierfold"):
+            Catalog(uri).read()
+
+        with pytest.raises(BadSettings, match="made by a newer tierfold"):
+            claim(Catalog(uri), state, "b")
+
+    def test_columns_of_a_newer_tierfold_are_not_lost(self, uri: str) -> None:
+        state = claim(Catalog(uri), fresh(), "a").state
+        table = DeltaTable(f"{uri}/partitions")
+        table.alter.add_columns([Field("colour", "string")])
+        before = table.version()
+        with pytest.raises(BadSettings, match="made by a newer tierfold: columns colour"):
+            Catalog(uri).commit([swap(state, "merged")])
+        assert DeltaTable(f"{uri}/partitions").version() == before
+
+    def test_a_catalog_of_another_layout_is_refused_as_it_is(self, uri: str) -> None:
+        # As tierfold laid it out before format version 2.
+        DeltaTable.create(
+            f"{uri}/partitions",
+            schema=PARTITIONS.remove(PARTITIONS.get_field_index("bucket")),
+            partition_by=["topic_id", "partition"],
+        )
+        for use in (
+            lambda: Catalog(uri).read(),
+            lambda: Catalog(uri).read([KEY]),
+            lambda: claim(Catalog(uri), fresh(), "a"),
+        ):
+            with pytest.raises(BadSettings, match="topic_id, partition, here by bucket") as told:
+                use()
+            assert told.value.where == f"{uri}/partitions"
+            assert "Use that version" in told.value.remedy
+        assert DeltaTable(f"{uri}/partitions").version() == 0
+
+    def test_states_survive_checkpoints(self, uri: str) -> None:
+        for count in range(CHECKPOINT_INTERVAL // 2 + 2):
+            row = committed(Catalog(uri), KEY, f"run-{count}", f"merged-{count}")
+        assert list(Path(uri, "partitions", "_delta_log").glob("*.checkpoint.parquet"))
+        assert Catalog(uri).read() == {KEY: row}
+        assert row.epoch == CHECKPOINT_INTERVAL // 2 + 2

@@ -1,0 +1,117 @@
+"""What the catalog forgets, and what it must not: rows superseded for thirty days, no others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from tests.compaction.builders import KEY
+from tests.jobs.tiers import files_below
+from tests.storage.aged_tables import backdated, superseded
+from tests.storage.catalog_contract import claim, fresh
+from tierfold.compaction.model.segments import PartitionState
+from tierfold.storage.catalog import delta_tables
+from tierfold.storage.catalog.catalog import Catalog
+from tierfold.storage.catalog.delta_tables import CHECKPOINT_INTERVAL, MEMORY_HOURS
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    return tmp_path / "a catalog" / "partitions"
+
+
+@pytest.fixture(params=["path", "URI"])
+def catalog(table: Path, request: pytest.FixtureRequest) -> Catalog:
+    folder = table.parent
+    return Catalog(folder.as_uri() if request.param == "URI" else str(folder))
+
+
+def claims(catalog: Catalog, count: int) -> list[PartitionState]:
+    """So many rows, each in the place of the one before; oldest first."""
+    rows: list[PartitionState] = []
+    for number in range(count):
+        row = catalog.read().get(KEY) or fresh()
+        rows.append(claim(catalog, row, f"run-{number}").state)
+    return rows
+
+
+def test_what_was_superseded_long_ago_goes_and_the_history_ends_there(
+    catalog: Catalog, table: Path
+) -> None:
+    claims(catalog, 4)
+    superseded(table, hours=MEMORY_HOURS + 1)
+    rows = [catalog.read()[KEY], *claims(catalog, 2)]
+    before = files_below(table)
+    assert catalog.vacuum(is_dry_run=True) == 3
+    assert files_below(table) == before
+    assert catalog.vacuum() == 3
+    gone = before.keys() - files_below(table).keys()
+    assert (len(gone), {Path(each).suffix for each in gone}) == (3, {".parquet"})
+    assert catalog.read() == {KEY: rows[-1]}
+    assert list(catalog.history(KEY)) == rows[::-1]
+    assert catalog.vacuum() == 0
+    later = claim(catalog, rows[-1], "later").state
+    assert list(catalog.history(KEY)) == [later, *rows[::-1]]
+
+
+def test_what_was_superseded_of_late_stays_however_old_its_file(
+    catalog: Catalog, table: Path
+) -> None:
+    rows = claims(catalog, 4)
+    superseded(table, hours=MEMORY_HOURS - 1)
+    assert catalog.vacuum() == 0
+    assert list(catalog.history(KEY)) == rows[::-1]
+
+
+def test_a_checkpoint_forgets_nothing_sooner(catalog: Catalog, table: Path) -> None:
+    rows = claims(catalog, 4)
+    superseded(table, hours=MEMORY_HOURS - 1)
+    rows += claims(catalog, CHECKPOINT_INTERVAL)
+    assert list((table / "_delta_log").glob("*.checkpoint.parquet"))
+    assert catalog.vacuum() == 0
+    assert list(catalog.history(KEY)) == rows[::-1]
+
+
+def test_nor_does_it_forget_what_is_to_go(catalog: Catalog, table: Path) -> None:
+    claims(catalog, 4)
+    superseded(table, hours=MEMORY_HOURS + 1)
+    claims(catalog, CHECKPOINT_INTERVAL)
+    assert list((table / "_delta_log").glob("*.checkpoint.parquet"))
+    assert catalog.vacuum() == 3
+
+
+def test_what_no_version_has_named_stays_however_old_it_is(catalog: Catalog, table: Path) -> None:
+    claims(catalog, 2)
+    superseded(table, hours=MEMORY_HOURS + 1)
+    stalled = table / "bucket=0" / "stalled.parquet"
+    stalled.parent.mkdir(exist_ok=True)
+    stalled.write_bytes(b"to be committed")
+    backdated(stalled, hours=10 * MEMORY_HOURS)
+    assert catalog.vacuum() == 1
+    assert stalled.exists()
+
+
+def test_who_commits_meanwhile_wins_and_the_rest_goes_the_next_time(
+    catalog: Catalog, table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims(catalog, 4)
+    superseded(table, hours=MEMORY_HOURS + 1)
+    vacuum = delta_tables._vacuum
+
+    def overtaken(opened: DeltaTable, *, is_dry_run: bool = False) -> list[str]:
+        if not is_dry_run:
+            claims(catalog, 1)
+        return vacuum(opened, is_dry_run=is_dry_run)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(delta_tables, "_vacuum", overtaken)
+        gone = catalog.vacuum()
+    assert gone + catalog.vacuum() == 3
+    assert catalog.read()[KEY].epoch == 5
+
+
+def test_where_there_is_no_catalog_none_is_made(catalog: Catalog, table: Path) -> None:
+    assert catalog.vacuum() == 0
+    assert not table.parent.exists()

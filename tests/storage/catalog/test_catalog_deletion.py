@@ -1,0 +1,216 @@
+"""From live to forgotten, and back while that is possible, on the real catalog (SEMANTICS 8, 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import pytest
+from deltalake import DeltaTable
+
+from tests.compaction.builders import KEY, a_chain
+from tests.storage.catalog_contract import claim, committed, fresh, keys
+from tierfold.compaction.commits.commit import (
+    CommitProposal,
+    FinishDeletion,
+    ForgetPartition,
+    MoveLogStart,
+    ReleaseClaim,
+    RestoreState,
+    RetireSegments,
+    SegmentsAreLive,
+    SegmentsAreRetired,
+    StartDeletion,
+    Update,
+    proposed,
+)
+from tierfold.compaction.model.errors import CorruptLog, InvariantBroken
+from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace
+from tierfold.compaction.model.segments import CleanerOffset, PartitionState
+from tierfold.storage.catalog.catalog import Catalog, new_commit_id
+from tierfold.storage.catalog.delta_tables import DeltaFolder, TableLayout
+from tierfold.storage.catalog.rows import table_of
+from tierfold.storage.catalog.schema import PARTITION_COLUMNS, PARTITIONS, bucket_of
+
+FIRST, SECOND, THIRD = a_chain(10, 10, 10)
+ORIGINALS: Final = tuple(each.segment_id for each in (FIRST, SECOND, THIRD))
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    return Catalog(str(tmp_path / "catalog"))
+
+
+def proposal(state: PartitionState, *updates: Update, live: Sequence[str] = ()) -> CommitProposal:
+    return proposed(
+        state,
+        *updates,
+        commit_id=new_commit_id(),
+        at_ms=9,
+        requires=(SegmentsAreLive(ids=tuple(live)),),
+    )
+
+
+def done(catalog: Catalog, state: PartitionState, *updates: Update) -> PartitionState:
+    each = proposal(state, *updates)
+    assert catalog.commit([each]) == {KEY: Committed(epoch=state.epoch, commit_id=each.commit_id)}
+    return catalog.read()[KEY]
+
+
+def expire(state: PartitionState) -> tuple[Update, ...]:
+    return (
+        RetireSegments(ids=(FIRST.segment_id,), at_ms=9, run=state.owner_run),
+        MoveLogStart(offset=10),
+    )
+
+
+def restore(*ids: str) -> RestoreState:
+    return RestoreState(
+        ids=ids, cleaner_offset=0, log_start_offset=0, strategies=(), at_ms=9, run="undo"
+    )
+
+
+def test_an_expired_head_is_retired_and_the_log_starts_behind_it(catalog: Catalog) -> None:
+    state = claim(catalog, fresh(), "a").state
+    row = done(catalog, state, *expire(state))
+    assert (row.log_start_offset, row.segments) == (10, (SECOND, THIRD))
+    assert [each.segment for each in row.retired] == [FIRST]
+    assert row.retired[0].deletion_started_at_ms is None
+
+
+def test_all_may_expire_and_the_next_segment_is_adopted_behind(catalog: Catalog) -> None:
+    state = claim(catalog, fresh(), "a").state
+    everything = RetireSegments(ids=ORIGINALS, at_ms=9, run="a")
+    row = done(catalog, state, everything, MoveLogStart(offset=30))
+    assert (row.segments, row.next_offset) == ((), 30)
+    (later,) = a_chain(5, start_offset=30)
+    assert claim(catalog, replace(row, segments=(later,)), "b").state.segments == (later,)
+
+
+def test_a_deletion_is_said_to_start_before_it_is_forgotten(catalog: Catalog) -> None:
+    row = committed(catalog, KEY, "a", "merged")
+    state = claim(catalog, row, "b").state
+    with pytest.raises(InvariantBroken, match="nothing_is_forgotten"):
+        catalog.commit([proposal(state, FinishDeletion(ids=ORIGINALS[:1]))])
+    started = done(catalog, state, StartDeletion(ids=ORIGINALS[:1], at_ms=7))
+    assert [each.deletion_started_at_ms for each in started.retired] == [7, None, None]
+    assert [each.segment for each in started.whole_retired] == [SECOND, THIRD]
+    gone = done(catalog, started, FinishDeletion(ids=ORIGINALS[:1]), ReleaseClaim(run="b"))
+    assert [each.segment for each in gone.retired] == [SECOND, THIRD]
+
+
+def test_a_restore_puts_back_what_was_live_with_what_was_clean(catalog: Catalog) -> None:
+    row = committed(catalog, KEY, "a", "merged")
+    assert row.cleaner_offset == 30
+    state = claim(catalog, row, "undo").state
+    back = done(catalog, state, restore(*ORIGINALS))
+    assert back.segments == (FIRST, SECOND, THIRD)
+    assert [each.segment for each in back.retired] == [row.segments[0]]
+    assert back.cleaner_offsets[-1] == CleanerOffset(epoch=2, offset=0)
+    assert back.cleaner_offset == 0
+
+
+def test_what_is_being_deleted_cannot_be_restored(catalog: Catalog) -> None:
+    state = claim(catalog, committed(catalog, KEY, "a", "merged"), "b").state
+    started = done(catalog, state, StartDeletion(ids=ORIGINALS[1:2], at_ms=7))
+    back = proposal(started, restore(*ORIGINALS))
+    refused = replace(back, requires=(*back.requires, SegmentsAreRetired(ids=ORIGINALS)))
+    assert catalog.commit([refused]) == {KEY: LostRace(found_commit_id=started.commit_id)}
+    # Without the requirement the invariants would still stop it.
+    with pytest.raises(InvariantBroken, match="what_is_being_deleted_never_returns"):
+        catalog.commit([back])
+    assert catalog.read()[KEY] == started
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["b has claimed", "b has committed"])
+def test_a_zombies_retire_delete_and_restore_are_fenced(catalog: Catalog, is_late: bool) -> None:
+    row = committed(catalog, KEY, "a", "merged")
+    zombie = claim(catalog, row, "zombie").state
+    newer = claim(catalog, zombie, "b").state
+    if is_late:
+        newer = done(catalog, newer, StartDeletion(ids=ORIGINALS, at_ms=7), ReleaseClaim(run="b"))
+    merged = row.segments[0].segment_id
+    for update in (
+        RetireSegments(ids=(merged,), at_ms=9, run="zombie"),
+        MoveLogStart(offset=30),
+        StartDeletion(ids=ORIGINALS, at_ms=9),
+        FinishDeletion(ids=ORIGINALS),
+        restore(*ORIGINALS),
+        ReleaseClaim(run="zombie"),
+    ):
+        told = Fenced(epoch=2, by_epoch=3, by_run=newer.owner_run)
+        assert catalog.commit([proposal(zombie, update)]) == {KEY: told}
+        assert catalog.read()[KEY] == newer
+
+
+def test_the_history_has_each_row_once_newest_first(catalog: Catalog) -> None:
+    other = keys(2)[1]
+    assert list(catalog.history(KEY)) == []
+    first = claim(catalog, fresh(), "a").state
+    committed(catalog, other, "x", "neighbour")
+    second = done(catalog, first, ReleaseClaim(run="a"))
+    third = claim(catalog, second, "b").state
+    committed(catalog, other, "y", "neighbour-again")
+    assert list(catalog.history(KEY)) == [third, second, first]
+    assert len(list(catalog.history(other))) == 4
+
+
+def test_the_history_begins_anew_where_a_person_removed_the_row(
+    catalog: Catalog, tmp_path: Path
+) -> None:
+    row = committed(catalog, KEY, "a", "merged")
+    DeltaTable(str(tmp_path / "catalog" / "partitions")).delete(f"topic_id = '{KEY.topic_id}'")
+    assert list(catalog.history(KEY)) == []
+    anew = claim(catalog, fresh(segments=2), "b").state
+    assert list(catalog.history(KEY)) == [anew]
+    assert row.epoch == anew.epoch == 1
+
+
+def test_the_history_ends_where_the_log_was_cut(catalog: Catalog, tmp_path: Path) -> None:
+    first = claim(catalog, fresh(), "a").state
+    rows = [done(catalog, first, ReleaseClaim(run="a"))]
+    for number in range(25):
+        rows.append(claim(catalog, rows[-1], f"run-{number}").state)
+    log = tmp_path / "catalog" / "partitions" / "_delta_log"
+    for version in range(10):
+        (log / f"{version:020d}.json").unlink()
+    found = list(catalog.history(KEY))
+    assert found == rows[::-1][: len(found)]
+    assert 5 < len(found) < len(rows)
+
+
+def test_the_history_ends_at_a_row_that_cannot_be_true(catalog: Catalog, tmp_path: Path) -> None:
+    first = claim(catalog, fresh(), "a").state
+    table = DeltaFolder(
+        str(tmp_path / "catalog" / "partitions"),
+        TableLayout(schema=PARTITIONS, partition_by=PARTITION_COLUMNS),
+    )
+    bucket = f"bucket IN ({bucket_of(KEY.topic_id)})"
+    assert table.newest().replace(bucket, table_of([replace(first, owner_run="../x")]))
+    with pytest.raises(CorruptLog, match="owner_run"):
+        list(catalog.history(KEY))
+    assert table.newest().replace(bucket, table_of([first]))
+    later = claim(catalog, first, "b").state
+    assert list(catalog.history(KEY)) == [later, first]
+
+
+def test_a_forgotten_row_says_nothing_and_fences(catalog: Catalog) -> None:
+    row = committed(catalog, KEY, "a", "merged")
+    zombie = claim(catalog, row, "zombie").state
+    state = claim(catalog, zombie, "b").state
+    forget = ForgetPartition(consent=ORIGINALS[:1])
+    with pytest.raises(InvariantBroken, match="all_is_forgotten"):
+        catalog.commit([proposal(state, forget, MoveLogStart(offset=5))])
+    said = proposal(state, forget, ReleaseClaim(run="b"))
+    success = Committed(epoch=state.epoch, commit_id=said.commit_id)
+    assert catalog.commit([said]) == {KEY: success}
+    after = catalog.read()[KEY]
+    assert (after.is_forgotten, after.forgotten, after.epoch) == (True, ORIGINALS[:1], state.epoch)
+    # Written again it is known, by the row or beneath a later one.
+    assert catalog.commit([said]) == catalog.resolve([said]) == {KEY: success}
+    claim(catalog, after, "next")
+    assert catalog.resolve([said]) == {KEY: success}
+    late = proposal(zombie, ReleaseClaim(run="zombie"))
+    assert isinstance(catalog.commit([late])[KEY], Fenced)

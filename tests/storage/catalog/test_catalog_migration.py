@@ -1,0 +1,181 @@
+"""A catalog that the version before wrote: format 3 had no column that an overlap needs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from tests.compaction.builders import KEY, a_segment, cleaned_to, retired, segment_id
+from tests.storage.catalog_contract import claim, fresh, keys, swap, topics
+from tierfold.compaction.model.errors import BadSettings, InvariantBroken
+from tierfold.compaction.model.outcomes import Committed
+from tierfold.compaction.model.segments import PartitionState
+from tierfold.storage.catalog.catalog import Catalog
+from tierfold.storage.catalog.rows import table_of
+from tierfold.storage.catalog.schema import FORMAT_VERSION, PARTITIONS, RETIRED_SEGMENT, SEGMENT
+
+NEW_OF_A_SEGMENT: Final = ("skipped_offsets", "skipped_bytes", "agrees_with")
+NEW_OF_A_ROW: Final = ("forgotten",)
+
+
+def old_type(kind: pa.DataType) -> pa.DataType:
+    """A column's type as format 3 had it."""
+    if pa.types.is_list(kind):
+        element = kind.value_field
+        return pa.list_(element.with_type(old_type(element.type)))
+    if pa.types.is_struct(kind):
+        return pa.struct(
+            [
+                each.with_type(old_type(each.type))
+                for each in kind
+                if each.name not in NEW_OF_A_SEGMENT
+            ]
+        )
+    return kind
+
+
+OLD_PARTITIONS: Final = pa.schema(
+    [
+        each.with_type(old_type(each.type))
+        for each in PARTITIONS
+        if each.name not in NEW_OF_A_ROW
+    ]
+)
+
+
+def old_rows(states: list[PartitionState]) -> pa.Table:
+    """What format 3 wrote of these states."""
+    rows = table_of(states).to_pylist()
+    for row in rows:
+        row["format_version"] = 3
+    return pa.Table.from_pylist(rows, schema=OLD_PARTITIONS)
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    return str(tmp_path / "catalog")
+
+
+def old_state(partition: int) -> PartitionState:
+    """Compacted once: a segment of ours lives, one is retired, a broker's lies beyond."""
+    merged = a_segment(0, 29, segment_id=segment_id("merged"), written_by_run="earlier")
+    return replace(
+        fresh(replace(KEY, partition=partition)),
+        epoch=2,
+        commit_id=f"old{partition}",
+        committed_at_ms=7,
+        segments=(merged, a_segment(30, 39)),
+        retired=(retired(a_segment(0, 29)),),
+        cleaner_offsets=cleaned_to(30, epoch=2),
+    )
+
+
+@pytest.fixture
+def old(uri: str) -> list[PartitionState]:
+    """Two rows of one bucket and one of another, as format 3 wrote them."""
+    (elsewhere,) = topics(1)
+    states = [old_state(0), old_state(1), replace(fresh(elsewhere), epoch=1, commit_id="x")]
+    DeltaTable.create(f"{uri}/partitions", schema=OLD_PARTITIONS, partition_by=["bucket"])
+    write_deltalake(f"{uri}/partitions", old_rows(states), mode="append")
+    return states
+
+
+def test_the_old_layout_is_the_new_one_without_its_columns() -> None:
+    old_segment = OLD_PARTITIONS.field("segments").type.value_type
+    assert {each.name for each in SEGMENT} - {each.name for each in old_segment} == {
+        *NEW_OF_A_SEGMENT
+    }
+    assert {*PARTITIONS.names} - {*OLD_PARTITIONS.names} == {*NEW_OF_A_ROW}
+    assert all(SEGMENT.field(name).nullable for name in NEW_OF_A_SEGMENT)
+    assert RETIRED_SEGMENT.field("segment").type == SEGMENT
+
+
+def test_rows_of_the_version_before_are_read(uri: str, old: list[PartitionState]) -> None:
+    assert Catalog(uri).read() == {each.key: each for each in old}
+    assert Catalog(uri).read([old[0].key]) == {old[0].key: old[0]}
+
+
+def versions(uri: str) -> dict[tuple[str, int], int]:
+    rows = DeltaTable(f"{uri}/partitions").to_pyarrow_table().to_pylist()
+    return {(row["topic_id"], row["partition"]): row["format_version"] for row in rows}
+
+
+def test_they_are_claimed_and_committed_and_their_neighbours_survive(
+    uri: str, old: list[PartitionState]
+) -> None:
+    catalog = Catalog(uri)
+    cut = a_segment(
+        40,
+        49,
+        segment_id=segment_id("cut"),
+        skipped_offsets=3,
+        skipped_bytes=100,
+        size_bytes=900,
+        agrees_with=(segment_id(30),),
+    )
+    grown = replace(old[0], segments=(*old[0].segments, cut))
+    held = claim(catalog, grown, "a").state
+    assert held.segments[-1] == cut
+    assert catalog.read() == {each.key: each for each in (held, *old[1:])}
+    (outcome,) = catalog.commit([swap(held, "again")]).values()
+    assert isinstance(outcome, Committed)
+    found = catalog.read()
+    committed = found[old[0].key]
+    assert [each.segment_id for each in committed.segments] == [segment_id("again")]
+    assert [each.segment for each in committed.retired] == [
+        old[0].retired[0].segment,
+        *grown.segments,
+    ]
+    assert [found[each.key] for each in old[1:]] == old[1:]
+    # The table has the new columns; a row says format 4 once its own partition is committed.
+    assert versions(uri) == {
+        (old[0].key.topic_id, 0): FORMAT_VERSION,
+        (old[1].key.topic_id, 1): 3,
+        (old[2].key.topic_id, old[2].key.partition): 3,
+    }
+
+
+def test_a_new_partition_joins_an_old_catalog(uri: str, old: list[PartitionState]) -> None:
+    (_, _, third) = keys(3)
+    state = claim(Catalog(uri), replace(fresh(third)), "a").state
+    assert Catalog(uri).read() == {each.key: each for each in (*old, state)}
+
+
+def test_a_first_claim_adopts_no_overlap_that_was_not_compared(uri: str) -> None:
+    cut = a_segment(30, 39, segment_id=segment_id("cut"), skipped_offsets=3)
+    unproven = replace(fresh(), segments=(*fresh().segments, cut))
+    with pytest.raises(InvariantBroken, match=f"not compared with {segment_id(20)}"):
+        claim(Catalog(uri), unproven, "a")
+    proven = replace(cut, agrees_with=(segment_id(20),))
+    state = replace(fresh(), segments=(*fresh().segments, proven))
+    assert claim(Catalog(uri), state, "a").state.segments[-1] == proven
+
+
+def test_a_forgotten_row_is_kept_as_it_is(uri: str, old: list[PartitionState]) -> None:
+    forgotten = replace(
+        fresh(keys(3)[2]), segments=(), lineage=(), forgotten=(segment_id("lost"),)
+    )
+    state = claim(Catalog(uri), forgotten, "a").state
+    assert state.forgotten == (segment_id("lost"),)
+    assert Catalog(uri).read()[state.key] == state
+    assert len(Catalog(uri).read()) == len(old) + 1
+
+
+@pytest.mark.parametrize("version", [2, FORMAT_VERSION + 1])
+def test_any_other_format_is_refused_and_left_as_it_is(
+    uri: str, old: list[PartitionState], version: int
+) -> None:
+    at = OLD_PARTITIONS.get_field_index("format_version")
+    rows = old_rows([replace(old[0], key=replace(KEY, partition=9))])
+    rows = rows.set_column(at, rows.schema.field(at), pa.array([version], pa.int32()))
+    write_deltalake(f"{uri}/partitions", rows, mode="append")
+    before = DeltaTable(f"{uri}/partitions").version()
+    for use in (lambda: Catalog(uri).read(), lambda: claim(Catalog(uri), old[0], "a")):
+        with pytest.raises(BadSettings, match=f"format version {version}"):
+            use()
+    assert DeltaTable(f"{uri}/partitions").version() == before

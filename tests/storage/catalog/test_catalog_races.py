@@ -1,0 +1,276 @@
+"""Two runs at once, or an answer that never came: nothing is lost, and nobody is told too much."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from tests.compaction.builders import KEY, segment_id
+from tests.storage.catalog_contract import claim, committed, fresh, keys, swap, topics
+from tierfold.compaction.commits.commit import applied
+from tierfold.compaction.model.errors import UnreadableObject
+from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace, Unknown
+from tierfold.compaction.model.segments import PartitionKey
+from tierfold.storage.catalog.catalog import Catalog
+from tierfold.storage.catalog.delta_tables import DeltaFolder, DeltaVersion
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    return str(tmp_path / "catalog")
+
+
+class Recorded(DeltaVersion):
+    """A version that remembers how its writes ended."""
+
+    def __init__(self, version: DeltaVersion, answers: list[bool]) -> None:
+        self._version = version
+        self._answers = answers
+
+    def read(self, predicate: str) -> pa.Table:
+        return self._version.read(predicate)
+
+    def replace(self, predicate: str, rows: pa.Table) -> bool:
+        self._answers.append(self._version.replace(predicate, rows))
+        return self._answers[-1]
+
+
+def opened_too_early(*meanwhile: Callable[[], object]) -> Any:
+    """A table of which each call sees a version that somebody's doing has made old."""
+    pending = list(meanwhile)
+
+    class OpenedTooEarly(DeltaFolder):
+        answers: ClassVar[list[bool]] = []
+
+        def newest(self) -> DeltaVersion:
+            version = super().newest()
+            if pending:
+                pending.pop(0)()
+            return Recorded(version, self.answers)
+
+    return OpenedTooEarly
+
+
+def wins_of(uri: str, run: str, partitions: Sequence[PartitionKey], each: int) -> int:
+    """Claims partitions in turn, seeing whatever is there, until each was won so often."""
+    catalog, wins = Catalog(uri), 0
+    for key in [key for _ in range(each) for key in partitions]:
+        while True:
+            state = catalog.read([key])[key]
+            if isinstance(claim(catalog, state, run).outcome, Committed):
+                break
+        wins += 1
+    return wins
+
+
+class TestRaces:
+    def test_contended_claims_lose_no_epoch(self, uri: str) -> None:
+        claim(Catalog(uri), fresh(), "first")
+        with ThreadPoolExecutor(4) as threads:
+            wins = threads.map(lambda run: wins_of(uri, run, [KEY], 6), "abcd")
+            assert sum(wins) == 24
+        assert Catalog(uri).read()[KEY].epoch == 25
+
+    def test_two_processes_that_write_one_bucket_lose_no_update(self, uri: str) -> None:
+        # One file holds all three rows: whoever wrote back what it had read before the other's
+        # commit would take an epoch back.
+        own_a, own_b, shared = keys(3)
+        Catalog(uri).claim([fresh(key) for key in (own_a, own_b, shared)], "first", at_ms=1)
+        with ProcessPoolExecutor(2, get_context("spawn")) as processes:
+            a = processes.submit(wins_of, uri, "a", [own_a, shared], 6)
+            b = processes.submit(wins_of, uri, "b", [own_b, shared], 6)
+            assert (a.result(), b.result()) == (12, 12)
+        epochs = {key: row.epoch for key, row in Catalog(uri).read().items()}
+        assert epochs == {own_a: 7, own_b: 7, shared: 13}
+
+    def test_commits_on_different_partitions_all_succeed(self, uri: str) -> None:
+        states = Catalog(uri).claim([fresh(key) for key in keys(20)], "a", at_ms=1)
+
+        def commit(key: PartitionKey) -> object:
+            return Catalog(uri).commit([swap(states[key].state, "merged")])[key]
+
+        with ThreadPoolExecutor(8) as threads:
+            outcomes = list(threads.map(commit, keys(20)))
+        assert all(isinstance(outcome, Committed) for outcome in outcomes)
+        assert all(len(row.segments) == 1 for row in Catalog(uri).read().values())
+
+    def test_commits_on_different_buckets_do_not_conflict(self, uri: str) -> None:
+        mine, other = topics(2)
+        Catalog(uri).claim([fresh(mine), fresh(other)], "a", at_ms=1)
+        table = opened_too_early(lambda: committed(Catalog(uri), other, "b", "by-b"))
+        state = Catalog(uri).read()[mine]
+        assert isinstance(Catalog(uri, table).commit([swap(state, "mine")])[mine], Committed)
+        assert table.answers == [True]
+        assert Catalog(uri).read()[other].epoch == 2
+
+    def test_a_conflict_on_a_neighbours_row_refuses_nobody(self, uri: str) -> None:
+        mine, other = keys(2)
+        Catalog(uri).claim([fresh(mine), fresh(other)], "a", at_ms=1)
+        state = Catalog(uri).read()[mine]
+        table = opened_too_early(lambda: committed(Catalog(uri), other, "b", "by-b"))
+        proposal = swap(state, "mine")
+        assert isinstance(Catalog(uri, table).commit([proposal])[mine], Committed)
+        assert table.answers == [False, True]
+        rows = Catalog(uri).read()
+        assert rows[mine] == applied(proposal, state)
+        assert [each.segment_id for each in rows[other].segments] == [segment_id("by-b")]
+
+    def test_a_conflict_is_no_error_but_a_look_at_who_won(self, uri: str) -> None:
+        mine, other = keys(2)
+        claims = Catalog(uri).claim([fresh(mine), fresh(other)], "a", at_ms=1)
+        table = opened_too_early(lambda: committed(Catalog(uri), other, "b", "by-b"))
+        outcomes = Catalog(uri, table).commit(
+            [swap(claims[key].state, "by-a") for key in (mine, other)]
+        )
+        assert isinstance(outcomes[mine], Committed)
+        assert outcomes[other] == Fenced(epoch=1, by_epoch=2, by_run="")
+        assert table.answers == [False, True]
+
+    def test_first_claims_of_one_partition_conflict(self, uri: str) -> None:
+        mine, other = topics(2)
+        claim(Catalog(uri), fresh(other), "a")
+        table = opened_too_early(lambda: claim(Catalog(uri), fresh(mine), "b"))
+        outcome = claim(Catalog(uri, table), fresh(mine), "c").outcome
+        assert outcome == LostRace(found_commit_id=Catalog(uri).read()[mine].commit_id)
+        assert table.answers == [False]
+
+    def test_first_claims_in_an_empty_bucket_are_both_kept(self, uri: str) -> None:
+        mine, other = keys(2)
+        table = opened_too_early(lambda: claim(Catalog(uri), fresh(other), "b"))
+        assert isinstance(claim(Catalog(uri, table), fresh(mine), "c").outcome, Committed)
+        assert table.answers == [False, True]
+        assert {key: row.owner_run for key, row in Catalog(uri).read().items()} == {
+            mine: "c",
+            other: "b",
+        }
+
+    def test_first_claims_at_the_same_time_make_one_table(self, uri: str) -> None:
+        def first_claim(key: PartitionKey) -> object:
+            return claim(Catalog(uri), fresh(key), "a").outcome
+
+        with ThreadPoolExecutor(4) as threads:
+            outcomes = list(threads.map(first_claim, keys(4)))
+        assert all(isinstance(outcome, Committed) for outcome in outcomes)
+        assert set(Catalog(uri).read()) == set(keys(4))
+
+    def test_a_run_that_others_always_outrun_gives_up(
+        self, uri: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("tierfold.storage.catalog.catalog.ATTEMPTS", 3)
+        mine, other = keys(2)
+        Catalog(uri).claim([fresh(mine), fresh(other)], "a", at_ms=1)
+        rows = Catalog(uri).read()
+        table = opened_too_early(
+            *[lambda: committed(Catalog(uri), other, "b", f"{next(names)}")] * 3
+        )
+        names = iter(range(3))
+        outcomes = Catalog(uri, table).commit([swap(rows[mine], "mine")])
+        assert outcomes == {mine: LostRace(found_commit_id=rows[mine].commit_id)}
+        assert table.answers == [False] * 3
+        assert Catalog(uri).read()[mine] == rows[mine]
+
+
+def failing(*, written: bool, unreadable_after: bool = False) -> type[DeltaFolder]:
+    """A table that loses the answer to a write, before or after it wrote."""
+    failed = []
+
+    class LosingTheAnswer(DeltaVersion):
+        def __init__(self, version: DeltaVersion) -> None:
+            self._version = version
+
+        def read(self, predicate: str) -> pa.Table:
+            return self._version.read(predicate)
+
+        def replace(self, predicate: str, rows: pa.Table) -> bool:
+            if written:
+                assert self._version.replace(predicate, rows)
+            failed.append(rows)
+            raise UnreadableObject("the answer was lost", where="the store", remedy="Look again.")
+
+    class Folder(DeltaFolder):
+        def newest(self) -> DeltaVersion:
+            return LosingTheAnswer(super().newest())
+
+        def read(self, predicate: str | None = None) -> pa.Table:
+            if failed and unreadable_after:
+                raise UnreadableObject("no answer", where=self.uri, remedy="Look again.")
+            return super().read(predicate)
+
+    return Folder
+
+
+class TestRowsThatChangedOnTheWay:
+    """A write decided by rows that are no longer there never lands."""
+
+    def test_a_claim_in_between_fences_a_commit_on_its_way(self, uri: str) -> None:
+        state = claim(Catalog(uri), fresh(), "a").state
+        table = opened_too_early(lambda: claim(Catalog(uri), state, "b"))
+        outcome = Catalog(uri, table).commit([swap(state, "late")])[KEY]
+        assert outcome == Fenced(epoch=1, by_epoch=2, by_run="b")
+        assert table.answers == [False]
+        assert Catalog(uri).read()[KEY].segments == state.segments
+
+    def test_a_commit_in_between_takes_the_row_from_a_claim_on_its_way(self, uri: str) -> None:
+        state = claim(Catalog(uri), fresh(), "a").state
+        proposal = swap(state, "first")
+        table = opened_too_early(lambda: Catalog(uri).commit([proposal]))
+        outcome = claim(Catalog(uri, table), state, "b").outcome
+        assert outcome == LostRace(found_commit_id=proposal.commit_id)
+        assert table.answers == [False]
+        assert Catalog(uri).read()[KEY].epoch == 1
+
+    def test_a_row_that_is_gone_is_a_lost_race(self, uri: str) -> None:
+        state = claim(Catalog(uri), fresh(), "a").state
+        DeltaTable(f"{uri}/partitions").delete()
+        assert Catalog(uri).commit([swap(state, "x")]) == {KEY: LostRace(found_commit_id="")}
+        assert claim(Catalog(uri), state, "b").outcome == LostRace(found_commit_id="")
+
+    def test_a_row_under_another_name_of_the_topic_is_not_replaced(self, uri: str) -> None:
+        row = claim(Catalog(uri), fresh(), "a").state
+        outcome = claim(Catalog(uri), fresh(replace(KEY, topic="renamed")), "b").outcome
+        assert outcome == LostRace(found_commit_id=row.commit_id)
+        assert Catalog(uri).read() == {KEY: row}
+
+
+class TestLostAnswers:
+    def test_a_commit_that_was_written_is_found_by_reading_back(self, uri: str) -> None:
+        state = claim(Catalog(uri), fresh(), "a").state
+        proposal = swap(state, "merged")
+        outcome = Catalog(uri, failing(written=True)).commit([proposal])[KEY]
+        assert outcome == Committed(epoch=1, commit_id=proposal.commit_id)
+
+    @pytest.mark.parametrize("written", [True, False])
+    def test_what_cannot_be_read_back_is_unknown_until_resolved(
+        self, uri: str, written: bool
+    ) -> None:
+        state = claim(Catalog(uri), fresh(), "a").state
+        proposal = swap(state, "merged")
+        lost = Catalog(uri, failing(written=written, unreadable_after=True)).commit([proposal])
+        assert lost == {
+            KEY: Unknown(
+                commit_id=proposal.commit_id,
+                cause="the store: the answer was lost. Look again.",
+            )
+        }
+        resolved = Catalog(uri).resolve([proposal])[KEY]
+        assert resolved == (
+            Committed(epoch=1, commit_id=proposal.commit_id) if written else None
+        )
+
+    def test_a_row_without_a_trace_stays_unknown_for_a_write_may_still_arrive(
+        self, uri: str
+    ) -> None:
+        state = claim(Catalog(uri), fresh(), "a").state
+        proposal = swap(state, "merged")
+        outcome = Catalog(uri, failing(written=False)).commit([proposal])[KEY]
+        assert isinstance(outcome, Unknown)
+        assert outcome.is_untraced
+        assert isinstance(Catalog(uri).commit([proposal])[KEY], Committed)

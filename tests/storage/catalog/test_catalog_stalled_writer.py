@@ -1,0 +1,339 @@
+"""A writer that sleeps between its conflict check and its put, while the log is cut, is told so."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from tests.compaction.builders import KEY
+from tests.storage.aged_tables import backdated, cut_soon
+from tests.storage.catalog_contract import A_RUN, claim, fresh, swap, topics
+from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
+from tierfold.compaction.model.outcomes import Committed, Unknown
+from tierfold.compaction.model.segments import PartitionKey, PartitionState
+from tierfold.storage.catalog import log_boundary
+from tierfold.storage.catalog.catalog import Catalog
+from tierfold.storage.catalog.delta_log import DeltaLog
+from tierfold.storage.catalog.delta_tables import (
+    CHECKPOINT_INTERVAL,
+    MEMORY_HOURS,
+    DeltaFolder,
+    DeltaVersion,
+)
+from tierfold.storage.catalog.log_boundary import LogBoundary
+from tierfold.storage.catalog.runs_table import RunsTable
+from tierfold.storage.catalog.schema import PARTITION_COLUMNS, PARTITIONS
+from tierfold.storage.clock import pause
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    return str(tmp_path / "catalog")
+
+
+def log_of(uri: str) -> DeltaLog:
+    return DeltaLog(Path(uri) / "partitions")
+
+
+def claims(uri: str, key: PartitionKey, number: int) -> PartitionState:
+    for each in range(number):
+        row = Catalog(uri).read([key]).get(key) or fresh(key)
+        assert isinstance(claim(Catalog(uri), row, f"run-{each}").outcome, Committed)
+    return Catalog(uri).read([key])[key]
+
+
+def cut(uri: str, key: PartitionKey) -> int:
+    """Others claim `key` until there is a new checkpoint, and a month later the log is cut."""
+    claims(uri, key, CHECKPOINT_INTERVAL + 1)
+    kept = cut_soon(log_of(uri).table, hours=MEMORY_HOURS + 1)
+    assert Catalog(uri).vacuum() > 0
+    assert LogBoundary(log_of(uri).table).read() == kept
+    return kept
+
+
+@dataclass(slots=True)
+class Held:
+    """Holds whoever opens a file, by a lease on it: the kernel asks us before it lets them in."""
+
+    path: Path
+    descriptor: int = -1
+    data: bytes = b""
+
+    def __post_init__(self) -> None:
+        self.descriptor = os.open(self.path, os.O_RDONLY)
+        fcntl.fcntl(self.descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+
+    def wait_for_somebody(self) -> None:
+        """Until somebody waits to be let in; others then find a copy in the file's place."""
+        while fcntl.fcntl(self.descriptor, fcntl.F_GETLEASE) == fcntl.F_WRLCK:
+            pause(5)
+        self.data = os.pread(self.descriptor, 1 << 24, 0)
+        self.put_copy()
+
+    def put_copy(self) -> None:
+        copy = self.path.with_name("copy")
+        copy.write_bytes(self.data)
+        copy.replace(self.path)
+
+    def let_in(self) -> None:
+        """They open it several times: where the log was cut, the cut has not come to this file."""
+        self.put_copy()
+        fcntl.fcntl(self.descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+        os.close(self.descriptor)
+
+
+@pytest.fixture
+def _lease_breaks_are_polled() -> Iterator[None]:
+    """The kernel announces a lease's break by a signal that would end the process."""
+    before = signal.signal(signal.SIGIO, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGIO, before)
+
+
+def held_between_check_and_put(uri: str, meanwhile: Callable[[], object]) -> type[DeltaFolder]:
+    """A table whose next write checks for conflicts, sleeps while `meanwhile` happens, and puts."""
+    other = topics(2)[1]
+    pending = [meanwhile]
+
+    class Version(DeltaVersion):
+        def __init__(self, version: DeltaVersion) -> None:
+            self._version = version
+
+        def read(self, predicate: str) -> pa.Table:
+            return self._version.read(predicate)
+
+        def replace(self, predicate: str, rows: pa.Table) -> bool:
+            if not pending:
+                return self._version.replace(predicate, rows)
+            then = pending.pop()
+            claims(uri, other, 1)
+            log = log_of(uri)
+            log.checkpoint(log.sync())
+            # The last that delta-rs opens before its put, once others have committed.
+            held = Held(max(log.folder.glob("*.checkpoint.parquet")))
+
+            def others() -> None:
+                held.wait_for_somebody()
+                then()
+                held.let_in()
+
+            thread = threading.Thread(target=others)
+            thread.start()
+            try:
+                return self._version.replace(predicate, rows)
+            finally:
+                thread.join()
+
+    class Folder(DeltaFolder):
+        def newest(self) -> DeltaVersion:
+            return Version(super().newest())
+
+    return Folder
+
+
+@pytest.fixture
+def strays(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The versions that were created below the boundary."""
+    found: list[int] = []
+    is_kept = log_boundary.is_kept
+
+    def noted(version: int, boundary: int) -> bool:
+        if not is_kept(version, boundary):
+            found.append(version)
+        return is_kept(version, boundary)
+
+    monkeypatch.setattr(log_boundary, "is_kept", noted)
+    return found
+
+
+def versions(uri: str) -> list[int]:
+    return sorted(int(each.stem) for each in log_of(uri).folder.glob("*.json"))
+
+
+@pytest.mark.usefixtures("_lease_breaks_are_polled")
+def test_a_stalled_commit_that_was_fenced_meanwhile_is_not_reported_as_committed(
+    uri: str, strays: list[int]
+) -> None:
+    mine, other = topics(2)
+    state = claims(uri, mine, 1)
+    kept: list[int] = []
+
+    def meanwhile() -> None:
+        claims(uri, mine, 1)
+        kept.append(cut(uri, other))
+
+    table = held_between_check_and_put(uri, meanwhile)
+    proposal = swap(state, "late")
+    outcome = Catalog(uri, table).commit([proposal])[mine]
+    # That its place in the log was taken meanwhile is forgotten: so is whether by itself.
+    assert isinstance(outcome, Unknown)
+    assert "has forgotten" in outcome.cause
+    assert not outcome.is_untraced
+    assert Catalog(uri).resolve([proposal]) == {mine: outcome}
+    assert len(strays) == 1
+    assert min(versions(uri)) == kept[0] > strays[0]
+    assert Catalog(uri).read([mine])[mine].epoch == 2
+
+
+@pytest.mark.usefixtures("_lease_breaks_are_polled")
+def test_a_stalled_commit_whose_row_nobody_touched_is_written_again(
+    uri: str, strays: list[int]
+) -> None:
+    mine, other = topics(2)
+    state = claims(uri, mine, 1)
+    kept: list[int] = []
+    table = held_between_check_and_put(uri, lambda: kept.append(cut(uri, other)))
+    proposal = swap(state, "late")
+    outcome = Catalog(uri, table).commit([proposal])[mine]
+    assert outcome == Committed(epoch=1, commit_id=proposal.commit_id)
+    assert len(strays) == 1
+    assert min(versions(uri)) == kept[0] > strays[0]
+    assert Catalog(uri).read([mine])[mine].commit_id == proposal.commit_id
+
+
+def test_a_late_record_of_a_run_is_no_record(uri: str) -> None:
+    runs = RunsTable(uri)
+    runs.append([A_RUN])
+    LogBoundary(Path(uri) / "runs").raise_to(10)
+    with pytest.raises(UnreadableObject, match="held up for so long"):
+        runs.append([A_RUN])
+    assert not (Path(uri) / "runs" / "_delta_log" / f"{2:020d}.json").exists()
+
+
+def test_a_late_first_version_makes_no_table(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who found no table, and creates its first version when that was cut, works with the table."""
+    claims(uri, KEY, 1)
+    kept = cut(uri, KEY)
+    row = Catalog(uri).read()[KEY]
+    opened = DeltaFolder._open
+    looks: list[DeltaTable | None] = [None]
+
+    def found_none(folder: DeltaFolder) -> DeltaTable | None:
+        return looks.pop() if looks else opened(folder)
+
+    monkeypatch.setattr(DeltaFolder, "_open", found_none)
+    create = DeltaTable.create
+
+    def unchecked(uri: str, **given: Any) -> DeltaTable:
+        scratch = Path(uri).with_name("elsewhere")
+        create(str(scratch), **given)
+        shutil.copy(scratch / "_delta_log" / f"{0:020d}.json", log_of(str(Path(uri).parent)).folder)
+        return DeltaTable(str(scratch))
+
+    monkeypatch.setattr(DeltaTable, "create", unchecked)
+    assert claim(Catalog(uri), row, "late").outcome == Committed(
+        epoch=row.epoch + 1, commit_id=Catalog(uri).read()[KEY].commit_id
+    )
+    assert min(versions(uri)) == kept
+
+
+class TestTheBoundary:
+    def test_it_only_rises(self, tmp_path: Path) -> None:
+        boundary = LogBoundary(tmp_path)
+        assert boundary.read() == 0
+        for version, highest in ((20, 20), (40, 40), (30, 40)):
+            boundary.raise_to(version)
+            assert boundary.read() == highest
+
+    def test_a_deleter_that_was_held_up_lowers_nothing(self, tmp_path: Path) -> None:
+        LogBoundary(tmp_path).raise_to(40)
+        LogBoundary(tmp_path).raise_to(20)
+        LogBoundary(tmp_path).raise_to(41)
+        assert [each.name for each in LogBoundary(tmp_path).folder.iterdir()] == [f"{41:020d}"]
+
+    @pytest.mark.parametrize(("version", "is_kept"), [(19, False), (20, True), (21, True)])
+    def test_what_lies_below_it_does_not_count(self, version: int, is_kept: bool) -> None:
+        assert log_boundary.is_kept(version, 20) is is_kept
+
+
+class TestCutting:
+    def test_what_was_current_within_the_memory_stays(self, uri: str) -> None:
+        claims(uri, KEY, 2 * CHECKPOINT_INTERVAL)
+        log = log_of(uri)
+        found = log.folder.glob("*.checkpoint.parquet")
+        checkpoints = sorted(int(each.name[:20]) for each in found)
+        assert len(checkpoints) == 2
+        rows = tuple(Catalog(uri).history(KEY))
+        for commit in log.folder.glob("*.json"):
+            if int(commit.stem) < checkpoints[1]:
+                backdated(commit, hours=MEMORY_HOURS + 1)
+        assert Catalog(uri).vacuum(is_dry_run=True) == checkpoints[0]
+        assert min(versions(uri)) == 0
+        assert Catalog(uri).vacuum() == checkpoints[0]
+        assert min(versions(uri)) == checkpoints[0]
+        past = tuple(Catalog(uri).history(KEY))
+        assert past == rows[: len(past)]
+        assert len(past) == versions(uri)[-1] - checkpoints[0] + 1
+        assert Catalog(uri).vacuum() == 0
+
+    def test_what_came_too_late_goes_the_next_time(self, uri: str) -> None:
+        kept = cut(uri, KEY)
+        stray = log_of(uri).commit_path(3)
+        shutil.copy(log_of(uri).commit_path(kept), stray)
+        row = Catalog(uri).read()[KEY]
+        assert Catalog(uri).vacuum() == 1
+        assert not stray.exists()
+        assert Catalog(uri).read()[KEY] == row
+
+    def test_nothing_goes_where_the_checkpoint_that_would_stay_is_broken(self, uri: str) -> None:
+        claims(uri, KEY, 2 * CHECKPOINT_INTERVAL)
+        log = log_of(uri)
+        oldest = min(log.folder.glob("*.checkpoint.parquet"))
+        for commit in log.folder.glob("*.json"):
+            if commit.name[:20] <= oldest.name[:20]:
+                backdated(commit, hours=MEMORY_HOURS + 1)
+        oldest.write_bytes(oldest.read_bytes()[:-100] + b"PAR1")
+        with pytest.raises(CorruptLog, match="the checkpoint cannot be read"):
+            Catalog(uri).vacuum()
+        assert min(versions(uri)) == 0
+        assert LogBoundary(log.table).read() == 0
+
+    def test_a_checkpoint_that_a_dead_run_was_writing_goes(self, uri: str) -> None:
+        claims(uri, KEY, 1)
+        table = log_of(uri).table
+        for name, hours in (("old", MEMORY_HOURS + 1), ("new", 0)):
+            scratch = table / f"_tierfold_checkpoint-{name}"
+            scratch.mkdir()
+            backdated(scratch, hours=hours)
+        assert Catalog(uri).vacuum() == 0
+        assert [each.name for each in table.glob("_tierfold_checkpoint-*")] == [
+            "_tierfold_checkpoint-new"
+        ]
+
+
+class TestDeltaDeletesNothing:
+    def test_not_even_in_a_catalog_of_an_older_tierfold(self, uri: str) -> None:
+        """Its log may be cleaned at once, and each commit makes a checkpoint, which would do it."""
+        DeltaTable.create(
+            f"{uri}/partitions",
+            schema=PARTITIONS,
+            partition_by=list(PARTITION_COLUMNS),
+            configuration={
+                "delta.checkpointInterval": "1",
+                "delta.logRetentionDuration": "interval 0 seconds",
+                "delta.enableExpiredLogCleanup": "true",
+            },
+        )
+        backdated(log_of(uri).commit_path(0), hours=48)
+        claims(uri, KEY, 3)
+        assert versions(uri) == [0, 1, 2, 3, 4]
+        found = DeltaTable(f"{uri}/partitions").metadata().configuration
+        assert found["delta.enableExpiredLogCleanup"] == "false"
+        assert not list(log_of(uri).folder.glob("*.checkpoint.parquet"))
+
+    def test_a_new_catalog_says_so(self, uri: str) -> None:
+        claims(uri, KEY, 1)
+        assert versions(uri) == [0, 1]
+        found = DeltaTable(f"{uri}/partitions").metadata().configuration
+        assert found["delta.enableExpiredLogCleanup"] == "false"

@@ -1,0 +1,299 @@
+"""The table of SEMANTICS 8, in every order of arrival, on the real catalog.
+
+A publishes Seg-0 {1:100} and goes on; B takes over and publishes Seg-2 {…, 2:155}; A's Seg-1
+{1:123} comes whenever it comes. (KIP-1272 counts epochs from 0, the catalog's first claim opens 1.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, pairwise
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pytest
+
+from tests.compaction.builders import KEY, a_chain, a_segment, a_state, segment_id
+from tests.storage.catalog_contract import claim, fresh
+from tierfold.compaction.commits.commit import (
+    AddSegments,
+    AdvanceCleanerOffset,
+    CommitProposal,
+    ReleaseClaim,
+    RetireSegments,
+    SegmentsAreLive,
+    Update,
+    proposed,
+)
+from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace, Outcome
+from tierfold.compaction.model.segments import CleanerOffset, PartitionState
+from tierfold.storage.catalog.catalog import Catalog, Claim, new_commit_id
+from tierfold.storage.catalog.delta_tables import DeltaFolder, DeltaVersion
+
+OF_A: Final = ("A reads", "A writes", "A asks")
+"""A's commit of Seg-1: it judges the row, its write reaches the store, it looks what became."""
+OF_B: Final = ("B reads", "B claims", "B publishes")
+ENDS: Final = (50, 100, 123, 155, 200)
+"""Beyond the last offset of each segment that a broker uploaded."""
+
+
+def orders() -> Iterator[tuple[str, ...]]:
+    """Every merge of the two actors' steps that keeps each actor's own order."""
+    count = len(OF_A) + len(OF_B)
+    for places in combinations(range(count), len(OF_A)):
+        of_a, of_b = iter(OF_A), iter(OF_B)
+        yield tuple(next(of_a) if at in places else next(of_b) for at in range(count))
+
+
+class SlowVersion(DeltaVersion):
+    """A version whose write reaches the store only after something else has happened."""
+
+    def __init__(self, version: DeltaVersion, meanwhile: list[Callable[[], None]]) -> None:
+        self._version = version
+        self._meanwhile = meanwhile
+
+    def read(self, predicate: str) -> pa.Table:
+        return self._version.read(predicate)
+
+    def replace(self, predicate: str, rows: pa.Table) -> bool:
+        while self._meanwhile:
+            self._meanwhile.pop(0)()
+        return self._version.replace(predicate, rows)
+
+
+def slow_table(meanwhile: list[Callable[[], None]]) -> type[DeltaFolder]:
+    """A table of such versions."""
+
+    class SlowFolder(DeltaFolder):
+        def newest(self) -> DeltaVersion:
+            return SlowVersion(super().newest(), meanwhile)
+
+    return SlowFolder
+
+
+def publishing(
+    state: PartitionState, name: str, offset: int, *more: Update
+) -> CommitProposal:
+    """All that lives below `offset` becomes one segment; `offset` is clean from then on."""
+    ids = tuple(each.segment_id for each in state.segments if each.start_offset < offset)
+    merged = a_segment(
+        0, offset - 1, segment_id=segment_id(name), written_by_run=state.owner_run
+    )
+    return proposed(
+        state,
+        RetireSegments(ids=ids, at_ms=2, run=state.owner_run),
+        AddSegments(segments=(merged,)),
+        AdvanceCleanerOffset(epoch=state.epoch, offset=offset),
+        *more,
+        commit_id=new_commit_id(),
+        at_ms=2,
+        requires=(SegmentsAreLive(ids=ids),),
+    )
+
+
+def releasing(state: PartitionState) -> CommitProposal:
+    """The claim given back, and nothing else."""
+    release = ReleaseClaim(run=state.owner_run)
+    return proposed(state, release, commit_id=new_commit_id(), at_ms=3)
+
+
+def row_of(uri: str) -> PartitionState:
+    return Catalog(uri).read()[KEY]
+
+
+def uploaded() -> PartitionState:
+    return a_state(a_chain(*[end - start for start, end in pairwise((0, *ENDS))]))
+
+
+def vector(*entries: tuple[int, int]) -> tuple[CleanerOffset, ...]:
+    return tuple(CleanerOffset(epoch=epoch, offset=offset) for epoch, offset in entries)
+
+
+def take_over(uri: str, run: str) -> None:
+    assert isinstance(claim(Catalog(uri), row_of(uri), run).outcome, Committed)
+
+
+@dataclass(slots=True)
+class Table:
+    """The two runs on one catalog; A has published Seg-0 and has Seg-1 in its hands."""
+
+    uri: str
+    seg_1: CommitProposal
+    seen_by_b: PartitionState | None = None
+    claims_of_b: list[Claim] = field(default_factory=list)
+    seg_2: list[Outcome] = field(default_factory=list)
+    answers_to_a: list[Outcome | None] = field(default_factory=list)
+    live_sets: list[tuple[str, ...]] = field(default_factory=list)
+
+    def play(self, order: Sequence[str]) -> None:
+        """The steps; what comes between A's judging and its write happens within its commit."""
+        begins, lands = order.index("A reads"), order.index("A writes")
+        for step in order[:begins]:
+            self.take(step)
+        meanwhile = [lambda step=step: self.take(step) for step in order[begins + 1 : lands]]
+        outcomes = Catalog(self.uri, slow_table(meanwhile)).commit([self.seg_1])
+        self.answers_to_a.append(outcomes[KEY])
+        self.look()
+        while meanwhile:  # The row had told A already that it is fenced: it wrote nothing.
+            meanwhile.pop(0)()
+        for step in order[lands + 1 :]:
+            self.take(step)
+
+    def take(self, step: str) -> None:
+        catalog = Catalog(self.uri)
+        match step:
+            case "A asks":
+                self.answers_to_a.append(catalog.resolve([self.seg_1])[KEY])
+            case "B reads":
+                self.seen_by_b = row_of(self.uri)
+            case "B claims":
+                assert self.seen_by_b is not None
+                self.claims_of_b.append(claim(catalog, self.seen_by_b, "b"))
+                if isinstance(self.claims_of_b[-1].outcome, LostRace):  # Once more, as a run does.
+                    self.claims_of_b.append(claim(catalog, row_of(self.uri), "b"))
+            case "B publishes":
+                state = self.claims_of_b[-1].state
+                proposal = publishing(state, "seg-2", 155, ReleaseClaim(run="b"))
+                self.seg_2.append(catalog.commit([proposal])[KEY])
+        self.look()
+
+    def look(self) -> None:
+        """What a reader sees at this moment."""
+        row = row_of(self.uri)
+        assert row.segments[0].start_offset == 0
+        assert row.next_offset == ENDS[-1]
+        for left, right in pairwise(row.segments):
+            assert left.next_offset == right.start_offset
+        self.live_sets.append(tuple(each.segment_id.rstrip("_A") for each in row.segments))
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    return str(tmp_path / "catalog")
+
+
+@pytest.fixture
+def table(uri: str) -> Table:
+    claimed = claim(Catalog(uri), uploaded(), "a").state
+    seg_0 = publishing(claimed, "seg-0", 100)
+    assert isinstance(Catalog(uri).commit([seg_0])[KEY], Committed)
+    return Table(uri=uri, seg_1=publishing(row_of(uri), "seg-1", 123))
+
+
+SEG_0, SEG_1, SEG_2 = (
+    ("seg-0", "100", "123", "155"),
+    ("seg-1", "123", "155"),
+    ("seg-2", "155"),
+)
+
+
+@pytest.mark.parametrize("order", [*orders()], ids=", ".join)
+def test_whatever_arrives_first_readers_end_with_seg_2(
+    table: Table, order: tuple[str, ...]
+) -> None:
+    table.play(order)
+    is_in_time = order.index("A writes") < order.index("B claims")
+    row = row_of(table.uri)
+    for answer in table.answers_to_a:
+        if is_in_time:
+            assert answer == Committed(epoch=1, commit_id=table.seg_1.commit_id)
+        else:
+            assert isinstance(answer, Fenced)
+            assert (answer.epoch, answer.by_epoch) == (1, 2)
+            assert answer.by_run in {"b", ""}
+    # B's first view is stale where A's write came between: it looks again.
+    is_stale = is_in_time and order.index("B reads") < order.index("A writes")
+    assert [type(each.outcome) for each in table.claims_of_b] == (
+        [LostRace, Committed] if is_stale else [Committed]
+    )
+    assert [type(outcome) for outcome in table.seg_2] == [Committed]
+    assert set(table.live_sets) <= ({SEG_0, SEG_1, SEG_2} if is_in_time else {SEG_0, SEG_2})
+    assert table.live_sets[-1] == SEG_2
+    assert (row.epoch, row.owner_run) == (2, "")
+
+    # Every entry carries the vector that its commit left, and a refused one has none.
+    of_a = (1, 123) if is_in_time else (1, 100)
+    assert row.cleaner_offsets == vector(of_a, (2, 155))
+    named = (*row.segments, *(gone.segment for gone in row.retired))
+    vectors = {each.segment_id.rstrip("_A"): each.cleaner_offsets for each in named}
+    expected = {
+        **dict.fromkeys(("0", "50", "100", "123", "155"), ()),
+        "seg-0": vector((1, 100)),
+        "seg-2": vector(of_a, (2, 155)),
+    }
+    assert vectors == expected | ({"seg-1": vector((1, 123))} if is_in_time else {})
+
+
+def test_all_orders_are_played() -> None:
+    assert len(set(orders())) == 20
+    for order in orders():
+        assert tuple(step for step in order if step in OF_A) == OF_A
+        assert tuple(step for step in order if step in OF_B) == OF_B
+
+
+class TestAZombie:
+    """Whatever it still sends is refused by the newest epoch that was opened since."""
+
+    @pytest.mark.parametrize("rivals", [("b",), ("b", "c"), ("b", "c", "d")])
+    @pytest.mark.parametrize("sent", ["seg-1", "release"])
+    def test_it_is_told_by_which_epoch(
+        self, table: Table, rivals: tuple[str, ...], sent: str
+    ) -> None:
+        state = row_of(table.uri)
+        for rival in rivals:
+            take_over(table.uri, rival)
+        before = row_of(table.uri)
+        proposal = table.seg_1 if sent == "seg-1" else releasing(state)
+        fenced = Fenced(epoch=1, by_epoch=1 + len(rivals), by_run=rivals[-1])
+        assert Catalog(table.uri).commit([proposal]) == {KEY: fenced}
+        assert Catalog(table.uri).resolve([proposal]) == {KEY: fenced}
+        assert row_of(table.uri) == before
+
+    @pytest.mark.parametrize("sent", ["seg-1", "release"])
+    def test_what_it_sent_before_it_was_shut_out_lands_in_vain(
+        self, table: Table, sent: str
+    ) -> None:
+        state = row_of(table.uri)
+        proposal = table.seg_1 if sent == "seg-1" else releasing(state)
+        late = slow_table([lambda: take_over(table.uri, "b")])
+        outcome = Catalog(table.uri, late).commit([proposal])[KEY]
+        assert outcome == Fenced(epoch=1, by_epoch=2, by_run="b")
+        assert row_of(table.uri).owner_run == "b"
+        assert row_of(table.uri).segments == state.segments
+
+    def test_its_claim_from_an_old_view_is_fenced(self, table: Table) -> None:
+        seen = row_of(table.uri)
+        take_over(table.uri, "b")
+        take_over(table.uri, "c")
+        outcome = claim(Catalog(table.uri), seen, "a").outcome
+        assert outcome == Fenced(epoch=2, by_epoch=3, by_run="c")
+
+
+class TestADeadOwner:
+    """Its claim binds nobody: the next run takes over at once, whatever the dead one had done."""
+
+    @pytest.mark.parametrize("done", [0, 1, 2])
+    def test_its_claim_is_taken_over_without_waiting(self, uri: str, done: int) -> None:
+        claim(Catalog(uri), uploaded(), "dead")
+        for name, offset in (("seg-0", 100), ("seg-1", 123))[:done]:
+            Catalog(uri).commit([publishing(row_of(uri), name, offset)])
+        left = row_of(uri)
+        assert left.owner_run == "dead"
+        taken = claim(Catalog(uri), left, "b")
+        assert taken.outcome == Committed(epoch=2, commit_id=taken.state.commit_id)
+        assert (taken.state.owner_run, taken.state.segments) == ("b", left.segments)
+        outcome = Catalog(uri).commit([publishing(taken.state, "seg-2", 155)])[KEY]
+        assert isinstance(outcome, Committed)
+        expected = {0: (), 1: ((1, 100),), 2: ((1, 123),)}[done]
+        assert row_of(uri).cleaner_offsets == vector(*expected, (2, 155))
+
+    def test_one_of_two_heirs_has_it(self, uri: str) -> None:
+        left = claim(Catalog(uri), fresh(), "dead").state
+        first, second = (claim(Catalog(uri), left, run) for run in ("b", "c"))
+        assert isinstance(first.outcome, Committed)
+        assert second.outcome == LostRace(found_commit_id=first.state.commit_id)
+        outcome = Catalog(uri).commit([releasing(second.state)])[KEY]
+        assert outcome == LostRace(found_commit_id=first.state.commit_id)
+        assert row_of(uri) == first.state

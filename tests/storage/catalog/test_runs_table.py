@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from deltalake import write_deltalake
+
+from tests.storage.aged_tables import cut_soon
+from tests.storage.catalog_contract import A_RUN
+from tierfold.compaction.model.errors import CorruptLog
+from tierfold.storage.catalog.delta_tables import CHECKPOINT_INTERVAL, MEMORY_HOURS
+from tierfold.storage.catalog.runs_table import RunsTable
+from tierfold.storage.catalog.schema import RUNS
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    return str(tmp_path / "catalog")
+
+
+def test_a_tier_without_runs_has_none_and_reading_makes_none(uri: str) -> None:
+    assert RunsTable(uri).read() == ()
+    RunsTable(uri).append([])
+    assert not Path(uri).exists()
+
+
+def test_rows_are_added_and_come_back_oldest_first(uri: str) -> None:
+    later = replace(A_RUN, chunk=1, finished_at_ms=9, tally={})
+    RunsTable(uri).append([later])
+    RunsTable(uri).append([replace(A_RUN, chunk=1), A_RUN])
+    assert RunsTable(uri).read() == (A_RUN, replace(A_RUN, chunk=1), later)
+
+
+def test_another_table_in_its_place_is_corrupt(uri: str) -> None:
+    RunsTable(uri).append([A_RUN])
+    foreign = RUNS.empty_table().drop_columns(["tally"])
+    write_deltalake(f"{uri}/runs", foreign, mode="overwrite", schema_mode="overwrite")
+    with pytest.raises(CorruptLog, match="column tally is missing"):
+        RunsTable(uri).read()
+
+
+def test_what_is_a_month_old_of_its_log_goes_and_no_row_does(uri: str) -> None:
+    runs = [replace(A_RUN, run=f"run-{number:02}") for number in range(CHECKPOINT_INTERVAL + 2)]
+    for each in runs:
+        RunsTable(uri).append([each])
+    log = Path(uri) / "runs" / "_delta_log"
+    newest = cut_soon(log.parent, hours=MEMORY_HOURS + 1)
+    assert RunsTable(uri).vacuum(is_dry_run=True) == RunsTable(uri).vacuum() == newest
+    assert min(int(each.stem) for each in log.glob("*.json")) == newest
+    assert RunsTable(uri).read() == tuple(runs)

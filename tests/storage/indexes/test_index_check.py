@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tierfold.storage.indexes.index_builder import build_indexes
+from tierfold.storage.indexes.index_check import BatchPlaces, CheckedIndexes, check_indexes
+from tierfold.storage.indexes.offset_index import OffsetIndex, write_offset_index
+from tierfold.storage.indexes.time_index import TimeIndex, write_time_index
+
+START = 1000
+PLACES = BatchPlaces(
+    start_offset=START,
+    position=np.array([0, 100, 200, 300, 400]),
+    size_bytes=np.array([100, 100, 100, 100, 100]),
+    base_offset=np.array([1000, 1010, 1020, 1040, 1050]),
+    last_offset=np.array([1009, 1019, 1029, 1049, 1059]),
+    max_timestamp_ms=np.array([50, 70, 60, 90, 80]),
+)
+OFFSETS = ((1019, 100), (1049, 300))
+TIMES = ((70, 1019), (90, 1049))
+
+
+def offset_index(*entries: tuple[int, int]) -> bytes:
+    offsets, positions = zip(*entries, strict=True) if entries else ((), ())
+    index = OffsetIndex(
+        offsets=np.array(offsets, np.int64), positions=np.array(positions, np.int32)
+    )
+    return write_offset_index(index, START)
+
+
+def time_index(*entries: tuple[int, int]) -> bytes:
+    timestamps_ms, offsets = zip(*entries, strict=True) if entries else ((), ())
+    index = TimeIndex(
+        timestamps_ms=np.array(timestamps_ms, np.int64), offsets=np.array(offsets, np.int64)
+    )
+    return write_time_index(index, START)
+
+
+def check(
+    offsets: bytes | None = None, times: bytes | None = None, places: BatchPlaces = PLACES
+) -> CheckedIndexes:
+    def array(data: bytes) -> NDArray[np.uint8]:
+        return np.frombuffer(data, np.uint8)
+
+    return check_indexes(
+        array(offset_index(*OFFSETS) if offsets is None else offsets),
+        array(time_index(*TIMES) if times is None else times),
+        places,
+        index_interval_bytes=4096,
+        where="seg",
+    )
+
+
+def test_what_the_log_gives_is_told_as_such() -> None:
+    offsets, times = build_indexes(
+        PLACES.position,
+        PLACES.size_bytes,
+        PLACES.last_offset,
+        PLACES.max_timestamp_ms,
+        start_offset=START,
+        index_interval_bytes=4096,
+    )
+    assert check(offsets, times) == CheckedIndexes(entries=1, is_as_built=True)
+
+
+def test_other_entries_may_be_right_too() -> None:
+    assert check() == CheckedIndexes(entries=4, is_as_built=False)
+
+
+def test_no_entry_need_be_in_the_offset_index() -> None:
+    assert check(offset_index()) == CheckedIndexes(entries=2, is_as_built=False)
+
+
+def test_an_entry_may_name_the_end_of_an_append_of_several_batches() -> None:
+    assert check(offset_index((1029, 100), (1059, 300))).faults == ()
+
+
+@pytest.mark.parametrize(
+    ("entries", "told"),
+    [
+        (((1019, 101), (1049, 300)), "number 0: offset 1019 at position 101, where no batch"),
+        (((1019, 100), (1049, 500)), "number 1: offset 1049 at position 500, where no batch"),
+        (((1019, 100), (1048, 300)), "number 1: offset 1048 at position 300"),
+        (((1019, 100), (1060, 300)), "number 1: offset 1060 at position 300"),
+        (((1009, 100),), "where the batch of offsets 1010 to 1019 begins"),
+        # The end of an append that would reach beyond the next entry's batch.
+        (((1049, 100), (1059, 300)), "number 0: offset 1049 at position 100"),
+    ],
+)
+def test_a_wrong_offset_entry_is_a_fault(entries: tuple[tuple[int, int], ...], told: str) -> None:
+    (fault,) = check(offset_index(*entries)).faults
+    assert fault.startswith("seg.index: 1 of ")
+    assert told in fault
+
+
+@pytest.mark.parametrize(
+    ("entries", "told"),
+    [
+        (((70, 1009), (90, 1049)), "timestamp 70 up to offset 1009, where the log has 50"),
+        (((60, 1029), (90, 1049)), "timestamp 60 up to offset 1029, where the log has 70"),
+        (((70, 1035), (90, 1049)), "timestamp 70 up to offset 1035"),
+        (((70, 1019), (90, 1060)), "timestamp 90 up to offset 1060"),
+    ],
+)
+def test_a_wrong_time_entry_is_a_fault(entries: tuple[tuple[int, int], ...], told: str) -> None:
+    (fault,) = check(times=time_index(*entries)).faults
+    assert fault.startswith("seg.timeindex: 1 of 2 entries are wrong")
+    assert told in fault
+
+
+@pytest.mark.parametrize("entries", [(), ((70, 1019),)])
+def test_the_time_index_ends_in_the_largest_timestamp(
+    entries: tuple[tuple[int, int], ...],
+) -> None:
+    (fault,) = check(times=time_index(*entries)).faults
+    assert "the log's largest is 90" in fault
+
+
+def test_the_largest_timestamp_need_not_be_the_last_batchs() -> None:
+    places = replace(PLACES, max_timestamp_ms=np.array([50, 85, 60, 90, 80]))
+    (fault,) = check(times=time_index((85, 1019)), places=places).faults
+    assert "ends at timestamp 85, the log's largest is 90" in fault
+
+
+def test_a_log_without_timestamps_has_no_time_entries() -> None:
+    places = replace(PLACES, max_timestamp_ms=np.full(5, -1))
+    assert check(times=time_index(), places=places).faults == ()
+
+
+@pytest.mark.parametrize("cut", ["offset", "time"])
+def test_a_torn_index_is_a_fault(cut: str) -> None:
+    offsets, times = offset_index(*OFFSETS), time_index(*TIMES)
+    found = check(offsets[:-1], times) if cut == "offset" else check(offsets, times[:-1])
+    (fault,) = found.faults
+    assert "is torn" in fault
+    assert "seg.index" in fault if cut == "offset" else "seg.timeindex" in fault
+
+
+def test_offsets_that_no_index_can_hold_are_a_fault() -> None:
+    places = replace(PLACES, last_offset=PLACES.last_offset + 2**31)
+    (fault,) = check(places=places).faults
+    assert "no index fits the log" in fault

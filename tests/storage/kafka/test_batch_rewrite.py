@@ -1,0 +1,245 @@
+"""A rewritten batch is what Kafka's cleaner would have written."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.storage.drafts import NOW_MS, horizon_ms, logs
+from tests.storage.kafka_dumps import CLEANED, kafka_reads, log_bytes, we_read
+from tierfold.compaction.cleaning.record_retention import BatchFate
+from tierfold.compaction.model.units import NO_HORIZON
+from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_batch
+from tierfold.storage.kafka.batch_headers import BatchHeads, read_heads
+from tierfold.storage.kafka.batch_rewrite import closing_batch, rewrite_batches
+from tierfold.storage.kafka.compression import Codec
+from tierfold.storage.kafka.legacy_batches import decode_any
+from tierfold.storage.kafka.records import Records
+from tierfold.storage.segments.segment_reader import Batch, read_segment
+
+Decision = tuple[tuple[BatchDraft, ...], list[BatchFate], list[bool], list[int | None]]
+
+
+def opened(log: bytes) -> tuple[np.ndarray, BatchHeads, Records]:
+    view = np.frombuffer(log, np.uint8)
+    heads = read_heads(view, where="a log")
+    return view, heads, decode_any(view, heads, where="a log")
+
+
+def rewritten(
+    log: bytes, fates: list[BatchFate], keep: list[bool], horizons: list[int | None]
+) -> tuple[bytes, list[int]]:
+    out, sizes = rewrite_batches(
+        *opened(log),
+        np.array(keep, np.bool_),
+        np.array(fates, np.int8),
+        np.array([NO_HORIZON if h is None else h for h in horizons], np.int64),
+    )
+    return out.tobytes(), sizes.tolist()
+
+
+def as_kafka_decided(name: str) -> tuple[bytes, list[BatchFate], list[bool], list[int | None]]:
+    """The source, and the decision that Kafka's cleaner took, read off what it wrote."""
+    cleaned = {batch["lastOffset"]: batch for batch in kafka_reads(f"{name}.cleaned")}
+    survivors = {r["offset"] for batch in cleaned.values() for r in batch["records"]}
+    fates: list[BatchFate] = []
+    keep: list[bool] = []
+    horizons: list[int | None] = []
+    for batch in kafka_reads(name):
+        kept = [record["offset"] in survivors for record in batch["records"]]
+        offsets = [r["offset"] for r, stays in zip(batch["records"], kept, strict=True) if stays]
+        # What was legacy ends at its last survivor.
+        last = offsets[-1] if offsets and batch["magic"] < 2 else batch["lastOffset"]
+        found = cleaned.get(last)
+        if found is None:
+            fates.append(BatchFate.DROP)
+        elif found["crc"] == batch["crc"]:
+            fates.append(BatchFate.COPY)
+        else:
+            fates.append(BatchFate.REWRITE if offsets else BatchFate.EMPTY)
+        keep += kept
+        horizons.append(found["deleteHorizonMs"] if found else None)
+    return log_bytes(name), fates, keep, horizons
+
+
+@pytest.mark.parametrize("name", CLEANED)
+def test_the_output_is_kafkas(name: str) -> None:
+    source, fates, keep, horizons = as_kafka_decided(name)
+    out, _ = rewritten(source, fates, keep, horizons)
+    expected = log_bytes(f"{name}.cleaned")
+    assert without_compression(out) == without_compression(expected)
+    if all(batch["codec"] == "none" for batch in kafka_reads(f"{name}.cleaned")):
+        assert out.hex() == expected.hex()
+
+
+def without_compression(log: bytes) -> list[dict[str, object]]:
+    """The log's content; two compressors need not agree on bytes, hence sizes and checksums."""
+    batches = we_read(log)
+    for batch in batches:
+        del batch["pos"]
+        if batch["codec"] != "none":
+            del batch["size"], batch["crc"]
+    return batches
+
+
+def test_kafkas_logs_ask_for_every_fate() -> None:
+    fates = {fate for name in CLEANED for fate in as_kafka_decided(name)[1]}
+    horizons = {h is None for name in CLEANED for h in as_kafka_decided(name)[3]}
+    assert fates >= {BatchFate.DROP, BatchFate.REWRITE, BatchFate.EMPTY}
+    assert horizons == {True, False}
+
+
+@st.composite
+def decisions(draw: st.DrawFn) -> Decision:
+    drafts = draw(logs())
+    fates: list[BatchFate] = []
+    keep: list[bool] = []
+    for draft in drafts:
+        kept = [draw(st.booleans()) for _ in draft.records]
+        any_fate = list(BatchFate) if any(kept) else [f for f in BatchFate if f != f.REWRITE]
+        fates.append(draw(st.sampled_from(any_fate)))
+        keep += kept
+    return drafts, fates, keep, [draw(horizon_ms) for _ in drafts]
+
+
+@given(decisions())
+def test_the_output_is_the_models(decision: Decision) -> None:
+    drafts, fates, keep, horizons = decision
+    sources = [write_batch(draft) for draft in drafts]
+    out, sizes = rewritten(b"".join(sources), fates, keep, horizons)
+    rest = iter(keep)
+    batches = list(read_segment(b"".join(sources)).batches())
+    expected = [
+        model(batch, source, fate, [next(rest) for _ in batch.records], horizon)
+        for batch, source, fate, horizon in zip(batches, sources, fates, horizons, strict=True)
+    ]
+    assert out.hex() == b"".join(expected).hex()
+    assert sizes == [len(batch) for batch in expected]
+
+
+def model(
+    batch: Batch, source: bytes, fate: BatchFate, keep: list[bool], horizon_ms: int | None
+) -> bytes:
+    """The law in a few plain words."""
+    if fate in (BatchFate.DROP, BatchFate.COPY):
+        return source if fate == BatchFate.COPY else b""
+    survivors = tuple(
+        RecordDraft(
+            offset=record.offset,
+            timestamp_ms=record.timestamp_ms,
+            key=record.key,
+            value=record.value,
+            headers=record.headers,
+        )
+        for record, stays in zip(batch.records, keep, strict=True)
+        if stays and fate == BatchFate.REWRITE
+    )
+    keeps_max = batch.is_log_append_time or not survivors
+    return write_batch(
+        BatchDraft(
+            base_offset=batch.base_offset,
+            records=survivors,
+            last_offset=batch.last_offset,
+            codec=Codec[batch.codec.upper()],
+            leader_epoch=batch.leader_epoch,
+            producer_id=batch.producer_id,
+            producer_epoch=batch.producer_epoch,
+            base_sequence=batch.base_sequence,
+            is_transactional=batch.is_transactional,
+            is_control=batch.is_control,
+            is_log_append_time=batch.is_log_append_time,
+            delete_horizon_ms=horizon_ms,
+            max_timestamp_ms=batch.max_timestamp_ms if keeps_max else None,
+        )
+    )
+
+
+def timed(codec: Codec, *times_ms: int) -> BatchDraft:
+    """A batch of a record per time."""
+    records = tuple(
+        RecordDraft(offset=i, timestamp_ms=time_ms, key=b"k", value=b"v")
+        for i, time_ms in enumerate(times_ms)
+    )
+    return BatchDraft(base_offset=0, records=records, codec=codec)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_a_horizon_so_near_that_no_delta_changes_its_length_changes_the_deltas(
+    codec: Codec,
+) -> None:
+    draft = timed(codec, NOW_MS, NOW_MS + 300, NOW_MS + 600)
+    out, _ = rewritten(write_batch(draft), [BatchFate.REWRITE], [True] * 3, [NOW_MS - 1000])
+    (batch,) = read_segment(out).batches()
+    assert batch.base_timestamp_ms == NOW_MS - 1000
+    assert [record.timestamp_ms - NOW_MS for record in batch.records] == [0, 300, 600]
+
+
+@pytest.mark.parametrize("codec", Codec)
+@pytest.mark.parametrize("horizon", [None, NOW_MS])
+def test_negative_timestamps_survive(codec: Codec, horizon: int | None) -> None:
+    draft = timed(codec, NOW_MS, -1, -(2**40), -7)
+    keep = [False, True, True, True]
+    out, _ = rewritten(write_batch(draft), [BatchFate.REWRITE], keep, [horizon])
+    (batch,) = read_segment(out).batches()
+    assert [record.timestamp_ms for record in batch.records] == [-1, -(2**40), -7]
+    # As Kafka's `MemoryRecordsBuilder` has it: no record at all is older than "no timestamp".
+    assert batch.max_timestamp_ms == -1
+
+
+def test_an_odd_encoding_comes_out_canonical() -> None:
+    # A varint of two bytes for a key length of 0, and an attributes byte that nobody defined.
+    record = RecordDraft(offset=0, timestamp_ms=5, key=b"", value=b"v")
+    plain = write_batch(BatchDraft(base_offset=0, records=(record,)))
+    odd = plain[:61] + bytes.fromhex("10 77 00 00 8000 02 76 00")
+    odd = odd[:8] + (len(odd) - 12).to_bytes(4, "big") + odd[12:]
+    view = np.frombuffer(odd, np.uint8)
+    heads = read_heads(view, where="odd", check_crc=False)
+    records = decode_any(view, heads, where="odd")
+    one = np.ones(1, np.bool_)
+    fate = np.array([BatchFate.REWRITE], np.int8)
+    out, _ = rewrite_batches(view, heads, records, one, fate, np.array([NO_HORIZON]))
+    assert out.tobytes().hex() == plain.hex()
+
+
+def test_an_undefined_attributes_byte_is_cleared_where_all_else_is_kept() -> None:
+    record = RecordDraft(offset=0, timestamp_ms=5, key=b"k", value=b"v")
+    plain = write_batch(BatchDraft(base_offset=0, records=(record,)))
+    odd = bytearray(plain)
+    odd[62] = 0x77
+    view = np.frombuffer(bytes(odd), np.uint8)
+    heads = read_heads(view, where="odd", check_crc=False)
+    records = decode_any(view, heads, where="odd")
+    fate = np.array([BatchFate.REWRITE], np.int8)
+    out, _ = rewrite_batches(
+        view, heads, records, np.ones(1, np.bool_), fate, np.array([NO_HORIZON])
+    )
+    assert out.tobytes().hex() == plain.hex()
+
+
+def test_a_legacy_batch_can_be_emptied() -> None:
+    log = log_bytes("v1gzip")
+    fates = [BatchFate.EMPTY] * len(kafka_reads("v1gzip"))
+    keep = [False] * sum(len(batch["records"]) for batch in kafka_reads("v1gzip"))
+    out, _ = rewritten(log, fates, keep, [None] * len(fates))
+    batches = list(read_segment(out).batches())
+    assert {(b.magic, b.size_bytes, b.codec) for b in batches} == {(2, 61, "none")}
+    assert [b.last_offset for b in batches] == [b["lastOffset"] for b in kafka_reads("v1gzip")]
+
+
+def test_nothing_in_nothing_out() -> None:
+    assert rewritten(b"", [], [], []) == (b"", [])
+
+
+def test_a_rewrite_without_survivors_is_refused() -> None:
+    log = write_batch(BatchDraft(base_offset=0))
+    with pytest.raises(ValueError, match="without survivors"):
+        rewritten(log, [BatchFate.REWRITE], [], [None])
+
+
+def test_a_closing_batch_is_empty_and_nobodys() -> None:
+    (batch,) = read_segment(closing_batch(41, 7)).batches()
+    assert (batch.size_bytes, batch.base_offset, batch.last_offset) == (61, 41, 41)
+    assert (batch.leader_epoch, batch.producer_id, batch.max_timestamp_ms) == (7, -1, -1)
+    assert batch.records == ()

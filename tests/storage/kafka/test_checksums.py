@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+import numpy as np
+
+from tierfold.storage.kafka.checksums import checksum, crc32, crc32c
+
+# The standard check value of both algorithms is that of these nine digits.
+DIGITS = b"123456789"
+
+
+def after(skipped: int) -> np.ndarray:
+    return np.frombuffer(b"\xaa" * skipped + DIGITS, np.uint8)
+
+
+def test_magic_2_is_summed_from_the_attributes_on() -> None:
+    assert crc32c(after(21)) == 0xE3069283 == checksum(after(21), 2)
+
+
+def test_magic_0_and_1_are_summed_from_the_magic_on() -> None:
+    assert crc32(after(16)) == 0xCBF43926 == checksum(after(16), 0) == checksum(after(16), 1)

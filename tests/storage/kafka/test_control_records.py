@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tierfold.compaction.model.errors import CorruptLog
+from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_batch
+from tierfold.storage.kafka.batch_headers import read_heads
+from tierfold.storage.kafka.control_records import (
+    EMPTIED,
+    NOT_CONTROL,
+    ControlType,
+    control_type,
+    control_types,
+    coordinator_epoch,
+    end_marker,
+)
+from tierfold.storage.kafka.records import decode
+
+
+def control_batch(offset: int, key: bytes | None) -> bytes:
+    record = RecordDraft(offset=offset, timestamp_ms=0, key=key, value=b"")
+    return write_batch(BatchDraft(base_offset=offset, records=(record,), is_control=True))
+
+
+def types_in(log: bytes) -> list[int]:
+    view = np.frombuffer(log, np.uint8)
+    heads = read_heads(view, where="a log")
+    return control_types(decode(view, heads, where="a log"), heads, where="a log").tolist()
+
+
+def test_each_batch_tells_its_type() -> None:
+    plain = RecordDraft(offset=0, timestamp_ms=0, key=b"\x00\x00\x00\x01", value=None)
+    log = b"".join(
+        (
+            write_batch(BatchDraft(base_offset=0, records=(plain,))),
+            control_batch(1, end_marker(3, ControlType.ABORT)[0]),
+            control_batch(2, end_marker(3, ControlType.COMMIT)[0]),
+            write_batch(BatchDraft(base_offset=3, is_control=True)),
+            control_batch(4, bytes.fromhex("0000 0002 ffff")),
+            control_batch(5, bytes.fromhex("0001 0fff")),
+            write_batch(BatchDraft(base_offset=6)),
+        )
+    )
+    expected = [NOT_CONTROL, 0, 1, EMPTIED, ControlType.LEADER_CHANGE, 0x0FFF, NOT_CONTROL]
+    assert types_in(log) == expected
+
+
+@pytest.mark.parametrize("key", [None, b"", b"\x00\x00\x00", b"\xff\xff\x00\x01", b"\0\0\xff\xff"])
+def test_a_key_that_tells_no_type_is_a_corrupt_log(key: bytes | None) -> None:
+    with pytest.raises(CorruptLog, match=r"a log: the control batch at byte 61 \(base offset 8\)"):
+        types_in(write_batch(BatchDraft(base_offset=0)) + control_batch(8, key))
+
+
+def test_an_end_marker_says_its_kind_and_epoch() -> None:
+    key, value = end_marker(5, ControlType.COMMIT)
+    assert (key.hex(), value.hex()) == ("00000001", "000000000005")
+    assert control_type(key) is ControlType.COMMIT
+    assert coordinator_epoch(value) == 5
+    assert coordinator_epoch(value + b"later versions may say more") == 5
+
+
+@pytest.mark.parametrize("value", [None, b"", b"\x00" * 5])
+def test_a_value_without_an_epoch_tells_none(value: bytes | None) -> None:
+    assert coordinator_epoch(value) is None
+
+
+@pytest.mark.parametrize("key", [None, b"\x00", b"\xff\xff\x00\x00", b"\x00\x00\x00\x63"])
+def test_what_kafka_has_not_is_unknown(key: bytes | None) -> None:
+    assert control_type(key) is ControlType.UNKNOWN

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import base64
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tierfold.storage.kafka.kafka_uuid import is_kafka_uuid, new_segment_id
+
+
+def test_new_ids_differ_and_look_like_kafkas() -> None:
+    ids = {new_segment_id() for _ in range(2000)}
+    assert len(ids) == 2000
+    assert all(is_kafka_uuid(text) and not text.startswith("-") for text in ids)
+
+
+@given(st.binary(min_size=16, max_size=16))
+def test_every_16_bytes_have_such_a_name(raw: bytes) -> None:
+    assert is_kafka_uuid(base64.urlsafe_b64encode(raw).decode().rstrip("="))
+
+
+@given(st.text("AQZaz09-_gw", min_size=22, max_size=22))
+def test_only_what_kafka_would_print_itself_is_one(text: str) -> None:
+    printed = base64.urlsafe_b64encode(base64.urlsafe_b64decode(text + "==")).decode()
+    assert is_kafka_uuid(text) == (printed.rstrip("=") == text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "A" * 21, "A" * 23, "A" * 21 + "+", "A" * 21 + "B", "A" * 22 + "\n", "A" * 20 + "=="],
+)
+def test_anything_else_is_none(text: str) -> None:
+    assert not is_kafka_uuid(text)

@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+
+from tests.storage.drafts import logs
+from tests.storage.legacy_messages import message
+from tests.storage.live_segments import KEY
+from tierfold.compaction.model.errors import CorruptLog
+from tierfold.compaction.model.rules import CompactionStrategy
+from tierfold.compaction.verification.value_digest import DIGEST_BYTES, digests
+from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_batch
+from tierfold.storage.kafka.batch_headers import read_heads
+from tierfold.storage.kafka.legacy_batches import decode_any
+from tierfold.storage.kafka.record_versions import VersionSource
+from tierfold.storage.segments.arrow_records import BATCH_BYTES, record_batches
+from tierfold.storage.segments.log_pieces import ChosenRecords
+from tierfold.storage.segments.segment_reader import Record, read_segment
+
+HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
+SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.list_(pa.field("element", HEADER))),
+        ("leader_epoch", pa.int32()),
+    ]
+)
+
+
+def chosen_of(log: bytes) -> ChosenRecords:
+    heads = read_heads(np.frombuffer(log, np.uint8), where="draft")
+    records = decode_any(np.frombuffer(log, np.uint8), heads, where="draft")
+    return ChosenRecords(heads=heads, records=records, rows=np.arange(len(records)))
+
+
+def batches_of(log: bytes, schema: pa.Schema = SCHEMA) -> list[pa.RecordBatch]:
+    found = list(record_batches(KEY, chosen_of(log), schema, where="here"))
+    for batch in found:
+        batch.validate(full=True)
+    return found
+
+
+def rows_of(log: bytes) -> list[dict[str, object]]:
+    table = pa.Table.from_batches(batches_of(log), SCHEMA)
+    # Microseconds as numbers: Python's own times end with the year 9999.
+    micros = table.column("timestamp").cast(pa.int64())
+    return table.set_column(3, "timestamp", micros).to_pylist()
+
+
+def expected(record: Record, leader_epoch: int) -> dict[str, object]:
+    headers = [
+        {"key": name.decode("utf-8", "replace"), "value": value} for name, value in record.headers
+    ]
+    return {
+        "topic": KEY.topic,
+        "partition": KEY.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp_ms * 1000 if record.timestamp_ms != -1 else None,
+        "key": record.key,
+        "value": record.value,
+        "headers": headers or None,
+        "leader_epoch": leader_epoch if leader_epoch != -1 else None,
+    }
+
+
+def test_nulls_and_empties_are_told_apart() -> None:
+    records = (
+        RecordDraft(offset=0, timestamp_ms=1, key=None, value=None),
+        RecordDraft(offset=1, timestamp_ms=2, key=b"", value=b""),
+        RecordDraft(offset=2, timestamp_ms=-1, key=b"k", value=b"v", headers=((b"", None),)),
+        RecordDraft(offset=3, timestamp_ms=0, key=b"k", value=b"v", headers=((b"n", b""),) * 2),
+    )
+    rows = rows_of(write_batch(BatchDraft(base_offset=0, records=records, leader_epoch=4)))
+    assert [(row["key"], row["value"]) for row in rows[:2]] == [(None, None), (b"", b"")]
+    assert [row["timestamp"] for row in rows] == [1000, 2000, None, 0]
+    assert [row["headers"] for row in rows] == [
+        None,
+        None,
+        [{"key": "", "value": None}],
+        [{"key": "n", "value": b""}] * 2,
+    ]
+    assert {row["leader_epoch"] for row in rows} == {4}
+
+
+@settings(max_examples=60)
+@given(logs())
+def test_rows_are_what_the_segment_reader_reads(drafts: tuple[BatchDraft, ...]) -> None:
+    log = b"".join(map(write_batch, drafts))
+    assert rows_of(log) == [
+        expected(record, batch.leader_epoch)
+        for batch in read_segment(log).batches()
+        for record in batch.records
+    ]
+
+
+def test_legacy_records_have_no_leader_epoch_and_may_have_no_time() -> None:
+    old = rows_of(message(0, b"v", magic=0))[0]
+    newer = rows_of(message(0, b"v", magic=1, timestamp_ms=7000))[0]
+    assert (old["timestamp"], old["leader_epoch"], old["headers"]) == (None, None, None)
+    assert newer["timestamp"] == 7_000_000
+
+
+def test_only_the_chosen_rows_and_columns_are_built() -> None:
+    records = tuple(
+        RecordDraft(offset=i, timestamp_ms=1, key=b"%d" % i, value=b"v" * 1000) for i in range(9)
+    )
+    chosen = chosen_of(write_batch(BatchDraft(base_offset=0, records=records)))
+    some = ChosenRecords(heads=chosen.heads, records=chosen.records, rows=np.array([1, 5]))
+    narrow = pa.schema([SCHEMA.field("key"), SCHEMA.field("offset")])
+    (batch,) = record_batches(KEY, some, narrow, where="here")
+    assert batch.to_pydict() == {"key": [b"1", b"5"], "offset": [1, 5]}
+    assert batch.get_total_buffer_size() < 100
+
+
+def test_a_digest_tells_values_apart_and_a_tombstone_has_none() -> None:
+    records = tuple(
+        RecordDraft(offset=i, timestamp_ms=1, key=b"k", value=value)
+        for i, value in enumerate([b"one", b"two", None, b"", b"one"])
+    )
+    log = write_batch(BatchDraft(base_offset=0, records=records))
+    (batch,) = batches_of(log, pa.schema([("value_digest", pa.binary())]))
+    one, two, none, empty, again = batch.column(0).to_pylist()
+    assert (
+        one
+        == again
+        == digests(
+            np.frombuffer(b"one", np.uint8), np.array([0]), np.array([3], np.int32)
+        ).tobytes()
+    )
+    assert none is None
+    assert len({one, two, empty}) == 3
+    assert {len(one), len(two), len(empty)} == {DIGEST_BYTES}
+
+
+def test_a_version_is_what_the_strategy_compares() -> None:
+    version = struct.pack(">q", -7)
+    records = tuple(
+        RecordDraft(offset=i, timestamp_ms=-5 + i, key=b"k", value=b"v", headers=headers)
+        for i, headers in enumerate([((b"v", version),), ((b"v", b"short"),), ()])
+    )
+    log = write_batch(BatchDraft(base_offset=0, records=records))
+    schema = pa.schema([("version", pa.int64())])
+    for versions, expected in (
+        (VersionSource(), [0, 1, 2]),
+        (VersionSource(strategy=CompactionStrategy.TIMESTAMP), [-5, -4, -3]),
+        (VersionSource(strategy=CompactionStrategy.HEADER, header="v"), [-7, None, None]),
+    ):
+        (batch,) = record_batches(KEY, chosen_of(log), schema, where="here", versions=versions)
+        batch.validate(full=True)
+        assert batch.column(0).to_pylist() == expected
+
+
+def test_large_values_are_cut_into_batches_and_narrow_columns_are_not() -> None:
+    size = BATCH_BYTES // 2
+    records = tuple(
+        RecordDraft(offset=i, timestamp_ms=1, key=b"k", value=b"v" * count)
+        for i, count in enumerate([size, 1, 2 * BATCH_BYTES, 1, 1])
+    )
+    log = write_batch(BatchDraft(base_offset=0, records=records))
+    assert [batch.column("offset").to_pylist() for batch in batches_of(log)] == [
+        [0, 1],
+        [2],
+        [3, 4],
+    ]
+    assert len(batches_of(log, pa.schema([SCHEMA.field("key")]))) == 1
+
+
+def test_a_time_beyond_microseconds_stops_only_who_wants_it() -> None:
+    record = RecordDraft(offset=7, timestamp_ms=2**60, key=b"k", value=b"v")
+    log = write_batch(BatchDraft(base_offset=7, records=(record,)))
+    assert batches_of(log, pa.schema([SCHEMA.field("key")]))[0].num_rows == 1
+    with pytest.raises(CorruptLog, match=r"offset 7 has the timestamp 1152921504606846976 ms"):
+        batches_of(log)

@@ -1,0 +1,361 @@
+"""Segments that count from an effective start on, through everything that reads them.
+
+    before   100 ──── 104
+    cut         102 ──[105 ──────── 110]       102 to 104 are the other's
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.storage.legacy_messages import message, wrapper
+from tests.storage.live_segments import (
+    INTERVAL_BYTES,
+    KEY,
+    a_tier,
+    an_abort,
+    data,
+    log_of,
+    marker,
+    part_file,
+    put_segment,
+)
+from tierfold.compaction.cleaning.offset_map import LOST
+from tierfold.compaction.cleaning.record_retention import RoundRules
+from tierfold.compaction.model.errors import CorruptLog
+from tierfold.compaction.model.segments import LeaderEpoch, Segment
+from tierfold.compaction.model.units import OffsetSpan
+from tierfold.compaction.planning.grouping import SegmentGroup
+from tierfold.storage.indexes.offset_index import OffsetIndex, read_offset_index, write_offset_index
+from tierfold.storage.kafka.batch_draft import BatchDraft, write_batch
+from tierfold.storage.kafka.control_records import ControlType
+from tierfold.storage.segments.group_rewrite import GroupTask, rewrite_group
+from tierfold.storage.segments.log_pieces import pieces_of, read_piece
+from tierfold.storage.segments.segment_check import CheckOrder, ReadSegment, read_and_check
+from tierfold.storage.segments.segment_metadata import read_aborted, read_checkpoint, read_snapshot
+from tierfold.storage.segments.segment_reader import read_segment
+from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
+
+SKIPPED = (
+    data(102, (b"a", b"early"), producer_id=7),
+    marker(103, 7, ControlType.ABORT),
+    data(104, (b"c", b"early")),
+)
+COUNTED = (
+    data(105, (b"a", b"late")),
+    data(106, (b"b", b"1"), producer_id=8),
+    marker(107, 8, ControlType.ABORT),
+    data(108, (b"b", b"2"), (b"c", b"late")),
+    data(110, (b"d", b"1")),
+)
+ABORTED = (an_abort(7, 102, 103), an_abort(8, 106, 107))
+BEFORE = (data(100, (b"a", b"0"), (b"z", b"0")), *SKIPPED)
+
+
+@pytest.fixture
+def tier(tmp_path: Path) -> LocalTieredStorage:
+    return a_tier(tmp_path)
+
+
+def cut(segment: Segment, start_offset: int, skipped: Sequence[BatchDraft | bytes]) -> Segment:
+    """The segment from its effective start on, as the row names it."""
+    skipped_bytes = len(log_of(skipped))
+    return replace(
+        segment,
+        start_offset=start_offset,
+        skipped_offsets=start_offset - segment.start_offset,
+        size_bytes=segment.size_bytes - skipped_bytes,
+        skipped_bytes=skipped_bytes,
+        leader_epochs=(LeaderEpoch(epoch=3, start_offset=start_offset),),
+    )
+
+
+def put_cut(tier: LocalTieredStorage) -> Segment:
+    whole = put_segment(tier, [*SKIPPED, *COUNTED], offsets=(102, 110), aborted=ABORTED)
+    return cut(whole, 105, SKIPPED)
+
+
+def put_before(tier: LocalTieredStorage) -> Segment:
+    return put_segment(tier, BEFORE, offsets=(100, 104), aborted=ABORTED[:1])
+
+
+# Its side files.
+
+
+def test_its_log_is_read_from_the_effective_start_on(tier: LocalTieredStorage) -> None:
+    segment = put_cut(tier)
+    assert tier.read_log(KEY, segment).tobytes() == log_of(COUNTED)
+
+
+def test_its_side_files_are_found_by_its_own_start(tier: LocalTieredStorage) -> None:
+    segment = put_cut(tier)
+    assert read_snapshot(tier, KEY, segment) == ()
+    assert read_checkpoint(tier, KEY, segment) == (LeaderEpoch(epoch=3, start_offset=0),)
+
+
+def test_of_its_aborted_transactions_those_count_whose_marker_does(
+    tier: LocalTieredStorage,
+) -> None:
+    segment = put_cut(tier)
+    assert read_aborted(tier, KEY, segment) == ABORTED[1:]
+    for start, counted in ((103, ABORTED), (104, ABORTED[1:]), (107, ABORTED[1:]), (108, ())):
+        cut_there = replace(segment, start_offset=start, skipped_offsets=start - 102)
+        assert read_aborted(tier, KEY, cut_there) == counted
+
+
+# The reader.
+
+
+def offsets(
+    tier: LocalTieredStorage, segment: Segment, wanted: OffsetSpan, piece_bytes: int
+) -> list[int]:
+    return [
+        int(chosen.records.offset[row])
+        for piece in pieces_of(tier, KEY, segment, wanted, ABORTED, piece_bytes)
+        for chosen in read_piece(tier, piece)
+        for row in chosen.rows
+    ]
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 200, 2**30])
+def test_the_reader_gives_what_counts_in_pieces_and_whole(
+    tier: LocalTieredStorage, piece_bytes: int
+) -> None:
+    segment = put_cut(tier)
+    visible = [105, 108, 109, 110]
+    everything = OffsetSpan(start=0, end=2**63 - 1)
+    assert offsets(tier, segment, everything, piece_bytes) == visible
+    for start in range(100, 112):
+        for end in range(start, 112):
+            found = offsets(tier, segment, OffsetSpan(start=start, end=end), piece_bytes)
+            assert found == [each for each in visible if start <= each < end]
+
+
+def test_a_whole_cut_segment_is_one_piece_of_the_bytes_that_count(
+    tier: LocalTieredStorage,
+) -> None:
+    segment = put_cut(tier)
+    everything = OffsetSpan(start=0, end=2**63 - 1)
+    (piece,) = pieces_of(tier, KEY, segment, everything, (), segment.size_bytes)
+    assert (piece.start, piece.end) == (segment.skipped_bytes, segment.log_bytes)
+
+
+def test_a_log_that_is_shorter_than_known_is_told_by_its_whole_size(
+    tmp_path: Path, tier: LocalTieredStorage
+) -> None:
+    segment = put_cut(tier)
+    path = part_file(tmp_path, tier, replace(segment, start_offset=102), Part.LOG)
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(CorruptLog, match=f"{segment.log_bytes} are known"):
+        offsets(tier, segment, OffsetSpan(start=0, end=200), 2**30)
+
+
+@pytest.mark.parametrize(("by", "start", "end"), [(-3, 107, 111), (4, 106, 110)])
+def test_an_index_that_leads_past_what_is_wanted_behind_the_cut_is_found_out(
+    tmp_path: Path, tier: LocalTieredStorage, by: int, start: int, end: int
+) -> None:
+    segment = put_cut(tier)
+    path = part_file(tmp_path, tier, replace(segment, start_offset=102), Part.OFFSET_INDEX)
+    index = read_offset_index(np.frombuffer(path.read_bytes(), np.uint8), 102, "here")
+    kept = index.offsets + by >= 102
+    lying = OffsetIndex(offsets=index.offsets[kept] + by, positions=index.positions[kept])
+    path.write_bytes(write_offset_index(lying, 102))
+    with pytest.raises(CorruptLog, match="the offset index leads to offsets"):
+        offsets(tier, segment, OffsetSpan(start=start, end=end), 2**30)
+
+
+def test_a_hole_right_behind_the_cut_is_no_fault_of_the_index(tier: LocalTieredStorage) -> None:
+    batches = [*SKIPPED, *COUNTED[3:]]  # Of 105 to 107 nothing is left.
+    segment = cut(put_segment(tier, batches, offsets=(102, 110)), 105, SKIPPED)
+    assert offsets(tier, segment, OffsetSpan(start=0, end=200), 2**30) == [108, 109, 110]
+    assert offsets(tier, segment, OffsetSpan(start=105, end=200), 1) == [108, 109, 110]
+
+
+def test_legacy_wrappers_are_cut_too(tier: LocalTieredStorage) -> None:
+    inner = b"".join(message(i, b"v") for i in range(3))
+    skipped = [message(8, b"v"), wrapper(10, inner[: len(inner) // 3 * 2])]
+    batches = [*skipped, wrapper(13, inner), message(14, b"v")]
+    segment = cut(put_segment(tier, batches, offsets=(8, 14)), 11, skipped)
+    for piece_bytes in (1, 2**30):
+        span = OffsetSpan(start=0, end=99)
+        assert offsets(tier, segment, span, piece_bytes) == [11, 12, 13, 14]
+
+
+# verify.
+
+
+def check(tier: LocalTieredStorage, segment: Segment, **fields: Any) -> ReadSegment:
+    order = CheckOrder(
+        key=KEY,
+        segment=segment,
+        is_live=True,
+        is_last=True,
+        index_interval_bytes=INTERVAL_BYTES,
+        buckets=1,
+        aborted_now=ABORTED,
+        aborted_before=None,
+    )
+    return read_and_check(tier, replace(order, **fields))
+
+
+def test_a_sound_cut_segment_has_no_faults_and_only_what_counts_is_told(
+    tier: LocalTieredStorage,
+) -> None:
+    segment = put_cut(tier)
+    read = check(tier, segment)
+    assert read.checked.faults == ()
+    assert (read.checked.batches, read.checked.records) == (5, 6)
+    assert read.checked.bytes_read == segment.log_bytes
+    assert read.checked.has_indexes_as_built
+    assert read.checked.marks.last_offset.tolist() == [106, 107]
+    told = {
+        pair
+        for _, latest in read.now
+        for pair in zip(latest.keys.keys.tobytes().decode(), latest.offset.tolist(), strict=True)
+    }
+    assert told == {("a", 105), ("b", 108), ("c", 109), ("d", 110)}
+
+
+def test_verify_reads_the_skipped_part_for_its_checksums(
+    tmp_path: Path, tier: LocalTieredStorage
+) -> None:
+    segment = put_cut(tier)
+    path = part_file(tmp_path, tier, replace(segment, start_offset=102), Part.LOG)
+    content = bytearray(path.read_bytes())
+    content[70] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(CorruptLog, match="bad CRC"):
+        check(tier, segment)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"start_offset": 106, "skipped_offsets": 4}, "has offsets 105 to 105, the segment 106 to"),
+        ({"size_bytes": 7}, "where the catalog says"),
+        ({"leader_epochs": (LeaderEpoch(epoch=4, start_offset=105),)}, "5 of 8 batches carry"),
+    ],
+)
+def test_a_cut_that_the_log_does_not_have_is_a_fault(
+    tier: LocalTieredStorage, change: dict[str, Any], said: str
+) -> None:
+    changed = replace(put_cut(tier), **change)
+    faults = check(tier, changed).checked.faults
+    assert any(said in each for each in faults), faults
+
+
+def test_a_cut_within_a_batch_is_a_fault(tier: LocalTieredStorage) -> None:
+    segment = put_cut(tier)
+    for by in (-1, 1):
+        changed = replace(
+            segment,
+            skipped_bytes=segment.skipped_bytes + by,
+            size_bytes=segment.size_bytes - by,
+        )
+        faults = check(tier, changed).checked.faults
+        assert any("no batch begins at byte" in each for each in faults), faults
+
+
+def test_the_index_of_a_cut_segment_is_checked_whole(
+    tmp_path: Path, tier: LocalTieredStorage
+) -> None:
+    segment = put_cut(tier)
+    path = part_file(tmp_path, tier, replace(segment, start_offset=102), Part.OFFSET_INDEX)
+    content = bytearray(path.read_bytes())
+    content[7] ^= 1
+    path.write_bytes(content)
+    assert check(tier, segment).checked.faults
+
+
+# A rewrite.
+
+
+def rewritten(
+    tier: LocalTieredStorage, segments: Sequence[Segment], *lost: int
+) -> tuple[Segment, list[tuple[int, bytes | None]]]:
+    """The segment that replaces them, and (offset, value) of its records."""
+
+    def standing(segment: Segment, records: int) -> np.ndarray:
+        offsets_of = [
+            record.offset
+            for batch in read_segment(tier.read_log(KEY, segment).tobytes()).batches()
+            for record in batch.records
+        ]
+        assert len(offsets_of) == records
+        return np.isin(offsets_of, lost) * LOST
+
+    no_pairs = np.empty((0, 2), np.int64)
+    task = GroupTask(
+        key=KEY,
+        group_index=0,
+        group=SegmentGroup(segments=tuple(segments)),
+        rules=RoundRules(
+            now_ms=500,
+            delete_retention_ms=1000,
+            next_offset=111,
+            last_data_offsets=no_pairs,
+            marker_epochs=no_pairs,
+        ),
+        aborted=ABORTED,
+        discardable=np.empty(0, np.int64),
+        listed=(),
+        ends_in_batch=False,
+        run="run-1",
+        index_interval_bytes=INTERVAL_BYTES,
+    )
+    receipt = rewrite_group(tier, task, standing)
+    new = receipt.segment
+    assert new is not None
+    content = read_segment(tier.read_log(KEY, new).tobytes())
+    return new, [
+        (record.offset, record.value)
+        for batch in content.batches()
+        for record in batch.records
+        if record.control_type is None
+    ]
+
+
+def test_a_group_with_a_cut_segment_holds_every_offset_once(tier: LocalTieredStorage) -> None:
+    new, records = rewritten(tier, [put_before(tier), put_cut(tier)], 100, 104, 108)
+    assert records == [(101, b"0"), (105, b"late"), (109, b"late"), (110, b"1")]
+    assert (new.start_offset, new.end_offset) == (100, 110)
+    assert (new.skipped_offsets, new.skipped_bytes, new.own_start_offset) == (0, 0, 100)
+
+
+def test_a_group_that_begins_with_a_cut_segment_begins_at_its_effective_start(
+    tier: LocalTieredStorage,
+) -> None:
+    new, records = rewritten(tier, [put_cut(tier)], 105)
+    assert records == [(108, b"2"), (109, b"late"), (110, b"1")]
+    assert (new.start_offset, new.end_offset, new.own_start_offset) == (105, 110, 105)
+    assert new.leader_epochs == (LeaderEpoch(epoch=3, start_offset=105),)
+    assert check(tier, new).checked.faults == ()
+    # Snapshot and checkpoint come from the last source, by its own start.
+    assert read_checkpoint(tier, KEY, new) == (LeaderEpoch(epoch=3, start_offset=0),)
+
+
+def test_leader_epochs_are_merged_by_effective_offsets(tier: LocalTieredStorage) -> None:
+    before = replace(
+        put_before(tier),
+        leader_epochs=(
+            LeaderEpoch(epoch=3, start_offset=100),
+            LeaderEpoch(epoch=4, start_offset=103),
+        ),
+    )
+    after = replace(put_cut(tier), leader_epochs=(LeaderEpoch(epoch=4, start_offset=105),))
+    new, _ = rewritten(tier, [before, after], 100)
+    assert new.leader_epochs == before.leader_epochs
+
+
+def test_a_cut_that_leaves_a_batch_of_before_is_found_out(tier: LocalTieredStorage) -> None:
+    segment = put_cut(tier)
+    one = len(write_batch(SKIPPED[2]))
+    wrong = replace(segment, skipped_bytes=segment.skipped_bytes - one)
+    with pytest.raises(CorruptLog, match="offsets 104 to 110, the segment 105 to 110"):
+        rewritten(tier, [wrong])

@@ -1,0 +1,371 @@
+"""The rewrite of one group: what is written, what is not, and what an error leaves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.pictures.log_pictures import (
+    INDEX_INTERVAL_BYTES,
+    KEY,
+    Log,
+    batches_of,
+    drawn,
+    files_of,
+    picture,
+)
+from tests.storage.corrupted_bytes import patched, summed
+from tests.storage.rotting_store import HARMS, RottingStore
+from tierfold.compaction.cleaning.counts import Tally
+from tierfold.compaction.cleaning.offset_map import LOST
+from tierfold.compaction.cleaning.record_retention import RoundRules
+from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
+from tierfold.compaction.model.aborted_transactions import AbortedTransaction
+from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
+from tierfold.compaction.model.segments import Segment
+from tierfold.compaction.model.units import NO_TIMESTAMP_MS
+from tierfold.compaction.planning.grouping import SegmentGroup
+from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_batch
+from tierfold.storage.segments import group_rewrite
+from tierfold.storage.segments.group_rewrite import GroupTask, rewrite_group
+from tierfold.storage.segments.segment_reader import Batch
+from tierfold.storage.segments.segment_scan import scan_marks
+from tierfold.storage.tiers.local_tiered_storage import Part
+
+NO_PAIRS = np.empty((0, 2), np.int64)
+NOW_MS = 500
+
+
+def a_task(log: Log, **fields: Any) -> GroupTask:
+    """All segments of the log as one group; the round ends with it, nothing is known of others."""
+    task = GroupTask(
+        key=KEY,
+        group_index=4,
+        group=SegmentGroup(segments=log.segments),
+        rules=RoundRules(
+            now_ms=NOW_MS,
+            delete_retention_ms=1000,
+            next_offset=log.next_offset,
+            last_data_offsets=NO_PAIRS,
+            marker_epochs=NO_PAIRS,
+        ),
+        aborted=(),
+        discardable=np.empty(0, np.int64),
+        listed=(),
+        ends_in_batch=False,
+        run="run-1",
+        index_interval_bytes=INDEX_INTERVAL_BYTES,
+    )
+    return replace(task, **fields)
+
+
+def rewritten(log: Log, *lost: int, **fields: Any) -> GroupReceipt:
+    """The receipt where the records of those ordinals, counted over all segments, lost."""
+    first = {}
+    seen = 0
+    for segment in log.segments:
+        first[segment.segment_id] = seen
+        seen += sum(len(batch.records) for batch in batches_of(log, segment))
+
+    def standing(segment: Segment, records: int) -> np.ndarray:
+        start = first[segment.segment_id]
+        return np.isin(np.arange(start, start + records), lost) * LOST
+
+    return rewrite_group(log.tier, a_task(log, **fields), standing)
+
+
+def after(log: Log, receipt: GroupReceipt) -> str:
+    assert receipt.segment is not None
+    return drawn(replace(log, segments=(receipt.segment,)))
+
+
+def path_of(log: Log, number: int, part: Part) -> Path:
+    segment = log.segments[number]
+    key = log.tier.object_key(KEY, segment.segment_id, segment.start_offset, part)
+    return Path(log.tier.store.uri(key))
+
+
+def damaged(log: Log, number: int) -> None:
+    """Turns the last bit of that segment's log."""
+    path = path_of(log, number, Part.LOG)
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+
+def test_an_unchanged_single_segment_is_read_and_nothing_is_written(tmp_path: Path) -> None:
+    log = picture("0:a=1 [1:b=1 2:c=1]", tmp_path)
+    before = files_of(log)
+    receipt = rewritten(log)
+    assert (receipt.result, receipt.segment) == (GroupResult.UNCHANGED, None)
+    assert (receipt.bytes_read, receipt.bytes_written) == (log.segments[0].size_bytes, 0)
+    assert files_of(log) == before
+
+
+def test_a_group_of_two_is_written_though_nothing_goes(tmp_path: Path) -> None:
+    log = picture("0:a=1 | 1:b=1", tmp_path)
+    receipt = rewritten(log)
+    assert receipt.result is GroupResult.WRITTEN
+    assert receipt.group_index == 4
+    assert after(log, receipt) == "0:a=1 1:b=1"
+    size_bytes = sum(segment.size_bytes for segment in log.segments)
+    assert (receipt.bytes_read, receipt.bytes_written) == (size_bytes, size_bytes)
+
+
+def test_the_receipt_tells_what_was_staged_and_its_records(tmp_path: Path) -> None:
+    log = picture("0:a=1 P1(1:b=1) 2:P1:A | 3:b= [4:c=1 5:a=2] 6:d=1", tmp_path)
+    receipt = rewritten(log, 0)
+    assert receipt.segment is not None
+    assert receipt.records_written == receipt.tally.kept == 6
+    (found,) = [e for e in log.tier.listing(KEY) if e.segment_id == receipt.segment.segment_id]
+    assert {(each.part, each.size_bytes) for each in receipt.staged} == set(found.parts)
+
+
+def test_a_segment_that_rots_as_it_is_written_gets_no_receipt(tmp_path: Path) -> None:
+    log = picture("0:a=1 | 1:a=2", tmp_path)
+    store = RottingStore(tmp_path, Part.LOG, HARMS["a bit turned"])
+    with pytest.raises(UnreadableObject, match="are read back"):
+        rewritten(replace(log, tier=replace(log.tier, store=store)), 0)
+
+
+def test_a_group_of_which_nothing_survives_writes_nothing(tmp_path: Path) -> None:
+    log = picture("0:a=1 | 1:b=1 ..4", tmp_path)
+    before = files_of(log)
+    receipt = rewritten(log, 0, 1)
+    assert (receipt.result, receipt.segment) == (GroupResult.EMPTY, None)
+    assert files_of(log) == before
+
+
+def test_records_and_their_bytes_are_tallied(tmp_path: Path) -> None:
+    log = picture("[0:a=1 1:bbbbb=1] 2:=1 | 3:c=333 4:a=4", tmp_path)
+    # Seven bytes around key and value: length, attributes, two deltas, two lengths, no headers.
+    assert rewritten(log, 0, 1).tally == Tally(
+        records_in=5,
+        kept=2,
+        without_key=1,
+        superseded=2,
+        record_bytes_in=9 + 13 + 8 + 11 + 9,
+        kept_bytes=11 + 9,
+        without_key_bytes=8,
+        superseded_bytes=9 + 13,
+    )
+
+
+def test_markers_that_stay_are_counted(tmp_path: Path) -> None:
+    log = picture("P7(0:a=1) 1:P7:C | 2:a=2", tmp_path)
+    tally = rewritten(log, 0, 1).tally
+    assert (tally.records_in, tally.kept, tally.kept_markers) == (3, 2, 1)
+
+
+def test_an_empty_key_is_a_key_and_an_empty_value_is_one(tmp_path: Path) -> None:
+    log = picture("[0:''=1 1:a='' 2:=1]^100 3:b=1", tmp_path)
+    receipt = rewritten(log)
+    assert after(log, receipt) == "0-2:[0:''=1 1:a='']^100 3:b=1"
+    assert receipt.tally.without_key == 1
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("window_bytes", [1, 100, 150, 10**6])
+def test_what_was_passed_by_is_copied_once_something_goes(
+    window_bytes: int, threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_rewrite, "WINDOW_BYTES", window_bytes)
+    log = picture("0:a=1 [1:b=1 2:c=1] 3:d=1 [4:e=1 5:f=1] 6:g=1", tmp_path)
+    assert rewritten(log).result is GroupResult.UNCHANGED
+    receipt = rewritten(log, 5, threads=threads)
+    assert after(log, receipt) == "0:a=1 [1:b=1 2:c=1] 3:d=1 4-5:[4:e=1] 6:g=1"
+    assert receipt.segment is not None
+    assert receipt.bytes_written == receipt.segment.size_bytes
+    assert (receipt.tally.records_in, receipt.tally.superseded) == (7, 1)
+
+
+@pytest.mark.parametrize("window_bytes", [1, 10**6])
+def test_aborted_data_is_found_in_every_window(
+    window_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_rewrite, "WINDOW_BYTES", window_bytes)
+    log = picture("0:a=1 P1(1:b=1) 2:c=1 P2(3:d=1) P1([4:e=1 5:=2]) 6:P1:A", tmp_path)
+    entry = AbortedTransaction(producer_id=1, first_offset=1, last_offset=6, last_stable_offset=3)
+    receipt = rewritten(log, aborted=(entry,), listed=(entry,))
+    assert after(log, receipt) == "0:a=1 2:c=1 P2(3:d=1) 6:P1:A"
+    assert receipt.tally.aborted == 3
+
+
+def test_only_a_control_batch_is_discarded_though_data_begins_at_such_an_offset(
+    tmp_path: Path,
+) -> None:
+    log = picture("0:a=^100 1:P1:C^100 2:P2:C^100 3:b=1", tmp_path)
+    receipt = rewritten(log, discardable=np.array([1, 3], np.int64))
+    assert after(log, receipt) == "0.. 2:P2:C^100 3:b=1"
+
+
+def test_an_emptied_batch_that_must_stay_is_no_change(tmp_path: Path) -> None:
+    log = picture("0:a=1 1:()", tmp_path)
+    assert rewritten(log).result is GroupResult.UNCHANGED
+
+
+def with_log(log: Log, content: bytes) -> Log:
+    """The log with another content of its only segment."""
+    (segment,) = log.segments
+    path_of(log, 0, Part.LOG).write_bytes(content)
+    return replace(log, segments=(replace(segment, size_bytes=len(content)),))
+
+
+def last_batch(log: Log, receipt: GroupReceipt) -> Batch:
+    assert receipt.segment is not None
+    return batches_of(replace(log, segments=(receipt.segment,)), receipt.segment)[-1]
+
+
+@pytest.mark.parametrize(
+    ("timestamp_ms", "fields"),
+    [
+        (7, {}),
+        (7, {"delete_horizon_ms": 90}),
+        (NO_TIMESTAMP_MS, {}),
+        (NO_TIMESTAMP_MS, {"codec": 1}),
+    ],
+)
+def test_a_batch_that_is_emptied_keeps_of_its_times_the_largest_alone(
+    timestamp_ms: int, fields: dict[str, Any], tmp_path: Path
+) -> None:
+    log = picture("0:a=1", tmp_path)
+    record = RecordDraft(offset=0, timestamp_ms=timestamp_ms, key=None, value=b"x")
+    log = with_log(log, write_batch(BatchDraft(base_offset=0, records=(record,), **fields)))
+    emptied = last_batch(log, rewritten(log))
+    assert (emptied.size_bytes, emptied.records, emptied.codec) == (61, (), "none")
+    assert (emptied.base_timestamp_ms, emptied.delete_horizon_ms) == (NO_TIMESTAMP_MS, None)
+    assert emptied.max_timestamp_ms == timestamp_ms
+
+
+@pytest.mark.parametrize(("at", "form", "value"), [(27, "q", 5), (21, "h", 0x40), (21, "h", 1)])
+def test_an_empty_batch_in_another_form_than_kafkas_is_emptied_again(
+    at: int, form: str, value: int, tmp_path: Path
+) -> None:
+    # Another base timestamp, a horizon or a codec that stands for no record.
+    sound = write_batch(BatchDraft(base_offset=0))
+    log = with_log(picture("0:()", tmp_path), summed(patched(sound, at, form, value)))
+    emptied = last_batch(log, rewritten(log))
+    assert (emptied.base_timestamp_ms, emptied.delete_horizon_ms) == (NO_TIMESTAMP_MS, None)
+
+
+def test_the_round_is_closed_by_a_batch_of_the_newest_epoch(tmp_path: Path) -> None:
+    log = picture("0:a=1 | e3 1:b=1 e6 2:c=1 ..4", tmp_path)
+    assert after(log, rewritten(log, ends_in_batch=True)) == "0:a=1 e3 1:b=1 e6 2:c=1 4:()"
+    assert after(log, rewritten(log)) == "0:a=1 e3 1:b=1 e6 2:c=1 ..4"
+
+
+def test_closing_alone_is_a_change(tmp_path: Path) -> None:
+    log = picture("0:a=1 ..4", tmp_path)
+    assert rewritten(log).result is GroupResult.UNCHANGED
+    receipt = rewritten(log, ends_in_batch=True)
+    assert after(log, receipt) == "0:a=1 4:()"
+    assert receipt.bytes_written == log.segments[0].size_bytes + 61
+
+
+def test_where_a_batch_ends_the_round_none_is_added(tmp_path: Path) -> None:
+    log = picture("0:a=1 2-4:[3:b=1]", tmp_path)
+    assert rewritten(log, ends_in_batch=True).result is GroupResult.UNCHANGED
+
+
+def test_a_segment_is_rewritten_where_its_index_would_say_something_else(tmp_path: Path) -> None:
+    log = picture("P1(0:a=1) 1:P2:A 2:P1:C 3:b=1", tmp_path)
+    entry = AbortedTransaction(producer_id=2, first_offset=0, last_offset=1, last_stable_offset=2)
+    receipt = rewritten(log, listed=(entry,))
+    assert receipt.segment is not None
+    assert receipt.segment.has_transaction_index
+    again = replace(log, segments=(receipt.segment,))
+    assert rewritten(again, listed=(entry,)).result is GroupResult.UNCHANGED
+    other = rewritten(again)
+    assert other.segment is not None
+    assert not other.segment.has_transaction_index
+    assert after(log, other) == drawn(log)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_damaged_source_leaves_nothing_behind(number: int, tmp_path: Path) -> None:
+    log = picture("0:a=1 1:b=1 | 2:c=1 3:d=1", tmp_path)
+    damaged(log, number)
+    before = files_of(log)
+    with pytest.raises(CorruptLog, match="bad CRC") as caught:
+        rewrite_group(log.tier, a_task(log), lambda _, records: np.zeros(records, np.bool_))
+    assert caught.value.where.endswith(f"{log.segments[number].segment_id}.log")
+    assert files_of(log) == before
+
+
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt, GeneratorExit])
+def test_an_interruption_leaves_nothing_behind(error: type[BaseException], tmp_path: Path) -> None:
+    log = picture("0:a=1 1:b=1 | 2:c=1 3:d=1", tmp_path)
+    before = files_of(log)
+    met: list[set[str]] = []
+
+    def superseded(segment: Segment, records: int) -> np.ndarray:
+        if segment == log.segments[1]:
+            met.append(files_of(log) - before)
+            raise error
+        return np.zeros(records, np.bool_)
+
+    with pytest.raises(error) as caught:
+        rewrite_group(log.tier, a_task(log), superseded)
+    # A log in the making was there, hidden; it is gone, though the error is still in our hands.
+    assert [len(extra) for extra in met] == [1]
+    assert files_of(log) == before
+    assert caught.tb is not None
+
+
+@pytest.mark.parametrize("offsets", [{"start_offset": 1}, {"end_offset": 1}])
+def test_batches_beside_their_segments_offsets_stop_the_rewrite(
+    offsets: dict[str, int], tmp_path: Path
+) -> None:
+    log = picture("0:a=1 1:b=1 2:c=1", tmp_path)
+    told = replace(log.segments[0], **offsets)
+    if "start_offset" in offsets:
+        path = path_of(log, 0, Part.LOG)
+        path.rename(path.with_name(path.name.replace(f"{0:020d}", f"{1:020d}")))
+    with pytest.raises(CorruptLog, match="batches have offsets 0 to 2, the segment") as caught:
+        rewritten(replace(log, segments=(told,)))
+    assert caught.value.where.endswith(".log")
+
+
+def test_a_control_record_without_a_type_is_told_with_its_place(tmp_path: Path) -> None:
+    record = RecordDraft(offset=0, timestamp_ms=0, key=b"\0", value=b"")
+    draft = BatchDraft(base_offset=0, records=(record,), is_control=True, producer_id=1)
+    log = with_log(picture("0:P1:A", tmp_path), write_batch(draft))
+    for read in (
+        lambda: rewrite_group(log.tier, a_task(log), lambda _, n: np.zeros(n, np.uint8)),
+        lambda: scan_marks(np.frombuffer(write_batch(draft), np.uint8), where="a log"),
+    ):
+        with pytest.raises(CorruptLog, match="no readable type") as caught:
+            read()
+        assert caught.value.where in {"a log", str(path_of(log, 0, Part.LOG))}
+
+
+def test_a_transaction_index_that_is_gone_stops_the_rewrite(tmp_path: Path) -> None:
+    log = picture("P1(0:a=1) 1:P1:A 2:b=1", tmp_path)
+    path_of(log, 0, Part.TRANSACTION_INDEX).unlink()
+    before = files_of(log)
+    with pytest.raises(UnreadableObject):
+        rewritten(log)
+    assert files_of(log) == before
+
+
+def test_a_segment_whose_time_has_come_is_written_though_nothing_goes(tmp_path: Path) -> None:
+    # So that the catalog, which named that time, stops naming it.
+    log = picture("0:a=1 1:b=1", tmp_path)
+    (segment,) = log.segments
+    for due_ms, result in ((NOW_MS, GroupResult.WRITTEN), (NOW_MS + 1, GroupResult.UNCHANGED)):
+        dated = replace(log, segments=(replace(segment, earliest_due_ms=due_ms),))
+        receipt = rewritten(dated)
+        assert receipt.result is result
+        if receipt.segment is not None:
+            assert receipt.segment.earliest_due_ms is None
+            assert drawn(replace(log, segments=(receipt.segment,))) == drawn(log)
+
+
+def test_a_new_segment_is_due_when_the_first_of_its_sources_records_is(tmp_path: Path) -> None:
+    receipt = rewritten(picture("0:a=^900 1:b=1 | 2:c=^800 3:d= | 4:e=1", tmp_path))
+    assert receipt.segment is not None
+    assert receipt.segment.earliest_due_ms == 800

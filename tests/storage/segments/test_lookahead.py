@@ -1,0 +1,52 @@
+"""`mapped_ahead` is `map`, on threads, never far ahead."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tierfold.storage.segments.lookahead import mapped_ahead
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_the_results_come_in_order(threads: int) -> None:
+    def doubled(number: int) -> int:
+        return 2 * number
+
+    assert list(mapped_ahead(doubled, range(10), threads=threads)) == list(range(0, 20, 2))
+    assert not list(mapped_ahead(doubled, (), threads=threads))
+
+
+def test_two_threads_work_at_once() -> None:
+    together = threading.Barrier(2, timeout=20)
+    list(mapped_ahead(lambda _: together.wait(), range(4), threads=2))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_no_more_is_begun_than_there_are_threads(threads: int) -> None:
+    begun = 0
+
+    def items() -> Iterator[int]:
+        nonlocal begun
+        for number in range(9):
+            begun += 1
+            yield number
+
+    results = mapped_ahead(lambda number: number, items(), threads=threads)
+    for taken, _ in enumerate(results, start=1):
+        assert begun <= taken + threads
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_an_error_comes_in_its_place(threads: int) -> None:
+    def picky(number: int) -> int:
+        if number == 2:
+            raise ValueError(number)
+        return number
+
+    results = mapped_ahead(picky, range(5), threads=threads)
+    assert [next(results), next(results)] == [0, 1]
+    with pytest.raises(ValueError, match="2"):
+        next(results)

@@ -1,0 +1,300 @@
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.storage.kafka_dumps import log_bytes
+from tests.storage.live_segments import (
+    INTERVAL_BYTES,
+    KEY,
+    a_tier,
+    an_abort,
+    data,
+    marker,
+    part_file,
+    put_segment,
+)
+from tierfold.compaction.model.aborted_transactions import AbortedTransaction
+from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
+from tierfold.compaction.model.segments import LeaderEpoch, Segment
+from tierfold.compaction.verification.latest_values import LatestValues
+from tierfold.storage.kafka.batch_draft import BatchDraft
+from tierfold.storage.kafka.control_records import ControlType
+from tierfold.storage.segments.segment_check import CheckOrder, ReadSegment, read_and_check
+from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
+
+LOG = (
+    data(100, (b"a", b"1"), (b"b", b"2")),
+    data(102, (b"a", b"3"), producer_id=7),
+    marker(103, 7, ControlType.ABORT),
+    data(104, (b"c", None), (None, b"keyless")),
+    data(106, (b"b", b"4"), (b"b", b"5")),
+    data(110, (b"d", b"6")),
+)
+ABORTED = (an_abort(7, 102, 103),)
+
+
+@pytest.fixture
+def tier(tmp_path: Path) -> LocalTieredStorage:
+    return a_tier(tmp_path)
+
+
+def put(tier: LocalTieredStorage, **fields: Any) -> Segment:
+    return put_segment(
+        tier, **{"batches": LOG, "offsets": (100, 110), "aborted": ABORTED, **fields}
+    )
+
+
+def check(
+    tier: LocalTieredStorage,
+    segment: Segment,
+    *,
+    is_live: bool = True,
+    is_last: bool = True,
+    now: Sequence[AbortedTransaction] | None = None,
+    before: Sequence[AbortedTransaction] | None = None,
+) -> ReadSegment:
+    return read_and_check(
+        tier,
+        CheckOrder(
+            key=KEY,
+            segment=segment,
+            is_live=is_live,
+            is_last=is_last,
+            index_interval_bytes=INTERVAL_BYTES,
+            buckets=2,
+            aborted_now=None if now is None else tuple(now),
+            aborted_before=None if before is None else tuple(before),
+        ),
+    )
+
+
+def faults(tier: LocalTieredStorage, segment: Segment, **how: Any) -> tuple[str, ...]:
+    return check(tier, segment, **how).checked.faults
+
+
+def offsets_by_key(blocks: Sequence[tuple[int, LatestValues]]) -> dict[bytes, int]:
+    found: dict[bytes, int] = {}
+    for _, latest in blocks:
+        ends = np.cumsum(latest.keys.key_bytes)
+        for start, end, offset in zip(
+            ends - latest.keys.key_bytes, ends, latest.offset, strict=True
+        ):
+            key = latest.keys.keys[start:end].tobytes()
+            assert key not in found
+            found[key] = int(offset)
+    return found
+
+
+def move(folder: Path, tier: LocalTieredStorage, old: Segment, new: Segment) -> None:
+    """The objects of `old` get the names of `new`."""
+    for part in Part:
+        path = part_file(folder, tier, old, part)
+        if path.exists():
+            path.rename(part_file(folder, tier, new, part))
+
+
+def test_a_sound_segment_has_no_faults(tier: LocalTieredStorage) -> None:
+    segment = put(tier)
+    checked = check(tier, segment).checked
+    assert checked.faults == ()
+    assert (checked.batches, checked.records) == (6, 9)
+    assert checked.bytes_read == segment.size_bytes
+    assert checked.has_indexes_as_built
+    assert checked.index_entries == 2 + 3
+    assert checked.marks.last_offset.tolist() == [102, 103]
+
+
+def test_keys_are_told_for_each_side_by_its_own_aborts(tier: LocalTieredStorage) -> None:
+    found = check(tier, put(tier), now=ABORTED, before=())
+    assert offsets_by_key(found.now) == {b"a": 100, b"b": 107, b"c": 104, b"d": 110}
+    assert offsets_by_key(found.before) == {b"a": 102, b"b": 107, b"c": 104, b"d": 110}
+
+
+def test_keys_that_nobody_asked_for_are_not_told(tier: LocalTieredStorage) -> None:
+    found = check(tier, put(tier))
+    assert (found.now, found.before) == ((), ())
+
+
+def test_a_flipped_byte_stops_the_segment(tier: LocalTieredStorage, tmp_path: Path) -> None:
+    segment = put(tier)
+    path = part_file(tmp_path, tier, segment, Part.LOG)
+    log = bytearray(path.read_bytes())
+    log[-1] ^= 1
+    path.write_bytes(log)
+    with pytest.raises(CorruptLog, match="bad CRC"):
+        check(tier, segment)
+
+
+def test_a_record_that_breaks_its_batch_stops_the_segment(tier: LocalTieredStorage) -> None:
+    key, value = b"\x00\x00", b""  # Too short to name a type.
+    draft = replace(marker(100, 1, ControlType.COMMIT))
+    broken = replace(draft, records=(replace(draft.records[0], key=key, value=value),))
+    with pytest.raises(CorruptLog, match="no readable type"):
+        check(tier, put(tier, batches=[broken], offsets=(100, 100), aborted=()))
+
+
+def test_a_missing_log_is_unreadable(tier: LocalTieredStorage, tmp_path: Path) -> None:
+    segment = put(tier)
+    part_file(tmp_path, tier, segment, Part.LOG).unlink()
+    with pytest.raises(UnreadableObject):
+        check(tier, segment)
+
+
+def test_the_log_has_the_size_that_the_catalog_says(tier: LocalTieredStorage) -> None:
+    segment = put(tier)
+    (fault,) = faults(tier, replace(segment, size_bytes=segment.size_bytes + 1))
+    assert f"{segment.size_bytes} bytes, where the catalog says {segment.size_bytes + 1}" in fault
+
+
+def test_an_empty_log_is_a_fault(tier: LocalTieredStorage) -> None:
+    segment = put(tier, batches=[], offsets=(100, 110), aborted=())
+    (fault,) = faults(tier, segment)
+    assert "0 bytes: consumers stick" in fault
+
+
+@pytest.mark.parametrize(
+    ("fields", "batch"),
+    [
+        ({"start_offset": 101}, "offsets 100 to 101, the segment 101 to 110"),
+        ({"end_offset": 109}, "offsets 110 to 110, the segment 100 to 109"),
+    ],
+)
+def test_batches_lie_within_their_segment(
+    tier: LocalTieredStorage, tmp_path: Path, fields: dict[str, int], batch: str
+) -> None:
+    segment = put(tier)
+    moved = replace(segment, **fields, leader_epochs=(LeaderEpoch(epoch=3, start_offset=100),))
+    move(tmp_path, tier, segment, moved)
+    assert any(batch in fault for fault in faults(tier, moved))
+
+
+def test_the_last_live_segment_ends_in_a_batch(tier: LocalTieredStorage) -> None:
+    segment = replace(put(tier), end_offset=115)
+    (fault,) = faults(tier, segment)
+    assert "ends at offset 110, the live range at 115: readers stick at the hole" in fault
+    assert faults(tier, segment, is_last=False) == ()
+
+
+def test_batches_carry_the_epoch_of_their_base_offset(tier: LocalTieredStorage) -> None:
+    epochs = (LeaderEpoch(epoch=3, start_offset=100), LeaderEpoch(epoch=4, start_offset=106))
+    (fault,) = faults(tier, replace(put(tier), leader_epochs=epochs))
+    assert ".log: " in fault
+    assert "2 of 6 batches carry another leader epoch" in fault
+    assert "base offset 106): 3, where the catalog says 4" in fault
+
+
+def test_an_offset_below_every_epoch_has_none(tier: LocalTieredStorage) -> None:
+    epochs = (LeaderEpoch(epoch=3, start_offset=102),)
+    (fault,) = faults(tier, replace(put(tier), leader_epochs=epochs))
+    assert "base offset 100): 3, where the catalog says -1" in fault
+
+
+def test_epochs_may_change_within_a_segment(tier: LocalTieredStorage) -> None:
+    batches = [*LOG[:-1], replace(LOG[-1], leader_epoch=5)]
+    epochs = (LeaderEpoch(epoch=3, start_offset=100), LeaderEpoch(epoch=5, start_offset=108))
+    assert faults(tier, replace(put(tier, batches=batches), leader_epochs=epochs)) == ()
+
+
+@pytest.mark.parametrize(
+    ("batch", "listed"),
+    [
+        (marker(103, 7, ControlType.COMMIT), an_abort(7, 102, 103)),
+        (marker(103, 7, ControlType.ABORT), an_abort(8, 102, 103)),
+        (marker(103, 7, ControlType.ABORT), an_abort(7, 102, 107)),
+    ],
+)
+def test_what_is_listed_as_aborted_has_its_marker_here(
+    tier: LocalTieredStorage, batch: BatchDraft, listed: AbortedTransaction
+) -> None:
+    batches = [*LOG[:2], batch, *LOG[3:]]
+    (fault,) = faults(tier, put(tier, batches=batches, aborted=[listed]))
+    assert ".txnindex: entry 0 lists a transaction" in fault
+    assert f"offset {listed.last_offset}, where the log has no such ABORT marker" in fault
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        Part.OFFSET_INDEX,
+        Part.TIME_INDEX,
+        Part.TRANSACTION_INDEX,
+        Part.SNAPSHOT,
+        Part.LEADER_EPOCH_CHECKPOINT,
+    ],
+)
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_side_file_that_cannot_be_read_is_one_fault(
+    tier: LocalTieredStorage, tmp_path: Path, part: Part, *, is_there: bool
+) -> None:
+    segment = put(tier)
+    path = part_file(tmp_path, tier, segment, part)
+    if is_there:
+        path.write_bytes(b"\x7f" * len(path.read_bytes()))
+    else:
+        path.unlink()
+    (fault,) = faults(tier, segment)
+    assert path.name in fault
+
+
+@pytest.mark.parametrize(("part", "entry_bytes"), [(Part.OFFSET_INDEX, 8), (Part.TIME_INDEX, 12)])
+def test_an_index_that_was_cut_is_a_fault(
+    tier: LocalTieredStorage, tmp_path: Path, part: Part, entry_bytes: int
+) -> None:
+    segment = put(tier)
+    path = part_file(tmp_path, tier, segment, part)
+    size_bytes = len(path.read_bytes())
+    path.write_bytes(path.read_bytes()[entry_bytes:])
+    (fault,) = faults(tier, segment)
+    assert path.name in fault
+    assert f"{size_bytes - entry_bytes} bytes, where the catalog says {size_bytes}" in fault
+
+
+def test_a_wrong_index_entry_is_a_fault(tier: LocalTieredStorage, tmp_path: Path) -> None:
+    segment = put(tier)
+    path = part_file(tmp_path, tier, segment, Part.OFFSET_INDEX)
+    index = bytearray(path.read_bytes())
+    struct.pack_into(">i", index, 4, 5)
+    path.write_bytes(index)
+    checked = check(tier, segment).checked
+    (fault,) = checked.faults
+    assert "1 of 2 entries are wrong" in fault
+    assert not checked.has_indexes_as_built
+
+
+def test_another_interval_is_no_fault(tier: LocalTieredStorage) -> None:
+    checked = check(tier, put(tier, index_interval_bytes=0)).checked
+    assert checked.faults == ()
+    assert not checked.has_indexes_as_built
+
+
+@pytest.mark.parametrize("name", ["v0gzip", "v1none", "v1lz4"])
+def test_legacy_segments_are_checked_too(tier: LocalTieredStorage, name: str) -> None:
+    log = log_bytes(name)
+    probe = check(tier, put(tier, batches=[log], offsets=(0, 10_000), aborted=()), is_last=False)
+    assert probe.checked.faults == ()
+    assert probe.checked.records > 0
+
+
+def test_a_legacy_wrapper_begins_at_its_first_record(
+    tier: LocalTieredStorage, tmp_path: Path
+) -> None:
+    segment = put(tier, batches=[log_bytes("v1lz4")], offsets=(0, 10_000), aborted=())
+    moved = replace(segment, start_offset=1)
+    move(tmp_path, tier, segment, moved)
+    assert any(" has offsets 0 to " in fault for fault in faults(tier, moved, is_last=False))
+
+
+def test_a_retired_segment_is_only_read(tier: LocalTieredStorage, tmp_path: Path) -> None:
+    segment = put(tier)
+    part_file(tmp_path, tier, segment, Part.SNAPSHOT).unlink()
+    found = check(tier, replace(segment, end_offset=200), is_live=False, before=ABORTED)
+    assert found.checked.faults == ()
+    assert found.checked.index_entries == 0
+    assert offsets_by_key(found.before)[b"a"] == 100

@@ -1,0 +1,220 @@
+"""What an upload that no row names says of itself, read from real bytes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.storage.counting_store import CountingStore
+from tests.storage.legacy_messages import message, wrapper
+from tests.storage.live_segments import INTERVAL_BYTES, KEY, a_tier, data, log_of, part_file
+from tierfold.compaction.discovery.histories import NO_EPOCH, EpochStretch, InspectedSegment
+from tierfold.compaction.discovery.listing import REQUIRED_PARTS
+from tierfold.compaction.model.segments import LeaderEpoch, Segment
+from tierfold.storage.kafka.batch_draft import BatchDraft
+from tierfold.storage.segments.broker_upload import BrokerUpload
+from tierfold.storage.segments.segment_inspection import inspected
+from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
+
+LINEAGE = (LeaderEpoch(epoch=3, start_offset=0), LeaderEpoch(epoch=4, start_offset=11))
+CHECKPOINT = Part.LEADER_EPOCH_CHECKPOINT
+
+
+@pytest.fixture
+def tier(tmp_path: Path) -> LocalTieredStorage:
+    return a_tier(tmp_path)
+
+
+def of(base: int, epoch: int) -> BatchDraft:
+    """A batch of two records."""
+    return replace(data(base, (b"k", b"v"), (b"l", b"w")), leader_epoch=epoch)
+
+
+BATCHES = (of(8, 3), replace(of(10, 3), records=of(10, 3).records[:1]), of(11, 4), of(13, 4))
+
+
+def put(tier: LocalTieredStorage, *batches: BatchDraft | bytes, start: int = 8) -> Segment:
+    upload = BrokerUpload(
+        start_offset=start,
+        log=log_of(batches or BATCHES),
+        index_interval_bytes=INTERVAL_BYTES,
+        lineage=LINEAGE,
+    )
+    return upload.put(tier, KEY)
+
+
+def found(tier: LocalTieredStorage) -> InspectedSegment:
+    (listed,) = tier.listing(KEY)
+    return inspected(tier, KEY, listed)
+
+
+def without(folder: Path, tier: LocalTieredStorage, segment: Segment, *parts: str) -> None:
+    for part in parts:
+        part_file(folder, tier, segment, Part(part)).unlink()
+
+
+def test_a_complete_one_is_read_at_its_ends(tmp_path: Path, tier: LocalTieredStorage) -> None:
+    segment = put(tier)
+    each = found(tier)
+    assert (each.segment, each.end_offset, each.problem) == (segment, 14, "")
+    assert (each.checkpoint, each.stretches) == (LINEAGE, ())
+    assert each.is_readable
+
+
+def test_of_a_complete_one_the_log_is_not_read_whole(tmp_path: Path) -> None:
+    many = [of(base, 3) for base in range(0, 4000, 2)]
+    segment = put(a_tier(tmp_path), *many, start=0)
+    store = CountingStore(tmp_path)
+    assert found(LocalTieredStorage(store)).end_offset == 3999
+    assert store.of_part(Part.LOG) < segment.size_bytes
+
+
+def test_of_a_complete_one_each_side_file_is_read_once_at_most(tmp_path: Path) -> None:
+    put(a_tier(tmp_path))
+    store = CountingStore(tmp_path)
+    tier = LocalTieredStorage(store)
+    (listed,) = tier.listing(KEY)
+    assert inspected(tier, KEY, listed).is_readable
+    read = {part: store.of_part(part) for part, _ in listed.parts if part != Part.LOG}
+    assert read == {part: size for part, size in listed.parts if part != Part.LOG} | {"snapshot": 0}
+
+
+@pytest.mark.parametrize("part", sorted({*REQUIRED_PARTS} - {"log", CHECKPOINT.value}))
+def test_one_that_was_cut_short_is_walked_and_has_its_checkpoint(
+    tmp_path: Path, tier: LocalTieredStorage, part: str
+) -> None:
+    without(tmp_path, tier, put(tier), part)
+    each = found(tier)
+    assert (each.segment, each.end_offset, each.problem) == (None, 14, "")
+    assert (each.checkpoint, each.stretches) == (LINEAGE, ())
+
+
+def test_without_a_checkpoint_its_batches_tell_the_epochs(
+    tmp_path: Path, tier: LocalTieredStorage
+) -> None:
+    without(tmp_path, tier, put(tier), CHECKPOINT)
+    each = found(tier)
+    assert (each.end_offset, each.checkpoint) == (14, ())
+    assert each.stretches == (
+        EpochStretch(epoch=3, first_offset=8, last_offset=10),
+        EpochStretch(epoch=4, first_offset=11, last_offset=13),
+    )
+
+
+def test_batches_without_an_epoch_are_a_stretch_of_their_own(
+    tmp_path: Path, tier: LocalTieredStorage
+) -> None:
+    batches = (of(8, NO_EPOCH), of(10, NO_EPOCH), of(12, 0))
+    without(tmp_path, tier, put(tier, *batches), CHECKPOINT)
+    assert [(each.epoch, each.first_offset) for each in found(tier).stretches] == [
+        (NO_EPOCH, 8),
+        (0, 12),
+    ]
+
+
+def test_legacy_batches_carry_no_epoch_and_a_wrapper_begins_where_its_first_message_does(
+    tmp_path: Path, tier: LocalTieredStorage
+) -> None:
+    inner = b"".join(message(i, b"v") for i in range(4))
+    without(tmp_path, tier, put(tier, message(8, b"v"), wrapper(12, inner)), CHECKPOINT)
+    each = found(tier)
+    assert (each.end_offset, each.problem) == (12, "")
+    assert each.stretches == (EpochStretch(epoch=NO_EPOCH, first_offset=8, last_offset=9),)
+
+
+def test_an_empty_checkpoint_says_nothing_so_the_batches_do(
+    tmp_path: Path, tier: LocalTieredStorage
+) -> None:
+    segment = put(tier)
+    without(tmp_path, tier, segment, "index")
+    part_file(tmp_path, tier, segment, CHECKPOINT).write_bytes(b"0\n0\n")
+    assert [each.epoch for each in found(tier).stretches] == [3, 4]
+
+
+def test_one_without_a_log_is_not_read(tmp_path: Path) -> None:
+    tier = a_tier(tmp_path)
+    without(tmp_path, tier, put(tier), "log")
+    store = CountingStore(tmp_path)
+    each = found(LocalTieredStorage(store))
+    assert (each.end_offset, each.problem, each.checkpoint) == (None, "", ())
+    assert not each.is_readable
+    assert sum(store.of_part(part) for part in Part) == 0
+
+
+def damaged(path: Path, harm: str) -> None:
+    content = path.read_bytes()
+    if harm == "torn":
+        path.write_bytes(content[:-5])
+    elif harm == "empty":
+        path.write_bytes(b"")
+    else:
+        path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"), [("torn", "torn"), ("empty", "empty"), ("bit", "bad crc")]
+)
+def test_a_log_that_cannot_be_read_to_its_end_is_a_problem(
+    tmp_path: Path, tier: LocalTieredStorage, harm: str, said: str
+) -> None:
+    segment = put(tier)
+    without(tmp_path, tier, segment, CHECKPOINT)
+    path = part_file(tmp_path, tier, segment, Part.LOG)
+    damaged(path, harm)
+    each = found(tier)
+    assert each.problem.startswith(str(path))
+    assert said in each.problem.lower()
+    assert (each.end_offset, each.segment, each.is_readable) == (None, None, False)
+
+
+@pytest.mark.parametrize("harm", ["torn", "empty"])
+def test_a_complete_one_with_a_bad_log_is_a_problem(
+    tmp_path: Path, tier: LocalTieredStorage, harm: str
+) -> None:
+    segment = put(tier)
+    damaged(part_file(tmp_path, tier, segment, Part.LOG), harm)
+    each = found(tier)
+    assert each.problem
+    assert not each.is_readable
+
+
+def test_batches_below_the_segments_start_are_a_problem(
+    tmp_path: Path, tier: LocalTieredStorage
+) -> None:
+    without(tmp_path, tier, put(tier, *BATCHES, start=9), CHECKPOINT)
+    assert "begins at offset 8, below the segment's start 9" in found(tier).problem
+    assert not found(tier).is_readable
+
+
+def test_a_bad_checkpoint_is_a_problem(tmp_path: Path, tier: LocalTieredStorage) -> None:
+    segment = put(tier)
+    without(tmp_path, tier, segment, "index")
+    path = part_file(tmp_path, tier, segment, CHECKPOINT)
+    path.write_bytes(b"what?")
+    assert found(tier).problem.startswith(str(path))
+
+
+@pytest.mark.parametrize("parts", [(), (CHECKPOINT,)])
+def test_of_a_torn_log_the_last_batch_that_can_be_told_is_known(
+    tmp_path: Path, tier: LocalTieredStorage, parts: tuple[str, ...]
+) -> None:
+    segment = put(tier, *BATCHES)
+    log = part_file(tmp_path, tier, segment, Part.LOG)
+    log.write_bytes(log.read_bytes()[:-1])
+    without(tmp_path, tier, segment, *parts)
+    torn = found(tier)
+    assert (torn.end_offset, torn.seen_offset) == (None, 12)
+
+
+@pytest.mark.parametrize("base", [2**40, 3])
+def test_an_offset_that_cannot_be_true_is_not_told(
+    tmp_path: Path, tier: LocalTieredStorage, base: int
+) -> None:
+    segment = put(tier, *BATCHES)
+    log = part_file(tmp_path, tier, segment, Part.LOG)
+    whole = log.read_bytes()
+    second = len(log_of(BATCHES[:1]))
+    log.write_bytes(whole[:second] + base.to_bytes(8) + whole[second + 8 : -1])
+    assert found(tier).seen_offset == 9

@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tierfold.compaction.model.aborted_transactions import AbortedTransaction
+from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
+from tierfold.compaction.model.producers import ProducerEntry
+from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey, Segment
+from tierfold.storage.indexes.leader_epoch_checkpoint import write_leader_epoch_checkpoint
+from tierfold.storage.indexes.producer_snapshot import write_producer_snapshot
+from tierfold.storage.indexes.transaction_index import write_transaction_index
+from tierfold.storage.kafka.batch_headers import read_heads
+from tierfold.storage.segments.segment_metadata import (
+    listed_checkpoint,
+    read_aborted,
+    read_checkpoint,
+    read_snapshot,
+    sight,
+)
+from tierfold.storage.tiers.local_store import LocalStore
+from tierfold.storage.tiers.local_tiered_storage import PARTS, TIER_FOLDER, LocalTieredStorage, Part
+
+REPOSITORY = Path(__file__).parents[2]
+KEY = PartitionKey(topic="orders", partition=7, topic_id="EnvZlVwBRBCOjS6Uhrdc6w")
+START = 1000
+LINEAGE = (LeaderEpoch(epoch=2, start_offset=300), LeaderEpoch(epoch=5, start_offset=1015))
+PRODUCER = ProducerEntry(
+    producer_id=3,
+    epoch=1,
+    last_sequence=9,
+    last_data_offset=1019,
+    last_offset_delta=9,
+    last_timestamp_ms=50,
+    coordinator_epoch=-1,
+    current_txn_first_offset=None,
+)
+ABORTED = AbortedTransaction(
+    producer_id=3, first_offset=1003, last_offset=1009, last_stable_offset=1010
+)
+
+
+def v2(base: int, delta: int, max_ms: int, filler_bytes: int = 0) -> bytes:
+    head = struct.pack(
+        ">qiibIhiqqqhii", base, 49 + filler_bytes, 5, 2, 0, 0, delta, -1, max_ms, -1, -1, -1, 0
+    )
+    return head + bytes(filler_bytes)
+
+
+def v1(offset: int, time_ms: int) -> bytes:
+    return struct.pack(">qiIbbqii", offset, 22, 0, 1, 0, time_ms, -1, -1)
+
+
+def v0(offset: int) -> bytes:
+    return struct.pack(">qiIbbii", offset, 14, 0, 0, 0, -1, -1)
+
+
+LOG = v2(1000, 9, 40) + v2(1010, 9, 50) + v2(1020, 2, 45)
+PIECES = {
+    Part.LOG: LOG,
+    Part.OFFSET_INDEX: struct.pack(">ii", 19, 61),
+    Part.TIME_INDEX: struct.pack(">qi", 50, 19),
+    Part.SNAPSHOT: write_producer_snapshot([PRODUCER]),
+    Part.LEADER_EPOCH_CHECKPOINT: write_leader_epoch_checkpoint(LINEAGE),
+}
+
+
+@pytest.fixture
+def tier(tmp_path: Path) -> LocalTieredStorage:
+    (tmp_path / TIER_FOLDER).mkdir()
+    return LocalTieredStorage(LocalStore(tmp_path))
+
+
+def seen(tier: LocalTieredStorage, pieces: dict[Part, bytes]) -> Segment:
+    staged = tier.new_segment(KEY, START)
+    for part in PARTS:
+        if part in pieces:
+            staged.put(part, pieces[part])
+    (listed,) = tier.listing(KEY)
+    return sight(tier, KEY, listed, listed_checkpoint(tier, KEY, listed))
+
+
+def test_a_segment_is_outlined_from_a_few_ranges(tier: LocalTieredStorage) -> None:
+    found = seen(tier, PIECES)
+    assert found == Segment(
+        segment_id=found.segment_id,
+        start_offset=START,
+        end_offset=1022,
+        size_bytes=len(LOG),
+        offset_index_bytes=8,
+        time_index_bytes=12,
+        max_timestamp_ms=50,
+        leader_epochs=(
+            LeaderEpoch(epoch=2, start_offset=1000),
+            LeaderEpoch(epoch=5, start_offset=1015),
+        ),
+        has_transaction_index=False,
+        first_timestamp_ms=40,
+    )
+    assert read_snapshot(tier, KEY, found) == (PRODUCER,)
+    assert read_checkpoint(tier, KEY, found) == LINEAGE
+    assert read_aborted(tier, KEY, found) == ()
+
+
+def test_without_indexes_all_headers_are_walked(tier: LocalTieredStorage) -> None:
+    found = seen(tier, PIECES | {Part.OFFSET_INDEX: b"", Part.TIME_INDEX: b""})
+    assert (found.end_offset, found.max_timestamp_ms) == (1022, 50)
+
+
+def test_a_walk_goes_beyond_its_window(tier: LocalTieredStorage) -> None:
+    batches = [v2(1000 + i, 0, i, filler_bytes=700 * (i % 40)) for i in range(150)]
+    pieces = PIECES | {Part.LOG: b"".join(batches), Part.OFFSET_INDEX: b"", Part.TIME_INDEX: b""}
+    found = seen(tier, pieces)
+    assert (found.end_offset, found.max_timestamp_ms) == (1149, 149)
+
+
+def test_an_index_entry_may_name_the_end_of_an_older_brokers_append(
+    tier: LocalTieredStorage,
+) -> None:
+    found = seen(tier, PIECES | {Part.OFFSET_INDEX: struct.pack(">ii", 22, 61)})
+    assert found.end_offset == 1022
+
+
+@pytest.mark.parametrize(
+    ("times", "largest_ms"),
+    [((40, 9), 50), ((49, 9), 50), ((50, 19), 50), ((90, 9), 90)],
+    ids=["stale", "stale by a millisecond", "up to date", "of a batch before those walked"],
+)
+def test_the_largest_timestamp_is_the_time_indexs_or_of_a_batch_behind_the_offset_indexs_end(
+    tier: LocalTieredStorage, times: tuple[int, int], largest_ms: int
+) -> None:
+    found = seen(tier, PIECES | {Part.TIME_INDEX: struct.pack(">qi", *times)})
+    assert found.max_timestamp_ms == largest_ms
+
+
+@pytest.mark.parametrize(
+    ("log", "first_ms", "largest_ms"),
+    [(v0(1003) + v0(1004), -1, -1), (v1(1003, 70) + v1(1004, 60), 70, 70)],
+)
+def test_legacy_messages_are_outlined_too(
+    tier: LocalTieredStorage, log: bytes, first_ms: int, largest_ms: int
+) -> None:
+    found = seen(tier, PIECES | {Part.LOG: log, Part.OFFSET_INDEX: b"", Part.TIME_INDEX: b""})
+    assert found.end_offset == 1004
+    assert (found.first_timestamp_ms, found.max_timestamp_ms) == (first_ms, largest_ms)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({Part.LOG: b""}, "a zero-byte segment"),
+        ({Part.LOG: LOG[:-1]}, "torn: a batch of 61 bytes has 60 left, at position 122"),
+        ({Part.LOG: LOG + b"\0" * 5}, "torn: 5 bytes are left, at position 183"),
+        ({Part.LOG: LOG + b"\0" * 61}, "offset 0 and 12 bytes, at position 183"),
+        ({Part.LOG: LOG + v2(1030, 0, 1)[:40]}, "torn: a batch of 61 bytes has 40 left"),
+        ({Part.LOG: LOG[:16] + b"\3" + LOG[17:]}, "magic 3, where 0, 1 and 2 are known"),
+        ({Part.LOG: v2(999, 9, 40) + LOG}, "begins at offset 999, below the segment's start 1000"),
+        ({Part.LOG: v2(1000, -1, 40)}, "last offset delta of -1, at position 0"),
+        ({Part.LOG: LOG + v2(2**31 + 1000, 0, 1)}, "ends at offset 2147484648, further from"),
+        ({Part.LOG: LOG + v2(2**63 - 1, 9, 1)}, "ends at offset 9223372036854775816, further"),
+        (
+            {Part.LOG: LOG + v2(1022, 0, 1)},
+            "out of order: a batch from 1022 on follows offset 1022",
+        ),
+        ({Part.OFFSET_INDEX: struct.pack(">ii", 19, 183)}, "points at position 183"),
+        ({Part.OFFSET_INDEX: struct.pack(">ii", 18, 61)}, "has offset 1018 for a later one, 1019"),
+        ({Part.OFFSET_INDEX: struct.pack(">ii", 23, 61)}, "has offset 1023, the log ends at 1022"),
+        ({Part.OFFSET_INDEX: b"\0" * 7}, "7 bytes is torn"),
+        ({Part.TIME_INDEX: b"\0" * 7}, "7 bytes is torn"),
+        ({Part.LEADER_EPOCH_CHECKPOINT: b"0\n0\n"}, "names no epoch"),
+        ({Part.LEADER_EPOCH_CHECKPOINT: b"0\n1\n5 1023\n"}, "names no epoch"),
+        ({Part.LEADER_EPOCH_CHECKPOINT: b"rubbish"}, "checkpoint is damaged"),
+    ],
+)
+def test_what_contradicts_the_format_is_refused(
+    tier: LocalTieredStorage, changed: dict[Part, bytes], said: str
+) -> None:
+    with pytest.raises(CorruptLog, match=said) as caught:
+        seen(tier, PIECES | changed)
+    assert "/orders-7-" in caught.value.where
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize("part", list(PIECES))
+def test_a_missing_part_is_named(tier: LocalTieredStorage, part: Part) -> None:
+    pieces = {kept: data for kept, data in PIECES.items() if kept != part}
+    with pytest.raises(UnreadableObject, match=rf"the segment lacks \.{part}"):
+        seen(tier, pieces)
+
+
+def test_a_promised_transaction_index_must_be_there(
+    tier: LocalTieredStorage, tmp_path: Path
+) -> None:
+    found = seen(tier, PIECES | {Part.TRANSACTION_INDEX: write_transaction_index([ABORTED])})
+    assert found.has_transaction_index
+    assert read_aborted(tier, KEY, found) == (ABORTED,)
+    next(tmp_path.glob("*/*/*.txnindex")).unlink()
+    with pytest.raises(UnreadableObject, match="it is not there"):
+        read_aborted(tier, KEY, found)
+
+
+def test_a_brokers_segments_are_outlined_as_their_batches_tell() -> None:
+    tier = LocalTieredStorage(LocalStore(REPOSITORY / "sample"))
+    (key,) = tier.partitions()
+    listed = tier.listing(key)
+    assert len(listed) >= 3
+    for each, following in zip(listed, [*listed[1:], None], strict=True):
+        found = sight(tier, key, each, listed_checkpoint(tier, key, each))
+        log = tier.read_part(key, each.segment_id, each.start_offset, Part.LOG)
+        heads = read_heads(log, where="sample")
+        assert found.end_offset == heads.last_offset[-1]
+        assert found.max_timestamp_ms == np.max(heads.max_timestamp_ms)
+        assert found.first_timestamp_ms == heads.max_timestamp_ms[0]
+        assert following is None or following.start_offset == found.next_offset
+        assert len(read_snapshot(tier, key, found)) == 3
+        assert len(read_aborted(tier, key, found)) > 0

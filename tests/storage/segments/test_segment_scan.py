@@ -1,0 +1,223 @@
+"""The scan of one segment: which keys take part, which of them lost already, which marks it has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.pictures.batch_words import draft_of
+from tests.storage.legacy_messages import message, wrapper
+from tierfold.compaction.cleaning.offset_map import LOST
+from tierfold.compaction.cleaning.transactions import ABORT, COMMIT, DATA, EMPTIED
+from tierfold.compaction.model.aborted_transactions import AbortedTransaction
+from tierfold.compaction.model.errors import CorruptLog
+from tierfold.storage.kafka.batch_draft import write_batch
+from tierfold.storage.kafka.batch_headers import read_heads
+from tierfold.storage.segments import segment_scan
+from tierfold.storage.segments.segment_scan import (
+    ScannedSegment,
+    ScanOrder,
+    checked_heads,
+    scan_marks,
+    scan_segment,
+)
+
+
+def log_of(*words: str) -> np.ndarray:
+    """A log of the batches that the words draw (`tests.pictures.log_pictures`)."""
+    return np.frombuffer(b"".join(write_batch(draft_of(word, 0)) for word in words), np.uint8)
+
+
+def scanned(
+    *words: str,
+    first_dirty: int = 0,
+    aborted: Sequence[AbortedTransaction] = (),
+    buckets: int = 2,
+    threads: int = 1,
+) -> ScannedSegment:
+    order = ScanOrder(first_dirty=first_dirty, buckets=buckets, threads=threads)
+    return scan_segment(log_of(*words), aborted, order, where="a log")
+
+
+def entries(found: ScannedSegment) -> list[tuple[int, bytes]]:
+    """(ordinal, key) of everything in the blocks."""
+    every = []
+    for _, block in found.blocks:
+        keys, at = block.columns.keys.tobytes(), block.columns.key_at
+        for ordinal, start, length in zip(
+            block.columns.ordinal, at, block.columns.key_bytes, strict=True
+        ):
+            every.append((int(ordinal), keys[start : start + length]))
+    return sorted(every)
+
+
+def aborted_entry(producer_id: int, first: int, last: int) -> AbortedTransaction:
+    return AbortedTransaction(
+        producer_id=producer_id, first_offset=first, last_offset=last, last_stable_offset=last
+    )
+
+
+def test_records_with_a_key_take_part() -> None:
+    found = scanned("[0:a=1 1:=2 2:b=]", "5:c=1", "6:''=1")
+    assert entries(found) == [(0, b"a"), (2, b"b"), (3, b"c"), (4, b"")]
+    assert (found.records, found.without_key) == (5, 1)
+
+
+def test_control_records_take_no_part_but_are_counted() -> None:
+    found = scanned("P1(0:a=1)", "1:P1:C", "2:L", "3:b=1")
+    assert entries(found) == [(0, b"a"), (3, b"b")]
+    assert found.records == 4
+
+
+def test_aborted_records_take_no_part() -> None:
+    words = ("P1(0:a=1)", "P2([1:a=2 2:b=2])", "3:P2:A", "P2(4:b=3)")
+    found = scanned(*words, aborted=(aborted_entry(2, 1, 3),))
+    assert entries(found) == [(0, b"a"), (4, b"b")]
+    assert not found.own_standing.any()
+
+
+def test_without_a_key_are_neither_aborted_records_nor_control_records() -> None:
+    words = ("[0:=1 1:a=1 2:=2]", "P1(3:=3)", "P2(4:=4)", "5:P2:A", "6:L")
+    assert scanned(*words, aborted=(aborted_entry(2, 4, 5),)).without_key == 3
+    assert scanned(*words).without_key == 4
+
+
+def test_what_loses_within_the_segment_is_not_shuffled() -> None:
+    found = scanned("[0:a=1 1:b=1]", "2:a=2")
+    assert found.own_standing.tolist() == [LOST, 0, 0]
+    assert entries(found) == [(1, b"b"), (2, b"a")]
+
+
+@pytest.mark.parametrize(
+    ("first_dirty", "competes_from"), [(0, 0), (7, 0), (8, 1), (11, 2), (12, 3), (99, 3)]
+)
+def test_records_compete_from_the_first_one_at_or_above_first_dirty(
+    first_dirty: int, competes_from: int
+) -> None:
+    found = scanned("[7:a=1 9:b=1]", "11:c=1", first_dirty=first_dirty)
+    assert {block.competes_from for _, block in found.blocks} == {competes_from}
+
+
+def test_the_marks_are_those_of_transactional_and_control_batches_in_order() -> None:
+    marks = scanned("0:a=1", "P1([1:a=2 2:b=1])", "p3(3:a=3)", "4:P1:A", "5:P2:C", "6:P2:()", "7:L")
+    found = marks.marks
+    assert found.control_type.tolist() == [DATA, ABORT, COMMIT, EMPTIED, 2]
+    assert found.base_offset.tolist() == [1, 4, 5, 6, 7]
+    assert found.last_offset.tolist() == [2, 4, 5, 6, 7]
+    assert found.producer_id.tolist() == [1, 1, 2, 2, -1]
+
+
+def test_a_segment_without_keys_has_no_blocks() -> None:
+    found = scanned("0:=1", "1:P1:C", "2:()")
+    assert (found.blocks, found.own_standing.tolist()) == ((), [0, 0])
+
+
+WORDS = ("[0:a=1 1:b=1 2:c=1]", "P1(3:a=2)", "[4:=1 5:b=2]", "6:P1:A", "[7:c=2 8:d=1]", "9:a=3")
+ABORTED = (aborted_entry(1, 3, 6),)
+
+
+@given(
+    window_bytes=st.integers(1, 500),
+    keys_max=st.integers(1, 12),
+    first_dirty=st.integers(0, 11),
+    threads=st.sampled_from([1, 1, 3]),
+)
+def test_what_is_found_does_not_depend_on_how_much_is_held_at_a_time(
+    window_bytes: int, keys_max: int, first_dirty: int, threads: int
+) -> None:
+    whole = scanned(*WORDS, first_dirty=first_dirty, aborted=ABORTED)
+    with pytest.MonkeyPatch.context() as small:
+        small.setattr(segment_scan, "WINDOW_BYTES", window_bytes)
+        small.setattr(segment_scan, "KEYS_MAX", keys_max)
+        pieces = scanned(*WORDS, first_dirty=first_dirty, aborted=ABORTED, threads=threads)
+    assert (pieces.records, pieces.without_key) == (whole.records, whole.without_key)
+    assert pieces.marks.base_offset.tolist() == whole.marks.base_offset.tolist()
+    assert pieces.marks.control_type.tolist() == whole.marks.control_type.tolist()
+    # A stretch cannot know what a later one holds: what loses to it is left to the reduce.
+    assert not (pieces.own_standing & ~whole.own_standing).any()
+    lost = {int(ordinal) for ordinal in np.flatnonzero(pieces.own_standing)}
+    left = {int(ordinal) for ordinal in np.flatnonzero(whole.own_standing & ~pieces.own_standing)}
+    shuffled = entries(pieces)
+    assert shuffled == sorted(entries(whole) + [(at, key) for at, key in shuffled if at in left])
+    assert lost.isdisjoint(at for at, _ in shuffled)
+    # In each stretch what competes is told alike.
+    for _, block in pieces.blocks:
+        competing = [int(at) for at in block.columns.ordinal if at >= block.competes_from]
+        assert competing == [int(at) for at in block.columns.ordinal if at >= first_dirty]
+
+
+def test_a_key_falls_into_the_same_bucket_in_every_segment() -> None:
+    one = scanned(*[f"{i}:{i}=x" for i in range(30)], buckets=7)
+    other = scanned(*[f"{i}:{29 - i}=y" for i in range(30)], buckets=7)
+    assert len(one.blocks) > 1
+    assert _bucket_by_key(one) == _bucket_by_key(other)
+
+
+def _bucket_by_key(found: ScannedSegment) -> dict[int, int]:
+    return {int(hash_): bucket for bucket, block in found.blocks for hash_ in block.columns.hash}
+
+
+def test_an_empty_log_is_refused() -> None:
+    with pytest.raises(CorruptLog, match="the log is empty, 0 bytes"):
+        checked_heads(np.empty(0, np.uint8), where="a log")
+
+
+def legacy_log() -> np.ndarray:
+    """A lone message, a wrapper of three, a batch of magic 2, another wrapper."""
+    lone = message(3, b"x", key=b"a", magic=0)
+    three = [message(offset, b"x", key=key) for offset, key in enumerate((b"a", None, b"b"))]
+    newer = write_batch(draft_of("8:c=1", 0))
+    last = wrapper(9, message(0, None, key=b"a"))
+    return np.frombuffer(lone + wrapper(7, b"".join(three)) + newer + last, np.uint8)
+
+
+def test_what_is_inside_a_wrapper_takes_part() -> None:
+    order = ScanOrder(first_dirty=0, buckets=2)
+    found = scan_segment(legacy_log(), (), order, where="a log")
+    assert found.records == 6
+    assert found.own_standing.tolist() == [LOST, LOST, 0, 0, 0, 0]
+    assert entries(found) == [(3, b"b"), (4, b"c"), (5, b"a")]
+
+
+@pytest.mark.parametrize("window_bytes", [1, 100, 10**6])
+def test_heads_tell_what_is_inside_a_wrapper(
+    window_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment_scan, "WINDOW_BYTES", window_bytes)
+    heads = checked_heads(legacy_log(), where="a log")
+    assert heads.base_offset.tolist() == [3, 5, 8, 9]
+    assert heads.last_offset.tolist() == [3, 7, 8, 9]
+    assert heads.count.tolist() == [1, 3, 1, 1]
+
+
+def test_of_what_lies_beyond_the_round_only_the_marks_are_told() -> None:
+    old = wrapper(1, message(0, b"x") + message(1, b"y"))
+    new = b"".join(write_batch(draft_of(word, 0)) for word in ("P1(2:a=1)", "3:P1:C"))
+    marks = scan_marks(np.frombuffer(old + new, np.uint8), where="a log")
+    assert marks.base_offset.tolist() == [2, 3]
+    assert marks.control_type.tolist() == [DATA, COMMIT]
+
+
+def test_a_wrapper_that_begins_before_the_batch_before_ends_is_refused() -> None:
+    first = wrapper(4, message(0, b"x") + message(1, b"y"))
+    inner = message(4, b"x", magic=0) + message(6, b"y", magic=0)
+    log = np.frombuffer(first + wrapper(6, inner, magic=0), np.uint8)
+    expected = rf"the message at byte {len(first)} \(offset 6\) begins at offset 4, though offset 4"
+    with (
+        pytest.MonkeyPatch.context() as small,
+        pytest.raises(CorruptLog, match=expected),
+    ):
+        small.setattr(segment_scan, "WINDOW_BYTES", 1)
+        checked_heads(log, where="a log")
+
+
+def test_a_bad_checksum_is_refused() -> None:
+    log = log_of("0:a=1", "1:b=2").copy()
+    log[-2] ^= 1
+    position = int(read_heads(log_of("0:a=1", "1:b=2"), where="").position[1])
+    with pytest.raises(CorruptLog, match=f"at byte {position} .*bad CRC"):
+        scan_segment(log, (), ScanOrder(first_dirty=0, buckets=1), where="a log")

@@ -1,0 +1,236 @@
+"""The writer of new segments: what it says of them, and what it leaves when it fails."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import google_crc32c
+import numpy as np
+import pytest
+
+from tests.pictures.log_pictures import INDEX_INTERVAL_BYTES, KEY, Log, files_of, picture
+from tests.storage.rotting_store import HARMS, RottingStore
+from tierfold.compaction.commits.receipts import StagedObject
+from tierfold.compaction.model.aborted_transactions import AbortedTransaction
+from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
+from tierfold.compaction.model.segments import LeaderEpoch, Segment
+from tierfold.compaction.planning.grouping import SegmentGroup
+from tierfold.storage.indexes.offset_index import read_offset_index
+from tierfold.storage.indexes.time_index import read_time_index
+from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_batch
+from tierfold.storage.segments.segment_metadata import (
+    listed_checkpoint,
+    read_aborted,
+    read_checkpoint,
+    read_snapshot,
+    sight,
+)
+from tierfold.storage.segments.segment_writer import Origin, SegmentWriter
+from tierfold.storage.tiers.local_store import LocalStore
+from tierfold.storage.tiers.local_tiered_storage import Part
+
+DUE_MS = 300
+AN_ABORT = AbortedTransaction(producer_id=7, first_offset=1, last_offset=3, last_stable_offset=4)
+
+
+def a_batch(base_offset: int, *timestamps_ms: int, **fields: Any) -> np.ndarray:
+    records = tuple(
+        RecordDraft(offset=base_offset + i, timestamp_ms=at, key=b"k%d" % i, value=b"v")
+        for i, at in enumerate(timestamps_ms)
+    )
+    draft = BatchDraft(base_offset=base_offset, records=records, **fields)
+    return np.frombuffer(write_batch(draft), np.uint8)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    """What the new segment replaces: offsets 0 to 9 of two segments, three epochs."""
+    return picture("0:a=1 e2 1:b=1 | 2:a=2 e4 p7(3:c=1) ..9", tmp_path)
+
+
+def a_writer(log: Log, *, interval: int = INDEX_INTERVAL_BYTES) -> SegmentWriter:
+    group = SegmentGroup(segments=log.segments)
+    return SegmentWriter(
+        log.tier, Origin(key=KEY, group=group, run="run-1", index_interval_bytes=interval)
+    )
+
+
+def written(
+    log: Log, *stretches: np.ndarray, listed: tuple[AbortedTransaction, ...] = ()
+) -> Segment:
+    with a_writer(log) as writer:
+        for stretch in stretches:
+            writer.append(stretch)
+        return writer.finish(listed, DUE_MS)
+
+
+def part_of(log: Log, segment: Segment, part: Part) -> bytes:
+    return log.tier.read_part(KEY, segment.segment_id, segment.start_offset, part).tobytes()
+
+
+def test_the_segment_covers_its_sources_though_its_batches_do_not(log: Log) -> None:
+    segment = written(log, a_batch(3, 10))
+    assert (segment.start_offset, segment.end_offset) == (0, 9)
+    assert segment.segment_id not in {source.segment_id for source in log.segments}
+    assert segment.written_by_run == "run-1"
+
+
+def test_epochs_are_the_union_of_the_sources_with_their_lowest_offsets(log: Log) -> None:
+    assert [source.leader_epochs[0].start_offset for source in log.segments] == [0, 2]
+    assert written(log, a_batch(3, 10)).leader_epochs == (
+        LeaderEpoch(epoch=0, start_offset=0),
+        LeaderEpoch(epoch=2, start_offset=1),
+        LeaderEpoch(epoch=4, start_offset=3),
+    )
+
+
+def test_the_largest_timestamp_is_that_of_any_batch_an_empty_one_included(log: Log) -> None:
+    empty = a_batch(2, max_timestamp_ms=900)
+    segment = written(log, a_batch(0, 50, 20), empty, a_batch(3, 70))
+    assert segment.max_timestamp_ms == 900
+    assert segment.first_timestamp_ms == 50
+
+
+def test_when_something_in_it_is_due_is_passed_on(log: Log) -> None:
+    assert written(log, a_batch(0, 5)).earliest_due_ms == DUE_MS
+
+
+def test_sizes_are_those_of_the_objects(log: Log) -> None:
+    segment = written(log, a_batch(0, 1), a_batch(1, 2), a_batch(3, 3))
+    assert segment.size_bytes == len(part_of(log, segment, Part.LOG))
+    assert segment.offset_index_bytes == len(part_of(log, segment, Part.OFFSET_INDEX)) > 0
+    assert segment.time_index_bytes == len(part_of(log, segment, Part.TIME_INDEX)) > 0
+
+
+def test_what_is_written_does_not_depend_on_the_stretches(log: Log) -> None:
+    batches = [a_batch(i, 100 * i % 700) for i in range(9)]
+    one = written(log, np.concatenate(batches))
+    other = written(log, *batches)
+    for part in (Part.LOG, Part.OFFSET_INDEX, Part.TIME_INDEX):
+        assert part_of(log, one, part) == part_of(log, other, part)
+
+
+def test_index_entries_count_from_the_segments_start(tmp_path: Path) -> None:
+    log = picture("5000:a=1 5001:b=1 | 5002:c=1", tmp_path)
+    segment = written(log, *[a_batch(5000 + i, 10 * i) for i in range(3)])
+    where = (segment.start_offset, "an index")
+    offsets = read_offset_index(part_of(log, segment, Part.OFFSET_INDEX), *where)
+    times = read_time_index(part_of(log, segment, Part.TIME_INDEX), *where)
+    assert offsets.offsets.tolist() == [5001, 5002]
+    assert times.offsets.tolist() == [5001, 5002]
+
+
+def test_an_empty_stretch_adds_nothing(log: Log) -> None:
+    nothing = np.empty(0, np.uint8)
+    segment = written(log, nothing, a_batch(0, 1), nothing)
+    assert segment.size_bytes == len(a_batch(0, 1))
+
+
+def test_what_first_sight_reads_is_what_was_named(log: Log) -> None:
+    segment = written(log, a_batch(0, 9), a_batch(2, 4), a_batch(9, 1))
+    (found,) = [e for e in log.tier.listing(KEY) if e.segment_id == segment.segment_id]
+    seen = sight(log.tier, KEY, found, listed_checkpoint(log.tier, KEY, found))
+    for field in ("start_offset", "end_offset", "size_bytes", "max_timestamp_ms", "leader_epochs"):
+        assert getattr(seen, field) == getattr(segment, field)
+    assert seen.first_timestamp_ms == segment.first_timestamp_ms
+
+
+def test_snapshot_and_checkpoint_are_the_last_sources(log: Log) -> None:
+    segment = written(log, a_batch(0, 1))
+    newest = log.segments[-1]
+    assert read_snapshot(log.tier, KEY, segment) == read_snapshot(log.tier, KEY, newest)
+    assert read_checkpoint(log.tier, KEY, segment) == log.lineage
+
+
+def test_the_transaction_index_holds_what_is_listed_and_is_absent_otherwise(log: Log) -> None:
+    segment = written(log, a_batch(0, 1), listed=(AN_ABORT,))
+    assert segment.has_transaction_index
+    assert read_aborted(log.tier, KEY, segment) == (AN_ABORT,)
+    other = written(log, a_batch(0, 1))
+    assert not other.has_transaction_index
+    with pytest.raises(UnreadableObject):
+        part_of(log, other, Part.TRANSACTION_INDEX)
+
+
+@pytest.mark.parametrize("harm", ["bad crc", "torn", "not a batch"])
+def test_what_is_no_batch_is_refused_and_nothing_is_left(log: Log, harm: str) -> None:
+    before, first = files_of(log), a_batch(0, 1)
+    stretch = a_batch(1, 2).copy()
+    if harm == "bad crc":
+        stretch[-1] ^= 1
+    elif harm == "torn":
+        stretch = stretch[:-1]
+    else:
+        stretch[16] = 9
+    with (
+        pytest.raises(CorruptLog, match=f"new segment .*, after {len(first)} bytes"),
+        a_writer(log) as writer,
+    ):
+        writer.append(first)
+        writer.append(stretch)
+    assert files_of(log) == before
+
+
+def test_a_writer_that_is_abandoned_leaves_nothing(log: Log) -> None:
+    before = files_of(log)
+    with pytest.raises(KeyboardInterrupt), a_writer(log) as writer:
+        writer.append(a_batch(0, 1))
+        assert len(files_of(log) - before) == 1
+        raise KeyboardInterrupt
+    assert files_of(log) == before
+
+
+def test_without_the_sources_snapshot_the_new_segment_is_never_complete(log: Log) -> None:
+    newest = log.segments[-1]
+    key = log.tier.object_key(KEY, newest.segment_id, newest.start_offset, Part.SNAPSHOT)
+    Path(log.tier.store.uri(key)).unlink()
+    before = {each.segment_id for each in log.tier.listing(KEY)}
+    with pytest.raises(UnreadableObject):
+        written(log, a_batch(0, 1))
+    (left,) = [each for each in log.tier.listing(KEY) if each.segment_id not in before]
+    assert {Part.SNAPSHOT, Part.LEADER_EPOCH_CHECKPOINT} <= set(left.missing_parts)
+
+
+# What is written is read back.
+
+
+@pytest.mark.parametrize("listed", [(), (AN_ABORT,)])
+def test_the_writer_tells_its_objects_as_they_lie_there(
+    log: Log, listed: tuple[AbortedTransaction, ...]
+) -> None:
+    with a_writer(log) as writer:
+        for offset in range(3):
+            writer.append(a_batch(offset, 1, 2))
+        segment = writer.finish(listed, None)
+    (found,) = [e for e in log.tier.listing(KEY) if e.segment_id == segment.segment_id]
+    lying = {part: part_of(log, segment, Part(part)) for part, _ in found.parts}
+    assert {each.part: each for each in writer.objects} == {
+        part: StagedObject(part=part, size_bytes=len(data), crc32c=google_crc32c.value(data))
+        for part, data in lying.items()
+    }
+    assert writer.records == 6
+
+
+@pytest.mark.parametrize("part", Part)
+@pytest.mark.parametrize("harm", HARMS)
+def test_an_object_that_the_store_does_not_give_back_as_it_was_is_told(
+    log: Log, part: Part, harm: str
+) -> None:
+    assert isinstance(log.tier.store, LocalStore)
+    rotting = RottingStore(log.tier.store.root, part, HARMS[harm])
+    log = replace(log, tier=replace(log.tier, store=rotting))
+    with pytest.raises(UnreadableObject) as told:
+        written(log, *[a_batch(i, i) for i in range(3)], listed=(AN_ABORT,))
+    assert told.value.where.endswith(f".{part}")
+    assert harm == "gone" or "were written," in told.value.what
+    assert harm == "gone" or "Nothing was published" in told.value.remedy
+
+
+@pytest.mark.parametrize("part", [Part.SNAPSHOT, Part.LEADER_EPOCH_CHECKPOINT])
+def test_a_side_file_that_a_power_cut_emptied_is_not_copied_on(log: Log, part: Part) -> None:
+    last = log.segments[-1]
+    Path(log.tier.uri(KEY, last.segment_id, last.start_offset, part)).write_bytes(b"")
+    with pytest.raises(CorruptLog, match=f"{last.segment_id}.{part.value}"):
+        written(log, a_batch(0, 1))

@@ -1,0 +1,238 @@
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.storage.object_store_contract import MIB, ObjectStoreContract
+from tests.storage.power_cuts import Disk, watched
+from tierfold.compaction.model.errors import UnreadableObject
+from tierfold.storage.tiers.local_store import STAGED_SUFFIX, LocalStore, stays_below
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+class TestLocalStore(ObjectStoreContract):
+    @pytest.fixture(autouse=True)
+    def _in_a_folder(self, tmp_path: Path) -> None:
+        self.store = LocalStore(tmp_path)
+
+    def test_it_travels_to_a_worker(self) -> None:
+        assert pickle.loads(pickle.dumps(self.store)) == self.store  # noqa: S301
+
+    def test_a_mapped_object_outlives_its_name(self, tmp_path: Path) -> None:
+        self.store.create("object", b"\7" * (2 * MIB))
+        data = self.store.read("object")
+        (tmp_path / "object").unlink()
+        assert int(data.min()) == int(data.max()) == 7
+
+    def test_what_a_dead_writer_left_is_no_object(self, tmp_path: Path) -> None:
+        (tmp_path / "f").mkdir()
+        (tmp_path / "f" / f".object.0123{STAGED_SUFFIX}").write_bytes(b"half")
+        assert self.keys("f") == []
+
+    def test_what_was_written_survives_a_power_cut(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        root = tmp_path / "root"
+        root.mkdir()
+        disk = Disk(root)
+        watched(monkeypatch, disk)
+        LocalStore(root).create("a/b/object", b"whole")
+        left = LocalStore(disk.left(tmp_path / "left"))
+        assert left.read("a/b/object").tobytes() == b"whole"
+        assert not list(left.unfinished("a/b"))
+
+    def test_no_power_cut_leaves_less_than_a_whole_object(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        root = tmp_path / "root"
+        (root / "f").mkdir(parents=True)
+        disk = Disk(root)
+        disk.names[root] = {"f": ((root / "f").stat().st_ino, 0)}
+        sizes: set[int] = set()
+
+        def look() -> None:
+            for image in disk.may_be_left(tmp_path / f"images-{len(list(tmp_path.iterdir()))}"):
+                sizes.update(entry.size_bytes for entry in LocalStore(image).list("f"))
+
+        watched(monkeypatch, disk, look)
+        LocalStore(root).create("f/object", b"whole")
+        look()
+        assert sizes == {len(b"whole")}
+
+    def test_a_folder_is_no_object(self, tmp_path: Path) -> None:
+        (tmp_path / "f").mkdir()
+        with pytest.raises(UnreadableObject, match="cannot read this"):
+            self.store.read("f")
+
+    def test_a_link_that_leads_nowhere_is_not_listed(self, tmp_path: Path) -> None:
+        (tmp_path / "dangling").symlink_to(tmp_path / "gone")
+        assert self.keys("") == []
+
+    def test_nothing_is_deleted_through_a_link_that_leads_out(self, tmp_path: Path) -> None:
+        (tmp_path / "far").mkdir()
+        (tmp_path / "far" / "object").write_bytes(b"not the tier's")
+        root = tmp_path / "root"
+        (root / "near").mkdir(parents=True)
+        (root / "f").symlink_to(tmp_path / "far")
+        (root / "near" / "object").symlink_to(tmp_path / "far" / "object")
+        store = LocalStore(root)
+        assert store.exists("f/object")
+        for key in ("f/object", "f/not there"):
+            with pytest.raises(UnreadableObject, match="a symbolic link leads out"):
+                store.delete(key)
+        store.delete("near/object")
+        assert not store.exists("near/object")
+        assert (tmp_path / "far" / "object").read_bytes() == b"not the tier's"
+
+    def test_a_link_within_the_store_is_no_way_out(self, tmp_path: Path) -> None:
+        (tmp_path / "b").mkdir()
+        (tmp_path / "a").symlink_to(tmp_path / "b")
+        self.store.create("a/object", b"x")
+        self.store.delete("a/object")
+        assert self.keys("b") == []
+
+    def test_nothing_is_gone_from_a_store_that_is_not_there(self, tmp_path: Path) -> None:
+        with pytest.raises(UnreadableObject, match="it is not there"):
+            LocalStore(tmp_path / "not-mounted").delete("f/object")
+        with pytest.raises(UnreadableObject, match="it is not there"):
+            LocalStore(tmp_path / "not-mounted").delete("object")
+
+    def test_a_root_that_is_gone_is_not_an_empty_store(self, tmp_path: Path) -> None:
+        store = LocalStore(tmp_path / "not-mounted")
+        for look in (store.list, store.list_folders):
+            for folder in ("", "f"):
+                with pytest.raises(UnreadableObject, match="cannot list this: it is not there"):
+                    look(folder)
+
+    def test_it_never_makes_its_own_root(self, tmp_path: Path) -> None:
+        with pytest.raises(UnreadableObject, match="cannot create this: it is not there"):
+            LocalStore(tmp_path / "not-mounted").create("f/object", b"x")
+        assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def linked(tmp_path: Path) -> Path:
+    """A root, and links in it and to it."""
+    root = tmp_path / "root"
+    for folder in (root / "in", tmp_path / "out", tmp_path / "rootling"):
+        folder.mkdir(parents=True)
+        (folder / "object").write_bytes(b"x")
+    (tmp_path / "alias").symlink_to(root)
+    for name, target in (
+        ("to-in", root / "in"),
+        ("to-out", tmp_path / "out"),
+        ("to-object", tmp_path / "out" / "object"),
+        ("to-root", root),
+        ("to-nowhere", tmp_path / "gone"),
+        ("to-itself", root / "to-itself"),
+        ("to-to-out", root / "to-out"),
+    ):
+        (root / name).symlink_to(target)
+    return root
+
+
+@pytest.mark.parametrize(
+    ("path", "is_below"),
+    [
+        ("in/object", True),
+        ("to-in/object", True),
+        ("to-in", True),
+        ("gone/object", True),
+        ("../alias/in/object", True),
+        ("to-out/object", False),
+        ("to-out", False),
+        ("to-to-out/object", False),
+        ("to-object", False),
+        ("to-nowhere", False),
+        ("to-itself", False),
+        ("to-itself/object", False),
+        ("", False),
+        ("to-root", False),
+        ("in/../../out/object", False),
+        ("../rootling/object", False),
+    ],
+)
+def test_what_deletes_can_tell_whether_a_link_leads_out(
+    linked: Path, path: str, is_below: bool
+) -> None:
+    for root in (linked, linked.parent / "alias"):
+        assert stays_below(root, linked / path) is is_below
+
+
+def test_below_a_root_that_is_gone_is_nothing(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableObject, match="cannot find this: it is not there"):
+        stays_below(tmp_path / "gone", tmp_path / "gone" / "object")
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that every user may enter: pytest's own are closed to others."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+# A child process, for limits and users cannot be given back. Root passes all permissions, so a
+# child of root becomes nobody first.
+CHILD = """
+import os, resource, sys
+from pathlib import Path
+from tierfold.compaction.model.errors import UnreadableObject
+from tierfold.storage.tiers.local_store import LocalStore
+
+store = LocalStore(Path(sys.argv[1]))
+if os.geteuid() == 0:
+    os.seteuid(65534)
+try:
+    {action}
+except UnreadableObject as error:
+    sys.stdout.write(str(error))
+"""
+
+
+def told(folder: Path, action: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-c", CHILD.format(action=action), str(folder)],
+        cwd=REPOSITORY,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+
+
+@pytest.mark.parametrize(
+    ("action", "doing"),
+    [
+        ("store.read('closed/object')", "read"),
+        ("store.read_range('closed/object', 0, 1)", "read"),
+        ("store.exists('closed/object')", "look for"),
+        ("store.list('closed')", "list"),
+        ("store.create('closed/new', b'x')", "create"),
+    ],
+)
+def test_a_forbidden_folder_says_who_must_act(open_folder: Path, action: str, doing: str) -> None:
+    LocalStore(open_folder).create("closed/object", b"x")
+    (open_folder / "closed").chmod(0)
+    said = told(open_folder, action)
+    (open_folder / "closed").chmod(0o755)
+    assert f"cannot {doing} this: no permission" in said
+    assert "Let the user that runs tierfold read the tier" in said
+
+
+def test_a_file_size_limit_is_told_and_leaves_nothing(open_folder: Path) -> None:
+    (open_folder / "f").mkdir()
+    (open_folder / "f").chmod(0o777)
+    action = (
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000));"
+        " store.create('f/object', bytes(5000))"
+    )
+    said = told(open_folder, action)
+    assert "f/object: cannot write this: the file would pass the file size limit" in said
+    assert list((open_folder / "f").iterdir()) == []

@@ -1,0 +1,115 @@
+"""The house as the tidy checks see it: which files there are, read and parsed once.
+
+A check is a pure function from one of these (or from text) to fault sentences; an empty list means
+that all is well. So every check can be shown to fail on a few lines made up for it.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+ROOMS: Final = ("jobs", "storage", "compaction", "conf")
+TEXT_SUFFIXES: Final = frozenset(
+    {".py", ".md", ".toml", ".cfg", ".properties", ".java", ".xml", ".ipynb"}
+)
+NOT_OURS: Final = frozenset({"LICENSE"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """One Python file: its path below the root, its text, its syntax tree."""
+
+    path: str
+    text: str
+    tree: ast.Module
+
+    @property
+    def room(self) -> str:
+        """The top-level folder."""
+        return self.path.partition("/")[0]
+
+    @property
+    def module(self) -> str:
+        """The name it is imported by."""
+        name = self.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        return f"tierfold.{name}" if self.room in ROOMS else name
+
+
+def source_of(text: str, path: str = "compaction/made_up.py") -> Source:
+    """A source from text, which is what the checks' own tests make up."""
+    return Source(path=path, text=text, tree=ast.parse(text))
+
+
+@functools.cache
+def sources(*folders: str) -> tuple[Source, ...]:
+    """All Python files below these folders of the repository."""
+    found = (path for folder in folders for path in sorted((ROOT / folder).rglob("*.py")))
+    return tuple(
+        source_of(path.read_text(encoding="utf-8"), path.relative_to(ROOT).as_posix())
+        for path in found
+    )
+
+
+def product() -> tuple[Source, ...]:
+    """The files that are installed."""
+    return sources("tierfold", *ROOMS)
+
+
+def packages() -> tuple[Source, ...]:
+    """The packages that have a map: those of the folders with code."""
+    return tuple(
+        source
+        for source in product()
+        if source.path.endswith("/__init__.py") and source.room in ROOMS and source.room != "conf"
+    )
+
+
+def modules_in(package: Source) -> set[str]:
+    """Names of a package's modules and packages; launchers are no part of it."""
+    folder = (ROOT / package.path).parent
+    below = [path.parent for path in folder.glob("*/__init__.py")]
+    files = [path for path in folder.glob("*.py") if path.name != "__init__.py"]
+    return {path.stem for path in (*files, *below) if not path.stem.endswith("_job")}
+
+
+def tests() -> tuple[Source, ...]:
+    """The files that check them."""
+    return sources("tests")
+
+
+@functools.cache
+def notebooks() -> tuple[Source, ...]:
+    """Each notebook as one file of Python: its code cells, one after the other."""
+    return tuple(
+        source_of(code_of(path.read_text(encoding="utf-8")), path.relative_to(ROOT).as_posix())
+        for path in sorted((ROOT / "notebooks").glob("*.ipynb"))
+    )
+
+
+def code_of(notebook: str) -> str:
+    """The code cells of a notebook's JSON, as Python."""
+    cells = json.loads(notebook)["cells"]
+    return "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+
+
+@functools.cache
+def texts() -> tuple[tuple[str, str], ...]:
+    """Path and text of every written page: code, papers, settings, scripts."""
+    at_root = [path for path in ROOT.iterdir() if path.is_file()]
+    folders = (*ROOMS, "tests", "docs", "notebooks", "scripts", ".ci")
+    below = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
+    written = [
+        path
+        for path in sorted(at_root + below)
+        if path.name not in NOT_OURS
+        and (path.suffix in TEXT_SUFFIXES or (not path.suffix and path.name[0] != "."))
+    ]
+    return tuple(
+        (path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")) for path in written
+    )
