@@ -40,5 +40,5 @@ def _users_cache() -> Path:
 
 def _is_writable(folder: Path) -> bool:
     """It can be written, or made."""
-    there = next(each for each in (folder, *folder.parents) if os.path.lexists(each))
+    there = next(parent for parent in (folder, *folder.parents) if os.path.lexists(parent))
     return there.is_dir() and os.access(there, os.W_OK | os.X_OK)

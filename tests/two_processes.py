@@ -21,7 +21,7 @@ MADE_ONCE: Final = {"spark": "Spark", "archive": "Spark", "led": "Spark", "lab":
 def scope_of(file: Path) -> str:
     """What a file's tests belong to: the file itself, or what all users of a fixture do."""
     nodes = ast.walk(ast.parse(file.read_bytes()))
-    wanted = {each.arg for each in nodes if isinstance(each, ast.arg)}
+    wanted = {node.arg for node in nodes if isinstance(node, ast.arg)}
     return next((scope for name, scope in MADE_ONCE.items() if name in wanted), str(file))
 
 

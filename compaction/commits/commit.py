@@ -247,7 +247,7 @@ def _contradiction(need: Requirement, state: PartitionState) -> str:
             gone = sorted(set(ids) - {segment.segment_id for segment in state.segments})
             return f"no longer live: {', '.join(gone)}" if gone else ""
         case SegmentsAreRetired(ids=ids):
-            gone = sorted(set(ids) - {each.segment.segment_id for each in state.whole_retired})
+            gone = sorted(set(ids) - {entry.segment.segment_id for entry in state.whole_retired})
             return f"not retired, or being deleted: {', '.join(gone)}" if gone else ""
         case _:
             assert_never(need)
@@ -301,8 +301,7 @@ def applied(proposal: CommitProposal, state: PartitionState) -> PartitionState:
     carry the vector that the commit leaves.
     """
     after = replace(state, commit_id=proposal.commit_id, committed_at_ms=proposal.at_ms)
-    ordered = sorted(proposal.updates, key=lambda each: not isinstance(each, AdvanceCleanerOffset))
-    for update in ordered:
+    for update in sorted(proposal.updates, key=lambda u: not isinstance(u, AdvanceCleanerOffset)):
         after = _updated(after, update)
     return after
 
@@ -314,8 +313,9 @@ def _updated(state: PartitionState, update: Update) -> PartitionState:
         case RetireSegments():
             return _without(state, update)
         case AddSegments(segments=segments):
-            stamped = (replace(each, cleaner_offsets=state.cleaner_offsets) for each in segments)
-            live = sorted((*state.segments, *stamped), key=lambda each: each.start_offset)
+            vector = state.cleaner_offsets
+            stamped = (replace(segment, cleaner_offsets=vector) for segment in segments)
+            live = sorted((*state.segments, *stamped), key=lambda segment: segment.start_offset)
             return replace(state, segments=tuple(live))
         case NoteStrategy(name=name):
             return replace(state, strategies=with_strategy(state.strategies, name))
@@ -324,9 +324,10 @@ def _updated(state: PartitionState, update: Update) -> PartitionState:
         case MoveLogStart(offset=offset):
             return replace(state, log_start_offset=offset)
         case StartDeletion():
-            return replace(state, retired=tuple(_started(each, update) for each in state.retired))
+            started = (_started(entry, update) for entry in state.retired)
+            return replace(state, retired=tuple(started))
         case FinishDeletion(ids=ids):
-            left = (each for each in state.retired if each.segment.segment_id not in ids)
+            left = (entry for entry in state.retired if entry.segment.segment_id not in ids)
             return replace(state, retired=tuple(left))
         case RestoreState():
             return _restored(state, update)
@@ -356,26 +357,26 @@ def _without(state: PartitionState, update: RetireSegments) -> PartitionState:
     )
     return replace(
         state,
-        segments=tuple(each for each in state.segments if each.segment_id not in ids),
+        segments=tuple(segment for segment in state.segments if segment.segment_id not in ids),
         retired=(*state.retired, *retired),
     )
 
 
-def _started(each: RetiredSegment, update: StartDeletion) -> RetiredSegment:
-    is_named = each.segment.segment_id in update.ids and each.deletion_started_at_ms is None
-    return replace(each, deletion_started_at_ms=update.at_ms) if is_named else each
+def _started(entry: RetiredSegment, update: StartDeletion) -> RetiredSegment:
+    is_named = entry.segment.segment_id in update.ids and entry.deletion_started_at_ms is None
+    return replace(entry, deletion_started_at_ms=update.at_ms) if is_named else entry
 
 
 def _restored(state: PartitionState, update: RestoreState) -> PartitionState:
     wanted = frozenset(update.ids)
     leaving = tuple(s.segment_id for s in state.segments if s.segment_id not in wanted)
     after = _without(state, RetireSegments(ids=leaving, at_ms=update.at_ms, run=update.run))
-    back = [each.segment for each in after.retired if each.segment.segment_id in wanted]
-    live = sorted((*after.segments, *back), key=lambda each: each.start_offset)
+    back = [entry.segment for entry in after.retired if entry.segment.segment_id in wanted]
+    live = sorted((*after.segments, *back), key=lambda segment: segment.start_offset)
     return replace(
         after,
         segments=tuple(live),
-        retired=tuple(each for each in after.retired if each.segment.segment_id not in wanted),
+        retired=tuple(entry for entry in after.retired if entry.segment.segment_id not in wanted),
         cleaner_offsets=_vector(state.cleaner_offsets, state.epoch, update.cleaner_offset),
         log_start_offset=update.log_start_offset,
         strategies=update.strategies,

@@ -57,7 +57,7 @@ class Forgetting:
     @property
     def consent(self) -> tuple[str, ...]:
         """Ids of the segments that a person agrees to lose."""
-        return tuple(each.listed.segment_id for each in self.set_apart)
+        return tuple(segment.listed.segment_id for segment in self.set_apart)
 
 
 def row_without(
@@ -76,11 +76,13 @@ def forgetting(facts: PartitionFacts, bare: PartitionFacts, view: PartitionView)
         view: what discovery makes of `bare`, with consent to lose whatever it sets apart.
     """
     live = () if facts.row is None else facts.row.segments
-    ids = {each.segment_id for each in view.set_apart}
+    ids = {segment.segment_id for segment in view.set_apart}
     apart = tuple(each for each in bare.inspected if each.listed.segment_id in ids)
-    given = [(each.start_offset, each.end_offset) for each in live]
+    given = [(segment.start_offset, segment.end_offset) for segment in live]
     given += [
-        (each.listed.start_offset, each.end_offset) for each in apart if each.end_offset is not None
+        (inspected.listed.start_offset, inspected.end_offset)
+        for inspected in apart
+        if inspected.end_offset is not None
     ]
     return Forgetting(
         forgotten=live,
@@ -175,12 +177,18 @@ def in_the_way(facts: PartitionFacts, unlike: Collection[str] = ()) -> Obstacles
     known = [each.segment_id for each in facts.classified.known]
     # Compaction's originals are whole uploads: they are no obstacle to first sight, but what was
     # made of them beside them is. `retain` spares them while ours are named by the row.
-    by_us = {each.segment.segment_id for each in row.retired if each.segment.written_by_run}
-    retired = [each.segment_id for each in facts.classified.retired]
+    by_us = {
+        entry.segment.segment_id
+        for entry in row.retired
+        if entry.segment.written_by_run
+    }
+    retired = [entry.segment_id for entry in facts.classified.retired]
     spared = [each.listed.segment_id for each in _spared(facts, row)]
     found = Obstacles(
-        written=tuple(each for each in known if each in ours),
-        retired=tuple(each for each in retired if each in by_us or not ours),
+        written=tuple(segment for segment in known if segment in ours),
+        retired=tuple(
+            entry for entry in retired if entry in by_us or not ours
+        ),
         orphans=tuple(each.segment_id for each in orphans_of_diverged(facts)),
         doubtful=tuple(each for each in spared if ours or each in unlike),
     )
@@ -220,14 +228,14 @@ def _spared(facts: PartitionFacts, row: PartitionState) -> list[InspectedSegment
     ]
 
 
-def _begins_amid_upload(each: InspectedSegment, row: PartitionState) -> bool:
+def _begins_amid_upload(segment: InspectedSegment, row: PartitionState) -> bool:
     """Then a broker wrote it: a run's segments begin where one of its row's does.
 
     An upload that lives still has been whole in every row. No `.log` tells by its end: where
     compaction removed the last batches of a group, it ends below them.
     """
     return any(
-        live.start_offset < each.listed.start_offset <= live.end_offset
+        live.start_offset < segment.listed.start_offset <= live.end_offset
         for live in row.segments
         if not live.written_by_run
     )

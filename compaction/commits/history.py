@@ -100,7 +100,7 @@ def _event(before: PartitionState, after: PartitionState) -> Event:
         return Event.FOUND if before.is_forgotten and not after.is_forgotten else Event.CLAIMED
     if after.is_forgotten and after.forgotten != before.forgotten:
         return Event.FORGOTTEN
-    known = {each.segment.segment_id for each in before.retired}
+    known = {retired_segment.segment.segment_id for retired_segment in before.retired}
     if any(segment.segment_id in known for segment in after.segments):
         return Event.RESTORED
     if after.log_start_offset > before.log_start_offset:

@@ -160,7 +160,9 @@ def what_is_being_deleted_never_returns(
     Some of its objects may be gone, or go at this moment.
     """
     going = _going_ids(before)
-    whole = set(_live_ids(after)) | {each.segment.segment_id for each in after.whole_retired}
+    whole = set(_live_ids(after)) | {
+        retired_segment.segment.segment_id for retired_segment in after.whole_retired
+    }
     back = sorted(going & whole)
     law = what_is_being_deleted_never_returns
     return _breach(law, f"whole again: {', '.join(back)}") if back else None
@@ -382,4 +384,6 @@ def _retired_ids(state: PartitionState) -> list[str]:
 
 def _going_ids(state: PartitionState) -> set[str]:
     """Segments whose deletion has started."""
-    return set(_retired_ids(state)) - {each.segment.segment_id for each in state.whole_retired}
+    return set(_retired_ids(state)) - {
+        retired_segment.segment.segment_id for retired_segment in state.whole_retired
+    }

@@ -148,7 +148,9 @@ def listing_faults(
     `listed` is the partition's folder, listed after all receipts had come in.
     """
     sizes = {
-        (each.segment_id, part): size_bytes for each in listed for part, size_bytes in each.parts
+        (segment.segment_id, part): size_bytes
+        for segment in listed
+        for part, size_bytes in segment.parts
     }
     found: list[str] = []
     for receipt in receipts:

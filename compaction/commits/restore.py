@@ -57,16 +57,25 @@ def restoration(earlier: PartitionState, row: PartitionState) -> Restoration | R
     if earlier.is_forgotten or row.is_forgotten:
         return _FORGOTTEN
     live = {segment.segment_id: segment for segment in row.segments}
-    whole = {each.segment.segment_id: each.segment for each in row.whole_retired}
+    whole = {
+        entry.segment.segment_id: entry.segment
+        for entry in row.whole_retired
+    }
     wanted = [*earlier.segments, *_uploaded_since(earlier, (*live.values(), *whole.values()))]
-    gone = [each.segment_id for each in wanted if each.segment_id not in live.keys() | whole.keys()]
+    gone = [
+        segment.segment_id
+        for segment in wanted
+        if segment.segment_id not in live.keys() | whole.keys()
+    ]
     if gone:
         return _refusal(
             "segments of that time are deleted, or being deleted, or were forgotten:"
             f" {', '.join(gone)}",
             _LATER,
         )
-    strays = [each.segment_id for each in wanted if not is_within_lineage(each, row.lineage)]
+    strays = [
+        segment.segment_id for segment in wanted if not is_within_lineage(segment, row.lineage)
+    ]
     if strays:
         return _refusal(
             f"segments of that time belong to a log since cut off: {', '.join(strays)}", _LATER
@@ -84,7 +93,7 @@ def restoration(earlier: PartitionState, row: PartitionState) -> Restoration | R
     ids = {segment.segment_id for segment in wanted}
     return Restoration(
         state=earlier,
-        segments=tuple(whole.get(each.segment_id, each) for each in wanted),
+        segments=tuple(whole.get(segment.segment_id, segment) for segment in wanted),
         back=tuple(segment for each, segment in whole.items() if each in ids),
         leaving=tuple(segment for each, segment in live.items() if each not in ids),
     )

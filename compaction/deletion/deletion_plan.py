@@ -98,20 +98,26 @@ class Sweep:
     @property
     def marked_ids(self) -> tuple[str, ...]:
         """Retired segments whose objects go."""
-        return tuple(each.segment.segment_id for each in (*self.going, *self.starting))
+        return tuple(
+            entry.segment.segment_id for entry in (*self.going, *self.starting)
+        )
 
     @property
     def requires(self) -> tuple[Requirement, ...]:
         """What must still hold of the row when `updates` are written."""
         return (
-            SegmentsAreLive(ids=tuple(each.segment.segment_id for each in self.expired)),
-            SegmentsAreRetired(ids=tuple(each.segment.segment_id for each in self.starting)),
+            SegmentsAreLive(
+                ids=tuple(expired_segment.segment.segment_id for expired_segment in self.expired)
+            ),
+            SegmentsAreRetired(
+                ids=tuple(entry.segment.segment_id for entry in self.starting)
+            ),
         )
 
     def updates(self, *, at_ms: int, run: str) -> tuple[Update, ...]:
         """The change of the row before anything is deleted; `at_ms` is epoch milliseconds."""
-        expired = tuple(each.segment.segment_id for each in self.expired)
-        starting = tuple(each.segment.segment_id for each in self.starting)
+        expired = tuple(expired_segment.segment.segment_id for expired_segment in self.expired)
+        starting = tuple(entry.segment.segment_id for entry in self.starting)
         expiry = (
             RetireSegments(ids=expired, at_ms=at_ms, run=run),
             MoveLogStart(offset=self.log_start_offset),
@@ -157,10 +163,10 @@ def sweep_of(
     state = view.state
     past_grace = _past_grace(state, times)
     may_go = tuple(each for each in past_grace if rules.is_detached or _is_ours(each))
-    needs_originals = is_refused and any(each.written_by_run for each in view.segments)
+    needs_originals = is_refused and any(segment.written_by_run for segment in view.segments)
     starting = tuple(each for each in may_go if _is_ours(each) or not needs_originals)
     orphans = _old(view.orphans, times) if rules.is_detached else ()
-    given_up = [each for each in view.set_apart if each.segment_id not in view.needed]
+    given_up = [segment for segment in view.set_apart if segment.segment_id not in view.needed]
     set_apart = _old(given_up, times) if rules.is_detached and times.takes_set_apart else ()
     stay = _Stay(
         expired=0 if is_refused else len(due) - len(expired),
@@ -188,7 +194,7 @@ def sweep_of(
 
 def _without(notes: Sequence[str], going: Sequence[ListedSegment]) -> tuple[str, ...]:
     """The notes but those on what goes now: it is no longer kept."""
-    return tuple(note for note in notes if not any(each.segment_id in note for each in going))
+    return tuple(note for note in notes if not any(segment.segment_id in note for segment in going))
 
 
 def _kept(may_go: Sequence[RetiredSegment], starting: Sequence[RetiredSegment]) -> tuple[str, ...]:
@@ -221,29 +227,37 @@ def deletion_faults(sweep: Sweep, row: PartitionState) -> tuple[str, ...]:
     what is retired only what the row says is going.
     """
     live = {segment.segment_id for segment in row.segments}
-    retired = {each.segment.segment_id for each in row.retired}
-    going = {each.segment.segment_id for each in _going(row)}
-    orphans = {each.segment_id for each in (*sweep.orphans, *sweep.set_apart)}
+    retired = {entry.segment.segment_id for entry in row.retired}
+    going = {entry.segment.segment_id for entry in _going(row)}
+    orphans = {orphan.segment_id for orphan in (*sweep.orphans, *sweep.set_apart)}
     doomed = orphans | set(sweep.marked_ids)
     return (
-        *(f"segment {each} is live" for each in sorted(doomed & live)),
-        *(f"segment {each} is no orphan, but retired" for each in sorted(orphans & retired)),
+        *(f"segment {candidate} is live" for candidate in sorted(doomed & live)),
+        *(f"segment {orphan} is no orphan, but retired" for orphan in sorted(orphans & retired)),
         *(
-            f"segment {each} is not marked as being deleted"
-            for each in sorted(set(sweep.marked_ids) - going - live)
+            f"segment {segment_id} is not marked as being deleted"
+            for segment_id in sorted(set(sweep.marked_ids) - going - live)
         ),
     )
 
 
 def _going(state: PartitionState) -> tuple[RetiredSegment, ...]:
-    return tuple(each for each in state.retired if each.deletion_started_at_ms is not None)
+    return tuple(
+        entry
+        for entry in state.retired
+        if entry.deletion_started_at_ms is not None
+    )
 
 
 def _past_grace(
     state: PartitionState | None, times: SweepOrder
 ) -> tuple[RetiredSegment, ...]:
     retired = () if state is None else state.whole_retired
-    return tuple(each for each in retired if times.now_ms - each.retired_at_ms >= times.grace_ms)
+    return tuple(
+        entry
+        for entry in retired
+        if times.now_ms - entry.retired_at_ms >= times.grace_ms
+    )
 
 
 def _is_ours(each: RetiredSegment) -> bool:

@@ -96,8 +96,12 @@ def decided_history(
     readable = [each for each in inspected if each.is_readable]
     known = () if row is None else _known(row)
     decider = max(
-        (each for each in readable if each.checkpoint),
-        key=lambda each: (each.checkpoint[-1].epoch, each.end_offset, each.listed.segment_id),
+        (inspected for inspected in readable if inspected.checkpoint),
+        key=lambda inspected: (
+            inspected.checkpoint[-1].epoch,
+            inspected.end_offset,
+            inspected.listed.segment_id,
+        ),
         default=None,
     )
     lineage, contradiction = known, ""
@@ -107,46 +111,48 @@ def decided_history(
     lineage = _with_newer_batches(lineage, readable)
     if row is not None and not contradiction:
         contradiction = _truncation(inspected, row)
-    fitting = tuple(each for each in readable if fits(each, lineage))
-    fitting_ids = {each.listed.segment_id for each in fitting}
+    fitting = tuple(inspected for inspected in readable if fits(inspected, lineage))
+    fitting_ids = {inspected.listed.segment_id for inspected in fitting}
     return History(
         lineage=lineage,
         fitting=fitting,
-        apart=tuple(each for each in readable if each.listed.segment_id not in fitting_ids),
+        apart=tuple(
+            inspected for inspected in readable if inspected.listed.segment_id not in fitting_ids
+        ),
         contradiction=contradiction,
     )
 
 
-def fits(each: InspectedSegment, lineage: Sequence[LeaderEpoch]) -> bool:
+def fits(segment: InspectedSegment, lineage: Sequence[LeaderEpoch]) -> bool:
     """Whether a readable segment is part of the log that `lineage` describes."""
-    if each.end_offset is None:
+    if segment.end_offset is None:
         return False
-    if each.checkpoint:
-        own = epochs_in(each.checkpoint, each.listed.start_offset, each.end_offset)
-        return are_within_lineage(own, each.end_offset, lineage)
+    if segment.checkpoint:
+        own = epochs_in(segment.checkpoint, segment.listed.start_offset, segment.end_offset)
+        return are_within_lineage(own, segment.end_offset, lineage)
     return all(
         _is_of(lineage, stretch.epoch, offset)
-        for stretch in each.stretches
+        for stretch in segment.stretches
         if stretch.epoch != NO_EPOCH
         for offset in (stretch.first_offset, stretch.last_offset)
     )
 
 
-def shared_until(each: InspectedSegment, lineage: Sequence[LeaderEpoch]) -> int:
+def shared_until(segment: InspectedSegment, lineage: Sequence[LeaderEpoch]) -> int:
     """The last offset up to which a readable segment is part of the log that `lineage` describes.
 
     Below its start where its very first offset is of another history. Where a log was cut off amid
     a segment, the segment's head is still part of it, and may be nowhere else.
     """
-    start, end = each.listed.start_offset, each.end_offset
+    start, end = segment.listed.start_offset, segment.end_offset
     if end is None:
         return start - 1
     said = tuple(
         LeaderEpoch(epoch=stretch.epoch, start_offset=stretch.first_offset)
-        for stretch in each.stretches
+        for stretch in segment.stretches
         if stretch.epoch != NO_EPOCH
     )
-    own = epochs_in(each.checkpoint or said, start, end)
+    own = epochs_in(segment.checkpoint or said, start, end)
     theirs = epochs_in(lineage, start, end)
     for offset in sorted({entry.start_offset for entry in (*own, *theirs)}):
         mine = epochs_in(own, offset, offset)
@@ -185,7 +191,7 @@ def _with_newer_batches(
     """
     newest = lineage[-1].epoch if lineage else NO_EPOCH
     first_offsets: dict[int, int] = {}
-    for stretch in (stretch for each in readable for stretch in each.stretches):
+    for stretch in (stretch for inspected in readable for stretch in inspected.stretches):
         if stretch.epoch > newest:
             first = first_offsets.get(stretch.epoch, stretch.first_offset)
             first_offsets[stretch.epoch] = min(first, stretch.first_offset)
@@ -239,10 +245,13 @@ def _truncation(inspected: Sequence[InspectedSegment], row: PartitionState) -> s
     return ""
 
 
-def _truncated(each: InspectedSegment, epoch: int, start_offset: int, row: PartitionState) -> str:
+def _truncated(
+    segment: InspectedSegment, epoch: int, start_offset: int, row: PartitionState
+) -> str:
     return (
-        f"{each} was written by a leader of epoch {epoch}, whose log has offset {start_offset}; the"
-        f" live segments have that offset from another leader, and go on to {row.next_offset - 1}"
+        f"{segment} was written by a leader of epoch {epoch}, whose log has offset {start_offset};"
+        " the live segments have that offset from another leader,"
+        f" and go on to {row.next_offset - 1}"
     )
 
 

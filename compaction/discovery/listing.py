@@ -94,15 +94,27 @@ def classify(listed: Sequence[ListedSegment], state: PartitionState | None) -> C
 
     `state` is None where the catalog has no row yet (first sight).
     """
-    in_order = sorted(listed, key=lambda each: (each.start_offset, each.segment_id))
-    live_ids = set() if state is None else {each.segment_id for each in state.segments}
-    retired_ids = set() if state is None else {each.segment.segment_id for each in state.retired}
-    known = tuple(each for each in in_order if each.segment_id in live_ids)
+    in_order = sorted(listed, key=lambda segment: (segment.start_offset, segment.segment_id))
+    live_ids = set() if state is None else {segment.segment_id for segment in state.segments}
+    retired_ids = (
+        set()
+        if state is None
+        else {entry.segment.segment_id for entry in state.retired}
+    )
+    known = tuple(
+        listed_segment for listed_segment in in_order if listed_segment.segment_id in live_ids
+    )
     return Classified(
         known=known,
-        retired=tuple(each for each in in_order if each.segment_id in retired_ids),
+        retired=tuple(
+            listed_segment
+            for listed_segment in in_order
+            if listed_segment.segment_id in retired_ids
+        ),
         unknown=tuple(
-            each for each in in_order if each.segment_id not in live_ids | retired_ids
+            listed_segment
+            for listed_segment in in_order
+            if listed_segment.segment_id not in live_ids | retired_ids
         ),
         problems=damages(() if state is None else state.segments, known, kind="live segment"),
     )
@@ -115,7 +127,7 @@ def damages(
 
     `kind` is what the segments are called in it, such as "live segment".
     """
-    by_id = {each.segment_id: each for each in listed}
+    by_id = {segment.segment_id: segment for segment in listed}
     return tuple(problem for segment in segments for problem in _damages(segment, by_id, kind))
 
 

@@ -107,14 +107,14 @@ def comparisons(live: Sequence[Segment], chain: Chain) -> tuple[Comparison, ...]
     if not chain.taken:
         return ()
     unknown = [*chain.taken, *chain.superseded]
-    brokers = [each for each in live if not each.written_by_run]
+    brokers = [segment for segment in live if not segment.written_by_run]
     ordered = sorted([*brokers, *unknown], key=lambda s: (s.own_start_offset, s.segment_id))
-    unknown_ids = {each.segment_id for each in unknown}
+    unknown_ids = {segment.segment_id for segment in unknown}
     found: list[Comparison] = []
     open_segments: list[Segment] = []
     for segment in ordered:
         start_offset = segment.own_start_offset
-        open_segments = [each for each in open_segments if each.end_offset >= start_offset]
+        open_segments = [segment for segment in open_segments if segment.end_offset >= start_offset]
         found += [
             Comparison(
                 first=each,
@@ -133,7 +133,7 @@ def with_proof(
     chain: Chain, compared: Sequence[Comparison], proof: OverlapProof
 ) -> tuple[Segment, ...]:
     """The segments to be taken as the row names them: cut, and with what they were compared to."""
-    agrees: dict[str, set[str]] = {each.segment_id: set() for each in chain.taken}
+    agrees: dict[str, set[str]] = {segment.segment_id: set() for segment in chain.taken}
     for each in compared:
         first, second = each.first.segment_id, each.second.segment_id
         for one, other in ((first, second), (second, first)):

@@ -95,12 +95,12 @@ def drafted(facts: PartitionFacts) -> PartitionDraft | Refusal:
     refusal = _refused_by_history(history, live)
     if refusal is not None:
         return refusal
-    complete = [each.segment for each in history.fitting if each.segment is not None]
+    complete = [inspected.segment for inspected in history.fitting if inspected.segment is not None]
     if row is None:
-        reached = min((each.start_offset for each in complete), default=0) - 1
+        reached = min((segment.start_offset for segment in complete), default=0) - 1
     else:
         reached = row.next_offset - 1
-        complete = [each for each in complete if each.end_offset > reached]
+        complete = [segment for segment in complete if segment.end_offset > reached]
     chain = chain_of(reached, complete)
     refusal = None if row is not None else _refused_on_first_sight(facts, history, chain)
     if refusal is not None:
@@ -134,16 +134,16 @@ def view_of(draft: PartitionDraft, proof: OverlapProof) -> PartitionView | Refus
         segments=segments,
         new_ids=tuple(segment.segment_id for segment in taken),
         orphans=orphans,
-        set_apart=tuple(each.listed for each in history.apart),
+        set_apart=tuple(inspected.listed for inspected in history.apart),
         needed=_needed(history, _reached(draft)),
-        waiting=tuple(each.listed for each in waiting),
+        waiting=tuple(segment.listed for segment in waiting),
         stalled_since_ms=min(
-            (each.listed.modified_ms for each in waiting if _reaches_beyond(each, end_offset)),
+            (late.listed.modified_ms for late in waiting if _reaches_beyond(late, end_offset)),
             default=None,
         ),
         retired=facts.classified.retired,
         # What lies beyond the live end is not ours to remember: it may still be cut off.
-        lineage=tuple(each for each in history.lineage if each.start_offset <= end_offset),
+        lineage=tuple(epoch for epoch in history.lineage if epoch.start_offset <= end_offset),
         log_start_offset=log_start_offset,
         notes=tuple(_notes(draft, waiting)),
     )
@@ -159,7 +159,7 @@ def row_view(facts: PartitionFacts, refusal: Refusal) -> PartitionView | None:
     if row is None:
         return None
     history = facts.history()
-    complete = [each.segment for each in history.fitting if each.segment is not None]
+    complete = [inspected.segment for inspected in history.fitting if inspected.segment is not None]
     shared = _shared_end(row, history)
     taken = chain_of(shared, complete).taken
     return PartitionView(
@@ -168,7 +168,9 @@ def row_view(facts: PartitionFacts, refusal: Refusal) -> PartitionView | None:
         segments=row.segments,
         new_ids=(),
         orphans=orphans_of_diverged(facts),
-        set_apart=tuple(each.listed for each in history.apart if not fits(each, row.lineage)),
+        set_apart=tuple(
+            inspected.listed for inspected in history.apart if not fits(inspected, row.lineage)
+        ),
         needed=_needed(history, taken[-1].end_offset if taken else shared),
         waiting=(),
         stalled_since_ms=None,
@@ -179,7 +181,7 @@ def row_view(facts: PartitionFacts, refusal: Refusal) -> PartitionView | None:
     )
 
 
-def is_orphan(each: InspectedSegment, row: PartitionState | None) -> bool:
+def is_orphan(segment: InspectedSegment, row: PartitionState | None) -> bool:
     """Whether an unknown segment is known to hold nothing of its own (SEMANTICS 1, "Orphans").
 
     Without a `.log` it holds nothing; else all its offsets lie where the row's segments are, or
@@ -187,14 +189,14 @@ def is_orphan(each: InspectedSegment, row: PartitionState | None) -> bool:
     """
     if row is None:
         return False
-    if not each.listed.has_log:
+    if not segment.listed.has_log:
         return True
     return (
-        each.is_readable
-        and each.end_offset is not None
-        and _lowest_named(row) <= each.listed.start_offset
-        and each.end_offset < row.next_offset
-        and fits(each, row.lineage)
+        segment.is_readable
+        and segment.end_offset is not None
+        and _lowest_named(row) <= segment.listed.start_offset
+        and segment.end_offset < row.next_offset
+        and fits(segment, row.lineage)
     )
 
 
@@ -219,7 +221,7 @@ def orphans_of_diverged(facts: PartitionFacts) -> tuple[ListedSegment, ...]:
 
 def _shared_end(row: PartitionState, history: History) -> int:
     """The last offset of the row's segments that are part of the history that contradicts it."""
-    common = [each for each in row.segments if is_within_lineage(each, history.lineage)]
+    common = [segment for segment in row.segments if is_within_lineage(segment, history.lineage)]
     # All within the lineage: that of the new history is not known.
     is_known = len(common) < len(row.segments)
     return common[-1].end_offset if common and is_known else row.log_start_offset - 1
@@ -227,7 +229,7 @@ def _shared_end(row: PartitionState, history: History) -> int:
 
 def _needed(history: History, reached: int) -> tuple[str, ...]:
     """Ids of what is apart and alone gives the history offsets beyond those it has reached."""
-    found = ((each, shared_until(each, history.lineage)) for each in history.apart)
+    found = ((inspected, shared_until(inspected, history.lineage)) for inspected in history.apart)
     return tuple(
         each.listed.segment_id
         for each, shared in found
@@ -240,7 +242,7 @@ def _lowest_named(row: PartitionState) -> int:
 
     A copy of a tier whose head arrives last is seen from its middle on.
     """
-    expired = (each.segment.start_offset for each in row.retired)
+    expired = (entry.segment.start_offset for entry in row.retired)
     return min((row.log_start_offset, *expired))
 
 
@@ -280,31 +282,31 @@ def _refused_by_listing(facts: PartitionFacts) -> Refusal | None:
     if partial and row is None:
         return Refusal(
             reason=RefusalReason.PARTIAL_SEGMENT,
-            detail="; ".join(f"{each} lacks {each.lacking}" for each in partial),
+            detail="; ".join(f"{segment} lacks {segment.lacking}" for segment in partial),
             remedy="Run again once the upload is complete, or move what a dead upload left away.",
         )
     unreadable = [each for each in facts.inspected if each.problem and _may_be_new(each, row)]
     if unreadable:
         return Refusal(
             reason=RefusalReason.UNREADABLE,
-            detail="; ".join(each.problem for each in unreadable),
+            detail="; ".join(inspected.problem for inspected in unreadable),
             remedy="Nothing of this partition was changed.",
         )
     return None
 
 
-def _may_be_new(each: InspectedSegment, row: PartitionState | None) -> bool:
+def _may_be_new(segment: InspectedSegment, row: PartitionState | None) -> bool:
     """It is whole by its objects' names, and would have been taken next."""
-    is_beyond = row is None or each.listed.start_offset >= row.next_offset
-    return is_beyond and each.listed.is_complete
+    is_beyond = row is None or segment.listed.start_offset >= row.next_offset
+    return is_beyond and segment.listed.is_complete
 
 
 def _refused_by_history(history: History, live: Sequence[Segment]) -> Refusal | None:
     """What the catalog calls live was cut off by an unclean leader election."""
     found = history.contradiction
-    strays = [each for each in live if not is_within_lineage(each, history.lineage)]
+    strays = [segment for segment in live if not is_within_lineage(segment, history.lineage)]
     if strays and not found:
-        names = ", ".join(each.segment_id for each in strays)
+        names = ", ".join(stray.segment_id for stray in strays)
         found = f"live segments outside the partition's leader epoch lineage: {names}"
     if not found:
         return None
@@ -322,10 +324,10 @@ def _refused_on_first_sight(
     start = chain.taken[0].start_offset if chain.taken else 0
     end = chain.taken[-1].end_offset if chain.taken else -1
     alone = [
-        each
-        for each in history.apart
-        if each.listed.segment_id not in consented
-        and (each.listed.start_offset < start or (each.end_offset or 0) > end)
+        inspected
+        for inspected in history.apart
+        if inspected.listed.segment_id not in consented
+        and (inspected.listed.start_offset < start or (inspected.end_offset or 0) > end)
     ]
     if not alone:
         return None
@@ -341,10 +343,10 @@ def _waiting(
     draft: PartitionDraft, orphans: Sequence[ListedSegment]
 ) -> Iterator[InspectedSegment]:
     """What may hold offsets beyond all that is taken: behind a gap, cut short, or unreadable."""
-    settled = {each.segment_id for each in (*draft.chain.taken, *draft.chain.superseded)}
-    settled |= {each.segment_id for each in orphans}
+    settled = {segment.segment_id for segment in (*draft.chain.taken, *draft.chain.superseded)}
+    settled |= {segment.segment_id for segment in orphans}
     reached = _reached(draft)
-    settled |= {each.listed.segment_id for each in draft.history.apart}
+    settled |= {inspected.listed.segment_id for inspected in draft.history.apart}
     settled -= set(_needed(draft.history, reached))
     for each in draft.facts.inspected:
         is_covered = each.is_readable and each.end_offset is not None and each.end_offset <= reached
@@ -358,19 +360,19 @@ def _reached(draft: PartitionDraft) -> int:
     return taken[-1].end_offset if taken else -1 if row is None else row.next_offset - 1
 
 
-def _reaches_beyond(each: InspectedSegment, live_end: int) -> bool:
-    known = each.seen_offset if each.end_offset is None else each.end_offset
-    return max(known, each.listed.start_offset) > live_end
+def _reaches_beyond(segment: InspectedSegment, live_end: int) -> bool:
+    known = segment.seen_offset if segment.end_offset is None else segment.end_offset
+    return max(known, segment.listed.start_offset) > live_end
 
 
 def _notes(draft: PartitionDraft, waiting: Sequence[InspectedSegment]) -> Iterator[str]:
     """A sentence for each unknown segment that is kept and not read, and why."""
     row, reached = draft.facts.row, _reached(draft)
-    taken = {each.segment_id for each in draft.chain.taken}
+    taken = {segment.segment_id for segment in draft.chain.taken}
     needed = _needed(draft.history, reached)
-    for each in draft.history.apart:
-        if each.listed.segment_id not in needed:
-            yield f"{each} is set apart, outside the leader epoch lineage: kept, not read"
+    for inspected in draft.history.apart:
+        if inspected.listed.segment_id not in needed:
+            yield f"{inspected} is set apart, outside the leader epoch lineage: kept, not read"
     for each in draft.history.fitting:
         is_taken = each.listed.segment_id in taken
         if row is not None and not is_taken and each.listed.start_offset < _lowest_named(row):

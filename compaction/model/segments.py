@@ -157,7 +157,11 @@ class PartitionState:
     @property
     def whole_retired(self) -> tuple[RetiredSegment, ...]:
         """The retired segments whose deletion has not started."""
-        return tuple(each for each in self.retired if each.deletion_started_at_ms is None)
+        return tuple(
+            entry
+            for entry in self.retired
+            if entry.deletion_started_at_ms is None
+        )
 
     @property
     def next_offset(self) -> int:

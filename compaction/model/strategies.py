@@ -28,7 +28,7 @@ def named_strategy(name: str) -> tuple[CompactionStrategy, str]:
 
 def with_strategy(known: tuple[str, ...], name: str) -> tuple[str, ...]:
     """The strategies known so far, each once, and `name` as the latest one."""
-    return (*(each for each in known if each != name), name)
+    return (*(partition for partition in known if partition != name), name)
 
 
 def latest_strategy(state: PartitionState) -> str:

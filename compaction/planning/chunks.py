@@ -151,16 +151,16 @@ def _limits(room: Room, taken_bytes: int) -> Iterator[_Limit]:
         )
 
 
-def _fitting(each: Due, limits: Sequence[_Limit]) -> Chunk | _Limit:
+def _fitting(due: Due, limits: Sequence[_Limit]) -> Chunk | _Limit:
     """The largest chunk within `chunk.bytes` and the limits, or the limit that lets it wait."""
-    sources = sources_of(each.plan)
-    clean = [source for source in sources if source.next_offset <= each.plan.first_dirty]
+    sources = sources_of(due.plan)
+    clean = [source for source in sources if source.next_offset <= due.plan.first_dirty]
     dirty = sources[len(clean) :]
     clean_bytes = sum(source.size_bytes for source in clean)
     # Of the first, the first two, … dirty segments.
     dirty_bytes = list(accumulate(source.size_bytes for source in dirty))
     count, why = len(dirty), ""
-    bound = each.rules.chunk_bytes
+    bound = due.rules.chunk_bytes
     if bound is not None and dirty and dirty_bytes[-1] > bound:
         count, why = max(1, _within(dirty_bytes, bound)), f"chunk.bytes is {bound}"
     for limit in limits:
@@ -173,23 +173,23 @@ def _fitting(each: Due, limits: Sequence[_Limit]) -> Chunk | _Limit:
             return limit
         count, why = min(count, max(1, fits)), limit.why
     if count == len(dirty):
-        return Chunk(plan=each.plan, is_last=True)
-    about = each.chunks_done + -(-dirty_bytes[-1] // dirty_bytes[count - 1])
-    plan = _of_sources(each.plan, sources[: len(clean) + count], each.rules)
+        return Chunk(plan=due.plan, is_last=True)
+    about = due.chunks_done + -(-dirty_bytes[-1] // dirty_bytes[count - 1])
+    plan = _of_sources(due.plan, sources[: len(clean) + count], due.rules)
     said = (
-        f"chunk {each.chunks_done + 1} of about {about}, up to offset {plan.next_offset - 1}: {why}"
+        f"chunk {due.chunks_done + 1} of about {about}, up to offset {plan.next_offset - 1}: {why}"
     )
     return Chunk(plan=replace(plan, held_back=(said,)), is_last=False)
 
 
 def _within(sums: Sequence[int], bound: int) -> int:
     """How many of the ascending sums are at most `bound`."""
-    return sum(each <= bound for each in sums)
+    return sum(sum_ <= bound for sum_ in sums)
 
 
 def sources_of(plan: Compact) -> tuple[Segment, ...]:
     """The segments that the plan reads, in offset order."""
-    return tuple(each for group in plan.groups for each in group.segments)
+    return tuple(segment for group in plan.groups for segment in group.segments)
 
 
 def remaining(
@@ -199,12 +199,12 @@ def remaining(
 
     `segments`: the partition's live ones after that commit.
     """
-    sources = tuple(each for each in segments if each.start_offset < whole.next_offset)
+    sources = tuple(segment for segment in segments if segment.start_offset < whole.next_offset)
     return replace(_of_sources(whole, sources, rules), first_dirty=first_dirty)
 
 
 def _of_sources(plan: Compact, sources: tuple[Segment, ...], rules: Rules) -> Compact:
-    bytes_in = sum(each.size_bytes for each in sources)
+    bytes_in = sum(segment.size_bytes for segment in sources)
     return replace(
         plan,
         next_offset=sources[-1].next_offset,

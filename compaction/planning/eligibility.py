@@ -66,19 +66,21 @@ class DirtyRatio:
 def dirty_ratio(view: PartitionView, regions: Regions, rules: Rules, now_ms: int) -> DirtyRatio:
     """How dirty the partition is at `now_ms` (epoch milliseconds), and how overdue."""
     dirty = regions.dirty
-    clean = (each.size_bytes for each in view.segments if each.start_offset < dirty.start)
+    clean = (segment.size_bytes for segment in view.segments if segment.start_offset < dirty.start)
     cleanable = [
-        each
-        for each in view.segments
-        if dirty.start < each.next_offset and each.start_offset < dirty.end and not dirty.is_empty
+        segment
+        for segment in view.segments
+        if dirty.start < segment.next_offset
+        and segment.start_offset < dirty.end
+        and not dirty.is_empty
     ]
-    overdue = (each.size_bytes for each in cleanable if is_overdue(each, rules, now_ms))
+    overdue = (segment.size_bytes for segment in cleanable if is_overdue(segment, rules, now_ms))
     delay_ms = 0
     if regions.earliest_dirty_ms is not None:
         delay_ms = now_ms - regions.earliest_dirty_ms - rules.max_compaction_lag_ms
     return DirtyRatio(
         clean_bytes=sum(clean),
-        cleanable_bytes=sum(each.size_bytes for each in cleanable),
+        cleanable_bytes=sum(segment.size_bytes for segment in cleanable),
         must_clean_bytes=sum(overdue),
         delay_ms=max(delay_ms, 0),
     )
@@ -100,11 +102,11 @@ def due_segments(
         return ()
     clean_until = min(regions.first_dirty, regions.unstable_from)
     return tuple(
-        each
-        for each in view.segments
-        if each.next_offset <= clean_until
-        and each.earliest_due_ms is not None
-        and each.earliest_due_ms <= now_ms
+        segment
+        for segment in view.segments
+        if segment.next_offset <= clean_until
+        and segment.earliest_due_ms is not None
+        and segment.earliest_due_ms <= now_ms
     )
 
 

@@ -123,14 +123,16 @@ def explained(
         for number, group in enumerate(groups, start=1)
         for segment in group.segments
     }
-    return tuple(_explained(case, each, placed.get(each.segment_id)) for each in view.segments)
+    return tuple(
+        _explained(case, segment, placed.get(segment.segment_id)) for segment in view.segments
+    )
 
 
 def folded(segments: Sequence[ExplainedSegment], rows_max: int) -> tuple[SegmentRun, ...]:
     """One run per segment; where those are too many, neighbours of one region and fate in one."""
     if len(segments) <= rows_max:
-        return tuple(SegmentRun(segments=(each,)) for each in segments)
-    alike = groupby(segments, key=lambda each: (each.regions, each.fate))
+        return tuple(SegmentRun(segments=(explained,)) for explained in segments)
+    alike = groupby(segments, key=lambda explained: (explained.regions, explained.fate))
     return tuple(SegmentRun(segments=tuple(run)) for _, run in alike)
 
 

@@ -48,21 +48,21 @@ def grouped(segments: Sequence[Segment], rules: Rules) -> tuple[SegmentGroup, ..
 def _cuts(segments: Sequence[Segment], rules: Rules) -> Iterator[int]:
     """Where each group ends. The sums of the sources bound the one that replaces them."""
     start = log_bytes = offset_index_bytes = time_index_bytes = 0
-    for place, each in enumerate(segments):
-        log_bytes += each.size_bytes
-        offset_index_bytes += each.offset_index_bytes
-        time_index_bytes += each.time_index_bytes
+    for place, segment in enumerate(segments):
+        log_bytes += segment.size_bytes
+        offset_index_bytes += segment.offset_index_bytes
+        time_index_bytes += segment.time_index_bytes
         fits = (
             log_bytes <= rules.segment_bytes
             and offset_index_bytes <= rules.segment_index_bytes
             and time_index_bytes <= rules.segment_index_bytes
-            and each.end_offset - segments[start].start_offset <= OFFSET_SPAN_MAX
+            and segment.end_offset - segments[start].start_offset <= OFFSET_SPAN_MAX
         )
         if place > start and not fits:
             yield place
             start = place
-            log_bytes = each.size_bytes
-            offset_index_bytes = each.offset_index_bytes
-            time_index_bytes = each.time_index_bytes
+            log_bytes = segment.size_bytes
+            offset_index_bytes = segment.offset_index_bytes
+            time_index_bytes = segment.time_index_bytes
     if segments:
         yield len(segments)

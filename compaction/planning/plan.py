@@ -89,7 +89,7 @@ class Compact:
     @property
     def source_ids(self) -> tuple[str, ...]:
         """The segments that the round replaces, in offset order."""
-        return tuple(each.segment_id for group in self.groups for each in group.segments)
+        return tuple(segment.segment_id for group in self.groups for segment in group.segments)
 
     @property
     def is_partial(self) -> bool:
@@ -202,11 +202,11 @@ def _compact(
 def _runs(segments: Sequence[Segment]) -> Iterator[list[Segment]]:
     """Stretches of segments that follow each other without a gap."""
     run: list[Segment] = []
-    for each in segments:
-        if run and run[-1].next_offset != each.start_offset:
+    for segment in segments:
+        if run and run[-1].next_offset != segment.start_offset:
             yield run
             run = []
-        run.append(each)
+        run.append(segment)
     if run:
         yield run
 

@@ -85,9 +85,11 @@ def _sources_not_live(sources: tuple[Segment, ...], view: PartitionView) -> tupl
     """Same id is not enough: a source must be the very segment that the view shows."""
     live = {segment.segment_id: segment for segment in view.segments}
     return tuple(
-        Fault(kind=FaultKind.NOT_LIVE, detail=f"segment {each.segment_id} is not live as planned")
-        for each in sources
-        if live.get(each.segment_id) != each
+        Fault(
+            kind=FaultKind.NOT_LIVE, detail=f"segment {segment.segment_id} is not live as planned"
+        )
+        for segment in sources
+        if live.get(segment.segment_id) != segment
     )
 
 
@@ -95,10 +97,10 @@ def _sources_out_of_lineage(sources: tuple[Segment, ...], view: PartitionView) -
     return tuple(
         Fault(
             kind=FaultKind.OUT_OF_LINEAGE,
-            detail=f"segment {each.segment_id} lies outside the leader epoch lineage",
+            detail=f"segment {segment.segment_id} lies outside the leader epoch lineage",
         )
-        for each in sources
-        if not is_within_lineage(each, view.lineage)
+        for segment in sources
+        if not is_within_lineage(segment, view.lineage)
     )
 
 
@@ -138,10 +140,10 @@ def _not_due(
     found = [
         Fault(
             kind=FaultKind.NOT_DUE,
-            detail=f"segment {each.segment_id} holds nothing whose delete horizon has passed",
+            detail=f"segment {segment.segment_id} holds nothing whose delete horizon has passed",
         )
-        for each in sources
-        if each.earliest_due_ms is None or each.earliest_due_ms > now_ms
+        for segment in sources
+        if segment.earliest_due_ms is None or segment.earliest_due_ms > now_ms
     ]
     if not plan.next_offset <= plan.first_dirty == clean_until <= view.next_offset:
         detail = (
@@ -163,15 +165,17 @@ def _too_young(
         return ()
     overdue_until = max(
         (
-            each.end_offset
-            for each in view.segments
-            if each.end_offset >= plan.first_dirty
-            and 0 < each.first_timestamp_ms < now_ms - rules.max_compaction_lag_ms
+            segment.end_offset
+            for segment in view.segments
+            if segment.end_offset >= plan.first_dirty
+            and 0 < segment.first_timestamp_ms < now_ms - rules.max_compaction_lag_ms
         ),
         default=-1,
     )
-    dirty = [each for each in sources if each.end_offset >= plan.first_dirty]
-    is_young = any(now_ms - each.max_timestamp_ms < rules.min_compaction_lag_ms for each in dirty)
+    dirty = [segment for segment in sources if segment.end_offset >= plan.first_dirty]
+    is_young = any(
+        now_ms - segment.max_timestamp_ms < rules.min_compaction_lag_ms for segment in dirty
+    )
     if not is_young or dirty[-1].end_offset <= overdue_until:
         return ()
     detail = f"segment {dirty[-1].segment_id} holds or follows records that are too young"

@@ -117,10 +117,10 @@ def regions_of(
     is_forced = forced_first_dirty is not None
     if forced_first_dirty is not None:
         first_dirty, reset = max(forced_first_dirty, view.log_start_offset), None
-    uncompacted = [each for each in view.segments if each.next_offset > first_dirty]
+    uncompacted = [segment for segment in view.segments if segment.next_offset > first_dirty]
     unstable_from = _unstable_from(view, last_stable)
     first_timestamps_ms = [
-        each.first_timestamp_ms for each in uncompacted if each.first_timestamp_ms > 0
+        segment.first_timestamp_ms for segment in uncompacted if segment.first_timestamp_ms > 0
     ]
     return Regions(
         log_start=view.log_start_offset,
@@ -178,6 +178,8 @@ def _lag_bound(uncompacted: Sequence[Segment], rules: Rules, now_ms: int, end: i
     if rules.min_compaction_lag_ms == 0:
         return end
     youngest_ms = now_ms - rules.min_compaction_lag_ms
-    young = (each.start_offset for each in uncompacted if each.max_timestamp_ms > youngest_ms)
-    overdue = [each.next_offset for each in uncompacted if is_overdue(each, rules, now_ms)]
+    young = (
+        segment.start_offset for segment in uncompacted if segment.max_timestamp_ms > youngest_ms
+    )
+    overdue = [segment.next_offset for segment in uncompacted if is_overdue(segment, rules, now_ms)]
     return max([next(young, end), *overdue])

@@ -83,11 +83,13 @@ def sum_of(found: Iterable[KeysCompared]) -> KeysCompared:
     """What the comparisons of all buckets say together."""
     listed = list(found)
     return KeysCompared(
-        keys=sum(each.keys for each in listed),
-        deleted=sum(each.deleted for each in listed),
-        differing=sum(each.differing for each in listed),
-        late=sum(each.late for each in listed),
-        examples=_first([example for each in listed for example in each.examples]),
+        keys=sum(compared.keys for compared in listed),
+        deleted=sum(compared.deleted for compared in listed),
+        differing=sum(compared.differing for compared in listed),
+        late=sum(compared.late for compared in listed),
+        examples=_first(
+            [example for compared in listed for example in compared.examples]
+        ),
     )
 
 
@@ -147,8 +149,8 @@ def _earliest(side: LatestValues, rows: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _first(examples: list[KeyDifference]) -> tuple[KeyDifference, ...]:
-    def offset(each: KeyDifference) -> int:
-        return min(side.offset for side in (each.before, each.now) if side is not None)
+    def offset(difference: KeyDifference) -> int:
+        return min(side.offset for side in (difference.before, difference.now) if side is not None)
 
     return tuple(sorted(examples, key=offset)[:EXAMPLES_MAX])
 

@@ -100,11 +100,11 @@ def latest_of(pieces: Sequence[LatestValues]) -> LatestValues:
     rows = kept.ordinal
     return LatestValues(
         keys=numbered(kept),
-        offset=np.concatenate([_NONE.offset, *(each.offset for each in pieces)])[rows],
-        value_bytes=np.concatenate([_NONE.value_bytes, *(each.value_bytes for each in pieces)])[
+        offset=np.concatenate([_NONE.offset, *(piece.offset for piece in pieces)])[rows],
+        value_bytes=np.concatenate([_NONE.value_bytes, *(piece.value_bytes for piece in pieces)])[
             rows
         ],
-        digest=np.concatenate([_NONE.digest, *(each.digest for each in pieces)])[rows],
+        digest=np.concatenate([_NONE.digest, *(piece.digest for piece in pieces)])[rows],
     )
 
 

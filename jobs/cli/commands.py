@@ -280,7 +280,7 @@ def _told(
     if as_json:
         click.echo(
             document(
-                (each.as_json() for each in reports),
+                (report.as_json() for report in reports),
                 max_compaction_delay_secs=max_compaction_delay_secs(reports),
                 **of_all,
             )

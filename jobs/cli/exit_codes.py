@@ -81,7 +81,7 @@ def beside_result(*, as_json: bool) -> Console:
 
 def leave(reports: Sequence[PartitionReport | RetainReport]) -> None:
     """Exit with the code that the reports call for; where that is 0, go on."""
-    outcomes = {each.outcome for each in reports}
+    outcomes = {report.outcome for report in reports}
     if outcomes & {FAILED, REFUSED, UNKNOWN}:
         sys.exit(EXIT_PARTITION_FAILED)
     if outcomes & {FENCED, LOST_RACE}:

@@ -32,7 +32,7 @@ class Verbs(click.Group):
         """See `click.Group`; the sentence of each verb is whole, on as many lines as it takes."""
         verbs = [(name, self.commands[name]) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
-            formatter.write_dl([(name, each.get_short_help_str(limit=200)) for name, each in verbs])
+            formatter.write_dl([(name, verb.get_short_help_str(limit=200)) for name, verb in verbs])
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:  # noqa: ANN401 - as click
         """See `click.Group`."""

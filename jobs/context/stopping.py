@@ -58,8 +58,8 @@ def stoppable() -> Iterator[None]:
 
     A signal that this process was started to ignore, by `nohup` or a shell's `&`, stays ignored.
     """
-    heeded = [each for each in _NAMES if signal.getsignal(each) is not signal.SIG_IGN]
-    before = {each: signal.signal(each, _on_signal) for each in heeded}
+    heeded = [name for name in _NAMES if signal.getsignal(name) is not signal.SIG_IGN]
+    before = {name: signal.signal(name, _on_signal) for name in heeded}
     try:
         if under_spark_submit():
             _outlived_by_jvm()

@@ -69,7 +69,7 @@ def published(
     `clock` tells the time, epoch milliseconds, that the commits bear.
     """
     with ThreadPoolExecutor(READERS) as pool:
-        failures = list(pool.map(lambda each: fault_of(each, tier), rewritten))
+        failures = list(pool.map(lambda rewritten: fault_of(rewritten, tier), rewritten))
     proposals = {
         each.round.key: proposal_of(each.round, each.receipts, new_commit_id(), clock())
         for each, failure in zip(rewritten, failures, strict=True)
@@ -87,61 +87,62 @@ def read_back(results: Sequence[RoundResult], catalog: Catalog) -> list[RoundRes
 
     Nothing is written. `Unknown` stays what no row settles, or nobody can read.
     """
-    proposals = [each.proposal for each in results if each.proposal is not None]
-    known = {each.round.key: each.outcome for each in results if each.outcome is not None}
+    proposals = [result.proposal for result in results if result.proposal is not None]
+    known = {result.round.key: result.outcome for result in results if result.outcome is not None}
     outcomes = settled(catalog, proposals, known)
     return [
-        replace(each, outcome=outcome, state=_left_by(each.proposal, each.round, outcome))
-        for each in results
-        for outcome in [outcomes.get(each.round.key)]
+        replace(result, outcome=outcome, state=_left_by(result.proposal, result.round, outcome))
+        for result in results
+        for outcome in [outcomes.get(result.round.key)]
     ]
 
 
-def fault_of(each: Rewritten, tier: LocalTieredStorage) -> str:
+def fault_of(rewritten: Rewritten, tier: LocalTieredStorage) -> str:
     """Stage 7: why nothing of the round may be published; empty: it may be.
 
     What its workers say must add up, and what they wrote must lie in the tier as they wrote it:
     the folder is listed for that, once.
     """
-    if each.failure is not None:
-        return each.failure
+    if rewritten.failure is not None:
+        return rewritten.failure
     faults = receipt_faults(
-        each.round.groups,
-        each.receipts,
-        records_scanned=each.records_scanned,
-        record_bytes_scanned=each.record_bytes_scanned,
+        rewritten.round.groups,
+        rewritten.receipts,
+        records_scanned=rewritten.records_scanned,
+        record_bytes_scanned=rewritten.record_bytes_scanned,
     )
     if faults:
         return (
-            f"{each.round.key}: the results contradict each other, nothing was published: "
+            f"{rewritten.round.key}: the results contradict each other, nothing was published: "
             f"{'; '.join(faults)}. This is a bug; please report it."
         )
-    if not any(receipt.staged for receipt in each.receipts):
+    if not any(receipt.staged for receipt in rewritten.receipts):
         return ""
     try:
-        faults = listing_faults(each.receipts, tier.listing(each.round.key))
+        faults = listing_faults(rewritten.receipts, tier.listing(rewritten.round.key))
     except TierfoldError as error:
         return str(error)
     if faults:
         return (
-            f"{each.round.key}: new objects changed after they were written, nothing was published:"
-            f" {'; '.join(faults)}. Look for what else changes the tier, then run again."
+            f"{rewritten.round.key}: new objects changed after they were written,"
+            f" nothing was committed: {'; '.join(faults)}."
+            " Look for what else changes the tier, then run again."
         )
     return ""
 
 
 def _result(
-    each: Rewritten, failure: str, proposal: CommitProposal | None, outcome: Outcome | None
+    rewritten: Rewritten, failure: str, proposal: CommitProposal | None, outcome: Outcome | None
 ) -> RoundResult:
     return RoundResult(
-        round=each.round,
-        receipts=each.receipts,
+        round=rewritten.round,
+        receipts=rewritten.receipts,
         outcome=outcome,
         failure=failure or None,
-        believed=each.believed,
-        malformed_versions=each.malformed_versions,
+        believed=rewritten.believed,
+        malformed_versions=rewritten.malformed_versions,
         proposal=proposal,
-        state=_left_by(proposal, each.round, outcome),
+        state=_left_by(proposal, rewritten.round, outcome),
     )
 
 

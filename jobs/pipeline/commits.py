@@ -26,7 +26,8 @@ def committed(
         return catalog.commit(proposals)
     except (CorruptLog, UnreadableObject) as error:
         return {
-            each.key: Unknown(commit_id=each.commit_id, cause=str(error)) for each in proposals
+            proposal.key: Unknown(commit_id=proposal.commit_id, cause=str(error))
+            for proposal in proposals
         }
 
 
@@ -41,7 +42,9 @@ def settled(
     """
     found = dict(outcomes)
     for wait_ms in READ_BACK_AFTER_MS:
-        unanswered = [each for each in proposals if isinstance(found.get(each.key), Unknown)]
+        unanswered = [
+            proposal for proposal in proposals if isinstance(found.get(proposal.key), Unknown)
+        ]
         if not unanswered:
             break
         pause(wait_ms)

@@ -38,7 +38,7 @@ def facts_from(
         key=key,
         state=state,
         classified=classified,
-        inspected=tuple(inspected(live.tier, key, each) for each in classified.unknown),
+        inspected=tuple(inspected(live.tier, key, segment) for segment in classified.unknown),
     )
 
 

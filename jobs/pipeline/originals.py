@@ -33,7 +33,7 @@ def _originals(view: PartitionView) -> list[Segment]:
     What expired below it is no part of the log; what is being deleted may go while it is read.
     """
     retired = view.state.whole_retired if view.state is not None else ()
-    known = [*view.segments, *(each.segment for each in retired)]
+    known = [*view.segments, *(entry.segment for entry in retired)]
     return sorted(
         (
             segment
@@ -56,7 +56,9 @@ def _covers(originals: Sequence[Segment], view: PartitionView) -> bool:
 
 def _gone(live: Wiring, key: PartitionKey, segments: Sequence[Segment]) -> int:
     """How many of the segments lack what is needed to read their keys."""
-    listed = {each.segment_id: each for each in live.tier.listing(key)}
+    listed = {
+        listed_segment.segment_id: listed_segment for listed_segment in live.tier.listing(key)
+    }
 
     def is_there(segment: Segment) -> bool:
         found = listed.get(segment.segment_id)

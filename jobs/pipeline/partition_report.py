@@ -91,25 +91,25 @@ class PartitionReport:
 
 def max_compaction_delay_secs(reports: Iterable[PartitionReport]) -> int:
     """Kafka's metric: by how much the most overdue partition is over `max.compaction.lag.ms`."""
-    delays_ms = (each.ratio.delay_ms for each in reports if each.ratio is not None)
+    delays_ms = (report.ratio.delay_ms for report in reports if report.ratio is not None)
     return max(delays_ms, default=0) // 1000
 
 
-def survey_report(each: Surveyed) -> PartitionReport:
+def survey_report(partition: Surveyed) -> PartitionReport:
     """What planning says, which is all there is to say unless something is then done."""
     return replace(
-        _planned(each),
-        epoch=each.epoch,
-        ratio=each.ratio,
-        should_have_rolled_at_ms=each.should_have_rolled_at_ms
+        _planned(partition),
+        epoch=partition.epoch,
+        ratio=partition.ratio,
+        should_have_rolled_at_ms=partition.should_have_rolled_at_ms
     )
 
 
-def _planned(each: Surveyed) -> PartitionReport:
-    choice = each.choice
+def _planned(partition: Surveyed) -> PartitionReport:
+    choice = partition.choice
     if isinstance(choice, Compact):
         return PartitionReport(
-            key=each.key,
+            key=partition.key,
             outcome=PLANNED,
             reason="; ".join((*_WHY[choice.reason], *choice.held_back)),
             first_dirty=choice.first_dirty,
@@ -122,12 +122,12 @@ def _planned(each: Surveyed) -> PartitionReport:
         )
     if isinstance(choice, Rest):
         return PartitionReport(
-            key=each.key,
+            key=partition.key,
             outcome=NOTHING_TO_DO,
             reason=choice.detail,
             notes=choice.notes,
         )
-    return PartitionReport(key=each.key, outcome=REFUSED, reason=choice.sentence)
+    return PartitionReport(key=partition.key, outcome=REFUSED, reason=choice.sentence)
 
 
 def failure_report(planned: PartitionReport, reason: str) -> PartitionReport:
@@ -189,7 +189,7 @@ def result_report(planned: PartitionReport, result: RoundResult) -> PartitionRep
     report = outcome_report(planned, result.outcome)
     if report.outcome != COMPACTED:
         return report
-    written = [each for each in result.receipts if each.result is GroupResult.WRITTEN]
+    written = [receipt for receipt in result.receipts if receipt.result is GroupResult.WRITTEN]
     unchanged = sum(
         group.size_bytes
         for group, receipt in zip(result.round.groups, result.receipts, strict=True)
@@ -203,7 +203,7 @@ def result_report(planned: PartitionReport, result: RoundResult) -> PartitionRep
             "lists them: their records were dropped",
         )
     tally = sum(
-        (each.tally for each in result.receipts),
+        (receipt.tally for receipt in result.receipts),
         Tally(malformed_versions=result.malformed_versions),
     )
     if tally.malformed_versions:
@@ -222,7 +222,7 @@ def result_report(planned: PartitionReport, result: RoundResult) -> PartitionRep
     return replace(
         report,
         segments_out=len(result.receipts),
-        bytes_out=unchanged + sum(each.bytes_written for each in written),
+        bytes_out=unchanged + sum(receipt.bytes_written for receipt in written),
         objects_written=len(written),
         tally=tally,
         notes=notes,
@@ -247,7 +247,7 @@ def whole_report(chunks: Sequence[PartitionReport], *, left: str = "") -> Partit
     Each chunk reads what the one before it left, which counts once. `left`: why the run ended
     before the last chunk.
     """
-    done = [each for each in chunks if each.outcome == COMPACTED]
+    done = [report for report in chunks if report.outcome == COMPACTED]
     last = chunks[-1]
     if left:
         last = replace(last, reason=f"the rest is left for the next run: {left}")
@@ -264,16 +264,16 @@ def whole_report(chunks: Sequence[PartitionReport], *, left: str = "") -> Partit
         segments_out=done[-1].segments_out,
         bytes_in=_summed(done, "bytes_in", "bytes_out"),
         bytes_out=done[-1].bytes_out,
-        objects_written=sum(each.objects_written for each in done),
-        tally=sum((_handed_on(each.tally) for each in done[:-1]), total(e.tally for e in done)),
-        notes=tuple(dict.fromkeys((told, *(note for each in chunks for note in each.notes)))),
+        objects_written=sum(report.objects_written for report in done),
+        tally=sum((_handed_on(report.tally) for report in done[:-1]), total(e.tally for e in done)),
+        notes=tuple(dict.fromkeys((told, *(note for report in chunks for note in report.notes)))),
     )
 
 
 def _summed(done: Sequence[PartitionReport], taken: str, left: str) -> int:
     """What came in over all chunks, without what one chunk left to the next."""
-    came_in = sum(getattr(each, taken) for each in done)
-    return int(came_in - sum(getattr(each, left) for each in done[:-1]))
+    came_in = sum(getattr(report, taken) for report in done)
+    return int(came_in - sum(getattr(report, left) for report in done[:-1]))
 
 
 def _handed_on(tally: Tally) -> Tally:

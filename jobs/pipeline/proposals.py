@@ -22,17 +22,17 @@ from tierfold.jobs.pipeline.task_assignment import Round
 
 
 def proposal_of(
-    each: Round, receipts: Sequence[GroupReceipt], commit_id: str, at_ms: int
+    work: Round, receipts: Sequence[GroupReceipt], commit_id: str, at_ms: int
 ) -> CommitProposal:
     """Sources out, results in, the cleaner offset moved: one atomic step, under our epoch.
 
     A group that came out unchanged stays live as it is. The claim lasts until the last chunk.
     `at_ms` is the time now, not when the run began: from it on the sources' grace period counts.
     """
-    run = each.state.owner_run
+    run = work.state.owner_run
     written = [
         (group, receipt)
-        for group, receipt in zip(each.groups, receipts, strict=True)
+        for group, receipt in zip(work.groups, receipts, strict=True)
         if receipt.result is GroupResult.WRITTEN
     ]
     sources = tuple(s.segment_id for group, _ in written for s in group.segments)
@@ -44,11 +44,11 @@ def proposal_of(
             AddSegments(segments=added),
         )
     return proposed(
-        each.state,
+        work.state,
         *swap,
-        AdvanceCleanerOffset(epoch=each.state.epoch, offset=_cleaner_offset(each)),
-        *_noted(each),
-        *((ReleaseClaim(run=run),) if each.is_last_chunk else ()),
+        AdvanceCleanerOffset(epoch=work.state.epoch, offset=_cleaner_offset(work)),
+        *_noted(work),
+        *((ReleaseClaim(run=run),) if work.is_last_chunk else ()),
         commit_id=commit_id,
         at_ms=at_ms,
         requires=(SegmentsAreLive(ids=sources),),
@@ -61,20 +61,20 @@ def release_of(state: PartitionState, commit_id: str, at_ms: int) -> CommitPropo
     return proposed(state, release, commit_id=commit_id, at_ms=at_ms)
 
 
-def _noted(each: Round) -> tuple[NoteStrategy, ...]:
+def _noted(work: Round) -> tuple[NoteStrategy, ...]:
     """A round that only passed horizons call for compares nothing: it notes nothing."""
-    name = strategy_name(each.rules)
-    is_known = each.is_partial or latest_strategy(each.state) == name
+    name = strategy_name(work.rules)
+    is_known = work.is_partial or latest_strategy(work.state) == name
     return () if is_known else (NoteStrategy(name=name),)
 
 
-def _cleaner_offset(each: Round) -> int:
+def _cleaner_offset(work: Round) -> int:
     """Below it everything is clean: the round's end, but where a person forced a region.
 
     A forced round that began above what is clean left a stretch uncleaned, so nothing moves: the
     next plain round takes that stretch in, and no tombstone is gone before it. One that ended
     below moves nothing back.
     """
-    if each.first_dirty > each.clean_until:
-        return each.clean_until
-    return max(each.clean_until, each.next_offset)
+    if work.first_dirty > work.clean_until:
+        return work.clean_until
+    return max(work.clean_until, work.next_offset)

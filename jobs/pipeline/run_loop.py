@@ -129,9 +129,9 @@ class Waves:
         After a signal the chunks at hand are dropped, and the rest is left for the next run.
         """
         works = [
-            Work(surveyed=each, plan=each.choice)
-            for each in due
-            if isinstance(each.choice, Compact)
+            Work(surveyed=partition, plan=partition.choice)
+            for partition in due
+            if isinstance(partition.choice, Compact)
         ]
         chosen = works[: self.budget.max_partitions]
         for each in works[len(chosen) :]:
@@ -143,9 +143,9 @@ class Waves:
                 for each in chosen:
                     if each.is_open:
                         each.leave(f"stopped by {stopped.by}")
-            self._read_back([each for each in chosen if each.unanswered is not None])
-            self._release([each for each in chosen if each.is_given_back])
-        return [each.report for each in works]
+            self._read_back([work for work in chosen if work.unanswered is not None])
+            self._release([work for work in chosen if work.is_given_back])
+        return [work.report for work in works]
 
     def _waves(self, chosen: Sequence[Work]) -> None:
         """Wave after wave until all is done, the budget spent, or a signal raises Stopped."""
@@ -160,7 +160,7 @@ class Waves:
                 break
             begun = list(zip(pending, wave.chunks, strict=False))
             self._pass(begun, free)
-            pending = [each for each in pending if each.is_open]
+            pending = [partition for partition in pending if partition.is_open]
 
     def _next(self, pending: Sequence[Work], free: int) -> Wave:
         bound_ms = self.budget.max_duration_ms
@@ -172,7 +172,7 @@ class Waves:
             free_bytes=free,
             wave_bytes=None if bound_ms is None else WAVE_BYTES,
         )
-        return next_wave([each.due for each in pending], room)
+        return next_wave([partition.due for partition in pending], room)
 
     def _pass(self, begun: Sequence[tuple[Work, Chunk]], free: int) -> None:
         """One wave: claim what is new, run the rounds, take what came out."""
@@ -217,7 +217,7 @@ class Waves:
     def _release(self, works: Sequence[Work]) -> None:
         """Give back what is claimed and not done; whoever took it over meanwhile may have it."""
         states = [work.state for work in works if work.state is not None]
-        proposals = [release_of(each, new_commit_id(), self.live.clock()) for each in states]
+        proposals = [release_of(state, new_commit_id(), self.live.clock()) for state in states]
         if proposals:  # However it ends: a claim that stays is taken over by the next run.
             committed(self.live.catalog, proposals)
 
@@ -234,7 +234,7 @@ def rounds_of(live: Wiring, begun: Sequence[tuple[Work, Chunk]]) -> list[Round]:
         else:
             rounds.append((work, chunk, marks_end))
     _claim(live, [(work, chunk) for work, chunk, _ in rounds if work.state is None])
-    claimed = [each for each in rounds if each[0].is_open]
+    claimed = [a_round for a_round in rounds if a_round[0].is_open]
     return [
         replace(_round(live, work, chunk, work.state), index=index, marks_end=marks_end)
         for index, (work, chunk, marks_end) in enumerate(claimed)
@@ -358,8 +358,8 @@ def results_of(
         is_over = pipeline.has_died
         if is_over or len(rounds) == 1:
             why = (_SPARK_DIED if is_over else _WORKER_DIED).format(cause_of(error))
-            for each in rounds:
-                yield RoundResult(round=each, failure=f"{each.key}: {why}")
+            for work in rounds:
+                yield RoundResult(round=work, failure=f"{work.key}: {why}")
             return
     middle = len(rounds) // 2
     yield from results_of(pipeline, rounds[:middle], catalog)

@@ -48,7 +48,7 @@ def record_run(
     What began nothing makes no catalog: where one is missing, a new folder in its place would be
     in the way of the backup that is brought back.
     """
-    if all(each.outcome in NOT_BEGUN for _, each in chunks) and not live.catalog.exists():
+    if all(chunk.outcome in NOT_BEGUN for _, chunk in chunks) and not live.catalog.exists():
         return
     finished_at_ms = now_ms()
     RunsTable(live.catalog_uri).append(

@@ -104,7 +104,7 @@ class Pipeline:
     def run(self, rounds: Sequence[Round], catalog: Catalog) -> list[RoundResult]:
         """Scan, reduce, rewrite, check and commit; one result per round, in their order."""
         so_far = _Progressing(
-            rounds={each.index: each for each in rounds}, dealt=dealt_groups(rounds, self._cores)
+            rounds={work.index: work for work in rounds}, dealt=dealt_groups(rounds, self._cores)
         )
         try:
             losers = self._scan_and_reduce(so_far, list(rounds))
@@ -114,7 +114,7 @@ class Pipeline:
         finally:
             while self._cached:
                 self._cached.pop().unpersist()
-        rewritten = [so_far.rewritten(each.index) for each in rounds]
+        rewritten = [so_far.rewritten(work.index) for work in rounds]
         return published(rewritten, catalog, self._live.tier, self._live.clock)
 
     def _scan_and_reduce(self, so_far: _Progressing, rounds: list[Round]) -> DataFrame:
@@ -124,14 +124,14 @@ class Pipeline:
         losers = reduced(
             scanned(references, tasks, self._tier_uri, self._progress.bytes_done),
             ReducePlan(
-                buckets={each.index: each.buckets for each in rounds},
+                buckets={work.index: work.buckets for work in rounds},
                 tasks=reduce_tasks(rounds, self._cores),
                 destinations=so_far.dealt.task_of,
             ),
         ).persist(StorageLevel.MEMORY_AND_DISK)
         self._cached.append(losers)
         told = losers.where(F.col("kind").isin(int(RowKind.SCANNED), int(RowKind.FAILED)))
-        size_bytes = sum(each.scan_bytes for each in rounds)
+        size_bytes = sum(work.scan_bytes for work in rounds)
         table: pa.Table = self._progress.watched("scan", size_bytes, told.toArrow)
         self._learn(so_far, rounds, list(rows_of(table.to_batches())))
         return losers
@@ -144,19 +144,19 @@ class Pipeline:
                 so_far.failures.setdefault(row.partition_index, unpacked(row.payload))
             else:
                 by_partition[row.partition_index].append(unpacked(row.payload))
-        for each in rounds:
-            if each.index in so_far.failures:
+        for work in rounds:
+            if work.index in so_far.failures:
                 continue
-            found = by_partition[each.index]
-            so_far.records[each.index] = sum(segment.records for segment in found)
-            so_far.record_bytes[each.index] = sum(segment.record_bytes for segment in found)
-            so_far.malformed[each.index] = sum(segment.malformed_versions for segment in found)
-            so_far.without_key[each.index] = sum(segment.without_key for segment in found)
+            found = by_partition[work.index]
+            so_far.records[work.index] = sum(segment.records for segment in found)
+            so_far.record_bytes[work.index] = sum(segment.record_bytes for segment in found)
+            so_far.malformed[work.index] = sum(segment.malformed_versions for segment in found)
+            so_far.without_key[work.index] = sum(segment.without_key for segment in found)
             marks = joined_marks([segment.marks for segment in found])
-            so_far.verdicts[each.index] = verdict(marks, each.aborted)
-            unexplained = _unexplained(each, so_far.verdicts[each.index])
+            so_far.verdicts[work.index] = verdict(marks, work.aborted)
+            unexplained = _unexplained(work, so_far.verdicts[work.index])
             if unexplained:
-                so_far.failures[each.index] = unexplained
+                so_far.failures[work.index] = unexplained
 
     def _believe(self, so_far: _Progressing, losers: DataFrame) -> DataFrame:
         """Aborts that no index told of: their partitions are scanned again, now knowing."""
@@ -220,7 +220,9 @@ class Pipeline:
                 found[row.partition_index].append(unpacked(row.payload))
         for index, receipts in found.items():
             known = [*so_far.receipts.get(index, ()), *receipts]
-            so_far.receipts[index] = tuple(sorted(known, key=lambda each: each.group_index))
+            so_far.receipts[index] = tuple(
+                sorted(known, key=lambda partition: partition.group_index)
+            )
 
     def _frame(self, rows: list[dict[str, Any]], schema: StructType) -> DataFrame:
         table = pa.Table.from_pylist(rows, schema=to_arrow_schema(schema))
@@ -240,20 +242,20 @@ def _stop_keyless(so_far: _Progressing) -> None:
             so_far.failures[each.index] = f"{each.key}: {found.reason}"
 
 
-def _unexplained(each: Round, found: TransactionVerdict) -> str:
+def _unexplained(work: Round, found: TransactionVerdict) -> str:
     """Why the round stops: data of a transaction that nobody decided and nobody calls open.
 
     Taken for committed it could beat an older value, and be aborted later. Empty: all is well.
     """
     opened = {
         entry.producer_id
-        for entry in each.producers
+        for entry in work.producers
         if entry.current_txn_first_offset is not None
     }
     for one in found.undecided:
-        if one.first_offset < each.next_offset and one.producer_id not in opened:
+        if one.first_offset < work.next_offset and one.producer_id not in opened:
             return (
-                f"{each.key}: the transaction of producer {one.producer_id} from offset "
+                f"{work.key}: the transaction of producer {one.producer_id} from offset "
                 f"{one.first_offset} on has no marker in the tier, yet the newest producer "
                 "snapshot does not call it open. Compare the newest segment's .snapshot with the "
                 "broker's; nothing was published."
@@ -262,31 +264,31 @@ def _unexplained(each: Round, found: TransactionVerdict) -> str:
 
 
 def _with_believed(
-    each: Round, found: TransactionVerdict
+    work: Round, found: TransactionVerdict
 ) -> tuple[AbortedTransaction, ...]:
     """All aborted transactions by marker offset, as an index lists them."""
-    return tuple(sorted(each.aborted + found.believed, key=lambda entry: entry.last_offset))
+    return tuple(sorted(work.aborted + found.believed, key=lambda entry: entry.last_offset))
 
 
 def _joined_orders(
-    so_far: _Progressing, each: Round, joined: Absorbed
+    so_far: _Progressing, work: Round, joined: Absorbed
 ) -> list[GroupOrder]:
     """Orders for groups that differ from before or stay empty; the others keep their receipts."""
-    by_group = dict(zip(each.groups, so_far.receipts[each.index], strict=True))
+    by_group = dict(zip(work.groups, so_far.receipts[work.index], strict=True))
     kept = {
         number: by_group[group]
         for number, group in enumerate(joined.groups)
         if group in by_group and number not in joined.empty
     }
-    so_far.receipts[each.index] = tuple(
+    so_far.receipts[work.index] = tuple(
         replace(receipt, group_index=number) for number, receipt in kept.items()
     )
-    so_far.rounds[each.index] = replace(each, groups=joined.groups)
+    so_far.rounds[work.index] = replace(work, groups=joined.groups)
     wanted = {number: group for number, group in enumerate(joined.groups) if number not in kept}
     return list(
         group_orders(
-            so_far.rounds[each.index],
-            so_far.verdicts[each.index],
+            so_far.rounds[work.index],
+            so_far.verdicts[work.index],
             wanted=wanted,
             empty=joined.empty,
         )

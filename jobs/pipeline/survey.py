@@ -83,10 +83,15 @@ def survey_of(
     first_dirty: int | None = None,
 ) -> list[Surveyed]:
     """Look at these partitions, in their order; `first_dirty` and errors as in `survey`."""
-    rules = settings.rules_by_topic(each.key.topic for each in known)
+    rules = settings.rules_by_topic(partition.key.topic for partition in known)
     with ThreadPoolExecutor(READERS) as pool:
         return list(
-            pool.map(lambda each: _surveyed(live, each, rules[each.key.topic], first_dirty), known)
+            pool.map(
+                lambda partition: _surveyed(
+                    live, partition, rules[partition.key.topic], first_dirty
+                ),
+                known,
+            )
         )
 
 
@@ -202,11 +207,11 @@ def _claimed(state: PartitionState | None) -> tuple[str, ...]:
 def in_order_of_work(surveyed: Sequence[Surveyed]) -> list[Surveyed]:
     """Those that are to be compacted: most overdue first, then dirtiest (KIP-354)."""
     due = [
-        (each.choice.ratio.precedence, each)
-        for each in surveyed
-        if isinstance(each.choice, Compact)
+        (partition.choice.ratio.precedence, partition)
+        for partition in surveyed
+        if isinstance(partition.choice, Compact)
     ]
-    return [each for _, each in sorted(due, key=lambda pair: pair[0], reverse=True)]
+    return [partition for _, partition in sorted(due, key=lambda pair: pair[0], reverse=True)]
 
 
 def refusal_of(error: Exception, where: str) -> Refusal:
@@ -233,20 +238,20 @@ def _producers(
     """The newest snapshot in view; not even that is read where nothing can be due."""
     is_clean = first_dirty is None and view.cleaner_offset == view.next_offset
     has_due = any(
-        each.earliest_due_ms is not None and each.earliest_due_ms <= live.now_ms
-        for each in view.segments
+        segment.earliest_due_ms is not None and segment.earliest_due_ms <= live.now_ms
+        for segment in view.segments
     )
     if not view.segments or (is_clean and not has_due):
         return ()
     return read_snapshot(live.tier, view.key, view.segments[-1])
 
 
-def contradictions(each: Surveyed, now_ms: int) -> tuple[str, ...]:
+def contradictions(partition: Surveyed, now_ms: int) -> tuple[str, ...]:
     """What code that did not make the plan has against it; empty: nothing."""
-    if each.view is None or not isinstance(each.choice, Compact):
+    if partition.view is None or not isinstance(partition.choice, Compact):
         return ()
-    last_stable = last_stable_of(each.producers)
-    found = faults(each.choice, each.view, last_stable, each.rules, now_ms)
+    last_stable = last_stable_of(partition.producers)
+    found = faults(partition.choice, partition.view, last_stable, partition.rules, now_ms)
     return tuple(fault.detail for fault in found)
 
 

@@ -134,7 +134,7 @@ def tasks_for(sizes: Sequence[int], cores: int) -> tuple[list[int], int]:
 
 def reduce_tasks(rounds: Sequence[Round], cores: int) -> int:
     """How many tasks share the buckets of the rounds."""
-    sizes = [each.size_bytes // each.buckets for each in rounds for _ in range(each.buckets)]
+    sizes = [work.size_bytes // work.buckets for work in rounds for _ in range(work.buckets)]
     return task_count(sizes, task_bytes=REDUCE_TASK_BYTES, tasks_min=cores)
 
 
@@ -155,9 +155,9 @@ def first_bucket_tasks(rounds: Sequence[Round]) -> dict[int, int]:
     """Per partition index the number of its first bucket among all buckets of the run."""
     first: dict[int, int] = {}
     beyond = 0
-    for each in rounds:
-        first[each.index] = beyond
-        beyond += each.buckets
+    for work in rounds:
+        first[work.index] = beyond
+        beyond += work.buckets
     return first
 
 
@@ -167,8 +167,8 @@ def reference_rows(rounds: Sequence[Round], cores: int) -> tuple[list[dict[str, 
     Of a segment that is no source only the marks are read: they decide transactions within it.
     """
     first_bucket = first_bucket_tasks(rounds)
-    numbered = [(each, i, s) for each in rounds for i, s in each.scanned]
-    sources = {each.index: {s.segment_id for s in each.segments} for each in rounds}
+    numbered = [(work, i, s) for work in rounds for i, s in work.scanned]
+    sources = {work.index: {s.segment_id for s in work.segments} for work in rounds}
     sizes = [segment.size_bytes for _, _, segment in numbered]
     placed, tasks = tasks_for(sizes, cores)
     rows = [
@@ -243,10 +243,10 @@ def dealt_groups(rounds: Sequence[Round], cores: int) -> Dealt:
     """Every group of the rounds, dealt by its bytes before anything of it is read."""
     return _dealt(
         [
-            (group.size_bytes, [(each.index, place[s.segment_id]) for s in group.segments])
-            for each in rounds
-            for place in [{s.segment_id: i for i, s in enumerate(each.state.segments)}]
-            for group in each.groups
+            (group.size_bytes, [(work.index, place[s.segment_id]) for s in group.segments])
+            for work in rounds
+            for place in [{s.segment_id: i for i, s in enumerate(work.state.segments)}]
+            for group in work.groups
         ],
         cores,
     )
@@ -287,7 +287,7 @@ def group_rows(
 
 
 def group_orders(
-    each: Round,
+    work: Round,
     verdict: TransactionVerdict,
     *,
     wanted: Mapping[int, SegmentGroup],
@@ -297,49 +297,49 @@ def group_orders(
 
     `empty`: the numbers of those of which nothing survives and that no neighbour takes in.
     """
-    whole = _round_rules(each)
-    place = {segment.segment_id: i for i, segment in enumerate(each.state.segments)}
+    whole = _round_rules(work)
+    place = {segment.segment_id: i for i, segment in enumerate(work.state.segments)}
     discardable = verdict.discardable
     for number, group in wanted.items():
         start, end = group.start_offset, group.end_offset
-        is_round_of_its_own = each.is_partial or number in empty
+        is_round_of_its_own = work.is_partial or number in empty
         # Readers stick at a hole at the end of the remote range.
-        is_end = each.reaches_end and end + 1 == each.next_offset
+        is_end = work.reaches_end and end + 1 == work.next_offset
         inside = discardable[
             np.searchsorted(discardable, start) : np.searchsorted(discardable, end, "right")
         ]
         yield GroupOrder(
-            partition_index=each.index,
+            partition_index=work.index,
             segment_index=place[group.segments[0].segment_id],
             task=GroupTask(
-                key=each.key,
+                key=work.key,
                 group_index=number,
                 group=group,
                 rules=replace(whole, next_offset=end + 1) if is_round_of_its_own else whole,
-                aborted=_reaching(each.aborted, start, end),
+                aborted=_reaching(work.aborted, start, end),
                 discardable=inside,
                 listed=tuple(t for t in verdict.listed if start <= t.last_offset <= end),
                 ends_in_batch=is_round_of_its_own or is_end,
-                run=each.state.owner_run,
-                index_interval_bytes=each.rules.index_interval_bytes,
+                run=work.state.owner_run,
+                index_interval_bytes=work.rules.index_interval_bytes,
             ),
         )
 
 
-def _round_rules(each: Round) -> RoundRules:
+def _round_rules(work: Round) -> RoundRules:
     data, markers = producer_pairs(
-        each.producers,
-        now_ms=each.now_ms,
-        expiration_ms=each.rules.producer_id_expiration_ms,
+        work.producers,
+        now_ms=work.now_ms,
+        expiration_ms=work.rules.producer_id_expiration_ms,
     )
     return RoundRules(
-        now_ms=each.now_ms,
-        delete_retention_ms=each.rules.delete_retention_ms,
-        next_offset=each.next_offset,
+        now_ms=work.now_ms,
+        delete_retention_ms=work.rules.delete_retention_ms,
+        next_offset=work.next_offset,
         last_data_offsets=data,
         marker_epochs=markers,
         legacy_delete_horizon_ms=legacy_delete_horizon_ms(
-            each.segments, each.first_dirty, each.rules.delete_retention_ms
+            work.segments, work.first_dirty, work.rules.delete_retention_ms
         ),
-        keeps_tombstones=each.keeps_tombstones,
+        keeps_tombstones=work.keeps_tombstones,
     )

@@ -106,7 +106,7 @@ def _print_runs(console: Console, runs: Sequence[SegmentRun]) -> None:
     """A row each; in a narrow terminal the reasons follow, by the number of the row."""
     is_wide = console.width >= WIDE
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    has_horizon = any(each.due_in_ms is not None for run in runs for each in run.segments)
+    has_horizon = any(segment.due_in_ms is not None for run in runs for segment in run.segments)
     columns = ["#", "region", "offsets", "size", "age"]
     columns += ["horizon"] * has_horizon + ["what happens"] + ["why"] * is_wide
     for name in columns:
@@ -139,13 +139,13 @@ def _offsets(run: SegmentRun) -> str:
 
 
 def _age(run: SegmentRun) -> str:
-    ages = _span([each.age_ms for each in run.segments]) or "no timestamp"
-    firsts = _span([each.first_age_ms for each in run.segments])
+    ages = _span([segment.age_ms for segment in run.segments]) or "no timestamp"
+    firsts = _span([segment.first_age_ms for segment in run.segments])
     return f"{ages}, first {firsts}" if firsts else ages
 
 
 def _horizon(run: SegmentRun) -> str:
-    dues = [each.due_in_ms for each in run.segments if each.due_in_ms is not None]
+    dues = [segment.due_in_ms for segment in run.segments if segment.due_in_ms is not None]
     if not dues:
         return ""
     earliest_ms = min(dues)
@@ -178,7 +178,7 @@ def _what(run: SegmentRun) -> str:
 
 
 def _why(run: SegmentRun) -> str:
-    whys = dict.fromkeys(each.why for each in run.segments)
+    whys = dict.fromkeys(segment.why for segment in run.segments)
     first = next(iter(whys))
     return first if len(whys) == 1 else f"the first of them: {first}"
 

@@ -45,15 +45,15 @@ def print_history(console: Console, found: PartitionHistory) -> None:
             _print_line(console, each)
     if found.has_older:
         console.print("… and older ones; without --limit all are shown.")
-    for why in dict.fromkeys(each.why_not for each in found.lines if each.why_not):
+    for why in dict.fromkeys(line.why_not for line in found.lines if line.why_not):
         console.print(Text(f"no: {why}", style="dim"), soft_wrap=True)
     if found.holder:
         console.print(Text(f"{found.holder}.", style="yellow"))
 
 
-def _print_line(console: Console, each: HistoryLine) -> None:
+def _print_line(console: Console, line: HistoryLine) -> None:
     """An entry where the table is too wide: what `restore --to` takes comes first, and whole."""
-    at, run, what, epoch, segments, live, size, clean, start, back = map(str, _history_row(each))
+    at, run, what, epoch, segments, live, size, clean, start, back = map(str, _history_row(line))
     console.print(f"{at}  {run}  {what}", soft_wrap=True)
     moved = f", segments {segments}" if segments else ""
     console.print(
@@ -63,8 +63,8 @@ def _print_line(console: Console, each: HistoryLine) -> None:
     )
 
 
-def _history_row(each: HistoryLine) -> tuple[str | Text, ...]:
-    entry, state = each.entry, each.entry.state
+def _history_row(line: HistoryLine) -> tuple[str | Text, ...]:
+    entry, state = line.entry, line.entry.state
     is_moved = entry.segments_in or entry.segments_out
     return (
         moment(state.committed_at_ms),
@@ -76,17 +76,17 @@ def _history_row(each: HistoryLine) -> tuple[str | Text, ...]:
         decimal(state.live_bytes),
         "none" if state.cleaner_offset is None else str(state.cleaner_offset),
         str(state.log_start_offset),
-        _is_back(each),
+        _is_back(line),
     )
 
 
-def _is_back(each: HistoryLine) -> str | Text:
+def _is_back(line: HistoryLine) -> str | Text:
     """Whether `restore` can bring the state back."""
-    if each.is_current:
+    if line.is_current:
         return "current"
-    if not each.is_restorable:
+    if not line.is_restorable:
         return Text("no", style="dim")
-    return "same" if each.is_same_as_current else "yes"
+    return "same" if line.is_same_as_current else "yes"
 
 
 def print_restored(console: Console, found: Restored) -> None:
@@ -137,14 +137,17 @@ def print_forgot(console: Console, found: Forgot) -> None:
     _print_ranges(
         console,
         "to be taken as the log by the next run",
-        [(each.segment_id, f"{each.start_offset}–{each.end_offset}") for each in loss.taken],
+        [
+            (segment.segment_id, f"{segment.start_offset}–{segment.end_offset}")
+            for segment in loss.taken
+        ],
     )
     _print_ranges(
         console,
         "to be set apart: they stay in the tier, and nobody reads them",
         [
-            (each.listed.segment_id, f"{each.listed.start_offset}–{each.end_offset}")
-            for each in loss.set_apart
+            (segment.listed.segment_id, f"{segment.listed.start_offset}–{segment.end_offset}")
+            for segment in loss.set_apart
         ],
     )
     if loss.vanishing:

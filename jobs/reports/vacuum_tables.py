@@ -44,47 +44,47 @@ def print_retained(console: Console, reports: Sequence[RetainReport], title: str
     if not reports:
         console.print(NO_PARTITIONS)
         return
-    ordered = sorted(reports, key=lambda each: (URGENCY.index(each.outcome), each.key))
-    print_cut(console, title, _COLUMNS, [_row(each) for each in ordered])
-    planned = [each for each in ordered if each.outcome == PLANNED]
-    lines = [line for each in planned for line in _lines(each)]
+    ordered = sorted(reports, key=lambda report: (URGENCY.index(report.outcome), report.key))
+    print_cut(console, title, _COLUMNS, [_row(report) for report in ordered])
+    planned = [report for report in ordered if report.outcome == PLANNED]
+    lines = [line for report in planned for line in _lines(report)]
     for line in lines[:LINES_MAX]:
         console.print(Text(printable(line)), soft_wrap=True)
     print_beyond(console, len(lines) - LINES_MAX)
     console.print(_sum(reports))
 
 
-def _row(each: RetainReport) -> tuple[str | Text, ...]:
-    counts = [(sum(one.kind is kind for one in each.doomed), kind) for kind in Kind]
+def _row(report: RetainReport) -> tuple[str | Text, ...]:
+    counts = [(sum(one.kind is kind for one in report.doomed), kind) for kind in Kind]
     return (
-        str(each.key),
-        styled(each.outcome),
-        spaced(len(each.expired)) if each.expired else "",
+        str(report.key),
+        styled(report.outcome),
+        spaced(len(report.expired)) if report.expired else "",
         "\n".join(f"{spaced(count)} {kind}" for count, kind in counts if count),
-        spaced(each.objects) if each.objects else "",
-        decimal(each.size_bytes) if each.doomed else "",
-        "" if each.log_start_offset is None else str(each.log_start_offset),
-        sentences(each.reason, each.notes),
+        spaced(report.objects) if report.objects else "",
+        decimal(report.size_bytes) if report.doomed else "",
+        "" if report.log_start_offset is None else str(report.log_start_offset),
+        sentences(report.reason, report.notes),
     )
 
 
-def _lines(each: RetainReport) -> Iterator[str]:
+def _lines(report: RetainReport) -> Iterator[str]:
     """What a dry run lists of a partition: what would be retired, and what deleted."""
-    for gone in each.expired:
+    for gone in report.expired:
         segment = gone.segment
         yield (
-            f"expires   {segment.size_bytes:>12}  {each.key} segment {segment.segment_id}, offsets"
-            f" {segment.start_offset} to {segment.end_offset}: {gone.reason}"
+            f"expires   {segment.size_bytes:>12}  {report.key} segment {segment.segment_id},"
+            f" offsets {segment.start_offset} to {segment.end_offset}: {gone.reason}"
         )
-    for doomed in each.doomed:
+    for doomed in report.doomed:
         for key, size_bytes in doomed.objects:
             yield f"{doomed.kind:<9} {size_bytes:>12}  {key}: {doomed.why}"
 
 
 def _sum(reports: Sequence[RetainReport]) -> str:
-    gone = [one for each in reports for one in each.doomed if one.is_gone]
-    to_go = [one for each in reports if each.outcome == PLANNED for one in each.doomed]
-    said = outcomes_line([each.outcome for each in reports], URGENCY)
+    gone = [one for report in reports for one in report.doomed if one.is_gone]
+    to_go = [one for report in reports if report.outcome == PLANNED for one in report.doomed]
+    said = outcomes_line([report.outcome for report in reports], URGENCY)
     for verb, doomed in (("Deleted", gone), ("To delete", to_go)):
         if doomed:
             size_bytes = sum(one.size_bytes for one in doomed)

@@ -111,26 +111,26 @@ def print_reports(console: Console, reports: Sequence[PartitionReport], title: s
     if not reports:
         console.print(NO_PARTITIONS)
         return
-    by_work = sorted(sorted(reports, key=lambda each: each.key), key=_precedence, reverse=True)
-    ordered = sorted(by_work, key=lambda each: URGENCY.index(each.outcome))
-    print_cut(console, title, _REPORT_COLUMNS, [_report_row(each) for each in ordered])
+    by_work = sorted(sorted(reports, key=lambda report: report.key), key=_precedence, reverse=True)
+    ordered = sorted(by_work, key=lambda report: URGENCY.index(report.outcome))
+    print_cut(console, title, _REPORT_COLUMNS, [_report_row(report) for report in ordered])
     _print_sums(console, reports)
     _print_waiting(console, reports)
 
 
-def _report_row(each: PartitionReport) -> tuple[str | Text, ...]:
+def _report_row(report: PartitionReport) -> tuple[str | Text, ...]:
     return (
-        str(each.key),
-        styled(each.outcome),
-        "" if each.next_offset is None else offsets(each.first_dirty or 0, each.next_offset),
-        _segments_column(each),
-        _bytes_column(each),
-        sentences(each.reason, each.notes),
+        str(report.key),
+        styled(report.outcome),
+        "" if report.next_offset is None else offsets(report.first_dirty or 0, report.next_offset),
+        _segments_column(report),
+        _bytes_column(report),
+        sentences(report.reason, report.notes),
     )
 
 
-def _precedence(each: PartitionReport) -> tuple[Fraction, Fraction]:
-    return each.ratio.precedence if each.ratio is not None else (Fraction(0), Fraction(0))
+def _precedence(report: PartitionReport) -> tuple[Fraction, Fraction]:
+    return report.ratio.precedence if report.ratio is not None else (Fraction(0), Fraction(0))
 
 
 def _print_waiting(console: Console, reports: Sequence[PartitionReport]) -> None:
@@ -138,7 +138,7 @@ def _print_waiting(console: Console, reports: Sequence[PartitionReport]) -> None
     delay_secs = max_compaction_delay_secs(reports)
     if delay_secs:
         console.print(f"max-compaction-delay-secs: {delay_secs}", style="yellow")
-    late = sorted(each.key for each in reports if each.should_have_rolled_at_ms is not None)
+    late = sorted(report.key for report in reports if report.should_have_rolled_at_ms is not None)
     if late:
         named = ", ".join(map(str, late[:LATE_MAX])) + (", …" if len(late) > LATE_MAX else "")
         console.print(
@@ -148,37 +148,40 @@ def _print_waiting(console: Console, reports: Sequence[PartitionReport]) -> None
         )
 
 
-def _came_to_something(each: PartitionReport) -> bool:
+def _came_to_something(report: PartitionReport) -> bool:
     """Of what was tried in vain there is no result to be shown; "→ 0 bytes" would look like one."""
-    return bool(each.segments_in) and each.outcome in {COMPACTED, PLANNED, LEFT}
+    return bool(report.segments_in) and report.outcome in {COMPACTED, PLANNED, LEFT}
 
 
-def _segments_column(each: PartitionReport) -> str:
-    if not _came_to_something(each):
+def _segments_column(report: PartitionReport) -> str:
+    if not _came_to_something(report):
         return ""
-    return f"{spaced(each.segments_in)} → {spaced(each.segments_out)}"
+    return f"{spaced(report.segments_in)} → {spaced(report.segments_out)}"
 
 
-def _bytes_column(each: PartitionReport) -> str:
-    if not _came_to_something(each):
+def _bytes_column(report: PartitionReport) -> str:
+    if not _came_to_something(report):
         return ""
-    bound = "≤ " if each.outcome == PLANNED else ""
-    return f"{decimal(each.bytes_in)} → {bound}{decimal(each.bytes_out)}"
+    bound = "≤ " if report.outcome == PLANNED else ""
+    return f"{decimal(report.bytes_in)} → {bound}{decimal(report.bytes_out)}"
 
 
 def _print_sums(console: Console, reports: Sequence[PartitionReport]) -> None:
     """One line for the run, one for what became of the records."""
-    outcomes = [each.outcome for each in reports]
+    outcomes = [report.outcome for report in reports]
     if PLANNED in outcomes:
         console.print(_KEYLESS_UNKNOWN, style="dim")
     console.print(outcomes_line(outcomes, _AS_DONE))
-    done = [each for each in reports if each.outcome == COMPACTED]
+    done = [report for report in reports if report.outcome == COMPACTED]
     if not done:
         if set(outcomes) == {NOTHING_TO_DO}:
             console.print("Nothing to do: no segment was opened or written.")
         return
-    sums = total(each.tally for each in done)
-    bytes_in, bytes_out = sum(each.bytes_in for each in done), sum(each.bytes_out for each in done)
+    sums = total(report.tally for report in done)
+    bytes_in, bytes_out = (
+        sum(report.bytes_in for report in done),
+        sum(report.bytes_out for report in done),
+    )
     exactly = f"{spaced(bytes_in)} → {spaced(bytes_out)} bytes"
     console.print(f"{decimal(bytes_in)} became {decimal(bytes_out)} ({exactly}).")
     others = ", ".join(
@@ -198,8 +201,8 @@ def print_status(console: Console, partitions: Sequence[PartitionStatus]) -> Non
     if not partitions:
         console.print(NO_PARTITIONS)
         return
-    ordered = sorted(partitions, key=lambda each: (not each.problem, each.key))
-    print_cut(console, "status", _STATUS_COLUMNS, [_status_row(each) for each in ordered])
+    ordered = sorted(partitions, key=lambda status: (not status.problem, status.key))
+    print_cut(console, "status", _STATUS_COLUMNS, [_status_row(status) for status in ordered])
     for each in ordered[:ROWS_MAX]:
         if each.problem:
             # Unfolded, so that its commands can be pasted.
@@ -220,36 +223,36 @@ def print_settings(console: Console, topic: str, found: Sequence[Effective]) -> 
     console.print(table)
 
 
-def _status_row(each: PartitionStatus) -> tuple[str | Text, ...]:
-    row, segments = each.row, each.segments
-    remarks = ["refused, see below"] if each.problem else []
-    remarks += _remarks(row, each.view)
-    remarks += each.view.notes if each.view is not None else ()
-    start = each.log_start_offset
+def _status_row(status: PartitionStatus) -> tuple[str | Text, ...]:
+    row, segments = status.row, status.segments
+    remarks = ["refused, see below"] if status.problem else []
+    remarks += _remarks(row, status.view)
+    remarks += status.view.notes if status.view is not None else ()
+    start = status.log_start_offset
     return (
-        str(each.key),
+        str(status.key),
         spaced(len(segments)),
         decimal(sum(segment.size_bytes for segment in segments)),
         offsets(start, segments[-1].next_offset) if segments and start is not None else "none",
-        each.ratio.percent if each.ratio is not None else "",
-        "none" if each.cleaner_offset is None else str(each.cleaner_offset),
-        str(each.epoch),
+        status.ratio.percent if status.ratio is not None else "",
+        "none" if status.cleaner_offset is None else str(status.cleaner_offset),
+        str(status.epoch),
         spaced(len(row.retired)) if row is not None else "0",
-        Text(printable("; ".join(remarks)), style="red" if each.problem else ""),
+        Text(printable("; ".join(remarks)), style="red" if status.problem else ""),
     )
 
 
 def _remarks(row: PartitionState | None, view: PartitionView | None) -> Iterator[str]:
     """What lies in the tier and is not live, and who is at work on the partition."""
     if row is not None and row.retired:
-        since = min(each.retired_at_ms for each in row.retired)
-        retired_bytes = sum(each.segment.size_bytes for each in row.retired)
+        since = min(entry.retired_at_ms for entry in row.retired)
+        retired_bytes = sum(entry.segment.size_bytes for entry in row.retired)
         yield f"{len(row.retired)} retired since {moment(since)}: {decimal(retired_bytes)}"
         going = len(row.retired) - len(row.whole_retired)
         if going:
             yield f"{going} being deleted"
     if view is not None and view.orphans:
-        orphan_bytes = sum(each.size_bytes for each in view.orphans)
+        orphan_bytes = sum(orphan.size_bytes for orphan in view.orphans)
         yield f"{counted(len(view.orphans), 'orphan')}: {decimal(orphan_bytes)}"
     if view is not None and view.set_apart:
         yield f"{len(view.set_apart)} outside the leader epoch lineage"
@@ -262,8 +265,8 @@ def print_verified(console: Console, partitions: Sequence[Verified]) -> None:
     if not partitions:
         console.print(NO_PARTITIONS)
         return
-    ordered = sorted(partitions, key=lambda each: (not each.faults, each.key))
-    print_cut(console, "verify", _VERIFY_COLUMNS, [_verified_row(each) for each in ordered])
+    ordered = sorted(partitions, key=lambda verified: (not verified.faults, verified.key))
+    print_cut(console, "verify", _VERIFY_COLUMNS, [_verified_row(verified) for verified in ordered])
     for each in ordered[:ROWS_MAX]:
         for fault in each.faults:
             told = printable(f"{each.key}: {fault}")
@@ -271,45 +274,51 @@ def print_verified(console: Console, partitions: Sequence[Verified]) -> None:
     console.print(_verified_sum(partitions), soft_wrap=True)
 
 
-def _verified_row(each: Verified) -> tuple[str | Text, ...]:
+def _verified_row(verified: Verified) -> tuple[str | Text, ...]:
     verdict = (
-        Text(counted(len(each.faults), "fault"), style="red") if each.faults else Text("sound")
+        Text(counted(len(verified.faults), "fault"), style="red")
+        if verified.faults
+        else Text("sound")
     )
-    for note in each.notes:
+    for note in verified.notes:
         verdict.append(printable(f"; {note}"), style="dim")
     return (
-        str(each.key),
-        spaced(each.segments),
-        spaced(each.batches),
-        spaced(each.records),
-        decimal(each.bytes_read),
-        spaced(each.index_entries),
-        "–" if each.keys_compared is None else spaced(each.keys_compared),
+        str(verified.key),
+        spaced(verified.segments),
+        spaced(verified.batches),
+        spaced(verified.records),
+        decimal(verified.bytes_read),
+        spaced(verified.index_entries),
+        "–" if verified.keys_compared is None else spaced(verified.keys_compared),
         verdict,
     )
 
 
 def _verified_sum(partitions: Sequence[Verified]) -> Text:
     """One line: what holds, or how much does not."""
-    faults = sum(len(each.faults) for each in partitions)
-    broken = sum(bool(each.faults) for each in partitions)
+    faults = sum(len(verified.faults) for verified in partitions)
+    broken = sum(bool(verified.faults) for verified in partitions)
     if faults:
         return Text(
             f"FAULTS: {faults}, in {broken} of {counted(len(partitions), 'partition')}",
             style="bold red",
         )
-    compared = [each.keys_compared for each in partitions if each.keys_compared is not None]
-    deleted = sum(each.keys_deleted for each in partitions)
+    compared = [
+        verified.keys_compared for verified in partitions if verified.keys_compared is not None
+    ]
+    deleted = sum(verified.keys_deleted for verified in partitions)
     keys = f", {spaced(sum(compared))} keys agree with the originals" if compared else ""
     if deleted:
         keys += f" ({spaced(deleted)} deleted ones among them)"
-    seconds = [each.second_opinion for each in partitions if each.second_opinion is not None]
+    seconds = [
+        verified.second_opinion for verified in partitions if verified.second_opinion is not None
+    ]
     if seconds:
-        keys += f", {spaced(sum(each.keys for each in seconds))} by a second opinion"
+        keys += f", {spaced(sum(second.keys for second in seconds))} by a second opinion"
     return Text(
-        f"verified: {counted(sum(each.segments for each in partitions), 'segment')}, "
-        f"{spaced(sum(each.batches for each in partitions))} batches, "
-        f"{spaced(sum(each.records for each in partitions))} records"
-        f"{_markers(sum(each.markers for each in partitions))}{keys}",
+        f"verified: {counted(sum(verified.segments for verified in partitions), 'segment')}, "
+        f"{spaced(sum(verified.batches for verified in partitions))} batches, "
+        f"{spaced(sum(verified.records for verified in partitions))} records"
+        f"{_markers(sum(verified.markers for verified in partitions))}{keys}",
         style="green",
     )

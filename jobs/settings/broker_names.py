@@ -24,7 +24,7 @@ def broker_names() -> frozenset[str]:
 def is_of_brokers(name: str) -> bool:
     """Whether a broker knows the name."""
     known = broker_names()
-    prefixes = (each.removesuffix("*") for each in known if each.endswith("*"))
+    prefixes = (partition.removesuffix("*") for partition in known if partition.endswith("*"))
     return name in known or any(
         name.startswith(prefix) and name != prefix for prefix in prefixes
     )

@@ -102,11 +102,11 @@ def shipped_defaults() -> Layer:
     table = tomllib.loads(toml, parse_float=str)
     spellings = [Spelling(setting=setting, name=setting.name) for setting in SETTINGS]
     return {
-        each.setting.field: Said(
-            value=_value(each, table[each.name], DEFAULTS_FILE), source=DEFAULTS_FILE
+        spelling.setting.field: Said(
+            value=_value(spelling, table[spelling.name], DEFAULTS_FILE), source=DEFAULTS_FILE
         )
-        for each in spellings
-        if each.name in table
+        for spelling in spellings
+        if spelling.name in table
     }
 
 

@@ -44,14 +44,14 @@ class Remarks:
             ("warning", "yellow", self.warnings),
             ("note", "dim", self.notes),
         ):
-            for each in sentences:
-                line = Text(printable(f"{kind}: {each}"), style=style)
+            for sentence in sentences:
+                line = Text(printable(f"{kind}: {sentence}"), style=style)
                 console.print(line, soft_wrap=True)
 
 
 def remarks_on_tier(settings: Settings, live: Wiring) -> Remarks:
     """What every verb about a tier says; raises BadSettings where the tier is none."""
-    has_exact = any(each.is_exact for each in settings.tables)
+    has_exact = any(table.is_exact for table in settings.tables)
     return _on_tier(settings, live.tier.partitions() if has_exact else ())
 
 
@@ -59,9 +59,9 @@ def _on_tier(settings: Settings, keys: Iterable[PartitionKey]) -> Remarks:
     topics = {key.topic for key in keys}
     return Remarks(
         warnings=tuple(
-            f"{each.where}: the tier has no topic of that name. {nearest(each.pattern, topics)}"
-            for each in settings.tables
-            if each.is_exact and each.pattern not in topics
+            f"{table.where}: the tier has no topic of that name. {nearest(table.pattern, topics)}"
+            for table in settings.tables
+            if table.is_exact and table.pattern not in topics
         ),
         notes=settings.notes,
     )

@@ -124,9 +124,9 @@ class Settings:
         everyone = "every topic" if not self.tables else "topics that no table names"
         found = [(everyone, self._said_for(None))]
         found += [
-            (f"topic {each.pattern}" if each.is_exact else f"topics like {each.pattern}", said)
-            for each in self.tables
-            for said in [self._said_for(each.pattern)]
+            (f"topic {table.pattern}" if table.is_exact else f"topics like {table.pattern}", said)
+            for table in self.tables
+            for said in [self._said_for(table.pattern)]
         ]
         is_policy_said = any(_POLICY in said for _, said in found)
         for whose, said in found:
@@ -188,7 +188,7 @@ def _refuse_contradictions(said: Layer, whose: str) -> None:
 
 
 def _told(field: str, said: Layer) -> str:
-    (setting,) = (each for each in SETTINGS if each.field == field)
+    (setting,) = (setting for setting in SETTINGS if setting.field == field)
     return _effective(setting, said).told
 
 

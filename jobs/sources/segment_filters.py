@@ -63,28 +63,28 @@ class Wanted:
 def pushed(filters: Iterable[Filter]) -> tuple[Wanted, list[Filter]]:
     """What the filters leave, and those of them that Spark has to apply itself."""
     wanted, left = Wanted(), []
-    for each in filters:
-        if not _is_understood(each):
-            left.append(each)
+    for filter_ in filters:
+        if not _is_understood(filter_):
+            left.append(filter_)
             continue
-        if _attribute(each) != _OFFSET:
-            wanted = replace(wanted, by_partition=(*wanted.by_partition, each))
-        elif isinstance(each, In):
-            offsets = set(each.value)
+        if _attribute(filter_) != _OFFSET:
+            wanted = replace(wanted, by_partition=(*wanted.by_partition, filter_))
+        elif isinstance(filter_, In):
+            offsets = set(filter_.value)
             if wanted.offsets is not None:
                 offsets &= set(wanted.offsets)
             wanted = replace(wanted, offsets=tuple(sorted(offsets)))
-            left.append(each)  # What lies between them in a segment is read too.
+            left.append(filter_)  # What lies between them in a segment is read too.
         else:
-            wanted = replace(wanted, span=_narrowed(wanted.span, each))
+            wanted = replace(wanted, span=_narrowed(wanted.span, filter_))
     return wanted, left
 
 
-def _is_understood(each: Filter) -> bool:
-    attribute = _attribute(each)
+def _is_understood(filter_: Filter) -> bool:
+    attribute = _attribute(filter_)
     if attribute not in _NAMES:
         return False
-    match each:
+    match filter_:
         case Not(child=child):
             return attribute != _OFFSET and not isinstance(child, Not) and _is_understood(child)
         case IsNotNull():
@@ -107,16 +107,16 @@ def _is_understood(each: Filter) -> bool:
             return False
 
 
-def _attribute(each: Filter) -> tuple[str, ...]:
-    inner = each.child if isinstance(each, Not) else each
+def _attribute(filter_: Filter) -> tuple[str, ...]:
+    inner = filter_.child if isinstance(filter_, Not) else filter_
     found: tuple[str, ...] = getattr(inner, "attribute", ())
     return found
 
 
-def _is_true(each: Filter, key: PartitionKey) -> bool:
+def _is_true(filter_: Filter, key: PartitionKey) -> bool:
     """Of filters that are understood: no null is in play, so each is true or false."""
-    own: Any = key.topic if _attribute(each) == _TOPIC else key.partition
-    match each:
+    own: Any = key.topic if _attribute(filter_) == _TOPIC else key.partition
+    match filter_:
         case Not(child=child):
             return not _is_true(child, key)
         case EqualTo(value=value) | EqualNullSafe(value=value):
@@ -141,8 +141,8 @@ def _is_true(each: Filter, key: PartitionKey) -> bool:
             return True  # IS NOT NULL: a topic and its partition always have a name.
 
 
-def _narrowed(span: OffsetSpan, each: Filter) -> OffsetSpan:
-    match each:
+def _narrowed(span: OffsetSpan, filter_: Filter) -> OffsetSpan:
+    match filter_:
         case EqualTo(value=value) | EqualNullSafe(value=value):
             start, end = value, value + 1
         case GreaterThan(value=value):

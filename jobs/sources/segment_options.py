@@ -299,9 +299,9 @@ def _assigned(given: Mapping[str, str]) -> frozenset[tuple[str, int]] | None:
     if not isinstance(named, dict) or not named:
         raise wrong
     for numbers in named.values():
-        if not isinstance(numbers, list) or not all(type(each) is int for each in numbers):
+        if not isinstance(numbers, list) or not all(type(number) is int for number in numbers):
             raise wrong
-    return frozenset((topic, each) for topic, numbers in named.items() for each in numbers)
+    return frozenset((topic, number) for topic, numbers in named.items() for number in numbers)
 
 
 def _listed(given: Mapping[str, str], name: str) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ def compact(
     """
     started_at_ms = now_ms()
     surveyed = survey(live, settings, scope)
-    reports = {each.key: survey_report(each) for each in surveyed}
+    reports = {partition.key: survey_report(partition) for partition in surveyed}
     due = in_order_of_work(surveyed)
     if due:
         # Before the claim: where Spark cannot start, nobody's epoch should be opened.
@@ -52,7 +52,7 @@ def compact(
             ),
         )
         reports |= {each.key: each for each in waves.run(due)}
-    found = [reports[each.key] for each in surveyed]
+    found = [reports[partition.key] for partition in surveyed]
     not_begun = [(0, each) for each in found if each.outcome in NOT_BEGUN]
     keep_record(live, not_begun, started_at_ms, "compact", console)
     return found
@@ -62,7 +62,7 @@ def broker_warnings(
     settings: Settings, reports: Sequence[PartitionReport]
 ) -> tuple[str, ...]:
     """What a swap means where brokers may serve the tier; empty: no swap, or no brokers."""
-    swapped = [each.key.topic for each in reports if each.objects_written]
+    swapped = [report.key.topic for report in reports if report.objects_written]
     if not swapped:
         return ()
     rules = settings.rules_for(swapped[0])  # The tier's binding is the same for all topics.

@@ -71,7 +71,9 @@ def _line(entry: dict[str, Any]) -> str:
     if line.isprintable():
         return line
     # JSON itself escapes only the oldest control characters; a terminal obeys others too.
-    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in line)
+    return "".join(
+        character if character.isprintable() else json.dumps(character)[1:-1] for character in line
+    )
 
 
 def _batch_entry(batch: WalkedBatch, records: tuple[Record, ...]) -> dict[str, Any]:

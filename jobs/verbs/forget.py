@@ -78,15 +78,15 @@ class Forgot:
         entry = self.report.as_json()
         if self.loss is not None:
             entry["forgotten"] = [_named(each) for each in self.loss.forgotten]
-            entry["taken"] = [_named(each) for each in self.loss.taken]
+            entry["taken"] = [_named(segment) for segment in self.loss.taken]
             entry["set_apart"] = [
                 {
-                    "id": each.listed.segment_id,
-                    "start_offset": each.listed.start_offset,
-                    "end_offset": each.end_offset,
-                    "size_bytes": each.listed.size_bytes,
+                    "id": segment.listed.segment_id,
+                    "start_offset": segment.listed.start_offset,
+                    "end_offset": segment.end_offset,
+                    "size_bytes": segment.listed.size_bytes,
                 }
-                for each in self.loss.set_apart
+                for segment in self.loss.set_apart
             ]
             entry["vanishing"] = [
                 {"start_offset": each.start_offset, "end_offset": each.end_offset}
@@ -127,7 +127,9 @@ def _looked_at(live: Wiring, key: PartitionKey, state: PartitionState | None) ->
         if obstacles is not None:
             refusal = obstacles.refusal(_uploads_at(live, key)).at(live.place(key))
             return Forgot(report=_refused(key, refusal))
-        everything = row_without(key, state, [each.segment_id for each in listed])
+        everything = row_without(
+            key, state, [listed_segment.segment_id for listed_segment in listed]
+        )
         bare = facts_from(live, key, everything, listed)
         view = view_from(live, bare)
         doubt = None if isinstance(view, Refusal) else _doubt(live, facts, view)
@@ -158,10 +160,12 @@ def _doubt(live: Wiring, facts: PartitionFacts, view: PartitionView) -> Refusal 
     new epoch begins, the batches are asked as well. Raises TierfoldError.
     """
     known = () if facts.row is None else facts.row.lineage
-    begun = [each.start_offset for each in view.lineage if each not in known]
-    listed = {each.segment_id: each for each in facts.classified.unknown}
+    begun = [
+        leader_epoch.start_offset for leader_epoch in view.lineage if leader_epoch not in known
+    ]
+    listed = {segment.segment_id: segment for segment in facts.classified.unknown}
     for segment in view.segments:
-        if not any(segment.start_offset <= each <= segment.end_offset for each in begun):
+        if not any(segment.start_offset <= partition <= segment.end_offset for partition in begun):
             continue
         found = listed.get(segment.segment_id)
         if found is None or batches_fit(live.tier, facts.key, found, view.lineage):
@@ -194,10 +198,10 @@ def _uploads_at(live: Wiring, key: PartitionKey) -> str:
     if past is None:
         return ""
     newest, entries = past
-    for each in entries:
-        is_ours = any(segment.written_by_run for segment in each.state.segments)
-        if not is_ours and not isinstance(restoration(each.state, newest.state), Refusal):
-            return moment(each.state.committed_at_ms)
+    for entry in entries:
+        is_ours = any(segment.written_by_run for segment in entry.state.segments)
+        if not is_ours and not isinstance(restoration(entry.state, newest.state), Refusal):
+            return moment(entry.state.committed_at_ms)
     return ""
 
 

@@ -102,7 +102,7 @@ class PartitionHistory:
             "topic_id": self.key.topic_id,
             "holder": self.holder,
             "has_older": self.has_older,
-            "history": [each.as_json() for each in self.lines],
+            "history": [line.as_json() for line in self.lines],
         }
 
 

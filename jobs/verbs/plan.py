@@ -32,11 +32,11 @@ def plan(
     wrong with one partition is in its report.
     """
     surveyed = survey(live, settings, scope)
-    reports = {each.key: survey_report(each) for each in surveyed}
+    reports = {partition.key: survey_report(partition) for partition in surveyed}
     due = in_order_of_work(surveyed)
     if due:
         reports |= _first_chunks(due, budget, live.tier.store.free_bytes())
-    return [reports[each.key] for each in surveyed]
+    return [reports[partition.key] for partition in surveyed]
 
 
 def explain(live: Wiring, settings: Settings, scope: Scope, name: str) -> Explained:
@@ -63,13 +63,15 @@ def explain(live: Wiring, settings: Settings, scope: Scope, name: str) -> Explai
     )
 
 
-def _regions(each: Surveyed, now_ms: int, first_dirty: int | None) -> Regions | None:
+def _regions(partition: Surveyed, now_ms: int, first_dirty: int | None) -> Regions | None:
     """Those that the choice was made by; the stored ones where --first-dirty is out of range."""
-    if each.view is None:
+    if partition.view is None:
         return None
-    last_stable = last_stable_of(each.producers)
+    last_stable = last_stable_of(partition.producers)
     for forced in (first_dirty, None):
-        found = regions_of(each.view, last_stable, each.rules, now_ms, forced_first_dirty=forced)
+        found = regions_of(
+            partition.view, last_stable, partition.rules, now_ms, forced_first_dirty=forced
+        )
         if isinstance(found, Regions):
             return found
     return None
@@ -92,17 +94,17 @@ def _first_chunks(
             for each in pending:
                 reports[each.key] = left_report(survey_report(each), wave.stop)
             break
-    for each in due[len(due[: budget.max_partitions]) :]:
+    for partition in due[len(due[: budget.max_partitions]) :]:
         why = f"--max-partitions is {budget.max_partitions}"
-        reports[each.key] = left_report(survey_report(each), why)
+        reports[partition.key] = left_report(survey_report(partition), why)
     return reports
 
 
 def _wave(due: list[Surveyed], budget: Budget, spent_bytes: int, free: int) -> Wave:
     room = Room(budget_bytes=budget.max_bytes, spent_bytes=spent_bytes, free_bytes=free)
     plans = [
-        Due(plan=each.choice, rules=each.rules)
-        for each in due
-        if isinstance(each.choice, Compact)
+        Due(plan=partition.choice, rules=partition.rules)
+        for partition in due
+        if isinstance(partition.choice, Compact)
     ]
     return next_wave(plans, room)

@@ -39,12 +39,12 @@ class Explained:
             "min_compaction_lag_ms": rules.min_compaction_lag_ms,
             "max_compaction_lag_ms": rules.max_compaction_lag_ms,
             "regions": None if self.regions is None else asdict(self.regions),
-            "segments": [_as_json(each) for each in self.segments],
+            "segments": [_as_json(segment) for segment in self.segments],
         }
 
 
-def _as_json(each: ExplainedSegment) -> dict[str, Any]:
-    segment = each.segment
+def _as_json(explained: ExplainedSegment) -> dict[str, Any]:
+    segment = explained.segment
     return {
         "id": segment.segment_id,
         "start_offset": segment.start_offset,
@@ -53,12 +53,12 @@ def _as_json(each: ExplainedSegment) -> dict[str, Any]:
         "max_timestamp_ms": segment.max_timestamp_ms,
         "first_timestamp_ms": segment.first_timestamp_ms,
         "earliest_due_ms": segment.earliest_due_ms,
-        "regions": list(each.regions),
-        "fate": each.fate,
-        "group": each.group,
-        "group_segments": each.group_segments,
-        "age_ms": each.age_ms,
-        "first_age_ms": each.first_age_ms,
-        "due_in_ms": each.due_in_ms,
-        "why": each.why,
+        "regions": list(explained.regions),
+        "fate": explained.fate,
+        "group": explained.group,
+        "group_segments": explained.group_segments,
+        "age_ms": explained.age_ms,
+        "first_age_ms": explained.first_age_ms,
+        "due_in_ms": explained.due_in_ms,
+        "why": explained.why,
     }

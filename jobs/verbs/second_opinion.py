@@ -88,8 +88,8 @@ def second_opinions(
     if not subjects:
         return {}
     register(spark)
-    tasks = max(spark.sparkContext.defaultParallelism, sum(each.buckets for each in subjects))
-    bounds = spark.createDataFrame([_bound(live, each) for each in subjects], _BOUNDS)
+    tasks = max(spark.sparkContext.defaultParallelism, sum(target.buckets for target in subjects))
+    bounds = spark.createDataFrame([_bound(live, target) for target in subjects], _BOUNDS)
     compared = _compared(
         _side(spark, live, subjects, ORIGINAL), _side(spark, live, subjects, LIVE), bounds
     )
@@ -104,11 +104,11 @@ def second_opinions(
             remedy="Run again; if it comes back, leave --second-opinion out.",
         ) from error
     found = {(row["topic"], row["partition"]): _opinion(row) for row in table.to_pylist()}
-    rows = live.catalog.look([each.key for each in subjects]).by_key
+    rows = live.catalog.look([target.key for target in subjects]).by_key
     return {
-        each.key: found.get((each.key.topic, each.key.partition), SecondOpinion())
-        for each in subjects
-        if each.key in rows and rows[each.key].commit_id == each.commit_id
+        target.key: found.get((target.key.topic, target.key.partition), SecondOpinion())
+        for target in subjects
+        if target.key in rows and rows[target.key].commit_id == target.commit_id
     }
 
 
@@ -125,8 +125,8 @@ def _side(
 ) -> DataFrame:
     """The records of all subjects, of their original or live segments, read by their strategies."""
     by_strategy: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for each in subjects:
-        by_strategy[each.strategy][each.key.topic].append(each.key.partition)
+    for target in subjects:
+        by_strategy[target.strategy][target.key.topic].append(target.key.partition)
     frames = []
     for strategy, assigned in by_strategy.items():
         name, _, header = strategy.partition("=")

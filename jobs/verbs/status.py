@@ -79,10 +79,10 @@ class PartitionStatus:
                 for segment, log in zip(self.segments, self.logs, strict=True)
             ],
             "retired": _retired_json(row),
-            "orphans": [each.segment_id for each in orphans],
-            "orphan_bytes": sum(each.size_bytes for each in orphans),
+            "orphans": [orphan.segment_id for orphan in orphans],
+            "orphan_bytes": sum(orphan.size_bytes for orphan in orphans),
             "out_of_lineage": (
-                [each.segment_id for each in view.set_apart] if view is not None else []
+                [segment.segment_id for segment in view.set_apart] if view is not None else []
             ),
             "notes": list(view.notes) if view is not None else [],
             "problem": self.problem,
@@ -109,16 +109,16 @@ def _retired_json(row: PartitionState | None) -> list[dict[str, Any]]:
         return []
     return [
         {
-            "id": each.segment.segment_id,
-            "start_offset": each.segment.start_offset,
-            "end_offset": each.segment.end_offset,
-            "size_bytes": each.segment.size_bytes,
-            "retired_at_ms": each.retired_at_ms,
-            "retired_by_epoch": each.retired_by_epoch,
-            "retired_by_run": each.retired_by_run,
-            "deletion_started_at_ms": each.deletion_started_at_ms,
+            "id": retired_segment.segment.segment_id,
+            "start_offset": retired_segment.segment.start_offset,
+            "end_offset": retired_segment.segment.end_offset,
+            "size_bytes": retired_segment.segment.size_bytes,
+            "retired_at_ms": retired_segment.retired_at_ms,
+            "retired_by_epoch": retired_segment.retired_by_epoch,
+            "retired_by_run": retired_segment.retired_by_run,
+            "deletion_started_at_ms": retired_segment.deletion_started_at_ms,
         }
-        for each in row.retired
+        for retired_segment in row.retired
     ]
 
 
@@ -131,8 +131,8 @@ def status(live: Wiring, settings: Settings, scope: Scope) -> list[PartitionStat
     with ThreadPoolExecutor(READERS) as pool:
         return list(
             pool.map(
-                lambda each: _status(
-                    live, each, settings.rules_for(each.key.topic), scope.first_dirty
+                lambda partition: _status(
+                    live, partition, settings.rules_for(partition.key.topic), scope.first_dirty
                 ),
                 known,
             )
@@ -156,7 +156,7 @@ def _looked_at(
     if isinstance(view, Refusal):
         return _puzzling(live, known, view)
     newest = view.segments[-1:]
-    producers = [entry for each in newest for entry in read_snapshot(live.tier, key, each)]
+    producers = [entry for segment in newest for entry in read_snapshot(live.tier, key, segment)]
     regions = regions_of(
         view, last_stable_of(producers), rules, live.now_ms, forced_first_dirty=first_dirty
     )

@@ -117,22 +117,22 @@ def retain(
     """
     started_at_ms = now_ms()
     looks = looked_at(live, settings, scope, times)
-    reports = {each.report.key: each.report for each in looks}
+    reports = {look.report.key: look.report for look in looks}
     works = [
-        Work(report=each.report, view=each.view, sweep=each.sweep)
-        for each in looks
-        if each.report.outcome == PLANNED and each.view is not None and each.sweep is not None
+        Work(report=look.report, view=look.view, sweep=look.sweep)
+        for look in looks
+        if look.report.outcome == PLANNED and look.view is not None and look.sweep is not None
     ]
     if not is_dry_run:
         with deferred():
             if works:
-                _claim(live, [each for each in works if each.sweep.needs_claim])
-                _start(live, [each for each in works if each.row is not None])
-                _sweep(live, [each for each in works if each.is_open], console)
-                reports |= {each.key: each.report for each in works}
-            chunks = [(0, each.as_run()) for each in reports.values()]
+                _claim(live, [work for work in works if work.sweep.needs_claim])
+                _start(live, [work for work in works if work.row is not None])
+                _sweep(live, [work for work in works if work.is_open], console)
+                reports |= {work.key: work.report for work in works}
+            chunks = [(0, report.as_run()) for report in reports.values()]
             keep_record(live, chunks, started_at_ms, "retain", console)
-    return [reports[each.report.key] for each in looks]
+    return [reports[look.report.key] for look in looks]
 
 
 def vacuumed(live: Wiring, console: Console, *, is_dry_run: bool = False) -> int:
@@ -154,7 +154,7 @@ def vacuumed(live: Wiring, console: Console, *, is_dry_run: bool = False) -> int
 
 def _claim(live: Wiring, works: Sequence[Work]) -> None:
     """Stage 2: one commit opens the next epoch of all of them."""
-    rows = [state_with_new(each.view) for each in works]
+    rows = [state_with_new(partition.view) for partition in works]
     try:
         claims = live.catalog.claim(rows, live.run, at_ms=live.clock()) if rows else {}
     except (CorruptLog, UnreadableObject) as error:
@@ -185,14 +185,14 @@ def _start(live: Wiring, works: Sequence[Work]) -> None:
                 requires=each.sweep.requires,
             )
     outcomes = committed(live.catalog, [*proposals.values()])
-    for each in works:
-        outcome = outcomes.get(each.key)
-        if isinstance(outcome, Committed) and each.row is not None:
-            each.row = applied(proposals[each.key], each.row)
+    for partition in works:
+        outcome = outcomes.get(partition.key)
+        if isinstance(outcome, Committed) and partition.row is not None:
+            partition.row = applied(proposals[partition.key], partition.row)
         elif isinstance(outcome, Unknown):
-            each.unknown = proposals[each.key]
+            partition.unknown = proposals[partition.key]
         elif outcome is not None:
-            each.end(outcome)
+            partition.end(outcome)
 
 
 def _hold(row: PartitionState) -> EpochIs:
@@ -202,23 +202,23 @@ def _hold(row: PartitionState) -> EpochIs:
 def _sweep(live: Wiring, works: Sequence[Work], console: Console) -> None:
     """Stages 4 to 6, some partitions at a time, so that what was read again is fresh."""
     with ThreadPoolExecutor(READERS) as pool, byte_bars(console) as bars:
-        bar = bars.add_task("delete", total=sum(each.report.size_bytes for each in works))
+        bar = bars.add_task("delete", total=sum(partition.report.size_bytes for partition in works))
         for first in range(0, len(works), BREATH):
             breath = works[first : first + BREATH]
-            _read_again(live, [each for each in breath if each.row is not None])
-            list(pool.map(lambda each: _keep_what_changed(live, each), breath))
-            held = [each for each in breath if each.is_open]
-            items = [(each, item) for each in held for item in each.report.doomed]
+            _read_again(live, [partition for partition in breath if partition.row is not None])
+            list(pool.map(lambda partition: _keep_what_changed(live, partition), breath))
+            held = [partition for partition in breath if partition.is_open]
+            items = [(upload, item) for upload in held for item in upload.report.doomed]
             for _, item in pool.map(lambda pair: _deleted(live, *pair), items):
                 bars.advance(bar, item.size_bytes)
-            list(pool.map(lambda each: _look_again(live, each), held))
+            list(pool.map(lambda upload: _look_again(live, upload), held))
             _finish(live, held)
 
 
 def _read_again(live: Wiring, works: Sequence[Work]) -> None:
     """Stage 4: of what is not ours any more, or lives, nothing is deleted."""
     try:
-        rows = live.catalog.look(each.key for each in works)
+        rows = live.catalog.look(partition.key for partition in works)
     except TierfoldError as error:
         for each in works:
             each.fail(str(error))
@@ -232,72 +232,74 @@ def _read_again(live: Wiring, works: Sequence[Work]) -> None:
             each.fail(str(refused))
 
 
-def _keep_what_changed(live: Wiring, each: Work) -> None:
+def _keep_what_changed(live: Wiring, partition: Work) -> None:
     """What got another object since it was looked at is not what was judged: it stays.
 
     A copy that goes on may have brought the `.log` of an upload that seemed to hold nothing.
     """
-    judged = {one.segment_id: one for one in (*each.sweep.orphans, *each.sweep.set_apart)}
-    if not (each.is_open and judged):
+    judged = {one.segment_id: one for one in (*partition.sweep.orphans, *partition.sweep.set_apart)}
+    if not (partition.is_open and judged):
         return
     try:
-        found = {one.segment_id: one for one in live.tier.listing(each.key)}
+        found = {one.segment_id: one for one in live.tier.listing(partition.key)}
     except TierfoldError as error:
-        each.fail(str(error))
+        partition.fail(str(error))
         return
     changed = {name for name, was in judged.items() if found.get(name, was) != was}
-    kept = tuple(one for one in each.report.doomed if one.segment_id not in changed)
-    each.report = replace(each.report, doomed=kept)
+    kept = tuple(one for one in partition.report.doomed if one.segment_id not in changed)
+    partition.report = replace(partition.report, doomed=kept)
 
 
-def _judge(each: Work, row: PartitionState | None) -> None:
-    if row is None or each.row is None:
-        each.end(LostRace(found_commit_id=""))
+def _judge(partition: Work, row: PartitionState | None) -> None:
+    if row is None or partition.row is None:
+        partition.end(LostRace(found_commit_id=""))
         return
-    lost = taken_over(row, _hold(each.row))
+    lost = taken_over(row, _hold(partition.row))
     if lost is not None:
-        each.end(lost)
+        partition.end(lost)
         return
-    if each.unknown is not None and not isinstance(verdict(each.unknown, row), Committed):
-        each.end(Unknown(commit_id=each.unknown.commit_id, cause="it may still take place"))
+    if partition.unknown is not None and not isinstance(verdict(partition.unknown, row), Committed):
+        partition.end(
+            Unknown(commit_id=partition.unknown.commit_id, cause="it may still take place")
+        )
         return
-    each.row = row
-    faults = deletion_faults(each.sweep, row)
+    partition.row = row
+    faults = deletion_faults(partition.sweep, row)
     if faults:
-        each.fail(f"{each.key}: {'; '.join(faults)}; this is a bug, please report it")
+        partition.fail(f"{partition.key}: {'; '.join(faults)}; this is a bug, please report it")
 
 
-def _deleted(live: Wiring, each: Work, item: Doomed) -> tuple[Work, Doomed]:
+def _deleted(live: Wiring, partition: Work, item: Doomed) -> tuple[Work, Doomed]:
     """Stage 5, of one segment or leftover; after an error nothing more of its partition.
 
     After a signal nothing more of any: what is left is marked, and the claims are given back.
     """
     if is_stopping():
-        each.failure = each.failure or "the run was told to stop"
+        partition.failure = partition.failure or "the run was told to stop"
     try:
-        if not each.failure and item.segment_id:
-            live.tier.delete_segment(each.key, item.segment_id, item.start_offset)
-        elif not each.failure:
+        if not partition.failure and item.segment_id:
+            live.tier.delete_segment(partition.key, item.segment_id, item.start_offset)
+        elif not partition.failure:
             for object_key, _ in item.objects:
                 live.tier.store.delete(object_key)
     except TierfoldError as error:
-        each.failure = str(error)
-    return each, item
+        partition.failure = str(error)
+    return partition, item
 
 
-def _look_again(live: Wiring, each: Work) -> None:
+def _look_again(live: Wiring, partition: Work) -> None:
     """What is gone is what a listing no longer shows, whatever the store answered."""
     try:
-        listed = {one.segment_id for one in live.tier.listing(each.key)}
-        unfinished = {one.object_key for one in live.tier.leftovers(each.key)}
+        listed = {one.segment_id for one in live.tier.listing(partition.key)}
+        unfinished = {one.object_key for one in live.tier.leftovers(partition.key)}
     except TierfoldError as error:
-        each.failure = each.failure or str(error)
+        partition.failure = partition.failure or str(error)
         return
-    each.report = replace(
-        each.report,
+    partition.report = replace(
+        partition.report,
         doomed=tuple(
             replace(item, is_gone=item.names.isdisjoint(listed | unfinished))
-            for item in each.report.doomed
+            for item in partition.report.doomed
         ),
     )
 
@@ -305,14 +307,14 @@ def _look_again(live: Wiring, each: Work) -> None:
 def _finish(live: Wiring, works: Sequence[Work]) -> None:
     """Stage 6: the rows forget what is wholly gone, and the claims are given back."""
     proposals = {
-        each.key: proposed(
-            each.row,
-            *_last_updates(live, each),
+        partition.key: proposed(
+            partition.row,
+            *_last_updates(live, partition),
             commit_id=new_commit_id(),
             at_ms=live.clock(),
         )
-        for each in works
-        if each.row is not None
+        for partition in works
+        if partition.row is not None
     }
     outcomes = committed(live.catalog, [*proposals.values()])
     for each in works:
@@ -325,8 +327,8 @@ def _finish(live: Wiring, works: Sequence[Work]) -> None:
             each.report = each.report.swept()
 
 
-def _last_updates(live: Wiring, each: Work) -> tuple[Update, ...]:
-    gone = {item.segment_id for item in each.report.doomed if item.is_gone}
-    finished = tuple(marked for marked in each.sweep.marked_ids if marked in gone)
+def _last_updates(live: Wiring, partition: Work) -> tuple[Update, ...]:
+    gone = {item.segment_id for item in partition.report.doomed if item.is_gone}
+    finished = tuple(marked for marked in partition.sweep.marked_ids if marked in gone)
     release = ReleaseClaim(run=live.run)
     return (FinishDeletion(ids=finished), release) if finished else (release,)

@@ -75,12 +75,12 @@ class RetainReport:
     @property
     def objects(self) -> int:
         """How many objects there were to delete."""
-        return sum(len(each.objects) for each in self.doomed)
+        return sum(len(candidate.objects) for candidate in self.doomed)
 
     @property
     def size_bytes(self) -> int:
         """Their bytes."""
-        return sum(each.size_bytes for each in self.doomed)
+        return sum(candidate.size_bytes for candidate in self.doomed)
 
     def as_json(self) -> dict[str, Any]:
         """The partition's entry in the `--json` document."""
@@ -92,22 +92,22 @@ class RetainReport:
             "reason": self.reason,
             "epoch": self.epoch,
             "log_start_offset": self.log_start_offset,
-            "expired": [_expired_json(each) for each in self.expired],
-            "objects": [entry for each in self.doomed for entry in _object_entries(each)],
+            "expired": [_expired_json(expired_segment) for expired_segment in self.expired],
+            "objects": [entry for candidate in self.doomed for entry in _object_entries(candidate)],
             "object_bytes": self.size_bytes,
             "notes": list(self.notes),
         }
 
     def as_run(self) -> PartitionReport:
         """As the `runs` table keeps it: what went in, and nothing came out."""
-        gone = [each for each in self.doomed if each.is_gone]
+        gone = [candidate for candidate in self.doomed if candidate.is_gone]
         return PartitionReport(
             key=self.key,
             outcome=self.outcome,
             reason=self.reason,
             epoch=self.epoch,
-            segments_in=len({each.segment_id for each in gone if each.segment_id}),
-            bytes_in=sum(each.size_bytes for each in gone),
+            segments_in=len({candidate.segment_id for candidate in gone if candidate.segment_id}),
+            bytes_in=sum(candidate.size_bytes for candidate in gone),
         )
 
     def ended(self, outcome: Outcome, *, so_far: str) -> RetainReport:
@@ -127,32 +127,32 @@ class RetainReport:
 
     def swept(self) -> RetainReport:
         """The same, done; what is listed all the same is told."""
-        late = sum(not each.is_gone for each in self.doomed)
+        late = sum(not candidate.is_gone for candidate in self.doomed)
         note = f"{late} are listed still, though deleted: the next run looks again"
         notes = (*self.notes, note) if late else self.notes
         return replace(self, outcome=SWEPT, reason="", notes=notes)
 
 
-def _expired_json(each: Expired) -> dict[str, Any]:
+def _expired_json(expired: Expired) -> dict[str, Any]:
     return {
-        "id": each.segment.segment_id,
-        "start_offset": each.segment.start_offset,
-        "end_offset": each.segment.end_offset,
-        "size_bytes": each.segment.size_bytes,
-        "max_timestamp_ms": each.segment.max_timestamp_ms,
-        "reason": each.reason.value,
+        "id": expired.segment.segment_id,
+        "start_offset": expired.segment.start_offset,
+        "end_offset": expired.segment.end_offset,
+        "size_bytes": expired.segment.size_bytes,
+        "max_timestamp_ms": expired.segment.max_timestamp_ms,
+        "reason": expired.reason.value,
     }
 
 
-def _object_entries(each: Doomed) -> list[dict[str, Any]]:
+def _object_entries(candidate: Doomed) -> list[dict[str, Any]]:
     return [
         {
             "object": key,
             "size_bytes": size_bytes,
-            "kind": each.kind.value,
-            "why": each.why,
-            "segment_id": each.segment_id,
-            "is_gone": each.is_gone,
+            "kind": candidate.kind.value,
+            "why": candidate.why,
+            "segment_id": candidate.segment_id,
+            "is_gone": candidate.is_gone,
         }
-        for key, size_bytes in each.objects
+        for key, size_bytes in candidate.objects
     ]

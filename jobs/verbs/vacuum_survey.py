@@ -47,10 +47,13 @@ def looked_at(live: Wiring, settings: Settings, scope: Scope, times: SweepOrder)
     everywhere, rows = live.tier.partitions(), live.catalog.look()
     keys = scope.chosen(sorted({*everywhere, *_emptied(rows)}))
     known = known_among(everywhere, keys, rows)
-    rules = settings.rules_by_topic(each.key.topic for each in known)
+    rules = settings.rules_by_topic(partition.key.topic for partition in known)
     with ThreadPoolExecutor(READERS) as pool:
         return list(
-            pool.map(lambda each: _looked_at(live, each, rules[each.key.topic], times), known)
+            pool.map(
+                lambda partition: _looked_at(live, partition, rules[partition.key.topic], times),
+                known,
+            )
         )
 
 
@@ -137,19 +140,19 @@ def _waits(view: PartitionView, rules: Rules, times: SweepOrder) -> Iterator[str
         ("orphan", _written(view.orphans) if rules.is_detached else [], times.orphan_age_ms),
         ("segment set apart", _written(view.set_apart) if takes_apart else [], times.orphan_age_ms),
     ):
-        ends = [each + stays_ms for each in begun if each + stays_ms > times.now_ms]
+        ends = [partition + stays_ms for partition in begun if partition + stays_ms > times.now_ms]
         if ends:
             wait = "waits" if len(ends) == 1 else "wait, the first"
             yield f"{counted(len(ends), what)} {wait} until {moment(min(ends))}"
 
 
 def _written(found: Sequence[ListedSegment]) -> list[int]:
-    return [each.modified_ms for each in found]
+    return [segment.modified_ms for segment in found]
 
 
 def _doomed(live: Wiring, view: PartitionView, sweep: Sweep) -> Iterator[Doomed]:
     """Everything that the sweep deletes, with the objects that were listed of it."""
-    retired = {each.segment_id: each for each in view.retired}
+    retired = {entry.segment_id: entry for entry in view.retired}
     for gone in (*sweep.going, *sweep.starting):
         found = retired.get(gone.segment.segment_id)
         why = f"retired at {moment(gone.retired_at_ms)} by run {gone.retired_by_run}"
@@ -162,14 +165,14 @@ def _doomed(live: Wiring, view: PartitionView, sweep: Sweep) -> Iterator[Doomed]
             start_offset=gone.segment.own_start_offset,
             objects=() if found is None else _objects(live, view.key, found),
         )
-    for each in sweep.orphans:
-        whole = "" if each.is_complete else ", incomplete"
+    for orphan in sweep.orphans:
+        whole = "" if orphan.is_complete else ", incomplete"
         yield Doomed(
             kind=Kind.ORPHAN,
-            why=f"no row names it, written at {moment(each.modified_ms)}{whole}",
-            segment_id=each.segment_id,
-            start_offset=each.start_offset,
-            objects=_objects(live, view.key, each),
+            why=f"no row names it, written at {moment(orphan.modified_ms)}{whole}",
+            segment_id=orphan.segment_id,
+            start_offset=orphan.start_offset,
+            objects=_objects(live, view.key, orphan),
         )
     for each in sweep.set_apart:
         yield Doomed(
@@ -187,8 +190,10 @@ def _doomed(live: Wiring, view: PartitionView, sweep: Sweep) -> Iterator[Doomed]
         )
 
 
-def _objects(live: Wiring, key: PartitionKey, each: ListedSegment) -> tuple[tuple[str, int], ...]:
+def _objects(
+    live: Wiring, key: PartitionKey, segment: ListedSegment
+) -> tuple[tuple[str, int], ...]:
     return tuple(
-        (live.tier.object_key(key, each.segment_id, each.start_offset, Part(part)), size)
-        for part, size in each.parts
+        (live.tier.object_key(key, segment.segment_id, segment.start_offset, Part(part)), size)
+        for part, size in segment.parts
     )

@@ -142,14 +142,18 @@ class _Verification:
     def _read(self, subjects: Sequence[Subject]) -> list[_Found]:
         rows, tasks = order_rows(subjects, self._cores)
         orders = self._spark.createDataFrame(rows, ORDER_SCHEMA)
-        sizes = [each.read_bytes // each.buckets for each in subjects for _ in range(each.buckets)]
+        sizes = [
+            target.read_bytes // target.buckets
+            for target in subjects
+            for _ in range(target.buckets)
+        ]
         _, compare_tasks = tasks_for(sizes, self._cores)
         told = keys_compared(
             segments_checked(orders, tasks, self._tier_uri, self._progress.bytes_done),
             compare_tasks,
             {i: subject.passes for i, subject in enumerate(subjects) if subject.passes},
         )
-        size_bytes = sum(each.read_bytes for each in subjects)
+        size_bytes = sum(target.read_bytes for target in subjects)
         try:
             table: pa.Table = self._progress.watched("verify", size_bytes, told.toArrow)
         except SPARK_FAILURES as error:
@@ -188,11 +192,13 @@ def verify(
     topic's settings cannot both hold; what is wrong with one partition is its fault.
     """
     known = known_partitions(live, scope)
-    rules = settings.rules_by_topic(each.key.topic for each in known)
+    rules = settings.rules_by_topic(partition.key.topic for partition in known)
     with ThreadPoolExecutor(READERS) as pool:
         subjects = list(
             pool.map(
-                lambda each: subject_of(live, each, rules[each.key.topic].index_interval_bytes),
+                lambda partition: subject_of(
+                    live, partition, rules[partition.key.topic].index_interval_bytes
+                ),
                 known,
             )
         )
@@ -268,7 +274,11 @@ def _verified(subject: Subject, found: _Found) -> Verified:
         index_entries=sum(each.index_entries for each in checked),
         faults=(
             *subject.faults,
-            *(found.failed[each.segment_id] for each in live if each.segment_id in found.failed),
+            *(
+                found.failed[segment.segment_id]
+                for segment in live
+                if segment.segment_id in found.failed
+            ),
             *(fault for each in checked for fault in each.faults),
             *_unlisted(subject, found),
             *_differences(compared),

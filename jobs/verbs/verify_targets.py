@@ -70,7 +70,7 @@ class Subject:
             return self.now.segments
         live = self.now.ids
         return self.now.segments + tuple(
-            each for each in self.before.segments if each.segment_id not in live
+            segment for segment in self.before.segments if segment.segment_id not in live
         )
 
     @property
@@ -162,7 +162,10 @@ def _decided(subject: Subject, view: PartitionView) -> Subject | str:
 
 def _by_versions(subject: Subject, state: PartitionState) -> Subject | str:
     """The subject where versions decide; a winner may then lie below what it superseded."""
-    if any(each.segment.end_offset < state.log_start_offset for each in state.retired):
+    if any(
+        retired_segment.segment.end_offset < state.log_start_offset
+        for retired_segment in state.retired
+    ):
         return (
             f"compacted by {subject.strategy}, and records that have expired since may have "
             "superseded later ones"
@@ -198,7 +201,7 @@ def order_rows(subjects: Sequence[Subject], cores: int) -> tuple[list[dict[str, 
         for i, order in enumerate(_orders(subject))
     ]
     placed, tasks = tasks_for([order.segment.size_bytes for *_, order in numbered], cores)
-    first_bucket = [sum(each.buckets for each in subjects[:i]) for i in range(len(subjects))]
+    first_bucket = [sum(target.buckets for target in subjects[:i]) for i in range(len(subjects))]
     rows = [
         {
             "task": task,

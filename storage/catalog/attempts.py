@@ -109,8 +109,8 @@ class CommitAttempt:
     @property
     def made_on(self) -> str:
         """See `Attempt.made_on`."""
-        needs = (each for each in self.proposal.requires if isinstance(each, CommitIs))
-        return next((each.commit_id for each in needs), "")
+        needs = (require for require in self.proposal.requires if isinstance(require, CommitIs))
+        return next((need.commit_id for need in needs), "")
 
     def verdict(self, row: PartitionState | None) -> Outcome | None:
         """See `Attempt.verdict`."""

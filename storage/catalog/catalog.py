@@ -183,7 +183,7 @@ class Catalog:
         """
         attempts = {row_id_of(each.key): CommitAttempt(proposal=each) for each in proposals}
         ended = self._ended(attempts)
-        return {each.key: ended.get(each.key) for each in proposals}
+        return {proposal.key: ended.get(proposal.key) for proposal in proposals}
 
     def _settle(self, attempts: Sequence[Attempt]) -> dict[PartitionKey, Outcome]:
         """Write what the rows allow until each attempt has ended."""
@@ -225,7 +225,7 @@ class Catalog:
 
     def _outrun(self, pending: Mapping[RowId, Attempt]) -> dict[PartitionKey, Outcome]:
         """Others were faster every time, though not on these rows, or `_tried` had said so."""
-        rows = by_row_id(self.read(each.key for each in pending.values()).values())
+        rows = by_row_id(self.read(partition.key for partition in pending.values()).values())
         found = {each.key: rows.get(row_id) for row_id, each in pending.items()}
         return {
             key: LostRace(found_commit_id="" if row is None else row.commit_id)
@@ -237,8 +237,8 @@ class Catalog:
     ) -> dict[PartitionKey, Outcome]:
         """After a write without an answer: the rows may tell, else nobody knows."""
         unknown = {
-            each.key: Unknown(commit_id=each.success.commit_id, cause=cause)
-            for each in pending.values()
+            partition.key: Unknown(commit_id=partition.success.commit_id, cause=cause)
+            for partition in pending.values()
         }
         try:
             ended = self._ended(pending)
@@ -249,7 +249,7 @@ class Catalog:
 
     def _ended(self, attempts: Mapping[RowId, Attempt]) -> dict[PartitionKey, Outcome]:
         """How those have ended, after a write, that the rows end or the past beneath them."""
-        rows = by_row_id(self.read(each.key for each in attempts.values()).values())
+        rows = by_row_id(self.read(attempt.key for attempt in attempts.values()).values())
         ended = judged(attempts, rows)
         return self._durable(ended | self._told_by_the_past(overlaid(attempts, ended)))
 

@@ -46,7 +46,7 @@ def read_commit(path: Path) -> DeltaCommit:
     fault = commit_fault(data)
     if fault:
         raise CorruptLog(fault, where=str(path), remedy=REPAIR)
-    added = [unquote(each["add"]["path"]) for each in _actions(data) if "add" in each]
+    added = [unquote(action["add"]["path"]) for action in _actions(data) if "add" in action]
     return DeltaCommit(version=int(path.stem), added=tuple(added))
 
 
@@ -64,7 +64,7 @@ def commit_fault(data: bytes) -> str:
 
 def _actions(data: bytes) -> list[Action]:
     actions = [json.loads(line) for line in data.splitlines() if line.strip()]
-    if not all(isinstance(each, dict) for each in actions):
+    if not all(isinstance(action, dict) for action in actions):
         raise ValueError("an action is an object")
     return actions
 
@@ -72,7 +72,7 @@ def _actions(data: bytes) -> list[Action]:
 def _missing(actions: Sequence[Action]) -> list[str]:
     """What the first action promises and the others are not."""
     info = actions[0].get("commitInfo", {}) if actions else {}
-    found = [name for each in actions for name in each]
+    found = [name for action in actions for name in action]
     missing = []
     for action, metric in _COUNTED.items():
         promised = info.get("operationMetrics", {}).get(metric)

@@ -100,14 +100,14 @@ class DeltaLog:
         if checkpoint is not None:
             _ensure_whole(self.checkpoint_path(checkpoint))
         first = 0 if checkpoint is None else checkpoint + 1
-        since = sorted(each for each in self._versions(_COMMIT) if each >= first)
+        since = sorted(version for version in self._versions(_COMMIT) if version >= first)
         if checkpoint is None and not since and self._is_lost():
             raise _corrupt(self.folder, "no commit is there, and the table has data files")
         for expected, found in enumerate(since, first):
             if found != expected:
                 path = self.commit_path(expected)
                 raise _corrupt(path, "the commit is missing, and later ones are there")
-        return Tail(checkpoint, tuple(read_commit(self.commit_path(each)) for each in since))
+        return Tail(checkpoint, tuple(read_commit(self.commit_path(version)) for version in since))
 
     def readable_before(self, version: int) -> Iterator[int]:
         """The versions before this one, newest first, down to the last that can be read."""
@@ -141,7 +141,7 @@ class DeltaLog:
                 sync(path)
         if tail.checkpoint is not None:
             sync(self.checkpoint_path(tail.checkpoint))
-        sync_all(self.commit_path(each.version) for each in tail.commits)
+        sync_all(self.commit_path(commit.version) for commit in tail.commits)
         sync_all(path.parent for path in data if path.parent.exists())
         sync_all((self.folder, self.table))
         return tail
@@ -160,7 +160,7 @@ class DeltaLog:
 
     def _checkpoint_in(self, scratch: Path, tail: Tail) -> None:
         scratch.mkdir(parents=True)
-        read = [self.commit_path(each.version) for each in tail.commits]
+        read = [self.commit_path(commit.version) for commit in tail.commits]
         if tail.checkpoint is not None:
             read.append(self.checkpoint_path(tail.checkpoint))
         for each in read:
@@ -204,8 +204,8 @@ class DeltaLog:
             _ensure_parquet(self.checkpoint_path(kept))
             sync_all((self.checkpoint_path(kept), self.folder))
             self.boundary.raise_to(kept)
-        for each in going:
-            each.unlink(missing_ok=True)
+        for entry in going:
+            entry.unlink(missing_ok=True)
         return len(going)
 
     def _oldest_needed(self, older_than_ms: int) -> int:
@@ -215,17 +215,21 @@ class DeltaLog:
         """
         boundary = self.boundary.read()
         young = [
-            each
-            for each in self._versions(_COMMIT)
-            if each >= boundary and _modified_ms(self.commit_path(each)) >= older_than_ms
+            version
+            for version in self._versions(_COMMIT)
+            if version >= boundary and _modified_ms(self.commit_path(version)) >= older_than_ms
         ]
-        old = [each for each in self._versions(_CHECKPOINT) if each < min(young, default=each + 1)]
+        old = [
+            version
+            for version in self._versions(_CHECKPOINT)
+            if version < min(young, default=version + 1)
+        ]
         return max((boundary, *old))
 
     def _delete_scratch(self, older_than_ms: int) -> None:
-        for each in self.table.glob(f"{SCRATCH_PREFIX}*"):
-            if _modified_ms(each) < older_than_ms:
-                shutil.rmtree(each)
+        for path in self.table.glob(f"{SCRATCH_PREFIX}*"):
+            if _modified_ms(path) < older_than_ms:
+                shutil.rmtree(path)
 
     def _is_lost(self) -> bool:
         """Whether there was a log: no data file is written before the first commit."""
@@ -237,7 +241,7 @@ class DeltaLog:
         """The versions that have a file with this suffix; none where there is no log."""
         if not self.folder.is_dir():
             return []
-        names = [each.name.partition(".") for each in self.folder.iterdir()]
+        names = [path.name.partition(".") for path in self.folder.iterdir()]
         return [
             int(stem)
             for stem, dot, rest in names

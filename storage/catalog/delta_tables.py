@@ -214,7 +214,7 @@ class DeltaFolder:
 
     def _there(self, files: Sequence[str]) -> list[str]:
         """Those that are not gone; delta-rs names them, too, until its next checkpoint."""
-        return [each for each in files if (self._log.table / each).exists()]
+        return [file for file in files if (self._log.table / file).exists()]
 
     def exists(self) -> bool:
         """The table was made; it may still be unreadable."""
@@ -253,7 +253,7 @@ class DeltaFolder:
     def _has_commits(self) -> bool:
         """delta-rs says "not found" of a folder that it may not enter, too; a local one tells."""
         log = self._log.folder
-        return log.is_dir() and any(each.suffix in _COMMIT_SUFFIXES for each in log.iterdir())
+        return log.is_dir() and any(path.suffix in _COMMIT_SUFFIXES for path in log.iterdir())
 
     def _opened_or_made(self) -> DeltaTable:
         return self._open() or self._made()

@@ -46,7 +46,7 @@ def make_folder(folder: Path) -> None:
     Raises:
         OSError: a folder can be neither made nor synced.
     """
-    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
     for each in reversed(missing):
         each.mkdir(exist_ok=True)
         sync(each.parent)

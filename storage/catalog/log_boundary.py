@@ -54,7 +54,7 @@ class LogBoundary:
     def _versions(self) -> list[int]:
         if not self.folder.is_dir():
             return []
-        return [int(each.name) for each in self.folder.iterdir() if each.name.isdecimal()]
+        return [int(path.name) for path in self.folder.iterdir() if path.name.isdecimal()]
 
 
 def is_kept(version: int, boundary: int) -> bool:

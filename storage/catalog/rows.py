@@ -86,7 +86,9 @@ def clean_bytes(state: PartitionState) -> int:
     cleaned_to = state.cleaner_offset
     if cleaned_to is None:
         return 0
-    return sum(each.size_bytes for each in state.segments if each.start_offset < cleaned_to)
+    return sum(
+        segment.size_bytes for segment in state.segments if segment.start_offset < cleaned_to
+    )
 
 
 def table_of(states: Sequence[PartitionState]) -> pa.Table:
@@ -104,7 +106,9 @@ def table_of(states: Sequence[PartitionState]) -> pa.Table:
         "format_version": [FORMAT_VERSION] * len(states),
         "bucket": [bucket_of(state.key.topic_id) for state in states],
     }
-    return pa.table([column_of(columns[each.name], each.type) for each in PARTITIONS], PARTITIONS)
+    return pa.table(
+        [column_of(columns[partition.name], partition.type) for partition in PARTITIONS], PARTITIONS
+    )
 
 
 def rows_read(rows: pa.Table, *, where: str) -> RowsRead:
@@ -167,13 +171,15 @@ def rows_as_promised(rows: pa.Table, *, where: str) -> pa.Table:
 
 
 def _promised(rows: pa.Table, where: str) -> pa.Table:
-    return pa.table([promised_column(rows, each, where) for each in PARTITIONS], PARTITIONS)
+    return pa.table(
+        [promised_column(rows, partition, where) for partition in PARTITIONS], PARTITIONS
+    )
 
 
 def column_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """An Arrow column; structs take their fields from attributes, maps from mappings."""
     if pa.types.is_map(kind):
-        return pa.array([list(each.items()) for each in values], kind)
+        return pa.array([list(value.items()) for value in values], kind)
     if pa.types.is_list(kind):
         ends = pa.array(accumulate(map(len, values), initial=0), pa.int32())
         flat = [each for group in values for each in group]
@@ -277,7 +283,7 @@ def _contradiction(state: PartitionState, live_bytes: int, bucket: int) -> str:
         # In another bucket nobody would find the row: a second one would be written.
         return f"bucket is {bucket}, its topic id's is {bucket_of(state.key.topic_id)}"
     broken = breaches(state, state, ROW_INVARIANTS)
-    return "; ".join(f"{each.law}: {each.found}" for each in broken)
+    return "; ".join(f"{breach.law}: {breach.found}" for breach in broken)
 
 
 def _malformed(found: str, where: str) -> CorruptLog:

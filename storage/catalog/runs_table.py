@@ -59,8 +59,8 @@ class RunsTable:
         """Add rows in one commit; the table is made where there is none."""
         if rows:
             columns = [
-                column_of([getattr(row, _field_of(each.name)) for row in rows], each.type)
-                for each in RUNS
+                column_of([getattr(row, _field_of(run.name)) for row in rows], run.type)
+                for run in RUNS
             ]
             self._table.append(pa.table(columns, RUNS))
 
@@ -74,7 +74,7 @@ class RunsTable:
     def read(self) -> tuple[RunRow, ...]:
         """All rows, oldest first; none where there is no table, and reading makes none."""
         rows = self._table.read()
-        columns = [values_of(promised_column(rows, each, self._table.uri)) for each in RUNS]
+        columns = [values_of(promised_column(rows, run, self._table.uri)) for run in RUNS]
         found = (
             RunRow(**dict(zip(map(_field_of, RUNS.names), row, strict=True)))
             for row in zip(*columns, strict=True)

@@ -29,9 +29,9 @@ def prove_overlaps(
     Only segments that overlap are read, each once, with every checksum compared.
     Raises CorruptLog and UnreadableObject.
     """
-    cut = [each for each in chain.taken if each.skipped_offsets]
+    cut = [segment for segment in chain.taken if segment.skipped_offsets]
     compared = [each for pair in comparisons for each in (pair.first, pair.second)]
-    segments = {each.segment_id: each for each in (*cut, *compared)}
+    segments = {segment.segment_id: segment for segment in (*cut, *compared)}
     heads = {name: _heads(tier, key, each) for name, each in segments.items()}
     found = [
         sentence
@@ -39,9 +39,11 @@ def prove_overlaps(
         for one, other in [(heads[pair.first.segment_id], heads[pair.second.segment_id])]
         if (sentence := _disagreement(pair, one, other))
     ]
-    found += [straddle for each in cut for straddle in _straddles(each, heads[each.segment_id])]
+    found += [
+        straddle for segment in cut for straddle in _straddles(segment, heads[segment.segment_id])
+    ]
     return OverlapProof(
-        cuts={each.segment_id: _cut(each, heads[each.segment_id]) for each in cut},
+        cuts={segment.segment_id: _cut(segment, heads[segment.segment_id]) for segment in cut},
         disagreements=tuple(found),
     )
 

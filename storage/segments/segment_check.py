@@ -108,11 +108,11 @@ def read_and_check(tier: LocalTieredStorage, order: CheckOrder) -> ReadSegment:
         None if aborted is None else LatestCollector(aborted, order.buckets, order.versions)
         for aborted in (order.aborted_now, order.aborted_before)
     ]
-    wanted = [each for each in collectors if each is not None]
+    wanted = [collector for collector in collectors if collector is not None]
     log = _decoded(data, segment.skipped_bytes, wanted, tier.uri(*address))
     indexes = _checked_indexes(tier, order, log) if order.is_live else CheckedIndexes()
     faults = _faults(tier, order, log) if order.is_live else ()
-    now, before = (() if each is None else each.blocks() for each in collectors)
+    now, before = (() if collector is None else collector.blocks() for collector in collectors)
     checked = CheckedSegment(
         batches=len(log.heads) - log.first,
         records=log.records,
@@ -149,8 +149,8 @@ def _decoded(
             if start < first_batch:
                 continue
             marks.append(marks_of(window, types)[0])
-            for each in collectors:
-                each.add(window, records, types)
+            for collector in collectors:
+                collector.add(window, records, types)
             records_in_all += len(records)
     return _Log(
         heads=heads,
@@ -284,11 +284,11 @@ def _transaction_faults(tier: LocalTieredStorage, order: CheckOrder, log: _Log) 
     )
     own_start = segment.own_start_offset
     where = tier.uri(order.key, segment.segment_id, own_start, Part.TRANSACTION_INDEX)
-    for entry, each in enumerate(listed):
-        if (each.producer_id, each.last_offset) not in markers:
+    for number, entry in enumerate(listed):
+        if (entry.producer_id, entry.last_offset) not in markers:
             yield (
-                f"{where}: entry {entry} lists a transaction of producer {each.producer_id} as "
-                f"aborted at offset {each.last_offset}, where the log has no such ABORT marker"
+                f"{where}: entry {number} lists a transaction of producer {entry.producer_id} as "
+                f"aborted at offset {entry.last_offset}, where the log has no such ABORT marker"
             )
 
 

@@ -234,7 +234,11 @@ def read_aborted(
         return ()
     data, where = _object(storage, key, segment, Part.TRANSACTION_INDEX)
     listed = read_transaction_index(data, where)
-    return tuple(each for each in listed if each.last_offset >= segment.start_offset)
+    return tuple(
+        listed_segment
+        for listed_segment in listed
+        if listed_segment.last_offset >= segment.start_offset
+    )
 
 
 def read_checkpoint(

@@ -81,7 +81,7 @@ def _claim_all(live: Wiring) -> None:
     began = _now()
     claims = live.catalog.claim(rows, RUN, at_ms=live.now_ms)
     _tell(began)
-    if not all(isinstance(each.outcome, Committed) for each in claims.values()):
+    if not all(isinstance(claim.outcome, Committed) for claim in claims.values()):
         raise RuntimeError("a claim was not granted")
 
 
@@ -91,7 +91,7 @@ def _commit_all(live: Wiring) -> None:
     began = _now()
     outcomes = live.catalog.commit(proposals)
     _tell(began)
-    if not all(isinstance(each, Committed) for each in outcomes.values()):
+    if not all(isinstance(outcome, Committed) for outcome in outcomes.values()):
         raise RuntimeError("a commit was refused")
 
 

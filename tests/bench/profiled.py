@@ -63,7 +63,7 @@ def stages_between(folder: Path, begin_ms: int, end_ms: int) -> list[StageTime]:
             tasks=info["Number of Tasks"],
             task_ms=task_ms.get(number, 0),
         )
-        for number, info in sorted(stages, key=lambda each: each[0])
+        for number, info in sorted(stages, key=lambda stage: stage[0])
     ]
 
 

@@ -135,11 +135,13 @@ def facts(
 
 def agreeing(draft: PartitionDraft) -> OverlapProof:
     """All overlaps agree; a byte is skipped for each offset."""
-    cut = [each for each in draft.chain.taken if each.skipped_offsets]
+    cut = [segment for segment in draft.chain.taken if segment.skipped_offsets]
     return OverlapProof(
         cuts={
-            each.segment_id: Cut(skipped_bytes=each.skipped_offsets, first_timestamp_ms=1_000_000)
-            for each in cut
+            segment.segment_id: Cut(
+                skipped_bytes=segment.skipped_offsets, first_timestamp_ms=1_000_000
+            )
+            for segment in cut
         }
     )
 

@@ -120,7 +120,7 @@ class Life:
             segment_id=segment_id(f"by {len(self.rows)}"),
             written_by_run=row.owner_run,
         )
-        ids = tuple(each.segment_id for each in sources)
+        ids = tuple(source.segment_id for source in sources)
         offset = max(row.cleaner_offset or 0, merged.next_offset)
         swap = (
             RetireSegments(ids=ids, at_ms=len(self.rows), run=row.owner_run),
@@ -138,14 +138,14 @@ class Life:
             return None
         self.claim(self.now)
         head = live[: 1 + first % len(live)]
-        ids = tuple(each.segment_id for each in head)
+        ids = tuple(segment.segment_id for segment in head)
         return (
             RetireSegments(ids=ids, at_ms=len(self.rows), run=self.now.owner_run),
             MoveLogStart(offset=head[-1].next_offset),
         )
 
     def _mark(self, first: int, second: int) -> Sequence[Update] | None:
-        whole = [each.segment.segment_id for each in self.now.whole_retired]
+        whole = [entry.segment.segment_id for entry in self.now.whole_retired]
         if not whole:
             return None
         self.claim(self.now)
@@ -155,7 +155,7 @@ class Life:
 
     def _forget(self, _first: int, _second: int) -> Sequence[Update]:
         self.claim(self.now)
-        known = {each.segment.segment_id for each in self.now.retired}
+        known = {entry.segment.segment_id for entry in self.now.retired}
         return (FinishDeletion(ids=tuple(sorted(self.going & known))),)
 
     def _undo(self, first: int, second: int) -> None:

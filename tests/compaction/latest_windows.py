@@ -13,10 +13,12 @@ from tierfold.compaction.verification.latest_values import Fields, LatestValues,
 
 def fields(contents: list[bytes | None]) -> tuple[np.ndarray, Fields]:
     """The contents end to end, and where each lies."""
-    lengths = [len(each or b"") for each in contents]
+    lengths = [len(content or b"") for content in contents]
     at = np.array([0, *accumulate(lengths)][:-1], np.int64)
-    size_bytes = np.array([-1 if each is None else len(each) for each in contents], np.int32)
-    body = np.frombuffer(b"".join(each or b"" for each in contents), np.uint8)
+    size_bytes = np.array(
+        [-1 if content is None else len(content) for content in contents], np.int32
+    )
+    body = np.frombuffer(b"".join(content or b"" for content in contents), np.uint8)
     return body, Fields(at=at, size_bytes=size_bytes)
 
 
@@ -45,6 +47,6 @@ def window(
 
 def _columns(versions: Sequence[int | None]) -> Versions:
     return Versions(
-        value=np.array([each or 0 for each in versions], np.int64),
-        is_known=np.array([each is not None for each in versions], np.bool_),
+        value=np.array([version or 0 for version in versions], np.int64),
+        is_known=np.array([version is not None for version in versions], np.bool_),
     )

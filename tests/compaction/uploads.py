@@ -72,7 +72,7 @@ def refusal(row: PartitionState | None, *found: InspectedSegment) -> Refusal:
 
 def spans(seen: PartitionView) -> list[str]:
     """The effective ranges."""
-    return [f"{each.start_offset}-{each.end_offset}" for each in seen.segments]
+    return [f"{segment.start_offset}-{segment.end_offset}" for segment in seen.segments]
 
 
 def starts(found: Sequence[Any]) -> list[int]:

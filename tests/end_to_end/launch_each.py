@@ -49,5 +49,5 @@ if __name__ == "__main__":
     commands = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     # What all of them import is imported once, before the first child.
     importlib.import_module("tierfold.jobs.cli.commands")
-    found = [launched(each) for each in commands]
+    found = [launched(command) for command in commands]
     Path(sys.argv[2]).write_text(json.dumps(found), encoding="utf-8")

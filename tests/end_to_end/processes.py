@@ -169,7 +169,7 @@ def text_of(pid: int, file: str) -> str:
 
 def _open_files(pid: int) -> list[Path]:
     try:
-        return [each.readlink() for each in Path(f"/proc/{pid}/fd").iterdir()]
+        return [path.readlink() for path in Path(f"/proc/{pid}/fd").iterdir()]
     except OSError:
         return []
 

@@ -102,7 +102,7 @@ class Cluster:
     @property
     def workers(self) -> list[Daemon]:
         """Those that run."""
-        return [each for each in self._daemons[1:] if each.process.poll() is None]
+        return [daemon for daemon in self._daemons[1:] if daemon.process.poll() is None]
 
     def add_worker(self) -> Daemon:
         """One core, 1 GB, nothing of ours installed, and a host, for Spark, of its own.

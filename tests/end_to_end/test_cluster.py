@@ -102,7 +102,7 @@ def test_the_result_is_that_of_a_local_run(
 
 def test_no_executor_compiled_a_kernel(ran: tuple[Ran, Path, list[dict[str, Any]]]) -> None:
     answers = ran[2]
-    assert len({each["executor"] for each in answers}) == 2
+    assert len({answer["executor"] for answer in answers}) == 2
     for each in answers:
         assert each["home"].startswith(f"{each['executor']}/tierfold/")
         assert "tierfold.storage.kafka.records._decode" in each["loaded"]
@@ -164,7 +164,7 @@ def test_a_task_that_runs_twice_publishes_once(
 def _writing(cluster: Cluster, submitted: Application, tier: Path) -> int | None:
     """A Python worker on the cluster that has an object in hand."""
     assert submitted.process.poll() is None, submitted.stderr.read_text()
-    workers = {pid for each in cluster.workers for pid in python_workers(each.family())}
+    workers = {pid for worker in cluster.workers for pid in python_workers(worker.family())}
     return min(writing(workers, tier), default=None)
 
 

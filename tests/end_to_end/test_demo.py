@@ -53,10 +53,10 @@ def test_the_demo_verifies_the_tier(demo: tuple[Path, str]) -> None:
 def test_the_demo_keeps_the_compacted_tier(demo: tuple[Path, str]) -> None:
     tier = open_tier(str(demo[0] / "tier"))
     (key,) = tier.partitions()
-    ours = {each.segment_id for each in tier.listing(key)}
+    ours = {listed_segment.segment_id for listed_segment in tier.listing(key)}
     sample = open_tier(str(ROOT / "sample"))
-    assert {each.segment_id for each in sample.listing(key)} < ours
-    (new,) = ours - {each.segment_id for each in sample.listing(key)}
+    assert {listed_segment.segment_id for listed_segment in sample.listing(key)} < ours
+    (new,) = ours - {listed_segment.segment_id for listed_segment in sample.listing(key)}
     (log,) = (demo[0] / "tier").glob(f"kafka-tiered-storage/*/*{new}.log")
     records = [record for batch in read_segment(log).batches() for record in batch.records]
     keys = [record.key for record in records if record.control_type is None]

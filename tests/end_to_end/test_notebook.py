@@ -56,7 +56,7 @@ class Shown:
     def images(self) -> list[bytes]:
         """Its figures."""
         pictures = (each.get("data", {}).get("image/png") for each in self)
-        return [base64.b64decode(each) for each in pictures if each is not None]
+        return [base64.b64decode(picture) for picture in pictures if picture is not None]
 
     def counted(self, what: str) -> tuple[int, int]:
         """A row of its table: before, after."""

@@ -36,7 +36,9 @@ class Done:
 def done(tier: Path, ran: Ran) -> Done:
     assert ran.code == 0, ran.stderr
     live = status_of(tier)["tiered", 0]
-    return Done(ran=ran, live=live, records=records_in([each["log"] for each in live["segments"]]))
+    return Done(
+        ran=ran, live=live, records=records_in([segment["log"] for segment in live["segments"]])
+    )
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +56,8 @@ def test_every_way_to_run_leaves_the_same_records(
     found = done(tier, in_own_process(*WAYS[way], tier, *COMPACT, *NOW, "--json"))
     assert len(found.records) > 0
     assert found.records == expected.records
-    assert [each["size_bytes"] for each in found.live["segments"]] == [
-        each["size_bytes"] for each in expected.live["segments"]
+    assert [segment["size_bytes"] for segment in found.live["segments"]] == [
+        segment["size_bytes"] for segment in expected.live["segments"]
     ]
     # All of stdout is the document; what Spark has to say goes elsewhere.
     of_all = {"max_compaction_delay_secs", "notes", "partitions", "run", "warnings"}

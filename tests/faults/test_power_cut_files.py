@@ -117,7 +117,7 @@ def test_a_damaged_file_of_a_replaced_segment_stops_a_restore_and_nothing_else(
 ) -> None:
     tier = shutil.copytree(states["committed"], tmp_path / "tier")
     stem = live_stem(tier)
-    replaced = [each for each in folder_of(tier, ORDERS).iterdir() if each.stem != stem]
+    replaced = [path for path in folder_of(tier, ORDERS).iterdir() if path.stem != stem]
     assert len(replaced) == 15
     (_, claimed) = tierfold("history", tier, "orders-0", "--json").entries[0]["history"]
     first = str(claimed["committed_at_ms"])

@@ -141,12 +141,12 @@ def put_uploads(tier: Path, key: PartitionKey, segments: Sequence[Upload]) -> li
         put_segment(
             tier,
             key,
-            each.batches,
-            start_offset=each.start_offset,
-            aborted=each.aborted,
-            producers=each.producers,
+            upload.batches,
+            start_offset=upload.start_offset,
+            aborted=upload.aborted,
+            producers=upload.producers,
         )
-        for each in segments
+        for upload in segments
     ]
     return [log.stat().st_size for log in logs]
 
@@ -175,7 +175,7 @@ def compacted(
     settings = settings_of(tier, chunk_bytes or {})
     console = Console(file=io.StringIO())
     reports = compact(live, settings, scope or Scope(), console, budget)
-    return {each.key.topic: each for each in reports}
+    return {report.key.topic: report for report in reports}
 
 
 def live_records(tier: Path) -> dict[str, list[tuple[object, ...]]]:

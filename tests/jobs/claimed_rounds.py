@@ -23,8 +23,11 @@ def claimed_rounds(tier: Path, *settings: str) -> tuple[Wiring, list[Round]]:
     live = wired(str(tier), None, NOW_MS)
     surveyed = survey(live, resolve([*ALWAYS, *settings]), Scope())
     begun = [
-        (Work(surveyed=each, plan=each.choice), Chunk(plan=each.choice, is_last=True))
-        for each in surveyed
-        if isinstance(each.choice, Compact)
+        (
+            Work(surveyed=partition, plan=partition.choice),
+            Chunk(plan=partition.choice, is_last=True),
+        )
+        for partition in surveyed
+        if isinstance(partition.choice, Compact)
     ]
     return live, rounds_of(live, begun)

@@ -41,7 +41,7 @@ class Ran:
     @property
     def partitions(self) -> dict[tuple[str, int], dict[str, Any]]:
         """The entries by topic and number; of a topic made anew one is seen."""
-        return {(each["topic"], each["partition"]): each for each in self.entries}
+        return {(entry["topic"], entry["partition"]): entry for entry in self.entries}
 
     @property
     def outcomes(self) -> dict[tuple[str, int], str]:

@@ -54,7 +54,9 @@ def upload(
     """
     batches = []
     for offset in range(first, last + 1):
-        epoch = max(each.epoch for each in lineage if each.start_offset <= offset)
+        epoch = max(
+            leader_epoch.epoch for leader_epoch in lineage if leader_epoch.start_offset <= offset
+        )
         pair = (f"k{offset % 4}".encode(), f"{epoch}/{offset}".encode())
         batches.append(replace(data(offset, pair), leader_epoch=epoch))
     broker = BrokerUpload(
@@ -111,7 +113,7 @@ def histories(tier: Path) -> tuple[Path, Segment, Segment, Segment]:
 def merged(tier: Path) -> Segment:
     """What a run made of all that is there: the same records in one segment."""
     state = claimed(tier)
-    ids = tuple(each.segment_id for each in state.segments)
+    ids = tuple(segment.segment_id for segment in state.segments)
     last = state.next_offset - 1
     one = replace(upload(tier, 0, last), written_by_run=state.owner_run)
     swap = proposed(
@@ -135,4 +137,4 @@ def part_of(tier: Path, segment: Segment, part: Part) -> Path:
 
 def ids_of(segments: Iterable[Segment]) -> list[str]:
     """Their ids."""
-    return [each.segment_id for each in segments]
+    return [segment.segment_id for segment in segments]

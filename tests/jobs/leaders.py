@@ -47,7 +47,12 @@ def upload(
         replace(
             data(offset, (b"k%d" % (offset % 3), value + b"%d" % offset)),
             leader_epoch=max(
-                (each.epoch for each in lineage if each.start_offset <= offset), default=-1
+                (
+                    leader_epoch.epoch
+                    for leader_epoch in lineage
+                    if leader_epoch.start_offset <= offset
+                ),
+                default=-1,
             ),
         )
         for offset in held

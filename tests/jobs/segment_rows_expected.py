@@ -51,7 +51,7 @@ def _aborted(log: Path) -> list[tuple[int, int, int]]:
     if not index.exists():
         return []
     entries = read_transaction_index(np.frombuffer(index.read_bytes(), np.uint8), str(index))
-    return [(each.producer_id, each.first_offset, each.last_offset) for each in entries]
+    return [(entry.producer_id, entry.first_offset, entry.last_offset) for entry in entries]
 
 
 def _is_within(batch: Batch, aborted: list[tuple[int, int, int]]) -> bool:

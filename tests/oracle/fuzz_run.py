@@ -127,7 +127,7 @@ def told_by(verb: str, tier: Path, arguments: Sequence[str]) -> dict[str, dict[s
     assert ran.code == 0, (
         f"{verb} exited with {ran.code}\n{ran.stdout[-4000:]}\n{ran.stderr[-4000:]}"
     )
-    return {each["topic"]: each for each in ran.entries}
+    return {entry["topic"]: entry for entry in ran.entries}
 
 
 def _seed_of(topic: str) -> int:
@@ -156,7 +156,7 @@ def _checkpoint(tier: Path) -> None:
     """
     live = wired(str(tier), None, PASSES_MS[0])
     surveyed = survey(live, resolve(("cleanup.policy=compact",)), Scope())
-    views = [each.view for each in surveyed if each.view is not None]
+    views = [partition.view for partition in surveyed if partition.view is not None]
     claims = live.catalog.claim(
         [state_with_new(view) for view in views], live.run, at_ms=live.now_ms
     )

@@ -145,7 +145,7 @@ def _made(lab: KafkaLab, folder: Path, tier: Path, seed: int) -> LedTopic:
     stable = made["lastStableOffset"] if uploads_below_stable(seed) else made["logEndOffset"]
     batches = lab.batches(source)
     drawn = drawn_layouts(_boundaries(batches, stable), seed)
-    layout = next(each for each in drawn if _has_row_before_gaps(each, batches))
+    layout = next(layout for layout in drawn if _has_row_before_gaps(layout, batches))
     replicas = []
     for leader, borders in enumerate(layout.borders):
         replicas.append(folder / f"leader-{leader}" / name)
@@ -259,7 +259,7 @@ def _step(
         segment_bytes=SEGMENT_BYTES,
         producer_expiration_ms=PRODUCER_EXPIRATION_MS,
     )
-    new = [each for each in lab.batches(given) if each["baseOffset"] >= reached]
+    new = [batch for batch in lab.batches(given) if batch["baseOffset"] >= reached]
     return Step(
         source=(*(before.found if before is not None else ()), *new),
         read=read,
@@ -286,7 +286,7 @@ def _given(topic: LedTopic, folder: Path) -> tuple[Path, int]:
         shutil.copytree(topic.steps[-1].oracle, given)
     else:
         given.mkdir(parents=True)
-    borders = [each for each in topic.layout.covered.borders if reached <= each <= end]
+    borders = [border for border in topic.layout.covered.borders if reached <= border <= end]
     for start, after in pairwise(borders):
         for part in topic.plain.glob(f"{start:020d}.*"):
             shutil.copy2(part, given / part.name)
@@ -312,7 +312,7 @@ def _live_batches(lab: KafkaLab, folder: Path, status: Mapping[str, Any]) -> tup
 
 
 def _live_aborted(side_files: SideFiles, status: Mapping[str, Any]) -> tuple[tuple[int, ...], ...]:
-    starts = {Path(each["log"]).stem: each["start_offset"] for each in status["segments"]}
+    starts = {Path(segment["log"]).stem: segment["start_offset"] for segment in status["segments"]}
     fields = ("producerId", "firstOffset", "lastOffset", "lastStableOffset")
     return tuple(
         sorted(

@@ -60,7 +60,7 @@ class Subject:
 
     def a_checkpoint(self) -> int:
         """None, within the log, at a segment's edge, or above the log's end."""
-        edges = [each.start_offset for each in self.view.segments]
+        edges = [segment.start_offset for segment in self.view.segments]
         within = self.dice.randint(0, self.end)
         return self.dice.choice([-1, within, self.dice.choice(edges), self.end, self.end + 1])
 

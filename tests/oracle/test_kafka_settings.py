@@ -149,14 +149,14 @@ def _resolved(case: dict[str, dict[str, str]], config: Path) -> list[Effective] 
         return None
 
 
-def _as_kafka_says_it(each: Effective) -> str:
-    match each.setting.name:
+def _as_kafka_says_it(effective: Effective) -> str:
+    match effective.setting.name:
         case "cleanup.policy":
-            return f"[{', '.join(sorted(each.value))}]"
+            return f"[{', '.join(sorted(effective.value))}]"
         case "min.cleanable.dirty.ratio":
-            return str(float(each.value))
+            return str(float(effective.value))
         case _:
-            return each.text
+            return effective.text
 
 
 def test_no_name_is_both_a_topics_and_a_brokers_for_another_setting() -> None:

@@ -72,7 +72,7 @@ def test_verify_finds_no_fault_whenever_uploads_arrived_and_after_the_last_pass(
 
 
 def test_sparks_window_finds_the_same_latest_records_after_the_last_pass(led: Led) -> None:
-    compared = [each for each in led.verified[-1].entries if each["keys_compared"] is not None]
+    compared = [entry for entry in led.verified[-1].entries if entry["keys_compared"] is not None]
     assert compared
     for each in compared:
         second = each["second_opinion"]

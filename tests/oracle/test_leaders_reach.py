@@ -42,7 +42,8 @@ def _fates(step: Step) -> Counter[str]:
             "delete horizon set": sum(b["deleteHorizonMs"] is not None for b in step.found),
             "undecided at first": 0 < step.oracle_end <= segments[-1]["end_offset"],
             "lives on cut and unchanged": sum(
-                int(Path(each["log"]).name[:20]) != each["start_offset"] for each in segments
+                int(Path(segment["log"]).name[:20]) != segment["start_offset"]
+                for segment in segments
             ),
         }
     )

@@ -32,7 +32,7 @@ def test_every_layout_is_read_to_its_end_and_begins_without_a_gap() -> None:
         assert covered.borders[-1] == covered.ends[-1] == BOUNDARIES[-1]
         assert list(covered.borders) == sorted(set(covered.borders))
         assert covered.waiting[0] == 0 < covered.ends[0]
-        assert {each.phase for each in layout.uploads} <= set(range(PHASES))
+        assert {upload.phase for upload in layout.uploads} <= set(range(PHASES))
         for each in layout.uploads:
             assert (each.start, each.end) in pairwise(layout.borders[each.leader])
 

@@ -56,7 +56,7 @@ def test_kafka_reads_and_cleans_what_was_left_of_a_vast_log(lab: KafkaLab, tmp_p
     # An emptied batch keeps the time of its records, here as in Kafka's cleaner, and the tool looks
     # for it in records alone.
     complaints = lab.dump_log_segments(files).complaints
-    assert [(Path(each.file).name, each.detail) for each in complaints] == [
+    assert [(Path(complaint.file).name, complaint.detail) for complaint in complaints] == [
         (f"{0:020d}.timeindex", "Index timestamp: 0, log timestamp: -1")
     ]
     # Kafka cleans both logs to the same records, and so sees nothing to keep in ours.

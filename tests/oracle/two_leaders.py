@@ -64,12 +64,12 @@ class Layout:
         borders, ends, waiting = [0], [], []
         known: list[Upload] = []
         for phase in range(PHASES):
-            known += [each for each in self.uploads if each.phase == phase]
+            known += [upload for upload in self.uploads if upload.phase == phase]
             for each in sorted(known, key=lambda one: (one.start, -one.end)):
                 if each.start <= borders[-1] < each.end:
                     borders.append(each.end)
             ends.append(borders[-1])
-            waiting.append(sum(each.start > borders[-1] for each in known))
+            waiting.append(sum(partition.start > borders[-1] for partition in known))
         return Covered(borders=tuple(borders), ends=tuple(ends), waiting=tuple(waiting))
 
     @property
@@ -82,9 +82,9 @@ class Layout:
         if any(covered.waiting):
             found.add("before what it follows")
         ends = (0, *covered.ends)
-        if any(each.start < ends[each.phase] < each.end for each in self.uploads):
+        if any(upload.start < ends[upload.phase] < upload.end for upload in self.uploads):
             found.add("over compacted ones")
-        if any(each.end <= ends[each.phase] for each in self.uploads):
+        if any(upload.end <= ends[upload.phase] for upload in self.uploads):
             found.add("late and superseded")
         return found
 
@@ -152,7 +152,7 @@ def _phased(uploads: Sequence[Upload], rnd: random.Random) -> tuple[Upload, ...]
         return None
     firsts = sorted(rnd.sample(steps[1:], PHASES - 1))
     phased = [
-        replace(each, phase=bisect_right(firsts, number)) for number, each in enumerate(uploads)
+        replace(upload, phase=bisect_right(firsts, number)) for number, upload in enumerate(uploads)
     ]
     for number, each in enumerate(phased):
         if each.phase + 1 < PHASES and rnd.random() < 0.2:

@@ -117,8 +117,8 @@ def swept(log: Log, *, now_ms: int, rules: Rules = RULES) -> Log:
     return _carried_out(log, each).log
 
 
-def _carried_out(log: Log, each: Round) -> Pass:
-    carried = carried_out(log.tier, each, buckets=_BUCKETS)
+def _carried_out(log: Log, work: Round) -> Pass:
+    carried = carried_out(log.tier, work, buckets=_BUCKETS)
     done = carried.rewritten
     faults = receipt_faults(
         done.round.groups,
@@ -138,7 +138,7 @@ def _carried_out(log: Log, each: Round) -> Pass:
 def _round(log: Log, now_ms: int, rules: Rules, first_dirty: int) -> Round:
     inside = log.segments[:-1] if log.is_last_beyond else log.segments
     # Markers beyond the round decide transactions within it.
-    entries = [t for each in log.segments for t in read_aborted(log.tier, KEY, each)]
+    entries = [t for segment in log.segments for t in read_aborted(log.tier, KEY, segment)]
     return Round(
         index=0,
         state=replace(
@@ -166,10 +166,10 @@ def _state(log: Log) -> PartitionState:
     )
 
 
-def _after(log: Log, each: Round, receipts: Sequence[GroupReceipt]) -> Log:
+def _after(log: Log, work: Round, receipts: Sequence[GroupReceipt]) -> Log:
     """What lives once the round is committed."""
-    sources = {segment.segment_id for segment in each.segments}
+    sources = {segment.segment_id for segment in work.segments}
     live = [segment for segment in log.segments if segment.segment_id not in sources]
-    for group, receipt in zip(each.groups, receipts, strict=True):
+    for group, receipt in zip(work.groups, receipts, strict=True):
         live += group.segments if receipt.segment is None else (receipt.segment,)
     return replace(log, segments=tuple(sorted(live, key=lambda segment: segment.start_offset)))

@@ -55,24 +55,24 @@ def by_one_task(
 
 
 def carried_out(
-    tier: LocalTieredStorage, each: Round, *, buckets: int, rewrite: Rewriter = by_one_task
+    tier: LocalTieredStorage, work: Round, *, buckets: int, rewrite: Rewriter = by_one_task
 ) -> Carried:
     """Stages 4 to 6 of one round; raises CorruptLog and UnreadableObject."""
-    found = _read(tier, each, buckets)
+    found = _read(tier, work, buckets)
     first = found.verdict
     if first.believed:
-        entries = sorted(each.aborted + first.believed, key=lambda entry: entry.last_offset)
-        each = replace(each, aborted=tuple(entries))
-        found = _read(tier, each, buckets)
-    receipts = _rewritten(tier, each, found, rewrite)
+        entries = sorted(work.aborted + first.believed, key=lambda entry: entry.last_offset)
+        work = replace(work, aborted=tuple(entries))
+        found = _read(tier, work, buckets)
+    receipts = _rewritten(tier, work, found, rewrite)
     is_empty = [receipt.result is GroupResult.EMPTY for receipt in receipts]
     if any(is_empty):
-        joined = absorbed(each.groups, is_empty)
-        each = replace(each, groups=joined.groups)
-        receipts = _rewritten(tier, each, found, rewrite, empty=joined.empty)
+        joined = absorbed(work.groups, is_empty)
+        work = replace(work, groups=joined.groups)
+        receipts = _rewritten(tier, work, found, rewrite, empty=joined.empty)
     return Carried(
         rewritten=Rewritten(
-            round=each,
+            round=work,
             receipts=receipts,
             records_scanned=sum(scan.records for scan in found.scans.values()),
             record_bytes_scanned=sum(scan.record_bytes for scan in found.scans.values()),
@@ -94,31 +94,31 @@ class _Read:
     """Per segment id which records lose their key, and which make another one lose it."""
 
 
-def _read(tier: LocalTieredStorage, each: Round, buckets: int) -> _Read:
+def _read(tier: LocalTieredStorage, work: Round, buckets: int) -> _Read:
     """Of a segment that is no source only the marks are read: they decide within the others."""
-    sources = {segment.segment_id for segment in each.segments}
+    sources = {segment.segment_id for segment in work.segments}
     order = ScanOrder(
-        first_dirty=each.first_dirty,
+        first_dirty=work.first_dirty,
         buckets=buckets,
         versions=VersionSource(
-            strategy=each.rules.compaction_strategy,
-            header=each.rules.compaction_strategy_header,
+            strategy=work.rules.compaction_strategy,
+            header=work.rules.compaction_strategy_header,
         ),
     )
     scans: dict[str, ScannedSegment] = {}
     marks: list[BatchMarks] = []
-    for _, segment in each.scanned:
-        address = (each.key, segment.segment_id, segment.own_start_offset, Part.LOG)
-        data, where = tier.read_log(each.key, segment), tier.uri(*address)
+    for _, segment in work.scanned:
+        address = (work.key, segment.segment_id, segment.own_start_offset, Part.LOG)
+        data, where = tier.read_log(work.key, segment), tier.uri(*address)
         if segment.segment_id in sources:
-            scan = scan_segment(data, each.aborted, order, where=where)
+            scan = scan_segment(data, work.aborted, order, where=where)
             scans[segment.segment_id] = scan
             marks.append(scan.marks)
         else:
             marks.append(scan_marks(data, where=where))
     return _Read(
         scans=scans,
-        verdict=verdict(joined_marks(marks), each.aborted),
+        verdict=verdict(joined_marks(marks), work.aborted),
         standing=_standing(scans, buckets),
     )
 
@@ -142,7 +142,7 @@ def _standing(
 
 def _rewritten(
     tier: LocalTieredStorage,
-    each: Round,
+    work: Round,
     found: _Read,
     rewrite: Rewriter,
     *,
@@ -152,9 +152,9 @@ def _rewritten(
         return found.standing[segment.segment_id]
 
     orders = group_orders(
-        each,
+        work,
         found.verdict,
-        wanted=dict(enumerate(each.groups)),
+        wanted=dict(enumerate(work.groups)),
         empty=empty,
     )
     return tuple(rewrite(tier, order, standing) for order in orders)

@@ -123,7 +123,7 @@ def met_in(history: tuple[Chunk, ...], delete_retention_ms: int) -> set[str]:
 def _met_in_pass(log: ModelLog, chunk: Chunk, end: int, now_ms: int) -> Iterator[str]:
     best = log.winners(end, chunk.strategy)
     last = log.records[-1]
-    for each in (each for each in log.records if each.key is not None):
+    for each in (record for record in log.records if record.key is not None):
         winner = best[each.key or b""]
         is_over = log.horizons_ms.get(each.batch, now_ms + 1) <= now_ms
         if winner is each:
@@ -143,12 +143,12 @@ def _met_in_pass(log: ModelLog, chunk: Chunk, end: int, now_ms: int) -> Iterator
         yield from _versions_met(each, winner)
 
 
-def _versions_met(each: ModelRecord, winner: ModelRecord) -> Iterator[str]:
-    rank, best = (one.rank(CompactionStrategy.HEADER) for one in (each, winner))
+def _versions_met(record: ModelRecord, winner: ModelRecord) -> Iterator[str]:
+    rank, best = (one.rank(CompactionStrategy.HEADER) for one in (record, winner))
     if rank[0] and best[0]:
         yield "a negative version wins" if best[1] < 0 else "a version wins"
     if best[0] and not rank[0]:
-        yield "a malformed version loses" if each.is_malformed else "a missing version loses"
+        yield "a malformed version loses" if record.is_malformed else "a missing version loses"
     if not best[0] and not rank[0]:
         yield "no version on either side"
     if len(winner.headers) > 1:

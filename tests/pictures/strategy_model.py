@@ -61,13 +61,15 @@ class ModelLog:
     def winners(self, end: int, strategy: CompactionStrategy) -> dict[bytes, ModelRecord]:
         """Of each key below `end` the record that wins."""
         best: dict[bytes, ModelRecord] = {}
-        for each in self.records:
-            competes = strategy is not CompactionStrategy.OFFSET or each.offset >= self.first_dirty
-            if each.key is None or each.offset >= end or not competes:
+        for record in self.records:
+            competes = (
+                strategy is not CompactionStrategy.OFFSET or record.offset >= self.first_dirty
+            )
+            if record.key is None or record.offset >= end or not competes:
                 continue
-            other = best.get(each.key)
-            if other is None or each.rank(strategy) > other.rank(strategy):
-                best[each.key] = each
+            other = best.get(record.key)
+            if other is None or record.rank(strategy) > other.rank(strategy):
+                best[record.key] = record
         return best
 
     def clean(
@@ -75,7 +77,7 @@ class ModelLog:
     ) -> None:
         """One pass over everything below `end`."""
         best = self.winners(end, strategy)
-        met = Counter(each.key for each in self.records if each.offset < end)
+        met = Counter(record.key for record in self.records if record.offset < end)
         kept: list[ModelRecord] = []
         for each in self.records:
             if each.offset >= end:

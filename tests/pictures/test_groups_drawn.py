@@ -22,7 +22,7 @@ def log_bytes(log: Log, number: int) -> bytes:
 
 def parts(log: Log) -> int:
     """How many objects the partition has."""
-    return sum(len(each.parts) for each in log.tier.listing(KEY))
+    return sum(len(listed_segment.parts) for listed_segment in log.tier.listing(KEY))
 
 
 def test_a_batch_that_loses_nothing_is_copied_byte_for_byte(tmp_path: Path) -> None:
@@ -141,9 +141,9 @@ def test_the_transaction_index_is_absent_when_empty(tmp_path: Path) -> None:
     log = picture("0:a=1 1:a=2 | P1(2:b=1) 3:P1:A", tmp_path)
     after = cleaned(log, rules=APART, now_ms=RULES.producer_id_expiration_ms)
     objects = {
-        each.start_offset: set(dict(each.parts))
-        for each in log.tier.listing(KEY)
-        if each.segment_id in {segment.segment_id for segment in after.segments}
+        listed_segment.start_offset: set(dict(listed_segment.parts))
+        for listed_segment in log.tier.listing(KEY)
+        if listed_segment.segment_id in {segment.segment_id for segment in after.segments}
     }
     assert Part.TRANSACTION_INDEX not in objects[0]
     assert Part.TRANSACTION_INDEX in objects[2]

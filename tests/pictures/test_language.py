@@ -50,9 +50,15 @@ def test_what_says_nothing_is_refused(text: str, tmp_path: Path) -> None:
 def test_the_objects_are_those_that_first_sight_reads(text: str, tmp_path: Path) -> None:
     log = picture(text, tmp_path)
     found = log.tier.listing(KEY)
-    seen = [sight(log.tier, KEY, each, listed_checkpoint(log.tier, KEY, each)) for each in found]
+    seen = [
+        sight(log.tier, KEY, listed_segment, listed_checkpoint(log.tier, KEY, listed_segment))
+        for listed_segment in found
+    ]
     assert seen == list(log.segments)
-    assert all(set(REQUIRED_PARTS) <= {part for part, _ in each.parts} for each in found)
+    assert all(
+        set(REQUIRED_PARTS) <= {part for part, _ in listed_segment.parts}
+        for listed_segment in found
+    )
 
 
 def test_a_segment_holds_the_epochs_of_its_offsets(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def uploaded(folder: Path, *logs: bytes) -> Log:
             replace(segment, size_bytes=len(content), max_timestamp_ms=int(times_ms.max()))
         )
     ends = [start - 1 for start in starts] + [LAST_OFFSET]
-    placed = [replace(each, end_offset=end) for each, end in zip(segments, ends, strict=True)]
+    placed = [replace(segment, end_offset=end) for segment, end in zip(segments, ends, strict=True)]
     return replace(log, segments=tuple(placed))
 
 
@@ -204,7 +204,7 @@ def test_of_each_key_the_last_is_left_in_a_batch_of_its_own(
     batches: list[tuple[int, Codec, list[Sent]]],
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        log = uploaded(Path(folder), b"".join(bytes_of(*each) for each in batches))
+        log = uploaded(Path(folder), b"".join(bytes_of(*batch) for batch in batches))
         done = cleaned(log, now_ms=NOW_MS)
         *found, end = after(done)
         assert (end.base_offset, end.last_offset, end.records) == (LAST_OFFSET, LAST_OFFSET, ())

@@ -56,9 +56,11 @@ def divided(log: Log, cleaner_offset: int | None = None) -> str:
         "+".join(
             name
             for name, span in spans.items()
-            if not span.is_empty and span.start < each.next_offset and each.start_offset < span.end
+            if not span.is_empty
+            and span.start < segment.next_offset
+            and segment.start_offset < span.end
         )
-        for each in log.segments
+        for segment in log.segments
     )
 
 
@@ -117,7 +119,7 @@ def test_segments_outside_the_lineage_are_set_apart(
 ) -> None:
     log = picture("0:a=1 e2 1:b=1 | 2:c=1 | e3 3:d=1", tmp_path)
     epochs = [LeaderEpoch(epoch=epoch, start_offset=offset) for epoch, offset in lineage]
-    assert [is_within_lineage(each, epochs) for each in log.segments] == expected
+    assert [is_within_lineage(segment, epochs) for segment in log.segments] == expected
 
 
 def test_a_tombstone_of_a_clean_partition_goes_without_new_data(tmp_path: Path) -> None:
@@ -139,7 +141,7 @@ def test_only_the_segments_concerned_are_rewritten(tmp_path: Path) -> None:
     first = cleaned(log, rules=APART)
     plan = planned(first, cleaner_offset=6, now_ms=RETENTION_MS, rules=APART)
     assert isinstance(plan, Compact)
-    assert [(each.start_offset, each.end_offset) for each in plan.groups] == [(1, 1), (3, 4)]
+    assert [(group.start_offset, group.end_offset) for group in plan.groups] == [(1, 1), (3, 4)]
     after = swept(first, now_ms=RETENTION_MS, rules=APART)
     assert drawn(after) == "0:a=1 | 1:() | 2:b=1 | 3.. 4:c=1 | 5:d=1"
     assert [after.segments[i] for i in (0, 2, 4)] == [first.segments[i] for i in (0, 2, 4)]
@@ -170,7 +172,12 @@ def test_a_marker_goes_when_no_segment_holds_a_batch_of_its_transaction(tmp_path
     second = cleaned(first, rules=APART, now_ms=now_ms)
     horizon_ms = now_ms + RETENTION_MS
     assert drawn(second) == f"P1(0:a=1) | 1:P1:C ..2 | 3:P1:C^{horizon_ms} 4:b=2 | 5:c=1"
-    assert [each.earliest_due_ms for each in second.segments] == [None, None, horizon_ms, None]
+    assert [segment.earliest_due_ms for segment in second.segments] == [
+        None,
+        None,
+        horizon_ms,
+        None,
+    ]
     third = swept(second, now_ms=horizon_ms, rules=APART)
     assert drawn(third) == "P1(0:a=1) | 1:P1:C ..2 | 3.. 4:b=2 | 5:c=1"
 

@@ -70,7 +70,9 @@ def test_every_pass_leaves_what_the_model_leaves(history: tuple[Chunk, ...]) -> 
             first_dirty = model.first_dirty
             log = picture(chunk.text, Path(folder)) if log is None else grown(log, chunk.text)
             model.records += records_of(chunk)
-            malformed = sum(each.is_malformed and each.key is not None for each in model.records)
+            malformed = sum(
+                record.is_malformed and record.key is not None for record in model.records
+            )
             is_header = chunk.strategy is CompactionStrategy.HEADER
             model.clean(
                 log.next_offset, chunk.strategy, now_ms, is_last_chunk=chunk.is_last_chunk
@@ -96,7 +98,7 @@ def test_every_pass_leaves_what_the_model_leaves(history: tuple[Chunk, ...]) -> 
 
 def horizons_of(model: ModelLog) -> dict[int, int]:
     """Of the batches of which something is left."""
-    left = {each.batch for each in model.records}
+    left = {record.batch for record in model.records}
     return {batch: at for batch, at in model.horizons_ms.items() if batch in left}
 
 

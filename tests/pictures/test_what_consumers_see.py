@@ -89,7 +89,9 @@ def test_a_consumer_sees_the_same_after_every_pass(
             first_dirty = 0
             assert as_consumed(log) == expected
             assert all(a.end_offset + 1 == b.start_offset for a, b in pairwise(log.segments))
-            assert all(each.end_offset - each.start_offset < 2**31 for each in log.segments)
+            assert all(
+                segment.end_offset - segment.start_offset < 2**31 for segment in log.segments
+            )
             last = batches_of(log, log.segments[-1])[-1]
             assert last.last_offset + 1 == log.next_offset
         records = [

@@ -30,7 +30,7 @@ def backdated(file: Path, *, hours: int) -> None:
 def cut_soon(table: Path, *, hours: int) -> int:
     """All commits up to the newest checkpoint become so old; returns its version."""
     log = table / "_delta_log"
-    newest = max(int(each.name[:20]) for each in log.glob("*.checkpoint.parquet"))
+    newest = max(int(path.name[:20]) for path in log.glob("*.checkpoint.parquet"))
     for commit in log.glob("*.json"):
         if int(commit.stem) <= newest:
             backdated(commit, hours=hours)

@@ -114,14 +114,14 @@ class CatalogContract:
     def test_a_claim_of_new_partitions_is_one_commit(self, catalog: Catalog) -> None:
         states = [fresh(KEY), fresh(OTHER_KEY)]
         claims = catalog.claim(states, "a", at_ms=5)
-        ids = {each.state.commit_id for each in claims.values()}
+        ids = {claim.state.commit_id for claim in claims.values()}
         assert len(ids) == 1
         assert {key: each.state for key, each in claims.items()} == {
             state.key: replace(state, epoch=1, owner_run="a", commit_id=min(ids), committed_at_ms=5)
             for state in states
         }
         assert all(
-            each.outcome == Committed(epoch=1, commit_id=min(ids)) for each in claims.values()
+            claim.outcome == Committed(epoch=1, commit_id=min(ids)) for claim in claims.values()
         )
         assert catalog.read() == {key: each.state for key, each in claims.items()}
 
@@ -179,7 +179,7 @@ class CatalogContract:
         by_b = committed(catalog, KEY, "b", "seg-2")
         assert catalog.commit([zombie]) == {KEY: Fenced(epoch=1, by_epoch=2, by_run="")}
         assert catalog.read() == {KEY: by_b}
-        assert [each.segment_id for each in by_b.segments] == [segment_id("seg-2")]
+        assert [segment.segment_id for segment in by_b.segments] == [segment_id("seg-2")]
         assert by_b.cleaner_offsets == (
             *published.cleaner_offsets,
             CleanerOffset(epoch=2, offset=30),
@@ -203,7 +203,9 @@ class CatalogContract:
         """A has published Seg-0 under epoch 1, goes on, and stalls before it publishes Seg-1."""
         claimed = claim(catalog, fresh(), "a").state
         proposal = swap(claimed, "seg-0")
-        still_ours = tuple(each for each in proposal.updates if not isinstance(each, ReleaseClaim))
+        still_ours = tuple(
+            update for update in proposal.updates if not isinstance(update, ReleaseClaim)
+        )
         catalog.commit([replace(proposal, updates=still_ours)])
         published = catalog.read()[KEY]
         assert published.cleaner_offsets == (CleanerOffset(epoch=1, offset=30),)
@@ -267,7 +269,7 @@ class CatalogContract:
 
     def test_a_claim_brings_nothing_back_that_was_retired(self, catalog: Catalog) -> None:
         row = committed(catalog, KEY, "a", "A")
-        back = tuple(each.segment for each in row.retired)
+        back = tuple(entry.segment for entry in row.retired)
         with pytest.raises(InvariantBroken, match="retired_never_return"):
             claim(catalog, replace(row, segments=back, retired=()), "b")
         assert catalog.read([KEY])[KEY] == row

@@ -90,7 +90,7 @@ def put_segment(
 
 def log_of(batches: Sequence[BatchDraft | bytes]) -> bytes:
     """The batches, one after the other; bytes are taken as they are."""
-    return b"".join(each if isinstance(each, bytes) else write_batch(each) for each in batches)
+    return b"".join(batch if isinstance(batch, bytes) else write_batch(batch) for batch in batches)
 
 
 def part_file(folder: Path, tier: LocalTieredStorage, segment: Segment, part: Part) -> Path:

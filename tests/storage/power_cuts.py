@@ -49,7 +49,7 @@ class Disk:
             yield place
 
     def _unsynced(self) -> list[tuple[Path, str]]:
-        folders = [self.root, *(each for each in self.root.rglob("*") if each.is_dir())]
+        folders = [self.root, *(path for path in self.root.rglob("*") if path.is_dir())]
         return [
             (folder, name)
             for folder in folders
@@ -68,8 +68,8 @@ class Disk:
 
 def _entries(folder: Path) -> dict[str, tuple[int, int]]:
     return {
-        each.name: (each.stat().st_ino, 0) if each.is_dir() else _identity(each)
-        for each in folder.iterdir()
+        path.name: (path.stat().st_ino, 0) if path.is_dir() else _identity(path)
+        for path in folder.iterdir()
     }
 
 

@@ -50,7 +50,7 @@ def says_nothing(source: Source) -> list[str]:
 
 def map_faults(package: Source, modules: set[str]) -> list[str]:
     """A package's docstring is its map: one line per module, none missing and none too many."""
-    lines = (ast.get_docstring(package.tree) or "").splitlines()
+    lines = (ast.get_docstring(package.tree, clean=False) or "").splitlines()
     mapped = {line.split()[0] for line in lines if re.match(r" {4}[a-z]", line)}
     return [
         f"{package.path}: {name} is {what}"

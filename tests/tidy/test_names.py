@@ -33,7 +33,7 @@ def test_everything_public_says_what_it_is_for(source: Source) -> None:
 
 
 @pytest.mark.parametrize(
-    "source", [each for each in house.tests() if "/test_" in each.path], ids=lambda each: each.path
+    "source", [test for test in house.tests() if "/test_" in test.path], ids=lambda each: each.path
 )
 def test_every_test_file_says_in_one_line_what_it_proves(source: Source) -> None:
     assert names.says_nothing(source) == []

@@ -19,9 +19,9 @@ from tests.two_processes import scope_of
     ],
 )
 def test_users_of_what_is_made_once_stay_together(fixture: str, scopes: set[str]) -> None:
-    others = [each for each in house.tests() if "/tidy/" not in each.path]
-    users = [each.path for each in others if "/test_" in each.path and fixture in each.text]
-    assert {scope_of(house.ROOT / each) for each in users} == scopes
+    others = [test for test in house.tests() if "/tidy/" not in test.path]
+    users = [other.path for other in others if "/test_" in other.path and fixture in other.text]
+    assert {scope_of(house.ROOT / user) for user in users} == scopes
 
 
 def test_other_files_go_by_themselves() -> None:

@@ -177,7 +177,7 @@ def every_batch() -> Iterator[ABatch]:
                 is_emptied=emptied,
             )
     # Before magic 2 there were no transactions, no horizons and no batches without records.
-    for records, stays in product([each for each in contents if each], flags):
+    for records, stays in product([content for content in contents if content], flags):
         yield ABatch(records=records, stays=stays, is_legacy=True)
 
 

@@ -71,26 +71,26 @@ def by_the_rule(marks: Sequence[Mark], entries: Sequence[AbortedTransaction]) ->
     found = Judged()
     met: dict[int, list[tuple[Mark, bool]]] = {}
     """Per producer the data batches since its last marker, and whether they are aborted."""
-    for each in marks:
-        since = met.setdefault(each.producer, [])
-        if each.kind == DATA:
+    for mark in marks:
+        since = met.setdefault(mark.producer, [])
+        if mark.kind == DATA:
             is_aborted = any(
-                t.producer_id == each.producer
-                and t.first_offset <= each.last
-                and each.base <= t.last_offset
+                t.producer_id == mark.producer
+                and t.first_offset <= mark.last
+                and mark.base <= t.last_offset
                 for t in entries
             )
-            since.append((each, is_aborted))
-            found.aborted += [each] if is_aborted else []
-        elif each.kind == EMPTIED:
-            found.discardable.append(each.base)
-        elif each.kind == COMMIT:
+            since.append((mark, is_aborted))
+            found.aborted += [mark] if is_aborted else []
+        elif mark.kind == EMPTIED:
+            found.discardable.append(mark.base)
+        elif mark.kind == COMMIT:
             if all(is_aborted for _, is_aborted in since):
-                found.discardable.append(each.base)
-            met[each.producer] = []
-        elif each.kind == ABORT:
-            _abort(found, each, met, entries)
-            met[each.producer] = []
+                found.discardable.append(mark.base)
+            met[mark.producer] = []
+        elif mark.kind == ABORT:
+            _abort(found, mark, met, entries)
+            met[mark.producer] = []
     return found
 
 
@@ -128,13 +128,13 @@ def _all_entries(marks: Sequence[Mark]) -> list[AbortedTransaction]:
     """What brokers would have listed for the whole log."""
     found = []
     first: dict[int, int] = {}
-    for each in marks:
-        if each.kind == DATA:
-            first.setdefault(each.producer, each.base)
-        elif each.kind in {ABORT, COMMIT}:
-            begun = first.pop(each.producer, None)
-            if begun is not None and each.kind == ABORT:
-                found.append(entry(begun, each.last, producer=each.producer))
+    for mark in marks:
+        if mark.kind == DATA:
+            first.setdefault(mark.producer, mark.base)
+        elif mark.kind in {ABORT, COMMIT}:
+            begun = first.pop(mark.producer, None)
+            if begun is not None and mark.kind == ABORT:
+                found.append(entry(begun, mark.last, producer=mark.producer))
     return found
 
 
@@ -151,12 +151,12 @@ def views(draw: st.DrawFn) -> View:
         last = offset + (more if kind == DATA else 0)
         marks.append(Mark(base=offset, last=last, producer=producer, kind=kind))
         offset = last + 1 + more
-    entries = [each for each in _all_entries(marks) if draw(st.integers(0, 3))]
+    entries = [entry for entry in _all_entries(marks) if draw(st.integers(0, 3))]
     seen = marks[draw(st.integers(0, 4)) : len(marks) - draw(st.integers(0, 4))]
-    seen = [each for each in seen if each.kind != DATA or draw(st.integers(0, 3))]
+    seen = [mark for mark in seen if mark.kind != DATA or draw(st.integers(0, 3))]
     emptied = [
-        replace(each, kind=EMPTIED) if each.kind >= 0 and not draw(st.integers(0, 4)) else each
-        for each in seen
+        replace(mark, kind=EMPTIED) if mark.kind >= 0 and not draw(st.integers(0, 4)) else mark
+        for mark in seen
     ]
     return View(marks=tuple(emptied), entries=tuple(entries))
 
@@ -206,7 +206,7 @@ def test_the_span_is_found_among_many_of_many_producers() -> None:
     entries = [entry(at, at + 3, producer=p) for p in (3, 1, 2) for at in (20, 0, 40)]
     marks = [mark(at, DATA, producer=p) for at in (0, 5, 21, 24, 43) for p in (0, 1, 2, 3, 4)]
     found = aborted_batches(marks_of(marks), entries)
-    aborted = [(each.base, each.producer) for each, yes in zip(marks, found, strict=True) if yes]
+    aborted = [(mark.base, mark.producer) for mark, yes in zip(marks, found, strict=True) if yes]
     assert aborted == [(at, p) for at in (0, 21, 43) for p in (1, 2, 3)]
 
 

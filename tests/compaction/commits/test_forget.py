@@ -48,7 +48,7 @@ def forgotten(
 ) -> Forgetting | Refusal:
     """What forgetting the row would come to, its live segments still in the tier."""
     live = () if state is None else state.segments
-    everything = [*(unknown(each) for each in live), *uploads]
+    everything = [*(unknown(segment) for segment in live), *uploads]
     without = row_without(KEY, state, [each.listed.segment_id for each in everything])
     bare = facts(without, everything)
     draft = drafted(bare)
@@ -60,8 +60,8 @@ def told(found: Forgetting | Refusal) -> tuple[list[int], list[int], list[str]]:
     """Starts of what is taken and of what is set apart, and what vanishes."""
     assert isinstance(found, Forgetting), found
     return (
-        [each.start_offset for each in found.taken],
-        [each.listed.start_offset for each in found.set_apart],
+        [segment.start_offset for segment in found.taken],
+        [segment.listed.start_offset for segment in found.set_apart],
         [str(each) for each in found.vanishing],
     )
 
@@ -188,7 +188,7 @@ def test_the_next_claim_takes_the_new_history_and_the_consent_is_used_up() -> No
     view = looked_at(state, [unknown(old(0, 49)), unknown(old(50, 99)), new(50, 79)])
     assert isinstance(view, PartitionView)
     adopted = state_with_new(view)
-    assert [each.start_offset for each in adopted.segments] == [0, 50]
+    assert [segment.start_offset for segment in adopted.segments] == [0, 50]
     assert (adopted.forgotten, adopted.lineage, adopted.epoch) == ((), NEW, 2)
     # The same truncation is no news to the row that has it.
     assert isinstance(looked_at(adopted, [unknown(old(50, 99))]), PartitionView)
@@ -221,7 +221,7 @@ def test_a_forgotten_row_has_its_place_in_the_story_and_ends_what_can_be_restore
         commit_id="again",
         at_ms=2,
     )
-    story = [each.event for each in entries([again, gone, held, found])]
+    story = [entry.event for entry in entries([again, gone, held, found])]
     assert story == [Event.FOUND, Event.FORGOTTEN, Event.CLAIMED, Event.FOUND]
     for earlier, now in ((found, gone), (gone, again), (gone, gone)):
         refusal = restoration(earlier, now)
@@ -235,9 +235,9 @@ def test_a_forgotten_row_has_its_place_in_the_story_and_ends_what_can_be_restore
 def test_where_there_was_no_row_the_claim_before_found_nothing() -> None:
     held = claimed(row_without(KEY, None, ()), run="me", commit_id="claim", at_ms=1)
     gone = replace(held.emptied(["apart"]), owner_run="")
-    assert [each.event for each in entries([gone, held])] == [Event.FORGOTTEN, Event.CLAIMED]
+    assert [entry.event for entry in entries([gone, held])] == [Event.FORGOTTEN, Event.CLAIMED]
     back = replace(held, owner_run="", commit_id="released")
-    assert [each.event for each in entries([back, held])] == [Event.RELEASED, Event.CLAIMED]
+    assert [entry.event for entry in entries([back, held])] == [Event.RELEASED, Event.CLAIMED]
 
 
 # What `retain` leaves until then.
@@ -264,6 +264,6 @@ def test_the_originals_stay_while_the_way_out_leads_through_them(
     times = SweepOrder(now_ms=NOW_MS)
     swept = sweep_of(view, rules, times, is_refused=refusal is not None)
     stays = is_cut_off and is_ours_live
-    going = [each.segment.segment_id for each in swept.starting]
+    going = [retired_segment.segment.segment_id for retired_segment in swept.starting]
     assert going == [*([] if stays else [other.segment_id]), earlier.segment_id]
     assert ("1 retired originals stay" in "; ".join(swept.notes)) == stays

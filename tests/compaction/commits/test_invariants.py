@@ -109,7 +109,14 @@ BROKEN: Final[dict[str, tuple[str, PartitionState]]] = {
     "a log start within a segment": ("covered_span_is_kept", replace(AFTER, log_start_offset=5)),
     "a source that no list names": (
         "nothing_is_forgotten",
-        replace(AFTER, retired=tuple(each for each in AFTER.retired if each.segment != SECOND)),
+        replace(
+            AFTER,
+            retired=tuple(
+                entry
+                for entry in AFTER.retired
+                if entry.segment != SECOND
+            ),
+        ),
     ),
     "a segment of a lost leader": (
         "segments_are_within_the_lineage",
@@ -198,9 +205,11 @@ def test_a_restore_alone_may_bring_back_what_was() -> None:
     )
     assert laws(AFTER, back) == {"retired_never_return", "cleaner_offset_is_kept"}
     assert breaches(AFTER, back, RESTORE_INVARIANTS) == ()
-    marked = (replace(each, deletion_started_at_ms=9) for each in AFTER.retired)
+    marked = (
+        replace(entry, deletion_started_at_ms=9) for entry in AFTER.retired
+    )
     going = replace(AFTER, retired=tuple(marked))
-    assert {each.law for each in breaches(going, back, RESTORE_INVARIANTS)} == {
+    assert {breach.law for breach in breaches(going, back, RESTORE_INVARIANTS)} == {
         "what_is_being_deleted_never_returns"
     }
 
@@ -227,7 +236,7 @@ def test_a_forget_alone_may_take_everything_back() -> None:
 )
 def test_a_forget_leaves_nothing_but_the_fence(fields: dict[str, Any], law: str) -> None:
     found = breaches(BEFORE, replace(FORGOTTEN, **fields), FORGET_INVARIANTS)
-    assert [each.law for each in found] == [law]
+    assert [breach.law for breach in found] == [law]
 
 
 def test_a_claim_that_takes_a_history_uses_the_consent_up() -> None:
@@ -235,7 +244,7 @@ def test_a_claim_that_takes_a_history_uses_the_consent_up() -> None:
     found = breaches(
         FORGOTTEN, claimed(adopted, run="next", commit_id="c", at_ms=1), CLAIM_INVARIANTS
     )
-    assert [each.law for each in found] == ["consent_is_of_a_forgotten_row"]
+    assert [breach.law for breach in found] == ["consent_is_of_a_forgotten_row"]
     adopted = replace(adopted, forgotten=())
     after = claimed(adopted, run="next", commit_id="c", at_ms=1)
     assert breaches(FORGOTTEN, after, CLAIM_INVARIANTS) == ()
@@ -282,8 +291,8 @@ def test_a_claim_adopts_no_overlap_that_was_not_compared(
     grown = replace(before, segments=(*live, replace(CUT, agrees_with=agrees_with)))
     claim = claimed(grown, run="mine", commit_id="c", at_ms=1)
     found = breaches(before, claim, CLAIM_INVARIANTS)
-    assert [each.law for each in found] == ["overlaps_are_proven"] * bool(unproven)
-    assert [unproven in each.found for each in found] == [True] * bool(unproven)
+    assert [breach.law for breach in found] == ["overlaps_are_proven"] * bool(unproven)
+    assert [unproven in breach.found for breach in found] == [True] * bool(unproven)
 
 
 def test_what_lives_already_is_not_compared_anew() -> None:

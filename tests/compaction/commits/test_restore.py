@@ -28,9 +28,9 @@ COMPACTED: Final = a_state(
 
 def wanted(life: Life, earlier: PartitionState) -> list[str] | None:
     """The model: what lived then, and every upload since; None: some of it is not whole."""
-    ids = [each.segment_id for each in earlier.segments]
+    ids = [segment.segment_id for segment in earlier.segments]
     ids += [
-        each.segment_id for each in life.uploads if each.start_offset >= earlier.next_offset
+        upload.segment_id for upload in life.uploads if upload.start_offset >= earlier.next_offset
     ]
     return None if life.going & set(ids) else ids
 
@@ -49,7 +49,7 @@ def test_any_row_comes_back_whole_or_not_at_all(steps: list[Step]) -> None:
         again = Life(rows=list(life.rows), uploads=list(life.uploads), going=set(life.going))
         again.restore(found)
         row = again.now
-        assert [each.segment_id for each in row.segments] == ids
+        assert [segment.segment_id for segment in row.segments] == ids
         assert row.next_offset == life.now.next_offset
         assert (row.cleaner_offset or 0) == (earlier.cleaner_offset or earlier.log_start_offset)
         assert row.log_start_offset == earlier.log_start_offset
@@ -97,15 +97,17 @@ def test_what_came_since_stays_as_it_was_uploaded() -> None:
 def test_what_came_since_and_was_compacted_comes_back_as_it_was_uploaded() -> None:
     all_in_one = replace(MERGED, end_offset=29)
     row = replace(
-        COMPACTED, segments=(all_in_one,), retired=tuple(retired(each) for each in ORIGINALS)
+        COMPACTED,
+        segments=(all_in_one,),
+        retired=tuple(retired(original) for original in ORIGINALS),
     )
     found = restoration(FOUND, row)
     assert isinstance(found, Restoration)
     assert found.segments == ORIGINALS
 
 
-def going(each: RetiredSegment) -> RetiredSegment:
-    return replace(each, deletion_started_at_ms=5)
+def going(segment: RetiredSegment) -> RetiredSegment:
+    return replace(segment, deletion_started_at_ms=5)
 
 
 @pytest.mark.parametrize(

@@ -103,10 +103,10 @@ def sweep(
 def ids(swept: Sweep) -> tuple[list[str], ...]:
     """Ids of what expires, starts, goes on and is an orphan."""
     return (
-        [each.segment.segment_id for each in swept.expired],
-        [each.segment.segment_id for each in swept.starting],
-        [each.segment.segment_id for each in swept.going],
-        [each.segment_id for each in swept.orphans],
+        [gone.segment.segment_id for gone in swept.expired],
+        [entry.segment.segment_id for entry in swept.starting],
+        [entry.segment.segment_id for entry in swept.going],
+        [orphan.segment_id for orphan in swept.orphans],
     )
 
 
@@ -244,7 +244,7 @@ def test_what_no_run_has_adopted_yet_expires_as_well() -> None:
     old = [replace(each, max_timestamp_ms=0) for each in a_chain(10, 10)]
     first = seen(None, list(map(unknown, old)))
     swept = sweep(first, DELETE, leftovers=[LEFTOVER])
-    assert [each.reason for each in swept.expired] == [ExpiryReason.TIME] * 2
+    assert [gone.reason for gone in swept.expired] == [ExpiryReason.TIME] * 2
     assert (swept.log_start_offset, swept.leftovers) == (20, ())
     assert sweep(first).is_nothing
 
@@ -370,10 +370,10 @@ def test_nothing_that_a_live_row_names_is_ever_swept(
     swept = sweep(view, rules, order=TAKES_APART)
     expired, starting, going, orphans = map(set, ids(swept))
     assert view.state is not None
-    live = {each.segment_id for each in view.state.segments}
+    live = {segment.segment_id for segment in view.state.segments}
     assert expired <= live | set(view.new_ids)
     assert not (starting | going | orphans) & live
-    apart = {each.segment_id for each in swept.set_apart}
+    apart = {segment.segment_id for segment in swept.set_apart}
     assert not apart & (live | orphans)
     assert not (apart | orphans) & set(view.new_ids)
     assert len(expired | starting | going | orphans) == sum(map(len, ids(swept)))
@@ -395,6 +395,7 @@ def test_nothing_that_a_live_row_names_is_ever_swept(
         before, after = after, applied(proposal, after)
         ensure(before, after)
         assert number or deletion_faults(swept, after) == ()
-    assert {each.segment_id for each in after.segments} == (live | set(view.new_ids)) - expired
-    assert not (starting | going) & {each.segment.segment_id for each in after.retired}
-    assert expired <= {each.segment.segment_id for each in after.whole_retired}
+    live_after = {segment.segment_id for segment in after.segments}
+    assert live_after == (live | set(view.new_ids)) - expired
+    assert not (starting | going) & {entry.segment.segment_id for entry in after.retired}
+    assert expired <= {entry.segment.segment_id for entry in after.whole_retired}

@@ -111,7 +111,7 @@ def kafkas_loop(segments: Sequence[Segment], of: Rules) -> list[ExpiryReason]:
     cleanup_until_ms = NOW_MS - of.retention_ms if of.retention_ms > -1 else None
     if cleanup_until_ms is not None and cleanup_until_ms < 0:
         cleanup_until_ms = None
-    total = sum(each.size_bytes for each in segments)
+    total = sum(segment.size_bytes for segment in segments)
     remaining = total - of.retention_bytes if 0 <= of.retention_bytes < total else None
     found: list[ExpiryReason] = []
     for each in segments:

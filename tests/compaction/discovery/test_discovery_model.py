@@ -40,16 +40,16 @@ def uploads(draw: st.DrawFn) -> list[InspectedSegment]:
     return draw(st.permutations(list(found.values())))
 
 
-def offsets_of(each: InspectedSegment) -> set[int]:
+def offsets_of(segment: InspectedSegment) -> set[int]:
     """What it holds, were it read; nothing without its `.log`."""
-    if not each.listed.has_log:
+    if not segment.listed.has_log:
         return set()
-    start, end = each.listed.segment_id.rstrip("A").rstrip("_").split("-")
+    start, end = segment.listed.segment_id.rstrip("A").rstrip("_").split("-")
     return set(range(int(start), int(end) + 1))
 
 
-def is_whole(each: InspectedSegment) -> bool:
-    return each.listed.is_complete
+def is_whole(segment: InspectedSegment) -> bool:
+    return segment.listed.is_complete
 
 
 def checked(row: PartitionState | None, found: Sequence[InspectedSegment]) -> PartitionView | None:
@@ -68,15 +68,15 @@ def checked(row: PartitionState | None, found: Sequence[InspectedSegment]) -> Pa
     # Effective ranges: in order, no overlap, no hole, and exactly what a dictionary holds.
     given_by = [
         offset
-        for each in seen.segments
-        for offset in range(each.start_offset, each.next_offset)
+        for segment in seen.segments
+        for offset in range(segment.start_offset, segment.next_offset)
     ]
     start = seen.log_start_offset
     end = row.next_offset if row is not None else start
     while end in whole:
         end += 1
     assert given_by == list(range(start, end))
-    ends = [each.end_offset for each in seen.segments]
+    ends = [segment.end_offset for segment in seen.segments]
     assert ends == sorted(set(ends))
     # Nothing unique goes: an orphan's offsets are all live in the committed row.
     for each in found:
@@ -107,7 +107,11 @@ def test_uploads_of_one_lineage_are_taken_as_a_dictionary_of_offsets_says(
         assert breaches(replace(fresh_state(first), segments=()), row, CLAIM_INVARIANTS) == ()
         if data.draw(st.booleans(), label="is compacted"):
             row = compacted(row)
-    named = () if row is None else (*row.segments, *(each.segment for each in row.retired))
+    named = (
+        ()
+        if row is None
+        else (*row.segments, *(entry.segment for entry in row.retired))
+    )
     known = {each.segment_id for each in named}
     left = [each for each in found if each.listed.segment_id not in known]
     second = checked(row, left)

@@ -39,7 +39,7 @@ def test_what_expired_was_given_by_the_row() -> None:
     leftover = replace(head, segment_id=a_chain(1, start_offset=99)[0].segment_id)
     view = looked_at(row, [unknown(leftover)])
     assert isinstance(view, PartitionView)
-    assert [each.segment_id for each in view.orphans] == [leftover.segment_id]
+    assert [orphan.segment_id for orphan in view.orphans] == [leftover.segment_id]
 
 
 def test_a_row_whose_log_expired_whole_keeps_its_lineage() -> None:
@@ -63,7 +63,7 @@ def test_an_upload_of_a_leader_that_no_checkpoint_names_yet_waits() -> None:
     view = looked_at(a_state([live]), [cut_short])
     assert isinstance(view, PartitionView)
     assert view.set_apart == ()
-    assert [each.segment_id for each in view.waiting] == [beyond.segment_id]
+    assert [segment.segment_id for segment in view.waiting] == [beyond.segment_id]
     assert view.stalled_since_ms is not None
 
 
@@ -79,4 +79,4 @@ def test_an_upload_of_two_leaders_waits_only_where_the_older_one_fits() -> None:
     found = unknown(beyond, lacking=["leader_epoch_checkpoint"], stretches=stretches)
     view = looked_at(row, [found])
     assert isinstance(view, PartitionView)
-    assert [each.segment_id for each in view.set_apart] == [beyond.segment_id]
+    assert [segment.segment_id for segment in view.set_apart] == [beyond.segment_id]

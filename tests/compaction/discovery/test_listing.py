@@ -16,7 +16,7 @@ from tierfold.compaction.model.segments import PartitionState
 
 
 def ids(segments: tuple[ListedSegment, ...]) -> list[str]:
-    return [each.segment_id for each in segments]
+    return [segment.segment_id for segment in segments]
 
 
 def found(classified: Classified) -> dict[str, list[str]]:
@@ -167,7 +167,7 @@ def test_every_listed_segment_lies_in_exactly_one_list(
     listing, state = drawn
     lists = found(classify(listing, state))
     assert sorted(each for some in lists.values() for each in some) == sorted(
-        each.segment_id for each in listing
+        listed_segment.segment_id for listed_segment in listing
     )
 
 

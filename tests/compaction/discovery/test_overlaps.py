@@ -38,10 +38,10 @@ def name(segment: Segment) -> str:
 def drawn(chain: Chain) -> str:
     """`8[11-15 | superseded | waiting`."""
     taken = (
-        f"{each.own_start_offset}[{each.start_offset}-{each.end_offset}"
-        if each.skipped_offsets
-        else name(each)
-        for each in chain.taken
+        f"{segment.own_start_offset}[{segment.start_offset}-{segment.end_offset}"
+        if segment.skipped_offsets
+        else name(segment)
+        for segment in chain.taken
     )
     lists = taken, map(name, chain.superseded), map(name, chain.waiting)
     return " | ".join(" ".join(each) for each in lists).strip()
@@ -102,8 +102,9 @@ def test_a_cut_segment_counts_from_its_effective_start_with_the_epochs_from_ther
 
 def pairs(live: list[Segment], chain: Chain) -> list[str]:
     return [
-        f"{name(each.first)} {name(each.second)}: {each.start_offset}-{each.end_offset}"
-        for each in comparisons(live, chain)
+        f"{name(comparison.first)} {name(comparison.second)}:"
+        f" {comparison.start_offset}-{comparison.end_offset}"
+        for comparison in comparisons(live, chain)
     ]
 
 
@@ -171,19 +172,22 @@ def test_the_chain_is_what_a_dictionary_of_offsets_says(
     segments = [upload(each) for each in uploads]
     chain = chain_of(reached, data.draw(st.permutations(segments)))
     # The shortest model: go on by one offset for as long as any upload holds it.
-    held = {offset for each in segments for offset in range(each.start_offset, each.next_offset)}
+    spans = (range(segment.start_offset, segment.next_offset) for segment in segments)
+    held = {offset for span in spans for offset in span}
     end = reached
     while end + 1 in held:
         end += 1
     given_by = [
-        offset for each in chain.taken for offset in range(each.start_offset, each.next_offset)
+        offset
+        for segment in chain.taken
+        for offset in range(segment.start_offset, segment.next_offset)
     ]
     assert given_by == list(range(reached + 1, end + 1))
     assert all(each.end_offset <= end for each in chain.superseded)
-    assert all(each.own_start_offset > end + 1 for each in chain.waiting)
+    assert all(segment.own_start_offset > end + 1 for segment in chain.waiting)
     everything = (*chain.taken, *chain.superseded, *chain.waiting)
-    assert sorted(each.segment_id for each in everything) == sorted(
-        each.segment_id for each in segments
+    assert sorted(segment.segment_id for segment in everything) == sorted(
+        segment.segment_id for segment in segments
     )
 
 
@@ -195,9 +199,9 @@ def test_every_shared_offset_of_an_upload_that_counts_is_compared(
     segments = [each for each in map(upload, uploads) if each.end_offset > live[1].end_offset]
     chain = chain_of(live[1].end_offset, segments)
     compared = {
-        (frozenset((each.first.segment_id, each.second.segment_id)), offset)
-        for each in comparisons(live, chain)
-        for offset in range(each.start_offset, each.end_offset + 1)
+        (frozenset((comparison.first.segment_id, comparison.second.segment_id)), offset)
+        for comparison in comparisons(live, chain)
+        for offset in range(comparison.start_offset, comparison.end_offset + 1)
     }
     unknown = [*chain.taken, *chain.superseded]
     shared = {

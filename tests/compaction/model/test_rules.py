@@ -56,8 +56,10 @@ def test_what_cannot_hold_together(
     rules: Rules, expected: list[tuple[str, str, str]], source: str
 ) -> None:
     found = contradictions(rules)
-    assert [(each.first, each.says, each.second) for each in found] == expected, source
-    assert all(each.remedy for each in found)
+    assert [
+        (contradiction.first, contradiction.says, contradiction.second) for contradiction in found
+    ] == expected, source
+    assert all(contradiction.remedy for contradiction in found)
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,8 @@ def a_plan(*lengths: int, clean: int = 0, sizes: tuple[int, ...] = ()) -> Compac
     """Over a chain of segments, clean below offset `clean`."""
     segments = a_chain(*lengths)
     segments = tuple(
-        replace(each, size_bytes=size)
-        for each, size in zip(segments, sizes or [1000] * len(segments), strict=True)
+        replace(segment, size_bytes=size)
+        for segment, size in zip(segments, sizes or [1000] * len(segments), strict=True)
     )
     view = a_view(segments, cleaner_offsets=cleaned_to(clean)) if clean else a_view(segments)
     regions = regions_of(view, None, RULES, NOW_MS)

@@ -117,7 +117,7 @@ def test_neighbours_alone_are_joined_as_few_as_can_be_and_nothing_is_lost(
     survivors = {
         group.segments[0] for group, empty in zip(groups, is_empty, strict=True) if not empty
     }
-    held = [sum(each in survivors for each in group.segments) for group in found.groups]
+    held = [sum(segment in survivors for segment in group.segments) for group in found.groups]
     assert max(held) <= 1
     assert found.empty == {number for number, count in enumerate(held) if not count}
     assert all(group.end_offset - group.start_offset < MOST for group in found.groups)

@@ -55,7 +55,8 @@ def told(
 
 def words(segments: tuple[ExplainedSegment, ...]) -> list[str]:
     return [
-        f"{'+'.join(each.regions)}: {each.fate}{each.group or ''}" for each in segments
+        f"{'+'.join(explained.regions)}: {explained.fate}{explained.group or ''}"
+        for explained in segments
     ]
 
 

@@ -16,7 +16,7 @@ from tierfold.compaction.planning.grouping import grouped
 
 def starts(segments: Sequence[Segment], **limits: int) -> list[list[int]]:
     groups = grouped(segments, Rules(**limits))
-    return [[each.start_offset for each in group.segments] for group in groups]
+    return [[segment.start_offset for segment in group.segments] for group in groups]
 
 
 CHAIN = a_chain(10, 10, 10, 10, 10)
@@ -100,9 +100,9 @@ def chains(draw: st.DrawFn) -> list[Segment]:
 def fits(segments: Sequence[Segment], rules: Rules) -> bool:
     """The model: the four limits, said as in SEMANTICS 7."""
     return (
-        sum(each.size_bytes for each in segments) <= rules.segment_bytes
-        and sum(each.offset_index_bytes for each in segments) <= rules.segment_index_bytes
-        and sum(each.time_index_bytes for each in segments) <= rules.segment_index_bytes
+        sum(segment.size_bytes for segment in segments) <= rules.segment_bytes
+        and sum(segment.offset_index_bytes for segment in segments) <= rules.segment_index_bytes
+        and sum(segment.time_index_bytes for segment in segments) <= rules.segment_index_bytes
         and segments[-1].end_offset - segments[0].start_offset <= 2**31 - 1
     )
 
@@ -113,7 +113,7 @@ def test_groups_are_neighbours_within_the_limits_and_as_long_as_can_be(
 ) -> None:
     rules = Rules(segment_bytes=segment_bytes, segment_index_bytes=segment_index_bytes)
     groups = grouped(chain, rules)
-    assert [each for group in groups for each in group.segments] == chain
+    assert [segment for group in groups for segment in group.segments] == chain
     assert all(len(group.segments) == 1 or fits(group.segments, rules) for group in groups)
     for group, following in pairwise(groups):
         assert not fits((*group.segments, following.segments[0]), rules)

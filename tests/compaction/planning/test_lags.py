@@ -262,11 +262,11 @@ def test_when_the_active_segment_should_have_rolled(
 
 def allowed(dirty: list[Segment], of: Rules) -> int:
     """How many of the dirty segments may be cleaned, said segment by segment."""
-    young = [NOW_MS - each.max_timestamp_ms < of.min_compaction_lag_ms for each in dirty]
+    young = [NOW_MS - segment.max_timestamp_ms < of.min_compaction_lag_ms for segment in dirty]
     late = [
-        each.first_timestamp_ms > 0
-        and NOW_MS - each.first_timestamp_ms > of.max_compaction_lag_ms
-        for each in dirty
+        segment.first_timestamp_ms > 0
+        and NOW_MS - segment.first_timestamp_ms > of.max_compaction_lag_ms
+        for segment in dirty
     ]
     return max(
         count
@@ -289,7 +289,7 @@ def test_both_lags_together(
     edge = None if cleaned is None else min(cleaned, len(ages_ms)) * 100
     view = aged(*ages_ms, cleaned=edge)
     of = rules(lags_ms[0], sum(lags_ms))
-    dirty = [each for each in view.segments if each.start_offset >= (edge or 0)]
+    dirty = [segment for segment in view.segments if segment.start_offset >= (edge or 0)]
     regions = divided(view, of)
     assert regions.first_uncleanable == (edge or 0) + 100 * allowed(dirty, of)
     ratio = weighed(view, of)

@@ -157,7 +157,7 @@ def test_regions_are_ordered_and_end_on_a_segment_boundary_at_or_below_every_hol
     assert regions.log_start <= regions.first_dirty <= regions.next_offset == end
     assert regions.first_uncleanable in boundaries
     # The highest boundary that no open transaction forbids; the log's first where all do.
-    allowed = [each for each in boundaries if all(each <= at for at in opened)]
+    allowed = [boundary for boundary in boundaries if all(boundary <= at for at in opened)]
     assert regions.first_uncleanable == max(allowed, default=5)
     assert regions.dirty.start == regions.first_dirty
     assert (regions.reset is not None) == (cleaner_offset not in {None, *range(5, end + 1)})

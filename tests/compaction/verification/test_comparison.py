@@ -101,7 +101,7 @@ def test_a_difference_is_a_sentence() -> None:
 def test_the_earliest_differences_are_shown() -> None:
     pairs: list[tuple[bytes, bytes | None]] = [(bytes([i]), b"v") for i in range(9)]
     found = compared(window(pairs, 10), window([]))
-    assert [each.before.offset for each in found.examples if each.before] == [10, 11, 12]
+    assert [example.before.offset for example in found.examples if example.before] == [10, 11, 12]
     added = sum_of([found, compared(window(pairs[:1], 3), window([]))])
     assert (added.keys, added.differing) == (10, 10)
-    assert [each.before.offset for each in added.examples if each.before] == [3, 10, 11]
+    assert [example.before.offset for example in added.examples if example.before] == [3, 10, 11]

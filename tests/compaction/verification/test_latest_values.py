@@ -96,7 +96,7 @@ def test_versions_decide_over_windows_segments_and_buckets(
         window([each[:2] for each in piece], start, versions=[each[2] for each in piece])
         for piece, start in zip(pieces, starts, strict=False)
     ]
-    parted = [block for each in windows for block in in_buckets(each, buckets)]
+    parted = [block for window in windows for block in in_buckets(window, buckets)]
     found = [
         latest_of([unpack_latest(pack_latest(block)) for of, block in parted if of == bucket])
         for bucket in range(buckets)

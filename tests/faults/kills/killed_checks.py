@@ -54,7 +54,7 @@ class Examiner:
         tier = self.written.path
         faults = [*self._history(), *_verified(tier)]
         ran = tierfold("status", tier, "--json")
-        entries = {_key_of(each): each for each in ran.entries}
+        entries = {_key_of(entry): entry for entry in ran.entries}
         faults += [f"{key}: {each['problem']}" for key, each in entries.items() if each["problem"]]
         if entries.keys() != self.written.truth.keys():
             faults.append(f"status ended with {ran.code} and knows {entries.keys()}")
@@ -63,8 +63,8 @@ class Examiner:
         return Left(
             versions=self.versions_seen,
             hidden=len(hidden_files(tier)),
-            orphans=sum(len(each["orphans"]) for each in ran.entries),
-            clean_until=tuple(each["cleaner_offset"] or 0 for each in entries.values()),
+            orphans=sum(len(entry["orphans"]) for entry in ran.entries),
+            clean_until=tuple(entry["cleaner_offset"] or 0 for entry in entries.values()),
             faults=tuple(faults),
         )
 
@@ -108,11 +108,11 @@ class Examiner:
         shutil.rmtree(view, ignore_errors=True)
         segments = [
             RemoteSegment(
-                start_offset=each["start_offset"],
-                end_offset=each["end_offset"],
-                log=Path(each["log"]),
+                start_offset=segment["start_offset"],
+                end_offset=segment["end_offset"],
+                log=Path(segment["log"]),
             )
-            for each in entry["segments"]
+            for segment in entry["segments"]
         ]
         to_local(segments, view)
         return _newest_of(self.lab, view)
@@ -138,9 +138,9 @@ def unnamed(tier: Path, key: PartitionKey, status_entry: dict[str, Any]) -> set[
 
     Raises AssertionError where one is named twice.
     """
-    named = [each["id"] for each in (*status_entry["segments"], *status_entry["retired"])]
+    named = [segment["id"] for segment in (*status_entry["segments"], *status_entry["retired"])]
     assert len(named) == len(set(named)), named
-    names = (segment_name(each.name) for each in (tier / partition_folder(key)).iterdir())
+    names = (segment_name(path.name) for path in (tier / partition_folder(key)).iterdir())
     return {found[1] for found in names if found is not None} - set(named)
 
 
@@ -148,7 +148,7 @@ def _verified(tier: Path) -> Iterator[str]:
     ran = tierfold("verify", tier, "--json")
     if ran.code != 0:
         yield f"verify ended with {ran.code}: {ran.stderr}"
-        yield from (fault for each in ran.entries for fault in each["faults"])
+        yield from (fault for entry in ran.entries for fault in entry["faults"])
 
 
 def _key_of(entry: dict[str, Any]) -> PartitionKey:

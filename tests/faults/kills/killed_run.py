@@ -202,8 +202,8 @@ def killed(
 
 def _shown(console: Console, kills: Sequence[Kill]) -> None:
     table = Table(*HEADINGS, title=f"{len(kills)} kills")
-    for each in kills:
-        table.add_row(*each.cells)
+    for kill in kills:
+        table.add_row(*kill.cells)
     console.print(table)
 
 

@@ -32,8 +32,8 @@ def runs(tmp_path: Path) -> Iterator[list[Application]]:
     """Those that a test starts; none outlives it."""
     begun: list[Application] = []
     yield begun
-    for each in begun:
-        each.stop()
+    for partition in begun:
+        partition.stop()
 
 
 def is_whole(written: WrittenTier, lab: KafkaLab, scratch: Path) -> bool:
@@ -65,7 +65,7 @@ def test_of_two_runs_begun_at_once_each_chunk_is_committed_by_one(
     tmp_path: Path,
 ) -> None:
     runs += [started_run(tmp_path, written.path) for _ in range(2)]
-    ended = [each.ended() for each in runs]
+    ended = [run.ended() for run in runs]
     for ran in ended:
         outcomes = set(ran.outcomes.values())
         assert outcomes <= {COMPACTED, FENCED, LOST_RACE, NOTHING_TO_DO}, ran.stderr

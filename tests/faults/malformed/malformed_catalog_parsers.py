@@ -68,7 +68,7 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def _runs() -> pa.Table:
-    columns = [column_of([getattr(_RUN, _field_of(each.name))] * 2, each.type) for each in RUNS]
+    columns = [column_of([getattr(_RUN, _field_of(run.name))] * 2, run.type) for run in RUNS]
     return pa.table(columns, RUNS)
 
 
@@ -121,9 +121,9 @@ def _column_retyped(table: pa.Table, dice: Random) -> pa.Table:
     field, kind = table.schema.field(i), dice.choice(_TYPES)
     values = [dice.choice((*_INTEGERS[:3], None)) for _ in range(table.num_rows)]
     if pa.types.is_string(kind):
-        values = [None if each is None else str(each) for each in values]
+        values = [None if value is None else str(value) for value in values]
     else:
-        kind = kind if min((each or 0 for each in values), default=0) >= 0 else pa.int64()
+        kind = kind if min((value or 0 for value in values), default=0) >= 0 else pa.int64()
     return table.set_column(i, pa.field(field.name, kind), pa.array(values, kind))
 
 
@@ -160,7 +160,9 @@ _CHANGES: Final[tuple[Callable[[pa.Table, Random], pa.Table], ...]] = (
 
 def _judged_partitions(rows: pa.Table) -> Outcome:
     return held(
-        lambda: [_plain_state(each) for each in rows_read(rows, where="a table").believed().states],
+        lambda: [
+            _plain_state(state) for state in rows_read(rows, where="a table").believed().states
+        ],
         lambda: [_row_of(each) for each in rows.to_pylist()],
     )
 
@@ -174,7 +176,11 @@ def _plain_state(state: Any) -> dict[str, Any]:
 def _row_of(row: Mapping[str, Any]) -> dict[str, Any]:
     derived = {"live_bytes", "clean_bytes", "dirty_bytes", "format_version", "bucket"}
     return _listed(
-        {each.name: _as(row[each.name], each) for each in PARTITIONS if each.name not in derived}
+        {
+            partition.name: _as(row[partition.name], partition)
+            for partition in PARTITIONS
+            if partition.name not in derived
+        }
     )
 
 
@@ -216,7 +222,7 @@ def _judged_runs(rows: pa.Table) -> Outcome:
     def plain() -> list[dict[str, Any]]:
         told = rows.to_pylist()
         return sorted(
-            ({_field_of(each.name): _as(row[each.name], each) for each in RUNS} for row in told),
+            ({_field_of(run.name): _as(row[run.name], run) for run in RUNS} for row in told),
             key=_when,
         )
 

@@ -95,13 +95,13 @@ def _plain(batch: Batch, attributes: int) -> PlainBatch:
         base_sequence=batch.base_sequence,
         records=tuple(
             PlainRecord(
-                offset=each.offset,
-                timestamp_ms=each.timestamp_ms,
-                key=each.key,
-                value=each.value,
-                headers=each.headers,
+                offset=record.offset,
+                timestamp_ms=record.timestamp_ms,
+                key=record.key,
+                value=record.value,
+                headers=record.headers,
             )
-            for each in batch.records
+            for record in batch.records
         ),
     )
 
@@ -141,12 +141,12 @@ def _judged_columns(log: bytes) -> Outcome:
 
 
 def _told(batches: list[PlainBatch]) -> tuple[list[Any], ...]:
-    records = [(batch, each) for batch in batches for each in batch.records]
+    records = [(batch, record) for batch in batches for record in batch.records]
     return (
         [batch.base_offset for batch in batches],
         [len(batch.records) for batch in batches],
-        [_row(batch, each) for batch, each in records],
-        [_version(each) for _, each in records],
+        [_row(batch, record) for batch, record in records],
+        [_version(record) for _, record in records],
     )
 
 
@@ -223,7 +223,7 @@ def _judged_control(log: bytes) -> Outcome:
         return refused(error)
     batches = plain_batches(log)
     must_equal(kinds, [_kind(batch) for batch in batches])
-    for record in (each for batch in batches for each in batch.records):
+    for record in (record for batch in batches for record in batch.records):
         epoch = None
         if record.value is not None and len(record.value) >= 6:
             (epoch,) = struct.unpack_from(">i", record.value, 2)
@@ -261,10 +261,10 @@ def _judged_walk(log: bytes) -> Outcome:
 
 def _judged_walked(data: bytes, records: Callable[[], tuple[Any, ...]]) -> Outcome:
     return held(
-        lambda: [(each.offset, each.key, each.value, each.headers) for each in records()],
+        lambda: [(record.offset, record.key, record.value, record.headers) for record in records()],
         lambda: [
-            (each.offset, each.key, each.value, each.headers)
-            for each in plain_batch(data, has_sums=True).records
+            (record.offset, record.key, record.value, record.headers)
+            for record in plain_batch(data, has_sums=True).records
         ],
     )
 

@@ -296,7 +296,7 @@ def control_batch(dice: Random) -> bytes:
     )
     records = dice.choice(((record,), (record,), (record, record), ()))
     records = tuple(
-        RecordDraft(offset=9 + i, timestamp_ms=TIME_MS, key=each.key, value=each.value)
-        for i, each in enumerate(records)
+        RecordDraft(offset=9 + i, timestamp_ms=TIME_MS, key=record.key, value=record.value)
+        for i, record in enumerate(records)
     )
     return write_batch(BatchDraft(base_offset=9, records=records, is_control=True, producer_id=5))

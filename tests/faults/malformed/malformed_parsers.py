@@ -11,11 +11,11 @@ from tests.faults.malformed.malformed_side_parsers import SIDE_PARSERS
 from tests.faults.malformed.malformed_tiers import TIER_PARSERS
 
 PARSERS: Final = {
-    each.name: each for each in (*LOG_PARSERS, *SIDE_PARSERS, *CATALOG_PARSERS, *TIER_PARSERS)
+    parser.name: parser for parser in (*LOG_PARSERS, *SIDE_PARSERS, *CATALOG_PARSERS, *TIER_PARSERS)
 }
 
 
 def dealt(inputs: int, parsers: tuple[Parser, ...]) -> dict[str, int]:
     """How many of the inputs each parser gets, by its share; one at least."""
-    shares = sum(each.share for each in parsers)
-    return {each.name: max(1, -(-inputs * each.share // shares)) for each in parsers}
+    shares = sum(parser.share for parser in parsers)
+    return {parser.name: max(1, -(-inputs * parser.share // shares)) for parser in parsers}

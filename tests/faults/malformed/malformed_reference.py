@@ -200,21 +200,21 @@ def _legacy(message: bytes) -> PlainBatch:
         if value is None:
             raise Meaningless("a wrapper around nothing")
         inner = list(cut_in_batches(plain_payload(attributes & 7, value)))
-        if not inner or any(each[16] != magic or len(each) < 26 + 8 * magic for each in inner):
+        if not inner or any(batch[16] != magic or len(batch) < 26 + 8 * magic for batch in inner):
             raise Meaningless("a wrapper of other messages")
-        fields = [_message(each) for each in inner]
-        if any(each[2] & 7 for each in fields):
+        fields = [_message(batch) for batch in inner]
+        if any(field[2] & 7 for field in fields):
             raise Meaningless("a wrapper within a wrapper")
         base = offset - fields[-1][0] if magic == 1 else 0
         append_ms = timestamp_ms if magic == 1 and attributes & 8 else None
         records = tuple(
             PlainRecord(
-                offset=signed(base + each[0]),
-                timestamp_ms=each[1] if append_ms is None else append_ms,
-                key=each[3],
-                value=each[4],
+                offset=signed(base + field[0]),
+                timestamp_ms=field[1] if append_ms is None else append_ms,
+                key=field[3],
+                value=field[4],
             )
-            for each in fields
+            for field in fields
         )
     return PlainBatch(
         magic=magic,

@@ -147,8 +147,8 @@ def _judged_transaction_index(given: tuple[bytes, int]) -> Outcome:
     def plain() -> list[tuple[int, ...]]:
         _meant(len(data) % 34 == 0)
         entries = list(struct.iter_unpack(">hqqqq", data))
-        _meant(all(each[0] == 0 and min(each) >= 0 and each[2] <= each[3] for each in entries))
-        return [each[1:] for each in entries]
+        _meant(all(entry[0] == 0 and min(entry) >= 0 and entry[2] <= entry[3] for entry in entries))
+        return [entry[1:] for entry in entries]
 
     return held(read, plain)
 
@@ -185,7 +185,7 @@ def _judged_snapshot(data: bytes) -> Outcome:
         entries = [list(each) for each in struct.iter_unpack(">qhiqiqiq", data[10:])]
         for each in entries:
             each[3], each[7] = max(each[3], -1), max(each[7], -1)
-        return [tuple(each) for each in entries]
+        return [tuple(entry) for entry in entries]
 
     return held(read, plain)
 
@@ -322,7 +322,7 @@ def _plain_value(item: tuple[str, Any]) -> str:
     name, value = item
     if name.endswith("policy"):
         names = value if isinstance(value, list) else value.split(",")
-        return repr(frozenset(each.strip() for each in names))
+        return repr(frozenset(name.strip() for name in names))
     if name.endswith("ratio"):
         return repr(Fraction(value))
     if name.endswith(".hours"):

@@ -145,15 +145,15 @@ def _judged_round(objects: Objects) -> Outcome:
         except TierfoldError as error:
             return refused(error)
         kept = [
-            tier.read_part(KEY, each.segment_id, each.start_offset, Part.LOG).tobytes()
-            for each in after.segments
+            tier.read_part(KEY, segment.segment_id, segment.start_offset, Part.LOG).tobytes()
+            for segment in after.segments
         ]
     try:
         expected = survivors(plain_batches(objects.log))
     except LeftOpen:
         return Outcome.RIGHT
     found = [batch for data in kept for batch in plain_batches(data)]
-    records = [each for batch in found if not batch.is_control for each in batch.records]
+    records = [record for batch in found if not batch.is_control for record in batch.records]
     must_equal(records, expected)
     must_equal(found[-1].last_offset, segment.end_offset)
     return Outcome.RIGHT
@@ -164,7 +164,9 @@ def survivors(batches: Sequence[PlainBatch]) -> list[PlainRecord]:
 
     No transaction is aborted here: no marker of the logs says so, and no index does.
     """
-    data = [(batch, each) for batch in batches if not batch.is_control for each in batch.records]
+    data = [
+        (batch, record) for batch in batches if not batch.is_control for record in batch.records
+    ]
     newest = {each.key: each.offset for _, each in data}
     return [
         each
@@ -187,7 +189,7 @@ def _without_aborts(dice: Random) -> Objects:
     while True:
         objects = _objects(dice, harm=dice.random() < 0.9)
         try:
-            markers = [each for each in plain_batches(objects.log) if each.is_control]
+            markers = [batch for batch in plain_batches(objects.log) if batch.is_control]
         except (Meaningless, LeftOpen):
             return objects
         if not any((record.key or b"")[2:4] == b"\0\0" for m in markers for record in m.records):

@@ -33,20 +33,20 @@ def test_the_reference_reads_what_kafka_reads(name: str) -> None:
     ]
     kafka = kafka_reads(name)
     assert found == [
-        (each["baseOffset"], each["lastOffset"], each["magic"], each["maxTimestamp"])
-        for each in kafka
+        (read["baseOffset"], read["lastOffset"], read["magic"], read["maxTimestamp"])
+        for read in kafka
     ]
-    records = [each for batch in plain_batches(log_bytes(name)) for each in batch.records]
-    assert [_told(each) for each in records] == [
+    records = [record for batch in plain_batches(log_bytes(name)) for record in batch.records]
+    assert [_told(record) for record in records] == [
         (
-            each["offset"],
-            each["timestamp"],
-            each["key"],
-            each["valueCrc32"],
-            [tuple(header) for header in each["headers"]],
+            record["offset"],
+            record["timestamp"],
+            record["key"],
+            record["valueCrc32"],
+            [tuple(header) for header in record["headers"]],
         )
         for batch in kafka
-        for each in batch["records"]
+        for record in batch["records"]
     ]
 
 
@@ -141,13 +141,13 @@ def test_the_survivors_of_a_dictionary_are_the_newest_of_each_key() -> None:
 
     log = batch((b"a", b"1"), (b"b", b"1"), (None, b"1"), (b"c", None), at=0)
     log += batch((b"a", b"2"), (b"b", None), (b"d", b""), at=10, is_due=True)
-    assert [each.offset for each in survivors(plain_batches(log))] == [3, 10, 12]
+    assert [survivor.offset for survivor in survivors(plain_batches(log))] == [3, 10, 12]
 
 
 def test_inputs_are_dealt_by_share_and_made_from_the_dice_alone() -> None:
     parsers = tuple(PARSERS.values())
     assert sum(dealt(1_000_000, parsers).values()) >= 1_000_000
     assert dealt(1, parsers) == dict.fromkeys(PARSERS, 1)
-    for each in parsers:
-        assert repr(each.made(each.dice(1, 7))) == repr(each.made(each.dice(1, 7)))
+    for parser in parsers:
+        assert repr(parser.made(parser.dice(1, 7))) == repr(parser.made(parser.dice(1, 7)))
     assert malformed(log_bytes("v2none"), Random(3)) == malformed(log_bytes("v2none"), Random(3))

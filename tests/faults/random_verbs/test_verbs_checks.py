@@ -43,7 +43,7 @@ def uploaded(
     partition: Partition, start: int, end: int, *, log: Log | None = None, parts: int | None = None
 ) -> Upload:
     log = log or partition.log
-    cut = [each for each in log.batches if start <= each.base_offset <= end]
+    cut = [batch for batch in log.batches if start <= batch.base_offset <= end]
     upload = broker.segment(random.Random(f"{start} {end} {log.epoch}"), partition, log, cut)
     broker.put(partition, upload, NOW_MS, parts=parts)
     return upload
@@ -83,9 +83,9 @@ def row_of(segments: Sequence[Entry], *lineage: tuple[int, int]) -> Entry:
 
 def entry_of(partition: Partition, segments: Sequence[Entry], **said: Any) -> Entry:
     shown = []
-    for each in segments:
-        stem = partition.uploads[each["segment_id"]].stem
-        shown.append({**each, "log": str(partition.folder / f"{stem}.log")})
+    for entry in segments:
+        stem = partition.uploads[entry["segment_id"]].stem
+        shown.append({**entry, "log": str(partition.folder / f"{stem}.log")})
     return {"segments": shown, "problem": "", "orphans": [], "out_of_lineage": [], **said}
 
 
@@ -105,7 +105,7 @@ def test_on_first_sight_too(partition: Partition) -> None:
 
 
 def test_a_key_whose_tombstone_went_with_it_is_sound(partition: Partition) -> None:
-    kept = [each for each in partition.log.batches if each.base_offset % 2]
+    kept = [batch for batch in partition.log.batches if batch.base_offset % 2]
     written = replace_log(partition, uploaded(partition, 0, 9), kept)
     judged(partition, named(written))
 
@@ -128,7 +128,7 @@ def replace_log(partition: Partition, upload: Upload, batches: Sequence[Any]) ->
     ids=["an older value", "a deleted key", "a lost key"],
 )
 def test_what_readers_must_not_find(partition: Partition, kept: list[int], words: str) -> None:
-    batches = [each for each in partition.log.batches if each.base_offset in kept]
+    batches = [batch for batch in partition.log.batches if batch.base_offset in kept]
     written = replace_log(partition, uploaded(partition, 0, 9), batches)
     with pytest.raises(Broken) as found:
         judged(partition, named(written))

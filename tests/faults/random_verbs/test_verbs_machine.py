@@ -99,8 +99,8 @@ def test_an_upload_cut_short_that_alone_holds_offsets_and_is_swept_is_found(
     uploaded(machine, parts=2)
     machine.look()
 
-    def as_before(each: InspectedSegment, row: object) -> bool:
-        return row is not None and not each.listed.is_complete
+    def as_before(segment: InspectedSegment, row: object) -> bool:
+        return row is not None and not segment.listed.is_complete
 
     monkeypatch.setattr(discovery, "is_orphan", as_before)
     with pytest.raises(Broken, match="is gone, with records that no live segment gives"):

@@ -25,10 +25,10 @@ def upload(tmp_path: Path) -> Upload:
 def test_it_reads_every_record(upload: Upload) -> None:
     batches, is_torn = whole_batches(upload.parts["log"])
     assert not is_torn
-    found = [record for each in batches for record in each.records]
+    found = [record for batch in batches for record in batch.records]
     assert found == list(upload.log.records(0, upload.end_offset))
-    ends = [(each.base_offset, each.last_offset) for each in upload.batches]
-    assert [(each.base_offset, each.last_offset) for each in batches] == ends
+    ends = [(batch.base_offset, batch.last_offset) for batch in upload.batches]
+    assert [(batch.base_offset, batch.last_offset) for batch in batches] == ends
 
 
 @pytest.mark.parametrize("cut", [1, 40, 75])

@@ -74,7 +74,7 @@ def elect_uncleanly(rng: Random, partition: Partition) -> None:
     Half of the times they are the last ones of those that were uploaded, and what came after them.
     """
     log = partition.log
-    uploaded = sum(each.base_offset < partition.next_upload for each in log.batches)
+    uploaded = sum(batch.base_offset < partition.next_upload for batch in log.batches)
     kept = rng.choice((len(log.batches), max(uploaded, 2))) - rng.randint(1, 6)
     cut_off = log.batches[max(kept, 1)].base_offset
     _led_by(partition, log.handed_on(log.epoch + 1, cut_off))
@@ -115,7 +115,7 @@ def segment(rng: Random, partition: Partition, log: Log, batches: Sequence[Batch
     start, end = batches[0].base_offset, batches[-1].last_offset
     upload = BrokerUpload(
         start_offset=start,
-        log=b"".join(write_batch(_draft(each)) for each in batches),
+        log=b"".join(write_batch(_draft(batch)) for batch in batches),
         index_interval_bytes=100,
         lineage=tuple(LeaderEpoch(epoch=e, start_offset=s) for e, s in log.lineage_to(end)),
     )

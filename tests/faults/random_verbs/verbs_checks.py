@@ -143,10 +143,10 @@ class Judge:
         named = [*row["segments"], *retired_of(row)] if row is not None else []
         met = {
             "an overlapping upload was taken": [
-                each["segment_id"] for each in named if each["skipped_offsets"]
+                segment["segment_id"] for segment in named if segment["skipped_offsets"]
             ],
             "a segment was compacted": [
-                each["segment_id"] for each in named if each["written_by_run"]
+                segment["segment_id"] for segment in named if segment["written_by_run"]
             ],
             "an upload was set apart": entry["out_of_lineage"],
             "an upload was an orphan": partition.uploads.keys() & set(entry["orphans"]),
@@ -162,10 +162,12 @@ class Judge:
             return
         log = partition.logs[epoch_of(row)]
         end = end_of(row["segments"])
-        said = tuple((each["epoch"], each["start_offset"]) for each in row["lineage"])
+        said = tuple(
+            (leader_epoch["epoch"], leader_epoch["start_offset"]) for leader_epoch in row["lineage"]
+        )
         if said != log.lineage_to(end):
             yield f"the row's lineage is {said}, the leader's {log.lineage_to(end)}"
-        named = [(each, log_path(partition, each)) for each in row["segments"]]
+        named = [(segment, log_path(partition, segment)) for segment in row["segments"]]
         yield from self._records_faults(partition, named, log)
 
     def _records_faults(
@@ -173,7 +175,7 @@ class Judge:
     ) -> Iterator[str]:
         """How what these segments give differs from the log's records."""
         start, end = named[0][0]["start_offset"], named[-1][0]["end_offset"]
-        truth = {each[0]: each for each in log.records(start, end)}
+        truth = {record[0]: record for record in log.records(start, end)}
         found = []
         for segment, path in named:
             for record in self._records(partition, segment, path):
@@ -221,7 +223,7 @@ class Judge:
             if not why:
                 yield f"status refuses what is sound: {entry['problem']}"
             return
-        must = [each for each in why if each.is_hard]
+        must = [refusal for refusal in why if refusal.is_hard]
         if must:
             yield f"status accepts it, though {must[0].what}"
             return
@@ -229,7 +231,7 @@ class Judge:
         segments = entry["segments"]
         if segments:
             yield from self._records_faults(
-                partition, [(each, Path(each["log"])) for each in segments], log
+                partition, [(segment, Path(segment["log"])) for segment in segments], log
             )
         reached = reached_by(partition, row, unknown, log)
         if end_of(segments) != reached:
@@ -261,9 +263,9 @@ def _row_faults(
     for left, right in pairwise(segments):
         if right["start_offset"] != left["end_offset"] + 1:
             yield f"offset {left['end_offset']} is followed by {right['start_offset']}"
-    for each in segments:
+    for segment in segments:
         for suffix in REQUIRED:
-            path = log_path(partition, each).with_suffix(f".{suffix}")
+            path = log_path(partition, segment).with_suffix(f".{suffix}")
             if not path.exists() and path not in partition.damaged | partition.moved_away:
                 yield f"live object {path.name} is gone"
 
@@ -281,9 +283,9 @@ def _listed_faults(
             yield f"{held[name].upload.stem} is set apart, and is the log's"
 
 
-def _is_gone(each: Held, now: Mapping[str, Held]) -> bool:
-    still = now.get(each.upload.segment_id)
-    return each.has_log and (still is None or not still.has_log)
+def _is_gone(held: Held, now: Mapping[str, Held]) -> bool:
+    still = now.get(held.upload.segment_id)
+    return held.has_log and (still is None or not still.has_log)
 
 
 class _Gone(NamedTuple):

@@ -50,12 +50,12 @@ def retired_of(row: Entry | None) -> list[Entry]:
     ]
 
 
-def gives(partition: Partition, row: Entry | None, each: Held) -> bool:
+def gives(partition: Partition, row: Entry | None, held: Held) -> bool:
     """The row's segments give every record that an upload holds, or a newer one of its key."""
-    if row is None or not row["segments"] or each.is_torn:
+    if row is None or not row["segments"] or held.is_torn:
         return False
-    is_within = each.end_offset <= end_of(row["segments"])
-    return is_within and partition.logs[epoch_of(row)].holds(each.batches)
+    is_within = held.end_offset <= end_of(row["segments"])
+    return is_within and partition.logs[epoch_of(row)].holds(held.batches)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,11 +81,11 @@ def refusals(
         elif any(path in partition.moved_away for path in live_logs(partition, row)):
             yield Reason(what="somebody moved a live segment away")
         return
-    if any(not each.is_complete for each in unknown):
+    if any(not segment.is_complete for segment in unknown):
         yield Reason(what="an upload is incomplete on first sight")
     reached = reached_by(partition, None, unknown, log)
-    complete = [each for each in unknown if each.is_complete]
-    if any(each.end_offset > reached and log.holds(each.batches) for each in complete):
+    complete = [segment for segment in unknown if segment.is_complete]
+    if any(segment.end_offset > reached and log.holds(segment.batches) for segment in complete):
         yield Reason(what="offsets are missing on first sight")
     start = min((h.upload.start_offset for h in complete if log.holds(h.batches)), default=0)
     given_up = () if row is None else row["forgotten"]
@@ -101,15 +101,15 @@ def stalled(
     partition: Partition, row: Entry | None, entry: Entry, held: Mapping[str, Held], now_ms: int
 ) -> list[str]:
     """Uploads that have waited for more than a day for what is missing below them."""
-    unknown = [each for each in unknown_to(row, held) if each.has_log]
+    unknown = [segment for segment in unknown_to(row, held) if segment.has_log]
     log = log_in_view(partition, row, unknown)
     end = end_of(entry["segments"])
     return [
-        f"{each.upload.stem} ({each.upload.start_offset} to {each.end_offset})"
-        for each in unknown
-        if now_ms - each.modified_ms >= STALL_MS
-        and log.holds(each.batches)
-        and max(each.end_offset, each.upload.start_offset if each.is_torn else -1) > end
+        f"{segment.upload.stem} ({segment.upload.start_offset} to {segment.end_offset})"
+        for segment in unknown
+        if now_ms - segment.modified_ms >= STALL_MS
+        and log.holds(segment.batches)
+        and max(segment.end_offset, segment.upload.start_offset if segment.is_torn else -1) > end
     ]
 
 
@@ -118,9 +118,11 @@ def log_in_view(partition: Partition, row: Entry | None, unknown: Sequence[Held]
 
     A batch tells only that its epoch begins there or below, so what the log held below counts.
     """
-    told = [each.told_epoch for each in unknown]
+    told = [segment.told_epoch for segment in unknown]
     log = partition.logs[max(epoch_of(row), *told, 0)]
-    for batch in sorted((b for each in unknown for b in each.telling), key=lambda b: b.base_offset):
+    for batch in sorted(
+        (b for segment in unknown for b in segment.telling), key=lambda b: b.base_offset
+    ):
         if batch.epoch > log.epoch:
             own = partition.logs[batch.epoch].batches
             below = [each for each in log.batches if each.last_offset < batch.base_offset]
@@ -133,9 +135,9 @@ def reached_by(
     partition: Partition, row: Entry | None, unknown: Sequence[Held], log: Log
 ) -> int:
     """How far complete uploads of this log reach, from what lives of it on, without a gap."""
-    own = [each for each in unknown if each.is_complete and log.holds(each.batches)]
+    own = [segment for segment in unknown if segment.is_complete and log.holds(segment.batches)]
     if said_by(row) is None:
-        reached = min((each.upload.start_offset for each in own), default=0) - 1
+        reached = min((segment.upload.start_offset for segment in own), default=0) - 1
     else:
         reached = shared_end(partition, row, log)
     for each in sorted(own, key=lambda one: one.upload.start_offset):
@@ -147,14 +149,14 @@ def reached_by(
 def shared_end(partition: Partition, row: Entry, log: Log) -> int:
     """The end of the last live segment up to which the live log is this one."""
     lives = partition.logs[epoch_of(row)]
-    ends = [each["end_offset"] for each in row["segments"]]
+    ends = [segment["end_offset"] for segment in row["segments"]]
     shared = [end for end in ends if log.agrees_with(lives, end + 1)]
     return shared[-1] if shared else int(row["log_start_offset"]) - 1
 
 
 def live_logs(partition: Partition, row: Entry) -> list[Path]:
     """Of the live segments, in offset order."""
-    return [log_path(partition, each) for each in row["segments"]]
+    return [log_path(partition, segment) for segment in row["segments"]]
 
 
 def log_path(partition: Partition, segment: Entry) -> Path:

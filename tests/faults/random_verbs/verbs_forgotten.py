@@ -49,7 +49,7 @@ def forget_faults(
 
 def is_cut_off(partition: Partition, row: Entry | None, held: Mapping[str, Held]) -> bool:
     """The tier tells of a leader whose log lacks something that the row, or another log, has."""
-    return any(each.is_cut_off for each in refusals(partition, row, unknown_to(row, held)))
+    return any(refusal.is_cut_off for refusal in refusals(partition, row, unknown_to(row, held)))
 
 
 def needed_faults(

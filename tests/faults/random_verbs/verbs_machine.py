@@ -62,12 +62,14 @@ class Machine:
         self._date_new_files()
         rows = rows_of(self.tier)
         ran = tierfold("status", self.tier, "--json", *self.clock)
-        self.entries = {each["topic_id"]: each for each in ran.entries}
-        is_bad = any(each["problem"] for each in self.entries.values())
+        self.entries = {entry["topic_id"]: entry for entry in ran.entries}
+        is_bad = any(entry["problem"] for entry in self.entries.values())
         if ran.code != (3 if is_bad else 0):
             raise Broken(f"status ended with {ran.code}: {ran.stderr}")
-        for each in self.partitions:
-            self.judge.judge(each, rows.get(each.topic_id), self.entries[each.topic_id], allowed)
+        for partition in self.partitions:
+            self.judge.judge(
+                partition, rows.get(partition.topic_id), self.entries[partition.topic_id], allowed
+            )
 
     def say(self, what: str) -> None:
         """Add to the step's line."""
@@ -124,21 +126,21 @@ class Machine:
 
     def _justify(self, verb: str, ran: Ran) -> None:
         """Nothing ends badly that nothing is wrong with."""
-        for each in ran.entries:
-            partition = self._of(each["topic_id"])
-            self.counts[f"{verb}: {each.get('outcome', 'read')}"] += 1
+        for entry in ran.entries:
+            partition = self._of(entry["topic_id"])
+            self.counts[f"{verb}: {entry.get('outcome', 'read')}"] += 1
             if partition is None or partition.damaged or self.problem(partition):
                 continue
             # A run's name, or a moment of a clock that went back, may stand for another line.
-            is_other_line = verb == "restore" and each["outcome"] == "refused"
-            is_bad = each.get("outcome") in BAD and not is_other_line
+            is_other_line = verb == "restore" and entry["outcome"] == "refused"
+            is_bad = entry.get("outcome") in BAD and not is_other_line
             if is_bad and not self._stalled(partition):
-                raise Broken(f"{verb}: {partition} is {each['outcome']}: {each['reason']}")
-            if each.get("faults"):
-                raise Broken(f"{verb}: {partition}: {each['faults']}")
-            if each.get("outcome") in {"planned", "forgotten"} and verb == "forget":
-                raise Broken(f"{partition} is sound, and forget takes it: {each['outcome']}")
-            if verb in {"plan", "compact"} and each["outcome"] == "nothing_to_do":
+                raise Broken(f"{verb}: {partition} is {entry['outcome']}: {entry['reason']}")
+            if entry.get("faults"):
+                raise Broken(f"{verb}: {partition}: {entry['faults']}")
+            if entry.get("outcome") in {"planned", "forgotten"} and verb == "forget":
+                raise Broken(f"{partition} is sound, and forget takes it: {entry['outcome']}")
+            if verb in {"plan", "compact"} and entry["outcome"] == "nothing_to_do":
                 waiting = self._stalled(partition)
                 if waiting:
                     raise Broken(f"{partition} rests, and for a day there waited {waiting}")

@@ -62,28 +62,30 @@ class Log:
 
     def handed_on(self, epoch: int, start_offset: int) -> Log:
         """The next leader's log: what begins at or beyond `start_offset` is cut off."""
-        kept = tuple(each for each in self.lineage if each[1] < start_offset)
+        kept = tuple(
+            leader_epoch for leader_epoch in self.lineage if leader_epoch[1] < start_offset
+        )
         return Log(
             epoch=epoch,
             lineage=(*kept, (epoch, start_offset)),
-            batches=[each for each in self.batches if each.base_offset < start_offset],
+            batches=[batch for batch in self.batches if batch.base_offset < start_offset],
         )
 
     def lineage_to(self, end_offset: int) -> tuple[tuple[int, int], ...]:
         """The epochs that begin at or below an offset."""
-        return tuple(each for each in self.lineage if each[1] <= end_offset)
+        return tuple(leader_epoch for leader_epoch in self.lineage if leader_epoch[1] <= end_offset)
 
     def holds(self, batches: Iterable[Batch]) -> bool:
         """All of these are its own."""
         own = set(map(id, self.batches))
-        return all(id(each) in own for each in batches)
+        return all(id(batch) in own for batch in batches)
 
     def agrees_with(self, other: Log, next_offset: int) -> bool:
         """Both hold the same batches below an offset."""
         return self._below(next_offset) == other._below(next_offset)
 
     def _below(self, next_offset: int) -> list[Batch]:
-        return [each for each in self.batches if each.base_offset < next_offset]
+        return [batch for batch in self.batches if batch.base_offset < next_offset]
 
     def records(self, start_offset: int, end_offset: int) -> Iterator[Record]:
         """Offset, key and value of all from `start_offset` to `end_offset`, both inclusive."""

@@ -23,7 +23,7 @@ def way_out(machine: Machine) -> None:
     One whose log was cut off is mostly forgotten; on first sight incomplete uploads are moved away,
     as the refusal says; for the others what is missing may yet arrive.
     """
-    old = [each for each in machine.partitions if len(each.uploads) > UPLOADS_MOST]
+    old = [partition for partition in machine.partitions if len(partition.uploads) > UPLOADS_MOST]
     bad = [p for p in machine.partitions if machine.problem(p) and not p.damaged]
     if not old and not bad:
         return
@@ -48,7 +48,7 @@ def compact(machine: Machine) -> None:
     rng = machine.rng
     sizes = rng.choice(((), (), ("segment.bytes=900",), ("segment.bytes=900", "chunk.bytes=1")))
     kept_ms = rng.choice((1, HOUR_MS, 24 * HOUR_MS))
-    settings = [word for each in sizes for word in ("--set", each)]
+    settings = [word for size in sizes for word in ("--set", size)]
     machine.verb(
         *("compact", machine.tier, *ALWAYS, "--set", f"delete.retention.ms={kept_ms}", *settings),
         fault=machine.a_fault(0.35),
@@ -87,7 +87,7 @@ def restore(machine: Machine) -> None:
     partition, rng = machine.any_partition(), machine.rng
     ran = machine.verb("history", machine.tier, partition.folder.name)
     lines: Sequence[dict[str, Any]] = ran.entries[0]["history"] if ran is not None else ()
-    ways_back = [each for each in lines if each["is_restorable"]]
+    ways_back = [line for line in lines if line["is_restorable"]]
     if not ways_back:
         return
     to = rng.choice(ways_back)

@@ -35,7 +35,7 @@ def is_diverged(machine: Machine, partition: Partition) -> bool:
 def forget(machine: Machine) -> Forgetting:
     """Mostly where the log was cut off, sometimes where it was not; nothing more is done."""
     rng = machine.rng
-    diverged = [each for each in machine.partitions if is_diverged(machine, each)]
+    diverged = [partition for partition in machine.partitions if is_diverged(machine, partition)]
     partition = rng.choice(diverged if diverged and rng.random() < 0.8 else machine.partitions)
     dry = ("--dry-run",) if rng.random() < 0.2 else ()
     fault = machine.a_fault(0.3)
@@ -73,13 +73,13 @@ def _helped(machine: Machine, partition: Partition, reason: str) -> Deletion | N
         return _cleared(machine)
     elif "live segments out of the tier" in reason:
         row = machine.judge.row[partition.topic_id]
-        ours = {each["segment_id"] for each in row["segments"] if each["written_by_run"]}
+        ours = {segment["segment_id"] for segment in row["segments"] if segment["written_by_run"]}
         _taken_out(machine, partition, ours)
     elif gap is not None:
-        below = [each for each in partition.held().values() if each.end_offset < int(gap[1])]
+        below = [upload for upload in partition.held().values() if upload.end_offset < int(gap[1])]
         moved_away(machine, partition, below)
     elif " lacks " in reason:
-        short = [each for each in partition.held().values() if not each.is_complete]
+        short = [upload for upload in partition.held().values() if not upload.is_complete]
         if machine.rng.random() < 0.5:
             moved_away(machine, partition, short)
         else:
@@ -121,9 +121,9 @@ def incomplete(machine: Machine, partition: Partition) -> Iterator[Held]:
     """Uploads that no row names and that lack something."""
     row = machine.judge.row.get(partition.topic_id)
     harmed = {path.name.partition(".")[0] for path in partition.damaged}
-    for each in unknown_to(row, partition.held()):
-        if not each.is_complete and each.upload.stem not in harmed:
-            yield each
+    for segment in unknown_to(row, partition.held()):
+        if not segment.is_complete and segment.upload.stem not in harmed:
+            yield segment
 
 
 def moved_away(machine: Machine, partition: Partition, uploads: Iterable[Held]) -> None:

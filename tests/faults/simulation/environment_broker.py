@@ -61,7 +61,7 @@ class History:
     @property
     def objects(self) -> list[str]:
         """Keys of all that brokers wrote, or tried to."""
-        return [key for each in self.attempts for key in each.keys.values()]
+        return [key for attempt in self.attempts for key in attempt.keys.values()]
 
 
 def history(rng: Random, key: PartitionKey, segments: int) -> History:
@@ -89,19 +89,19 @@ def upload(actor: Actor, objects: Objects, log: History, count: int) -> None:
             break
 
 
-def _is_uploaded(actor: Actor, tier: LocalTieredStorage, log: History, each: Shipment) -> bool:
+def _is_uploaded(actor: Actor, tier: LocalTieredStorage, log: History, shipment: Shipment) -> bool:
     """One attempt, under an id of its own; some end on the way and leave what they wrote."""
     rng = actor.scheduler.rng
-    content = each.upload
+    content = shipment.upload
     parts = segment_parts(
         content.batches,
         start_offset=content.start_offset,
         aborted=content.aborted,
         producers=content.producers,
-        lineage=each.lineage,
+        lineage=shipment.lineage,
     )
     order = list(parts)
-    if each.is_shuffled:
+    if shipment.is_shuffled:
         rng.shuffle(order)
     is_cut = not actor.is_witness and rng.random() < 0.15 and not actor.scheduler.is_calm
     is_torn = is_cut and rng.random() < 0.3
@@ -112,7 +112,7 @@ def _is_uploaded(actor: Actor, tier: LocalTieredStorage, log: History, each: Shi
     keys = {part: tier.object_key(log.key, name, content.start_offset, part) for part in order}
     log.attempts.append(
         Attempt(
-            segment_id=name, keys=keys, is_torn=is_torn, is_foreign=each.foreign_until > 0
+            segment_id=name, keys=keys, is_torn=is_torn, is_foreign=shipment.foreign_until > 0
         )
     )
     for part in order:

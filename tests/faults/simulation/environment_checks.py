@@ -95,9 +95,9 @@ class Watch:
         for segment in after.segments:
             for key in keys_of(after.key, segment):
                 self.retired_at_ms.pop(key, None)
-        for each in after.retired:
-            for key in keys_of(after.key, each.segment):
-                self.retired_at_ms[key] = each.retired_at_ms
+        for retired_segment in after.retired:
+            for key in keys_of(after.key, retired_segment.segment):
+                self.retired_at_ms[key] = retired_segment.retired_at_ms
         self.seen(before, after)
 
     def tier(self, key: PartitionKey) -> Tier:
@@ -116,12 +116,12 @@ class Watch:
             if log.is_deleted or key in log.moved_away or key in self.retired_at_ms:
                 continue
             tier = self.tier(log.key)
-            for each in tier.held:
-                if key != each.attempt.keys[Part.LOG] or each.attempt.is_foreign:
+            for upload in tier.held:
+                if key != upload.attempt.keys[Part.LOG] or upload.attempt.is_foreign:
                     continue
-                is_its_own = tier.holds_its_own(each, self.lowest.get(log.key, 0))
-                if is_its_own and not tier.may_be_given_up(each):
-                    raise Broken(f"{key} is deleted, and alone has what it holds: {each}")
+                is_its_own = tier.holds_its_own(upload, self.lowest.get(log.key, 0))
+                if is_its_own and not tier.may_be_given_up(upload):
+                    raise Broken(f"{key} is deleted, and alone has what it holds: {upload}")
 
     def removed(self, key: str, now_ms: int) -> None:
         """An object is gone; raises Broken."""
@@ -166,9 +166,9 @@ class Watch:
         """How the newest record of a key is not what a reader of the live objects gets."""
         branch = branch_of(self.histories[state.key], state)
         foreign = {
-            each.keys[Part.LOG]
-            for each in self.histories[state.key].attempts
-            if each.is_foreign
+            attempt.keys[Part.LOG]
+            for attempt in self.histories[state.key].attempts
+            if attempt.is_foreign
         }
         for segment in state.segments:
             if keys_of(state.key, segment)[0] in foreign:
@@ -207,14 +207,18 @@ class Watch:
             yield f"is forgotten, and its log was not cut off: {before}"
         if after.cleaner_offsets:
             yield f"is forgotten, and still says {after.cleaner_offsets}"
-        written = [each for each in before.segments if each.written_by_run]
-        retired = [each.segment for each in before.retired]
+        written = [segment for segment in before.segments if segment.written_by_run]
+        retired = [retired_segment.segment for retired_segment in before.retired]
         # Where what was made of them is moved away, originals count as what they are: uploads.
-        obstacles = [each for each in retired if each.written_by_run or not written]
+        obstacles = [
+            retired_segment
+            for retired_segment in retired
+            if retired_segment.written_by_run or not written
+        ]
         for segment in (*written, *obstacles):
             if keys_of(before.key, segment)[0] in self.objects.stored:
                 yield f"is forgotten, and {segment.segment_id} is still there"
-        there = {each.attempt.segment_id for each in tier.held}
+        there = {upload.attempt.segment_id for upload in tier.held}
         wrongly = there & set(after.forgotten) - tier.apart
         if wrongly:
             yield f"{wrongly} is given up, and is part of the log"
@@ -256,12 +260,13 @@ def is_forgotten(before: PartitionState, after: PartitionState) -> bool:
 def _state(row: Mapping[str, Any]) -> PartitionState:
     """A row of the table, read without the product's own reader."""
     key = {name: row[name] for name in ("topic", "partition", "topic_id")}
-    said = {each.name: row[each.name] for each in fields(PartitionState) if each.name in row}
-    said["cleaner_offsets"] = tuple(CleanerOffset(**each) for each in row["cleaner_offsets"])
-    said["lineage"] = tuple(LeaderEpoch(**each) for each in row["lineage"])
+    said = {field.name: row[field.name] for field in fields(PartitionState) if field.name in row}
+    said["cleaner_offsets"] = tuple(CleanerOffset(**offset) for offset in row["cleaner_offsets"])
+    said["lineage"] = tuple(LeaderEpoch(**leader_epoch) for leader_epoch in row["lineage"])
     said["segments"] = tuple(map(_segment, row["segments"]))
     said["retired"] = tuple(
-        RetiredSegment(**{**each, "segment": _segment(each["segment"])}) for each in row["retired"]
+        RetiredSegment(**{**retired, "segment": _segment(retired["segment"])})
+        for retired in row["retired"]
     )
     said |= {name: tuple(row[name]) for name in ("strategies", "forgotten")}
     return PartitionState(key=PartitionKey(**key), **said)
@@ -271,8 +276,8 @@ def _segment(said: Mapping[str, Any]) -> Segment:
     return Segment(
         **{
             **said,
-            "leader_epochs": tuple(LeaderEpoch(**each) for each in said["leader_epochs"]),
-            "cleaner_offsets": tuple(CleanerOffset(**each) for each in said["cleaner_offsets"]),
+            "leader_epochs": tuple(LeaderEpoch(**epoch) for epoch in said["leader_epochs"]),
+            "cleaner_offsets": tuple(CleanerOffset(**offset) for offset in said["cleaner_offsets"]),
             "agrees_with": tuple(said["agrees_with"]),
         }
     )

@@ -63,18 +63,22 @@ class Branch:
     def batches(self) -> frozenset[Batch]:
         """What tells them apart."""
         return frozenset(
-            (each.base_offset, beyond(each) - 1, each.leader_epoch)
+            (batch.base_offset, beyond(batch) - 1, batch.leader_epoch)
             for upload in self.uploads
-            for each in upload.batches
+            for batch in upload.batches
         )
 
     def readable(self, start_offset: int, next_offset: int) -> Readable:
         """By the model, of the offsets `[start_offset, next_offset)`."""
-        return readable(each for each in self.records if start_offset <= each[0] < next_offset)
+        return readable(
+            record for record in self.records if start_offset <= record[0] < next_offset
+        )
 
     def lineage_below(self, offset: int) -> tuple[LeaderEpoch, ...]:
         """The leader epochs that begin below an offset."""
-        return tuple(each for each in self.lineage if each.start_offset < offset)
+        return tuple(
+            leader_epoch for leader_epoch in self.lineage if leader_epoch.start_offset < offset
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +148,7 @@ class _Writer:
             self._end(rng, producer)
         self.broker.roll()
         return Branch(
-            uploads=tuple(each for each in self.broker.uploads if each.batches),
+            uploads=tuple(upload for upload in self.broker.uploads if upload.batches),
             records=tuple(sorted(self.committed)),
             lineage=tuple(self.lineage),
         )
@@ -196,7 +200,7 @@ def joined(uploads: Sequence[Upload]) -> Upload:
     """Neighbouring batches as one segment."""
     return Upload(
         start_offset=uploads[0].start_offset,
-        batches=[batch for each in uploads for batch in each.batches],
-        aborted=[entry for each in uploads for entry in each.aborted],
+        batches=[batch for upload in uploads for batch in upload.batches],
+        aborted=[entry for upload in uploads for entry in upload.aborted],
         producers=uploads[-1].producers,
     )

@@ -117,9 +117,9 @@ class Tier:
     def apart(self) -> frozenset[str]:
         """Ids of what the election cut off, wholly or in part."""
         return frozenset(
-            each.attempt.segment_id
-            for each in self.held
-            if not self.log.written.log.batches.issuperset(each.batches)
+            upload.attempt.segment_id
+            for upload in self.held
+            if not self.log.written.log.batches.issuperset(upload.batches)
         )
 
     @property
@@ -141,8 +141,8 @@ class Tier:
     @property
     def reach(self) -> int:
         """Beyond the last offset that complete uploads give without a gap."""
-        whole = [each for each in self.held if each.is_complete and self._counts(each)]
-        reach = min((each.start_offset for each in whole), default=0)
+        whole = [upload for upload in self.held if upload.is_complete and self._counts(upload)]
+        reach = min((upload.start_offset for upload in whole), default=0)
         if self.row is not None:
             reach = self.row.next_offset
         while True:
@@ -155,9 +155,9 @@ class Tier:
         """Whether something that counts has lain beyond the reach since then."""
         reach = self.reach
         return any(
-            each.next_offset > reach and each.modified_ms <= before_ms
-            for each in self.held
-            if self._counts(each) and not each.attempt.is_torn
+            upload.next_offset > reach and upload.modified_ms <= before_ms
+            for upload in self.held
+            if self._counts(upload) and not upload.attempt.is_torn
         )
 
     def has_stood_still(self, now_ms: int) -> bool:
@@ -167,51 +167,51 @@ class Tier:
     @property
     def is_open(self) -> bool:
         """Transactions that began below the reach end beyond it, or never."""
-        ended = [each for each in self.branch.uploads if each.start_offset < self.reach]
+        ended = [upload for upload in self.branch.uploads if upload.start_offset < self.reach]
         return any(
             entry.current_txn_first_offset is not None
-            for each in ended[-1:]
-            for entry in each.producers
+            for upload in ended[-1:]
+            for entry in upload.producers
         )
 
     @property
     def is_refused_on_first_sight(self) -> bool:
         """Without a row: something is missing, cut short, or only of the history that was lost."""
-        is_whole = all(each.is_complete for each in self.held)
+        is_whole = all(upload.is_complete for upload in self.held)
         return self.waits_since(FAR_AHEAD_MS) or not is_whole or any(self._alone())
 
     @property
     def may_be_forgotten(self) -> bool:
         """Nothing but what was cut off would refuse what is left without the row."""
-        ids = frozenset(each.attempt.segment_id for each in self.held)
+        ids = frozenset(upload.attempt.segment_id for upload in self.held)
         bare = replace(self, row=None, given_up=ids)
         return bool(self.held) and not bare.is_refused_on_first_sight
 
-    def holds_its_own(self, each: Held, lowest: int) -> bool:
+    def holds_its_own(self, held: Held, lowest: int) -> bool:
         """Whether an upload that no row names has something that the row's segments do not give.
 
         What cannot be read to its end may. `lowest` is the first offset that any row gave.
         """
         branch = None if self.row is None else branch_of(self.log, self.row)
-        if self.row is None or branch is None or each.attempt.is_torn:
+        if self.row is None or branch is None or held.attempt.is_torn:
             return True
-        if not branch.batches.issuperset(each.batches):
+        if not branch.batches.issuperset(held.batches):
             return True
-        return each.start_offset < lowest or each.next_offset > self.row.next_offset
+        return held.start_offset < lowest or held.next_offset > self.row.next_offset
 
-    def may_be_given_up(self, each: Held) -> bool:
+    def may_be_given_up(self, held: Held) -> bool:
         """Whether a person who gives up what is set apart gives up this: the log goes on."""
-        is_other = not self.branch.batches.issuperset(each.batches)
-        return self.log.is_given_up and is_other and not (self.is_cut_off or each.attempt.is_torn)
+        is_other = not self.branch.batches.issuperset(held.batches)
+        return self.log.is_given_up and is_other and not (self.is_cut_off or held.attempt.is_torn)
 
     def _alone(self) -> Iterator[Held]:
         """What is no part of the history that counts, and has offsets that nothing of it has."""
         start = min((h.start_offset for h in self.held if self._counts(h)), default=0)
-        for each in self.held:
-            is_beyond = each.next_offset > self.reach or each.start_offset < start
-            is_given_up = each.attempt.segment_id in self.given_up
-            if is_beyond and not self._counts(each) and not is_given_up:
-                yield each
+        for upload in self.held:
+            is_beyond = upload.next_offset > self.reach or upload.start_offset < start
+            is_given_up = upload.attempt.segment_id in self.given_up
+            if is_beyond and not self._counts(upload) and not is_given_up:
+                yield upload
 
     @property
     def _is_on_the_lost_one(self) -> bool:
@@ -220,10 +220,10 @@ class Tier:
         is_beyond = self.row.next_offset > self.log.written.fork_offset
         return is_beyond and branch_of(self.log, self.row) is self.log.written.lost
 
-    def _counts(self, each: Held) -> bool:
-        is_known = self.branch.batches.issuperset(each.batches)
-        is_lost = self.branch is self.log.written.lost and each.next_offset > self._told_from
-        return is_known and not is_lost and not each.attempt.is_foreign
+    def _counts(self, held: Held) -> bool:
+        is_known = self.branch.batches.issuperset(held.batches)
+        is_lost = self.branch is self.log.written.lost and held.next_offset > self._told_from
+        return is_known and not is_lost and not held.attempt.is_foreign
 
     @property
     def _told_from(self) -> int:
@@ -234,11 +234,11 @@ class Tier:
         fork, log = self.log.written.fork_offset, self.log.written.log
         epoch = next((e.epoch for e in log.lineage if e.start_offset >= fork), FAR_AHEAD)
         told = FAR_AHEAD
-        for each in self.held:
-            of_it = [base for base, _, written in each.batches if written >= epoch]
-            if not of_it or each.attempt.is_torn:
+        for upload in self.held:
+            of_it = [base for base, _, written in upload.batches if written >= epoch]
+            if not of_it or upload.attempt.is_torn:
                 continue
-            if Part.LEADER_EPOCH_CHECKPOINT in each.parts:
+            if Part.LEADER_EPOCH_CHECKPOINT in upload.parts:
                 return fork
             # On first sight one without is refused, whatever its batches say.
             told = min(told, *of_it) if self.row is not None else told

@@ -96,7 +96,7 @@ class TableLog:
     def cut(self, version: int) -> None:
         """The versions below are gone, strays as well."""
         self.oldest = max(self.oldest, version)
-        self.strays = {each for each in self.strays if each >= version}
+        self.strays = {stray for stray in self.strays if stray >= version}
 
 
 @dataclass(frozen=True, slots=True)

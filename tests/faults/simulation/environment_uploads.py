@@ -53,7 +53,7 @@ def _made_other(batches: list[BatchDraft]) -> list[BatchDraft]:
         batch
         if batch.is_control
         else replace(
-            batch, records=tuple(replace(each, value=b"of no log") for each in batch.records)
+            batch, records=tuple(replace(record, value=b"of no log") for record in batch.records)
         )
         for batch in batches
     ]
@@ -108,6 +108,6 @@ def _meddled(rng: Random, found: Sequence[Shipment], *, has_fork: bool) -> list[
         beyond = rng.randint(true.beyond, len(true.branch.uploads))
         other = replace(true, beyond=beyond, foreign_until=true.beyond)
         # Of markers alone the copy would be a true one.
-        if not all(each.is_control for each in true.upload.batches):
+        if not all(batch.is_control for batch in true.upload.batches):
             found.insert(place + 1, other)
     return found

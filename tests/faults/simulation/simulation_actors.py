@@ -108,13 +108,15 @@ def compact(world: World, run: str, actor: Actor) -> None:
     except TierfoldError as error:
         world.happened(run, "survey failed", error.what)
         return
-    for each in surveyed:
-        _judged(world, tiers.get(each.key), each, live.now_ms)
+    for partition in surveyed:
+        _judged(world, tiers.get(partition.key), partition, live.now_ms)
     world.refused = {
-        each.key: each.choice.detail for each in surveyed if isinstance(each.choice, Refusal)
+        partition.key: partition.choice.detail
+        for partition in surveyed
+        if isinstance(partition.choice, Refusal)
     }
     due = in_order_of_work(surveyed)
-    world.due += sum(not world.histories[each.key].is_deleted for each in due)
+    world.due += sum(not world.histories[partition.key].is_deleted for partition in due)
     waves = Waves(
         live=live,
         pipeline=VirtualPipeline(driver=actor, world=world, tier=live.tier),
@@ -130,28 +132,32 @@ def compact(world: World, run: str, actor: Actor) -> None:
             world.happened(run, how, f"{each.key}: {each.choice.detail}")
 
 
-def _judged(world: World, before: Tier | None, each: Surveyed, began_ms: int) -> None:
+def _judged(world: World, before: Tier | None, partition: Surveyed, began_ms: int) -> None:
     """Raises Broken where a partition is served stale, or nobody is told that it stands still.
 
     What the tier held before the look and still holds must have been seen.
     """
-    if before is None or before.log.is_deleted or isinstance(each.choice, Refusal):
+    if before is None or before.log.is_deleted or isinstance(partition.choice, Refusal):
         return
-    after = world.watch.tier(each.key)
-    if _told(before, each).is_cut_off:
-        world.broken(f"{each.key} goes on, and its log was cut off below {before.row}")
-    if before.row is None or after.row is None or not isinstance(each.choice, Rest):
+    after = world.watch.tier(partition.key)
+    if _told(before, partition).is_cut_off:
+        world.broken(f"{partition.key} goes on, and its log was cut off below {before.row}")
+    if before.row is None or after.row is None or not isinstance(partition.choice, Rest):
         return
     if before.has_stood_still(began_ms) and after.has_stood_still(began_ms):
-        world.broken(f"{each.key} rests, and uploads beyond {after.reach} have waited for a day")
-    is_idle = each.choice.reason is RestReason.NOTHING_DIRTY
+        world.broken(
+            f"{partition.key} rests, and uploads beyond {after.reach} have waited for a day"
+        )
+    is_idle = partition.choice.reason is RestReason.NOTHING_DIRTY
     if is_idle and min(before.reach, after.reach) > after.row.next_offset:
-        world.broken(f"{each.key} rests, and {after.reach} can be reached: {each.choice.detail}")
+        world.broken(
+            f"{partition.key} rests, and {after.reach} can be reached: {partition.choice.detail}"
+        )
 
 
-def _told(tier: Tier, each: Surveyed) -> Tier:
+def _told(tier: Tier, partition: Surveyed) -> Tier:
     """The tier without what this look says that the store did not let it read."""
-    notes = () if each.view is None else each.view.notes
+    notes = () if partition.view is None else partition.view.notes
     failed = [note for note in notes if NOT_TAKEN in note]
     read = (
         held
@@ -176,11 +182,11 @@ def sweep(world: World, run: str, actor: Actor, *, is_diverged: bool = False) ->
     except TierfoldError as error:
         world.happened(run, "retain: no look", error.what)
         return
-    due = [each for each in reports if each.outcome not in {NOTHING_TO_DO, REFUSED}]
+    due = [report for report in reports if report.outcome not in {NOTHING_TO_DO, REFUSED}]
     world.due += sum(not world.histories[report.key].is_deleted for report in due)
     for report in reports:
-        for each in report.doomed:
-            world.outcomes[f"{each.kind} deleted"] += each.is_gone
+        for candidate in report.doomed:
+            world.outcomes[f"{candidate.kind} deleted"] += candidate.is_gone
         world.happened(run, f"retain: {report.outcome}", f"{report.key}: {report.reason}")
         if report.outcome == REFUSED:
             world.refused.setdefault(report.key, report.reason)

@@ -100,7 +100,7 @@ def _strangers(world: World, key: PartitionKey, log: History) -> Iterator[Attemp
     is_on_first_sight = tier.row is None or (world.takes_back and tier.is_cut_off)
     if not is_on_first_sight and key not in world.refused:
         return
-    whole = [each.attempt for each in tier.held if each.is_complete]
+    whole = [upload.attempt for upload in tier.held if upload.is_complete]
     for attempt in log.attempts:
         is_cut_short = is_on_first_sight and attempt not in whole
         if attempt.is_torn or attempt.is_foreign or is_cut_short:
@@ -125,7 +125,9 @@ def _final_faults(world: World) -> Iterator[str]:
             yield f"{key}: {state.owner_run} still holds epoch {state.epoch}"
         # What was uploaded of a log that was cut off stays until a person has looked.
         retired = [
-            each for each in state.retired if each.segment.written_by_run or not tier.is_cut_off
+            entry
+            for entry in state.retired
+            if entry.segment.written_by_run or not tier.is_cut_off
         ]
         if retired:
             yield f"{key}: still retired: {retired}"
@@ -157,7 +159,9 @@ def _unfinished(world: World, state: PartitionState, tier: Tier) -> Iterator[str
     is_clean = not state.segments or state.cleaner_offset == state.next_offset
     if not is_clean or state.next_offset != tier.reach:
         yield f"{key}: clean up to {state.cleaner_offset} of {tier.reach}"
-    found = [record for each in state.segments for record in world.watch.records_of(key, each)]
+    found = [
+        record for segment in state.segments for record in world.watch.records_of(key, segment)
+    ]
     left = {name: (offset, value) for offset, name, value in found}
     expected = tier.branch.readable(state.log_start_offset, state.next_offset)
     if len(left) < len(found) or left != expected:

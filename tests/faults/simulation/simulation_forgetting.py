@@ -83,8 +83,8 @@ def _went_back(world: World, key: PartitionKey, to: str, run: str, actor: Actor)
 def _moved_away(world: World, key: PartitionKey, run: str) -> bool:
     """What only the live segments of ours give is lost to the log; they are kept elsewhere."""
     state, log = world.watch.rows[key], world.histories[key]
-    ours = [each for each in state.segments if each.written_by_run]
-    names = [name for each in ours for name in keys_of(key, each)]
+    ours = [segment for segment in state.segments if segment.written_by_run]
+    names = [name for segment in ours for name in keys_of(key, segment)]
     is_any = bool(world.objects.stored.keys() & set(names))
     world.happened(run, "live segments moved away", f"{key}: {len(ours)}")
     log.moved_away.update(names)
@@ -102,7 +102,7 @@ def _put_by(world: World, key: PartitionKey, refusal: str, run: str) -> bool:
     world.happened(run, "doubtful segments moved away", f"{key}: {len(ids)}")
     folder = f"{partition_folder(key)}/"
     for name in sorted(world.objects.stored):
-        if name.startswith(folder) and any(each in name for each in ids):
+        if name.startswith(folder) and any(segment_id in name for segment_id in ids):
             log.put_by[name] = bytes(world.objects.stored[name].data)
             log.moved_away.add(name)
             world.objects.remove(name)

@@ -43,21 +43,21 @@ class VirtualPipeline:
 
     def run(self, rounds: Sequence[Round], catalog: Catalog) -> list[RoundResult]:
         """Scan, reduce, rewrite, check and commit; one result per round, in their order."""
-        rewritten = [self._rewritten(each) for each in rounds]
+        rewritten = [self._rewritten(work) for work in rounds]
         began_ms = self.world.scheduler.now_ms
         results = published(rewritten, catalog, self.tier, lambda: self.world.scheduler.now_ms)
-        for each in results:
-            if each.proposal is not None and each.proposal.at_ms < began_ms:
-                self.world.broken(f"a commit of {began_ms} bears the time {each.proposal.at_ms}")
+        for result in results:
+            if result.proposal is not None and result.proposal.at_ms < began_ms:
+                self.world.broken(f"a commit of {began_ms} bears the time {result.proposal.at_ms}")
         return results
 
-    def _rewritten(self, each: Round) -> Rewritten:
+    def _rewritten(self, work: Round) -> Rewritten:
         try:
             return carried_out(
-                self.tier, each, buckets=each.buckets, rewrite=self._by_workers
+                self.tier, work, buckets=work.buckets, rewrite=self._by_workers
             ).rewritten
         except TierfoldError as error:
-            return Rewritten(round=each, failure=str(error))
+            return Rewritten(round=work, failure=str(error))
 
     def _by_workers(
         self, tier: LocalTieredStorage, order: GroupOrder, standing: Standing

@@ -287,10 +287,10 @@ class Scheduler:
         """One that is awake; where all sleep, time goes on until one wakes."""
         if self.is_calm or self.failure is not None:
             return self.rng.choice(self._actors)
-        awake = [each for each in self._actors if each.wakes_at_ms <= self.now_ms]
+        awake = [actor for actor in self._actors if actor.wakes_at_ms <= self.now_ms]
         if not awake:
-            self.now_ms = min(each.wakes_at_ms for each in self._actors)
-            awake = [each for each in self._actors if each.wakes_at_ms <= self.now_ms]
+            self.now_ms = min(actor.wakes_at_ms for actor in self._actors)
+            awake = [actor for actor in self._actors if actor.wakes_at_ms <= self.now_ms]
         return self.rng.choice(awake)
 
     def _fault(self, actor: Actor, call: Call) -> Fault:

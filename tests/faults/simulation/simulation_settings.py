@@ -63,8 +63,8 @@ class WitnessedCatalog(Catalog):
     def commit(self, proposals: Sequence[CommitProposal]) -> dict[PartitionKey, Outcome]:
         """See `Catalog.commit`."""
         outcomes = super().commit(proposals)
-        for each in proposals:
-            self._told("commit", each.key, outcomes[each.key], each.commit_id)
+        for proposal in proposals:
+            self._told("commit", proposal.key, outcomes[proposal.key], proposal.commit_id)
         return outcomes
 
 
@@ -154,7 +154,7 @@ class World:
             self.outcomes["taken back"] += 1
         elif after.log_start_offset > before.log_start_offset:
             self.outcomes["log start moved"] += 1
-        elif {each.segment for each in before.retired} & set(after.segments):
+        elif {entry.segment for entry in before.retired} & set(after.segments):
             self.outcomes["restored"] += 1
         elif len(after.retired) < len(before.retired):
             self.outcomes["forgotten"] += 1

@@ -115,8 +115,8 @@ def what_is_cut_short_counts_as_covered(patch: pytest.MonkeyPatch) -> None:
     """Whatever lacks a part is an orphan: nobody looks into its log."""
     is_orphan = discovery.is_orphan
 
-    def or_incomplete(each: InspectedSegment, row: PartitionState | None) -> bool:
-        return row is not None and (not each.listed.is_complete or is_orphan(each, row))
+    def or_incomplete(segment: InspectedSegment, row: PartitionState | None) -> bool:
+        return row is not None and (not segment.listed.is_complete or is_orphan(segment, row))
 
     patch.setattr(discovery, "is_orphan", or_incomplete)
 
@@ -129,9 +129,9 @@ def epochs_are_read_beyond_the_end_alone(patch: pytest.MonkeyPatch) -> None:
         end = 0 if row is None else row.next_offset
         return decided_history([each for each in inspected if each.listed.start_offset >= end], row)
 
-    def or_within(each: InspectedSegment, row: PartitionState | None) -> bool:
-        is_within = row is not None and each.end_offset is not None and each.is_readable
-        return is_orphan(each, row) or (is_within and each.end_offset < row.next_offset)
+    def or_within(segment: InspectedSegment, row: PartitionState | None) -> bool:
+        is_within = row is not None and segment.end_offset is not None and segment.is_readable
+        return is_orphan(segment, row) or (is_within and segment.end_offset < row.next_offset)
 
     patch.setattr(discovery, "decided_history", of_the_rest)
     patch.setattr(discovery, "is_orphan", or_within)
@@ -142,7 +142,7 @@ def overlaps_are_never_taken(patch: pytest.MonkeyPatch) -> None:
 
     def chain_of(reached: int, candidates: Sequence[Segment]) -> overlaps.Chain:
         found = overlaps.chain_of(reached, candidates)
-        taken = tuple(takewhile(lambda each: not each.skipped_offsets, found.taken))
+        taken = tuple(takewhile(lambda segment: not segment.skipped_offsets, found.taken))
         left = found.taken[len(taken) :]
         return replace(found, taken=taken, superseded=(*found.superseded, *left))
 

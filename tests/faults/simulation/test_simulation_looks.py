@@ -56,8 +56,10 @@ def looked(world: World, tier: Tier, notes: tuple[str, ...]) -> Surveyed:
 
 def test_a_look_is_not_blamed_for_what_the_store_kept_from_it() -> None:
     world, tier = cut_off()
-    ids = [each.attempt.segment_id for each in tier.held]
-    failed = [f"segment {each} (start 0) is kept, not read: {NOT_TAKEN}." for each in ids]
+    ids = [upload.attempt.segment_id for upload in tier.held]
+    failed = [
+        f"segment {segment_id} (start 0) is kept, not read: {NOT_TAKEN}." for segment_id in ids
+    ]
     assert not _told(tier, looked(world, tier, tuple(failed))).is_cut_off
     torn = [each.replace(NOT_TAKEN, "the log is torn") for each in failed]
     assert _told(tier, looked(world, tier, tuple(torn))).is_cut_off

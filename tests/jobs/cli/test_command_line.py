@@ -173,7 +173,7 @@ def test_a_run_at_the_last_moment_writes_that_moment(tier: Path) -> None:
     ran = tierfold("retain", tier, *expiry, "--now", ever, "--json")
     assert ran.code == 0, ran.stderr
     lines = tierfold("history", tier, "orders-0", "--json").entries[0]["history"]
-    assert {each["committed_at"] for each in lines} == {ever}
+    assert {line["committed_at"] for line in lines} == {ever}
 
 
 def test_now_takes_what_restore_takes(tier: Path) -> None:

@@ -49,7 +49,7 @@ def tier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _tables_below_root() -> list[str]:
-    return [each.name for each in Path("/").iterdir() if each.name in {"partitions", "runs"}]
+    return [path.name for path in Path("/").iterdir() if path.name in {"partitions", "runs"}]
 
 
 @pytest.mark.parametrize("text", WRONG)
@@ -61,7 +61,7 @@ def test_no_verb_takes_it(verb: str, text: str, tier: Path) -> None:
         assert (ran.code, ran.stdout) == (2, ""), ran
         assert not told(ran.stderr, WRONG[text])
         assert files_below(tier) == before
-        assert [each.name for each in tier.iterdir()] == [TIER_FOLDER]
+        assert [path.name for path in tier.iterdir()] == [TIER_FOLDER]
         assert _tables_below_root() == roots
 
 
@@ -72,7 +72,7 @@ def test_no_option_of_the_reader_takes_it(option: str, text: str, tier: Path) ->
     said = "no tier is named" if option == "path" and not text.strip() else WRONG[text]
     with pytest.raises(BadSettings, match=said):
         KafkaSegments(options).reader(schema_of(("offset",)))
-    assert [each.name for each in tier.iterdir()] == [TIER_FOLDER]
+    assert [path.name for path in tier.iterdir()] == [TIER_FOLDER]
 
 
 @pytest.mark.parametrize("text", WRONG)

@@ -147,7 +147,7 @@ def test_what_one_commit_does_is_done_and_reported(tier: Path, tmp_path: Path) -
         assert ran.code == 130, ran.stderr
         assert not told(ran.stderr, "stopped by Ctrl-C (SIGINT)")
         rows = Catalog(str(folder / "_tierfold")).read().values()
-        assert [each.owner_run for each in rows] == [""]
+        assert [row.owner_run for row in rows] == [""]
 
 
 def test_a_job_is_cancelled_though_it_begins_only_after_the_signal(spark: SparkSession) -> None:

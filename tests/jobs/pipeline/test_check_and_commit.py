@@ -44,8 +44,8 @@ class Staged:
 
     def published(self) -> dict[str, RoundResult]:
         results = published(self.rewritten, self.live.catalog, self.live.tier, self.live.clock)
-        assert [each.round for each in results] == [each.round for each in self.rewritten]
-        return {each.round.key.topic: each for each in results}
+        assert [result.round for result in results] == [each.round for each in self.rewritten]
+        return {result.round.key.topic: result for result in results}
 
     def path_of(self, part: Part) -> Path:
         """An object of the new segment of orders."""
@@ -54,15 +54,15 @@ class Staged:
         return path
 
 
-def rewritten_by(live: Wiring, each: Round) -> Rewritten:
+def rewritten_by(live: Wiring, work: Round) -> Rewritten:
     """The round's groups, rewritten where nothing lost its key."""
-    wanted = dict(enumerate(each.groups))
+    wanted = dict(enumerate(work.groups))
     receipts = tuple(
         rewrite_group(live.tier, order.task, lambda _, records: np.zeros(records, np.uint8))
-        for order in group_orders(each, NO_TRANSACTIONS, wanted=wanted)
+        for order in group_orders(work, NO_TRANSACTIONS, wanted=wanted)
     )
     return Rewritten(
-        round=each,
+        round=work,
         receipts=receipts,
         records_scanned=sum(receipt.tally.records_in for receipt in receipts),
         record_bytes_scanned=sum(receipt.tally.record_bytes_in for receipt in receipts),
@@ -76,7 +76,9 @@ def staged(tmp_path: Path) -> Staged:
         put_updates(tier, key, 0)
         put_updates(tier, key, 1)
     live, rounds = claimed_rounds(tier, "index.interval.bytes=1")
-    return Staged(live=live, tier=tier, rewritten=[rewritten_by(live, each) for each in rounds])
+    return Staged(
+        live=live, tier=tier, rewritten=[rewritten_by(live, a_round) for a_round in rounds]
+    )
 
 
 class UnlistedStore(LocalStore):
@@ -88,9 +90,11 @@ class UnlistedStore(LocalStore):
 
 def test_what_is_sound_is_published_and_the_row_is_known(staged: Staged) -> None:
     results = staged.published()
-    assert all(isinstance(each.outcome, Committed) for each in results.values())
-    assert {each.round.key: each.state for each in results.values()} == staged.live.catalog.read()
-    assert {each.failure for each in results.values()} == {None}
+    assert all(isinstance(result.outcome, Committed) for result in results.values())
+    assert {
+        result.round.key: result.state for result in results.values()
+    } == staged.live.catalog.read()
+    assert {result.failure for result in results.values()} == {None}
 
 
 @pytest.mark.parametrize("part", ALWAYS_THERE)
@@ -115,35 +119,39 @@ def test_a_commit_bears_the_time_of_its_writing_not_of_the_runs_begin(staged: St
     published(staged.rewritten, staged.live.catalog, staged.live.tier, lambda: hours_later_ms)
     for row in staged.live.catalog.read().values():
         assert row.committed_at_ms == hours_later_ms
-        assert {each.retired_at_ms for each in row.retired} == {hours_later_ms}
+        assert {entry.retired_at_ms for entry in row.retired} == {
+            hours_later_ms
+        }
 
 
 def test_a_folder_that_cannot_be_listed_is_not_published(staged: Staged) -> None:
     tier = LocalTieredStorage(UnlistedStore(staged.tier))
     before = staged.live.catalog.read()
     results = published(staged.rewritten, staged.live.catalog, tier, staged.live.clock)
-    assert all("no permission" in (each.failure or "") for each in results)
+    assert all("no permission" in (result.failure or "") for result in results)
     assert staged.live.catalog.read() == before
 
 
 def test_where_nothing_was_written_nothing_is_listed(staged: Staged) -> None:
-    def unchanged(each: Rewritten) -> Rewritten:
-        groups = tuple(replace(g, segments=(s,)) for g in each.round.groups for s in g.segments)
+    def unchanged(rewritten: Rewritten) -> Rewritten:
+        groups = tuple(
+            replace(g, segments=(s,)) for g in rewritten.round.groups for s in g.segments
+        )
         receipt = GroupReceipt(
             group_index=0,
             result=GroupResult.UNCHANGED,
             segment=None,
-            tally=each.receipts[0].tally,
+            tally=rewritten.receipts[0].tally,
             bytes_read=1,
             bytes_written=0,
         )
-        one = replace(each.round, groups=groups[:1], next_offset=groups[0].end_offset + 1)
-        return replace(each, round=one, receipts=(receipt,))
+        one = replace(rewritten.round, groups=groups[:1], next_offset=groups[0].end_offset + 1)
+        return replace(rewritten, round=one, receipts=(receipt,))
 
     rounds = [unchanged(each) for each in staged.rewritten]
     tier = LocalTieredStorage(UnlistedStore(staged.tier))
     results = published(rounds, staged.live.catalog, tier, staged.live.clock)
-    assert all(isinstance(each.outcome, Committed) for each in results)
+    assert all(isinstance(result.outcome, Committed) for result in results)
 
 
 @pytest.mark.parametrize("what", ["records_scanned", "record_bytes_scanned"])
@@ -162,20 +170,20 @@ def test_what_failed_on_the_way_is_passed_on_and_asks_the_catalog_nothing(
     staged.rewritten[:] = [replace(each, failure="it broke") for each in staged.rewritten]
     before = files_below(staged.tier / "_tierfold")
     results = staged.published()
-    assert {each.failure for each in results.values()} == {"it broke"}
-    assert {each.outcome for each in results.values()} == {None}
+    assert {result.failure for result in results.values()} == {"it broke"}
+    assert {result.outcome for result in results.values()} == {None}
     assert files_below(staged.tier / "_tierfold") == before
 
 
 def test_a_catalog_that_cannot_be_read_leaves_the_outcome_unknown(staged: Staged) -> None:
     catalog = MeddledCatalog(staged.live.catalog_uri, before_commit=no_answer)
     results = published(staged.rewritten, catalog, staged.live.tier, staged.live.clock)
-    for each in results:
-        assert each.proposal is not None
-        assert each.outcome == Unknown(
-            commit_id=each.proposal.commit_id, cause="the store: no answer. Look again."
+    for result in results:
+        assert result.proposal is not None
+        assert result.outcome == Unknown(
+            commit_id=result.proposal.commit_id, cause="the store: no answer. Look again."
         )
-        assert each.state is None
+        assert result.state is None
 
 
 @pytest.mark.parametrize("is_written", [True, False])

@@ -99,8 +99,12 @@ def test_a_run_that_is_stopped_is_taken_up_by_the_next(
         for _ in range(RUNS_MOST):
             before = offsets_of(tier)
             reports = compacted(tier, bounds, budget=budget, scope=Scope(topics=("cut*",)))
-            assert {each.outcome for each in reports.values()} <= {COMPACTED, LEFT, NOTHING_TO_DO}
-            if {each.outcome for each in reports.values()} == {NOTHING_TO_DO}:
+            assert {report.outcome for report in reports.values()} <= {
+                COMPACTED,
+                LEFT,
+                NOTHING_TO_DO,
+            }
+            if {report.outcome for report in reports.values()} == {NOTHING_TO_DO}:
                 break
             assert offsets_of(tier) != before
         assert unlike(tier) == {}

@@ -68,7 +68,7 @@ def test_a_commit_whose_answer_was_lost_is_found_in_the_row(
     tier: Path, pauses: list[int]
 ) -> None:
     reports = compacted(tier, after_commit=no_answer)
-    assert {each.outcome for each in reports.values()} == {COMPACTED}
+    assert {report.outcome for report in reports.values()} == {COMPACTED}
     assert reports["orders"].tally.kept == len(latest_updates(3))
     assert pauses == [0]
     for topic in ("orders", "payments"):
@@ -82,7 +82,7 @@ def test_a_catalog_that_cannot_be_read_for_a_while_is_asked_again(
     reports = compacted(
         tier, after_commit=no_answer, before_resolve=failing_times(LOOKS - 1)
     )
-    assert {each.outcome for each in reports.values()} == {COMPACTED}
+    assert {report.outcome for report in reports.values()} == {COMPACTED}
     assert pauses == list(READ_BACK_AFTER_MS)
 
 
@@ -101,7 +101,7 @@ def test_what_nobody_can_read_back_is_unknown_and_the_next_run_finds_out(
     tier: Path, pauses: list[int]
 ) -> None:
     reports = compacted(tier, after_commit=no_answer, before_resolve=no_answer)
-    assert {each.outcome for each in reports.values()} == {UNKNOWN}
+    assert {report.outcome for report in reports.values()} == {UNKNOWN}
     reason = reports["orders"].reason
     assert not told(reason, "the store: no answer", "could not be read since", "run again")
     assert len(pauses) == LOOKS
@@ -114,7 +114,7 @@ def test_a_row_without_a_trace_stays_unknown_until_the_next_run_claims_it(
 ) -> None:
     before = {topic: entry["segments"] for topic, entry in status_of(tier).items()}
     reports = compacted(tier, before_commit=no_answer)
-    assert {each.outcome for each in reports.values()} == {UNKNOWN}
+    assert {report.outcome for report in reports.values()} == {UNKNOWN}
     assert not told(reports["orders"].reason, "the row does not show it", "arrive late")
     assert len(pauses) == LOOKS
     assert {topic: entry["segments"] for topic, entry in status_of(tier).items()} == before

@@ -120,8 +120,8 @@ def test_the_clock_is_looked_at_between_chunks(
 
     budget = Budget(max_duration_ms=3_600_000)
     reports = compacted(tier, EACH_SEGMENT, budget=budget, before_commit=an_hour_later)
-    assert {each.outcome for each in reports.values()} == {COMPACTED}
-    assert {each.next_offset for each in reports.values()} == {RECORDS_PER_SEGMENT}
+    assert {report.outcome for report in reports.values()} == {COMPACTED}
+    assert {report.next_offset for report in reports.values()} == {RECORDS_PER_SEGMENT}
     assert clean_until(tier) == RECORDS_PER_SEGMENT
 
 
@@ -289,7 +289,7 @@ def test_a_marker_beyond_the_chunk_decides_what_lies_in_it(
     assert (report.outcome, report.tally.aborted) == (COMPACTED, 1)
     # What is listed beyond a chunk need not be believed.
     assert any("told of by their marker alone" in note for note in report.notes) != is_listed
-    values = [(each[2], each[3]) for each in live_records(tier)["orders"] if each[5] is None]
+    values = [(order[2], order[3]) for order in live_records(tier)["orders"] if order[5] is None]
     assert values == [(b"a", b"old"), (b"b", b"1"), (b"c", b"1"), (b"d", b"1")]
 
 
@@ -313,10 +313,10 @@ def due_in(tier: Path) -> list[Surveyed]:
     return survey(live, resolve(SET), Scope())
 
 
-def grouped_first(each: Surveyed, number: int) -> tuple[object, ...]:
+def grouped_first(partition: Surveyed, number: int) -> tuple[object, ...]:
     """The plan's first group with so many of its segments."""
-    assert isinstance(each.choice, Compact)
-    group = each.choice.groups[0]
+    assert isinstance(partition.choice, Compact)
+    group = partition.choice.groups[0]
     return (replace(group, segments=group.segments[:number]),)
 
 
@@ -329,7 +329,7 @@ def test_what_may_not_fit_into_the_tier_is_not_begun(
     live = wired(str(tier), None, NOW_MS)
     orders, payments = due_in(tier)
     assert orders.view is not None
-    huge = tuple(replace(each, size_bytes=2**60) for each in orders.view.segments)
+    huge = tuple(replace(segment, size_bytes=2**60) for segment in orders.view.segments)
     view = replace(orders.view, segments=huge)
     regions = regions_of(view, None, orders.rules, NOW_MS)
     assert isinstance(regions, Regions)

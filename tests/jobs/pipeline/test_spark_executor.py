@@ -79,7 +79,7 @@ class FragilePipeline(Pipeline):
     """Spark's workers die whenever they meet one partition's data."""
 
     def run(self, rounds: Sequence[Round], catalog: Catalog) -> list[RoundResult]:
-        if any(each.key == ORDERS for each in rounds):
+        if any(work.key == ORDERS for work in rounds):
             raise Py4JError("job aborted\norg.apache.spark.SparkException: Python worker exited")
         return super().run(rounds, catalog)
 
@@ -125,7 +125,7 @@ def test_an_object_that_vanishes_between_scan_and_rewrite_stops_its_partition_al
     assert orders.outcome is None
     assert isinstance(payments.outcome, Committed)
     states = Catalog(str(tier / "_tierfold")).read()
-    assert [each.written_by_run for each in states[ORDERS].segments] == ["", ""]
+    assert [segment.written_by_run for segment in states[ORDERS].segments] == ["", ""]
     assert states[ORDERS].retired == ()
     del before[victim.name]
     # The first source had been copied by then; of the new segment nothing is left.
@@ -143,13 +143,13 @@ def test_a_file_that_vanishes_beside_the_log_leaves_an_orphan_that_never_lives(
     assert str(victim) in orders.failure
     assert isinstance(payments.outcome, Committed)
     state = Catalog(str(tier / "_tierfold")).read()[ORDERS]
-    assert [each.written_by_run for each in state.segments] == ["", ""]
+    assert [segment.written_by_run for segment in state.segments] == ["", ""]
     victim.write_bytes(content)
     (again,) = run(tier, spark, EventfulProgress(spark))
     assert isinstance(again.outcome, Committed)
     orphans = status_of(tier)["orders", 0]["orphans"]
     assert len(orphans) == 1
-    assert orphans[0] not in [each.segment_id for each in again.round.segments]
+    assert orphans[0] not in [segment.segment_id for segment in again.round.segments]
 
 
 def test_a_log_that_changes_between_scan_and_rewrite_is_noticed(
@@ -182,7 +182,7 @@ def test_a_new_object_that_is_cut_before_the_commit_is_not_published(
     assert orders.outcome is None
     assert isinstance(payments.outcome, Committed)
     live = Catalog(str(tier / "_tierfold")).read()[ORDERS].segments
-    assert [each.written_by_run for each in live] == ["", ""]
+    assert [segment.written_by_run for segment in live] == ["", ""]
 
 
 def test_results_that_contradict_the_scan_are_not_published(
@@ -197,7 +197,7 @@ def test_results_that_contradict_the_scan_are_not_published(
     assert orders.outcome is None
     assert isinstance(payments.outcome, Committed)
     live = Catalog(str(tier / "_tierfold")).read()[ORDERS].segments
-    assert [each.written_by_run for each in live] == ["", ""]
+    assert [segment.written_by_run for segment in live] == ["", ""]
 
 
 def test_data_that_take_a_worker_down_stop_their_own_partition_alone(
@@ -237,7 +237,7 @@ def test_what_one_half_has_committed_is_told_though_a_signal_stops_the_other(
     orders, payments = survey(live, resolve(ALWAYS), Scope())
     with pytest.raises(Stopped), stoppable():
         reports = waves.run([payments, orders])
-    told = [(each.key, each.outcome) for each in reports]
+    told = [(report.key, report.outcome) for report in reports]
     assert told == [(PAYMENTS, COMPACTED), (ORDERS, LEFT)]
     assert [(each.key, each.outcome) for _, each in kept] == [(PAYMENTS, COMPACTED)]
     rows = live.catalog.read()
@@ -255,7 +255,9 @@ def test_however_keys_and_segments_are_dealt_the_result_is_the_same(
     assert cut.round.buckets > 30
     assert isinstance(cut.outcome, Committed)
     assert new_logs(tmp_path / "1") == new_logs(tmp_path / "2")
-    assert [each.tally for each in cut.receipts] == [each.tally for each in whole.receipts]
+    assert [receipt.tally for receipt in cut.receipts] == [
+        receipt.tally for receipt in whole.receipts
+    ]
 
 
 def test_all_bytes_are_counted_and_nothing_stays_cached(spark: SparkSession, tier: Path) -> None:
@@ -263,7 +265,7 @@ def test_all_bytes_are_counted_and_nothing_stays_cached(spark: SparkSession, tie
     before = spark.sparkContext._jsc.getPersistentRDDs().size()
     results = run(tier, spark, progress)
     # Each source is read for its keys, and again to be rewritten.
-    assert progress.bytes_done.value == 2 * sum(each.round.size_bytes for each in results)
+    assert progress.bytes_done.value == 2 * sum(result.round.size_bytes for result in results)
     assert spark.sparkContext._jsc.getPersistentRDDs().size() == before
 
 

@@ -142,7 +142,7 @@ def test_only_records_from_first_dirty_on_compete(spark: SparkSession, tier: Pat
         np.unpackbits(np.frombuffer(row.payload, np.uint8), count=RECORDS_PER_SEGMENT)
         for row in own
     ]
-    assert [np.flatnonzero(each).tolist() for each in bits] == [[], [2, 3, 4, 5]]
+    assert [np.flatnonzero(bit).tolist() for bit in bits] == [[], [2, 3, 4, 5]]
 
 
 def test_rows_survive_arrow_and_spark(spark: SparkSession) -> None:

@@ -138,7 +138,7 @@ def test_topics_under_every_strategy_end_as_the_model_says(
             model.clean(end, chunk.strategy, now_ms, is_last_chunk=chunk.is_last_chunk)
         live, results = cleaned(spark, tier, now_ms, chunks)
         assert len(results) == TOPICS
-        assert all(isinstance(each.outcome, Committed) for each in results), results
+        assert all(isinstance(result.outcome, Committed) for result in results), results
         for key in topics:
             assert list(seen(live, tier, key)) == models[key].records, (key, number)
         for found in verify(live, resolve([]), Scope(), Console(file=io.StringIO())):
@@ -211,5 +211,5 @@ def test_malformed_versions_are_tallied_beside_the_fates(
     assert report.tally.malformed_versions == 2
     assert report.tally.adds_up
     assert (report.tally.kept, report.tally.superseded, report.tally.without_key) == (3, 1, 1)
-    (note,) = (each for each in report.notes if "no version" in each)
+    (note,) = (note for note in report.notes if "no version" in note)
     assert note.startswith("2 of 5 records have a version header that is no version")

@@ -201,7 +201,7 @@ def test_a_gap_and_other_batches_at_the_same_offsets_refuse_on_first_sight(tier:
     assert not told(ran.partitions["gap", 0]["reason"], "ends at offset 10", "starts at 22")
     ids = (one.name[21:43], other.name[21:43])
     assert not told(ran.partitions["overlap", 0]["reason"], *ids, "share offsets 0 to 0")
-    assert {each["outcome"] for each in ran.partitions.values()} == {"refused"}
+    assert {partition["outcome"] for partition in ran.partitions.values()} == {"refused"}
 
 
 def test_a_copy_of_a_partition_under_another_topics_name_is_refused(tier: Path) -> None:

@@ -87,10 +87,10 @@ def test_a_segment_is_told_of_the_aborts_that_reach_into_it_alone(rounds: list[R
 def test_buckets_are_numbered_through_the_run(
     rounds: list[Round], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert [each.buckets for each in rounds] == [1, 1]
+    assert [work.buckets for work in rounds] == [1, 1]
     assert first_bucket_tasks(rounds) == {0: 0, 1: 1}
     monkeypatch.setattr(rounds_module, "BUCKET_BYTES", rounds[0].size_bytes // 3 + 1)
-    assert [each.buckets for each in rounds] == [3, 1]
+    assert [work.buckets for work in rounds] == [3, 1]
     assert first_bucket_tasks(rounds) == {0: 0, 1: 3}
     rows, _ = reference_rows(rounds, cores=2)
     assert [row["first_bucket_task"] for row in rows] == [0, 0, 0, 3]
@@ -211,8 +211,8 @@ def test_a_partial_round_compares_nothing_and_so_notes_no_strategy(partial: Roun
     assert noted == {True: [], False: [NoteStrategy(name="timestamp")]}
 
 
-def receipt(number: int, result: GroupResult, each: Round) -> GroupReceipt:
-    source = each.groups[number].segments[0]
+def receipt(number: int, result: GroupResult, work: Round) -> GroupReceipt:
+    source = work.groups[number].segments[0]
     written = replace(source, segment_id="w" * 22, written_by_run="run")
     return GroupReceipt(
         group_index=number,

@@ -103,9 +103,9 @@ def test_such_logs_are_compacted_and_what_holds_nothing_is_one_empty_batch(
     assert set(course.first.outcomes.values()) == {"compacted"}
     for (topic, _), entry in course.status.items():
         segments = entry["segments"]
-        spans = [(each["start_offset"], each["end_offset"]) for each in segments]
+        spans = [(segment["start_offset"], segment["end_offset"]) for segment in segments]
         assert spans == LIVE[topic]
-        sizes = [each["size_bytes"] for each in segments]
+        sizes = [segment["size_bytes"] for segment in segments]
         empty = [i for i, size in enumerate(sizes) if size == BATCH_HEADER_BYTES]
         assert empty == EMPTIED[topic]
         assert live_values(entry) == VALUES[topic]
@@ -113,7 +113,7 @@ def test_such_logs_are_compacted_and_what_holds_nothing_is_one_empty_batch(
 
 def test_verify_and_the_other_verbs_read_the_empty_segments(course: Course) -> None:
     assert course.verified.code == 0, course.verified.stdout
-    found = {each["topic"]: each for each in course.verified.entries}
+    found = {entry["topic"]: entry for entry in course.verified.entries}
     assert all(each["faults"] == [] for each in found.values())
     assert {topic: each["keys_compared"] for topic, each in found.items()} == {
         topic: len(values) for topic, values in VALUES.items()

@@ -73,8 +73,8 @@ def test_the_document_says_the_same(tier: Path) -> None:
     assert set(json.loads(ran.stdout)) == {"partitions", *of_all}
     entry = ran.partitions["orders", 0]
     assert (entry["outcome"], entry["regions"]["first_dirty"]) == ("planned", 0)
-    assert [each["regions"] for each in entry["segments"]] == [["dirty"]] * 3
-    assert [each["group"] for each in entry["segments"]] == [1, 1, 1]
+    assert [segment["regions"] for segment in entry["segments"]] == [["dirty"]] * 3
+    assert [segment["group"] for segment in entry["segments"]] == [1, 1, 1]
 
 
 @pytest.mark.parametrize("name", ["orders", "orders-1", "other-0"])

@@ -207,7 +207,7 @@ def _asked(verb: str, tier: Path) -> Iterator[Ran]:
 
 def _written(folder: Path) -> Iterator[tuple[Path, str]]:
     """Every file's path and text; of Parquet the cells, which lie there compressed."""
-    for path in sorted(each for each in folder.rglob("*") if each.is_file()):
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         text = path.read_bytes().decode("latin-1")
         if path.suffix == ".parquet":
             text += str(pq.read_table(path).to_pylist())

@@ -39,7 +39,7 @@ def test_a_file_says_what_brokers_and_topics_have_and_where_it_says_so() -> None
     )
     ratio = Said(value=Fraction(1, 10), source=f"{BROKER} log.cleaner.min.cleanable.ratio")
     assert file.broker == {"min_cleanable_dirty_ratio": ratio}
-    assert [(each.pattern, each.is_exact) for each in file.tables] == [
+    assert [(table.pattern, table.is_exact) for table in file.tables] == [
         ("orders", True),
         ("a*", False),
     ]

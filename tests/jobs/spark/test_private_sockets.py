@@ -38,17 +38,17 @@ def test_nobody_else_connects_to_a_session_and_it_leaves_nothing(tmp_path: Path)
         told = awaited("its sockets", lambda: _answer(first, running))
         folders = Path(told["driver"]), Path(told["worker"])
         assert told["records"] > 0
-        sockets = [[str(each) for each in folder.glob(".*.sock")] for folder in folders]
+        sockets = [[str(path) for path in folder.glob(".*.sock")] for folder in folders]
         # The driver's: of the accumulators' server, and of the daemons that planned the read.
         assert len(sockets[0]) > 1
         assert len(sockets[1]) == 1
-        assert all(kept_private(each) for each in (*sockets[0], *sockets[1]))
+        assert all(kept_private(socket) for socket in (*sockets[0], *sockets[1]))
         first.unlink()
         assert awaited("a session of others", lambda: _answer(answer, running))["of_others"] == 3
     finally:
         running.terminate()
         running.wait()
-    awaited("their end", lambda: None if any(each.exists() for each in folders) else True)
+    awaited("their end", lambda: None if any(folder.exists() for folder in folders) else True)
 
 
 def _answer(file: Path, running: subprocess.Popen[bytes]) -> dict[str, str | int] | None:

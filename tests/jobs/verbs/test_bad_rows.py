@@ -117,7 +117,7 @@ def test_a_row_that_cannot_be_true_stops_its_own_partition(
     assert files_below(folder_of(tier, WRONG)) == before
     beside = str(folder_of(tier, BESIDE).relative_to(tmp_path))
     new = files_below(tmp_path).keys() - outside.keys()
-    assert [each for each in new if "_tierfold" not in each and not each.startswith(beside)] == []
+    assert [key for key in new if "_tierfold" not in key and not key.startswith(beside)] == []
     assert live_values(status_of(tier, *ALWAYS)["orders", 1]) == latest_updates(2)
 
 

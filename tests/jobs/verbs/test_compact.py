@@ -116,9 +116,9 @@ def course(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Cou
     after = files_below(tier)
     status = tierfold("status", tier, "--json").entries
     values = {
-        f"{each['topic_id']} {each['partition']}": live_values(each)
-        for each in status
-        if each["topic"] != "lame"
+        f"{entry['topic_id']} {entry['partition']}": live_values(entry)
+        for entry in status
+        if entry["topic"] != "lame"
     }
     # Who opened a segment now would find no batch in it and stop; sizes stay, as the listing
     # shows them. Access times would not do: a mounted tier may not keep them.
@@ -157,7 +157,7 @@ def test_all_that_can_be_compacted_is_and_the_rest_says_why(course: Course) -> N
 
 
 def test_every_partition_tells_its_round_and_a_tally_that_adds_up(course: Course) -> None:
-    planned = {(each["topic_id"], each["partition"]): each for each in course.planned.entries}
+    planned = {(entry["topic_id"], entry["partition"]): entry for entry in course.planned.entries}
     for each in course.first.entries:
         if each["topic"] == "lame":
             continue
@@ -245,9 +245,9 @@ def test_the_run_is_recorded_partition_by_partition(course: Course) -> None:
     assert len(rows) == len(course.first.entries)
     assert {row.command for row in rows} == {"compact"}
     told_of = {(row.topic_id, row.partition): row for row in rows}
-    for each in course.first.entries:
-        row = told_of[each["topic_id"], each["partition"]]
-        assert (row.outcome, row.tally) == (each["outcome"], each["tally"])
+    for entry in course.first.entries:
+        row = told_of[entry["topic_id"], entry["partition"]]
+        assert (row.outcome, row.tally) == (entry["outcome"], entry["tally"])
 
 
 def test_a_second_run_opens_no_segment_and_writes_no_object(course: Course) -> None:
@@ -270,14 +270,14 @@ def two(spark: SparkSession, tmp_path: Path) -> Path:
 
 
 def test_a_run_whose_partition_was_taken_over_is_fenced(two: Path) -> None:
-    live = [each["id"] for each in status_of(two)["orders", 0]["segments"]]
+    live = [segment["id"] for segment in status_of(two)["orders", 0]["segments"]]
     with meddled(before_commit=rival_claims(str(two / "_tierfold"), ORDERS)):
         ran = tierfold("compact", two, *ALWAYS, "--json")
     assert ran.code == 4
     assert ran.outcomes == {("orders", 0): "fenced", ("payments", 0): "compacted"}
     assert "run rival holds epoch 2" in ran.partitions["orders", 0]["reason"]
     status = status_of(two)["orders", 0]
-    assert [each["id"] for each in status["segments"]] == live
+    assert [segment["id"] for segment in status["segments"]] == live
     assert (len(status["orphans"]), status["cleaner_offset"]) == (1, None)
     again = tierfold("compact", two, *ALWAYS, "--json")
     assert (again.code, again.partitions["orders", 0]["epoch"]) == (0, 3)
@@ -371,13 +371,13 @@ def test_new_segments_are_compacted_onto_what_is_clean(two: Path) -> None:
     assert spans == (2 * RECORDS_PER_SEGMENT, 3 * RECORDS_PER_SEGMENT, 2)
     status = status_of(two)["orders", 0]
     assert live_values(status) == latest_updates(3)
-    assert [each["retired_by_epoch"] for each in status["retired"]] == [1, 1, 2, 2]
+    assert [retired["retired_by_epoch"] for retired in status["retired"]] == [1, 1, 2, 2]
 
 
 def test_a_plan_that_the_view_contradicts_is_not_even_claimed(two: Path) -> None:
     live = wired(str(two), None, None)
     surveyed = survey(live, resolve(["cleanup.policy=compact"]), Scope())
-    first, second = (each for each in surveyed if isinstance(each.choice, Compact))
+    first, second = (partition for partition in surveyed if isinstance(partition.choice, Compact))
     assert isinstance(first.choice, Compact)
     wrong = Work(surveyed=first, plan=first.choice)
     right = Work(surveyed=second, plan=second.choice)
@@ -385,7 +385,7 @@ def test_a_plan_that_the_view_contradicts_is_not_even_claimed(two: Path) -> None
     begun = [(work, Chunk(plan=work.plan, is_last=True)) for work in (wrong, right)]
     begun[0] = (wrong, Chunk(plan=plan, is_last=True))
     rounds = rounds_of(live, begun)
-    assert [each.key for each in rounds] == [second.key]
+    assert [a_round.key for a_round in rounds] == [second.key]
     assert "the plan contradicts the view" in wrong.report.reason
     assert wrong.report.outcome == FAILED
     assert first.key not in live.catalog.read()

@@ -92,7 +92,7 @@ def test_numbers_that_a_reader_of_json_would_round_are_text_and_never_is_null() 
         *("config", "orders", "--json", "--set", f"delete.retention.ms={edge}"),
         *("--set", f"min.compaction.lag.ms={edge - 1}"),
     )
-    values = {each["name"]: each["value"] for each in json.loads(ran.stdout)["settings"]}
+    values = {setting["name"]: setting["value"] for setting in json.loads(ran.stdout)["settings"]}
     assert values["delete.retention.ms"] == str(edge)
     assert values["min.compaction.lag.ms"] == edge - 1
     assert values["max.compaction.lag.ms"] is None
@@ -102,7 +102,7 @@ def test_config_as_json_is_one_document() -> None:
     ran = tierfold("config", "payments.eu", "--config", EXAMPLE, "--json")
     document = json.loads(ran.stdout)
     assert (ran.code, document["topic"]) == (0, "payments.eu")
-    entries = {each["name"]: each for each in document["settings"]}
+    entries = {setting["name"]: setting for setting in document["settings"]}
     assert list(entries) == [setting.name for setting in SETTINGS]
     assert entries["cleanup.policy"] == {
         "name": "cleanup.policy",

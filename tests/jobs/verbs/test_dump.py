@@ -50,7 +50,7 @@ def dumped(path: Path) -> list[dict[str, Any]]:
 def segment(tmp_path: Path, *batches: BatchDraft | bytes) -> Path:
     path = tmp_path / "0.log"
     path.write_bytes(
-        b"".join(each if isinstance(each, bytes) else write_batch(each) for each in batches)
+        b"".join(batch if isinstance(batch, bytes) else write_batch(batch) for batch in batches)
     )
     return path
 
@@ -107,8 +107,10 @@ def test_control_records_say_what_they_end(tmp_path: Path) -> None:
     batch, tombstone, *controls = dumped(path)
     assert (batch["isTransactional"], batch["isControl"]) == (True, False)
     assert (tombstone["value"], tombstone["valueSize"]) == (None, -1)
-    assert [each.get("isControl") for each in controls] == [True, None, True, None]
-    assert [(each["endTxnMarker"], each["coordinatorEpoch"]) for each in controls[1::2]] == [
+    assert [control.get("isControl") for control in controls] == [True, None, True, None]
+    assert [
+        (control["endTxnMarker"], control["coordinatorEpoch"]) for control in controls[1::2]
+    ] == [
         ("ABORT", 0),
         ("COMMIT", 0),
     ]
@@ -125,18 +127,20 @@ def test_other_control_records_are_told_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_segment_is_told_as_kafka_tells_it(name: str) -> None:
     lines = dumped(GOLDEN / f"{name}.log")
-    batches = [each for each in lines if each["t"] == "batch"]
-    records = [each for each in lines if each["t"] == "record"]
+    batches = [line for line in lines if line["t"] == "batch"]
+    records = [line for line in lines if line["t"] == "record"]
     kafka = kafka_reads(name)
     assert [
-        (each["baseOffset"], each["lastOffset"], each["magic"], each["compresscodec"])
-        for each in batches
-    ] == [(each["baseOffset"], each["lastOffset"], each["magic"], each["codec"]) for each in kafka]
-    assert [each["timestampType"] for each in batches] == [each["timestampType"] for each in kafka]
-    assert [(each["offset"], each["timestamp"], each["valueSize"]) for each in records] == [
+        (batch["baseOffset"], batch["lastOffset"], batch["magic"], batch["compresscodec"])
+        for batch in batches
+    ] == [(read["baseOffset"], read["lastOffset"], read["magic"], read["codec"]) for read in kafka]
+    assert [batch["timestampType"] for batch in batches] == [
+        read["timestampType"] for read in kafka
+    ]
+    assert [(record["offset"], record["timestamp"], record["valueSize"]) for record in records] == [
         (record["offset"], record["timestamp"], record["valueLen"])
-        for each in kafka
-        for record in each["records"]
+        for read in kafka
+        for record in read["records"]
     ]
 
 

@@ -198,7 +198,7 @@ def test_where_nothing_can_be_written_kernels_are_kept_in_a_private_folder(
     for name in READ_ONLY:
         unwanted = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / name, installed / name, ignore=unwanted)
-    folders = [installed, *(each for each in installed.rglob("*") if each.is_dir())]
+    folders = [installed, *(path for path in installed.rglob("*") if path.is_dir())]
     with contextlib.ExitStack() as stack:
         for folder in folders:
             stack.enter_context(forbidden(folder, 0o555))

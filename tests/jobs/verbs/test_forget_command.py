@@ -59,13 +59,13 @@ def test_the_history_tells_of_it_and_no_restore_leads_across(tmp_path: Path) -> 
     assert (shown.code, "forgotten" in shown.stdout) == (0, True)
     claimed(tier, "next", at_ms=FIRST_MS + 20)
     lines = tierfold("history", tier, "orders-0", "--json").entries[0]["history"]
-    assert [each["event"] for each in lines] == ["found", "forgotten", "found"]
-    assert [(each["segments_in"], each["segments_out"]) for each in lines] == [
+    assert [line["event"] for line in lines] == ["found", "forgotten", "found"]
+    assert [(line["segments_in"], line["segments_out"]) for line in lines] == [
         (0, 2),
         (2, 0),
         (0, 2),
     ]
-    assert [each["is_restorable"] for each in lines] == [True, False, False]
+    assert [line["is_restorable"] for line in lines] == [True, False, False]
     assert "`tierfold forget` took back" in lines[1]["why_not"]
     assert "were forgotten" in lines[2]["why_not"]
     to = str(lines[2]["committed_at_ms"])
@@ -93,7 +93,7 @@ def test_status_and_plan_of_a_refused_partition_show_its_row(tmp_path: Path) -> 
     assert "unclean leader election" in status["problem"]
     assert (status["epoch"], status["committed_at_ms"]) == (row.epoch, row.committed_at_ms)
     assert (status["cleaner_offset"], status["log_start_offset"]) == (row.cleaner_offset, 0)
-    assert [each["id"] for each in status["segments"]] == [ours.segment_id]
+    assert [segment["id"] for segment in status["segments"]] == [ours.segment_id]
     assert len(status["retired"]) == len(originals)
     shown = tierfold("status", tier).stdout
     assert not told(" ".join(shown.split()), "refused, see below", "2 retired")

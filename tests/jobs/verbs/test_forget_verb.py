@@ -72,7 +72,7 @@ def segments_of(tier: Path) -> set[str]:
 
 
 def ids(entries: Sequence[dict[str, Any]]) -> list[str]:
-    return [each["id"] for each in entries]
+    return [entry["id"] for entry in entries]
 
 
 def test_the_dry_run_shows_what_is_taken_and_what_vanishes_and_changes_nothing(

@@ -26,7 +26,7 @@ def compact(tier: Path, now_ms: int, *arguments: str) -> dict[str, dict[str, obj
     """The report of each topic."""
     ran = tierfold("compact", tier, *ALWAYS, "--now", str(now_ms), *arguments, "--json")
     assert ran.code in {0, 3}, ran.stderr
-    return {each["topic"]: each for each in ran.entries}
+    return {entry["topic"]: entry for entry in ran.entries}
 
 
 def value_of(tier: Path, topic: str, key: bytes) -> bytes | None:

@@ -33,7 +33,7 @@ def plan(tier: Path, *, hours: float = 72) -> Ran:
 
 def spans(entry: dict[str, Any]) -> list[str]:
     """The effective ranges that `status` shows."""
-    return [f"{each['start_offset']}-{each['end_offset']}" for each in entry["segments"]]
+    return [f"{segment['start_offset']}-{segment['end_offset']}" for segment in entry["segments"]]
 
 
 CASES = {
@@ -85,10 +85,12 @@ def test_beside_a_row_they_are_taken_from_an_effective_start_on(
     assert spans(status_of(tier)["orders", 0]) == beside
     # A claim names them so, and what they supersede is an orphan from then on.
     adopted(tier, run="later")
-    live = {each.segment_id for each in row(tier).segments}
-    assert [f"{each.start_offset}-{each.end_offset}" for each in row(tier).segments] == beside
-    cut = [each for each in row(tier).segments if each.skipped_offsets]
-    assert all(each.agrees_with and each.skipped_bytes for each in cut)
+    live = {segment.segment_id for segment in row(tier).segments}
+    assert [
+        f"{segment.start_offset}-{segment.end_offset}" for segment in row(tier).segments
+    ] == beside
+    cut = [segment for segment in row(tier).segments if segment.skipped_offsets]
+    assert all(segment.agrees_with and segment.skipped_bytes for segment in cut)
     entry = retain(tier, hours=72).partitions["orders", 0]
     assert {each["segment_id"] for each in entry["objects"]}.isdisjoint(live)
     assert ids_in(tier) == live

@@ -164,8 +164,8 @@ def test_the_history_fits_its_table_newest_first(tier: Path) -> None:
     # One state is current, though what lived before a claim that changed nothing is the same.
     assert [line.split()[-1] for line in lines] == ["current", "same"]
     entries = history(tier, "--json").entries[0]["history"]
-    assert [each["is_current"] for each in entries] == [True, False]
-    assert all(each["is_same_as_current"] for each in entries)
+    assert [entry["is_current"] for entry in entries] == [True, False]
+    assert all(entry["is_same_as_current"] for entry in entries)
     assert max(map(len, ran.stdout.splitlines())) <= 120
     assert "holds it" not in ran.stdout
 

@@ -103,20 +103,20 @@ def tier(once_compacted_twice: Path, tmp_path: Path) -> Path:
 
 def test_the_history_names_every_state(tier: Path) -> None:
     lines = lines_of(tier)
-    assert [each["event"] for each in lines] == ["compacted", "claimed", "compacted", "found"]
-    assert [each["epoch"] for each in lines] == [2, 2, 1, 1]
-    assert [(each["segments_in"], each["segments_out"]) for each in lines] == [
+    assert [line["event"] for line in lines] == ["compacted", "claimed", "compacted", "found"]
+    assert [line["epoch"] for line in lines] == [2, 2, 1, 1]
+    assert [(line["segments_in"], line["segments_out"]) for line in lines] == [
         (2, 1),
         (0, 1),
         (2, 1),
         (0, 2),
     ]
-    assert [each["cleaner_offset"] for each in lines] == [33, 22, 22, None]
+    assert [line["cleaner_offset"] for line in lines] == [33, 22, 22, None]
     assert lines[0]["run"] == lines[1]["run"] != lines[2]["run"] == lines[3]["run"]
-    assert [each["is_current"] for each in lines] == [True, False, False, False]
-    assert all(each["is_restorable"] and not each["why_not"] for each in lines)
+    assert [line["is_current"] for line in lines] == [True, False, False, False]
+    assert all(line["is_restorable"] and not line["why_not"] for line in lines)
     assert lines[0]["segments"] == live_ids(tier)
-    times = [each["committed_at_ms"] for each in lines]
+    times = [line["committed_at_ms"] for line in lines]
     assert times == sorted(times, reverse=True)
 
 
@@ -175,7 +175,11 @@ def test_the_clock_that_is_given_stamps_what_is_written(tier: Path) -> None:
     newest = lines_of(tier)[0]
     assert newest["event"] == "restored"
     assert 0 <= newest["committed_at_ms"] - later_ms < 600_000
-    left = [each.retired_at_ms for each in row_of(tier).retired if each.retired_by_epoch == 3]
+    left = [
+        entry.retired_at_ms
+        for entry in row_of(tier).retired
+        if entry.retired_by_epoch == 3
+    ]
     assert left == [newest["committed_at_ms"]]
 
 

@@ -156,9 +156,9 @@ def state_of(tier: Path, key: PartitionKey, case: Case) -> PartitionState:
         lineage=EPOCHS,
         retired=tuple(
             RetiredSegment(
-                segment=each, retired_at_ms=1, retired_by_epoch=1, retired_by_run="run-1"
+                segment=original, retired_at_ms=1, retired_by_epoch=1, retired_by_run="run-1"
             )
-            for each in originals
+            for original in originals
         ),
         strategies=(case.strategy,),
     )
@@ -208,7 +208,9 @@ def test_both_opinions_find_each_wrong_result_and_nothing_else(
         seconds = f"second opinion: 1 of {case.keys} keys have another latest record than {where}"
         faults = [first] * case.is_seen_by_both + [seconds] if case.key else []
         assert opening == faults, (topic, told.faults)
-        assert all(f": key 0x{case.key.encode().hex()} had " in each for each in told.faults), topic
+        assert all(f": key 0x{case.key.encode().hex()} had " in fault for fault in told.faults), (
+            topic
+        )
         assert any("1 of 6 keys are back" in note for note in told.notes) == bool(case.late), topic
 
 
@@ -237,8 +239,8 @@ def test_what_changes_meanwhile_is_left_out(spark: SparkSession, tier: Path) -> 
     live = wired(str(tier))
     names = ("timestamp-right", "timestamp-tombstone-gone")
     grown, committed = (
-        subject_of(live, each, INDEX_INTERVAL_BYTES)
-        for each in known_partitions(live, Scope(topics=names))
+        subject_of(live, partition, INDEX_INTERVAL_BYTES)
+        for partition in known_partitions(live, Scope(topics=names))
     )
     upload(tier, grown.key, [f"{LAST + 1}:g=1"], (LAST + 1, LAST + 1))
     subjects = [grown, replace(committed, commit_id="the one before")]

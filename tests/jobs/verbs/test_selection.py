@@ -58,7 +58,7 @@ def live(tier: Path) -> list[dict[str, Any]]:
 
 
 def ids(tier: Path) -> list[str]:
-    return [each["id"] for each in live(tier)]
+    return [segment["id"] for segment in live(tier)]
 
 
 def test_tombstones_go_from_a_clean_partition_and_other_segments_stay(
@@ -141,7 +141,7 @@ def test_the_most_overdue_partition_goes_first(three_topics: Path) -> None:
     wiring = wired(str(three_topics), None, WRITTEN_AT_MS + 2015)
     settings = lagging(maximum_ms=2010)
     surveyed = survey(wiring, settings, Scope())
-    assert [each.key.topic for each in surveyed] == ["orders", "payments", "returns"]
+    assert [partition.key.topic for partition in surveyed] == ["orders", "payments", "returns"]
     assert [each.key.topic for each in in_order_of_work(surveyed)] == [
         "payments",
         "orders",
@@ -152,8 +152,8 @@ def test_the_most_overdue_partition_goes_first(three_topics: Path) -> None:
 def test_a_plan_tells_the_order_of_work_and_what_is_late(three_topics: Path) -> None:
     wiring = wired(str(three_topics), None, WRITTEN_AT_MS + 3015)
     reports = plan(wiring, lagging(maximum_ms=10), Scope())
-    assert [each.key.topic for each in reports] == ["orders", "payments", "returns"]
-    assert {each.reason for each in reports} == {
+    assert [report.key.topic for report in reports] == ["orders", "payments", "returns"]
+    assert {report.reason for report in reports} == {
         "must be cleaned: max.compaction.lag.ms has passed"
     }
     said = io.StringIO()
@@ -186,7 +186,7 @@ def test_the_document_tells_the_same(three_topics: Path) -> None:
 def test_what_is_too_young_is_left_and_the_rest_is_cleaned(three_topics: Path) -> None:
     wiring = wired(str(three_topics), None, WRITTEN_AT_MS + 40)
     reports = plan(wiring, lagging(minimum_ms=30, maximum_ms=2**63 - 1), Scope())
-    assert [each.next_offset for each in reports] == [RECORDS_PER_SEGMENT] * 3
+    assert [report.next_offset for report in reports] == [RECORDS_PER_SEGMENT] * 3
     assert "younger than min.compaction.lag.ms (30)" in reports[0].reason
     assert reports[1].reason == ""
     known = status(wiring, lagging(minimum_ms=30, maximum_ms=2**63 - 1), Scope())

@@ -178,7 +178,7 @@ def test_a_late_upload_of_a_deposed_leader_is_set_apart_and_the_partition_goes_o
     assert ids_in(tier) == {first, ours, late}
     assert given_up(tier, *DETACHED) == "swept"
     assert ids_in(tier) == {first, ours}
-    assert [each.segment_id for each in row(tier).segments] == [first, ours]
+    assert [segment.segment_id for segment in row(tier).segments] == [first, ours]
 
 
 def test_what_the_new_leader_uploaded_anew_outlives_an_unclean_election(tier: Path) -> None:
@@ -194,7 +194,9 @@ def test_what_the_new_leader_uploaded_anew_outlives_an_unclean_election(tier: Pa
     assert files_below(tier) == before
     ran = tierfold("forget", tier, "orders-0", "--json")
     assert (ran.code, ran.entries[0]["vanishing"]) == (0, [])
-    spans = [(each["start_offset"], each["end_offset"]) for each in ran.entries[0]["taken"]]
+    spans = [
+        (segment["start_offset"], segment["end_offset"]) for segment in ran.entries[0]["taken"]
+    ]
     assert spans == [(0, 3), (4, 7), (8, 12)]
 
 

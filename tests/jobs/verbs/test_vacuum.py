@@ -112,7 +112,7 @@ def test_each_object_is_told_with_its_bytes_and_a_dry_run_changes_nothing(tier: 
 def test_the_run_is_recorded(tier: Path) -> None:
     ran = retain(tier)
     rows = [each for each in RunsTable(str(tier / CATALOG_FOLDER)).read() if each.topic == "orders"]
-    (swept,) = (each for each in rows if each.command == "retain")
+    (swept,) = (row for row in rows if row.command == "retain")
     assert (swept.outcome, swept.epoch, swept.segments_in, swept.bytes_out) == ("swept", 2, 3, 0)
     assert swept.bytes_in == ran.partitions["orders", 0]["object_bytes"]
 
@@ -205,7 +205,7 @@ def test_expired_segments_are_retired_then_deleted_and_the_log_starts_behind_the
     stays = str(THEN_MS - 1_700_000_000_000 - 30)
     policy = (*DELETE, "--set", f"retention.ms={stays}")
     entry = retain(tier, *policy, hours=0).partitions["orders", 0]
-    assert [each["reason"] for each in entry["expired"]] == ["retention.ms"] * 2
+    assert [expired["reason"] for expired in entry["expired"]] == ["retention.ms"] * 2
     assert (entry["outcome"], entry["log_start_offset"], entry["objects"]) == ("swept", 22, [])
     after = row(tier)
     assert (after.log_start_offset, after.owner_run) == (22, "")

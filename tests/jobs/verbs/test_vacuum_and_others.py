@@ -119,10 +119,12 @@ def test_status_tells_what_waits_and_what_is_being_deleted(tier: Path) -> None:
     with watched(killed("delete 1", after=True)), pytest.raises(Killed):
         retain(tier)
     entry = tierfold("status", tier, "--json").partitions["orders", 0]
-    bytes_each = [each["size_bytes"] for each in entry["retired"]]
-    assert [each["deletion_started_at_ms"] is None for each in entry["retired"]] == [False] * 4
+    bytes_each = [retired["size_bytes"] for retired in entry["retired"]]
+    assert [retired["deletion_started_at_ms"] is None for retired in entry["retired"]] == [
+        False
+    ] * 4
     assert all(
-        each["deletion_started_at_ms"] >= THEN_MS + 25 * HOUR_MS for each in entry["retired"]
+        retired["deletion_started_at_ms"] >= THEN_MS + 25 * HOUR_MS for retired in entry["retired"]
     )
     assert entry["owner_run"] == row(tier).owner_run != ""
     assert entry["committed_at_ms"] == row(tier).committed_at_ms

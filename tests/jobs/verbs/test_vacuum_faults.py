@@ -100,7 +100,7 @@ def test_killed_anywhere_the_next_run_goes_on(tier: Path, meddler: Meddler) -> N
     with watched(meddler), pytest.raises(Killed):
         retain(tier)
     assert is_sound(tier)
-    marked = {each.segment.segment_id for each in row(tier).retired}
+    marked = {retired_segment.segment.segment_id for retired_segment in row(tier).retired}
     # What is not marked is whole, and what was listed is not forgotten while it is there.
     assert ids_in(tier) - live_ids(tier) - {strays[0].name[21:43]} <= marked
     for each in row(tier).whole_retired:
@@ -202,7 +202,9 @@ def test_a_delete_that_fails_stops_its_partition_and_leaves_its_marks(
     assert f"delete {number + 1}" not in watch.names
     after = row(tier)
     # Of each segment but those that are wholly gone the row says that its deletion began.
-    assert {each.segment.segment_id for each in after.retired} == ids_in(tier) - live_ids(tier)
+    assert {retired_segment.segment.segment_id for retired_segment in after.retired} == ids_in(
+        tier
+    ) - live_ids(tier)
     assert (after.whole_retired, after.owner_run) == ((), "")
     assert is_sound(tier)
     assert retain(tier, hours=25).outcomes["orders", 0] == "swept"
@@ -224,7 +226,7 @@ def test_a_listing_that_comes_late_leaves_its_marks(tier: Path) -> None:
     assert (ran.code, entry["outcome"], listed_objects(entry, is_gone=True)) == (0, "swept", {})
     assert not told("; ".join(entry["notes"]), "3 are listed still", "the next run looks again")
     assert ids_in(tier) == live_ids(tier)
-    assert {each.segment.segment_id for each in row(tier).retired} == gone
+    assert {retired_segment.segment.segment_id for retired_segment in row(tier).retired} == gone
     assert retain(tier).outcomes["orders", 0] == "swept"
     assert row(tier).retired == ()
 
@@ -327,7 +329,7 @@ def test_what_the_row_calls_live_at_the_last_moment_is_not_deleted(tier: Path) -
             return found
         (state,) = found.states
         # No commit can do that, but what is deleted is gone for good.
-        live = tuple(each.segment for each in state.retired)
+        live = tuple(retired_segment.segment for retired_segment in state.retired)
         return replace(found, states=(replace(state, segments=live, retired=()),))
 
     with watched(brought_back):

@@ -136,9 +136,10 @@ def test_what_brokers_wrote_is_sound_without_a_catalog(stage: Stage) -> None:
     found = stage.verify()
     assert found.faults == ()
     assert (found.segments, found.batches, found.records) == (2, 8, 10)
-    assert found.bytes_read == sum(each.size_bytes for each in stage.originals)
+    assert found.bytes_read == sum(original.size_bytes for original in stage.originals)
     assert found.index_entries == sum(
-        each.offset_index_bytes // 8 + each.time_index_bytes // 12 for each in stage.originals
+        original.offset_index_bytes // 8 + original.time_index_bytes // 12
+        for original in stage.originals
     )
     assert found.keys_compared is None
     assert found.notes == ("not compared: nothing was rewritten, what brokers wrote is live",)

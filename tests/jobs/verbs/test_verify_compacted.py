@@ -96,9 +96,12 @@ def test_a_value_that_changed_under_a_right_checksum_is_found(
     _, path = live_log(wired(str(tier), None, None))
     content = read_segment(path)
     batch = next(
-        each
-        for each in content.batches()
-        if each.codec == "none" and not each.is_control and each.records and each.records[0].value
+        batch
+        for batch in content.batches()
+        if batch.codec == "none"
+        and not batch.is_control
+        and batch.records
+        and batch.records[0].value
     )
     value = batch.records[0].value or b""
     log = bytearray(path.read_bytes())

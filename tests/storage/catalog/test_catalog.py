@@ -131,8 +131,8 @@ class TestTrouble:
             case "gap":
                 log[1].unlink()
             case "no log":
-                for each in log[:-1]:
-                    each.unlink()
+                for path in log[:-1]:
+                    path.unlink()
         with pytest.raises(CorruptLog, match="After a power cut") as told:
             Catalog(uri).read()
         assert "\n" not in str(told.value)

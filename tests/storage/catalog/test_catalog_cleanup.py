@@ -48,7 +48,7 @@ def test_what_was_superseded_long_ago_goes_and_the_history_ends_there(
     assert files_below(table) == before
     assert catalog.vacuum() == 3
     gone = before.keys() - files_below(table).keys()
-    assert (len(gone), {Path(each).suffix for each in gone}) == (3, {".parquet"})
+    assert (len(gone), {Path(key).suffix for key in gone}) == (3, {".parquet"})
     assert catalog.read() == {KEY: rows[-1]}
     assert list(catalog.history(KEY)) == rows[::-1]
     assert catalog.vacuum() == 0

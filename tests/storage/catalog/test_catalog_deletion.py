@@ -76,7 +76,7 @@ def test_an_expired_head_is_retired_and_the_log_starts_behind_it(catalog: Catalo
     state = claim(catalog, fresh(), "a").state
     row = done(catalog, state, *expire(state))
     assert (row.log_start_offset, row.segments) == (10, (SECOND, THIRD))
-    assert [each.segment for each in row.retired] == [FIRST]
+    assert [entry.segment for entry in row.retired] == [FIRST]
     assert row.retired[0].deletion_started_at_ms is None
 
 
@@ -95,10 +95,14 @@ def test_a_deletion_is_said_to_start_before_it_is_forgotten(catalog: Catalog) ->
     with pytest.raises(InvariantBroken, match="nothing_is_forgotten"):
         catalog.commit([proposal(state, FinishDeletion(ids=ORIGINALS[:1]))])
     started = done(catalog, state, StartDeletion(ids=ORIGINALS[:1], at_ms=7))
-    assert [each.deletion_started_at_ms for each in started.retired] == [7, None, None]
-    assert [each.segment for each in started.whole_retired] == [SECOND, THIRD]
+    assert [entry.deletion_started_at_ms for entry in started.retired] == [
+        7,
+        None,
+        None,
+    ]
+    assert [entry.segment for entry in started.whole_retired] == [SECOND, THIRD]
     gone = done(catalog, started, FinishDeletion(ids=ORIGINALS[:1]), ReleaseClaim(run="b"))
-    assert [each.segment for each in gone.retired] == [SECOND, THIRD]
+    assert [entry.segment for entry in gone.retired] == [SECOND, THIRD]
 
 
 def test_a_restore_puts_back_what_was_live_with_what_was_clean(catalog: Catalog) -> None:
@@ -107,7 +111,7 @@ def test_a_restore_puts_back_what_was_live_with_what_was_clean(catalog: Catalog)
     state = claim(catalog, row, "undo").state
     back = done(catalog, state, restore(*ORIGINALS))
     assert back.segments == (FIRST, SECOND, THIRD)
-    assert [each.segment for each in back.retired] == [row.segments[0]]
+    assert [entry.segment for entry in back.retired] == [row.segments[0]]
     assert back.cleaner_offsets[-1] == CleanerOffset(epoch=2, offset=0)
     assert back.cleaner_offset == 0
 

@@ -41,9 +41,9 @@ def old_type(kind: pa.DataType) -> pa.DataType:
 
 OLD_PARTITIONS: Final = pa.schema(
     [
-        each.with_type(old_type(each.type))
-        for each in PARTITIONS
-        if each.name not in NEW_OF_A_ROW
+        partition.with_type(old_type(partition.type))
+        for partition in PARTITIONS
+        if partition.name not in NEW_OF_A_ROW
     ]
 )
 
@@ -96,7 +96,7 @@ def test_the_old_layout_is_the_new_one_without_its_columns() -> None:
 
 
 def test_rows_of_the_version_before_are_read(uri: str, old: list[PartitionState]) -> None:
-    assert Catalog(uri).read() == {each.key: each for each in old}
+    assert Catalog(uri).read() == {state.key: state for state in old}
     assert Catalog(uri).read([old[0].key]) == {old[0].key: old[0]}
 
 
@@ -121,17 +121,17 @@ def test_they_are_claimed_and_committed_and_their_neighbours_survive(
     grown = replace(old[0], segments=(*old[0].segments, cut))
     held = claim(catalog, grown, "a").state
     assert held.segments[-1] == cut
-    assert catalog.read() == {each.key: each for each in (held, *old[1:])}
+    assert catalog.read() == {state.key: state for state in (held, *old[1:])}
     (outcome,) = catalog.commit([swap(held, "again")]).values()
     assert isinstance(outcome, Committed)
     found = catalog.read()
     committed = found[old[0].key]
-    assert [each.segment_id for each in committed.segments] == [segment_id("again")]
-    assert [each.segment for each in committed.retired] == [
+    assert [segment.segment_id for segment in committed.segments] == [segment_id("again")]
+    assert [entry.segment for entry in committed.retired] == [
         old[0].retired[0].segment,
         *grown.segments,
     ]
-    assert [found[each.key] for each in old[1:]] == old[1:]
+    assert [found[state.key] for state in old[1:]] == old[1:]
     # The table has the new columns; a row says format 4 once its own partition is committed.
     assert versions(uri) == {
         (old[0].key.topic_id, 0): FORMAT_VERSION,

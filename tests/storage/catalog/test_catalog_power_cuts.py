@@ -52,7 +52,7 @@ class Stage:
 def deleted(catalog: Catalog, state: PartitionState) -> PartitionState:
     """The row after its retired segments were deleted, as `retain` does it."""
     state = claim(catalog, state, "retain").state
-    ids = tuple(each.segment.segment_id for each in state.retired)
+    ids = tuple(entry.segment.segment_id for entry in state.retired)
     for updates in (
         (StartDeletion(ids=ids, at_ms=9),),
         (FinishDeletion(ids=ids), ReleaseClaim(run="retain")),
@@ -97,12 +97,12 @@ def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 def files_of(stage: Stage) -> Iterator[Path]:
     """Each file of the catalog; of the many commits below a checkpoint, and their data, some."""
-    files = [each for each in sorted(stage.uri.rglob("*")) if each.is_file()]
+    files = [path for path in sorted(stage.uri.rglob("*")) if path.is_file()]
     needed = {stage.newest_commit.name, f"{int(stage.newest_commit.stem) - 1:020d}.json"}
-    for number, each in enumerate(files):
-        is_one_of_many = each.suffix == ".json" or "-c000" in each.name
-        if len(files) < 30 or not is_one_of_many or each.name in needed or number % 7 == 0:
-            yield each
+    for number, file in enumerate(files):
+        is_one_of_many = file.suffix == ".json" or "-c000" in file.name
+        if len(files) < 30 or not is_one_of_many or file.name in needed or number % 7 == 0:
+            yield file
 
 
 def harms(file: Path) -> Iterator[bytes | None]:
@@ -111,7 +111,7 @@ def harms(file: Path) -> Iterator[bytes | None]:
     lines = data.splitlines(keepends=True)
     whole = [b"".join(lines[:count]) for count in range(1, len(lines))]
     cuts = whole if file.suffix == ".json" else []
-    yield from (each for each in (b"", data[: len(data) // 2], data[:-1], *cuts) if each != data)
+    yield from (cut for cut in (b"", data[: len(data) // 2], data[:-1], *cuts) if cut != data)
     yield None
 
 
@@ -143,7 +143,7 @@ def test_no_file_that_is_cut_short_steps_the_catalog_back(stage: Stage, tmp_path
 def is_refused(stage: Stage, uri: Path, file: Path, harm: bytes | None) -> bool:
     """Whether the catalog is refused; asserts that what it says is right where it is not."""
     log = uri / "partitions" / "_delta_log"
-    before = {each.name for each in log.iterdir()}
+    before = {path.name for path in log.iterdir()}
     error = refusal(stage, uri, expected_rows(stage, file, harm), is_gone=harm is None)
     if error is None:
         return False
@@ -153,7 +153,7 @@ def is_refused(stage: Stage, uri: Path, file: Path, harm: bytes | None) -> bool:
     if "runs" not in file.parts:
         with pytest.raises(TierfoldError):
             claim(Catalog(str(uri)), stage.rows[0], "late")
-        assert {each.name for each in log.iterdir()} == before
+        assert {path.name for path in log.iterdir()} == before
     return True
 
 
@@ -203,7 +203,7 @@ def test_the_past_ends_at_an_empty_commit_below_a_checkpoint(tmp_path: Path) -> 
     past = list(DeltaFolder(str(uri / "partitions"), layout).past(bucket))
     assert [each.num_rows for each in past] == [1] * len(past)
     commit_ids = [each["commit_id"][0].as_py() for each in past]
-    assert commit_ids == [each.commit_id for each in rows[: len(past)]]
+    assert commit_ids == [row.commit_id for row in rows[: len(past)]]
     assert 0 < len(past) < len(rows)
 
 

@@ -121,7 +121,7 @@ class TestRaces:
         assert table.answers == [False, True]
         rows = Catalog(uri).read()
         assert rows[mine] == applied(proposal, state)
-        assert [each.segment_id for each in rows[other].segments] == [segment_id("by-b")]
+        assert [segment.segment_id for segment in rows[other].segments] == [segment_id("by-b")]
 
     def test_a_conflict_is_no_error_but_a_look_at_who_won(self, uri: str) -> None:
         mine, other = keys(2)

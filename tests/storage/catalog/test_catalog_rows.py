@@ -76,13 +76,13 @@ def chained(segments: list[Segment]) -> tuple[Segment, ...]:
     """As many, one beyond the other, each of some bytes."""
     return tuple(
         replace(
-            each,
+            segment,
             start_offset=at,
             end_offset=at,
-            size_bytes=each.size_bytes + 1,
+            size_bytes=segment.size_bytes + 1,
             skipped_offsets=at % 3,
         )
-        for at, each in enumerate(segments, start=7)
+        for at, segment in enumerate(segments, start=7)
     )
 
 
@@ -144,23 +144,23 @@ def test_rows_say_what_the_states_said(states: list[PartitionState]) -> None:
     ],
 )
 def test_every_field_of_a_noun_has_its_column(columns: Any, noun: type[Any]) -> None:
-    assert {each.name for each in columns} == {each.name for each in fields(noun)}
+    assert {column.name for column in columns} == {field.name for field in fields(noun)}
 
 
 def test_every_field_of_a_run_has_its_column() -> None:
     renamed = {"next_offset": NEXT_OFFSET_COLUMN}
-    assert set(RUNS.names) == {renamed.get(each.name, each.name) for each in fields(RunRow)}
+    assert set(RUNS.names) == {renamed.get(field.name, field.name) for field in fields(RunRow)}
 
 
 def test_every_field_of_a_state_has_its_column() -> None:
-    own = {each.name for each in (*fields(PartitionState), *fields(PartitionKey))} - {"key"}
+    own = {field.name for field in (*fields(PartitionState), *fields(PartitionKey))} - {"key"}
     derived = {"live_bytes", "clean_bytes", "dirty_bytes", "format_version", "bucket"}
     assert set(PARTITIONS.names) == own | derived
 
 
 def test_every_column_is_explained() -> None:
     for columns in (PARTITIONS, RUNS, SEGMENT, RETIRED_SEGMENT, LEADER_EPOCH, CLEANER_OFFSET):
-        assert all(each.metadata[b"comment"] for each in columns)
+        assert all(column.metadata[b"comment"] for column in columns)
 
 
 @pytest.mark.parametrize(
@@ -284,8 +284,8 @@ IMPOSSIBLE: dict[str, tuple[PartitionState, str]] = {
         replace(
             STATE,
             segments=tuple(
-                replace(each, size_bytes=size)
-                for each, size in zip(STATE.segments, (-1, 2001), strict=True)
+                replace(segment, size_bytes=size)
+                for segment, size in zip(STATE.segments, (-1, 2001), strict=True)
             ),
         ),
         "segments.size_bytes is -1",

@@ -158,7 +158,7 @@ def strays(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def versions(uri: str) -> list[int]:
-    return sorted(int(each.stem) for each in log_of(uri).folder.glob("*.json"))
+    return sorted(int(path.stem) for path in log_of(uri).folder.glob("*.json"))
 
 
 @pytest.mark.usefixtures("_lease_breaks_are_polled")
@@ -250,7 +250,7 @@ class TestTheBoundary:
         LogBoundary(tmp_path).raise_to(40)
         LogBoundary(tmp_path).raise_to(20)
         LogBoundary(tmp_path).raise_to(41)
-        assert [each.name for each in LogBoundary(tmp_path).folder.iterdir()] == [f"{41:020d}"]
+        assert [path.name for path in LogBoundary(tmp_path).folder.iterdir()] == [f"{41:020d}"]
 
     @pytest.mark.parametrize(("version", "is_kept"), [(19, False), (20, True), (21, True)])
     def test_what_lies_below_it_does_not_count(self, version: int, is_kept: bool) -> None:
@@ -262,7 +262,7 @@ class TestCutting:
         claims(uri, KEY, 2 * CHECKPOINT_INTERVAL)
         log = log_of(uri)
         found = log.folder.glob("*.checkpoint.parquet")
-        checkpoints = sorted(int(each.name[:20]) for each in found)
+        checkpoints = sorted(int(path.name[:20]) for path in found)
         assert len(checkpoints) == 2
         rows = tuple(Catalog(uri).history(KEY))
         for commit in log.folder.glob("*.json"):
@@ -307,7 +307,7 @@ class TestCutting:
             scratch.mkdir()
             backdated(scratch, hours=hours)
         assert Catalog(uri).vacuum() == 0
-        assert [each.name for each in table.glob("_tierfold_checkpoint-*")] == [
+        assert [path.name for path in table.glob("_tierfold_checkpoint-*")] == [
             "_tierfold_checkpoint-new"
         ]
 

@@ -114,8 +114,8 @@ def test_what_is_read_back_counts_once_it_is_durable(
     watched(monkeypatch, disk)
     assert isinstance(Catalog(uri).resolve([proposal])[KEY], Committed)
     log = Path(uri) / "partitions" / "_delta_log"
-    assert {each.name for each in log.iterdir()} == disk.names[log].keys()
-    assert all(disk.contents[each] for each in disk.names[log].values())
+    assert {path.name for path in log.iterdir()} == disk.names[log].keys()
+    assert all(disk.contents[name] for name in disk.names[log].values())
 
 
 def failing_once(patch: pytest.MonkeyPatch, ends: str) -> list[str]:
@@ -179,7 +179,7 @@ def test_a_power_cut_while_a_checkpoint_is_written_changes_nothing(
     assert rows_in(disk.left(tmp_path / "last")) == row
     left = tmp_path / "last" / "deep" / "catalog" / "partitions" / "_delta_log"
     assert DeltaTable(str(left.parent)).version() == 3
-    assert [int(each.name[:20]) for each in left.glob("*.checkpoint.parquet")] == [3]
+    assert [int(path.name[:20]) for path in left.glob("*.checkpoint.parquet")] == [3]
     assert (left / "_last_checkpoint").read_bytes()
     assert not list(log.table.glob("_tierfold_checkpoint-*"))
 
@@ -194,7 +194,7 @@ def test_the_boundary_is_durable_before_a_commit_is_deleted(
         row = claims(uri, CHECKPOINT_INTERVAL + 2)
     table = Path(uri) / "partitions"
     kept = cut_soon(table, hours=MEMORY_HOURS + 1)
-    every = {each.name for each in (table / "_delta_log").glob("*.json")}
+    every = {path.name for path in (table / "_delta_log").glob("*.json")}
     for each in every:  # A file whose time was set was not written again.
         path = table / "_delta_log" / each
         disk.contents[path.stat().st_ino, path.stat().st_mtime_ns] = path.read_bytes()
@@ -204,7 +204,7 @@ def test_the_boundary_is_durable_before_a_commit_is_deleted(
         for image in disk.may_be_left(tmp_path / f"images-{next(looks)}"):
             left = image / "deep" / "catalog" / "partitions"
             assert rows_in(image) == row
-            gone = every - {each.name for each in (left / "_delta_log").glob("*.json")}
+            gone = every - {path.name for path in (left / "_delta_log").glob("*.json")}
             assert not gone or LogBoundary(left).read() == kept
 
     watched(monkeypatch, disk, look)
@@ -223,9 +223,9 @@ def test_a_checkpoint_that_was_never_synced_is_before_what_it_replaces_goes(
     row = claims(uri, 3)
     log = DeltaLog(Path(uri) / "partitions")
     DeltaTable(str(log.table)).create_checkpoint()
-    for each in log.folder.glob("*.json"):
-        backdated(each, hours=MEMORY_HOURS + 1)
-        disk.contents[each.stat().st_ino, each.stat().st_mtime_ns] = each.read_bytes()
+    for path in log.folder.glob("*.json"):
+        backdated(path, hours=MEMORY_HOURS + 1)
+        disk.contents[path.stat().st_ino, path.stat().st_mtime_ns] = path.read_bytes()
     assert Catalog(uri).vacuum() == 3
     images = list(disk.may_be_left(tmp_path / "images"))
     assert len(images) > 2

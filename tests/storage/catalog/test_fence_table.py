@@ -77,7 +77,7 @@ def publishing(
     state: PartitionState, name: str, offset: int, *more: Update
 ) -> CommitProposal:
     """All that lives below `offset` becomes one segment; `offset` is clean from then on."""
-    ids = tuple(each.segment_id for each in state.segments if each.start_offset < offset)
+    ids = tuple(segment.segment_id for segment in state.segments if segment.start_offset < offset)
     merged = a_segment(
         0, offset - 1, segment_id=segment_id(name), written_by_run=state.owner_run
     )
@@ -166,7 +166,7 @@ class Table:
         assert row.next_offset == ENDS[-1]
         for left, right in pairwise(row.segments):
             assert left.next_offset == right.start_offset
-        self.live_sets.append(tuple(each.segment_id.rstrip("_A") for each in row.segments))
+        self.live_sets.append(tuple(segment.segment_id.rstrip("_A") for segment in row.segments))
 
 
 @pytest.fixture
@@ -217,7 +217,7 @@ def test_whatever_arrives_first_readers_end_with_seg_2(
     of_a = (1, 123) if is_in_time else (1, 100)
     assert row.cleaner_offsets == vector(of_a, (2, 155))
     named = (*row.segments, *(gone.segment for gone in row.retired))
-    vectors = {each.segment_id.rstrip("_A"): each.cleaner_offsets for each in named}
+    vectors = {segment.segment_id.rstrip("_A"): segment.cleaner_offsets for segment in named}
     expected = {
         **dict.fromkeys(("0", "50", "100", "123", "155"), ()),
         "seg-0": vector((1, 100)),

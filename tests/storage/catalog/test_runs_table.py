@@ -47,5 +47,5 @@ def test_what_is_a_month_old_of_its_log_goes_and_no_row_does(uri: str) -> None:
     log = Path(uri) / "runs" / "_delta_log"
     newest = cut_soon(log.parent, hours=MEMORY_HOURS + 1)
     assert RunsTable(uri).vacuum(is_dry_run=True) == RunsTable(uri).vacuum() == newest
-    assert min(int(each.stem) for each in log.glob("*.json")) == newest
+    assert min(int(path.stem) for path in log.glob("*.json")) == newest
     assert RunsTable(uri).read() == tuple(runs)

@@ -32,8 +32,8 @@ def decoded(drafts: Sequence[BatchDraft]) -> Records:
 
 def with_headers(headers: Sequence[Headers], codec: Codec = Codec.NONE) -> Records:
     records = tuple(
-        RecordDraft(offset=i, timestamp_ms=NOW_MS + i, key=b"k", value=b"v" * i, headers=each)
-        for i, each in enumerate(headers)
+        RecordDraft(offset=i, timestamp_ms=NOW_MS + i, key=b"k", value=b"v" * i, headers=header)
+        for i, header in enumerate(headers)
     )
     return decoded([BatchDraft(base_offset=0, records=records, codec=codec)])
 
@@ -47,7 +47,7 @@ def by_header(records: Records, header: str) -> tuple[list[int | None], int]:
 
 
 def expected(headers: Sequence[Headers], name: bytes) -> tuple[list[int | None], int]:
-    last = [dict(each).get(name, b"absent") for each in headers]
+    last = [dict(header).get(name, b"absent") for header in headers]
     versions = [
         struct.unpack(">q", value)[0] if value is not None and len(value) == 8 else None
         for value in last
@@ -72,7 +72,7 @@ def test_the_last_header_of_the_name_counts(
 def test_any_log_tells_what_its_headers_say(drafts: tuple[BatchDraft, ...]) -> None:
     records = decoded(drafts)
     headers = [tuple(headers_of(records, i)) for i in range(len(records))]
-    names_met = {name.decode(errors="ignore") for each in headers for name, _ in each}
+    names_met = {name.decode(errors="ignore") for header in headers for name, _ in header}
     for name in {"version", *names_met}:
         assert by_header(records, name) == expected(headers, name.encode())
 

@@ -247,7 +247,7 @@ def test_a_cut_that_the_log_does_not_have_is_a_fault(
 ) -> None:
     changed = replace(put_cut(tier), **change)
     faults = check(tier, changed).checked.faults
-    assert any(said in each for each in faults), faults
+    assert any(said in fault for fault in faults), faults
 
 
 def test_a_cut_within_a_batch_is_a_fault(tier: LocalTieredStorage) -> None:
@@ -259,7 +259,7 @@ def test_a_cut_within_a_batch_is_a_fault(tier: LocalTieredStorage) -> None:
             size_bytes=segment.size_bytes - by,
         )
         faults = check(tier, changed).checked.faults
-        assert any("no batch begins at byte" in each for each in faults), faults
+        assert any("no batch begins at byte" in fault for fault in faults), faults
 
 
 def test_the_index_of_a_cut_segment_is_checked_whole(

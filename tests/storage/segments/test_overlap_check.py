@@ -39,7 +39,7 @@ def tier(tmp_path: Path) -> LocalTieredStorage:
 
 def lone(*offsets: int, value: bytes = b"v") -> list[BatchDraft]:
     """A batch for each offset."""
-    return [data(each, (b"k", value)) for each in offsets]
+    return [data(offset, (b"k", value)) for offset in offsets]
 
 
 def put(tier: LocalTieredStorage, batches: Batches, start: int, end: int) -> Segment:
@@ -60,7 +60,7 @@ def test_the_same_batches_agree_and_the_cut_is_where_the_effective_start_is(
     live = put(tier, lone(*range(11)), 0, 10)
     batches = lone(*range(8, 16))
     new = put(tier, batches, 8, 15)
-    skipped = sum(len(write_batch(each)) for each in batches[:3])
+    skipped = sum(len(write_batch(batch)) for batch in batches[:3])
     assert proof(tier, [live], new) == OverlapProof(
         cuts={new.segment_id: Cut(skipped_bytes=skipped, first_timestamp_ms=NOW_MS + 11)}
     )
@@ -146,7 +146,8 @@ def test_legacy_wrappers_are_compared_and_cut_by_what_is_inside(
         # Magic 1 counts from the wrapper's first message on, magic 0 is absolute.
         offsets = absolute[first]
         inner = b"".join(
-            message(each if magic == 0 else i, value, magic=magic) for i, each in enumerate(offsets)
+            message(offset if magic == 0 else i, value, magic=magic)
+            for i, offset in enumerate(offsets)
         )
         return wrapper(offsets[-1], inner, magic=magic)
 
@@ -194,7 +195,7 @@ def test_each_log_is_read_once_however_many_it_overlaps(tmp_path: Path) -> None:
     found = [put(tier, lone(*range(3, 16)), 3, 15), put(tier, lone(*range(8, 20)), 8, 19)]
     store = CountingStore(tmp_path)
     assert proof(LocalTieredStorage(store), live, *found).disagreements == ()
-    assert store.of_part(Part.LOG) == sum(each.size_bytes for each in (*live, *found))
+    assert store.of_part(Part.LOG) == sum(segment.size_bytes for segment in (*live, *found))
 
 
 def test_a_cut_of_a_segment_that_was_cut_before_is_compared_by_its_own_range(

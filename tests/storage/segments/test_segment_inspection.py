@@ -108,7 +108,7 @@ def test_batches_without_an_epoch_are_a_stretch_of_their_own(
 ) -> None:
     batches = (of(8, NO_EPOCH), of(10, NO_EPOCH), of(12, 0))
     without(tmp_path, tier, put(tier, *batches), CHECKPOINT)
-    assert [(each.epoch, each.first_offset) for each in found(tier).stretches] == [
+    assert [(stretch.epoch, stretch.first_offset) for stretch in found(tier).stretches] == [
         (NO_EPOCH, 8),
         (0, 12),
     ]
@@ -130,7 +130,7 @@ def test_an_empty_checkpoint_says_nothing_so_the_batches_do(
     segment = put(tier)
     without(tmp_path, tier, segment, "index")
     part_file(tmp_path, tier, segment, CHECKPOINT).write_bytes(b"0\n0\n")
-    assert [each.epoch for each in found(tier).stretches] == [3, 4]
+    assert [stretch.epoch for stretch in found(tier).stretches] == [3, 4]
 
 
 def test_one_without_a_log_is_not_read(tmp_path: Path) -> None:

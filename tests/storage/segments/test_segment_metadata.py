@@ -207,9 +207,9 @@ def test_a_brokers_segments_are_outlined_as_their_batches_tell() -> None:
     (key,) = tier.partitions()
     listed = tier.listing(key)
     assert len(listed) >= 3
-    for each, following in zip(listed, [*listed[1:], None], strict=True):
-        found = sight(tier, key, each, listed_checkpoint(tier, key, each))
-        log = tier.read_part(key, each.segment_id, each.start_offset, Part.LOG)
+    for listed_segment, following in zip(listed, [*listed[1:], None], strict=True):
+        found = sight(tier, key, listed_segment, listed_checkpoint(tier, key, listed_segment))
+        log = tier.read_part(key, listed_segment.segment_id, listed_segment.start_offset, Part.LOG)
         heads = read_heads(log, where="sample")
         assert found.end_offset == heads.last_offset[-1]
         assert found.max_timestamp_ms == np.max(heads.max_timestamp_ms)

@@ -186,10 +186,14 @@ def test_without_the_sources_snapshot_the_new_segment_is_never_complete(log: Log
     newest = log.segments[-1]
     key = log.tier.object_key(KEY, newest.segment_id, newest.start_offset, Part.SNAPSHOT)
     Path(log.tier.store.uri(key)).unlink()
-    before = {each.segment_id for each in log.tier.listing(KEY)}
+    before = {listed_segment.segment_id for listed_segment in log.tier.listing(KEY)}
     with pytest.raises(UnreadableObject):
         written(log, a_batch(0, 1))
-    (left,) = [each for each in log.tier.listing(KEY) if each.segment_id not in before]
+    (left,) = [
+        listed_segment
+        for listed_segment in log.tier.listing(KEY)
+        if listed_segment.segment_id not in before
+    ]
     assert {Part.SNAPSHOT, Part.LEADER_EPOCH_CHECKPOINT} <= set(left.missing_parts)
 
 
@@ -206,7 +210,7 @@ def test_the_writer_tells_its_objects_as_they_lie_there(
         segment = writer.finish(listed, None)
     (found,) = [e for e in log.tier.listing(KEY) if e.segment_id == segment.segment_id]
     lying = {part: part_of(log, segment, Part(part)) for part, _ in found.parts}
-    assert {each.part: each for each in writer.objects} == {
+    assert {object_.part: object_ for object_ in writer.objects} == {
         part: StagedObject(part=part, size_bytes=len(data), crc32c=google_crc32c.value(data))
         for part, data in lying.items()
     }

@@ -250,7 +250,7 @@ def test_no_name_of_the_catalogs_leads_out_of_its_partitions_folder(
     if key != KEY:
         with pytest.raises(UnreadableObject, match="the name leaves the tier"):
             tier.listing(key)
-    assert [each.name for each in tmp_path.rglob("*")] == [TIER_FOLDER, "y.log"]
+    assert [path.name for path in tmp_path.rglob("*")] == [TIER_FOLDER, "y.log"]
 
 
 def test_a_link_that_an_operator_laid_is_followed(
@@ -261,7 +261,7 @@ def test_a_link_that_an_operator_laid_is_followed(
     (tmp_path / TIER_FOLDER / name).symlink_to(elsewhere)
     (elsewhere / f"{0:020d}-{SEGMENT_ID}.log").write_bytes(b"batches")
     assert tier.partitions() == (KEY,)
-    assert [each.segment_id for each in tier.listing(KEY)] == [SEGMENT_ID]
+    assert [listed_segment.segment_id for listed_segment in tier.listing(KEY)] == [SEGMENT_ID]
     assert tier.read_part(KEY, SEGMENT_ID, 0, Part.LOG).tobytes() == b"batches"
     # What deletes asks, and leaves the far side alone.
     assert not stays_below(tmp_path, Path(tier.uri(KEY, SEGMENT_ID, 0, Part.LOG)))
