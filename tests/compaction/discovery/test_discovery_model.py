@@ -55,8 +55,11 @@ def is_whole(segment: InspectedSegment) -> bool:
 def checked(row: PartitionState | None, found: Sequence[InspectedSegment]) -> PartitionView | None:
     """The view, held against a dictionary of offsets; None: refused."""
     seen = looked_at(row, found)
-    # What lies below the log start is no part of the log any more.
-    live: set[int] = set() if row is None else set(range(row.next_offset))
+    named = () if row is None else (*row.segments, *(entry.segment for entry in row.retired))
+    first = min((segment.start_offset for segment in named), default=0)
+    live: set[int] = set() if row is None else set(range(first, row.next_offset))
+    # A head that comes late: no part of the log, and nothing else is known to hold it.
+    late = set(range(first))
     no_offsets: set[int] = set()
     whole = no_offsets.union(*(offsets_of(each) for each in found if is_whole(each)))
     if isinstance(seen, Refusal):
@@ -88,7 +91,8 @@ def checked(row: PartitionState | None, found: Sequence[InspectedSegment]) -> Pa
             raise AssertionError(f"{name} is no orphan")
         others = no_offsets.union(*(offsets_of(other) for other in found if other is not each))
         kept = set(seen.new_ids) | {waits.segment_id for waits in seen.waiting}
-        if held - live - others:
+        assert not held & late or name not in {orphan.segment_id for orphan in seen.orphans}
+        if held - live - late - others:
             assert name in kept, f"{name} alone holds offsets"
     assert seen.set_apart == ()
     return seen
@@ -107,11 +111,7 @@ def test_uploads_of_one_lineage_are_taken_as_a_dictionary_of_offsets_says(
         assert breaches(replace(fresh_state(first), segments=()), row, CLAIM_INVARIANTS) == ()
         if data.draw(st.booleans(), label="is compacted"):
             row = compacted(row)
-    named = (
-        ()
-        if row is None
-        else (*row.segments, *(entry.segment for entry in row.retired))
-    )
+    named = () if row is None else (*row.segments, *(entry.segment for entry in row.retired))
     known = {each.segment_id for each in named}
     left = [each for each in found if each.listed.segment_id not in known]
     second = checked(row, left)
