@@ -1,3 +1,5 @@
+"""The clock counts milliseconds on the same scale as the file system."""
+
 from __future__ import annotations
 
 from pathlib import Path

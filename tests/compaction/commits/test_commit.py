@@ -1,3 +1,5 @@
+"""A commit changes a partition's state only where its requirements hold, and all at once."""
+
 from __future__ import annotations
 
 from dataclasses import replace

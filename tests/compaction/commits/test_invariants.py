@@ -1,3 +1,5 @@
+"""Every broken invariant of a partition's state or commit is found and named."""
+
 from __future__ import annotations
 
 from dataclasses import replace

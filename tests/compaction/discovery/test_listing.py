@@ -1,3 +1,5 @@
+"""Listed segments are classified against the catalog, and missing live data is refused."""
+
 from __future__ import annotations
 
 from dataclasses import replace

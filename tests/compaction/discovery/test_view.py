@@ -1,3 +1,5 @@
+"""New segments must extend the live log without a gap; otherwise the partition is refused."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,3 +1,5 @@
+"""Leader epochs are cut to a segment, merged across segments and checked against a lineage."""
+
 from __future__ import annotations
 
 import itertools

@@ -1,3 +1,5 @@
+"""Messages hide secrets and contain no terminal control characters."""
+
 from __future__ import annotations
 
 import pickle

@@ -1,3 +1,5 @@
+"""The dirty ratio counts the same bytes as Kafka and must exceed its threshold."""
+
 from __future__ import annotations
 
 from fractions import Fraction

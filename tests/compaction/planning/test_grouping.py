@@ -1,3 +1,5 @@
+"""Groups of neighbouring segments respect the size, index and offset limits, as in Kafka."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

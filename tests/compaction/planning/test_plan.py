@@ -1,3 +1,5 @@
+"""Each partition is compacted, left alone or refused, and the reason is given."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""A plan is valid in the view it comes from; tampered and outdated plans are rejected."""
+
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,3 +1,5 @@
+"""The cleaner offset and open transactions decide which part of a log can be compacted."""
+
 from __future__ import annotations
 
 from hypothesis import given

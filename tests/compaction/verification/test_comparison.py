@@ -1,3 +1,5 @@
+"""Comparing the latest values before and after compaction finds exactly the keys that differ."""
+
 from __future__ import annotations
 
 import pytest

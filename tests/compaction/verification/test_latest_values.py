@@ -1,3 +1,5 @@
+"""The latest value of each key is the same for any split into windows, segments or buckets."""
+
 from __future__ import annotations
 
 from itertools import accumulate

@@ -1,3 +1,5 @@
+"""A digest depends only on the value's bytes, and one flipped bit changes both halves."""
+
 from __future__ import annotations
 
 import numpy as np

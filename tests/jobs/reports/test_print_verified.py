@@ -1,3 +1,5 @@
+"""The printed `verify` report lists faults first and ends with a one-line summary."""
+
 from __future__ import annotations
 
 from dataclasses import replace

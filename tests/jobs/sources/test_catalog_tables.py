@@ -1,3 +1,5 @@
+"""Spark reads partitions, live segments and runs exactly as the catalog wrote them."""
+
 from __future__ import annotations
 
 import subprocess

@@ -1,3 +1,5 @@
+"""Pushed filters narrow partitions and offsets, and Spark applies all others."""
+
 from __future__ import annotations
 
 import operator

@@ -1,3 +1,5 @@
+"""The Spark source documents its options and columns, and rejects invalid ones clearly."""
+
 from __future__ import annotations
 
 import pytest

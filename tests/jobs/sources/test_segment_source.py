@@ -1,3 +1,5 @@
+"""Spark reads the same records from a tier as a Kafka consumer, and changes nothing."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

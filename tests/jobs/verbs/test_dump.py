@@ -1,3 +1,5 @@
+"""`dump` prints batches and records as Kafka's own tool does, and reports damage."""
+
 from __future__ import annotations
 
 import json

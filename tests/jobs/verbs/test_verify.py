@@ -1,3 +1,5 @@
+"""`verify` accepts sound logs, reports every kind of damage and writes nothing."""
+
 from __future__ import annotations
 
 import shutil

@@ -1,3 +1,5 @@
+"""The Delta catalog keeps the catalog contract, also under disk faults and format changes."""
+
 from __future__ import annotations
 
 import os

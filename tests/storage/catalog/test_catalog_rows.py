@@ -1,3 +1,5 @@
+"""Partition states survive the round trip through catalog rows; malformed rows are refused."""
+
 from __future__ import annotations
 
 from dataclasses import fields, replace

@@ -1,3 +1,5 @@
+"""The runs table returns every appended row, oldest first, also after a vacuum."""
+
 from __future__ import annotations
 
 from dataclasses import replace

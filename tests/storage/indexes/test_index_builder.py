@@ -1,3 +1,5 @@
+"""Built offset and time indexes equal a broker's own, byte for byte."""
+
 from __future__ import annotations
 
 import struct

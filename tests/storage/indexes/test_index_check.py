@@ -1,3 +1,5 @@
+"""The index check accepts any valid index of a log and finds wrong or torn entries."""
+
 from __future__ import annotations
 
 from dataclasses import replace

@@ -1,3 +1,5 @@
+"""Producer snapshots are read and written as Kafka does; malformed ones are refused."""
+
 from __future__ import annotations
 
 import struct

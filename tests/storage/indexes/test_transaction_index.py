@@ -1,3 +1,5 @@
+"""Transaction indexes are read and written as Kafka does; malformed ones are refused."""
+
 from __future__ import annotations
 
 import struct

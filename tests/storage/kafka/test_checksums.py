@@ -1,3 +1,5 @@
+"""Each magic has its own checksum, over the same bytes as in Kafka."""
+
 from __future__ import annotations
 
 import numpy as np

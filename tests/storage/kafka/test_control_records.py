@@ -1,3 +1,5 @@
+"""Control batches are recognised by type, and end markers carry their coordinator epoch."""
+
 from __future__ import annotations
 
 import numpy as np

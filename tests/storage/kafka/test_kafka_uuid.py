@@ -1,3 +1,5 @@
+"""New segment ids are unique, and only Kafka's own spelling of a UUID is accepted."""
+
 from __future__ import annotations
 
 import base64

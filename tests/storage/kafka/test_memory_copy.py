@@ -1,3 +1,5 @@
+"""Copying bytes writes exactly the requested range; a null or empty value writes nothing."""
+
 from __future__ import annotations
 
 import numpy as np

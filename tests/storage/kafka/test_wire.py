@@ -1,3 +1,5 @@
+"""Varints and big-endian words are read and written as in Kafka, always within bounds."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""Arrow rows equal the records of the segment, with only the requested rows and columns."""
+
 from __future__ import annotations
 
 import struct

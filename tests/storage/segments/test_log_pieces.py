@@ -1,3 +1,5 @@
+"""Reading a log in pieces yields each wanted record once and reads few other bytes."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""The segment check accepts sound segments and reports each kind of damage in log and indexes."""
+
 from __future__ import annotations
 
 import struct

@@ -1,3 +1,5 @@
+"""The latest committed value of each key in a segment is kept, for any window size."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""Segment metadata is derived from a few byte ranges and matches the batches of the log."""
+
 from __future__ import annotations
 
 import struct

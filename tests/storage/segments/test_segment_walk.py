@@ -1,3 +1,5 @@
+"""Walking a log batch by batch equals reading it whole and isolates a corrupt batch."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""Local paths and file URIs are accepted; anything else is refused with a remedy."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""`LocalStore` keeps the contract of every object store, also under faults."""
+
 from __future__ import annotations
 
 import pickle

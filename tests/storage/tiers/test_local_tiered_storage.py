@@ -1,3 +1,5 @@
+"""The tier's folder layout is read and written as Kafka's `LocalTieredStorage` does."""
+
 from __future__ import annotations
 
 import os
