@@ -55,9 +55,9 @@ def restore_verb(partition_name: str, to: str, dry_run: bool, **given: Any) -> N
       tierfold restore /mnt/tier orders-0 --to 20261121T153046-hVb2Qx0A
     """
     settings_of(given)
-    live = asked_of_tier(given).live
+    context = asked_of_tier(given).context
     stderr = beside_result(as_json=given["as_json"])
-    found = restore(live, partition_name, to, stderr, is_dry_run=dry_run)
+    found = restore(context, partition_name, to, stderr, is_dry_run=dry_run)
     if given["as_json"]:
         click.echo(document((found.as_json(),)))
     else:
@@ -88,9 +88,9 @@ def forget_verb(partition_name: str, dry_run: bool, **given: Any) -> None:
       tierfold forget /mnt/tier orders-0
     """
     settings_of(given)
-    live = asked_of_tier(given).live
+    context = asked_of_tier(given).context
     stderr = beside_result(as_json=given["as_json"])
-    found = forget(live, partition_name, stderr, is_dry_run=dry_run)
+    found = forget(context, partition_name, stderr, is_dry_run=dry_run)
     if given["as_json"]:
         click.echo(document((found.as_json(),)))
     else:
@@ -146,22 +146,22 @@ def retain_verb(dry_run: bool, **given: Any) -> None:
     settings = settings_of(given)
     asked = asked_of_tier(given)
     times = SweepOrder(
-        now_ms=asked.live.now_ms,
+        now_ms=asked.context.now_ms,
         grace_ms=given["grace_ms"],
         orphan_age_ms=given["orphan_age_ms"],
         takes_set_apart=given["takes_set_apart"],
     )
-    remarks = remarks_on_tier(settings, asked.live)
+    remarks = remarks_on_tier(settings, asked.context)
     tell_people(remarks, given)
     stderr = beside_result(as_json=given["as_json"])
-    found = retain(asked.live, settings, asked.scope, times, stderr, is_dry_run=dry_run)
+    found = retain(asked.context, settings, asked.scope, times, stderr, is_dry_run=dry_run)
     if not given["as_json"]:
-        title = "dry run: nothing is changed" if dry_run else f"run {asked.live.run}"
+        title = "dry run: nothing is changed" if dry_run else f"run {asked.context.run}"
         print_retained(for_people(), found, title)
-    catalog_files = vacuumed(asked.live, stderr, is_dry_run=dry_run)
+    catalog_files = vacuumed(asked.context, stderr, is_dry_run=dry_run)
     if given["as_json"]:
         entries = (each.as_json() for each in found)
-        run = {} if dry_run else {"run": asked.live.run}
+        run = {} if dry_run else {"run": asked.context.run}
         click.echo(document(entries, catalog_files=catalog_files, **run, **remarks.as_json()))
     else:
         print_vacuumed(for_people(), catalog_files, is_dry_run=dry_run)

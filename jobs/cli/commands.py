@@ -106,13 +106,13 @@ def plan_verb(partition_name: str | None, **given: Any) -> None:
     """
     settings = settings_of(given)
     asked = asked_of_tier(given)
-    remarks = remarks_on_plan(settings, asked.live, asked.scope)
+    remarks = remarks_on_plan(settings, asked.context, asked.scope)
     tell_people(remarks, given)
     if partition_name is None:
-        reports = plan(asked.live, settings, asked.scope)
+        reports = plan(asked.context, settings, asked.scope)
         _told(reports, "plan", given["as_json"], **remarks.as_json())
         return
-    found = explain(asked.live, settings, asked.scope, partition_name)
+    found = explain(asked.context, settings, asked.scope, partition_name)
     if given["as_json"]:
         delay_secs = max_compaction_delay_secs((found.report,))
         of_all = remarks.as_json()
@@ -138,21 +138,21 @@ def compact_verb(**given: Any) -> None:
     asked = asked_of_tier(given)
     budget = budget_of(given)
     if given["dry_run"]:
-        remarks = remarks_on_plan(settings, asked.live, asked.scope)
+        remarks = remarks_on_plan(settings, asked.context, asked.scope)
         tell_people(remarks, given)
-        reports = plan(asked.live, settings, asked.scope, budget)
+        reports = plan(asked.context, settings, asked.scope, budget)
         _told(reports, "dry run: nothing is changed", given["as_json"], **remarks.as_json())
     else:
-        remarks = remarks_on_tier(settings, asked.live)
+        remarks = remarks_on_tier(settings, asked.context)
         tell_people(remarks, given)
         # Progress is no result: it goes to stderr, always.
         stderr = beside_result(as_json=given["as_json"])
-        reports = compact(asked.live, settings, asked.scope, stderr, budget)
+        reports = compact(asked.context, settings, asked.scope, stderr, budget)
         of_brokers = Remarks(warnings=broker_warnings(settings, reports))
         tell_people(of_brokers, given)
         remarks = replace(remarks, warnings=(*remarks.warnings, *of_brokers.warnings))
-        of_all: dict[str, str | list[str]] = {"run": asked.live.run, **remarks.as_json()}
-        _told(reports, f"run {asked.live.run}", given["as_json"], **of_all)
+        of_all: dict[str, str | list[str]] = {"run": asked.context.run, **remarks.as_json()}
+        _told(reports, f"run {asked.context.run}", given["as_json"], **of_all)
 
 
 @tierfold.command("status")
@@ -167,9 +167,9 @@ def status_verb(**given: Any) -> None:
     """
     settings = settings_of(given)
     asked = asked_of_tier(given)
-    remarks = remarks_on_tier(settings, asked.live)
+    remarks = remarks_on_tier(settings, asked.context)
     tell_people(remarks, given)
-    found = status(asked.live, settings, asked.scope)
+    found = status(asked.context, settings, asked.scope)
     if given["as_json"]:
         click.echo(document((each.as_json() for each in found), **remarks.as_json()))
     else:
@@ -198,10 +198,10 @@ def verify_verb(second_opinion: bool, **given: Any) -> None:
     """
     settings = settings_of(given)
     asked = asked_of_tier(given)
-    remarks = remarks_on_tier(settings, asked.live)
+    remarks = remarks_on_tier(settings, asked.context)
     tell_people(remarks, given)
     stderr = beside_result(as_json=given["as_json"])
-    found = verify(asked.live, settings, asked.scope, stderr, second_opinion=second_opinion)
+    found = verify(asked.context, settings, asked.scope, stderr, second_opinion=second_opinion)
     if given["as_json"]:
         click.echo(document((each.as_json() for each in found), **remarks.as_json()))
     else:
@@ -227,7 +227,7 @@ def history_verb(partition_name: str, limit: int | None, **given: Any) -> None:
       tierfold history /mnt/tier orders-0 --limit 10
     """
     settings_of(given)
-    found = history(asked_of_tier(given).live, partition_name, limit)
+    found = history(asked_of_tier(given).context, partition_name, limit)
     if given["as_json"]:
         click.echo(document((found.as_json(),)))
     else:

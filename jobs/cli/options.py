@@ -14,7 +14,7 @@ from rich.console import Console
 from tierfold.compaction.planning.chunks import Budget
 from tierfold.jobs.cli.sizes_and_durations import DURATION_MS, SIZE_BYTES
 from tierfold.jobs.cli.usage_errors import note_json
-from tierfold.jobs.context.run_context import Wiring, wired
+from tierfold.jobs.context.run_context import RunContext, run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.context.timestamps import moment_ms
 from tierfold.jobs.settings.remarks import Remarks
@@ -76,7 +76,7 @@ _Verb = TypeVar("_Verb", bound=Callable[..., Any])
 class AskedOfTier:
     """What a verb about a tier is told."""
 
-    live: Wiring
+    context: RunContext
     scope: Scope
 
 
@@ -189,7 +189,9 @@ def asked_of_tier(given: dict[str, Any]) -> AskedOfTier:
         partitions=given.get("partitions") or ("*",),
         first_dirty=given.get("first_dirty"),
     )
-    return AskedOfTier(live=wired(given["tier"], given["catalog"], given["now_ms"]), scope=scope)
+    return AskedOfTier(
+        context=run_context(given["tier"], given["catalog"], given["now_ms"]), scope=scope
+    )
 
 
 def budget_of(given: dict[str, Any]) -> Budget:

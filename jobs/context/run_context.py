@@ -25,7 +25,7 @@ CATALOG_FOLDER: Final = "_tierfold"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wiring:
+class RunContext:
     """What a verb works with."""
 
     tier_uri: str
@@ -47,7 +47,9 @@ class Wiring:
         return shlex.join((self.tier_uri, str(key), *self.catalog_words))
 
 
-def wired(tier_uri: str, catalog_uri: str | None = None, now: int | None = None) -> Wiring:
+def run_context(
+    tier_uri: str, catalog_uri: str | None = None, now: int | None = None
+) -> RunContext:
     """Opens the tier at `tier_uri` and its catalog; `now` (ms) replaces the clock.
 
     Raises BadSettings where there is no such tier, or `local_path` refuses a path or URI.
@@ -57,7 +59,7 @@ def wired(tier_uri: str, catalog_uri: str | None = None, now: int | None = None)
     within = tier_path(tier_uri) / CATALOG_FOLDER
     catalog = within if catalog_uri is None else local_path(catalog_uri, of="catalog")
     begun = datetime.fromtimestamp(begun_ms / 1000, UTC).strftime("%Y%m%dT%H%M%S")
-    return Wiring(
+    return RunContext(
         tier_uri=tier_uri,
         tier=open_tier(tier_uri),
         catalog_uri=str(catalog),

@@ -16,18 +16,20 @@ from tierfold.compaction.discovery.listing import ListedSegment, classify
 from tierfold.compaction.discovery.unknown_segments import PartitionFacts, drafted, view_of
 from tierfold.compaction.discovery.view import PartitionView, Refusal
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
-from tierfold.jobs.context.run_context import Wiring
+from tierfold.jobs.context.run_context import RunContext
 from tierfold.storage.segments.overlap_check import prove_overlaps
 from tierfold.storage.segments.segment_inspection import inspected
 
 
-def facts_of(live: Wiring, key: PartitionKey, state: PartitionState | None) -> PartitionFacts:
+def facts_of(
+    context: RunContext, key: PartitionKey, state: PartitionState | None
+) -> PartitionFacts:
     """All that is read of a partition before anything is decided; raises TierfoldError."""
-    return facts_from(live, key, state, live.tier.listing(key))
+    return facts_from(context, key, state, context.tier.listing(key))
 
 
 def facts_from(
-    live: Wiring,
+    context: RunContext,
     key: PartitionKey,
     state: PartitionState | None,
     listed: Sequence[ListedSegment],
@@ -38,22 +40,22 @@ def facts_from(
         key=key,
         state=state,
         classified=classified,
-        inspected=tuple(inspected(live.tier, key, segment) for segment in classified.unknown),
+        inspected=tuple(inspected(context.tier, key, segment) for segment in classified.unknown),
     )
 
 
 def viewed(
-    live: Wiring, key: PartitionKey, state: PartitionState | None
+    context: RunContext, key: PartitionKey, state: PartitionState | None
 ) -> PartitionView | Refusal:
     """The partition as the tier and the catalog's row show it; raises TierfoldError."""
-    return view_from(live, facts_of(live, key, state))
+    return view_from(context, facts_of(context, key, state))
 
 
-def view_from(live: Wiring, facts: PartitionFacts) -> PartitionView | Refusal:
+def view_from(context: RunContext, facts: PartitionFacts) -> PartitionView | Refusal:
     """The view that these facts make, once overlaps are compared; raises TierfoldError."""
     draft = drafted(facts)
     if isinstance(draft, Refusal):
-        return draft.at(live.place(facts.key))
-    proof = prove_overlaps(live.tier, facts.key, draft.chain, draft.comparisons)
+        return draft.at(context.place(facts.key))
+    proof = prove_overlaps(context.tier, facts.key, draft.chain, draft.comparisons)
     found = view_of(draft, proof)
-    return found.at(live.place(facts.key)) if isinstance(found, Refusal) else found
+    return found.at(context.place(facts.key)) if isinstance(found, Refusal) else found

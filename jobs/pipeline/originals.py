@@ -9,17 +9,17 @@ from collections.abc import Sequence
 
 from tierfold.compaction.discovery.view import PartitionView, first_break
 from tierfold.compaction.model.segments import PartitionKey, Segment
-from tierfold.jobs.context.run_context import Wiring
+from tierfold.jobs.context.run_context import RunContext
 from tierfold.storage.tiers.local_tiered_storage import Part
 
 
-def originals_of(live: Wiring, view: PartitionView) -> tuple[Segment, ...] | str:
+def originals_of(context: RunContext, view: PartitionView) -> tuple[Segment, ...] | str:
     """The originals in offset order; where they do not cover the live range, a clause says why.
 
     Raises UnreadableObject where the partition cannot be listed.
     """
     originals = _originals(view)
-    gone = _gone(live, view.key, originals)
+    gone = _gone(context, view.key, originals)
     if gone:
         return f"{gone} of {len(originals)} original segments are gone"
     if not _covers(originals, view):
@@ -54,10 +54,10 @@ def _covers(originals: Sequence[Segment], view: PartitionView) -> bool:
     )
 
 
-def _gone(live: Wiring, key: PartitionKey, segments: Sequence[Segment]) -> int:
+def _gone(context: RunContext, key: PartitionKey, segments: Sequence[Segment]) -> int:
     """How many of the segments lack what is needed to read their keys."""
     listed = {
-        listed_segment.segment_id: listed_segment for listed_segment in live.tier.listing(key)
+        listed_segment.segment_id: listed_segment for listed_segment in context.tier.listing(key)
     }
 
     def is_there(segment: Segment) -> bool:

@@ -21,7 +21,7 @@ from tierfold.compaction.model.outcomes import Committed, Unknown
 from tierfold.compaction.model.segments import PartitionState, Segment
 from tierfold.compaction.planning.chunks import Budget, Chunk, Due, Room, Wave, next_wave, remaining
 from tierfold.compaction.planning.plan import Compact
-from tierfold.jobs.context.run_context import Wiring
+from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.stopping import Stopped, check, deferred
 from tierfold.jobs.pipeline.check_and_commit import RoundResult, read_back
 from tierfold.jobs.pipeline.commits import committed
@@ -116,7 +116,7 @@ class Work:
 class Waves:
     """Runs what is due on one Spark session, wave by wave, within a budget."""
 
-    live: Wiring
+    context: RunContext
     pipeline: Pipeline
     budget: Budget
     started_at_ms: int
@@ -152,7 +152,7 @@ class Waves:
         pending = [*chosen]
         while pending:
             check()
-            free = self.live.tier.store.free_bytes()
+            free = self.context.tier.store.free_bytes()
             wave = self._next(pending, free)
             if not wave.chunks:
                 for each in pending:
@@ -184,10 +184,10 @@ class Waves:
             work.began_at_ms = began_at_ms
         self.spent_bytes += sum(chunk.plan.bytes_in for _, chunk in begun)
         by_key = {work.surveyed.key: (work, chunk) for work, chunk in begun}
-        rounds = rounds_of(self.live, begun)
+        rounds = rounds_of(self.context, begun)
         untried = set(by_key) - {work.surveyed.key for work, _ in begun if not work.is_open}
         try:
-            for result in results_of(self.pipeline, rounds, self.live.catalog):
+            for result in results_of(self.pipeline, rounds, self.context.catalog):
                 untried.remove(result.round.key)
                 _take(*by_key[result.round.key], result)
         finally:
@@ -198,7 +198,7 @@ class Waves:
     def _read_back(self, works: Sequence[Work]) -> None:
         """Learn, within a few looks, what became of the commits that got no answer."""
         lost = [(work, *work.unanswered) for work in works if work.unanswered is not None]
-        found = read_back([result for _, _, result in lost], self.live.catalog)
+        found = read_back([result for _, _, result in lost], self.context.catalog)
         for (work, chunk, _), result in zip(lost, found, strict=True):
             work.chunks.pop()
             _take(work, chunk, result)
@@ -217,37 +217,37 @@ class Waves:
     def _release(self, works: Sequence[Work]) -> None:
         """Give back what is claimed and not done; whoever took it over meanwhile may have it."""
         states = [work.state for work in works if work.state is not None]
-        proposals = [release_of(state, new_commit_id(), self.live.clock()) for state in states]
+        proposals = [release_of(state, new_commit_id(), self.context.clock()) for state in states]
         if proposals:  # However it ends: a claim that stays is taken over by the next run.
-            committed(self.live.catalog, proposals)
+            committed(self.context.catalog, proposals)
 
 
-def rounds_of(live: Wiring, begun: Sequence[tuple[Work, Chunk]]) -> list[Round]:
+def rounds_of(context: RunContext, begun: Sequence[tuple[Work, Chunk]]) -> list[Round]:
     """The chunks as claimed rounds; those that cannot be begun end here, and say why."""
     hopeful = [pair for pair in begun if pair[0].is_open]
     with ThreadPoolExecutor(READERS) as pool:
-        found = list(pool.map(lambda pair: _marks_end(live, *pair), hopeful))
+        found = list(pool.map(lambda pair: _marks_end(context, *pair), hopeful))
     rounds: list[tuple[Work, Chunk, int | None]] = []
     for (work, chunk), marks_end in zip(hopeful, found, strict=True):
         if isinstance(marks_end, str):
             work.end(failure_report(_planned(work, chunk), marks_end))
         else:
             rounds.append((work, chunk, marks_end))
-    _claim(live, [(work, chunk) for work, chunk, _ in rounds if work.state is None])
+    _claim(context, [(work, chunk) for work, chunk, _ in rounds if work.state is None])
     claimed = [a_round for a_round in rounds if a_round[0].is_open]
     return [
-        replace(_round(live, work, chunk, work.state), index=index, marks_end=marks_end)
+        replace(_round(context, work, chunk, work.state), index=index, marks_end=marks_end)
         for index, (work, chunk, marks_end) in enumerate(claimed)
         if work.state is not None
     ]
 
 
-def _claim(live: Wiring, begun: Sequence[tuple[Work, Chunk]]) -> None:
+def _claim(context: RunContext, begun: Sequence[tuple[Work, Chunk]]) -> None:
     """Stage 3: one commit opens the next epoch of every partition that is new."""
     views = [work.surveyed.view for work, _ in begun]
     rows = [state_with_new(view) for view in views if view is not None]
     try:
-        claims = live.catalog.claim(rows, live.run, at_ms=live.clock()) if rows else {}
+        claims = context.catalog.claim(rows, context.run, at_ms=context.clock()) if rows else {}
     except (CorruptLog, UnreadableObject) as error:
         # What the waves before it committed is to be told all the same.
         for work, chunk in begun:
@@ -272,22 +272,22 @@ def _no_space(chunk: Chunk, free: int) -> str:
     )
 
 
-def _marks_end(live: Wiring, work: Work, chunk: Chunk) -> int | str | None:
+def _marks_end(context: RunContext, work: Work, chunk: Chunk) -> int | str | None:
     """Read what the chunk's transactions need: `Round.marks_end`, or why the chunk is not begun."""
     each = replace(work.surveyed, choice=chunk.plan)
-    faults = contradictions(each, live.now_ms)
+    faults = contradictions(each, context.now_ms)
     if faults:
         return f"the plan contradicts the view: {'; '.join(faults)}. Please report this bug."
     segments = each.view.segments if each.view is not None else ()
     try:
-        work.aborted = _aborted(live, work, segments)
-        return None if chunk.is_last else _decided_at(live, chunk.plan, segments)
+        work.aborted = _aborted(context, work, segments)
+        return None if chunk.is_last else _decided_at(context, chunk.plan, segments)
     except TierfoldError as error:
         return str(error)
 
 
 def _aborted(
-    live: Wiring, work: Work, segments: Sequence[Segment]
+    context: RunContext, work: Work, segments: Sequence[Segment]
 ) -> tuple[AbortedTransaction, ...]:
     """The aborted transactions of every segment in view, above the round too.
 
@@ -301,12 +301,12 @@ def _aborted(
         transaction
         for segment in segments
         if is_first or segment.start_offset < first_dirty
-        for transaction in read_aborted(live.tier, work.surveyed.key, segment)
+        for transaction in read_aborted(context.tier, work.surveyed.key, segment)
     )
     return (*below, *beyond)
 
 
-def _decided_at(live: Wiring, plan: Compact, segments: Sequence[Segment]) -> int:
+def _decided_at(context: RunContext, plan: Compact, segments: Sequence[Segment]) -> int:
     """Where all transactions that reach into the chunk are decided, by the producer snapshots.
 
     Reading the marks of all that lies beyond would cost every chunk as much as the whole log.
@@ -316,14 +316,14 @@ def _decided_at(live: Wiring, plan: Compact, segments: Sequence[Segment]) -> int
             continue
         opened = (
             entry.current_txn_first_offset
-            for entry in read_snapshot(live.tier, plan.key, segment)
+            for entry in read_snapshot(context.tier, plan.key, segment)
         )
         if not any(first is not None and first < plan.next_offset for first in opened):
             return segment.next_offset
     return segments[-1].next_offset
 
 
-def _round(live: Wiring, work: Work, chunk: Chunk, state: PartitionState) -> Round:
+def _round(context: RunContext, work: Work, chunk: Chunk, state: PartitionState) -> Round:
     return Round(
         index=0,
         state=state,
@@ -333,7 +333,7 @@ def _round(live: Wiring, work: Work, chunk: Chunk, state: PartitionState) -> Rou
         rules=work.surveyed.rules,
         aborted=work.aborted,
         producers=work.surveyed.producers,
-        now_ms=live.now_ms,
+        now_ms=context.now_ms,
         is_partial=chunk.plan.is_partial,
         is_last_chunk=chunk.is_last,
     )

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tierfold.compaction.model.errors import TierfoldError
-from tierfold.jobs.context.run_context import Wiring
+from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.versions import tierfold_version
 from tierfold.jobs.pipeline.partition_report import NOT_BEGUN, PartitionReport
 from tierfold.storage.catalog.runs_table import RunRow, RunsTable
@@ -20,7 +20,7 @@ from tierfold.storage.clock import now_ms
 
 
 def keep_record(
-    live: Wiring,
+    context: RunContext,
     chunks: Sequence[tuple[int, PartitionReport]],
     started_at_ms: int,
     command: str,
@@ -32,13 +32,13 @@ def keep_record(
     are told as well.
     """
     try:
-        record_run(live, chunks, started_at_ms, command)
+        record_run(context, chunks, started_at_ms, command)
     except TierfoldError as error:
         console.print(Text(f"The run's record could not be kept: {error}", style="yellow"))
 
 
 def record_run(
-    live: Wiring,
+    context: RunContext,
     chunks: Sequence[tuple[int, PartitionReport]],
     started_at_ms: int,
     command: str,
@@ -48,13 +48,13 @@ def record_run(
     What began nothing makes no catalog: where one is missing, a new folder in its place would be
     in the way of the backup that is brought back.
     """
-    if all(chunk.outcome in NOT_BEGUN for _, chunk in chunks) and not live.catalog.exists():
+    if all(chunk.outcome in NOT_BEGUN for _, chunk in chunks) and not context.catalog.exists():
         return
     finished_at_ms = now_ms()
-    RunsTable(live.catalog_uri).append(
+    RunsTable(context.catalog_uri).append(
         [
             RunRow(
-                run=live.run,
+                run=context.run,
                 topic=each.key.topic,
                 partition=each.key.partition,
                 topic_id=each.key.topic_id,
@@ -72,7 +72,7 @@ def record_run(
                 segments_in=each.segments_in,
                 segments_out=each.segments_out,
                 tally=asdict(each.tally),
-                now_ms=live.now_ms,
+                now_ms=context.now_ms,
                 tierfold_version=tierfold_version(),
             )
             for chunk, each in chunks

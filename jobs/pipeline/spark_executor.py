@@ -23,7 +23,7 @@ from tierfold.compaction.cleaning.transactions import TransactionVerdict, joined
 from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.planning.empty_groups import Absorbed, absorbed
-from tierfold.jobs.context.run_context import Wiring
+from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.pipeline.check_and_commit import Rewritten, RoundResult, published
 from tierfold.jobs.pipeline.stages.reduce import ReducePlan, reduced
 from tierfold.jobs.pipeline.stages.rewrite import GROUP_SCHEMA, redealt, rewritten
@@ -88,10 +88,10 @@ class _Progressing:
 class Pipeline:
     """Runs claimed rounds on one Spark session."""
 
-    def __init__(self, spark: SparkSession, live: Wiring, progress: ByteProgress) -> None:
+    def __init__(self, spark: SparkSession, context: RunContext, progress: ByteProgress) -> None:
         self._spark = spark
-        self._live = live
-        self._tier_uri = live.tier_uri
+        self._live = context
+        self._tier_uri = context.tier_uri
         self._progress = progress
         self._cores = spark.sparkContext.defaultParallelism
         self._cached: list[DataFrame] = []

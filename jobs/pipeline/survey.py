@@ -26,7 +26,7 @@ from tierfold.compaction.planning.eligibility import (
 from tierfold.compaction.planning.plan import Choice, Compact, propose, rest_by_policy
 from tierfold.compaction.planning.plan_check import faults
 from tierfold.compaction.planning.regions import last_stable_of, regions_of
-from tierfold.jobs.context.run_context import Wiring
+from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import EVERYTHING, Scope, named
 from tierfold.jobs.pipeline.discovery import viewed
 from tierfold.jobs.settings.resolution import Settings
@@ -56,13 +56,13 @@ class Surveyed:
     """The compaction epoch of the catalog's row; 0: it has none."""
 
 
-def survey(live: Wiring, settings: Settings, scope: Scope) -> list[Surveyed]:
+def survey(context: RunContext, settings: Settings, scope: Scope) -> list[Surveyed]:
     """Look at every partition in scope, in order of topic and number.
 
     Raises BadSettings where the tier is none, or a topic's settings cannot both hold; what is wrong
     with one partition is its choice.
     """
-    return survey_of(live, settings, known_partitions(live, scope), scope.first_dirty)
+    return survey_of(context, settings, known_partitions(context, scope), scope.first_dirty)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ class KnownPartition:
 
 
 def survey_of(
-    live: Wiring,
+    context: RunContext,
     settings: Settings,
     known: Sequence[KnownPartition],
     first_dirty: int | None = None,
@@ -88,31 +88,31 @@ def survey_of(
         return list(
             pool.map(
                 lambda partition: _surveyed(
-                    live, partition, rules[partition.key.topic], first_dirty
+                    context, partition, rules[partition.key.topic], first_dirty
                 ),
                 known,
             )
         )
 
 
-def known_partitions(live: Wiring, scope: Scope) -> list[KnownPartition]:
+def known_partitions(context: RunContext, scope: Scope) -> list[KnownPartition]:
     """The partitions in scope, by topic and number, each with its row.
 
     Raises BadSettings where the tier is none, or a name is none of its topics', TierfoldError where
     the catalog cannot be read.
     """
-    everywhere = live.tier.partitions()
+    everywhere = context.tier.partitions()
     keys = scope.chosen(everywhere)
-    return known_among(everywhere, keys, live.catalog.look(keys))
+    return known_among(everywhere, keys, context.catalog.look(keys))
 
 
 def known_by_name(
-    live: Wiring, name: str, *, where: str, scope: Scope = EVERYTHING
+    context: RunContext, name: str, *, where: str, scope: Scope = EVERYTHING
 ) -> KnownPartition:
     """The one partition in scope that has that name; raises as `named` and `known_partitions`."""
-    everywhere = live.tier.partitions()
+    everywhere = context.tier.partitions()
     key = named(scope.chosen(everywhere), name, where=where)
-    (known,) = known_among(everywhere, [key], live.catalog.look([key]))
+    (known,) = known_among(everywhere, [key], context.catalog.look([key]))
     return known
 
 
@@ -157,30 +157,30 @@ def _shared_id(key: PartitionKey, names: set[str]) -> Refusal | None:
 
 
 def _surveyed(
-    live: Wiring, known: KnownPartition, rules: Rules, first_dirty: int | None
+    context: RunContext, known: KnownPartition, rules: Rules, first_dirty: int | None
 ) -> Surveyed:
     epoch = 0 if known.state is None else known.state.epoch
     left_alone = rest_by_policy(rules) or known.refusal
     if left_alone is not None:
         return Surveyed(key=known.key, rules=rules, view=None, choice=left_alone, epoch=epoch)
     try:
-        return replace(_looked_at(live, known, rules, first_dirty), epoch=epoch)
+        return replace(_looked_at(context, known, rules, first_dirty), epoch=epoch)
     except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
         refusal = refusal_of(error, str(known.key))
         return Surveyed(key=known.key, rules=rules, view=None, choice=refusal, epoch=epoch)
 
 
 def _looked_at(
-    live: Wiring, known: KnownPartition, rules: Rules, first_dirty: int | None
+    context: RunContext, known: KnownPartition, rules: Rules, first_dirty: int | None
 ) -> Surveyed:
     key = known.key
-    view = viewed(live, key, known.state)
+    view = viewed(context, key, known.state)
     if isinstance(view, Refusal):
         return Surveyed(key=key, rules=rules, view=None, choice=view)
-    now_ms = live.now_ms
+    now_ms = context.now_ms
     notes = (*_claimed(known.state), *strategy_change(known.state, rules), *view.notes)
     view = replace(view, notes=notes)
-    producers = _producers(live, view, first_dirty)
+    producers = _producers(context, view, first_dirty)
     regions = regions_of(
         view, last_stable_of(producers), rules, now_ms, forced_first_dirty=first_dirty
     )
@@ -233,17 +233,17 @@ def refusal_of(error: Exception, where: str) -> Refusal:
 
 
 def _producers(
-    live: Wiring, view: PartitionView, first_dirty: int | None
+    context: RunContext, view: PartitionView, first_dirty: int | None
 ) -> tuple[ProducerEntry, ...]:
     """The newest snapshot in view; not even that is read where nothing can be due."""
     is_clean = first_dirty is None and view.cleaner_offset == view.next_offset
     has_due = any(
-        segment.earliest_due_ms is not None and segment.earliest_due_ms <= live.now_ms
+        segment.earliest_due_ms is not None and segment.earliest_due_ms <= context.now_ms
         for segment in view.segments
     )
     if not view.segments or (is_clean and not has_due):
         return ()
-    return read_snapshot(live.tier, view.key, view.segments[-1])
+    return read_snapshot(context.tier, view.key, view.segments[-1])
 
 
 def contradictions(partition: Surveyed, now_ms: int) -> tuple[str, ...]:

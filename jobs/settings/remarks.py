@@ -17,7 +17,7 @@ from rich.text import Text
 from tierfold.compaction.model.redaction import printable
 from tierfold.compaction.model.rules import outlasting
 from tierfold.compaction.model.segments import PartitionKey
-from tierfold.jobs.context.run_context import Wiring
+from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope, nearest
 from tierfold.jobs.settings.resolution import Settings
 
@@ -49,10 +49,10 @@ class Remarks:
                 console.print(line, soft_wrap=True)
 
 
-def remarks_on_tier(settings: Settings, live: Wiring) -> Remarks:
+def remarks_on_tier(settings: Settings, context: RunContext) -> Remarks:
     """What every verb about a tier says; raises BadSettings where the tier is none."""
     has_exact = any(table.is_exact for table in settings.tables)
-    return _on_tier(settings, live.tier.partitions() if has_exact else ())
+    return _on_tier(settings, context.tier.partitions() if has_exact else ())
 
 
 def _on_tier(settings: Settings, keys: Iterable[PartitionKey]) -> Remarks:
@@ -67,9 +67,9 @@ def _on_tier(settings: Settings, keys: Iterable[PartitionKey]) -> Remarks:
     )
 
 
-def remarks_on_plan(settings: Settings, live: Wiring, scope: Scope) -> Remarks:
+def remarks_on_plan(settings: Settings, context: RunContext, scope: Scope) -> Remarks:
     """What `plan` says: as `remarks_on_tier`, and advice for the topics in scope; raises so too."""
-    keys = live.tier.partitions()
+    keys = context.tier.partitions()
     found = _on_tier(settings, keys)
     topics = [key.topic for key in scope.chosen(keys)]
     return replace(found, warnings=(*found.warnings, *_advice(settings, topics)))

@@ -33,7 +33,7 @@ from tierfold.compaction.model.errors import (
 )
 from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.compaction.planning.regions import last_stable_of
-from tierfold.jobs.context.run_context import Wiring, wired
+from tierfold.jobs.context.run_context import RunContext, run_context
 from tierfold.jobs.pipeline.discovery import viewed
 from tierfold.jobs.pipeline.originals import originals_of
 from tierfold.jobs.pipeline.survey import READERS, KnownPartition, known_partitions
@@ -108,8 +108,8 @@ class KafkaSegments(DataSource):
                 where=FORMAT,
                 remedy="Name them once: in .schema(…), or in the option.",
             )
-        live = wired(request.tier_uri, request.catalog_uri, None)
-        return SegmentReader(live, request, schema)
+        context = run_context(request.tier_uri, request.catalog_uri, None)
+        return SegmentReader(context, request, schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +130,8 @@ class _WhereAllowed:
 class SegmentReader(DataSourceReader):
     """Plans what is to be read, then travels to the workers and reads it."""
 
-    def __init__(self, live: Wiring, request: Request, schema: StructType) -> None:
-        self._live = live
+    def __init__(self, context: RunContext, request: Request, schema: StructType) -> None:
+        self._live = context
         self._request = request
         self._schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
         self._wanted = Wanted()

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from tierfold.compaction.model.rules import TierBinding
 from tierfold.compaction.planning.chunks import UNBOUND, Budget
-from tierfold.jobs.context.run_context import Wiring
+from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.partition_report import NOT_BEGUN, PartitionReport, survey_report
 from tierfold.jobs.pipeline.run_loop import Waves
@@ -25,7 +25,11 @@ from tierfold.storage.clock import now_ms
 
 
 def compact(
-    live: Wiring, settings: Settings, scope: Scope, console: Console, budget: Budget = UNBOUND
+    context: RunContext,
+    settings: Settings,
+    scope: Scope,
+    console: Console,
+    budget: Budget = UNBOUND,
 ) -> list[PartitionReport]:
     """Compact every eligible partition in scope; one report per partition in scope.
 
@@ -34,27 +38,27 @@ def compact(
     Raises BadSettings; whatever is wrong with one partition is in its report.
     """
     started_at_ms = now_ms()
-    surveyed = survey(live, settings, scope)
+    surveyed = survey(context, settings, scope)
     reports = {partition.key: survey_report(partition) for partition in surveyed}
     due = in_order_of_work(surveyed)
     if due:
         # Before the claim: where Spark cannot start, nobody's epoch should be opened.
         with spark_answers():
             spark = announced_session(console)
-            pipeline = Pipeline(spark, live, ByteProgress(spark, console))
+            pipeline = Pipeline(spark, context, ByteProgress(spark, console))
         waves = Waves(
-            live=live,
+            context=context,
             pipeline=pipeline,
             budget=budget,
             started_at_ms=started_at_ms,
             record=lambda chunks, began_at_ms: keep_record(
-                live, chunks, began_at_ms, "compact", console
+                context, chunks, began_at_ms, "compact", console
             ),
         )
         reports |= {each.key: each for each in waves.run(due)}
     found = [reports[partition.key] for partition in surveyed]
     not_begun = [(0, each) for each in found if each.outcome in NOT_BEGUN]
-    keep_record(live, not_begun, started_at_ms, "compact", console)
+    keep_record(context, not_begun, started_at_ms, "compact", console)
     return found
 
 

@@ -35,7 +35,7 @@ from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalRe
 from tierfold.compaction.model.errors import CorruptLog, TierfoldError, UnreadableObject
 from tierfold.compaction.model.outcomes import Committed
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
-from tierfold.jobs.context.run_context import Wiring
+from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.stopping import deferred
 from tierfold.jobs.context.timestamps import moment
 from tierfold.jobs.pipeline.commits import committed, settled
@@ -95,44 +95,44 @@ class Forgot:
         return entry
 
 
-def forget(live: Wiring, name: str, console: Console, *, is_dry_run: bool = False) -> Forgot:
+def forget(context: RunContext, name: str, console: Console, *, is_dry_run: bool = False) -> Forgot:
     """Take back what the catalog says of the partition `name`, if its log was cut off.
 
     A dry run changes nothing. `console` is told where the run's record could not be kept. Raises
     BadSettings where `name` says nothing, TierfoldError where the catalog cannot be read.
     """
     started_at_ms = now_ms()
-    known = known_by_name(live, name, where="tierfold forget")
+    known = known_by_name(context, name, where="tierfold forget")
     if known.refusal is not None:
         return Forgot(report=_refused(known.key, known.refusal))
-    found = _looked_at(live, known.key, known.state)
+    found = _looked_at(context, known.key, known.state)
     epoch = 0 if known.state is None else known.state.epoch
     found = replace(found, report=replace(found.report, epoch=epoch))
     if is_dry_run or found.loss is None or found.report.outcome != PLANNED:
         return found
     with deferred():
-        report = _emptied(live, found, found.loss)
-        keep_record(live, [(0, report)], started_at_ms, "forget", console)
+        report = _emptied(context, found, found.loss)
+        keep_record(context, [(0, report)], started_at_ms, "forget", console)
     return replace(found, report=report)
 
 
-def _looked_at(live: Wiring, key: PartitionKey, state: PartitionState | None) -> Forgot:
+def _looked_at(context: RunContext, key: PartitionKey, state: PartitionState | None) -> Forgot:
     """What would be done, as far as the row and the tier tell."""
     try:
-        listed = live.tier.listing(key)
-        facts = facts_from(live, key, state, listed)
+        listed = context.tier.listing(key)
+        facts = facts_from(context, key, state, listed)
         if divergence(facts) is None:
-            return Forgot(report=_not_cut_off(live, facts))
-        obstacles = in_the_way(facts, _unlike_live(live, facts))
+            return Forgot(report=_not_cut_off(context, facts))
+        obstacles = in_the_way(facts, _unlike_live(context, facts))
         if obstacles is not None:
-            refusal = obstacles.refusal(_uploads_at(live, key)).at(live.place(key))
+            refusal = obstacles.refusal(_uploads_at(context, key)).at(context.place(key))
             return Forgot(report=_refused(key, refusal))
         everything = row_without(
             key, state, [listed_segment.segment_id for listed_segment in listed]
         )
-        bare = facts_from(live, key, everything, listed)
-        view = view_from(live, bare)
-        doubt = None if isinstance(view, Refusal) else _doubt(live, facts, view)
+        bare = facts_from(context, key, everything, listed)
+        view = view_from(context, bare)
+        doubt = None if isinstance(view, Refusal) else _doubt(context, facts, view)
     except TierfoldError as error:
         return Forgot(report=_refused(key, refusal_of(error, str(key))))
     if isinstance(view, Refusal):
@@ -144,16 +144,16 @@ def _looked_at(live: Wiring, key: PartitionKey, state: PartitionState | None) ->
     return Forgot(report=_planned(key, state, loss), state=state, loss=loss)
 
 
-def _unlike_live(live: Wiring, facts: PartitionFacts) -> set[str]:
+def _unlike_live(context: RunContext, facts: PartitionFacts) -> set[str]:
     """Ids of unknown segments that lack what live uploads hold; raises TierfoldError."""
     return {
         each.second.segment_id
         for each in comparisons_with_live(facts)
-        if prove_overlaps(live.tier, facts.key, chain_of(-1, ()), [each]).disagreements
+        if prove_overlaps(context.tier, facts.key, chain_of(-1, ()), [each]).disagreements
     }
 
 
-def _doubt(live: Wiring, facts: PartitionFacts, view: PartitionView) -> Refusal | None:
+def _doubt(context: RunContext, facts: PartitionFacts, view: PartitionView) -> Refusal | None:
     """Why the new history may be none: its checkpoints tell of leaders, its batches do not.
 
     A checkpoint is a small text file, and what follows from it here cannot be undone. So where a
@@ -168,7 +168,7 @@ def _doubt(live: Wiring, facts: PartitionFacts, view: PartitionView) -> Refusal 
         if not any(segment.start_offset <= partition <= segment.end_offset for partition in begun):
             continue
         found = listed.get(segment.segment_id)
-        if found is None or batches_fit(live.tier, facts.key, found, view.lineage):
+        if found is None or batches_fit(context.tier, facts.key, found, view.lineage):
             continue
         return Refusal(
             reason=RefusalReason.UNREADABLE,
@@ -180,21 +180,21 @@ def _doubt(live: Wiring, facts: PartitionFacts, view: PartitionView) -> Refusal 
     return None
 
 
-def _not_cut_off(live: Wiring, facts: PartitionFacts) -> PartitionReport:
+def _not_cut_off(context: RunContext, facts: PartitionFacts) -> PartitionReport:
     draft = drafted(facts)
     if isinstance(draft, Refusal):
         detail = f"no unclean leader election cut its log off; {draft.detail}"
-        return _refused(facts.key, replace(draft.at(live.place(facts.key)), detail=detail))
+        return _refused(facts.key, replace(draft.at(context.place(facts.key)), detail=detail))
     reason = "no unclean leader election cut its log off: there is nothing to forget"
     return PartitionReport(key=facts.key, outcome=NOTHING_TO_DO, reason=reason)
 
 
-def _uploads_at(live: Wiring, key: PartitionKey) -> str:
+def _uploads_at(context: RunContext, key: PartitionKey) -> str:
     """The newest state in which only uploads live and that can be restored; empty: there is none.
 
     By the catalog alone; `restore` reads what comes back.
     """
-    past = past_of(live, key)
+    past = past_of(context, key)
     if past is None:
         return ""
     newest, entries = past
@@ -224,24 +224,24 @@ def _planned(
     )
 
 
-def _emptied(live: Wiring, found: Forgot, loss: Forgetting) -> PartitionReport:
+def _emptied(context: RunContext, found: Forgot, loss: Forgetting) -> PartitionReport:
     """Claim and commit; nothing is changed where another run was faster."""
     planned, key = found.report, found.report.key
     row = found.state or never_claimed(key)
     try:
-        claim = live.catalog.claim([row], live.run, at_ms=live.clock())[key]
+        claim = context.catalog.claim([row], context.run, at_ms=context.clock())[key]
     except (CorruptLog, UnreadableObject) as error:
         return failure_report(planned, str(error))
     if not isinstance(claim.outcome, Committed):
         return claim_report(planned, claim.outcome)
     # A run that is fenced only now may have written something since the tier was listed.
-    if _looked_at(live, key, claim.state).loss != loss:
-        proposals = [release_of(claim.state, new_commit_id(), live.clock())]
-        settled(live.catalog, proposals, committed(live.catalog, proposals))
+    if _looked_at(context, key, claim.state).loss != loss:
+        proposals = [release_of(claim.state, new_commit_id(), context.clock())]
+        settled(context.catalog, proposals, committed(context.catalog, proposals))
         reason = "the tier changed while it was looked at, and nothing was forgotten; run again"
         return replace(planned, outcome=LOST_RACE, reason=reason, bytes_out=0)
-    proposals = [_proposal(claim.state, loss.consent, live.clock())]
-    outcome = settled(live.catalog, proposals, committed(live.catalog, proposals))[key]
+    proposals = [_proposal(claim.state, loss.consent, context.clock())]
+    outcome = settled(context.catalog, proposals, committed(context.catalog, proposals))[key]
     report = replace(outcome_report(planned, outcome), epoch=claim.state.epoch)
     return replace(report, outcome=FORGOTTEN) if isinstance(outcome, Committed) else report
 

@@ -11,18 +11,18 @@ from tierfold.compaction.commits.history import Entry, entries, told
 from tierfold.compaction.commits.restore import Restoration, restoration
 from tierfold.compaction.discovery.view import Refusal
 from tierfold.compaction.model.segments import PartitionKey
-from tierfold.jobs.context.run_context import Wiring
+from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import named
 from tierfold.jobs.context.timestamps import moment
 
 
-def past_of(live: Wiring, key: PartitionKey) -> tuple[Entry, Iterator[Entry]] | None:
+def past_of(context: RunContext, key: PartitionKey) -> tuple[Entry, Iterator[Entry]] | None:
     """The partition's newest entry, and all entries, newest first; None: no run has touched it.
 
     They are read as they are taken, each from a version of the catalog's table, and there may be
     thousands. Raises TierfoldError, the iterator too.
     """
-    found = entries(live.catalog.history(key))
+    found = entries(context.catalog.history(key))
     newest = next(found, None)
     return None if newest is None else (newest, chain((newest,), found))
 
@@ -106,14 +106,14 @@ class PartitionHistory:
         }
 
 
-def history(live: Wiring, name: str, limit: int | None = None) -> PartitionHistory:
+def history(context: RunContext, name: str, limit: int | None = None) -> PartitionHistory:
     """The newest `limit` states of the partition `name`, or all; nothing is changed.
 
     `name` is `orders-0`, or the partition's folder. Raises BadSettings where it is none, or
     several, and TierfoldError where the catalog cannot be read.
     """
-    key = named(live.tier.partitions(), name, where="tierfold history")
-    past = past_of(live, key)
+    key = named(context.tier.partitions(), name, where="tierfold history")
+    past = past_of(context, key)
     if past is None:
         return PartitionHistory(key=key, holder="", lines=(), has_older=False)
     newest, found = past

@@ -9,7 +9,7 @@ from tierfold.compaction.planning.chunks import UNBOUND, Budget, Due, Room, Wave
 from tierfold.compaction.planning.explanation import explained
 from tierfold.compaction.planning.plan import Compact
 from tierfold.compaction.planning.regions import Regions, last_stable_of, regions_of
-from tierfold.jobs.context.run_context import Wiring
+from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.partition_report import PartitionReport, left_report, survey_report
 from tierfold.jobs.pipeline.survey import (
@@ -24,42 +24,42 @@ from tierfold.jobs.verbs.plan_explained import Explained
 
 
 def plan(
-    live: Wiring, settings: Settings, scope: Scope, budget: Budget = UNBOUND
+    context: RunContext, settings: Settings, scope: Scope, budget: Budget = UNBOUND
 ) -> list[PartitionReport]:
     """One report per partition in scope; nothing is changed, no catalog is made.
 
     Of a partition that is compacted in chunks it shows the first. Raises BadSettings; whatever is
     wrong with one partition is in its report.
     """
-    surveyed = survey(live, settings, scope)
+    surveyed = survey(context, settings, scope)
     reports = {partition.key: survey_report(partition) for partition in surveyed}
     due = in_order_of_work(surveyed)
     if due:
-        reports |= _first_chunks(due, budget, live.tier.store.free_bytes())
+        reports |= _first_chunks(due, budget, context.tier.store.free_bytes())
     return [reports[partition.key] for partition in surveyed]
 
 
-def explain(live: Wiring, settings: Settings, scope: Scope, name: str) -> Explained:
+def explain(context: RunContext, settings: Settings, scope: Scope, name: str) -> Explained:
     """Why each segment of the partition `name` meets what it meets, were it compacted alone.
 
     `name` is `orders-0`, or the partition's folder, which names the topic's id too. Raises
     BadSettings where it is none in scope, or several; nothing is changed.
     """
-    known = known_by_name(live, name, where="--explain", scope=scope)
-    (each,) = survey_of(live, settings, [known], scope.first_dirty)
+    known = known_by_name(context, name, where="--explain", scope=scope)
+    (each,) = survey_of(context, settings, [known], scope.first_dirty)
     if isinstance(each.choice, Compact):
-        wave = _wave([each], UNBOUND, 0, live.tier.store.free_bytes())
+        wave = _wave([each], UNBOUND, 0, context.tier.store.free_bytes())
         each = replace(each, choice=wave.chunks[0].plan)
     report = survey_report(each)
-    regions = _regions(each, live.now_ms, scope.first_dirty)
+    regions = _regions(each, context.now_ms, scope.first_dirty)
     if each.view is None or regions is None:
-        return Explained(report=report, surveyed=each, now_ms=live.now_ms)
+        return Explained(report=report, surveyed=each, now_ms=context.now_ms)
     return Explained(
         report=report,
         surveyed=each,
-        now_ms=live.now_ms,
+        now_ms=context.now_ms,
         regions=regions,
-        segments=explained(each.view, each.rules, regions, each.choice, live.now_ms),
+        segments=explained(each.view, each.rules, regions, each.choice, context.now_ms),
     )
 
 

@@ -34,7 +34,7 @@ from tierfold.compaction.model.errors import (
 )
 from tierfold.compaction.model.outcomes import Committed
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
-from tierfold.jobs.context.run_context import Wiring
+from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.stopping import deferred
 from tierfold.jobs.context.timestamps import moment, moment_ms
 from tierfold.jobs.pipeline.commits import committed, settled
@@ -101,7 +101,7 @@ class Restored:
 
 
 def restore(
-    live: Wiring, name: str, to: str, console: Console, *, is_dry_run: bool = False
+    context: RunContext, name: str, to: str, console: Console, *, is_dry_run: bool = False
 ) -> Restored:
     """Bring the partition `name` back to what it was at the moment, or after the run, `to`.
 
@@ -109,26 +109,26 @@ def restore(
     BadSettings where `name` or `to` says nothing, TierfoldError where the catalog cannot be read.
     """
     started_at_ms = now_ms()
-    found = _sought(live, name, to)
+    found = _sought(context, name, to)
     is_planned = found.report.outcome == PLANNED
     if is_dry_run or not is_planned or found.row is None or found.way_back is None:
         return found
-    faults = _faults(live, found.row.key, found.way_back, console)
+    faults = _faults(context, found.row.key, found.way_back, console)
     if faults:
         return replace(found, report=_refused(found.row.key, _not_whole(faults)))
     with deferred():
-        report = put_back(live, found.row, found.way_back, found.report)
-        keep_record(live, [(0, report)], started_at_ms, "restore", console)
+        report = put_back(context, found.row, found.way_back, found.report)
+        keep_record(context, [(0, report)], started_at_ms, "restore", console)
     return replace(found, report=report)
 
 
-def _sought(live: Wiring, name: str, to: str) -> Restored:
+def _sought(context: RunContext, name: str, to: str) -> Restored:
     """What would be done, as far as the catalog and a listing tell."""
-    known = known_by_name(live, name, where="tierfold restore")
+    known = known_by_name(context, name, where="tierfold restore")
     key = known.key
     if known.refusal is not None:
         return Restored(report=_refused(key, known.refusal))
-    past = past_of(live, key)
+    past = past_of(context, key)
     if past is None:
         raise BadSettings(
             f"no run has touched {key}: the catalog remembers no state of it",
@@ -136,14 +136,14 @@ def _sought(live: Wiring, name: str, to: str) -> Restored:
             remedy="There is nothing to go back to.",
         )
     newest, entries = past
-    found = _found(live, newest, entries, to)
+    found = _found(context, newest, entries, to)
     return replace(found, report=replace(found.report, epoch=newest.state.epoch))
 
 
-def _found(live: Wiring, newest: Entry, entries: Iterator[Entry], to: str) -> Restored:
+def _found(context: RunContext, newest: Entry, entries: Iterator[Entry], to: str) -> Restored:
     key = newest.state.key
     time_ms = moment_ms(to, where="--to")
-    look = _LOOK.replace(PLACE, live.place(key))
+    look = _LOOK.replace(PLACE, context.place(key))
     target = (
         _at_run(entries, to, look) if time_ms is None else _at_moment(entries, time_ms, look)
     )
@@ -151,16 +151,18 @@ def _found(live: Wiring, newest: Entry, entries: Iterator[Entry], to: str) -> Re
     if isinstance(way_back, Refusal):
         return Restored(report=_refused(key, way_back), target=target)
     report = _planned(newest, way_back)
-    if time_ms is not None and time_ms > live.clock():
+    if time_ms is not None and time_ms > context.clock():
         report = replace(report, notes=(*report.notes, f"{moment(time_ms)} is yet to come"))
-    if report.outcome == PLANNED and (refusal := _refused_by_listing(live, key, way_back)):
+    if report.outcome == PLANNED and (refusal := _refused_by_listing(context, key, way_back)):
         report = _refused(key, refusal)
     return Restored(report=report, row=newest.state, target=target, way_back=way_back)
 
 
-def _refused_by_listing(live: Wiring, key: PartitionKey, way_back: Restoration) -> Refusal | None:
+def _refused_by_listing(
+    context: RunContext, key: PartitionKey, way_back: Restoration
+) -> Refusal | None:
     try:
-        faults = damages(way_back.segments, live.tier.listing(key), kind="segment")
+        faults = damages(way_back.segments, context.tier.listing(key), kind="segment")
     except TierfoldError as error:
         return refusal_of(error, str(key))
     return _not_whole(faults) if faults else None
@@ -216,7 +218,7 @@ def _planned(newest: Entry, way_back: Restoration) -> PartitionReport:
 
 
 def _faults(
-    live: Wiring, key: PartitionKey, way_back: Restoration, console: Console
+    context: RunContext, key: PartitionKey, way_back: Restoration, console: Console
 ) -> tuple[str, ...]:
     """What is wrong with the segments that come back, each read whole, as `verify` reads it."""
     if not way_back.back:
@@ -235,7 +237,7 @@ def _faults(
             aborted_before=None,
         )
         try:
-            return read_and_check(live.tier, order).checked.faults
+            return read_and_check(context.tier, order).checked.faults
         except TierfoldError as error:
             return (str(error),)
 
@@ -250,20 +252,20 @@ def _faults(
 
 
 def put_back(
-    live: Wiring, row: PartitionState, way_back: Restoration, planned: PartitionReport
+    context: RunContext, row: PartitionState, way_back: Restoration, planned: PartitionReport
 ) -> PartitionReport:
     """Claim and commit what `restoration` says of `row`; what became of what was planned.
 
     Nothing is written where another run was faster.
     """
     try:
-        claim = live.catalog.claim([row], live.run, at_ms=live.clock())[row.key]
+        claim = context.catalog.claim([row], context.run, at_ms=context.clock())[row.key]
     except (CorruptLog, UnreadableObject) as error:
         return failure_report(planned, str(error))
     if not isinstance(claim.outcome, Committed):
         return claim_report(planned, claim.outcome)
-    proposals = [restore_proposal(way_back, claim.state, live.clock())]
-    outcomes = settled(live.catalog, proposals, committed(live.catalog, proposals))
+    proposals = [restore_proposal(way_back, claim.state, context.clock())]
+    outcomes = settled(context.catalog, proposals, committed(context.catalog, proposals))
     outcome = outcomes[row.key]
     report = replace(outcome_report(planned, outcome), epoch=claim.state.epoch)
     return replace(report, outcome=RESTORED) if isinstance(outcome, Committed) else report

@@ -33,7 +33,7 @@ from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.planning.regions import last_stable_of
 from tierfold.compaction.verification.comparison import shown_key
-from tierfold.jobs.context.run_context import Wiring
+from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.sources.segment_options import FORMAT, LIVE, ORIGINAL
 from tierfold.jobs.sources.segment_source import register
 from tierfold.jobs.spark.progress import ByteProgress
@@ -76,7 +76,7 @@ class SecondOpinion:
 
 
 def second_opinions(
-    spark: SparkSession, live: Wiring, subjects: Sequence[Subject], console: Console
+    spark: SparkSession, context: RunContext, subjects: Sequence[Subject], console: Console
 ) -> dict[PartitionKey, SecondOpinion]:
     """What Spark says of these partitions; their logs have been read, and their keys compared.
 
@@ -89,9 +89,9 @@ def second_opinions(
         return {}
     register(spark)
     tasks = max(spark.sparkContext.defaultParallelism, sum(target.buckets for target in subjects))
-    bounds = spark.createDataFrame([_bound(live, target) for target in subjects], _BOUNDS)
+    bounds = spark.createDataFrame([_bound(context, target) for target in subjects], _BOUNDS)
     compared = _compared(
-        _side(spark, live, subjects, ORIGINAL), _side(spark, live, subjects, LIVE), bounds
+        _side(spark, context, subjects, ORIGINAL), _side(spark, context, subjects, LIVE), bounds
     )
     try:
         with _shuffled_into(spark, tasks):
@@ -100,11 +100,11 @@ def second_opinions(
     except SPARK_FAILURES as error:
         raise UnreadableObject(
             f"Spark failed while it looked for the latest records ({cause_of(error)})",
-            where=live.tier_uri,
+            where=context.tier_uri,
             remedy="Run again; if it comes back, leave --second-opinion out.",
         ) from error
     found = {(row["topic"], row["partition"]): _opinion(row) for row in table.to_pylist()}
-    rows = live.catalog.look([target.key for target in subjects]).by_key
+    rows = context.catalog.look([target.key for target in subjects]).by_key
     return {
         target.key: found.get((target.key.topic, target.key.partition), SecondOpinion())
         for target in subjects
@@ -112,16 +112,16 @@ def second_opinions(
     }
 
 
-def _bound(live: Wiring, subject: Subject) -> tuple[str, int, int, list[int]]:
+def _bound(context: RunContext, subject: Subject) -> tuple[str, int, int, list[int]]:
     """A row of `_BOUNDS`: what lies below the last stable offset stays what it is."""
     newest = subject.now.segments[-1]
-    last_stable = last_stable_of(read_snapshot(live.tier, subject.key, newest))
+    last_stable = last_stable_of(read_snapshot(context.tier, subject.key, newest))
     end = newest.next_offset if last_stable is None else last_stable.offset
     return subject.key.topic, subject.key.partition, end, list(subject.passes)
 
 
 def _side(
-    spark: SparkSession, live: Wiring, subjects: Sequence[Subject], segments: str
+    spark: SparkSession, context: RunContext, subjects: Sequence[Subject], segments: str
 ) -> DataFrame:
     """The records of all subjects, of their original or live segments, read by their strategies."""
     by_strategy: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
@@ -132,7 +132,7 @@ def _side(
         name, _, header = strategy.partition("=")
         reader = (
             spark.read.format(FORMAT)
-            .option("catalog", live.catalog_uri)
+            .option("catalog", context.catalog_uri)
             .option("assign", json.dumps(assigned))
             .option("segments", segments)
             .option("compaction.strategy", name)
@@ -140,7 +140,7 @@ def _side(
         )
         if header:
             reader = reader.option("compaction.strategy.header", header)
-        frames.append(reader.load(live.tier_uri))
+        frames.append(reader.load(context.tier_uri))
     return reduce(DataFrame.unionByName, frames)
 
 

@@ -12,7 +12,7 @@ from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
 from tierfold.compaction.planning.eligibility import DirtyRatio, dirty_ratio
 from tierfold.compaction.planning.regions import Regions, last_stable_of, regions_of
-from tierfold.jobs.context.run_context import Wiring
+from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.discovery import viewed
 from tierfold.jobs.pipeline.survey import READERS, KnownPartition, known_partitions, refusal_of
@@ -122,17 +122,17 @@ def _retired_json(row: PartitionState | None) -> list[dict[str, Any]]:
     ]
 
 
-def status(live: Wiring, settings: Settings, scope: Scope) -> list[PartitionStatus]:
+def status(context: RunContext, settings: Settings, scope: Scope) -> list[PartitionStatus]:
     """The partitions in scope, by topic and number, whatever their policy; nothing is changed.
 
     Raises BadSettings where the tier is none.
     """
-    known = known_partitions(live, scope)
+    known = known_partitions(context, scope)
     with ThreadPoolExecutor(READERS) as pool:
         return list(
             pool.map(
                 lambda partition: _status(
-                    live, partition, settings.rules_for(partition.key.topic), scope.first_dirty
+                    context, partition, settings.rules_for(partition.key.topic), scope.first_dirty
                 ),
                 known,
             )
@@ -140,52 +140,52 @@ def status(live: Wiring, settings: Settings, scope: Scope) -> list[PartitionStat
 
 
 def _status(
-    live: Wiring, known: KnownPartition, rules: Rules, first_dirty: int | None
+    context: RunContext, known: KnownPartition, rules: Rules, first_dirty: int | None
 ) -> PartitionStatus:
     try:
-        return _looked_at(live, known, rules, first_dirty)
+        return _looked_at(context, known, rules, first_dirty)
     except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
-        return _puzzling(live, known, refusal_of(error, str(known.key)))
+        return _puzzling(context, known, refusal_of(error, str(known.key)))
 
 
 def _looked_at(
-    live: Wiring, known: KnownPartition, rules: Rules, first_dirty: int | None
+    context: RunContext, known: KnownPartition, rules: Rules, first_dirty: int | None
 ) -> PartitionStatus:
     key = known.key
-    view = known.refusal or viewed(live, key, known.state)
+    view = known.refusal or viewed(context, key, known.state)
     if isinstance(view, Refusal):
-        return _puzzling(live, known, view)
+        return _puzzling(context, known, view)
     newest = view.segments[-1:]
-    producers = [entry for segment in newest for entry in read_snapshot(live.tier, key, segment)]
+    producers = [entry for segment in newest for entry in read_snapshot(context.tier, key, segment)]
     regions = regions_of(
-        view, last_stable_of(producers), rules, live.now_ms, forced_first_dirty=first_dirty
+        view, last_stable_of(producers), rules, context.now_ms, forced_first_dirty=first_dirty
     )
     if isinstance(regions, Refusal):
-        return _puzzling(live, known, regions)
+        return _puzzling(context, known, regions)
     return PartitionStatus(
         key=key,
         row=known.state,
         view=view,
         regions=regions,
-        ratio=dirty_ratio(view, regions, rules, live.now_ms),
-        logs=_logs(live, key, view.segments),
+        ratio=dirty_ratio(view, regions, rules, context.now_ms),
+        logs=_logs(context, key, view.segments),
     )
 
 
-def _puzzling(live: Wiring, known: KnownPartition, refusal: Refusal) -> PartitionStatus:
+def _puzzling(context: RunContext, known: KnownPartition, refusal: Refusal) -> PartitionStatus:
     return PartitionStatus(
         key=known.key,
         row=known.state,
         view=None,
         regions=None,
         ratio=None,
-        logs=_logs(live, known.key, known.state.segments if known.state is not None else ()),
+        logs=_logs(context, known.key, known.state.segments if known.state is not None else ()),
         problem=refusal.sentence,
     )
 
 
-def _logs(live: Wiring, key: PartitionKey, segments: Sequence[Segment]) -> tuple[str, ...]:
+def _logs(context: RunContext, key: PartitionKey, segments: Sequence[Segment]) -> tuple[str, ...]:
     return tuple(
-        live.tier.uri(key, segment.segment_id, segment.own_start_offset, Part.LOG)
+        context.tier.uri(key, segment.segment_id, segment.own_start_offset, Part.LOG)
         for segment in segments
     )

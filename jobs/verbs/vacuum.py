@@ -45,7 +45,7 @@ from tierfold.compaction.discovery.view import PartitionView, state_with_new
 from tierfold.compaction.model.errors import CorruptLog, TierfoldError, UnreadableObject
 from tierfold.compaction.model.outcomes import Committed, LostRace, Outcome, Unknown
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
-from tierfold.jobs.context.run_context import Wiring
+from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.context.stopping import deferred, is_stopping
 from tierfold.jobs.pipeline.commits import committed
@@ -102,7 +102,7 @@ class Work:
 
 
 def retain(
-    live: Wiring,
+    context: RunContext,
     settings: Settings,
     scope: Scope,
     times: SweepOrder,
@@ -116,7 +116,7 @@ def retain(
     is wrong with one partition is in its report.
     """
     started_at_ms = now_ms()
-    looks = looked_at(live, settings, scope, times)
+    looks = looked_at(context, settings, scope, times)
     reports = {look.report.key: look.report for look in looks}
     works = [
         Work(report=look.report, view=look.view, sweep=look.sweep)
@@ -126,16 +126,16 @@ def retain(
     if not is_dry_run:
         with deferred():
             if works:
-                _claim(live, [work for work in works if work.sweep.needs_claim])
-                _start(live, [work for work in works if work.row is not None])
-                _sweep(live, [work for work in works if work.is_open], console)
+                _claim(context, [work for work in works if work.sweep.needs_claim])
+                _start(context, [work for work in works if work.row is not None])
+                _sweep(context, [work for work in works if work.is_open], console)
                 reports |= {work.key: work.report for work in works}
             chunks = [(0, report.as_run()) for report in reports.values()]
-            keep_record(live, chunks, started_at_ms, "retain", console)
+            keep_record(context, chunks, started_at_ms, "retain", console)
     return [reports[look.report.key] for look in looks]
 
 
-def vacuumed(live: Wiring, console: Console, *, is_dry_run: bool = False) -> int:
+def vacuumed(context: RunContext, console: Console, *, is_dry_run: bool = False) -> int:
     """Let the catalog forget what was superseded for thirty days; how many of its files go.
 
     That is no partition's matter: where it fails, `console` says so, and nothing else changes.
@@ -144,19 +144,19 @@ def vacuumed(live: Wiring, console: Console, *, is_dry_run: bool = False) -> int
     if is_stopping():
         return gone
     try:
-        gone = live.catalog.vacuum(is_dry_run=is_dry_run)
-        gone += RunsTable(live.catalog_uri).vacuum(is_dry_run=is_dry_run)
+        gone = context.catalog.vacuum(is_dry_run=is_dry_run)
+        gone += RunsTable(context.catalog_uri).vacuum(is_dry_run=is_dry_run)
     except TierfoldError as error:
         said = f"The catalog's old files could not be deleted: {error}"
         console.print(Text(said, style="yellow"))
     return gone
 
 
-def _claim(live: Wiring, works: Sequence[Work]) -> None:
+def _claim(context: RunContext, works: Sequence[Work]) -> None:
     """Stage 2: one commit opens the next epoch of all of them."""
     rows = [state_with_new(partition.view) for partition in works]
     try:
-        claims = live.catalog.claim(rows, live.run, at_ms=live.clock()) if rows else {}
+        claims = context.catalog.claim(rows, context.run, at_ms=context.clock()) if rows else {}
     except (CorruptLog, UnreadableObject) as error:
         for each in works:
             each.fail(str(error))
@@ -170,12 +170,12 @@ def _claim(live: Wiring, works: Sequence[Work]) -> None:
             each.end(claim.outcome)
 
 
-def _start(live: Wiring, works: Sequence[Work]) -> None:
+def _start(context: RunContext, works: Sequence[Work]) -> None:
     """Stage 3: the rows say what expired, and what is being deleted from now on."""
     proposals = {}
     for each in works:
-        at_ms = live.clock()
-        updates = each.sweep.updates(at_ms=at_ms, run=live.run)
+        at_ms = context.clock()
+        updates = each.sweep.updates(at_ms=at_ms, run=context.run)
         if each.row is not None and updates:
             proposals[each.key] = proposed(
                 each.row,
@@ -184,7 +184,7 @@ def _start(live: Wiring, works: Sequence[Work]) -> None:
                 at_ms=at_ms,
                 requires=each.sweep.requires,
             )
-    outcomes = committed(live.catalog, [*proposals.values()])
+    outcomes = committed(context.catalog, [*proposals.values()])
     for partition in works:
         outcome = outcomes.get(partition.key)
         if isinstance(outcome, Committed) and partition.row is not None:
@@ -199,26 +199,26 @@ def _hold(row: PartitionState) -> EpochIs:
     return EpochIs(epoch=row.epoch, owner_run=row.owner_run)
 
 
-def _sweep(live: Wiring, works: Sequence[Work], console: Console) -> None:
+def _sweep(context: RunContext, works: Sequence[Work], console: Console) -> None:
     """Stages 4 to 6, some partitions at a time, so that what was read again is fresh."""
     with ThreadPoolExecutor(READERS) as pool, byte_bars(console) as bars:
         bar = bars.add_task("delete", total=sum(partition.report.size_bytes for partition in works))
         for first in range(0, len(works), BREATH):
             breath = works[first : first + BREATH]
-            _read_again(live, [partition for partition in breath if partition.row is not None])
-            list(pool.map(lambda partition: _keep_what_changed(live, partition), breath))
+            _read_again(context, [partition for partition in breath if partition.row is not None])
+            list(pool.map(lambda partition: _keep_what_changed(context, partition), breath))
             held = [partition for partition in breath if partition.is_open]
             items = [(upload, item) for upload in held for item in upload.report.doomed]
-            for _, item in pool.map(lambda pair: _deleted(live, *pair), items):
+            for _, item in pool.map(lambda pair: _deleted(context, *pair), items):
                 bars.advance(bar, item.size_bytes)
-            list(pool.map(lambda upload: _look_again(live, upload), held))
-            _finish(live, held)
+            list(pool.map(lambda upload: _look_again(context, upload), held))
+            _finish(context, held)
 
 
-def _read_again(live: Wiring, works: Sequence[Work]) -> None:
+def _read_again(context: RunContext, works: Sequence[Work]) -> None:
     """Stage 4: of what is not ours any more, or lives, nothing is deleted."""
     try:
-        rows = live.catalog.look(partition.key for partition in works)
+        rows = context.catalog.look(partition.key for partition in works)
     except TierfoldError as error:
         for each in works:
             each.fail(str(error))
@@ -232,7 +232,7 @@ def _read_again(live: Wiring, works: Sequence[Work]) -> None:
             each.fail(str(refused))
 
 
-def _keep_what_changed(live: Wiring, partition: Work) -> None:
+def _keep_what_changed(context: RunContext, partition: Work) -> None:
     """What got another object since it was looked at is not what was judged: it stays.
 
     A copy that goes on may have brought the `.log` of an upload that seemed to hold nothing.
@@ -241,7 +241,7 @@ def _keep_what_changed(live: Wiring, partition: Work) -> None:
     if not (partition.is_open and judged):
         return
     try:
-        found = {one.segment_id: one for one in live.tier.listing(partition.key)}
+        found = {one.segment_id: one for one in context.tier.listing(partition.key)}
     except TierfoldError as error:
         partition.fail(str(error))
         return
@@ -269,7 +269,7 @@ def _judge(partition: Work, row: PartitionState | None) -> None:
         partition.fail(f"{partition.key}: {'; '.join(faults)}; this is a bug, please report it")
 
 
-def _deleted(live: Wiring, partition: Work, item: Doomed) -> tuple[Work, Doomed]:
+def _deleted(context: RunContext, partition: Work, item: Doomed) -> tuple[Work, Doomed]:
     """Stage 5, of one segment or leftover; after an error nothing more of its partition.
 
     After a signal nothing more of any: what is left is marked, and the claims are given back.
@@ -278,20 +278,20 @@ def _deleted(live: Wiring, partition: Work, item: Doomed) -> tuple[Work, Doomed]
         partition.failure = partition.failure or "the run was told to stop"
     try:
         if not partition.failure and item.segment_id:
-            live.tier.delete_segment(partition.key, item.segment_id, item.start_offset)
+            context.tier.delete_segment(partition.key, item.segment_id, item.start_offset)
         elif not partition.failure:
             for object_key, _ in item.objects:
-                live.tier.store.delete(object_key)
+                context.tier.store.delete(object_key)
     except TierfoldError as error:
         partition.failure = str(error)
     return partition, item
 
 
-def _look_again(live: Wiring, partition: Work) -> None:
+def _look_again(context: RunContext, partition: Work) -> None:
     """What is gone is what a listing no longer shows, whatever the store answered."""
     try:
-        listed = {one.segment_id for one in live.tier.listing(partition.key)}
-        unfinished = {one.object_key for one in live.tier.leftovers(partition.key)}
+        listed = {one.segment_id for one in context.tier.listing(partition.key)}
+        unfinished = {one.object_key for one in context.tier.leftovers(partition.key)}
     except TierfoldError as error:
         partition.failure = partition.failure or str(error)
         return
@@ -304,19 +304,19 @@ def _look_again(live: Wiring, partition: Work) -> None:
     )
 
 
-def _finish(live: Wiring, works: Sequence[Work]) -> None:
+def _finish(context: RunContext, works: Sequence[Work]) -> None:
     """Stage 6: the rows forget what is wholly gone, and the claims are given back."""
     proposals = {
         partition.key: proposed(
             partition.row,
-            *_last_updates(live, partition),
+            *_last_updates(context, partition),
             commit_id=new_commit_id(),
-            at_ms=live.clock(),
+            at_ms=context.clock(),
         )
         for partition in works
         if partition.row is not None
     }
-    outcomes = committed(live.catalog, [*proposals.values()])
+    outcomes = committed(context.catalog, [*proposals.values()])
     for each in works:
         outcome = outcomes.get(each.key)
         if outcome is not None and not isinstance(outcome, Committed):
@@ -327,8 +327,8 @@ def _finish(live: Wiring, works: Sequence[Work]) -> None:
             each.report = each.report.swept()
 
 
-def _last_updates(live: Wiring, partition: Work) -> tuple[Update, ...]:
+def _last_updates(context: RunContext, partition: Work) -> tuple[Update, ...]:
     gone = {item.segment_id for item in partition.report.doomed if item.is_gone}
     finished = tuple(marked for marked in partition.sweep.marked_ids if marked in gone)
-    release = ReleaseClaim(run=live.run)
+    release = ReleaseClaim(run=context.run)
     return (FinishDeletion(ids=finished), release) if finished else (release,)

@@ -16,7 +16,7 @@ from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalRe
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.model.wording import counted
-from tierfold.jobs.context.run_context import Wiring
+from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.context.timestamps import moment
 from tierfold.jobs.pipeline.discovery import facts_of, view_from
@@ -39,19 +39,21 @@ class Look:
     sweep: Sweep | None = None
 
 
-def looked_at(live: Wiring, settings: Settings, scope: Scope, times: SweepOrder) -> list[Look]:
+def looked_at(
+    context: RunContext, settings: Settings, scope: Scope, times: SweepOrder
+) -> list[Look]:
     """What may go of each partition, by topic and number, whatever its policy; nothing is changed.
 
     Raises BadSettings; what is wrong with one partition is in its report.
     """
-    everywhere, rows = live.tier.partitions(), live.catalog.look()
+    everywhere, rows = context.tier.partitions(), context.catalog.look()
     keys = scope.chosen(sorted({*everywhere, *_emptied(rows)}))
     known = known_among(everywhere, keys, rows)
     rules = settings.rules_by_topic(partition.key.topic for partition in known)
     with ThreadPoolExecutor(READERS) as pool:
         return list(
             pool.map(
-                lambda partition: _looked_at(live, partition, rules[partition.key.topic], times),
+                lambda partition: _looked_at(context, partition, rules[partition.key.topic], times),
                 known,
             )
         )
@@ -65,19 +67,19 @@ def _emptied(rows: RowsRead) -> Iterator[PartitionKey]:
     return (key for key, row in rows.by_key.items() if row.retired and not row.segments)
 
 
-def _looked_at(live: Wiring, known: KnownPartition, rules: Rules, times: SweepOrder) -> Look:
-    look = _judged(live, known, rules, times)
+def _looked_at(context: RunContext, known: KnownPartition, rules: Rules, times: SweepOrder) -> Look:
+    look = _judged(context, known, rules, times)
     epoch = 0 if known.state is None else known.state.epoch
     return replace(look, report=replace(look.report, epoch=epoch))
 
 
-def _judged(live: Wiring, known: KnownPartition, rules: Rules, times: SweepOrder) -> Look:
+def _judged(context: RunContext, known: KnownPartition, rules: Rules, times: SweepOrder) -> Look:
     key = known.key
     try:
         if known.refusal is not None:
             return _refused(key, known.refusal)
-        facts = facts_of(live, key, known.state)
-        view = view_from(live, facts)
+        facts = facts_of(context, key, known.state)
+        view = view_from(context, facts)
         refusal = view if isinstance(view, Refusal) else None
         if isinstance(view, Refusal):
             # What is no part of either history may still go; that is a way out.
@@ -86,14 +88,14 @@ def _judged(live: Wiring, known: KnownPartition, rules: Rules, times: SweepOrder
             if rest is None:
                 return _refused(key, view)
             view = rest
-        leftovers = live.tier.leftovers(key)
+        leftovers = context.tier.leftovers(key)
     except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
         return _refused(key, refusal_of(error, str(key)))
     is_refused = refusal is not None
     sweep = sweep_of(view, rules, times, leftovers=leftovers, is_refused=is_refused)
     if refusal is not None and sweep.is_nothing:
         return _refused(key, refusal, "; ".join(_waits(view, rules, times)))
-    return _look(live, view, sweep, rules, times)
+    return _look(context, view, sweep, rules, times)
 
 
 def _refused(key: PartitionKey, refusal: Refusal, waits: str = "") -> Look:
@@ -103,14 +105,14 @@ def _refused(key: PartitionKey, refusal: Refusal, waits: str = "") -> Look:
 
 
 def _look(
-    live: Wiring, view: PartitionView, sweep: Sweep, rules: Rules, times: SweepOrder
+    context: RunContext, view: PartitionView, sweep: Sweep, rules: Rules, times: SweepOrder
 ) -> Look:
     report = RetainReport(
         key=view.key,
         outcome=PLANNED,
         expired=sweep.expired,
         log_start_offset=sweep.log_start_offset,
-        doomed=tuple(_doomed(live, view, sweep)),
+        doomed=tuple(_doomed(context, view, sweep)),
         notes=sweep.notes,
     )
     if sweep.is_nothing:
@@ -150,7 +152,7 @@ def _written(found: Sequence[ListedSegment]) -> list[int]:
     return [segment.modified_ms for segment in found]
 
 
-def _doomed(live: Wiring, view: PartitionView, sweep: Sweep) -> Iterator[Doomed]:
+def _doomed(context: RunContext, view: PartitionView, sweep: Sweep) -> Iterator[Doomed]:
     """Everything that the sweep deletes, with the objects that were listed of it."""
     retired = {entry.segment_id: entry for entry in view.retired}
     for gone in (*sweep.going, *sweep.starting):
@@ -163,7 +165,7 @@ def _doomed(live: Wiring, view: PartitionView, sweep: Sweep) -> Iterator[Doomed]
             why=why,
             segment_id=gone.segment.segment_id,
             start_offset=gone.segment.own_start_offset,
-            objects=() if found is None else _objects(live, view.key, found),
+            objects=() if found is None else _objects(context, view.key, found),
         )
     for orphan in sweep.orphans:
         whole = "" if orphan.is_complete else ", incomplete"
@@ -172,7 +174,7 @@ def _doomed(live: Wiring, view: PartitionView, sweep: Sweep) -> Iterator[Doomed]
             why=f"no row names it, written at {moment(orphan.modified_ms)}{whole}",
             segment_id=orphan.segment_id,
             start_offset=orphan.start_offset,
-            objects=_objects(live, view.key, orphan),
+            objects=_objects(context, view.key, orphan),
         )
     for each in sweep.set_apart:
         yield Doomed(
@@ -180,7 +182,7 @@ def _doomed(live: Wiring, view: PartitionView, sweep: Sweep) -> Iterator[Doomed]
             why=f"outside the leader epoch lineage, written at {moment(each.modified_ms)}",
             segment_id=each.segment_id,
             start_offset=each.start_offset,
-            objects=_objects(live, view.key, each),
+            objects=_objects(context, view.key, each),
         )
     for left in sweep.leftovers:
         yield Doomed(
@@ -191,9 +193,9 @@ def _doomed(live: Wiring, view: PartitionView, sweep: Sweep) -> Iterator[Doomed]
 
 
 def _objects(
-    live: Wiring, key: PartitionKey, segment: ListedSegment
+    context: RunContext, key: PartitionKey, segment: ListedSegment
 ) -> tuple[tuple[str, int], ...]:
     return tuple(
-        (live.tier.object_key(key, segment.segment_id, segment.start_offset, Part(part)), size)
+        (context.tier.object_key(key, segment.segment_id, segment.start_offset, Part(part)), size)
         for part, size in segment.parts
     )

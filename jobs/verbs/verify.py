@@ -22,7 +22,7 @@ from tierfold.compaction.cleaning.transactions import TransactionVerdict, joined
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.compaction.verification.comparison import KeysCompared, sum_of
-from tierfold.jobs.context.run_context import Wiring
+from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.stages.segment_rows import RowKind, rows_of, unpacked
 from tierfold.jobs.pipeline.stages.verify import ORDER_SCHEMA, keys_compared, segments_checked
@@ -177,7 +177,7 @@ class _Verification:
 
 
 def verify(
-    live: Wiring,
+    context: RunContext,
     settings: Settings,
     scope: Scope,
     console: Console,
@@ -191,13 +191,13 @@ def verify(
     Raises UnreadableObject where Spark's workers die, BadSettings where the tier is none, or a
     topic's settings cannot both hold; what is wrong with one partition is its fault.
     """
-    known = known_partitions(live, scope)
+    known = known_partitions(context, scope)
     rules = settings.rules_by_topic(partition.key.topic for partition in known)
     with ThreadPoolExecutor(READERS) as pool:
         subjects = list(
             pool.map(
                 lambda partition: subject_of(
-                    live, partition, rules[partition.key.topic].index_interval_bytes
+                    context, partition, rules[partition.key.topic].index_interval_bytes
                 ),
                 known,
             )
@@ -207,12 +207,12 @@ def verify(
         return [_verified(subject, _Found()) for subject in subjects]
     with spark_answers():
         spark = announced_session(console)
-        verification = _Verification(spark, live.tier_uri, console)
+        verification = _Verification(spark, context.tier_uri, console)
     found = verification.run(readable)
     by_key = {subject.key: each for subject, each in zip(readable, found, strict=True)}
     if second_opinion:
         fit = _fit_for_second(list(zip(readable, found, strict=True)))
-        opinions = second_opinions(spark, live, fit, console)
+        opinions = second_opinions(spark, context, fit, console)
         for subject in fit:
             opinion = opinions.get(subject.key, "a commit changed it while it was read")
             by_key[subject.key].second = opinion

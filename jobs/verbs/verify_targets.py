@@ -17,7 +17,7 @@ from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
 from tierfold.compaction.model.strategies import BY_OFFSET, named_strategy
-from tierfold.jobs.context.run_context import Wiring
+from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.pipeline.discovery import viewed
 from tierfold.jobs.pipeline.originals import originals_of
 from tierfold.jobs.pipeline.stages.segment_rows import packed
@@ -94,7 +94,7 @@ class Subject:
         return replace(self, before=None, notes=(*self.notes, f"not compared: {why}"))
 
 
-def subject_of(live: Wiring, known: KnownPartition, index_interval_bytes: int) -> Subject:
+def subject_of(context: RunContext, known: KnownPartition, index_interval_bytes: int) -> Subject:
     """Looks at one partition; what cannot be understood is its fault, and nothing is raised."""
     key = known.key
     empty = Subject(
@@ -104,7 +104,7 @@ def subject_of(live: Wiring, known: KnownPartition, index_interval_bytes: int) -
         before=None,
     )
     try:
-        view = known.refusal or viewed(live, key, known.state)
+        view = known.refusal or viewed(context, key, known.state)
     except TierfoldError as error:
         return replace(empty, faults=(str(error),))
     if isinstance(view, Refusal):
@@ -118,15 +118,15 @@ def subject_of(live: Wiring, known: KnownPartition, index_interval_bytes: int) -
         notes=view.notes,
     )
     try:
-        now = Side(segments=view.segments, aborted=_aborted(live, key, view.segments))
+        now = Side(segments=view.segments, aborted=_aborted(context, key, view.segments))
     # The worker that reads the segment tells what is wrong with its index.
     except TierfoldError:
         why = "a live transaction index cannot be read"
         return replace(subject.without_comparison(why), is_listed_known=False)
-    return _with_originals(live, replace(subject, now=now), view)
+    return _with_originals(context, replace(subject, now=now), view)
 
 
-def _with_originals(live: Wiring, subject: Subject, view: PartitionView) -> Subject:
+def _with_originals(context: RunContext, subject: Subject, view: PartitionView) -> Subject:
     """The subject with what its keys are to be compared with, or why they are not."""
     if not view.segments:
         return subject.without_comparison("nothing lives")
@@ -136,10 +136,10 @@ def _with_originals(live: Wiring, subject: Subject, view: PartitionView) -> Subj
     if isinstance(decided, str):
         return subject.without_comparison(decided)
     try:
-        originals = originals_of(live, view)
+        originals = originals_of(context, view)
         if isinstance(originals, str):
             return subject.without_comparison(originals)
-        aborted = _aborted(live, subject.key, originals)
+        aborted = _aborted(context, subject.key, originals)
     except TierfoldError as error:
         return subject.without_comparison(str(error))
     return replace(decided, before=Side(segments=originals, aborted=aborted))
@@ -179,11 +179,13 @@ def _by_versions(subject: Subject, state: PartitionState) -> Subject | str:
 
 
 def _aborted(
-    live: Wiring, key: PartitionKey, segments: Sequence[Segment]
+    context: RunContext, key: PartitionKey, segments: Sequence[Segment]
 ) -> tuple[AbortedTransaction, ...]:
     """What the segments' transaction indexes list; raises TierfoldError."""
     return tuple(
-        transaction for segment in segments for transaction in read_aborted(live.tier, key, segment)
+        transaction
+        for segment in segments
+        for transaction in read_aborted(context.tier, key, segment)
     )
 
 

@@ -14,7 +14,7 @@ from tests.bench.logs import SEGMENT_BYTES
 from tests.bench.measures import Cost, Stopwatch
 from tests.oracle.kafka_lab import KafkaLab
 from tests.oracle.remote_views import to_remote
-from tierfold.jobs.context.run_context import wired
+from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.partition_report import COMPACTED
 from tierfold.jobs.settings.resolution import resolve
@@ -61,8 +61,8 @@ def kafka_pass(lab: KafkaLab, log: Path, scratch: Path) -> Passed:
 def tierfold_pass(tier: Path) -> Passed:
     """The whole of `tierfold compact` on a fresh tier, from listing to commit."""
     with Stopwatch() as watch:
-        live = wired(str(tier), None, NOW_MS)
-        (report,) = compact(live, resolve(_SETTINGS), Scope(), Console(quiet=True))
+        context = run_context(str(tier), None, NOW_MS)
+        (report,) = compact(context, resolve(_SETTINGS), Scope(), Console(quiet=True))
     if report.outcome != COMPACTED:
         raise RuntimeError(f"{report.outcome}: {report.reason}")
     return Passed(

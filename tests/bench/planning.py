@@ -34,7 +34,7 @@ from tierfold.compaction.commits.commit import (
 from tierfold.compaction.discovery.view import state_with_new
 from tierfold.compaction.model.outcomes import Committed
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
-from tierfold.jobs.context.run_context import Wiring, wired
+from tierfold.jobs.context.run_context import RunContext, run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.survey import survey
 from tierfold.jobs.reports.verb_tables import print_reports
@@ -74,22 +74,22 @@ def _link_segments(parts: list[Path], folder: Path) -> None:
         os.link(part, folder / f"{offset}-{segment_id}{suffix}")
 
 
-def _claim_all(live: Wiring) -> None:
+def _claim_all(context: RunContext) -> None:
     """The claim of a run over everything; looking at the partitions is part of it."""
-    looked_at = survey(live, resolve(POLICY), Scope())
+    looked_at = survey(context, resolve(POLICY), Scope())
     rows = [state_with_new(each.view) for each in looked_at if each.view is not None]
     began = _now()
-    claims = live.catalog.claim(rows, RUN, at_ms=live.now_ms)
+    claims = context.catalog.claim(rows, RUN, at_ms=context.now_ms)
     _tell(began)
     if not all(isinstance(claim.outcome, Committed) for claim in claims.values()):
         raise RuntimeError("a claim was not granted")
 
 
-def _commit_all(live: Wiring) -> None:
+def _commit_all(context: RunContext) -> None:
     """The commit of such a run: every partition is clean up to its end."""
-    proposals = [_all_clean(row) for row in live.catalog.read().values()]
+    proposals = [_all_clean(row) for row in context.catalog.read().values()]
     began = _now()
-    outcomes = live.catalog.commit(proposals)
+    outcomes = context.catalog.commit(proposals)
     _tell(began)
     if not all(isinstance(outcome, Committed) for outcome in outcomes.values()):
         raise RuntimeError("a commit was refused")
@@ -105,16 +105,16 @@ def _all_clean(row: PartitionState) -> CommitProposal:
     )
 
 
-def _plan(live: Wiring) -> None:
+def _plan(context: RunContext) -> None:
     """`tierfold plan`, its table included."""
     began = _now()
-    reports = plan(live, resolve(POLICY), Scope())
+    reports = plan(context, resolve(POLICY), Scope())
     with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
         print_reports(Console(file=nowhere), reports, "plan")
     _tell(began)
 
 
-STEPS: Final[tuple[tuple[str, Callable[[Wiring], None]], ...]] = (
+STEPS: Final[tuple[tuple[str, Callable[[RunContext], None]], ...]] = (
     ("plan, first sight: every segment is opened", _plan),
     ("claim of all partitions", _claim_all),
     ("plan, all known and dirty: a snapshot each", _plan),
@@ -138,7 +138,7 @@ _TOLD: Final[list[float]] = []
 def _ran(step: int, tier: str) -> tuple[float, float, float]:
     """In a process of its own: wall and CPU seconds, and the peak of memory in MB."""
     _, work = STEPS[step]
-    work(wired(tier, None, None))
+    work(run_context(tier, None, None))
     wall_s, cpu_s = _TOLD
     return wall_s, cpu_s, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
 

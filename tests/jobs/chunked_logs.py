@@ -23,7 +23,7 @@ from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.producers import ProducerEntry
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.planning.chunks import UNBOUND, Budget
-from tierfold.jobs.context.run_context import wired
+from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.partition_report import PartitionReport
 from tierfold.jobs.settings.resolution import Settings, resolve
@@ -169,12 +169,12 @@ def compacted(
     **events: Event,
 ) -> dict[str, PartitionReport]:
     """One run over the tier with a `MeddledCatalog`; what it reports, by topic."""
-    live = wired(str(tier), None, now_ms)
-    meddled = MeddledCatalog(live.catalog_uri, **events)
-    live = replace(live, catalog=meddled)
+    context = run_context(str(tier), None, now_ms)
+    meddled = MeddledCatalog(context.catalog_uri, **events)
+    context = replace(context, catalog=meddled)
     settings = settings_of(tier, chunk_bytes or {})
     console = Console(file=io.StringIO())
-    reports = compact(live, settings, scope or Scope(), console, budget)
+    reports = compact(context, settings, scope or Scope(), console, budget)
     return {report.key.topic: report for report in reports}
 
 

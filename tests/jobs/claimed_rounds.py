@@ -7,7 +7,7 @@ from typing import Final
 
 from tierfold.compaction.planning.chunks import Chunk
 from tierfold.compaction.planning.plan import Compact
-from tierfold.jobs.context.run_context import Wiring, wired
+from tierfold.jobs.context.run_context import RunContext, run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.run_loop import Work, rounds_of
 from tierfold.jobs.pipeline.survey import survey
@@ -18,10 +18,10 @@ NOW_MS: Final = 1_800_000_000_000
 ALWAYS: Final = ("cleanup.policy=compact", "min.cleanable.dirty.ratio=0")
 
 
-def claimed_rounds(tier: Path, *settings: str) -> tuple[Wiring, list[Round]]:
+def claimed_rounds(tier: Path, *settings: str) -> tuple[RunContext, list[Round]]:
     """Every partition of the tier, surveyed and claimed."""
-    live = wired(str(tier), None, NOW_MS)
-    surveyed = survey(live, resolve([*ALWAYS, *settings]), Scope())
+    context = run_context(str(tier), None, NOW_MS)
+    surveyed = survey(context, resolve([*ALWAYS, *settings]), Scope())
     begun = [
         (
             Work(surveyed=partition, plan=partition.choice),
@@ -30,4 +30,4 @@ def claimed_rounds(tier: Path, *settings: str) -> tuple[Wiring, list[Round]]:
         for partition in surveyed
         if isinstance(partition.choice, Compact)
     ]
-    return live, rounds_of(live, begun)
+    return context, rounds_of(context, begun)

@@ -14,7 +14,7 @@ from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.outcomes import Outcome
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.jobs.cli import options as cli_options
-from tierfold.jobs.context.run_context import Wiring, wired
+from tierfold.jobs.context.run_context import RunContext, run_context
 from tierfold.storage.catalog.catalog import Catalog, Claim
 
 Event = Callable[[], None]
@@ -90,18 +90,18 @@ def meddled(
 ) -> Iterator[None]:
     """The command's runs are wired to such a catalog for a while."""
 
-    def wired_so(tier_uri: str, catalog_uri: str | None, now: int | None) -> Wiring:
-        live = wired(tier_uri, catalog_uri, now)
+    def opened_so(tier_uri: str, catalog_uri: str | None, now: int | None) -> RunContext:
+        context = run_context(tier_uri, catalog_uri, now)
         catalog = MeddledCatalog(
-            live.catalog_uri,
+            context.catalog_uri,
             before_claim=before_claim,
             after_claim=after_claim,
             before_commit=before_commit,
         )
-        return replace(live, catalog=catalog)
+        return replace(context, catalog=catalog)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cli_options, "wired", wired_so)
+        patch.setattr(cli_options, "run_context", opened_so)
         yield
 
 

@@ -25,7 +25,7 @@ from tierfold.compaction.commits.commit import (
 from tierfold.compaction.discovery.view import PartitionView, state_with_new
 from tierfold.compaction.model.outcomes import Committed
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionState, Segment
-from tierfold.jobs.context.run_context import CATALOG_FOLDER, wired
+from tierfold.jobs.context.run_context import CATALOG_FOLDER, run_context
 from tierfold.jobs.pipeline.discovery import viewed
 from tierfold.storage.catalog.catalog import Catalog, new_commit_id
 from tierfold.storage.segments.broker_upload import BrokerUpload
@@ -87,7 +87,7 @@ def row_of(tier: Path) -> PartitionState:
 def claimed(tier: Path, run: str = RUN, *, at_ms: int = FIRST_MS) -> PartitionState:
     """The row once a run has found what is there, and holds it."""
     catalog = catalog_of(tier)
-    view = viewed(wired(str(tier)), ORDERS, catalog.read([ORDERS]).get(ORDERS))
+    view = viewed(run_context(str(tier)), ORDERS, catalog.read([ORDERS]).get(ORDERS))
     assert isinstance(view, PartitionView), view
     claim = catalog.claim([state_with_new(view)], run, at_ms=at_ms)[ORDERS]
     assert isinstance(claim.outcome, Committed)

@@ -17,7 +17,7 @@ from tierfold.compaction.commits.commit import AdvanceCleanerOffset, ReleaseClai
 from tierfold.compaction.discovery.view import PartitionView, state_with_new
 from tierfold.compaction.model.outcomes import Committed
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey, PartitionState
-from tierfold.jobs.context.run_context import CATALOG_FOLDER, wired
+from tierfold.jobs.context.run_context import CATALOG_FOLDER, run_context
 from tierfold.jobs.pipeline.discovery import viewed
 from tierfold.storage.catalog.catalog import Catalog, new_commit_id
 from tierfold.storage.segments.broker_upload import BrokerUpload
@@ -75,8 +75,8 @@ def upload(
 
 def adopted(tier: Path, *, run: str = "earlier") -> PartitionView:
     """What a run claims and gives back without compacting it, at `THEN_MS`."""
-    live = wired(str(tier), None, THEN_MS)
-    view = viewed(live, ORDERS, live.catalog.look([ORDERS]).by_key.get(ORDERS))
+    context = run_context(str(tier), None, THEN_MS)
+    view = viewed(context, ORDERS, context.catalog.look([ORDERS]).by_key.get(ORDERS))
     assert isinstance(view, PartitionView), view
     _committed(tier, state_with_new(view), run)
     return view

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from tierfold.jobs.cli import options as cli_options
-from tierfold.jobs.context.run_context import Wiring, wired
+from tierfold.jobs.context.run_context import RunContext, run_context
 from tierfold.jobs.verbs import vacuum as retain_job
 from tierfold.jobs.verbs import vacuum_survey as retain_look
 from tierfold.storage.catalog.catalog import Catalog
@@ -110,18 +110,18 @@ def watched(meddler: Meddler) -> Iterator[Watch]:
     """The command's runs are wired so for a while, and do one thing at a time."""
     watch = Watch(meddler)
 
-    def wired_so(tier_uri: str, catalog_uri: str | None, now: int | None) -> Wiring:
-        live = wired(tier_uri, catalog_uri, now)
-        store = watch.around(live.tier.store, "list", "unfinished", "delete")
-        catalog = watch.around(live.catalog, "look", "claim", "commit", "vacuum")
+    def opened_so(tier_uri: str, catalog_uri: str | None, now: int | None) -> RunContext:
+        context = run_context(tier_uri, catalog_uri, now)
+        store = watch.around(context.tier.store, "list", "unfinished", "delete")
+        catalog = watch.around(context.catalog, "look", "claim", "commit", "vacuum")
         return replace(
-            live,
+            context,
             tier=LocalTieredStorage(cast(ObjectStore, store)),
             catalog=cast(Catalog, catalog),
         )
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cli_options, "wired", wired_so)
+        patch.setattr(cli_options, "run_context", opened_so)
         for module in (retain_job, retain_look):
             patch.setattr(module, "READERS", 1)
         yield watch

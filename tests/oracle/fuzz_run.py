@@ -26,7 +26,7 @@ from tests.oracle.remote_views import RemoteSegment, all_segments, to_local, to_
 from tierfold.compaction.commits.commit import AdvanceCleanerOffset, ReleaseClaim, proposed
 from tierfold.compaction.discovery.view import state_with_new
 from tierfold.compaction.model.units import NO_TIMESTAMP_MS
-from tierfold.jobs.context.run_context import wired
+from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.survey import survey
 from tierfold.jobs.settings.resolution import resolve
@@ -154,13 +154,13 @@ def _checkpoint(tier: Path) -> None:
 
     Forced alone, a first dirty offset above what is clean keeps the tombstones: decision 0002.
     """
-    live = wired(str(tier), None, PASSES_MS[0])
-    surveyed = survey(live, resolve(("cleanup.policy=compact",)), Scope())
+    context = run_context(str(tier), None, PASSES_MS[0])
+    surveyed = survey(context, resolve(("cleanup.policy=compact",)), Scope())
     views = [partition.view for partition in surveyed if partition.view is not None]
-    claims = live.catalog.claim(
-        [state_with_new(view) for view in views], live.run, at_ms=live.now_ms
+    claims = context.catalog.claim(
+        [state_with_new(view) for view in views], context.run, at_ms=context.now_ms
     )
-    live.catalog.commit(
+    context.catalog.commit(
         [
             proposed(
                 claim.state,
@@ -168,9 +168,9 @@ def _checkpoint(tier: Path) -> None:
                     epoch=claim.state.epoch,
                     offset=min(_first_dirty(_seed_of(key.topic)), claim.state.next_offset),
                 ),
-                ReleaseClaim(run=live.run),
+                ReleaseClaim(run=context.run),
                 commit_id=new_commit_id(),
-                at_ms=live.now_ms,
+                at_ms=context.now_ms,
             )
             for key, claim in claims.items()
         ]

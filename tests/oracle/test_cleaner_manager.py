@@ -22,7 +22,7 @@ from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import CleanerOffset
 from tierfold.compaction.planning.eligibility import dirty_ratio
 from tierfold.compaction.planning.regions import LastStable, Regions, last_stable_of, regions_of
-from tierfold.jobs.context.run_context import wired
+from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.discovery import viewed
 from tierfold.jobs.pipeline.survey import known_partitions
@@ -71,11 +71,11 @@ def subject(
     source = folder / f"t{seed}-0"
     made = lab.make(source, **options)
     to_remote(source, folder, seed)
-    live = wired(str(folder), None, TS_START_MS)
-    (known,) = known_partitions(live, Scope())
-    view = viewed(live, known.key, None)
+    context = run_context(str(folder), None, TS_START_MS)
+    (known,) = known_partitions(context, Scope())
+    view = viewed(context, known.key, None)
     assert isinstance(view, PartitionView)
-    producers = read_snapshot(live.tier, known.key, view.segments[-1])
+    producers = read_snapshot(context.tier, known.key, view.segments[-1])
     return Subject(
         source=source,
         made=made,

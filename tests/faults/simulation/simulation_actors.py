@@ -35,7 +35,7 @@ from tierfold.compaction.model.errors import TierfoldError, UnreadableObject
 from tierfold.compaction.model.segments import PartitionState, Segment
 from tierfold.compaction.planning.chunks import UNBOUND
 from tierfold.compaction.planning.plan import Rest, RestReason
-from tierfold.jobs.context.run_context import Wiring
+from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.partition_report import NOTHING_TO_DO, REFUSED
 from tierfold.jobs.pipeline.run_loop import Waves
@@ -101,15 +101,15 @@ def _runs(world: World, actor: Actor) -> None:
 
 def compact(world: World, run: str, actor: Actor) -> None:
     """What `jobs.verbs.compact.compact` does, without a session of Spark."""
-    live = world.wired(actor, run)
+    context = world.run_context(actor, run)
     tiers = {key: world.watch.tier(key) for key in world.histories}
     try:
-        surveyed = survey(live, world.settings, Scope())
+        surveyed = survey(context, world.settings, Scope())
     except TierfoldError as error:
         world.happened(run, "survey failed", error.what)
         return
     for partition in surveyed:
-        _judged(world, tiers.get(partition.key), partition, live.now_ms)
+        _judged(world, tiers.get(partition.key), partition, context.now_ms)
     world.refused = {
         partition.key: partition.choice.detail
         for partition in surveyed
@@ -118,10 +118,10 @@ def compact(world: World, run: str, actor: Actor) -> None:
     due = in_order_of_work(surveyed)
     world.due += sum(not world.histories[partition.key].is_deleted for partition in due)
     waves = Waves(
-        live=live,
-        pipeline=VirtualPipeline(driver=actor, world=world, tier=live.tier),
+        context=context,
+        pipeline=VirtualPipeline(driver=actor, world=world, tier=context.tier),
         budget=UNBOUND,
-        started_at_ms=live.now_ms,
+        started_at_ms=context.now_ms,
         record=lambda *_: None,
     )
     for report in waves.run(due):
@@ -175,10 +175,10 @@ def _sweeps(world: World, actor: Actor) -> None:
 
 def sweep(world: World, run: str, actor: Actor, *, is_diverged: bool = False) -> None:
     """`tierfold retain`, with `--diverged` or without."""
-    live = world.wired(actor, run)
-    times = SweepOrder(now_ms=live.now_ms, takes_set_apart=is_diverged)
+    context = world.run_context(actor, run)
+    times = SweepOrder(now_ms=context.now_ms, takes_set_apart=is_diverged)
     try:
-        reports = retain(live, world.settings, Scope(), times, QUIET)
+        reports = retain(context, world.settings, Scope(), times, QUIET)
     except TierfoldError as error:
         world.happened(run, "retain: no look", error.what)
         return
@@ -190,7 +190,7 @@ def sweep(world: World, run: str, actor: Actor, *, is_diverged: bool = False) ->
         world.happened(run, f"retain: {report.outcome}", f"{report.key}: {report.reason}")
         if report.outcome == REFUSED:
             world.refused.setdefault(report.key, report.reason)
-    world.outcomes["old versions deleted"] += vacuumed(live, QUIET)
+    world.outcomes["old versions deleted"] += vacuumed(context, QUIET)
 
 
 def _gives_up(world: World, actor: Actor) -> None:
@@ -206,19 +206,19 @@ def _restores(world: World, actor: Actor) -> None:
     """`tierfold restore`, to some earlier row."""
     rng = world.scheduler.rng
     for number in range(rng.randint(1, 2)):
-        live = world.wired(actor, f"{actor.name}.{number}")
+        context = world.run_context(actor, f"{actor.name}.{number}")
         keys = sorted(world.moments)
         if not keys:
             return
         key = rng.choice(keys)
         moment_ms = rng.choice(world.moments[key][:3])
         try:
-            done = restore(live, f"{key}-{key.topic_id}", str(moment_ms), QUIET)
+            done = restore(context, f"{key}-{key.topic_id}", str(moment_ms), QUIET)
         except TierfoldError as error:
-            world.happened(live.run, "restore: no look", error.what)
+            world.happened(context.run, "restore: no look", error.what)
         else:
             report = done.report
-            world.happened(live.run, f"restore: {report.outcome}", f"{key}: {report.reason}")
+            world.happened(context.run, f"restore: {report.outcome}", f"{key}: {report.reason}")
 
 
 PERSONS: Final[dict[Callable[[World, Actor], None], float]] = {
@@ -252,18 +252,18 @@ def _made_anew(world: World, log: History, actor: Actor) -> None:
 
 def _reader(world: World, actor: Actor) -> None:
     """Reads a row, and then what it names: for the grace period all of it is there."""
-    live = world.wired(actor, actor.name)
+    context = world.run_context(actor, actor.name)
     for _ in range(6):
         actor.sleep(_a_while_ms(world))
-        for state in live.catalog.read().values():
+        for state in context.catalog.read().values():
             for segment in state.segments:
-                _read(world, live, state, segment)
+                _read(world, context, state, segment)
 
 
-def _read(world: World, live: Wiring, state: PartitionState, segment: Segment) -> None:
+def _read(world: World, context: RunContext, state: PartitionState, segment: Segment) -> None:
     for key in keys_of(state.key, segment):
         try:
-            live.tier.store.read(key)
+            context.tier.store.read(key)
         except UnreadableObject as error:
             if key in world.histories[state.key].moved_away:
                 return

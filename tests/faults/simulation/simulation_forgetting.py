@@ -50,7 +50,7 @@ def take_back(
     """Whether anything was changed."""
     try:
         done = forget(
-            world.wired(actor, run), f"{key}-{key.topic_id}", QUIET, is_dry_run=is_dry_run
+            world.run_context(actor, run), f"{key}-{key.topic_id}", QUIET, is_dry_run=is_dry_run
         )
     except TierfoldError as error:
         world.happened(run, "forget: no look", error.what)
@@ -72,7 +72,7 @@ def take_back(
 
 def _went_back(world: World, key: PartitionKey, to: str, run: str, actor: Actor) -> bool:
     try:
-        report = restore(world.wired(actor, run), f"{key}-{key.topic_id}", to, QUIET).report
+        report = restore(world.run_context(actor, run), f"{key}-{key.topic_id}", to, QUIET).report
     except TierfoldError as error:
         world.happened(run, "restore: no look", error.what)
         return False

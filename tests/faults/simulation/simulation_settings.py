@@ -22,7 +22,7 @@ from tests.jobs.tiers import key_of
 from tierfold.compaction.commits.commit import CommitProposal
 from tierfold.compaction.model.outcomes import Outcome
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
-from tierfold.jobs.context.run_context import Wiring
+from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.pipeline import check_and_commit, commits, run_loop, run_records, survey
 from tierfold.jobs.settings.resolution import Settings, resolve
 from tierfold.jobs.verbs import restore, vacuum, vacuum_survey
@@ -99,13 +99,13 @@ class World:
         self.table = TableLog(changed=self._changed, now_ms=lambda: self.scheduler.now_ms)
         self.watch = Watch(objects=self.objects, histories=self.histories, seen=self._seen)
 
-    def wired(self, actor: Actor, run: str) -> Wiring:
+    def run_context(self, actor: Actor, run: str) -> RunContext:
         """What a verb of the product works with, in one actor's hands."""
 
         def open_table(uri: str, layout: TableLayout) -> Any:
             return VirtualTable(actor, self.table, uri, layout)
 
-        return Wiring(
+        return RunContext(
             tier_uri="virtual:",
             tier=LocalTieredStorage(VirtualStore(actor, self.objects)),
             catalog_uri="virtual:catalog",

@@ -10,7 +10,7 @@ import pytest
 from tests.jobs.commands import ALWAYS, tierfold, told
 from tests.jobs.tiers import files_below, key_of, made_tier, put_updates
 from tierfold.compaction.model.errors import BadSettings
-from tierfold.jobs.context.run_context import wired
+from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.sources import catalog_tables
 from tierfold.jobs.sources.segment_options import schema_of
 from tierfold.jobs.sources.segment_source import KafkaSegments
@@ -84,7 +84,7 @@ def test_no_table_of_a_catalog_takes_it(spark: object, table: str, text: str) ->
 
 def test_commands_that_are_told_name_the_tier_as_a_shell_takes_it(tmp_path: Path) -> None:
     tier = str(made_tier(tmp_path / "a tier"))
-    assert wired(tier).place(key_of("orders")) == f"'{tier}' orders-0"
-    assert wired(tier, f"{tier}/_tierfold").place(key_of("orders")) == f"'{tier}' orders-0"
-    elsewhere = wired(tier, f"{tmp_path}/catalog").place(key_of("orders", 7))
+    assert run_context(tier).place(key_of("orders")) == f"'{tier}' orders-0"
+    assert run_context(tier, f"{tier}/_tierfold").place(key_of("orders")) == f"'{tier}' orders-0"
+    elsewhere = run_context(tier, f"{tmp_path}/catalog").place(key_of("orders", 7))
     assert elsewhere == f"'{tier}' orders-7 --catalog {tmp_path}/catalog"

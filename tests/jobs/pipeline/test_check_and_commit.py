@@ -19,7 +19,7 @@ from tierfold.compaction.cleaning.transactions import TransactionVerdict
 from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.outcomes import Committed, Unknown
-from tierfold.jobs.context.run_context import Wiring
+from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.pipeline.check_and_commit import Rewritten, RoundResult, published, read_back
 from tierfold.jobs.pipeline.task_assignment import Round, group_orders
 from tierfold.storage.segments.group_rewrite import rewrite_group
@@ -38,12 +38,14 @@ ALWAYS_THERE: Final = [part for part in Part if part is not Part.TRANSACTION_IND
 class Staged:
     """Claimed rounds whose groups are rewritten, and nothing is published yet."""
 
-    live: Wiring
+    context: RunContext
     tier: Path
     rewritten: list[Rewritten]
 
     def published(self) -> dict[str, RoundResult]:
-        results = published(self.rewritten, self.live.catalog, self.live.tier, self.live.clock)
+        results = published(
+            self.rewritten, self.context.catalog, self.context.tier, self.context.clock
+        )
         assert [result.round for result in results] == [each.round for each in self.rewritten]
         return {result.round.key.topic: result for result in results}
 
@@ -54,11 +56,11 @@ class Staged:
         return path
 
 
-def rewritten_by(live: Wiring, work: Round) -> Rewritten:
+def rewritten_by(context: RunContext, work: Round) -> Rewritten:
     """The round's groups, rewritten where nothing lost its key."""
     wanted = dict(enumerate(work.groups))
     receipts = tuple(
-        rewrite_group(live.tier, order.task, lambda _, records: np.zeros(records, np.uint8))
+        rewrite_group(context.tier, order.task, lambda _, records: np.zeros(records, np.uint8))
         for order in group_orders(work, NO_TRANSACTIONS, wanted=wanted)
     )
     return Rewritten(
@@ -77,7 +79,7 @@ def staged(tmp_path: Path) -> Staged:
         put_updates(tier, key, 1)
     live, rounds = claimed_rounds(tier, "index.interval.bytes=1")
     return Staged(
-        live=live, tier=tier, rewritten=[rewritten_by(live, a_round) for a_round in rounds]
+        context=live, tier=tier, rewritten=[rewritten_by(live, a_round) for a_round in rounds]
     )
 
 
@@ -93,7 +95,7 @@ def test_what_is_sound_is_published_and_the_row_is_known(staged: Staged) -> None
     assert all(isinstance(result.outcome, Committed) for result in results.values())
     assert {
         result.round.key: result.state for result in results.values()
-    } == staged.live.catalog.read()
+    } == staged.context.catalog.read()
     assert {result.failure for result in results.values()} == {None}
 
 
@@ -102,22 +104,22 @@ def test_what_is_sound_is_published_and_the_row_is_known(staged: Staged) -> None
 def test_an_object_that_changed_since_it_was_written_is_not_published(
     staged: Staged, part: Part, harm: str
 ) -> None:
-    before = staged.live.catalog.read()[ORDERS]
+    before = staged.context.catalog.read()[ORDERS]
     path = staged.path_of(part)
     HARMS[harm](path)
     results = staged.published()
     orders = results["orders"]
     assert (orders.outcome, orders.state, orders.proposal) == (None, None, None)
     assert not told(orders.failure or "", "orders-0", path.name, "nothing was published")
-    assert staged.live.catalog.read()[ORDERS] == before
+    assert staged.context.catalog.read()[ORDERS] == before
     assert isinstance(results["payments"].outcome, Committed)
 
 
 def test_a_commit_bears_the_time_of_its_writing_not_of_the_runs_begin(staged: Staged) -> None:
     # The grace period of what it retires counts from there: a run may take longer than that.
-    hours_later_ms = staged.live.now_ms + 30 * 3_600_000
-    published(staged.rewritten, staged.live.catalog, staged.live.tier, lambda: hours_later_ms)
-    for row in staged.live.catalog.read().values():
+    hours_later_ms = staged.context.now_ms + 30 * 3_600_000
+    published(staged.rewritten, staged.context.catalog, staged.context.tier, lambda: hours_later_ms)
+    for row in staged.context.catalog.read().values():
         assert row.committed_at_ms == hours_later_ms
         assert {entry.retired_at_ms for entry in row.retired} == {
             hours_later_ms
@@ -126,10 +128,10 @@ def test_a_commit_bears_the_time_of_its_writing_not_of_the_runs_begin(staged: St
 
 def test_a_folder_that_cannot_be_listed_is_not_published(staged: Staged) -> None:
     tier = LocalTieredStorage(UnlistedStore(staged.tier))
-    before = staged.live.catalog.read()
-    results = published(staged.rewritten, staged.live.catalog, tier, staged.live.clock)
+    before = staged.context.catalog.read()
+    results = published(staged.rewritten, staged.context.catalog, tier, staged.context.clock)
     assert all("no permission" in (result.failure or "") for result in results)
-    assert staged.live.catalog.read() == before
+    assert staged.context.catalog.read() == before
 
 
 def test_where_nothing_was_written_nothing_is_listed(staged: Staged) -> None:
@@ -150,7 +152,7 @@ def test_where_nothing_was_written_nothing_is_listed(staged: Staged) -> None:
 
     rounds = [unchanged(each) for each in staged.rewritten]
     tier = LocalTieredStorage(UnlistedStore(staged.tier))
-    results = published(rounds, staged.live.catalog, tier, staged.live.clock)
+    results = published(rounds, staged.context.catalog, tier, staged.context.clock)
     assert all(isinstance(result.outcome, Committed) for result in results)
 
 
@@ -176,8 +178,8 @@ def test_what_failed_on_the_way_is_passed_on_and_asks_the_catalog_nothing(
 
 
 def test_a_catalog_that_cannot_be_read_leaves_the_outcome_unknown(staged: Staged) -> None:
-    catalog = MeddledCatalog(staged.live.catalog_uri, before_commit=no_answer)
-    results = published(staged.rewritten, catalog, staged.live.tier, staged.live.clock)
+    catalog = MeddledCatalog(staged.context.catalog_uri, before_commit=no_answer)
+    results = published(staged.rewritten, catalog, staged.context.tier, staged.context.clock)
     for result in results:
         assert result.proposal is not None
         assert result.outcome == Unknown(
@@ -189,13 +191,13 @@ def test_a_catalog_that_cannot_be_read_leaves_the_outcome_unknown(staged: Staged
 @pytest.mark.parametrize("is_written", [True, False])
 def test_what_the_row_shows_settles_a_lost_answer(staged: Staged, is_written: bool) -> None:
     event = {"after_commit" if is_written else "before_commit": no_answer}
-    catalog = MeddledCatalog(staged.live.catalog_uri, **event)
+    catalog = MeddledCatalog(staged.context.catalog_uri, **event)
     staged.rewritten[1] = replace(staged.rewritten[1], failure="it broke")
-    orders, payments = published(staged.rewritten, catalog, staged.live.tier, staged.live.clock)
+    orders, payments = published(staged.rewritten, catalog, staged.context.tier, staged.context.clock)
     assert isinstance(orders.outcome, Unknown)
-    found, failed = read_back([orders, payments], staged.live.catalog)
+    found, failed = read_back([orders, payments], staged.context.catalog)
     assert failed == payments
-    row = staged.live.catalog.read()[ORDERS]
+    row = staged.context.catalog.read()[ORDERS]
     if is_written:
         assert found == replace(
             orders, outcome=Committed(epoch=1, commit_id=row.commit_id), state=row
@@ -206,7 +208,7 @@ def test_what_the_row_shows_settles_a_lost_answer(staged: Staged, is_written: bo
 
 def test_rows_that_cannot_be_read_settle_nothing(staged: Staged) -> None:
     catalog = MeddledCatalog(
-        staged.live.catalog_uri, after_commit=no_answer, before_resolve=no_answer
+        staged.context.catalog_uri, after_commit=no_answer, before_resolve=no_answer
     )
-    results = published(staged.rewritten, catalog, staged.live.tier, staged.live.clock)
+    results = published(staged.rewritten, catalog, staged.context.tier, staged.context.clock)
     assert read_back(results, catalog) == results

@@ -30,7 +30,7 @@ from tierfold.compaction.model.errors import InvariantBroken
 from tierfold.compaction.planning.chunks import UNBOUND, Budget, Chunk
 from tierfold.compaction.planning.plan import Compact, propose
 from tierfold.compaction.planning.regions import Regions, regions_of
-from tierfold.jobs.context.run_context import wired
+from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline import run_loop as waves_module
 from tierfold.jobs.pipeline.partition_report import COMPACTED, FAILED, FENCED, LEFT
@@ -296,21 +296,21 @@ def test_a_marker_beyond_the_chunk_decides_what_lies_in_it(
 def test_marks_are_read_as_far_as_a_transaction_of_the_chunk_is_open(tmp_path: Path) -> None:
     tier = made_tier(tmp_path / "tier")
     across_chunks(tier, is_listed=True)
-    live = wired(str(tier), None, NOW_MS)
+    context = run_context(str(tier), None, NOW_MS)
     (each,) = due_in(tier)
     assert isinstance(each.choice, Compact)
     starts = [segment.start_offset for segment in each.choice.groups[0].segments]
     cut = replace(each.choice, next_offset=starts[1], groups=grouped_first(each, 1))
     (round_,) = rounds_of(
-        live, [(Work(surveyed=each, plan=each.choice), Chunk(plan=cut, is_last=False))]
+        context, [(Work(surveyed=each, plan=each.choice), Chunk(plan=cut, is_last=False))]
     )
     read = [segment.start_offset for _, segment in round_.scanned]
     assert [start for start in read if start >= round_.next_offset] == starts[1:3]
 
 
 def due_in(tier: Path) -> list[Surveyed]:
-    live = wired(str(tier), None, NOW_MS)
-    return survey(live, resolve(SET), Scope())
+    context = run_context(str(tier), None, NOW_MS)
+    return survey(context, resolve(SET), Scope())
 
 
 def grouped_first(partition: Surveyed, number: int) -> tuple[object, ...]:
@@ -326,7 +326,7 @@ def grouped_first(partition: Surveyed, number: int) -> tuple[object, ...]:
 def test_what_may_not_fit_into_the_tier_is_not_begun(
     spark: SparkSession, tier: Path
 ) -> None:
-    live = wired(str(tier), None, NOW_MS)
+    context = run_context(str(tier), None, NOW_MS)
     orders, payments = due_in(tier)
     assert orders.view is not None
     huge = tuple(replace(segment, size_bytes=2**60) for segment in orders.view.segments)
@@ -336,8 +336,8 @@ def test_what_may_not_fit_into_the_tier_is_not_begun(
     orders = replace(orders, view=view, choice=propose(view, orders.rules, regions, NOW_MS))
     progress = ByteProgress(spark, Console(file=io.StringIO()))
     waves = Waves(
-        live=live,
-        pipeline=Pipeline(spark, live, progress),
+        context=context,
+        pipeline=Pipeline(spark, context, progress),
         budget=UNBOUND,
         started_at_ms=0,
         record=lambda *_told: None,
@@ -345,4 +345,4 @@ def test_what_may_not_fit_into_the_tier_is_not_begun(
     first, second = waves.run([orders, payments])
     assert (first.outcome, second.outcome) == (FAILED, COMPACTED)
     assert not told(first.reason, "orders-0", str(2**60), "bytes free", "Make room there")
-    assert ORDERS not in live.catalog.read()
+    assert ORDERS not in context.catalog.read()

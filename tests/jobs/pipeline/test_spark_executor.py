@@ -27,7 +27,7 @@ from tests.jobs.tiers import (
 )
 from tierfold.compaction.model.outcomes import Committed
 from tierfold.compaction.planning.chunks import UNBOUND
-from tierfold.jobs.context.run_context import wired
+from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.context.stopping import Stopped, stoppable
 from tierfold.jobs.pipeline import task_assignment as rounds_module
@@ -222,25 +222,25 @@ def test_what_one_half_has_committed_is_told_though_a_signal_stops_the_other(
     def ctrl_c() -> None:
         signal.raise_signal(signal.SIGINT)
 
-    live = replace(
-        wired(str(tier), None, NOW_MS),
+    context = replace(
+        run_context(str(tier), None, NOW_MS),
         catalog=MeddledCatalog(str(tier / "_tierfold"), before_commit=at_the(1, ctrl_c)),
     )
     kept: list[tuple[int, PartitionReport]] = []
     waves = Waves(
-        live=live,
-        pipeline=FragilePipeline(spark, live, EventfulProgress(spark)),
+        context=context,
+        pipeline=FragilePipeline(spark, context, EventfulProgress(spark)),
         budget=UNBOUND,
         started_at_ms=0,
         record=lambda chunks, _began_at_ms: kept.extend(chunks),
     )
-    orders, payments = survey(live, resolve(ALWAYS), Scope())
+    orders, payments = survey(context, resolve(ALWAYS), Scope())
     with pytest.raises(Stopped), stoppable():
         reports = waves.run([payments, orders])
     told = [(report.key, report.outcome) for report in reports]
     assert told == [(PAYMENTS, COMPACTED), (ORDERS, LEFT)]
     assert [(each.key, each.outcome) for _, each in kept] == [(PAYMENTS, COMPACTED)]
-    rows = live.catalog.read()
+    rows = context.catalog.read()
     assert [rows[key].owner_run for key in (PAYMENTS, ORDERS)] == ["", ""]
 
 

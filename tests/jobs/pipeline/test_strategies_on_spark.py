@@ -26,7 +26,7 @@ from tierfold.compaction.model.rules import CompactionStrategy
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.compaction.planning.chunks import Chunk
 from tierfold.compaction.planning.plan import Compact
-from tierfold.jobs.context.run_context import Wiring, wired
+from tierfold.jobs.context.run_context import RunContext, run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline import task_assignment as rounds_module
 from tierfold.jobs.pipeline.partition_report import result_report, survey_report
@@ -85,24 +85,24 @@ def settings_of(tier: Path, chunks: Mapping[PartitionKey, HistoryChunk]) -> Sett
 
 def cleaned(
     spark: SparkSession, tier: Path, now_ms: int, chunks: Mapping[PartitionKey, HistoryChunk]
-) -> tuple[Wiring, list[RoundResult]]:
+) -> tuple[RunContext, list[RoundResult]]:
     """A run over all partitions of `chunks`, each under its chunk's strategy."""
-    live = wired(str(tier), None, now_ms)
+    context = run_context(str(tier), None, now_ms)
     begun = [
         (
             Work(surveyed=each, plan=each.choice),
             Chunk(plan=each.choice, is_last=chunks[each.key].is_last_chunk),
         )
-        for each in survey(live, settings_of(tier, chunks), Scope())
+        for each in survey(context, settings_of(tier, chunks), Scope())
         if isinstance(each.choice, Compact) and each.key in chunks
     ]
-    rounds = rounds_of(live, begun)
+    rounds = rounds_of(context, begun)
     progress = ByteProgress(spark, Console(file=io.StringIO()))
-    return live, Pipeline(spark, live, progress).run(rounds, live.catalog)
+    return context, Pipeline(spark, context, progress).run(rounds, context.catalog)
 
 
-def seen(live: Wiring, tier: Path, key: PartitionKey) -> Iterator[ModelRecord]:
-    state = live.catalog.read([key])[key]
+def seen(context: RunContext, tier: Path, key: PartitionKey) -> Iterator[ModelRecord]:
+    state = context.catalog.read([key])[key]
     for segment in state.segments:
         (log,) = folder_of(tier, key).glob(f"*{segment.segment_id}.log")
         for batch in read_segment(log).batches():
@@ -169,9 +169,9 @@ def test_a_run_remembers_its_strategy_and_the_next_plan_tells_of_a_change(
     )
 
 
-def subject(live: Wiring, state: PartitionState) -> Subject:
+def subject(context: RunContext, state: PartitionState) -> Subject:
     known = KnownPartition(key=state.key, state=state, refusal=None)
-    return subject_of(live, known, INDEX_INTERVAL_BYTES)
+    return subject_of(context, known, INDEX_INTERVAL_BYTES)
 
 
 def one_topic(tier: Path, words: Sequence[str], strategy: CompactionStrategy) -> HistoryChunk:

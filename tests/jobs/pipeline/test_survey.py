@@ -23,7 +23,7 @@ from tests.storage.live_segments import NOW_MS, data
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
 from tierfold.compaction.model.producers import NO_DATA_OFFSET, ProducerEntry
 from tierfold.compaction.planning.plan import Compact
-from tierfold.jobs.context.run_context import wired
+from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.survey import survey
 from tierfold.jobs.settings.resolution import resolve
@@ -239,7 +239,7 @@ class Whimsical(LocalStore):
 def test_what_nothing_expects_stops_one_partition_alone(tier: Path) -> None:
     for topic in ("odd", "orders"):
         put_updates(tier, key_of(topic), 0)
-    opened = wired(str(tier), None, NOW_MS)
+    opened = run_context(str(tier), None, NOW_MS)
     live = replace(opened, tier=LocalTieredStorage(Whimsical(tier)))
     odd, orders = survey(live, resolve(COMPACT[1:]), Scope())
     assert isinstance(orders.choice, Compact)

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from tests.jobs.commands import COMPACT, tierfold, told
 from tests.jobs.tiers import files_below, key_of, made_tier, put_updates
-from tierfold.jobs.context.run_context import wired
+from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.reports.explained_plan import _columns, print_explained
 from tierfold.jobs.settings.resolution import resolve
@@ -31,7 +31,7 @@ def tier(tmp_path: Path) -> Path:
 
 def drawn(tier: Path, width: int, *settings: str) -> list[str]:
     asked = resolve(("cleanup.policy=compact", *settings), None)
-    found = explain(wired(str(tier)), asked, Scope(), "orders-0")
+    found = explain(run_context(str(tier)), asked, Scope(), "orders-0")
     out = StringIO()
     print_explained(Console(file=out, width=width), found)
     return out.getvalue().splitlines()

@@ -20,7 +20,7 @@ from tests.jobs.tiers import (
 )
 from tierfold.compaction.discovery.view import state_with_new
 from tierfold.compaction.model.errors import CorruptLog
-from tierfold.jobs.context.run_context import wired
+from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.survey import survey
 from tierfold.jobs.settings.resolution import resolve
@@ -68,9 +68,9 @@ def a_tier_with(folder: Path, harm: Any) -> Path:
     for key in (WRONG, BESIDE):
         put_updates(tier, key, 0)
         put_updates(tier, key, 1)
-    live = wired(str(tier), None, None)
-    views = [each.view for each in survey(live, resolve(ALWAYS[1::2]), Scope())]
-    live.catalog.claim([state_with_new(view) for view in views if view], "first", at_ms=1)
+    context = run_context(str(tier), None, None)
+    views = [each.view for each in survey(context, resolve(ALWAYS[1::2]), Scope())]
+    context.catalog.claim([state_with_new(view) for view in views if view], "first", at_ms=1)
     rows = raw_rows(tier)
     harm(rows[0])
     layout = TableLayout(schema=PARTITIONS, partition_by=PARTITION_COLUMNS)

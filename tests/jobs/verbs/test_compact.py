@@ -32,7 +32,7 @@ from tierfold.compaction.cleaning.counts import RECORD_FATES
 from tierfold.compaction.model.errors import InvariantBroken
 from tierfold.compaction.planning.chunks import Chunk
 from tierfold.compaction.planning.plan import Compact
-from tierfold.jobs.context.run_context import wired
+from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.partition_report import FAILED
 from tierfold.jobs.pipeline.run_loop import Work, rounds_of
@@ -375,8 +375,8 @@ def test_new_segments_are_compacted_onto_what_is_clean(two: Path) -> None:
 
 
 def test_a_plan_that_the_view_contradicts_is_not_even_claimed(two: Path) -> None:
-    live = wired(str(two), None, None)
-    surveyed = survey(live, resolve(["cleanup.policy=compact"]), Scope())
+    context = run_context(str(two), None, None)
+    surveyed = survey(context, resolve(["cleanup.policy=compact"]), Scope())
     first, second = (partition for partition in surveyed if isinstance(partition.choice, Compact))
     assert isinstance(first.choice, Compact)
     wrong = Work(surveyed=first, plan=first.choice)
@@ -384,8 +384,8 @@ def test_a_plan_that_the_view_contradicts_is_not_even_claimed(two: Path) -> None
     plan = replace(first.choice, next_offset=first.choice.next_offset + 1)
     begun = [(work, Chunk(plan=work.plan, is_last=True)) for work in (wrong, right)]
     begun[0] = (wrong, Chunk(plan=plan, is_last=True))
-    rounds = rounds_of(live, begun)
+    rounds = rounds_of(context, begun)
     assert [a_round.key for a_round in rounds] == [second.key]
     assert "the plan contradicts the view" in wrong.report.reason
     assert wrong.report.outcome == FAILED
-    assert first.key not in live.catalog.read()
+    assert first.key not in context.catalog.read()

@@ -40,7 +40,7 @@ from tierfold.compaction.commits.commit import (
 from tierfold.compaction.model.outcomes import Committed, Fenced, Outcome, Unknown
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey, Segment
 from tierfold.jobs.cli import options as cli_options
-from tierfold.jobs.context.run_context import CATALOG_FOLDER, Wiring, wired
+from tierfold.jobs.context.run_context import CATALOG_FOLDER, RunContext, run_context
 from tierfold.storage.catalog.catalog import Catalog, new_commit_id
 from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.tiers.local_tiered_storage import Part
@@ -335,11 +335,11 @@ def test_a_commit_without_an_answer_is_found_beneath_what_came_since(
 ) -> None:
     tier, *_ = cut_off
 
-    def wired_so(tier_uri: str, catalog_uri: str | None, now: int | None) -> Wiring:
-        live = wired(tier_uri, catalog_uri, now)
-        return replace(live, catalog=Deaf(live.catalog_uri))
+    def opened_so(tier_uri: str, catalog_uri: str | None, now: int | None) -> RunContext:
+        context = run_context(tier_uri, catalog_uri, now)
+        return replace(context, catalog=Deaf(context.catalog_uri))
 
-    monkeypatch.setattr(cli_options, "wired", wired_so)
+    monkeypatch.setattr(cli_options, "run_context", opened_so)
     ran = forget(tier)
     assert (ran.code, ran.outcomes) == (0, {("orders", 0): "forgotten"})
 

@@ -23,7 +23,7 @@ from tierfold.compaction.commits.commit import (
 from tierfold.compaction.discovery.view import PartitionView, state_with_new
 from tierfold.compaction.model.outcomes import Committed
 from tierfold.compaction.model.segments import PartitionState
-from tierfold.jobs.context.run_context import wired
+from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.pipeline.discovery import viewed
 from tierfold.jobs.pipeline.proposals import release_of
 from tierfold.storage.catalog.catalog import Catalog, new_commit_id
@@ -45,7 +45,7 @@ def tier(tmp_path: Path) -> Path:
 
 def claim_and_release(tier: Path, run: str, at_ms: int) -> PartitionState:
     catalog = Catalog(str(tier / "_tierfold"))
-    view = viewed(wired(str(tier)), ORDERS, catalog.read([ORDERS]).get(ORDERS))
+    view = viewed(run_context(str(tier)), ORDERS, catalog.read([ORDERS]).get(ORDERS))
     assert isinstance(view, PartitionView)
     state = catalog.claim([state_with_new(view)], run, at_ms=at_ms)[ORDERS].state
     released = catalog.commit([release_of(state, new_commit_id(), at_ms + 1)])[ORDERS]

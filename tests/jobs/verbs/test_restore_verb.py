@@ -41,7 +41,7 @@ from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.outcomes import Committed, Fenced, Outcome, Unknown
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.jobs.cli import options as cli_options
-from tierfold.jobs.context.run_context import Wiring, wired
+from tierfold.jobs.context.run_context import RunContext, run_context
 from tierfold.jobs.pipeline.proposals import release_of
 from tierfold.jobs.verbs.restore import restore_proposal
 from tierfold.storage.catalog.catalog import Catalog, new_commit_id
@@ -381,12 +381,14 @@ def test_an_answer_that_was_lost_is_read_back(
     is_claimed_since: bool,
     ended: tuple[int, str],
 ) -> None:
-    def wired_so(tier_uri: str, catalog_uri: str | None, now: int | None) -> Wiring:
-        return replace(wired(tier_uri, catalog_uri, now), catalog=Deaf(str(tier / "_tierfold")))
+    def opened_so(tier_uri: str, catalog_uri: str | None, now: int | None) -> RunContext:
+        return replace(
+            run_context(tier_uri, catalog_uri, now), catalog=Deaf(str(tier / "_tierfold"))
+        )
 
     found = lines_of(tier)[3]
     with monkeypatch.context() as patch:
-        patch.setattr(cli_options, "wired", wired_so)
+        patch.setattr(cli_options, "run_context", opened_so)
         patch.setattr(Deaf, "is_written", is_written)
         patch.setattr(Deaf, "is_claimed_since", is_claimed_since)
         ran = restore(tier, found["committed_at"])

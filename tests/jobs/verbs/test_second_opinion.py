@@ -25,7 +25,7 @@ from tierfold.compaction.model.segments import (
     RetiredSegment,
     Segment,
 )
-from tierfold.jobs.context.run_context import wired
+from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.context.stopping import Stopped, stoppable
 from tierfold.jobs.pipeline.survey import known_partitions
@@ -174,15 +174,15 @@ def tier(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = made_tier(tmp_path_factory.mktemp("planted") / "tier")
     states = [state_of(folder, key_of(topic), case) for topic, case in CASES.items()]
     states += [state_of(folder, key, CASES["offset-right"]) for key in TWICE]
-    wired(str(folder)).catalog.claim(states, "run-2", at_ms=1)
+    run_context(str(folder)).catalog.claim(states, "run-2", at_ms=1)
     return folder
 
 
 @pytest.fixture(scope="module")
 def found_by_key(tier: Path) -> dict[PartitionKey, Verified]:
     """What one `verify` says of all."""
-    live, console = wired(str(tier)), Console(file=StringIO())
-    found = verify(live, resolve([]), Scope(), console, second_opinion=True)
+    context, console = run_context(str(tier)), Console(file=StringIO())
+    found = verify(context, resolve([]), Scope(), console, second_opinion=True)
     return {each.key: each for each in found}
 
 
@@ -236,15 +236,15 @@ def test_the_reader_cannot_tell_two_topics_of_one_name_apart(
 
 
 def test_what_changes_meanwhile_is_left_out(spark: SparkSession, tier: Path) -> None:
-    live = wired(str(tier))
+    context = run_context(str(tier))
     names = ("timestamp-right", "timestamp-tombstone-gone")
     grown, committed = (
-        subject_of(live, partition, INDEX_INTERVAL_BYTES)
-        for partition in known_partitions(live, Scope(topics=names))
+        subject_of(context, partition, INDEX_INTERVAL_BYTES)
+        for partition in known_partitions(context, Scope(topics=names))
     )
     upload(tier, grown.key, [f"{LAST + 1}:g=1"], (LAST + 1, LAST + 1))
     subjects = [grown, replace(committed, commit_id="the one before")]
-    opinions = second_opinions(spark, live, subjects, Console(file=StringIO()))
+    opinions = second_opinions(spark, context, subjects, Console(file=StringIO()))
     assert opinions == {grown.key: SecondOpinion(keys=6)}
 
 
@@ -256,13 +256,13 @@ def test_a_signal_ends_the_query_and_does_not_wait_for_it(spark: SparkSession, t
             time.sleep(0.001)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
-    live = wired(str(tier))
-    (known,) = known_partitions(live, Scope(topics=("offset-right",)))
+    context = run_context(str(tier))
+    (known,) = known_partitions(context, Scope(topics=("offset-right",)))
     sender = threading.Thread(target=once_it_runs)
     with pytest.raises(Stopped), stoppable():
         sender.start()
-        subjects = [subject_of(live, known, INDEX_INTERVAL_BYTES)]
-        second_opinions(spark, live, subjects, Console(file=StringIO()))
+        subjects = [subject_of(context, known, INDEX_INTERVAL_BYTES)]
+        second_opinions(spark, context, subjects, Console(file=StringIO()))
     sender.join()
     ended = [tracker.getJobInfo(each) for each in set(jobs_of(spark)) - before]
     assert "FAILED" in {each.status for each in ended if each is not None}

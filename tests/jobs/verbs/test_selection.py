@@ -25,7 +25,7 @@ from tests.jobs.tiers import (
 )
 from tests.storage.live_segments import NOW_MS as WRITTEN_AT_MS
 from tests.storage.live_segments import data, marker
-from tierfold.jobs.context.run_context import wired
+from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.partition_report import max_compaction_delay_secs
 from tierfold.jobs.pipeline.survey import contradictions, in_order_of_work, survey
@@ -138,7 +138,7 @@ def three_topics(tier: Path) -> Path:
 
 def test_the_most_overdue_partition_goes_first(three_topics: Path) -> None:
     # Of orders and returns half is overdue, all of payments is.
-    wiring = wired(str(three_topics), None, WRITTEN_AT_MS + 2015)
+    wiring = run_context(str(three_topics), None, WRITTEN_AT_MS + 2015)
     settings = lagging(maximum_ms=2010)
     surveyed = survey(wiring, settings, Scope())
     assert [partition.key.topic for partition in surveyed] == ["orders", "payments", "returns"]
@@ -150,7 +150,7 @@ def test_the_most_overdue_partition_goes_first(three_topics: Path) -> None:
 
 
 def test_a_plan_tells_the_order_of_work_and_what_is_late(three_topics: Path) -> None:
-    wiring = wired(str(three_topics), None, WRITTEN_AT_MS + 3015)
+    wiring = run_context(str(three_topics), None, WRITTEN_AT_MS + 3015)
     reports = plan(wiring, lagging(maximum_ms=10), Scope())
     assert [report.key.topic for report in reports] == ["orders", "payments", "returns"]
     assert {report.reason for report in reports} == {
@@ -184,7 +184,7 @@ def test_the_document_tells_the_same(three_topics: Path) -> None:
 
 
 def test_what_is_too_young_is_left_and_the_rest_is_cleaned(three_topics: Path) -> None:
-    wiring = wired(str(three_topics), None, WRITTEN_AT_MS + 40)
+    wiring = run_context(str(three_topics), None, WRITTEN_AT_MS + 40)
     reports = plan(wiring, lagging(minimum_ms=30, maximum_ms=2**63 - 1), Scope())
     assert [report.next_offset for report in reports] == [RECORDS_PER_SEGMENT] * 3
     assert "younger than min.compaction.lag.ms (30)" in reports[0].reason
@@ -196,7 +196,7 @@ def test_what_is_too_young_is_left_and_the_rest_is_cleaned(three_topics: Path) -
 
 
 def test_a_plan_made_for_another_time_is_contradicted(three_topics: Path) -> None:
-    wiring = wired(str(three_topics), None, WRITTEN_AT_MS + 40)
+    wiring = run_context(str(three_topics), None, WRITTEN_AT_MS + 40)
     orders = survey(wiring, lagging(maximum_ms=2**63 - 1), Scope())[0]
     assert contradictions(orders, wiring.now_ms) == ()
     too_strict = lagging(minimum_ms=30, maximum_ms=2**63 - 1).rules_for("orders")

@@ -22,7 +22,7 @@ from tests.jobs.vacuum_tiers import (
     written,
 )
 from tierfold.compaction.deletion.deletion_plan import SweepOrder
-from tierfold.jobs.context.run_context import wired
+from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.settings.resolution import resolve
 from tierfold.jobs.verbs.vacuum import retain as swept
@@ -48,7 +48,7 @@ def given_up(tier: Path, *words: str) -> str:
     """`retain` that takes what is set apart, days later; the outcome."""
     now_ms = THEN_MS + int(DAYS * HOUR_MS)
     (report,) = swept(
-        wired(str(tier), None, now_ms),
+        run_context(str(tier), None, now_ms),
         resolve([word for word in words if word != "--set"]),
         Scope(),
         SweepOrder(now_ms=now_ms, takes_set_apart=True),

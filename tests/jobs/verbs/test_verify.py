@@ -30,7 +30,7 @@ from tierfold.compaction.model.segments import (
     RetiredSegment,
     Segment,
 )
-from tierfold.jobs.context.run_context import wired
+from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.survey import KnownPartition
 from tierfold.jobs.settings.resolution import resolve
@@ -97,7 +97,7 @@ class Stage:
         return put_segment(self.tier, batches, offsets=(0, end_offset), run="run-1")
 
     def catalogue(self, live: Sequence[Segment], retired: Sequence[Segment]) -> None:
-        wired(str(self.folder), None, None).catalog.claim(
+        run_context(str(self.folder), None, None).catalog.claim(
             [a_state(live, retired)], "run-1", at_ms=1
         )
 
@@ -125,8 +125,8 @@ def verified(
 ) -> list[Verified]:
     settings = resolve([f"index.interval.bytes={interval_bytes}"])
     console = Console(file=StringIO())
-    live = wired(str(folder), None, None)
-    return verify(live, settings, scope, console, second_opinion=second_opinion)
+    context = run_context(str(folder), None, None)
+    return verify(context, settings, scope, console, second_opinion=second_opinion)
 
 
 @pytest.fixture
@@ -213,11 +213,11 @@ def test_a_segment_that_is_live_still_counts_on_both_sides(stage: Stage) -> None
 def test_where_the_latest_record_cannot_be_known_keys_are_not_compared(
     stage: Stage, changes: dict[str, Any], why: str
 ) -> None:
-    live = wired(str(stage.folder), None, None)
+    context = run_context(str(stage.folder), None, None)
     whole = a_state([stage.rewrite(A, B, C, E, F)], stage.originals)
     for state, is_compared in ((whole, True), (replace(whole, **changes), False)):
         known = KnownPartition(key=KEY, state=state, refusal=None)
-        found = subject_of(live, known, INTERVAL_BYTES)
+        found = subject_of(context, known, INTERVAL_BYTES)
         assert (found.before is not None, found.faults) == (is_compared, ())
     assert found.notes[0].startswith(f"not compared: {why}")
 
@@ -353,10 +353,10 @@ def test_a_log_of_another_size_than_the_catalog_says_is_a_fault(stage: Stage) ->
 
 def test_live_segments_chain_without_a_hole(stage: Stage) -> None:
     later = put_segment(stage.tier, SECOND[1:], offsets=(7, 9))
-    live = wired(str(stage.folder), None, None)
+    context = run_context(str(stage.folder), None, None)
     state = a_state([stage.originals[0], later])
     known = KnownPartition(key=KEY, state=state, refusal=None)
-    (fault,) = subject_of(live, known, INTERVAL_BYTES).faults
+    (fault,) = subject_of(context, known, INTERVAL_BYTES).faults
     assert "ends at offset 5" in fault
     assert "starts at 7" in fault
 

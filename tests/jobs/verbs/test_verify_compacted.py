@@ -16,7 +16,7 @@ from rich.console import Console
 from tierfold.compaction.model.segments import Segment
 from tierfold.jobs.cli import commands
 from tierfold.jobs.cli.exit_codes import EXIT_PARTITION_FAILED
-from tierfold.jobs.context.run_context import Wiring, wired
+from tierfold.jobs.context.run_context import RunContext, run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.settings.resolution import resolve
 from tierfold.jobs.verbs.compact import compact
@@ -35,7 +35,9 @@ def compacted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     tier = tmp_path_factory.mktemp("compacted") / "tier"
     shutil.copytree(SAMPLE, tier)
     settings = resolve(["cleanup.policy=compact"])
-    (report,) = compact(wired(str(tier), None, None), settings, Scope(), Console(file=StringIO()))
+    (report,) = compact(
+        run_context(str(tier), None, None), settings, Scope(), Console(file=StringIO())
+    )
     assert report.outcome == "compacted"
     return tier
 
@@ -64,12 +66,12 @@ def keys_of_sample() -> set[bytes]:
     }
 
 
-def live_log(live: Wiring) -> tuple[Segment, Path]:
+def live_log(context: RunContext) -> tuple[Segment, Path]:
     """The one live segment and where its log lies."""
-    ((key, state),) = live.catalog.read(live.tier.partitions()).items()
+    ((key, state),) = context.catalog.read(context.tier.partitions()).items()
     (segment,) = state.segments
-    address = live.tier.object_key(key, segment.segment_id, segment.start_offset, Part.LOG)
-    return segment, Path(live.tier_uri) / address
+    address = context.tier.object_key(key, segment.segment_id, segment.start_offset, Part.LOG)
+    return segment, Path(context.tier_uri) / address
 
 
 def test_compaction_keeps_the_latest_value_of_every_key(compacted: Path) -> None:
@@ -93,7 +95,7 @@ def test_a_value_that_changed_under_a_right_checksum_is_found(
 ) -> None:
     tier = tmp_path / "tier"
     shutil.copytree(compacted, tier)
-    _, path = live_log(wired(str(tier), None, None))
+    _, path = live_log(run_context(str(tier), None, None))
     content = read_segment(path)
     batch = next(
         batch
