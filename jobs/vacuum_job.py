@@ -5,4 +5,4 @@ from __future__ import annotations
 from tierfold.jobs.cli.commands import main
 
 if __name__ == "__main__":
-    main(prog_name="vacuum_job.py", first_arguments=("retain",))
+    main(prog_name="vacuum_job.py", first_arguments=("vacuum",))

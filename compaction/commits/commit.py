@@ -68,7 +68,7 @@ Requirement: TypeAlias = EpochIs | CommitIs | SegmentsAreLive | SegmentsAreRetir
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetireSegments:
-    """Take live segments out of the log; their objects stay until `retain` takes them."""
+    """Take live segments out of the log; their objects stay until `vacuum` takes them."""
 
     ids: tuple[str, ...]
     at_ms: int

@@ -105,7 +105,7 @@ class Obstacles:
     retired: tuple[str, ...]
     orphans: tuple[str, ...]
     doubtful: tuple[str, ...] = ()
-    """Orphans that fit the new leader's log beyond what it shares with the row, so that `retain`
+    """Orphans that fit the new leader's log beyond what it shares with the row, so that `vacuum`
     spares them. A dead run may have written them: beside live ones that tierfold wrote nothing
     tells, beside uploads their batches do."""
 
@@ -138,16 +138,16 @@ class Obstacles:
         first = "" if not self.written or uploads_at else "First "
         if self.retired or (self.written and uploads_at):
             yield (
-                f"{first}`tierfold retain` deletes retired segments once their grace period is"
+                f"{first}`tierfold vacuum` deletes retired segments once their grace period is"
                 " over; those that brokers uploaded only with tier.binding=detached."
             )
         if self.orphans:
             yield (
-                f"{first}`tierfold retain` with tier.binding=detached deletes orphans once they are"
+                f"{first}`tierfold vacuum` with tier.binding=detached deletes orphans once they are"
                 " old."
             )
         if self.written and not uploads_at:
-            # Then `retain` refuses the partition for what is gone, so this comes last.
+            # Then `vacuum` refuses the partition for what is gone, so this comes last.
             yield (
                 "No state from before the first compaction can be restored any more. Move the"
                 " objects of these live segments out of the tier and keep them. Uploads that"
@@ -156,7 +156,7 @@ class Obstacles:
             )
         if self.doubtful and not (self.written and uploads_at):
             yield (
-                "`tierfold retain` spares what the new log may need, but a run that died may have"
+                "`tierfold vacuum` spares what the new log may need, but a run that died may have"
                 " written it. While no run is at work, move it out of the tier, too. Once the"
                 " partition is forgotten, and before the next run, bring back what brokers"
                 " uploaded."
@@ -176,7 +176,7 @@ def in_the_way(facts: PartitionFacts, unlike: Collection[str] = ()) -> Obstacles
     ours = {segment.segment_id for segment in row.segments if segment.written_by_run}
     known = [each.segment_id for each in facts.classified.known]
     # Compaction's originals are whole uploads: they are no obstacle to first sight, but what was
-    # made of them beside them is. `retain` spares them while ours are named by the row.
+    # made of them beside them is. `vacuum` spares them while ours are named by the row.
     by_us = {
         entry.segment.segment_id
         for entry in row.retired
@@ -217,7 +217,7 @@ def comparisons_with_live(facts: PartitionFacts) -> Iterator[Comparison]:
 
 
 def _spared(facts: PartitionFacts, row: PartitionState) -> list[InspectedSegment]:
-    """Orphans that `retain` keeps and that a run of ours may have written."""
+    """Orphans that `vacuum` keeps and that a run of ours may have written."""
     deletable = {each.segment_id for each in orphans_of_diverged(facts)}
     return [
         each

@@ -135,7 +135,7 @@ def earlier_epochs_are_frozen(before: PartitionState, after: PartitionState) -> 
 def ids_live_once(before: PartitionState, after: PartitionState) -> Breach | None:
     """No segment id is live twice, or live and retired.
 
-    `retain` deletes the objects of retired segments by their id; a live one must not share it.
+    `vacuum` deletes the objects of retired segments by their id; a live one must not share it.
     """
     counts = Counter(_live_ids(after) + _retired_ids(after))
     twice = sorted(each for each, count in counts.items() if count > 1)

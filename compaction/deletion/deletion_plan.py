@@ -1,4 +1,4 @@
-"""What `retain` may do to a partition: decided here, carried out by `jobs.verbs.vacuum`. Pure.
+"""What `vacuum` may do to a partition: decided here, carried out by `jobs.verbs.vacuum`. Pure.
 
     live      -> retired   expired by retention; its objects stay for the grace period
     retired   -> going     the grace period is over; its objects are deleted from now on
@@ -10,9 +10,10 @@ That nobody can commit an orphan is not a matter of age: the run that wrote it m
 days. It is certain once a newer epoch was opened *after* the listing that showed the orphan. Age
 only spares runs that are at work. (SEMANTICS 8 and 9.)
 
-    sweep_of(view, rules, times, …)  -> Sweep: what may go, and why not more
-    taken_over(row, hold)            -> how it ended, where another run has the partition now
-    deletion_faults(sweep, row)      -> what the row, read again, has against deleting; empty: go on
+    deletion_plan_of(view, rules, times, …)
+                        what may be deleted, and why not more
+    taken_over          how it ended, where another run has the partition now
+    deletion_faults     why the row, read again, forbids the deletion; empty: nothing does
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from tierfold.compaction.commits.commit import (
     unmet,
 )
 from tierfold.compaction.deletion.expiry import Expired, expired_head
-from tierfold.compaction.discovery.listing import Leftover, ListedSegment
+from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
 from tierfold.compaction.discovery.view import PartitionView
 from tierfold.compaction.model.outcomes import Fenced, LostRace
 from tierfold.compaction.model.rules import DAY_MS, Rules
@@ -49,14 +50,14 @@ ORPHAN_AGE_MS: Final = DAY_MS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SweepOrder:
+class VacuumLimits:
     """What a person asked for: when it is, how long things stay, and what else goes."""
 
     now_ms: int
     grace_ms: int = GRACE_MS
     orphan_age_ms: int = ORPHAN_AGE_MS
     takes_set_apart: bool = False
-    """What lies outside the leader epoch lineage goes, too (`retain --diverged`)."""
+    """What lies outside the leader epoch lineage goes, too (`vacuum --diverged`)."""
 
     def is_old(self, modified_ms: int) -> bool:
         """Whether what was written then is no longer spared for the run that may be at it."""
@@ -64,7 +65,7 @@ class SweepOrder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sweep:
+class DeletionPlan:
     """What is to go of one partition, and why not more."""
 
     key: PartitionKey
@@ -78,7 +79,7 @@ class Sweep:
     orphans: tuple[ListedSegment, ...] = ()
     set_apart: tuple[ListedSegment, ...] = ()
     """Outside the leader epoch lineage, given up by a person."""
-    leftovers: tuple[Leftover, ...] = ()
+    incomplete_uploads: tuple[IncompleteUpload, ...] = ()
     """Of writes that never ended; no row can ever name them."""
     notes: tuple[str, ...] = ()
     """What stays though it is not live, and why, a sentence each."""
@@ -93,7 +94,7 @@ class Sweep:
     @property
     def is_nothing(self) -> bool:
         """There is nothing to do."""
-        return not (self.needs_claim or self.leftovers)
+        return not (self.needs_claim or self.incomplete_uploads)
 
     @property
     def marked_ids(self) -> tuple[str, ...]:
@@ -128,7 +129,7 @@ class Sweep:
         )
 
 
-def holder(state: PartitionState | None, times: SweepOrder) -> str:
+def holder(state: PartitionState | None, times: VacuumLimits) -> str:
     """The run that may be at work on the partition; empty: none.
 
     Opening an epoch would throw its work away. One that has been silent for the orphan age is dead
@@ -140,21 +141,21 @@ def holder(state: PartitionState | None, times: SweepOrder) -> str:
     return state.owner_run
 
 
-def sweep_of(
+def deletion_plan_of(
     view: PartitionView,
     rules: Rules,
-    times: SweepOrder,
+    times: VacuumLimits,
     *,
-    leftovers: Sequence[Leftover] = (),
+    incomplete_uploads: Sequence[IncompleteUpload] = (),
     is_refused: bool = False,
-) -> Sweep:
+) -> DeletionPlan:
     """What may go. Where the catalog has no row yet, only what has expired.
 
     Args:
         view: the listing held against the row.
         rules: the topic's settings.
         times: now, and how long things stay.
-        leftovers: what unfinished writes left in the partition's folder.
+        incomplete_uploads: what unfinished writes left in the partition's folder.
         is_refused: the partition's log was cut off. Nothing of it expires, for a person must look,
             and the originals of what was compacted stay, for the way out leads through them.
     """
@@ -174,7 +175,7 @@ def sweep_of(
         orphans=0 if rules.is_detached else len(view.orphans),
         set_apart=0 if rules.is_detached or not times.takes_set_apart else len(view.set_apart),
     )
-    return Sweep(
+    return DeletionPlan(
         key=view.key,
         expired=expired,
         log_start_offset=max([view.log_start_offset, *(e.segment.next_offset for e in expired)]),
@@ -182,7 +183,7 @@ def sweep_of(
         going=() if state is None else _going(state),
         orphans=orphans,
         set_apart=set_apart,
-        leftovers=() if state is None else _old(leftovers, times),
+        incomplete_uploads=() if state is None else _old(incomplete_uploads, times),
         notes=(
             *_emptied(view, expired),
             *_without(view.notes, set_apart),
@@ -198,17 +199,17 @@ def _without(notes: Sequence[str], going: Sequence[ListedSegment]) -> tuple[str,
 
 
 def _kept(may_go: Sequence[RetiredSegment], starting: Sequence[RetiredSegment]) -> tuple[str, ...]:
-    """A nightly sweep must not take the way out while a person is still asleep."""
+    """A nightly vacuum must not take the way out while a person is still asleep."""
     if len(may_go) == len(starting):
         return ()
     count = len(may_go) - len(starting)
     return (f"{count} retired originals stay: `tierfold restore` can go back to them",)
 
 
-_Aged = TypeVar("_Aged", ListedSegment, Leftover)
+_Aged = TypeVar("_Aged", ListedSegment, IncompleteUpload)
 
 
-def _old(found: Sequence[_Aged], times: SweepOrder) -> tuple[_Aged, ...]:
+def _old(found: Sequence[_Aged], times: VacuumLimits) -> tuple[_Aged, ...]:
     """Those that are no longer spared for the run, or the broker, that may be at work on them."""
     return tuple(each for each in found if times.is_old(each.modified_ms))
 
@@ -220,8 +221,8 @@ def taken_over(row: PartitionState | None, hold: EpochIs) -> Fenced | LostRace |
     return lost(hold.epoch, row) if unmet((hold,), row) else None
 
 
-def deletion_faults(sweep: Sweep, row: PartitionState) -> tuple[str, ...]:
-    """What speaks against deleting the sweep's objects, by the row as it is now; empty: nothing.
+def deletion_faults(deletion: DeletionPlan, row: PartitionState) -> tuple[str, ...]:
+    """What speaks against deleting the planned objects, by the row as it is now; empty: nothing.
 
     It is asked in the same breath, by the row alone: what lives in it is never deleted, and of
     what is retired only what the row says is going.
@@ -229,14 +230,14 @@ def deletion_faults(sweep: Sweep, row: PartitionState) -> tuple[str, ...]:
     live = {segment.segment_id for segment in row.segments}
     retired = {entry.segment.segment_id for entry in row.retired}
     going = {entry.segment.segment_id for entry in _going(row)}
-    orphans = {orphan.segment_id for orphan in (*sweep.orphans, *sweep.set_apart)}
-    doomed = orphans | set(sweep.marked_ids)
+    orphans = {orphan.segment_id for orphan in (*deletion.orphans, *deletion.set_apart)}
+    candidates = orphans | set(deletion.marked_ids)
     return (
-        *(f"segment {candidate} is live" for candidate in sorted(doomed & live)),
+        *(f"segment {candidate} is live" for candidate in sorted(candidates & live)),
         *(f"segment {orphan} is no orphan, but retired" for orphan in sorted(orphans & retired)),
         *(
             f"segment {segment_id} is not marked as being deleted"
-            for segment_id in sorted(set(sweep.marked_ids) - going - live)
+            for segment_id in sorted(set(deletion.marked_ids) - going - live)
         ),
     )
 
@@ -250,7 +251,7 @@ def _going(state: PartitionState) -> tuple[RetiredSegment, ...]:
 
 
 def _past_grace(
-    state: PartitionState | None, times: SweepOrder
+    state: PartitionState | None, times: VacuumLimits
 ) -> tuple[RetiredSegment, ...]:
     retired = () if state is None else state.whole_retired
     return tuple(

@@ -4,7 +4,7 @@ Where neither a manifest nor a metadata topic says what lives, the listing is he
 catalog's row (SEMANTICS 1, "Discovery"):
 
     known    the catalog's live segments, all there, of the size it remembers
-    retired  what a commit replaced: listed until `retain` takes it, never live again
+    retired  what a commit replaced: listed until `vacuum` takes it, never live again
     unknown  no row names it; what its objects say decides (`compaction.discovery.unknown_segments`)
 """
 
@@ -69,7 +69,7 @@ class ListedSegment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leftover:
+class IncompleteUpload:
     """What a write that never ended left: no object, and no name that a row could hold."""
 
     object_key: str

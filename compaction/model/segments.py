@@ -87,7 +87,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetiredSegment:
-    """A segment that left the log; its objects stay until `retain` takes them."""
+    """A segment that left the log; its objects stay until `vacuum` takes them."""
 
     segment: Segment
     retired_at_ms: int

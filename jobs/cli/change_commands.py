@@ -1,4 +1,4 @@
-"""The verbs that change what the catalog says, beside `compact`: restore, forget, retain."""
+"""The verbs that change what the catalog says, beside `compact`: restore, forget, vacuum."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from tierfold.compaction.deletion.deletion_plan import SweepOrder
+from tierfold.compaction.deletion.deletion_plan import VacuumLimits
 from tierfold.jobs.cli.exit_codes import beside_result, for_people, leave
 from tierfold.jobs.cli.options import (
     JSON_OPTION,
@@ -19,12 +19,12 @@ from tierfold.jobs.cli.options import (
 )
 from tierfold.jobs.cli.sizes_and_durations import DURATION_MS
 from tierfold.jobs.reports.history_tables import print_forgot, print_restored
-from tierfold.jobs.reports.vacuum_tables import print_retained, print_vacuumed
+from tierfold.jobs.reports.vacuum_tables import print_catalog_cleaned, print_vacuum
 from tierfold.jobs.reports.verb_tables import document
 from tierfold.jobs.settings.remarks import remarks_on_tier
 from tierfold.jobs.verbs.forget import forget
 from tierfold.jobs.verbs.restore import restore
-from tierfold.jobs.verbs.vacuum import retain, vacuumed
+from tierfold.jobs.verbs.vacuum import catalog_cleaned, vacuum
 
 
 @click.command("restore")
@@ -76,7 +76,7 @@ def forget_verb(partition_name: str, dry_run: bool, **given: Any) -> None:
 
     After an unclean leader election brokers go on with a log that lacks what the tier has, and
     every verb refuses the partition. This accepts the loss: the next `compact` takes the new
-    history, as on first sight. No object is deleted; `retain --diverged` deletes what is no part
+    history, as on first sight. No object is deleted; `vacuum --diverged` deletes what is no part
     of the new history.
 
     It is refused while segments that tierfold wrote, retired ones or orphans are in the tier, and
@@ -98,7 +98,7 @@ def forget_verb(partition_name: str, dry_run: bool, **given: Any) -> None:
     leave((found.report,))
 
 
-@click.command("retain")
+@click.command("vacuum")
 @tier_options
 @clock_options
 @click.option(
@@ -129,7 +129,7 @@ def forget_verb(partition_name: str, dry_run: bool, **given: Any) -> None:
     " off, once they are --orphan-age old. Only with tier.binding=detached.",
 )
 @click.option("--dry-run", is_flag=True, help="Only list what would be deleted, and its bytes.")
-def retain_verb(dry_run: bool, **given: Any) -> None:
+def vacuum_verb(dry_run: bool, **given: Any) -> None:
     """Delete what nobody needs any more: replaced, expired and orphaned segments.
 
     Expired are whole segments of topics whose cleanup.policy names delete, by retention.ms and
@@ -140,12 +140,12 @@ def retain_verb(dry_run: bool, **given: Any) -> None:
 
     \b
     Examples:
-      tierfold retain /mnt/tier --set tier.binding=detached --grace-period 12h --dry-run
-      tierfold retain /mnt/tier --set tier.binding=detached --diverged --topic orders
+      tierfold vacuum /mnt/tier --set tier.binding=detached --grace-period 12h --dry-run
+      tierfold vacuum /mnt/tier --set tier.binding=detached --diverged --topic orders
     """
     settings = settings_of(given)
     asked = asked_of_tier(given)
-    times = SweepOrder(
+    times = VacuumLimits(
         now_ms=asked.context.now_ms,
         grace_ms=given["grace_ms"],
         orphan_age_ms=given["orphan_age_ms"],
@@ -154,15 +154,15 @@ def retain_verb(dry_run: bool, **given: Any) -> None:
     remarks = remarks_on_tier(settings, asked.context)
     tell_people(remarks, given)
     stderr = beside_result(as_json=given["as_json"])
-    found = retain(asked.context, settings, asked.scope, times, stderr, is_dry_run=dry_run)
+    found = vacuum(asked.context, settings, asked.scope, times, stderr, is_dry_run=dry_run)
     if not given["as_json"]:
         title = "dry run: nothing is changed" if dry_run else f"run {asked.context.run}"
-        print_retained(for_people(), found, title)
-    catalog_files = vacuumed(asked.context, stderr, is_dry_run=dry_run)
+        print_vacuum(for_people(), found, title)
+    catalog_files = catalog_cleaned(asked.context, stderr, is_dry_run=dry_run)
     if given["as_json"]:
         entries = (each.as_json() for each in found)
         run = {} if dry_run else {"run": asked.context.run}
         click.echo(document(entries, catalog_files=catalog_files, **run, **remarks.as_json()))
     else:
-        print_vacuumed(for_people(), catalog_files, is_dry_run=dry_run)
+        print_catalog_cleaned(for_people(), catalog_files, is_dry_run=dry_run)
     leave(found)

@@ -21,7 +21,7 @@ from tierfold.compaction.model.errors import (
     TierfoldError,
     UnreadableObject,
 )
-from tierfold.jobs.cli.change_commands import forget_verb, restore_verb, retain_verb
+from tierfold.jobs.cli.change_commands import forget_verb, restore_verb, vacuum_verb
 from tierfold.jobs.cli.exit_codes import (
     EXIT_BUG,
     EXIT_PARTITION_FAILED,
@@ -269,7 +269,7 @@ def config_verb(topic: str, **given: Any) -> None:
         print_settings(for_people(), topic, found)
 
 
-for changing in (restore_verb, forget_verb, retain_verb):
+for changing in (restore_verb, forget_verb, vacuum_verb):
     tierfold.add_command(changing)
 
 

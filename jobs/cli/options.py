@@ -35,7 +35,7 @@ JSON_OPTION: Final = click.option(
 
 _NOW_MIN_MS: Final = 10**12
 """September 2001, before Kafka: what is below are seconds. Were they believed, what is retired now
-would seem to have been so for half a century, and the next `retain` would spare it no hour."""
+would seem to have been so for half a century, and the next `vacuum` would spare it no hour."""
 
 _NOW_MAX_MS: Final = 2**63 - 1
 

@@ -21,8 +21,8 @@ from tierfold.jobs.pipeline.partition_report import (
     NOTHING_TO_DO,
     PLANNED,
     REFUSED,
-    SWEPT,
     UNKNOWN,
+    VACUUMED,
 )
 
 Columns: TypeAlias = Sequence[tuple[str, Literal["left", "right"]]]
@@ -43,7 +43,7 @@ STYLES: Final = {
     FENCED: "yellow",
     LOST_RACE: "yellow",
     COMPACTED: "green",
-    SWEPT: "green",
+    VACUUMED: "green",
     PLANNED: "cyan",
     LEFT: "blue",
     NOTHING_TO_DO: "dim",

@@ -1,4 +1,4 @@
-"""What `retain` shows to people. Nothing here decides or computes."""
+"""What `vacuum` shows to people. Nothing here decides or computes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tierfold.jobs.reports.tables import (
     sentences,
     styled,
 )
-from tierfold.jobs.verbs.vacuum_outcome import Kind, RetainReport
+from tierfold.jobs.verbs.vacuum_outcome import Kind, VacuumReport
 
 _COLUMNS: Final[Columns] = (
     ("partition", "left"),
@@ -39,8 +39,8 @@ LINES_MAX: Final = 100
 """Objects that a dry run lists before the list is cut."""
 
 
-def print_retained(console: Console, reports: Sequence[RetainReport], title: str) -> None:
-    """The summary of `retain`; of a dry run every object, too."""
+def print_vacuum(console: Console, reports: Sequence[VacuumReport], title: str) -> None:
+    """The summary of `vacuum`; of a dry run every object, too."""
     if not reports:
         console.print(NO_PARTITIONS)
         return
@@ -54,21 +54,21 @@ def print_retained(console: Console, reports: Sequence[RetainReport], title: str
     console.print(_sum(reports))
 
 
-def _row(report: RetainReport) -> tuple[str | Text, ...]:
-    counts = [(sum(one.kind is kind for one in report.doomed), kind) for kind in Kind]
+def _row(report: VacuumReport) -> tuple[str | Text, ...]:
+    counts = [(sum(one.kind is kind for one in report.candidates), kind) for kind in Kind]
     return (
         str(report.key),
         styled(report.outcome),
         spaced(len(report.expired)) if report.expired else "",
         "\n".join(f"{spaced(count)} {kind}" for count, kind in counts if count),
         spaced(report.objects) if report.objects else "",
-        decimal(report.size_bytes) if report.doomed else "",
+        decimal(report.size_bytes) if report.candidates else "",
         "" if report.log_start_offset is None else str(report.log_start_offset),
         sentences(report.reason, report.notes),
     )
 
 
-def _lines(report: RetainReport) -> Iterator[str]:
+def _lines(report: VacuumReport) -> Iterator[str]:
     """What a dry run lists of a partition: what would be retired, and what deleted."""
     for gone in report.expired:
         segment = gone.segment
@@ -76,19 +76,19 @@ def _lines(report: RetainReport) -> Iterator[str]:
             f"expires   {segment.size_bytes:>12}  {report.key} segment {segment.segment_id},"
             f" offsets {segment.start_offset} to {segment.end_offset}: {gone.reason}"
         )
-    for doomed in report.doomed:
-        for key, size_bytes in doomed.objects:
-            yield f"{doomed.kind:<9} {size_bytes:>12}  {key}: {doomed.why}"
+    for candidates in report.candidates:
+        for key, size_bytes in candidates.objects:
+            yield f"{candidates.kind:<9} {size_bytes:>12}  {key}: {candidates.why}"
 
 
-def _sum(reports: Sequence[RetainReport]) -> str:
-    gone = [one for report in reports for one in report.doomed if one.is_gone]
-    to_go = [one for report in reports if report.outcome == PLANNED for one in report.doomed]
+def _sum(reports: Sequence[VacuumReport]) -> str:
+    gone = [one for report in reports for one in report.candidates if one.is_gone]
+    to_go = [one for report in reports if report.outcome == PLANNED for one in report.candidates]
     said = outcomes_line([report.outcome for report in reports], URGENCY)
-    for verb, doomed in (("Deleted", gone), ("To delete", to_go)):
-        if doomed:
-            size_bytes = sum(one.size_bytes for one in doomed)
-            count = sum(len(one.objects) for one in doomed)
+    for verb, candidates in (("Deleted", gone), ("To delete", to_go)):
+        if candidates:
+            size_bytes = sum(one.size_bytes for one in candidates)
+            count = sum(len(one.objects) for one in candidates)
             said += (
                 f" {verb}: {counted(count, 'object')}, {decimal(size_bytes)}"
                 f" ({spaced(size_bytes)} bytes)."
@@ -96,7 +96,7 @@ def _sum(reports: Sequence[RetainReport]) -> str:
     return said
 
 
-def print_vacuumed(console: Console, count: int, *, is_dry_run: bool) -> None:
+def print_catalog_cleaned(console: Console, count: int, *, is_dry_run: bool) -> None:
     """What goes of the catalog's own past; nothing where nothing does."""
     if count:
         done = "to delete" if is_dry_run else "deleted"

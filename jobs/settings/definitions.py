@@ -267,7 +267,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         broker_names=(BrokerName(name="tier.binding"),),
         is_for_topics=False,
         source=TIERFOLD,
-        doc="detached: no broker serves the tier, and retain may delete what brokers uploaded; "
+        doc="detached: no broker serves the tier, and vacuum may delete what brokers uploaded; "
         "bound, or nobody said: they may still name it.",
     ),
 )

@@ -61,7 +61,7 @@ They change neither what is done nor the exit code. People see them on stderr; a
 has the lists `warnings` and `notes`.
 
 - Warning: the tier has no topic of the name in `[topics."NAME"]`. It is mistyped, or nothing of it
-  is there yet. (plan, compact, status, verify, retain)
+  is there yet. (plan, compact, status, verify, vacuum)
 - Warning: under the strategy timestamp or header, `segment.ms` or `max.compaction.lag.ms` is not
   below `delete.retention.ms`. A late record may be compacted only after the tombstone of its key is
   gone, and [the key is back](strategies.md#deleteretentionms-must-exceed-the-lateness) (KIP-280).

@@ -23,6 +23,7 @@ from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+import tierfold
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.model.redaction import shown
 from tierfold.jobs.context.stopping import check, deferred, signals_kept, under_spark_submit
@@ -180,7 +181,7 @@ def _local(builder: SparkSession.Builder) -> SparkSession.Builder:
     if shutil.which("java") is None and not _java_home_has_java():
         raise BadSettings("no Java runtime was found", where="Spark", remedy=NO_JAVA)
     # Workers are started by the JVM and must find these packages as the driver does.
-    root = str(Path(__file__).resolve().parent.parent)
+    root = str(Path(tierfold.__file__).resolve().parents[1])
     python_path = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = root if not python_path else os.pathsep.join((root, python_path))
     log4j = files("tierfold.conf").joinpath("log4j2.properties")

@@ -4,7 +4,7 @@
     -> claim -> looked at again -> one commit that empties the row -> report
 
 The row stays as a fence: its epoch is opened anew, so that a run of before can commit nothing. What
-is no part of the new history stays in the tier until `retain --diverged`. Without Spark.
+is no part of the new history stays in the tier until `vacuum --diverged`. Without Spark.
 """
 
 from __future__ import annotations

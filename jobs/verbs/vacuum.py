@@ -1,16 +1,16 @@
-"""`tierfold retain`: what expired is retired, and what nobody needs any more is deleted.
+"""`tierfold vacuum`: what expired is retired, and what nobody needs any more is deleted.
 
     1 look     rows, listings -> what may go (`jobs.verbs.vacuum_survey`); a dry run ends here
     2 claim    opens the next epoch: whoever wrote an orphan that was listed can commit it no more
     3 start    one commit: expired segments retired, log start moved, deletions said to start
     4 read     the rows again: still our epoch, nothing that is to go lives; orphans as they were
-    5 delete   the objects, and leftovers; one that is gone already is fine
+    5 delete   the objects, and incomplete uploads; one that is gone already is fine
     6 finish   listed again; one commit forgets what is wholly gone and gives the claim back
 
 Beside the partitions, files of the catalog that only its oldest past still needs are deleted.
 
 Nothing is deleted unless 3 is known to have taken place. Killed anywhere, the marks of 3 say what
-is being deleted, and the next run goes on. (docs/decisions/0005-what-retain-may-delete.md)
+is being deleted, and the next run goes on. (docs/decisions/0005-what-vacuum-may-delete.md)
 
 Also a script for spark-submit: `spark-submit --master local[1] jobs/vacuum_job.py TIER …`.
 """
@@ -36,8 +36,8 @@ from tierfold.compaction.commits.commit import (
     verdict,
 )
 from tierfold.compaction.deletion.deletion_plan import (
-    Sweep,
-    SweepOrder,
+    DeletionPlan,
+    VacuumLimits,
     deletion_faults,
     taken_over,
 )
@@ -54,7 +54,7 @@ from tierfold.jobs.pipeline.run_records import keep_record
 from tierfold.jobs.pipeline.survey import READERS
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.jobs.spark.progress import byte_bars
-from tierfold.jobs.verbs.vacuum_outcome import Doomed, RetainReport
+from tierfold.jobs.verbs.vacuum_outcome import DeletionCandidate, VacuumReport
 from tierfold.jobs.verbs.vacuum_survey import looked_at
 from tierfold.storage.catalog.catalog import new_commit_id
 from tierfold.storage.catalog.runs_table import RunsTable
@@ -71,9 +71,9 @@ _GOES_ON: Final = "what is being deleted is marked so, and the next run goes on"
 class Work:
     """One partition of which something is to go, on its way through the run."""
 
-    report: RetainReport
+    report: VacuumReport
     view: PartitionView
-    sweep: Sweep
+    deletion: DeletionPlan
     row: PartitionState | None = None
     """The row under our epoch; None: no claim is needed, or none was had."""
     unknown: CommitProposal | None = None
@@ -101,16 +101,16 @@ class Work:
         self.report = self.report.ended(outcome, so_far=so_far)
 
 
-def retain(
+def vacuum(
     context: RunContext,
     settings: Settings,
     scope: Scope,
-    times: SweepOrder,
+    times: VacuumLimits,
     console: Console,
     *,
     is_dry_run: bool = False,
-) -> list[RetainReport]:
-    """Sweep every partition in scope; one report each, by topic and number.
+) -> list[VacuumReport]:
+    """DeletionPlan every partition in scope; one report each, by topic and number.
 
     A dry run looks, and changes nothing. `console` gets the progress. Raises BadSettings; whatever
     is wrong with one partition is in its report.
@@ -119,23 +119,23 @@ def retain(
     looks = looked_at(context, settings, scope, times)
     reports = {look.report.key: look.report for look in looks}
     works = [
-        Work(report=look.report, view=look.view, sweep=look.sweep)
+        Work(report=look.report, view=look.view, deletion=look.deletion)
         for look in looks
-        if look.report.outcome == PLANNED and look.view is not None and look.sweep is not None
+        if look.report.outcome == PLANNED and look.view is not None and look.deletion is not None
     ]
     if not is_dry_run:
         with deferred():
             if works:
-                _claim(context, [work for work in works if work.sweep.needs_claim])
+                _claim(context, [work for work in works if work.deletion.needs_claim])
                 _start(context, [work for work in works if work.row is not None])
-                _sweep(context, [work for work in works if work.is_open], console)
+                _deletion(context, [work for work in works if work.is_open], console)
                 reports |= {work.key: work.report for work in works}
             chunks = [(0, report.as_run()) for report in reports.values()]
-            keep_record(context, chunks, started_at_ms, "retain", console)
+            keep_record(context, chunks, started_at_ms, "vacuum", console)
     return [reports[look.report.key] for look in looks]
 
 
-def vacuumed(context: RunContext, console: Console, *, is_dry_run: bool = False) -> int:
+def catalog_cleaned(context: RunContext, console: Console, *, is_dry_run: bool = False) -> int:
     """Let the catalog forget what was superseded for thirty days; how many of its files go.
 
     That is no partition's matter: where it fails, `console` says so, and nothing else changes.
@@ -144,8 +144,8 @@ def vacuumed(context: RunContext, console: Console, *, is_dry_run: bool = False)
     if is_stopping():
         return gone
     try:
-        gone = context.catalog.vacuum(is_dry_run=is_dry_run)
-        gone += RunsTable(context.catalog_uri).vacuum(is_dry_run=is_dry_run)
+        gone = context.catalog.clean_up(is_dry_run=is_dry_run)
+        gone += RunsTable(context.catalog_uri).clean_up(is_dry_run=is_dry_run)
     except TierfoldError as error:
         said = f"The catalog's old files could not be deleted: {error}"
         console.print(Text(said, style="yellow"))
@@ -175,14 +175,14 @@ def _start(context: RunContext, works: Sequence[Work]) -> None:
     proposals = {}
     for each in works:
         at_ms = context.clock()
-        updates = each.sweep.updates(at_ms=at_ms, run=context.run)
+        updates = each.deletion.updates(at_ms=at_ms, run=context.run)
         if each.row is not None and updates:
             proposals[each.key] = proposed(
                 each.row,
                 *updates,
                 commit_id=new_commit_id(),
                 at_ms=at_ms,
-                requires=each.sweep.requires,
+                requires=each.deletion.requires,
             )
     outcomes = committed(context.catalog, [*proposals.values()])
     for partition in works:
@@ -199,7 +199,7 @@ def _hold(row: PartitionState) -> EpochIs:
     return EpochIs(epoch=row.epoch, owner_run=row.owner_run)
 
 
-def _sweep(context: RunContext, works: Sequence[Work], console: Console) -> None:
+def _deletion(context: RunContext, works: Sequence[Work], console: Console) -> None:
     """Stages 4 to 6, some partitions at a time, so that what was read again is fresh."""
     with ThreadPoolExecutor(READERS) as pool, byte_bars(console) as bars:
         bar = bars.add_task("delete", total=sum(partition.report.size_bytes for partition in works))
@@ -208,7 +208,7 @@ def _sweep(context: RunContext, works: Sequence[Work], console: Console) -> None
             _read_again(context, [partition for partition in breath if partition.row is not None])
             list(pool.map(lambda partition: _keep_what_changed(context, partition), breath))
             held = [partition for partition in breath if partition.is_open]
-            items = [(upload, item) for upload in held for item in upload.report.doomed]
+            items = [(upload, item) for upload in held for item in upload.report.candidates]
             for _, item in pool.map(lambda pair: _deleted(context, *pair), items):
                 bars.advance(bar, item.size_bytes)
             list(pool.map(lambda upload: _look_again(context, upload), held))
@@ -237,7 +237,9 @@ def _keep_what_changed(context: RunContext, partition: Work) -> None:
 
     A copy that goes on may have brought the `.log` of an upload that seemed to hold nothing.
     """
-    judged = {one.segment_id: one for one in (*partition.sweep.orphans, *partition.sweep.set_apart)}
+    judged = {
+        one.segment_id: one for one in (*partition.deletion.orphans, *partition.deletion.set_apart)
+    }
     if not (partition.is_open and judged):
         return
     try:
@@ -246,8 +248,8 @@ def _keep_what_changed(context: RunContext, partition: Work) -> None:
         partition.fail(str(error))
         return
     changed = {name for name, was in judged.items() if found.get(name, was) != was}
-    kept = tuple(one for one in partition.report.doomed if one.segment_id not in changed)
-    partition.report = replace(partition.report, doomed=kept)
+    kept = tuple(one for one in partition.report.candidates if one.segment_id not in changed)
+    partition.report = replace(partition.report, candidates=kept)
 
 
 def _judge(partition: Work, row: PartitionState | None) -> None:
@@ -264,13 +266,15 @@ def _judge(partition: Work, row: PartitionState | None) -> None:
         )
         return
     partition.row = row
-    faults = deletion_faults(partition.sweep, row)
+    faults = deletion_faults(partition.deletion, row)
     if faults:
         partition.fail(f"{partition.key}: {'; '.join(faults)}; this is a bug, please report it")
 
 
-def _deleted(context: RunContext, partition: Work, item: Doomed) -> tuple[Work, Doomed]:
-    """Stage 5, of one segment or leftover; after an error nothing more of its partition.
+def _deleted(
+    context: RunContext, partition: Work, item: DeletionCandidate
+) -> tuple[Work, DeletionCandidate]:
+    """Stage 5, of one segment or incomplete upload; after an error nothing more of its partition.
 
     After a signal nothing more of any: what is left is marked, and the claims are given back.
     """
@@ -291,15 +295,15 @@ def _look_again(context: RunContext, partition: Work) -> None:
     """What is gone is what a listing no longer shows, whatever the store answered."""
     try:
         listed = {one.segment_id for one in context.tier.listing(partition.key)}
-        unfinished = {one.object_key for one in context.tier.leftovers(partition.key)}
+        unfinished = {one.object_key for one in context.tier.incomplete_uploads(partition.key)}
     except TierfoldError as error:
         partition.failure = partition.failure or str(error)
         return
     partition.report = replace(
         partition.report,
-        doomed=tuple(
+        candidates=tuple(
             replace(item, is_gone=item.names.isdisjoint(listed | unfinished))
-            for item in partition.report.doomed
+            for item in partition.report.candidates
         ),
     )
 
@@ -324,11 +328,11 @@ def _finish(context: RunContext, works: Sequence[Work]) -> None:
         elif each.failure:
             each.fail(each.failure, so_far=_GOES_ON)
         else:
-            each.report = each.report.swept()
+            each.report = each.report.vacuumed()
 
 
 def _last_updates(context: RunContext, partition: Work) -> tuple[Update, ...]:
-    gone = {item.segment_id for item in partition.report.doomed if item.is_gone}
-    finished = tuple(marked for marked in partition.sweep.marked_ids if marked in gone)
+    gone = {item.segment_id for item in partition.report.candidates if item.is_gone}
+    finished = tuple(marked for marked in partition.deletion.marked_ids if marked in gone)
     release = ReleaseClaim(run=context.run)
     return (FinishDeletion(ids=finished), release) if finished else (release,)

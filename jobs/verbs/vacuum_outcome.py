@@ -1,4 +1,4 @@
-"""What `retain` tells of each partition: one value, whatever happened, for people and machines."""
+"""What `vacuum` tells of each partition: one value, whatever happened, for people and machines."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tierfold.compaction.model.segments import PartitionKey
 from tierfold.jobs.pipeline.partition_report import (
     FENCED,
     LOST_RACE,
-    SWEPT,
     UNKNOWN,
+    VACUUMED,
     PartitionReport,
     fenced_by,
 )
@@ -25,11 +25,11 @@ class Kind(StrEnum):
     RETIRED = "retired"
     ORPHAN = "orphan"
     SET_APART = "set apart"
-    LEFTOVER = "leftover"
+    INCOMPLETE = "incomplete"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Doomed:
+class DeletionCandidate:
     """A segment whose objects go, or what a write that never ended left."""
 
     kind: Kind
@@ -54,7 +54,7 @@ class Doomed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetainReport:
+class VacuumReport:
     """One partition's outcome."""
 
     key: PartitionKey
@@ -68,19 +68,19 @@ class RetainReport:
     """Live segments that are retired now; their objects stay for the grace period."""
     log_start_offset: int | None = None
     """After it; None: nobody knows."""
-    doomed: tuple[Doomed, ...] = ()
+    candidates: tuple[DeletionCandidate, ...] = ()
     notes: tuple[str, ...] = ()
     """What stays and why, a sentence each."""
 
     @property
     def objects(self) -> int:
         """How many objects there were to delete."""
-        return sum(len(candidate.objects) for candidate in self.doomed)
+        return sum(len(candidate.objects) for candidate in self.candidates)
 
     @property
     def size_bytes(self) -> int:
         """Their bytes."""
-        return sum(candidate.size_bytes for candidate in self.doomed)
+        return sum(candidate.size_bytes for candidate in self.candidates)
 
     def as_json(self) -> dict[str, Any]:
         """The partition's entry in the `--json` document."""
@@ -93,14 +93,16 @@ class RetainReport:
             "epoch": self.epoch,
             "log_start_offset": self.log_start_offset,
             "expired": [_expired_json(expired_segment) for expired_segment in self.expired],
-            "objects": [entry for candidate in self.doomed for entry in _object_entries(candidate)],
+            "objects": [
+                entry for candidate in self.candidates for entry in _object_entries(candidate)
+            ],
             "object_bytes": self.size_bytes,
             "notes": list(self.notes),
         }
 
     def as_run(self) -> PartitionReport:
         """As the `runs` table keeps it: what went in, and nothing came out."""
-        gone = [candidate for candidate in self.doomed if candidate.is_gone]
+        gone = [candidate for candidate in self.candidates if candidate.is_gone]
         return PartitionReport(
             key=self.key,
             outcome=self.outcome,
@@ -110,11 +112,11 @@ class RetainReport:
             bytes_in=sum(candidate.size_bytes for candidate in gone),
         )
 
-    def ended(self, outcome: Outcome, *, so_far: str) -> RetainReport:
+    def ended(self, outcome: Outcome, *, so_far: str) -> VacuumReport:
         """The same, after a claim or a commit; `so_far`: what was deleted before, a clause."""
         match outcome:
             case Committed():
-                return self.swept()
+                return self.vacuumed()
             case Fenced():
                 reason = f"{fenced_by(outcome)}; {so_far}; run again"
                 return replace(self, outcome=FENCED, reason=reason)
@@ -125,12 +127,12 @@ class RetainReport:
                 reason = f"commit {commit_id} got no answer ({cause}); {so_far}"
                 return replace(self, outcome=UNKNOWN, reason=reason)
 
-    def swept(self) -> RetainReport:
+    def vacuumed(self) -> VacuumReport:
         """The same, done; what is listed all the same is told."""
-        late = sum(not candidate.is_gone for candidate in self.doomed)
+        late = sum(not candidate.is_gone for candidate in self.candidates)
         note = f"{late} are listed still, though deleted: the next run looks again"
         notes = (*self.notes, note) if late else self.notes
-        return replace(self, outcome=SWEPT, reason="", notes=notes)
+        return replace(self, outcome=VACUUMED, reason="", notes=notes)
 
 
 def _expired_json(expired: Expired) -> dict[str, Any]:
@@ -144,7 +146,7 @@ def _expired_json(expired: Expired) -> dict[str, Any]:
     }
 
 
-def _object_entries(candidate: Doomed) -> list[dict[str, Any]]:
+def _object_entries(candidate: DeletionCandidate) -> list[dict[str, Any]]:
     return [
         {
             "object": key,

@@ -1,4 +1,4 @@
-"""Stage 1 of `retain`: what there is of each partition, and what of it may go.
+"""Stage 1 of `vacuum`: what there is of each partition, and what of it may go.
 
 Rows and listings; of each segment that no row names also how far it reaches, and who wrote it.
 """
@@ -9,7 +9,12 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from tierfold.compaction.deletion.deletion_plan import Sweep, SweepOrder, holder, sweep_of
+from tierfold.compaction.deletion.deletion_plan import (
+    DeletionPlan,
+    VacuumLimits,
+    deletion_plan_of,
+    holder,
+)
 from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.discovery.unknown_segments import row_view
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason
@@ -23,7 +28,7 @@ from tierfold.jobs.pipeline.discovery import facts_of, view_from
 from tierfold.jobs.pipeline.partition_report import LEFT, NOTHING_TO_DO, PLANNED, REFUSED
 from tierfold.jobs.pipeline.survey import READERS, KnownPartition, known_among, refusal_of
 from tierfold.jobs.settings.resolution import Settings
-from tierfold.jobs.verbs.vacuum_outcome import Doomed, Kind, RetainReport
+from tierfold.jobs.verbs.vacuum_outcome import DeletionCandidate, Kind, VacuumReport
 from tierfold.storage.catalog.rows import RowsRead
 from tierfold.storage.tiers.local_tiered_storage import Part
 
@@ -32,15 +37,15 @@ from tierfold.storage.tiers.local_tiered_storage import Part
 class Look:
     """One partition, looked at."""
 
-    report: RetainReport
+    report: VacuumReport
     """`PLANNED` where something is to be done."""
     view: PartitionView | None = None
     """None, as the next: it is refused, and nothing of it is touched."""
-    sweep: Sweep | None = None
+    deletion: DeletionPlan | None = None
 
 
 def looked_at(
-    context: RunContext, settings: Settings, scope: Scope, times: SweepOrder
+    context: RunContext, settings: Settings, scope: Scope, times: VacuumLimits
 ) -> list[Look]:
     """What may go of each partition, by topic and number, whatever its policy; nothing is changed.
 
@@ -67,13 +72,15 @@ def _emptied(rows: RowsRead) -> Iterator[PartitionKey]:
     return (key for key, row in rows.by_key.items() if row.retired and not row.segments)
 
 
-def _looked_at(context: RunContext, known: KnownPartition, rules: Rules, times: SweepOrder) -> Look:
+def _looked_at(
+    context: RunContext, known: KnownPartition, rules: Rules, times: VacuumLimits
+) -> Look:
     look = _judged(context, known, rules, times)
     epoch = 0 if known.state is None else known.state.epoch
     return replace(look, report=replace(look.report, epoch=epoch))
 
 
-def _judged(context: RunContext, known: KnownPartition, rules: Rules, times: SweepOrder) -> Look:
+def _judged(context: RunContext, known: KnownPartition, rules: Rules, times: VacuumLimits) -> Look:
     key = known.key
     try:
         if known.refusal is not None:
@@ -88,52 +95,58 @@ def _judged(context: RunContext, known: KnownPartition, rules: Rules, times: Swe
             if rest is None:
                 return _refused(key, view)
             view = rest
-        leftovers = context.tier.leftovers(key)
+        incomplete_uploads = context.tier.incomplete_uploads(key)
     except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
         return _refused(key, refusal_of(error, str(key)))
     is_refused = refusal is not None
-    sweep = sweep_of(view, rules, times, leftovers=leftovers, is_refused=is_refused)
-    if refusal is not None and sweep.is_nothing:
+    deletion = deletion_plan_of(
+        view, rules, times, incomplete_uploads=incomplete_uploads, is_refused=is_refused
+    )
+    if refusal is not None and deletion.is_nothing:
         return _refused(key, refusal, "; ".join(_waits(view, rules, times)))
-    return _look(context, view, sweep, rules, times)
+    return _look(context, view, deletion, rules, times)
 
 
 def _refused(key: PartitionKey, refusal: Refusal, waits: str = "") -> Look:
     """`waits`: what goes later all the same, and when; empty: nothing does."""
     reason = f"{waits}; {refusal.sentence}" if waits else refusal.sentence
-    return Look(report=RetainReport(key=key, outcome=REFUSED, reason=reason))
+    return Look(report=VacuumReport(key=key, outcome=REFUSED, reason=reason))
 
 
 def _look(
-    context: RunContext, view: PartitionView, sweep: Sweep, rules: Rules, times: SweepOrder
+    context: RunContext,
+    view: PartitionView,
+    deletion: DeletionPlan,
+    rules: Rules,
+    times: VacuumLimits,
 ) -> Look:
-    report = RetainReport(
+    report = VacuumReport(
         key=view.key,
         outcome=PLANNED,
-        expired=sweep.expired,
-        log_start_offset=sweep.log_start_offset,
-        doomed=tuple(_doomed(context, view, sweep)),
-        notes=sweep.notes,
+        expired=deletion.expired,
+        log_start_offset=deletion.log_start_offset,
+        candidates=tuple(_candidates(context, view, deletion)),
+        notes=deletion.notes,
     )
-    if sweep.is_nothing:
+    if deletion.is_nothing:
         report = replace(report, outcome=NOTHING_TO_DO, reason=_waiting(view, rules, times))
-    elif sweep.needs_claim and (run := holder(view.state, times)) and view.state is not None:
+    elif deletion.needs_claim and (run := holder(view.state, times)) and view.state is not None:
         reason = (
             f"run {run} holds it, its last commit was at {moment(view.state.committed_at_ms)}: once"
             " it is silent for --orphan-age, it is taken over"
         )
         report = replace(report, outcome=LEFT, reason=reason)
-    return Look(report=report, sweep=sweep, view=view)
+    return Look(report=report, deletion=deletion, view=view)
 
 
-def _waiting(view: PartitionView, rules: Rules, times: SweepOrder) -> str:
+def _waiting(view: PartitionView, rules: Rules, times: VacuumLimits) -> str:
     """Why nothing is done; of what may not go at all, the notes tell."""
     is_anything = bool(view.orphans and rules.is_detached)
     is_anything |= view.state is not None and bool(view.state.whole_retired)
     return "; ".join(_waits(view, rules, times)) or ("" if is_anything else "nothing is due")
 
 
-def _waits(view: PartitionView, rules: Rules, times: SweepOrder) -> Iterator[str]:
+def _waits(view: PartitionView, rules: Rules, times: VacuumLimits) -> Iterator[str]:
     """What is not due yet, and until when."""
     retired = [] if view.state is None else [r.retired_at_ms for r in view.state.whole_retired]
     takes_apart = rules.is_detached and times.takes_set_apart
@@ -152,41 +165,43 @@ def _written(found: Sequence[ListedSegment]) -> list[int]:
     return [segment.modified_ms for segment in found]
 
 
-def _doomed(context: RunContext, view: PartitionView, sweep: Sweep) -> Iterator[Doomed]:
-    """Everything that the sweep deletes, with the objects that were listed of it."""
+def _candidates(
+    context: RunContext, view: PartitionView, deletion: DeletionPlan
+) -> Iterator[DeletionCandidate]:
+    """Everything that is deleted, with the objects that were listed of it."""
     retired = {entry.segment_id: entry for entry in view.retired}
-    for gone in (*sweep.going, *sweep.starting):
+    for gone in (*deletion.going, *deletion.starting):
         found = retired.get(gone.segment.segment_id)
         why = f"retired at {moment(gone.retired_at_ms)} by run {gone.retired_by_run}"
         if gone.deletion_started_at_ms is not None:
             why += f", deletion started at {moment(gone.deletion_started_at_ms)}"
-        yield Doomed(
+        yield DeletionCandidate(
             kind=Kind.RETIRED,
             why=why,
             segment_id=gone.segment.segment_id,
             start_offset=gone.segment.own_start_offset,
             objects=() if found is None else _objects(context, view.key, found),
         )
-    for orphan in sweep.orphans:
+    for orphan in deletion.orphans:
         whole = "" if orphan.is_complete else ", incomplete"
-        yield Doomed(
+        yield DeletionCandidate(
             kind=Kind.ORPHAN,
             why=f"no row names it, written at {moment(orphan.modified_ms)}{whole}",
             segment_id=orphan.segment_id,
             start_offset=orphan.start_offset,
             objects=_objects(context, view.key, orphan),
         )
-    for each in sweep.set_apart:
-        yield Doomed(
+    for each in deletion.set_apart:
+        yield DeletionCandidate(
             kind=Kind.SET_APART,
             why=f"outside the leader epoch lineage, written at {moment(each.modified_ms)}",
             segment_id=each.segment_id,
             start_offset=each.start_offset,
             objects=_objects(context, view.key, each),
         )
-    for left in sweep.leftovers:
-        yield Doomed(
-            kind=Kind.LEFTOVER,
+    for left in deletion.incomplete_uploads:
+        yield DeletionCandidate(
+            kind=Kind.INCOMPLETE,
             why=f"of a write that never ended, at {moment(left.modified_ms)}",
             objects=((left.object_key, left.size_bytes),),
         )

@@ -124,13 +124,13 @@ class Catalog:
                 last_id = found.commit_id
                 yield found
 
-    def vacuum(self, *, is_dry_run: bool = False) -> int:
+    def clean_up(self, *, is_dry_run: bool = False) -> int:
         """Delete the files of rows superseded for thirty days; how many there were.
 
         Every run writes all its rows anew, so that without it the catalog only grows. `history`
         ends where they are gone.
         """
-        return self._table.vacuum(is_dry_run=is_dry_run)
+        return self._table.clean_up(is_dry_run=is_dry_run)
 
     def _states(self, rows: pa.Table) -> dict[PartitionKey, PartitionState]:
         return rows_judged(rows, where=self._table.uri).believed().by_key

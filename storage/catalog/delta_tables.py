@@ -188,7 +188,7 @@ class DeltaFolder:
         with _told_plainly(self._uri):
             self._log.sync()
 
-    def vacuum(self, *, is_dry_run: bool = False) -> int:
+    def clean_up(self, *, is_dry_run: bool = False) -> int:
         """Delete files that were superseded more than `MEMORY_HOURS` ago; how many went.
 
         A dry run says how many would. Of data files only those go that the log calls removed, which

@@ -64,12 +64,12 @@ class RunsTable:
             ]
             self._table.append(pa.table(columns, RUNS))
 
-    def vacuum(self, *, is_dry_run: bool = False) -> int:
+    def clean_up(self, *, is_dry_run: bool = False) -> int:
         """Delete what of the table's log only versions of a month ago need; how many files go.
 
         No row goes: each commit leaves a small file in the log, one for each run.
         """
-        return self._table.vacuum(is_dry_run=is_dry_run)
+        return self._table.clean_up(is_dry_run=is_dry_run)
 
     def read(self) -> tuple[RunRow, ...]:
         """All rows, oldest first; none where there is no table, and reading makes none."""

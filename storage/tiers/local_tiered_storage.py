@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tierfold.compaction.discovery.listing import Leftover, ListedSegment
+from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
 from tierfold.compaction.model.errors import BadSettings, UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.storage.kafka.kafka_uuid import UUID_CHARACTERS, is_kafka_uuid, new_segment_id
@@ -120,10 +120,10 @@ class LocalTieredStorage:
             for (start_offset, segment_id), found in sorted(parts.items())
         )
 
-    def leftovers(self, key: PartitionKey) -> tuple[Leftover, ...]:
+    def incomplete_uploads(self, key: PartitionKey) -> tuple[IncompleteUpload, ...]:
         """What writes that never ended left in the partition's folder, by name."""
         return tuple(
-            Leftover(
+            IncompleteUpload(
                 object_key=entry.key, size_bytes=entry.size_bytes, modified_ms=entry.modified_ms
             )
             for entry in self.store.unfinished(partition_folder(key))

@@ -1,7 +1,7 @@
 """What the engine asks of an object store, and nothing more.
 
 Keys are relative paths with `/` between folders. An object is created whole or not at all, never
-overwritten, never changed, and deleted by `retain` alone; every failure is an `UnreadableObject`
+overwritten, never changed, and deleted by `vacuum` alone; every failure is an `UnreadableObject`
 that names cause and remedy.
 """
 

@@ -25,7 +25,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], str, int]]] = {
     "history": (("TIER", PARTITION), "no run has touched it", 0),
     "restore": (("TIER", PARTITION, "--to", "now"), "no run has touched the partition", 3),
     "forget": (("TIER", PARTITION), "there is nothing to forget", 0),
-    "retain": (("TIER",), "nothing is due", 0),
+    "vacuum": (("TIER",), "nothing is due", 0),
     "dump": (("SEGMENT",), '"baseOffset": 0', 0),
     "config": (("orders",), "settings of orders", 0),
 }

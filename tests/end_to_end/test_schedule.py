@@ -26,12 +26,12 @@ eval "exit \\${$1:-0}"
 @pytest.mark.parametrize(
     ("codes", "steps", "code"),
     [
-        ({}, ["compact", "verify", "retain"], 0),
-        ({"compact": 3}, ["compact", "verify", "retain"], 3),
-        ({"compact": 4}, ["compact", "verify", "retain"], 4),
+        ({}, ["compact", "verify", "vacuum"], 0),
+        ({"compact": 3}, ["compact", "verify", "vacuum"], 3),
+        ({"compact": 4}, ["compact", "verify", "vacuum"], 4),
         ({"verify": 3}, ["compact", "verify"], 3),
         ({"compact": 4, "verify": 3}, ["compact", "verify"], 3),
-        ({"compact": 3, "retain": 4}, ["compact", "verify", "retain"], 3),
+        ({"compact": 3, "vacuum": 4}, ["compact", "verify", "vacuum"], 3),
         ({"verify": 2}, ["compact", "verify"], 2),
     ],
 )

@@ -1,6 +1,6 @@
 """After a power cut a file of the tier may be empty, shorter, or gone: what each verb then says.
 
-One tier is compacted, and later swept; every file of the partition is damaged, one at a time.
+One tier is compacted, and later vacuumed; every file of the partition is damaged, one at a time.
 Nothing may be told as sound that is not, and nothing may be written over it.
 """
 
@@ -31,11 +31,11 @@ def states(
     """The tier after a commit, and after the replaced segments were deleted."""
     committed = updated_tier(tmp_path_factory.mktemp("cut") / "committed", [ORDERS], 3)
     assert tierfold("compact", committed, *ALWAYS, "--now", str(NOW_MS)).code == 0
-    swept = committed.with_name("swept")
-    shutil.copytree(committed, swept)
+    vacuumed = committed.with_name("vacuumed")
+    shutil.copytree(committed, vacuumed)
     later = str(NOW_MS + 3 * DAY_MS)
-    assert tierfold("retain", swept, *DETACHED, "--now", later).code == 0
-    return {"committed": committed, "swept": swept}
+    assert tierfold("vacuum", vacuumed, *DETACHED, "--now", later).code == 0
+    return {"committed": committed, "vacuumed": vacuumed}
 
 
 def damaged(path: Path) -> Iterator[str]:
@@ -73,7 +73,7 @@ def verified(tier: Path, files: list[Path], suffixes: set[str]) -> set[str]:
     return {suffix for suffix in suffixes if any(suffix in fault for fault in entry["faults"])}
 
 
-@pytest.mark.parametrize("state", ["committed", "swept"])
+@pytest.mark.parametrize("state", ["committed", "vacuumed"])
 def test_a_damaged_file_of_a_live_segment_is_refused_or_is_not_read(
     states: dict[str, Path], state: str, tmp_path: Path
 ) -> None:
@@ -99,7 +99,7 @@ def test_a_damaged_file_of_a_live_segment_is_refused_or_is_not_read(
 def test_an_emptied_snapshot_is_refused_when_it_is_needed(
     states: dict[str, Path], tmp_path: Path
 ) -> None:
-    tier = shutil.copytree(states["swept"], tmp_path / "tier")
+    tier = shutil.copytree(states["vacuumed"], tmp_path / "tier")
     side_file = folder_of(tier, ORDERS) / f"{live_stem(tier)}.snapshot"
     side_file.write_bytes(b"")
     before = files_below(folder_of(tier, ORDERS))
@@ -132,7 +132,7 @@ def test_a_damaged_file_of_a_replaced_segment_stops_a_restore_and_nothing_else(
 def test_a_segment_that_came_after_is_taken_once_the_damage_is_mended(
     states: dict[str, Path], tmp_path: Path
 ) -> None:
-    tier = shutil.copytree(states["swept"], tmp_path / "tier")
+    tier = shutil.copytree(states["vacuumed"], tmp_path / "tier")
     log = folder_of(tier, ORDERS) / f"{live_stem(tier)}.log"
     whole = log.read_bytes()
     log.write_bytes(whole[:-1])

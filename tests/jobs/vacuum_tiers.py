@@ -1,4 +1,4 @@
-"""Tiers for `retain`: compacted once, with what runs and writers that died leave behind."""
+"""Tiers for `vacuum`: compacted once, with what runs and writers that died leave behind."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def compact(tier: Path, *arguments: str, hours: float = 0) -> Ran:
     return tierfold("compact", tier, *ALWAYS, "--json", *_now(hours), *arguments)
 
 
-def retain(tier: Path, *arguments: str, hours: float = 25) -> Ran:
-    """`retain` on a detached tier, so long after `THEN_MS`."""
-    return tierfold("retain", tier, "--json", *_now(hours), *DETACHED, *arguments)
+def vacuum(tier: Path, *arguments: str, hours: float = 25) -> Ran:
+    """`vacuum` on a detached tier, so long after `THEN_MS`."""
+    return tierfold("vacuum", tier, "--json", *_now(hours), *DETACHED, *arguments)
 
 
 def _now(hours: float) -> tuple[str, str]:
@@ -63,7 +63,7 @@ def parts(log: Path) -> list[Path]:
     return sorted(log.parent.glob(f"{log.stem}.*"))
 
 
-def leftover(tier: Path, *, key: PartitionKey = ORDERS, hours: float = 0) -> Path:
+def incomplete_upload(tier: Path, *, key: PartitionKey = ORDERS, hours: float = 0) -> Path:
     """The hidden file of a writer that died then."""
     path = folder_of(tier, key) / ".00000000000000000000-x.log.0123.staged"
     path.write_bytes(b"half")

@@ -12,8 +12,8 @@ import pytest
 
 from tierfold.jobs.cli import options as cli_options
 from tierfold.jobs.context.run_context import RunContext, run_context
-from tierfold.jobs.verbs import vacuum as retain_job
-from tierfold.jobs.verbs import vacuum_survey as retain_look
+from tierfold.jobs.verbs import vacuum as vacuum_job
+from tierfold.jobs.verbs import vacuum_survey
 from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
 from tierfold.storage.tiers.object_store import ObjectStore
@@ -113,7 +113,7 @@ def watched(meddler: Meddler) -> Iterator[Watch]:
     def opened_so(tier_uri: str, catalog_uri: str | None, now: int | None) -> RunContext:
         context = run_context(tier_uri, catalog_uri, now)
         store = watch.around(context.tier.store, "list", "unfinished", "delete")
-        catalog = watch.around(context.catalog, "look", "claim", "commit", "vacuum")
+        catalog = watch.around(context.catalog, "look", "claim", "commit", "clean_up")
         return replace(
             context,
             tier=LocalTieredStorage(cast(ObjectStore, store)),
@@ -122,6 +122,6 @@ def watched(meddler: Meddler) -> Iterator[Watch]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cli_options, "run_context", opened_so)
-        for module in (retain_job, retain_look):
+        for module in (vacuum_job, vacuum_survey):
             patch.setattr(module, "READERS", 1)
         yield watch

@@ -103,7 +103,7 @@ def planned(
     return propose(view, rules, regions, now_ms)
 
 
-def swept(log: Log, *, now_ms: int, rules: Rules = RULES) -> Log:
+def vacuumed(log: Log, *, now_ms: int, rules: Rules = RULES) -> Log:
     """A log that is clean to its end, after the round that its passed delete horizons call for."""
     plan = planned(log, cleaner_offset=log.segments[-1].next_offset, now_ms=now_ms, rules=rules)
     assert isinstance(plan, Compact)

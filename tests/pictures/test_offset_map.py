@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from tests.pictures.cleaning import APART, RETENTION_MS, RULES, cleaned, passed, swept
+from tests.pictures.cleaning import APART, RETENTION_MS, RULES, cleaned, passed, vacuumed
 from tests.pictures.log_pictures import drawn, picture
 
 
@@ -103,7 +103,7 @@ def test_a_horizon_that_a_broker_set_is_remembered(tmp_path: Path) -> None:
     after = cleaned(log, rules=APART)
     assert drawn(after) == drawn(log)
     assert [segment.earliest_due_ms for segment in after.segments] == [500, None, None]
-    assert drawn(swept(after, now_ms=500, rules=APART)) == "0:a=1 1:() | 2:c=1 | 3:d=1"
+    assert drawn(vacuumed(after, now_ms=500, rules=APART)) == "0:a=1 1:() | 2:c=1 | 3:d=1"
 
 
 def test_a_tombstone_that_is_superseded_goes_at_once(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tests.pictures.cleaning import (
     last_stable,
     planned,
     seen,
-    swept,
+    vacuumed,
 )
 from tests.pictures.log_pictures import Log, drawn, picture
 from tierfold.compaction.model.leader_epochs import is_within_lineage
@@ -129,7 +129,7 @@ def test_a_tombstone_of_a_clean_partition_goes_without_new_data(tmp_path: Path) 
     resting = planned(first, cleaner_offset=4, now_ms=RETENTION_MS - 1, rules=APART)
     assert isinstance(resting, Rest)
     assert resting.reason is RestReason.NOTHING_DIRTY
-    after = swept(first, now_ms=RETENTION_MS, rules=APART)
+    after = vacuumed(first, now_ms=RETENTION_MS, rules=APART)
     assert drawn(after) == "0.. 1:b=1 2:() | 3:c=1"
     # Nothing is due any more; and what was not concerned is the same segment as before.
     assert isinstance(planned(after, cleaner_offset=4, now_ms=10**9, rules=APART), Rest)
@@ -142,7 +142,7 @@ def test_only_the_segments_concerned_are_rewritten(tmp_path: Path) -> None:
     plan = planned(first, cleaner_offset=6, now_ms=RETENTION_MS, rules=APART)
     assert isinstance(plan, Compact)
     assert [(group.start_offset, group.end_offset) for group in plan.groups] == [(1, 1), (3, 4)]
-    after = swept(first, now_ms=RETENTION_MS, rules=APART)
+    after = vacuumed(first, now_ms=RETENTION_MS, rules=APART)
     assert drawn(after) == "0:a=1 | 1:() | 2:b=1 | 3.. 4:c=1 | 5:d=1"
     assert [after.segments[i] for i in (0, 2, 4)] == [first.segments[i] for i in (0, 2, 4)]
 
@@ -153,12 +153,12 @@ def test_a_segment_of_which_nothing_is_left_keeps_its_offsets_by_an_empty_batch(
     # Its neighbours are not touched, so that none of them can take its offsets.
     first = cleaned(picture("0:a=1 | 1:k= 2:k= ..3 | 4:b=1", tmp_path), rules=APART)
     assert drawn(first) == "0:a=1 | 1.. 2:k=^1000 ..3 | 4:b=1"
-    assert drawn(swept(first, now_ms=RETENTION_MS, rules=APART)) == "0:a=1 | 1.. 3:() | 4:b=1"
+    assert drawn(vacuumed(first, now_ms=RETENTION_MS, rules=APART)) == "0:a=1 | 1.. 3:() | 4:b=1"
 
 
 def test_neighbours_that_are_both_concerned_are_merged(tmp_path: Path) -> None:
     first = cleaned(picture("0:a=1 1:k= | 2:l= 3:b=1 | 4:c=1", tmp_path), rules=APART)
-    after = swept(first, now_ms=RETENTION_MS)
+    after = vacuumed(first, now_ms=RETENTION_MS)
     assert drawn(after) == "0:a=1 3:b=1 | 4:c=1"
 
 
@@ -178,7 +178,7 @@ def test_a_marker_goes_when_no_segment_holds_a_batch_of_its_transaction(tmp_path
         horizon_ms,
         None,
     ]
-    third = swept(second, now_ms=horizon_ms, rules=APART)
+    third = vacuumed(second, now_ms=horizon_ms, rules=APART)
     assert drawn(third) == "P1(0:a=1) | 1:P1:C ..2 | 3.. 4:b=2 | 5:c=1"
 
 
@@ -189,7 +189,7 @@ def test_a_due_segment_that_keeps_a_batch_of_the_transaction_elsewhere_keeps_its
     log = picture("P1(0:a=1) | 1:P1:C^500 2:b=1 | 3:c=1", tmp_path)
     due = replace(log.segments[1], earliest_due_ms=500)
     concerned = replace(log, segments=(log.segments[0], due, log.segments[2]))
-    after = swept(concerned, now_ms=RULES.producer_id_expiration_ms, rules=APART)
+    after = vacuumed(concerned, now_ms=RULES.producer_id_expiration_ms, rules=APART)
     assert drawn(after) == drawn(log)
     # It was written anew, so that the catalog stops naming a time that has come to nothing.
     assert after.segments[1].segment_id != due.segment_id

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from tests.pictures.cleaning import APART, RULES, cleaned, passed, swept
+from tests.pictures.cleaning import APART, RULES, cleaned, passed, vacuumed
 from tests.pictures.log_pictures import drawn, grown, picture
 from tierfold.compaction.commits.receipts import GroupResult
 from tierfold.compaction.model.units import BATCH_HEADER_BYTES
@@ -100,7 +100,7 @@ def test_where_only_horizons_have_passed_it_is_left_alone(tmp_path: Path) -> Non
     log = picture(f"0-{M - 1}:[0:a=1] | {M}:a= {M + 1}:b=1", tmp_path)
     log = cleaned(log, rules=APART, now_ms=5)
     assert drawn(log) == f"0-{M - 1}:() | {M}:a=^{RULES.delete_retention_ms + 5} {M + 1}:b=1"
-    after = swept(log, now_ms=RULES.delete_retention_ms + 5, rules=APART)
+    after = vacuumed(log, now_ms=RULES.delete_retention_ms + 5, rules=APART)
     assert drawn(after) == f"0-{M - 1}:() | {M}.. {M + 1}:b=1"
     assert after.segments[0] == log.segments[0]
 

@@ -158,7 +158,7 @@ class ObjectStoreContract:
         assert list(self.store.unfinished("nowhere")) == []
 
         def swept_away() -> None:
-            with self.store.open_new("f/swept") as writer:
+            with self.store.open_new("f/vacuumed") as writer:
                 writer.write(b"half")
                 (left,) = self.store.unfinished("f")
                 self.store.delete(left.key)

@@ -32,7 +32,7 @@ from tierfold.compaction.commits.commit import (
 from tierfold.compaction.commits.forget import Forgetting, forgetting, row_without
 from tierfold.compaction.commits.history import Event, entries
 from tierfold.compaction.commits.restore import restoration
-from tierfold.compaction.deletion.deletion_plan import SweepOrder, sweep_of
+from tierfold.compaction.deletion.deletion_plan import VacuumLimits, deletion_plan_of
 from tierfold.compaction.discovery.histories import InspectedSegment
 from tierfold.compaction.discovery.unknown_segments import divergence, drafted, row_view, view_of
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason, state_with_new
@@ -198,12 +198,12 @@ def test_a_partition_of_which_all_has_expired_is_not_forgotten() -> None:
     emptied = a_state((), log_start_offset=10, retired=(retired(a_segment(0, 9)),))
     view = looked_at(emptied)
     assert isinstance(view, PartitionView)
-    swept = replace(state_with_new(view), retired=())
-    assert swept.lineage == emptied.lineage
-    assert not swept.is_forgotten
-    assert not replace(swept, lineage=()).is_forgotten
+    vacuumed = replace(state_with_new(view), retired=())
+    assert vacuumed.lineage == emptied.lineage
+    assert not vacuumed.is_forgotten
+    assert not replace(vacuumed, lineage=()).is_forgotten
     # What expired does not come back with a late upload, and the log start stays.
-    again = looked_at(swept, [unknown(a_segment(0, 9))])
+    again = looked_at(vacuumed, [unknown(a_segment(0, 9))])
     assert isinstance(again, PartitionView)
     assert (again.segments, again.log_start_offset) == ((), 10)
 
@@ -240,7 +240,7 @@ def test_where_there_was_no_row_the_claim_before_found_nothing() -> None:
     assert [entry.event for entry in entries([back, held])] == [Event.RELEASED, Event.CLAIMED]
 
 
-# What `retain` leaves until then.
+# What `vacuum` leaves until then.
 
 
 def past_grace(segment: Segment) -> RetiredSegment:
@@ -261,9 +261,9 @@ def test_the_originals_stay_while_the_way_out_leads_through_them(
     view = looked_at(state) if refusal is None else row_view(found, refusal)
     assert isinstance(view, PartitionView)
     rules = Rules(tier_binding=TierBinding.DETACHED, retention_ms=-1)
-    times = SweepOrder(now_ms=NOW_MS)
-    swept = sweep_of(view, rules, times, is_refused=refusal is not None)
+    times = VacuumLimits(now_ms=NOW_MS)
+    vacuumed = deletion_plan_of(view, rules, times, is_refused=refusal is not None)
     stays = is_cut_off and is_ours_live
-    going = [retired_segment.segment.segment_id for retired_segment in swept.starting]
+    going = [retired_segment.segment.segment_id for retired_segment in vacuumed.starting]
     assert going == [*([] if stays else [other.segment_id]), earlier.segment_id]
-    assert ("1 retired originals stay" in "; ".join(swept.notes)) == stays
+    assert ("1 retired originals stay" in "; ".join(vacuumed.notes)) == stays

@@ -51,7 +51,7 @@ def test_what_the_new_leader_uploaded_anew_is_in_nobodys_way() -> None:
     found = in_the_way(facts(row(old(0, 39), ours), strays))
     assert found is not None
     assert found.doubtful == (again.segment_id,)
-    # `retain` deletes orphans, but none that may alone give the new log its offsets.
+    # `vacuum` deletes orphans, but none that may alone give the new log its offsets.
     assert found.orphans == ()
     moved = facts(row(old(0, 39), ours), strays)
     found = in_the_way(replace(moved, classified=replace(moved.classified, known=())))
@@ -116,22 +116,22 @@ def test_each_kind_has_its_way_out() -> None:
     said = sentence(row(ours), uploads_at="2026-11-21")
     assert "`tierfold restore TIER PARTITION --to 2026-11-21`" in said
     # What the restore retires has to go as well.
-    assert said.index("restore") < said.index("tierfold retain") < said.index("Then forget.")
+    assert said.index("restore") < said.index("tierfold vacuum") < said.index("Then forget.")
     assert "orphans" not in said
     said = sentence(row(ours))
     assert "tierfold restore" not in said
     assert "out of the tier" in said
-    assert "retain" not in said
+    assert "vacuum" not in said
     said = sentence(row(ours, retired=(retired(replace(ours, segment_id=segment_id("before"))),)))
-    # Moved away earlier, the partition is refused for what is gone, and `retain` does nothing.
-    assert said.index("First `tierfold retain`") < said.index("out of the tier")
+    # Moved away earlier, the partition is refused for what is gone, and `vacuum` does nothing.
+    assert said.index("First `tierfold vacuum`") < said.index("out of the tier")
     said = sentence(row(old(0, 99), retired=(retired(ours),)))
     assert "grace period" in said
     assert "restore" not in said
     said = sentence(row(old(0, 99)), dead, new(60, 79))
     assert "deletes orphans" in said
     assert "grace period" not in said
-    # No state can be restored, and `retain` spares what the new log may need.
+    # No state can be restored, and `vacuum` spares what the new log may need.
     again = unknown(old(40, 59, segment_id=segment_id("again")))
     said = sentence(row(ours), again, new(60, 79))
     assert "deletes orphans" not in said

@@ -16,11 +16,15 @@ from tests.compaction.builders import (
     retired,
     segment_id,
 )
-from tierfold.compaction.deletion.deletion_plan import SweepOrder, deletion_faults, sweep_of
+from tierfold.compaction.deletion.deletion_plan import (
+    VacuumLimits,
+    deletion_faults,
+    deletion_plan_of,
+)
 from tierfold.compaction.model.rules import Rules, TierBinding
 
 NOW_MS: Final = 100 * 86_400_000
-ORDER: Final = SweepOrder(now_ms=NOW_MS, takes_set_apart=True)
+ORDER: Final = VacuumLimits(now_ms=NOW_MS, takes_set_apart=True)
 CHAIN: Final = a_chain(10, 10, 10)
 APART: Final = a_segment(25, 35, segment_id=segment_id("apart"))
 
@@ -34,21 +38,21 @@ def rules(binding: TierBinding | None) -> Rules:
 @pytest.mark.parametrize("binding", [None, *TierBinding])
 def test_nothing_of_a_log_that_was_cut_off_expires(binding: TierBinding | None) -> None:
     view = a_view(CHAIN)
-    swept = sweep_of(view, rules(binding), ORDER, is_refused=True)
-    assert (swept.is_nothing, swept.log_start_offset, swept.notes) == (True, 0, ())
-    usual = sweep_of(view, rules(binding), ORDER)
+    vacuumed = deletion_plan_of(view, rules(binding), ORDER, is_refused=True)
+    assert (vacuumed.is_nothing, vacuumed.log_start_offset, vacuumed.notes) == (True, 0, ())
+    usual = deletion_plan_of(view, rules(binding), ORDER)
     assert bool(usual.expired) is (binding is TierBinding.DETACHED)
     assert usual.notes
 
 
 def test_the_row_has_the_last_word_on_what_is_set_apart_too() -> None:
     view = replace(a_view(CHAIN), set_apart=(listed(APART),))
-    swept = sweep_of(view, rules(TierBinding.DETACHED), ORDER, is_refused=True)
-    assert swept.set_apart == (listed(APART),)
-    assert deletion_faults(swept, a_state(CHAIN)) == ()
-    assert deletion_faults(swept, a_state([*CHAIN, APART])) == (
+    vacuumed = deletion_plan_of(view, rules(TierBinding.DETACHED), ORDER, is_refused=True)
+    assert vacuumed.set_apart == (listed(APART),)
+    assert deletion_faults(vacuumed, a_state(CHAIN)) == ()
+    assert deletion_faults(vacuumed, a_state([*CHAIN, APART])) == (
         f"segment {APART.segment_id} is live",
     )
-    assert deletion_faults(swept, a_state(CHAIN, retired=(retired(APART),))) == (
+    assert deletion_faults(vacuumed, a_state(CHAIN, retired=(retired(APART),))) == (
         f"segment {APART.segment_id} is no orphan, but retired",
     )

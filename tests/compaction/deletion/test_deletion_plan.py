@@ -32,29 +32,31 @@ from tierfold.compaction.commits.commit import (
 )
 from tierfold.compaction.commits.invariants import ensure
 from tierfold.compaction.deletion.deletion_plan import (
-    Sweep,
-    SweepOrder,
+    DeletionPlan,
+    VacuumLimits,
     deletion_faults,
+    deletion_plan_of,
     holder,
-    sweep_of,
     taken_over,
 )
 from tierfold.compaction.deletion.expiry import ExpiryReason
 from tierfold.compaction.discovery.histories import EpochStretch, InspectedSegment
-from tierfold.compaction.discovery.listing import REQUIRED_PARTS, Leftover
+from tierfold.compaction.discovery.listing import REQUIRED_PARTS, IncompleteUpload
 from tierfold.compaction.discovery.view import PartitionView, state_with_new
 from tierfold.compaction.model.outcomes import Fenced, LostRace
 from tierfold.compaction.model.rules import DAY_MS, Rules, TierBinding
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionState, RetiredSegment, Segment
 
 NOW_MS: Final = 100 * DAY_MS
-TIMES: Final = SweepOrder(now_ms=NOW_MS)
+TIMES: Final = VacuumLimits(now_ms=NOW_MS)
 DETACHED: Final = Rules(tier_binding=TierBinding.DETACHED, retention_ms=-1)
 DELETE: Final = replace(
     DETACHED, cleanup_policy=frozenset({"delete"}), retention_ms=DAY_MS, retention_bytes=-1
 )
 CHAIN: Final = a_chain(10, 10, 10, max_timestamp_ms=NOW_MS)
-LEFTOVER: Final = Leftover(object_key="f/.x.staged", size_bytes=7, modified_ms=NOW_MS - DAY_MS)
+LEFTOVER: Final = IncompleteUpload(
+    object_key="f/.x.staged", size_bytes=7, modified_ms=NOW_MS - DAY_MS
+)
 
 
 def gone(segment: Segment, *, for_ms: int, is_ours: bool = False) -> RetiredSegment:
@@ -90,23 +92,23 @@ def seen(
     return view
 
 
-def sweep(
+def deletion(
     view: PartitionView,
     rules: Rules = DETACHED,
     *,
-    order: SweepOrder = TIMES,
-    leftovers: Sequence[Leftover] = (),
-) -> Sweep:
-    return sweep_of(view, rules, order, leftovers=leftovers)
+    order: VacuumLimits = TIMES,
+    incomplete_uploads: Sequence[IncompleteUpload] = (),
+) -> DeletionPlan:
+    return deletion_plan_of(view, rules, order, incomplete_uploads=incomplete_uploads)
 
 
-def ids(swept: Sweep) -> tuple[list[str], ...]:
+def ids(vacuumed: DeletionPlan) -> tuple[list[str], ...]:
     """Ids of what expires, starts, goes on and is an orphan."""
     return (
-        [gone.segment.segment_id for gone in swept.expired],
-        [entry.segment.segment_id for entry in swept.starting],
-        [entry.segment.segment_id for entry in swept.going],
-        [orphan.segment_id for orphan in swept.orphans],
+        [gone.segment.segment_id for gone in vacuumed.expired],
+        [entry.segment.segment_id for entry in vacuumed.starting],
+        [entry.segment.segment_id for entry in vacuumed.going],
+        [orphan.segment_id for orphan in vacuumed.orphans],
     )
 
 
@@ -115,19 +117,19 @@ A, B, C = (each.segment_id for each in CHAIN)
 
 @pytest.mark.parametrize(("for_ms", "is_due"), [(DAY_MS, True), (DAY_MS - 1, False)])
 def test_a_retired_segment_stays_for_the_grace_period(for_ms: int, is_due: bool) -> None:
-    swept = sweep(seen(a_state(CHAIN[1:], retired=(gone(CHAIN[0], for_ms=for_ms),))))
-    assert ids(swept) == ([], [A] if is_due else [], [], [])
-    assert swept.needs_claim is is_due
-    assert swept.is_nothing is not is_due
+    vacuumed = deletion(seen(a_state(CHAIN[1:], retired=(gone(CHAIN[0], for_ms=for_ms),))))
+    assert ids(vacuumed) == ([], [A] if is_due else [], [], [])
+    assert vacuumed.needs_claim is is_due
+    assert vacuumed.is_nothing is not is_due
 
 
 def test_a_deletion_that_was_started_goes_on_whatever_its_age_and_the_binding() -> None:
     started = replace(gone(CHAIN[0], for_ms=0), deletion_started_at_ms=NOW_MS)
-    swept = sweep(seen(a_state(CHAIN[1:], retired=(started,))), Rules())
-    assert ids(swept) == ([], [], [A], [])
-    assert swept.marked_ids == (A,)
-    assert swept.updates(at_ms=NOW_MS, run="r") == ()
-    assert swept.needs_claim
+    vacuumed = deletion(seen(a_state(CHAIN[1:], retired=(started,))), Rules())
+    assert ids(vacuumed) == ([], [], [A], [])
+    assert vacuumed.marked_ids == (A,)
+    assert vacuumed.updates(at_ms=NOW_MS, run="r") == ()
+    assert vacuumed.needs_claim
 
 
 @pytest.mark.parametrize("binding", [None, TierBinding.BOUND])
@@ -136,14 +138,14 @@ def test_where_a_broker_may_name_it_only_what_we_wrote_goes(binding: TierBinding
     row = a_state((replace(CHAIN[2], max_timestamp_ms=0),), retired=(theirs, ours))
     view = seen(row, [stray(25, 26)])
     rules = replace(DELETE, tier_binding=binding)
-    swept = sweep(view, rules, leftovers=[LEFTOVER])
-    assert ids(swept) == ([], [B], [], [])
-    assert swept.leftovers == (LEFTOVER,)
-    assert swept.log_start_offset == 20
-    (note,) = swept.notes
+    vacuumed = deletion(view, rules, incomplete_uploads=[LEFTOVER])
+    assert ids(vacuumed) == ([], [B], [], [])
+    assert vacuumed.incomplete_uploads == (LEFTOVER,)
+    assert vacuumed.log_start_offset == 20
+    (note,) = vacuumed.notes
     assert "may still name them: 1 expired, 1 retired, 1 orphaned." in note
     assert "tier.binding=detached" in note
-    assert ids(sweep(view, DELETE)) == ([C], [A, B], [], [segment_id("stray25")])
+    assert ids(deletion(view, DELETE)) == ([C], [A, B], [], [segment_id("stray25")])
 
 
 @pytest.mark.parametrize(("age_ms", "is_due"), [(DAY_MS, True), (DAY_MS - 1, False)])
@@ -152,10 +154,10 @@ def test_an_orphan_and_a_leftover_stay_while_a_run_may_be_at_them(
 ) -> None:
     view = seen(a_state(CHAIN), [stray(10, 19, age_ms=age_ms)])
     young = replace(LEFTOVER, modified_ms=NOW_MS - age_ms)
-    swept = sweep(view, leftovers=[young])
-    assert ids(swept)[3] == ([segment_id("stray10")] if is_due else [])
-    assert swept.leftovers == ((young,) if is_due else ())
-    assert swept.notes == ()
+    vacuumed = deletion(view, incomplete_uploads=[young])
+    assert ids(vacuumed)[3] == ([segment_id("stray10")] if is_due else [])
+    assert vacuumed.incomplete_uploads == ((young,) if is_due else ())
+    assert vacuumed.notes == ()
 
 
 @pytest.mark.parametrize("lacking", ["", *REQUIRED_PARTS[1:]])
@@ -166,14 +168,14 @@ def test_an_orphan_and_a_leftover_stay_while_a_run_may_be_at_them(
 def test_only_what_lies_within_the_live_range_is_an_orphan(
     start: int, end: int, is_orphan: bool, lacking: str
 ) -> None:
-    swept = sweep(seen(a_state(CHAIN), [stray(start, end, lacking=lacking)]))
-    assert ids(swept)[3] == ([segment_id(f"stray{start}")] if is_orphan else [])
+    vacuumed = deletion(seen(a_state(CHAIN), [stray(start, end, lacking=lacking)]))
+    assert ids(vacuumed)[3] == ([segment_id(f"stray{start}")] if is_orphan else [])
 
 
 def test_a_log_cut_short_that_alone_holds_offsets_is_kept_and_reported() -> None:
-    swept = sweep(seen(a_state(CHAIN), [stray(15, 35, lacking="leader_epoch_checkpoint")]))
-    assert swept.is_nothing
-    assert swept.notes == (
+    vacuumed = deletion(seen(a_state(CHAIN), [stray(15, 35, lacking="leader_epoch_checkpoint")]))
+    assert vacuumed.is_nothing
+    assert vacuumed.notes == (
         f"segment {segment_id('stray15')} (offsets 15 to 35) lacks .leader_epoch_checkpoint: not"
         " taken until its upload is complete",
     )
@@ -181,9 +183,9 @@ def test_a_log_cut_short_that_alone_holds_offsets_is_kept_and_reported() -> None
 
 def test_a_log_that_cannot_be_read_is_kept_and_reported() -> None:
     torn = stray(15, 20, lacking="index", end_offset=None, problem="x.log: it is torn")
-    swept = sweep(seen(a_state(CHAIN), [torn]))
-    assert swept.is_nothing
-    assert swept.notes == (
+    vacuumed = deletion(seen(a_state(CHAIN), [torn]))
+    assert vacuumed.is_nothing
+    assert vacuumed.notes == (
         f"segment {segment_id('stray15')} (start 15) is kept, not read: x.log: it is torn",
     )
 
@@ -193,14 +195,14 @@ def test_what_the_next_claim_adopts_makes_no_orphan_yet() -> None:
     (new,) = a_chain(10, start_offset=30)
     row = a_state(CHAIN)
     covered = stray(15, 35)
-    assert ids(sweep(seen(row, [covered, unknown(new)])))[3] == []
+    assert ids(deletion(seen(row, [covered, unknown(new)])))[3] == []
     adopted = replace(row, segments=(*CHAIN, new))
-    assert ids(sweep(seen(adopted, [covered])))[3] == [segment_id("stray15")]
+    assert ids(deletion(seen(adopted, [covered])))[3] == [segment_id("stray15")]
 
 
 def test_an_orphan_without_a_log_goes_wherever_it_begins() -> None:
     found = [stray(15, 20, lacking="log"), stray(30, 35, lacking="log index")]
-    assert ids(sweep(seen(a_state(CHAIN), found)))[3] == [
+    assert ids(deletion(seen(a_state(CHAIN), found)))[3] == [
         segment_id("stray15"),
         segment_id("stray30"),
     ]
@@ -220,7 +222,7 @@ TAKES_APART: Final = replace(TIMES, takes_set_apart=True)
     ],
 )
 def test_what_is_set_apart_goes_only_where_a_person_gave_it_up(
-    binding: TierBinding | None, order: SweepOrder, age_ms: int, goes: bool
+    binding: TierBinding | None, order: VacuumLimits, age_ms: int, goes: bool
 ) -> None:
     # Epoch 2 began at 20; a deposed leader of epoch 1 still uploaded 20-22.
     lineage = (LeaderEpoch(epoch=0, start_offset=0), LeaderEpoch(epoch=2, start_offset=20))
@@ -228,51 +230,51 @@ def test_what_is_set_apart_goes_only_where_a_person_gave_it_up(
     late = stray(20, 22, age_ms=age_ms, epoch=1)
     view = seen(a_state(live, lineage=lineage), [late])
     assert view.set_apart == (late.listed,)
-    swept = sweep(view, replace(DETACHED, tier_binding=binding), order=order)
-    assert swept.set_apart == ((late.listed,) if goes else ())
-    assert swept.needs_claim is goes
+    vacuumed = deletion(view, replace(DETACHED, tier_binding=binding), order=order)
+    assert vacuumed.set_apart == ((late.listed,) if goes else ())
+    assert vacuumed.needs_claim is goes
     needed = replace(view, needed=(late.listed.segment_id,))
-    assert sweep(needed, DETACHED, order=order).set_apart == ()
-    assert ids(swept) == ([], [], [], [])
-    kept = [note for note in swept.notes if "set apart, outside the leader epoch" in note]
+    assert deletion(needed, DETACHED, order=order).set_apart == ()
+    assert ids(vacuumed) == ([], [], [], [])
+    kept = [note for note in vacuumed.notes if "set apart, outside the leader epoch" in note]
     assert len(kept) is not goes
     is_told = binding is not TierBinding.DETACHED
-    assert any("1 set apart." in note for note in swept.notes) is is_told
+    assert any("1 set apart." in note for note in vacuumed.notes) is is_told
 
 
 def test_what_no_run_has_adopted_yet_expires_as_well() -> None:
     old = [replace(each, max_timestamp_ms=0) for each in a_chain(10, 10)]
     first = seen(None, list(map(unknown, old)))
-    swept = sweep(first, DELETE, leftovers=[LEFTOVER])
-    assert [gone.reason for gone in swept.expired] == [ExpiryReason.TIME] * 2
-    assert (swept.log_start_offset, swept.leftovers) == (20, ())
-    assert sweep(first).is_nothing
+    vacuumed = deletion(first, DELETE, incomplete_uploads=[LEFTOVER])
+    assert [gone.reason for gone in vacuumed.expired] == [ExpiryReason.TIME] * 2
+    assert (vacuumed.log_start_offset, vacuumed.incomplete_uploads) == (20, ())
+    assert deletion(first).is_nothing
 
 
 def test_it_is_said_where_nothing_will_be_left() -> None:
     old = [replace(each, max_timestamp_ms=0) for each in CHAIN]
-    assert sweep(seen(a_state(old)), DELETE).notes == ("all that lives expires",)
-    assert sweep(seen(a_state([*old[:2], CHAIN[2]])), DELETE).notes == ()
-    assert sweep(seen(a_state(CHAIN)), DELETE).notes == ()
+    assert deletion(seen(a_state(old)), DELETE).notes == ("all that lives expires",)
+    assert deletion(seen(a_state([*old[:2], CHAIN[2]])), DELETE).notes == ()
+    assert deletion(seen(a_state(CHAIN)), DELETE).notes == ()
 
 
 def test_the_log_starts_where_the_first_segment_that_stays_does() -> None:
     row = a_state([replace(CHAIN[0], max_timestamp_ms=0), *CHAIN[1:]])
-    swept = sweep(seen(row), DELETE)
-    assert swept.updates(at_ms=5, run="r") == (
+    vacuumed = deletion(seen(row), DELETE)
+    assert vacuumed.updates(at_ms=5, run="r") == (
         RetireSegments(ids=(A,), at_ms=5, run="r"),
         MoveLogStart(offset=10),
     )
-    assert unmet(swept.requires, row) == ()
-    assert len(unmet(swept.requires, replace(row, segments=CHAIN[1:]))) == 1
+    assert unmet(vacuumed.requires, row) == ()
+    assert len(unmet(vacuumed.requires, replace(row, segments=CHAIN[1:]))) == 1
 
 
 def test_a_deletion_is_asked_for_only_while_the_segment_is_whole() -> None:
     row = a_state(CHAIN[1:], retired=(gone(CHAIN[0], for_ms=DAY_MS),))
-    swept = sweep(seen(row))
-    assert swept.updates(at_ms=5, run="r") == (StartDeletion(ids=(A,), at_ms=5),)
+    vacuumed = deletion(seen(row))
+    assert vacuumed.updates(at_ms=5, run="r") == (StartDeletion(ids=(A,), at_ms=5),)
     restored = a_state(CHAIN)
-    assert [len(unmet(swept.requires, each)) for each in (row, restored)] == [0, 1]
+    assert [len(unmet(vacuumed.requires, each)) for each in (row, restored)] == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -305,8 +307,8 @@ def test_whoever_lost_the_row_is_told_by_whom() -> None:
 def test_the_row_has_the_last_word_on_what_is_deleted() -> None:
     started = replace(gone(CHAIN[0], for_ms=DAY_MS), deletion_started_at_ms=NOW_MS)
     row = a_state(CHAIN[1:], retired=(started,))
-    swept = sweep(seen(row, [stray(15, 20)]))
-    assert deletion_faults(swept, row) == ()
+    vacuumed = deletion(seen(row, [stray(15, 20)]))
+    assert deletion_faults(vacuumed, row) == ()
     adopted = a_segment(30, 39, segment_id=segment_id("stray15"))
     for changed, word in (
         (a_state(CHAIN), f"segment {A} is live"),
@@ -315,7 +317,7 @@ def test_the_row_has_the_last_word_on_what_is_deleted() -> None:
         (replace(row, segments=(*CHAIN[1:], adopted)), f"segment {adopted.segment_id} is live"),
         (replace(row, retired=(started, gone(adopted, for_ms=0))), "is no orphan, but retired"),
     ):
-        (fault,) = deletion_faults(swept, changed)
+        (fault,) = deletion_faults(vacuumed, changed)
         assert word in fault
 
 
@@ -367,34 +369,34 @@ def test_nothing_that_a_live_row_names_is_ever_swept(
     found: tuple[PartitionView, Rules],
 ) -> None:
     view, rules = found
-    swept = sweep(view, rules, order=TAKES_APART)
-    expired, starting, going, orphans = map(set, ids(swept))
+    vacuumed = deletion(view, rules, order=TAKES_APART)
+    expired, starting, going, orphans = map(set, ids(vacuumed))
     assert view.state is not None
     live = {segment.segment_id for segment in view.state.segments}
     assert expired <= live | set(view.new_ids)
     assert not (starting | going | orphans) & live
-    apart = {segment.segment_id for segment in swept.set_apart}
+    apart = {segment.segment_id for segment in vacuumed.set_apart}
     assert not apart & (live | orphans)
     assert not (apart | orphans) & set(view.new_ids)
-    assert len(expired | starting | going | orphans) == sum(map(len, ids(swept)))
+    assert len(expired | starting | going | orphans) == sum(map(len, ids(vacuumed)))
     if not rules.is_detached:
         assert not expired | orphans
     # As the catalog writes it, every law of which holds; then the objects may go.
-    row = claimed(state_with_new(view), run="retain", commit_id="1", at_ms=NOW_MS)
+    row = claimed(state_with_new(view), run="vacuum", commit_id="1", at_ms=NOW_MS)
     after = row
     for number, updates in enumerate(
         (
-            swept.updates(at_ms=NOW_MS, run="retain"),
-            (FinishDeletion(ids=swept.marked_ids), ReleaseClaim(run="retain")),
+            vacuumed.updates(at_ms=NOW_MS, run="vacuum"),
+            (FinishDeletion(ids=vacuumed.marked_ids), ReleaseClaim(run="vacuum")),
         )
     ):
         proposal = proposed(
-            after, *updates, commit_id=f"{number + 2}", at_ms=NOW_MS, requires=swept.requires
+            after, *updates, commit_id=f"{number + 2}", at_ms=NOW_MS, requires=vacuumed.requires
         )
         assert number or not unmet(proposal.requires, after)
         before, after = after, applied(proposal, after)
         ensure(before, after)
-        assert number or deletion_faults(swept, after) == ()
+        assert number or deletion_faults(vacuumed, after) == ()
     live_after = {segment.segment_id for segment in after.segments}
     assert live_after == (live | set(view.new_ids)) - expired
     assert not (starting | going) & {entry.segment.segment_id for entry in after.retired}

@@ -36,10 +36,10 @@ def test_what_expired_was_given_by_the_row() -> None:
     """A dead run's output in the place of a segment that has expired since is an orphan."""
     head, *rest = a_chain(5, 5, 5)
     row = replace(a_state(rest), retired=(retired(head),))
-    leftover = replace(head, segment_id=a_chain(1, start_offset=99)[0].segment_id)
-    view = looked_at(row, [unknown(leftover)])
+    late = replace(head, segment_id=a_chain(1, start_offset=99)[0].segment_id)
+    view = looked_at(row, [unknown(late)])
     assert isinstance(view, PartitionView)
-    assert [orphan.segment_id for orphan in view.orphans] == [leftover.segment_id]
+    assert [orphan.segment_id for orphan in view.orphans] == [late.segment_id]
 
 
 def test_a_row_whose_log_expired_whole_keeps_its_lineage() -> None:

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from tests.faults.kills.killed_checks import unnamed
 from tests.faults.kills.killed_logs import LARGE, LARGE_RECORDS, large_newest, put_large
-from tests.faults.kills.worker_killer import doomed
+from tests.faults.kills.worker_killer import candidates
 from tests.jobs.commands import ALWAYS, status_of, tierfold, told
 from tests.jobs.tiers import folder_of, key_of, made_tier, put_updates
 
@@ -26,7 +26,7 @@ def test_a_worker_that_dies_in_mid_task_is_replaced_and_nothing_is_published_twi
     tier = made_tier(tmp_path / "tier")
     newest = put_large(tier, SEGMENTS)
     dead = tmp_path / "dead"
-    with doomed(spark, folder_of(tier, LARGE), writes=STAGES[stage], once=dead):
+    with candidates(spark, folder_of(tier, LARGE), writes=STAGES[stage], once=dead):
         ran = tierfold("compact", tier, *ALWAYS, "--set", "segment.bytes=1", "--json")
     assert dead.exists()
     assert ran.code == 0, ran.stderr
@@ -48,14 +48,14 @@ def test_data_that_take_every_worker_down_stop_their_own_partition_alone(
     put_large(tier, SEGMENTS)
     for number in range(2):
         put_updates(tier, key_of("small"), number)
-    with doomed(spark, folder_of(tier, LARGE)):
+    with candidates(spark, folder_of(tier, LARGE)):
         ran = tierfold("compact", tier, *ALWAYS, "--json")
     assert ran.code == 3, ran.stderr
     assert ran.outcomes == {("large", 0): "failed", ("small", 0): "compacted"}
     reason = ran.partitions["large", 0]["reason"]
     assert not told(reason, "large-0: a Spark worker died", "Python worker exited", "more memory")
     assert status_of(tier)["large", 0]["retired"] == []
-    with doomed(spark, folder_of(tier, LARGE)):
+    with candidates(spark, folder_of(tier, LARGE)):
         ran = tierfold("verify", tier, "--json")
     assert ran.code == 3
     assert not told(ran.stderr, "Spark's workers died while they read", str(tier), "--topic")

@@ -9,11 +9,11 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-DOOMED: Final = Path(__file__).parent / "doomed"
+KILLER: Final = Path(__file__).parent / "killer"
 
 
 @contextmanager
-def doomed(
+def candidates(
     spark: SparkSession, folder: Path, *, writes: int = 0, once: Path | None = None
 ) -> Iterator[None]:
     """Whoever opens a file below the folder dies at once, by SIGKILL.
@@ -25,7 +25,7 @@ def doomed(
     environment = spark.sparkContext.environment
     before = dict(environment)
     environment |= {
-        "PYTHONPATH": str(DOOMED),
+        "PYTHONPATH": str(KILLER),
         "DOOM_FOLDER": f"{folder}/",
         "DOOM_WRITES": str(writes),
         "DOOM_ONCE": str(once or ""),

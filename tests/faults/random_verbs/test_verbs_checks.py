@@ -302,15 +302,17 @@ def test_a_row_that_is_gone(partition: Partition) -> None:
     judge.judge(partition, None, entry)
 
 
-def gone(partition: Partition, doomed: Upload, deletion: Deletion | None, **retired: Any) -> None:
-    """Offsets 0 to 5 live; `doomed` was there before a step, and is not after it."""
+def gone(
+    partition: Partition, candidates: Upload, deletion: Deletion | None, **retired: Any
+) -> None:
+    """Offsets 0 to 5 live; `candidates` was there before a step, and is not after it."""
     judge, first = Judge(), uploaded(partition, 0, 5)
     row, entry = row_of([named(first)]), entry_of(partition, [named(first)])
     if retired:
-        row["retired"] = [{"segment": named(doomed), **retired}]
+        row["retired"] = [{"segment": named(candidates), **retired}]
     judge.row[partition.topic_id] = row
     judge.noticed(partition)
-    (partition.folder / f"{doomed.stem}.log").unlink()
+    (partition.folder / f"{candidates.stem}.log").unlink()
     judge.judge(partition, row, entry, deletion)
 
 
@@ -357,9 +359,9 @@ def test_an_upload_that_a_step_takes_that_deletes_nothing(partition: Partition) 
 
 
 def test_an_upload_that_alone_held_something(partition: Partition) -> None:
-    for doomed in (uploaded(partition, 4, 7, parts=2), uploaded(partition, 2, 4, parts=1)):
+    for candidates in (uploaded(partition, 4, 7, parts=2), uploaded(partition, 2, 4, parts=1)):
         with pytest.raises(Broken, match="with records that no live segment gives"):
-            gone(partition, doomed, GONE)
+            gone(partition, candidates, GONE)
 
 
 def test_an_upload_of_a_history_that_was_cut_off_alone_held_something(
@@ -367,10 +369,10 @@ def test_an_upload_of_a_history_that_was_cut_off_alone_held_something(
 ) -> None:
     old, new = partition.log, elected(partition, 4)
     first = uploaded(partition, 0, 7, log=new)
-    doomed = uploaded(partition, 3, 6, log=old)
+    candidates = uploaded(partition, 3, 6, log=old)
     judge, row = Judge(), row_of([named(first)], *new.lineage)
     judge.noticed(partition)
-    (partition.folder / f"{doomed.stem}.log").unlink()
+    (partition.folder / f"{candidates.stem}.log").unlink()
     with pytest.raises(Broken, match="with records that no live segment gives"):
         judge.judge(partition, row, entry_of(partition, [named(first)]), GONE)
 

@@ -154,18 +154,18 @@ def test_a_forgotten_row_that_still_says_something(
 # What nobody may delete of a log that was cut off.
 
 
-def swept(cut_off: CutOff, row: Entry, doomed: Upload, deletion: Deletion = GONE) -> None:
+def vacuumed(cut_off: CutOff, row: Entry, candidates: Upload, deletion: Deletion = GONE) -> None:
     cut_off.judge.row[cut_off.partition.topic_id] = row
     cut_off.judge.noticed(cut_off.partition)
-    (cut_off.partition.folder / f"{doomed.stem}.log").unlink()
+    (cut_off.partition.folder / f"{candidates.stem}.log").unlink()
     cut_off.refused(row, deletion)
 
 
 def test_an_upload_that_the_new_log_has_beyond_what_is_shared(cut_off: CutOff) -> None:
-    swept(cut_off, cut_off.row, uploaded(cut_off.partition, 1, 3))
-    swept(cut_off, cut_off.row, uploaded(cut_off.partition, 5, 7, log=cut_off.old))
+    vacuumed(cut_off, cut_off.row, uploaded(cut_off.partition, 1, 3))
+    vacuumed(cut_off, cut_off.row, uploaded(cut_off.partition, 5, 7, log=cut_off.old))
     with pytest.raises(Broken, match="is gone, and is the current leader's"):
-        swept(cut_off, cut_off.row, uploaded(cut_off.partition, 4, 5))
+        vacuumed(cut_off, cut_off.row, uploaded(cut_off.partition, 4, 5))
 
 
 def test_an_original_that_a_restore_would_go_back_to(cut_off: CutOff) -> None:
@@ -173,22 +173,22 @@ def test_an_original_that_a_restore_would_go_back_to(cut_off: CutOff) -> None:
     row = cut_off.row
     retired = {"retired_at_ms": NOW_MS, "deletion_started_at_ms": None}
     row["retired"] = [{"segment": named(original), **retired}]
-    swept(cut_off, row, original)
+    vacuumed(cut_off, row, original)
     broker.put(cut_off.partition, original, NOW_MS)
     row["segments"][0]["written_by_run"] = "a run"
     with pytest.raises(Broken, match="is gone, and is what a restore would go back to"):
-        swept(cut_off, row, original)
+        vacuumed(cut_off, row, original)
     broker.put(cut_off.partition, original, NOW_MS)
     row["retired"][0]["deletion_started_at_ms"] = NOW_MS
-    swept(cut_off, row, original)
+    vacuumed(cut_off, row, original)
 
 
-def set_apart(cut_off: CutOff, doomed: Upload, deletion: Deletion) -> None:
+def set_apart(cut_off: CutOff, candidates: Upload, deletion: Deletion) -> None:
     """The row goes on by the new log."""
     row = row_of([named(cut_off.head), named(cut_off.next)], *cut_off.new.lineage)
     cut_off.judge.row[cut_off.partition.topic_id] = row
     cut_off.judge.noticed(cut_off.partition)
-    (cut_off.partition.folder / f"{doomed.stem}.log").unlink()
+    (cut_off.partition.folder / f"{candidates.stem}.log").unlink()
     entry = entry_of(cut_off.partition, row["segments"])
     cut_off.judge.judge(cut_off.partition, row, entry, deletion)
 

@@ -83,9 +83,9 @@ def uploaded(machine: Machine, *, parts: int | None = None) -> Partition:
     return partition
 
 
-def retain(machine: Machine, *, hours: int) -> None:
+def vacuum(machine: Machine, *, hours: int) -> None:
     machine.now_ms += hours * HOUR_MS
-    machine.verb("retain", machine.tier, *ALWAYS, "--set", "tier.binding=detached")
+    machine.verb("vacuum", machine.tier, *ALWAYS, "--set", "tier.binding=detached")
     day_ms = 24 * HOUR_MS
     order = Deletion(
         now_ms=machine.now_ms, grace_ms=day_ms, orphan_age_ms=day_ms, is_detached=True
@@ -104,7 +104,7 @@ def test_an_upload_cut_short_that_alone_holds_offsets_and_is_swept_is_found(
 
     monkeypatch.setattr(discovery, "is_orphan", as_before)
     with pytest.raises(Broken, match="is gone, with records that no live segment gives"):
-        retain(machine, hours=30)
+        vacuum(machine, hours=30)
 
 
 def test_a_history_that_was_cut_off_and_is_still_served_is_found(
@@ -138,7 +138,7 @@ def test_what_was_cut_off_is_forgotten_in_the_end_and_goes_on(machine: Machine) 
     partition = cut_off(machine)
     forget_in_the_end(machine, partition)
     assert machine.counts["restore: restored"] == 1
-    assert machine.counts["retain: swept"]
+    assert machine.counts["vacuum: vacuumed"]
     assert machine.counts["forget: forgotten"] == 1
     machine.verb("compact", machine.tier, *ALWAYS)
     machine.look()
@@ -152,7 +152,7 @@ def test_a_forget_that_takes_any_partition_is_found(machine: Machine, monkeypatc
     assert ran is not None
     found = str(ran.entries[0]["history"][-1]["committed_at_ms"])
     machine.verb("restore", machine.tier, name, "--to", found)
-    retain(machine, hours=25)
+    vacuum(machine, hours=25)
     sound = Refusal(reason=RefusalReason.LINEAGE_DIVERGED, detail="as planted", remedy="")
     monkeypatch.setattr(forget_job, "divergence", lambda _: sound)
     with pytest.raises(Broken, match="is sound, and forget takes it"):
@@ -239,7 +239,7 @@ def test_a_trace_is_found(machine: Machine, monkeypatch: Any) -> None:
 
     monkeypatch.setattr(Settings, "rules_by_topic", broken)
     with pytest.raises(Broken, match=r"(?s)exit 1.*ZeroDivisionError"):
-        machine.verb("retain", machine.tier, *ALWAYS)
+        machine.verb("vacuum", machine.tier, *ALWAYS)
 
 
 def test_a_status_that_hides_a_problem_from_its_exit_code_is_found(
@@ -267,9 +267,9 @@ def test_what_a_person_harms_is_no_fault_of_the_verbs(machine: Machine) -> None:
 
 def test_a_killed_verb_ends_nothing_but_itself(machine: Machine) -> None:
     fault = Fault(kind="killed", call="look", number=1)
-    assert machine.verb("retain", machine.tier, *ALWAYS, fault=fault) is None
-    assert machine.counts["retain killed"] == 1
-    ran = machine.verb("retain", machine.tier, *ALWAYS)
+    assert machine.verb("vacuum", machine.tier, *ALWAYS, fault=fault) is None
+    assert machine.counts["vacuum killed"] == 1
+    ran = machine.verb("vacuum", machine.tier, *ALWAYS)
     assert ran is not None
     assert ran.code == 0
 

@@ -59,13 +59,13 @@ def verify(machine: Machine) -> None:
     machine.verb("verify", machine.tier, fault=machine.a_fault(0.1))
 
 
-def retain(machine: Machine) -> Deletion | None:
+def vacuum(machine: Machine) -> Deletion | None:
     rng = machine.rng
     grace_hours, orphan_hours = rng.choice((0, 1, 24)), rng.choice((1, 24, 24))
     is_detached, is_dry = rng.random() < 0.7, rng.random() < 0.25
     takes_set_apart = rng.random() < 0.2
     machine.verb(
-        *("retain", machine.tier, *ALWAYS),
+        *("vacuum", machine.tier, *ALWAYS),
         *("--grace-period", f"{grace_hours}h", "--orphan-age", f"{orphan_hours}h"),
         *(("--set", "tier.binding=detached") if is_detached else ()),
         *(("--diverged",) if takes_set_apart else ()),

@@ -156,7 +156,7 @@ _ACTIONS: Final[tuple[tuple[Callable[[Machine], Allowed], int], ...]] = (
     (people.plan, 8),
     (people.compact, 10),
     (people.verify, 2),
-    (people.retain, 10),
+    (people.vacuum, 10),
     (people.restore, 5),
     (forget, 5),
 )

@@ -21,7 +21,7 @@ TRIES: Final = 12
 DAY_MS: Final = 24 * HOUR_MS
 
 _RESTORE: Final = re.compile(r"`tierfold restore [^`]* --to (\S+)`")
-_RETAIN: Final = re.compile(r"`tierfold retain` (deletes|with)")
+_RETAIN: Final = re.compile(r"`tierfold vacuum` (deletes|with)")
 _DOUBTFUL: Final = re.compile(r"the new log may need them: ([^.]+)\. ")
 _GAP: Final = re.compile(r"move the segments below offset (\d+) out of the tier")
 _NOT_CUT_OFF: Final = "no unclean leader election cut its log off"
@@ -111,7 +111,7 @@ def _brought_back(machine: Machine, partition: Partition, segment_ids: set[str])
 def _cleared(machine: Machine) -> Deletion:
     """A day later, on a detached tier, what is retired or an orphan goes."""
     machine.now_ms += DAY_MS + HOUR_MS
-    machine.verb("retain", machine.tier, *ALWAYS, "--set", "tier.binding=detached")
+    machine.verb("vacuum", machine.tier, *ALWAYS, "--set", "tier.binding=detached")
     return Deletion(
         now_ms=machine.now_ms, grace_ms=DAY_MS, orphan_age_ms=DAY_MS, is_detached=True
     )

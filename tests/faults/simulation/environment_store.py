@@ -59,7 +59,7 @@ class Objects:
         return hidden
 
     def end(self, key: str, hidden: str, data: bytes) -> None:
-        """Raises UnreadableObject where the key is taken, or the hidden file was swept away."""
+        """Raises UnreadableObject where the key is taken, or the hidden file was vacuumed away."""
         if key not in self.stored and self.unfinished.pop(hidden, None) is None:
             raise _missing(key)
         self.put(key, data)

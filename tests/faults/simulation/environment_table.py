@@ -183,8 +183,8 @@ class VirtualTable:
         """See `DeltaFolder.sync`."""
         self._asked("sync", lambda: None)
 
-    def vacuum(self, *, is_dry_run: bool = False) -> int:
-        """See `DeltaFolder.vacuum`: the boundary first, then old versions go."""
+    def clean_up(self, *, is_dry_run: bool = False) -> int:
+        """See `DeltaFolder.clean_up`: the boundary first, then old versions go."""
         kept = int(self._asked("look for old versions", self.log.old_below))
         gone = max(0, kept - self.log.oldest)
         if gone and not is_dry_run:

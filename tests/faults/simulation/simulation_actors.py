@@ -29,7 +29,7 @@ from tests.faults.simulation.simulation_scheduler import (
     Fault,
 )
 from tests.faults.simulation.simulation_settings import World
-from tierfold.compaction.deletion.deletion_plan import GRACE_MS, SweepOrder
+from tierfold.compaction.deletion.deletion_plan import GRACE_MS, VacuumLimits
 from tierfold.compaction.discovery.view import Refusal
 from tierfold.compaction.model.errors import TierfoldError, UnreadableObject
 from tierfold.compaction.model.segments import PartitionState, Segment
@@ -41,7 +41,7 @@ from tierfold.jobs.pipeline.partition_report import NOTHING_TO_DO, REFUSED
 from tierfold.jobs.pipeline.run_loop import Waves
 from tierfold.jobs.pipeline.survey import Surveyed, in_order_of_work, survey
 from tierfold.jobs.verbs.restore import restore
-from tierfold.jobs.verbs.vacuum import retain, vacuumed
+from tierfold.jobs.verbs.vacuum import catalog_cleaned, vacuum
 from tierfold.storage.kafka.kafka_uuid import new_segment_id
 
 QUIET: Final = Console(quiet=True)
@@ -169,37 +169,37 @@ def _told(tier: Tier, partition: Surveyed) -> Tier:
 
 def _sweeps(world: World, actor: Actor) -> None:
     for number in range(world.scheduler.rng.randint(2, 3)):
-        sweep(world, f"{actor.name}.{number}", actor)
+        deletion(world, f"{actor.name}.{number}", actor)
         actor.sleep(_a_while_ms(world))
 
 
-def sweep(world: World, run: str, actor: Actor, *, is_diverged: bool = False) -> None:
-    """`tierfold retain`, with `--diverged` or without."""
+def deletion(world: World, run: str, actor: Actor, *, is_diverged: bool = False) -> None:
+    """`tierfold vacuum`, with `--diverged` or without."""
     context = world.run_context(actor, run)
-    times = SweepOrder(now_ms=context.now_ms, takes_set_apart=is_diverged)
+    times = VacuumLimits(now_ms=context.now_ms, takes_set_apart=is_diverged)
     try:
-        reports = retain(context, world.settings, Scope(), times, QUIET)
+        reports = vacuum(context, world.settings, Scope(), times, QUIET)
     except TierfoldError as error:
-        world.happened(run, "retain: no look", error.what)
+        world.happened(run, "vacuum: no look", error.what)
         return
     due = [report for report in reports if report.outcome not in {NOTHING_TO_DO, REFUSED}]
     world.due += sum(not world.histories[report.key].is_deleted for report in due)
     for report in reports:
-        for candidate in report.doomed:
+        for candidate in report.candidates:
             world.outcomes[f"{candidate.kind} deleted"] += candidate.is_gone
-        world.happened(run, f"retain: {report.outcome}", f"{report.key}: {report.reason}")
+        world.happened(run, f"vacuum: {report.outcome}", f"{report.key}: {report.reason}")
         if report.outcome == REFUSED:
             world.refused.setdefault(report.key, report.reason)
-    world.outcomes["old versions deleted"] += vacuumed(context, QUIET)
+    world.outcomes["old versions deleted"] += catalog_cleaned(context, QUIET)
 
 
 def _gives_up(world: World, actor: Actor) -> None:
-    """`tierfold retain --diverged`: a person gives up what lies outside the lineage."""
+    """`tierfold vacuum --diverged`: a person gives up what lies outside the lineage."""
     for log in world.histories.values():
         log.is_given_up = True
     for number in range(2):
         actor.sleep(2 * DAY_MS)
-        sweep(world, f"{actor.name}.{number}", actor, is_diverged=True)
+        deletion(world, f"{actor.name}.{number}", actor, is_diverged=True)
 
 
 def _restores(world: World, actor: Actor) -> None:
@@ -244,7 +244,7 @@ def _made_anew(world: World, log: History, actor: Actor) -> None:
     """A topic is deleted and created again: its name stays, its id does not."""
     delete_topic(actor, world.objects, log)
     anew = history(world.scheduler.rng, replace(log.key, topic_id=new_segment_id()), 2)
-    # A sweep that gives things up may be at work, and finds the new incarnation as well.
+    # A vacuum that gives things up may be at work, and finds the new incarnation as well.
     anew.is_given_up = any(log.is_given_up for log in world.histories.values())
     world.histories[anew.key] = anew
     upload(actor, world.objects, anew, 2 * len(anew.to_come))

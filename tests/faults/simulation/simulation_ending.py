@@ -1,6 +1,6 @@
 """The end of a story: nothing goes wrong any more, and what must be left is there.
 
-    converge(world)    quiet runs and sweeps, days apart, until nothing is due; then the last laws
+    converge(world)    quiet runs and vacuums, days apart, until nothing is due; then the last laws
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tests.faults.simulation.environment_broker import Attempt, History, move_aw
 from tests.faults.simulation.environment_checks import Broken, keys_of
 from tests.faults.simulation.environment_model import Tier
 from tests.faults.simulation.environment_store import VirtualStore
-from tests.faults.simulation.simulation_actors import compact, sweep
+from tests.faults.simulation.simulation_actors import compact, deletion
 from tests.faults.simulation.simulation_forgetting import take_back
 from tests.faults.simulation.simulation_scheduler import DAY_MS, Actor
 from tests.faults.simulation.simulation_settings import World
@@ -26,13 +26,13 @@ ROUNDS_MOST: Final = 8
 
 
 def converge(world: World) -> None:
-    """Quiet runs and sweeps, days apart, until there is nothing to do; raises Broken if never."""
+    """quiet runs and vacuums, days apart, until there is nothing to do; raises Broken if never."""
     _tidied(world)
     for number in range(ROUNDS_MOST):
         world.scheduler.now_ms += 2 * DAY_MS
         world.due = 0
         _take_back(world, number)
-        for verb in (compact, sweep):
+        for verb in (compact, deletion):
             run = f"last-{verb.__name__}.{number}"
             world.scheduler.spawn("last", partial(verb, world, run))
             world.scheduler.play()
@@ -59,13 +59,13 @@ def _takes_back(world: World, key: PartitionKey, run: str, actor: Actor) -> None
 
 def _tidied(world: World) -> bool:
     """A person does what refusals say; whether there was anything to do."""
-    doomed = [
+    candidates = [
         (log, attempt)
         for key, log in world.histories.items()
         for attempt in _strangers(world, key, log)
         if world.objects.stored.keys() & set(attempt.keys.values())
     ]
-    for log, attempt in doomed:
+    for log, attempt in candidates:
         move_away(world.objects, log, attempt)
     left = [
         (log, name)
@@ -75,13 +75,13 @@ def _tidied(world: World) -> bool:
     for log, name in left:
         log.moved_away.add(name)
         world.objects.remove(name)
-    return bool(doomed or left)
+    return bool(candidates or left)
 
 
 def _of_no_broker(world: World, key: PartitionKey, log: History) -> list[str]:
     """What a zombie wrote once the row was forgotten, where first sight is refused.
 
-    Where there is a row, `retain` needs no hand for it.
+    Where there is a row, `vacuum` needs no hand for it.
     """
     if world.watch.tier(key).row is not None or key not in world.refused:
         return []

@@ -80,7 +80,7 @@ class World:
     due: int = 0
     """How many partitions the last survey found due."""
     refused: dict[PartitionKey, str] = field(default_factory=dict)
-    """Why a person must look, by the last run and the sweeps since."""
+    """Why a person must look, by the last run and the vacuums since."""
     takes_back: bool = False
     """A person forgets what an unclean election cut off."""
     moments: dict[PartitionKey, list[int]] = field(default_factory=dict)

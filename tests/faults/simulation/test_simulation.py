@@ -42,9 +42,9 @@ def test_everything_that_a_run_can_end_with_happens(total: Summary) -> None:
     ends = {"compacted", "failed", "fenced", "lost_race", "unknown", "survey failed"}
     ends |= {f"refused: {each}" for each in ("gap", "overlap", "partial segment", "unreadable")}
     ends |= {"refused: lineage diverged"}
-    ends |= {f"retain: {each}" for each in ("swept", "left", "refused", "failed", "unknown")}
+    ends |= {f"vacuum: {each}" for each in ("vacuumed", "left", "refused", "failed", "unknown")}
     ends |= {f"restore: {each}" for each in ("restored", "refused", "nothing_to_do")}
-    deleted = {"retired deleted", "orphan deleted", "leftover deleted", "set apart deleted"}
+    deleted = {"retired deleted", "orphan deleted", "incomplete deleted", "set apart deleted"}
     expected = rows | owners | told | ends | deleted
     assert expected <= {what for what, count in total.outcomes.items() if count}, str(total)
 

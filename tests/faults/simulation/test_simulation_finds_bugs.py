@@ -20,7 +20,7 @@ from tests.faults.simulation.environment_table import TableLog, VirtualVersion
 from tests.faults.simulation.scenario import played
 from tierfold.compaction.commits import commit
 from tierfold.compaction.commits.forget import Forgetting
-from tierfold.compaction.deletion.deletion_plan import Sweep, SweepOrder
+from tierfold.compaction.deletion.deletion_plan import DeletionPlan, VacuumLimits
 from tierfold.compaction.discovery import overlaps
 from tierfold.compaction.discovery import unknown_segments as discovery
 from tierfold.compaction.discovery.histories import History, InspectedSegment, decided_history
@@ -71,21 +71,21 @@ def epochs_do_not_fence(patch: pytest.MonkeyPatch) -> None:
 def orphans_go_by_age_alone(patch: pytest.MonkeyPatch) -> None:
     """Nobody is fenced before orphans are deleted: one that slept may commit what is gone."""
 
-    def changes_the_row(sweep: Sweep) -> bool:
-        return bool(sweep.expired or sweep.starting or sweep.going)
+    def changes_the_row(deletion: DeletionPlan) -> bool:
+        return bool(deletion.expired or deletion.starting or deletion.going)
 
-    def has_nothing(sweep: Sweep) -> bool:
-        return not (changes_the_row(sweep) or sweep.orphans or sweep.leftovers)
+    def has_nothing(deletion: DeletionPlan) -> bool:
+        return not (changes_the_row(deletion) or deletion.orphans or deletion.incomplete_uploads)
 
-    patch.setattr(Sweep, "needs_claim", property(changes_the_row))
-    patch.setattr(Sweep, "is_nothing", property(has_nothing))
+    patch.setattr(DeletionPlan, "needs_claim", property(changes_the_row))
+    patch.setattr(DeletionPlan, "is_nothing", property(has_nothing))
 
 
 def there_is_no_grace(patch: pytest.MonkeyPatch) -> None:
     """What was replaced is deleted at once, under the eyes of its readers."""
-    made = SweepOrder.__init__
+    made = VacuumLimits.__init__
     patch.setattr(
-        SweepOrder, "__init__", lambda times, **said: made(times, **{**said, "grace_ms": 0})
+        VacuumLimits, "__init__", lambda times, **said: made(times, **{**said, "grace_ms": 0})
     )
 
 

@@ -21,7 +21,7 @@ VERBS: Final[dict[str, tuple[str, ...]]] = {
     "compact": ALWAYS,
     "status": (),
     "verify": (),
-    "retain": ("--set", "tier.binding=detached"),
+    "vacuum": ("--set", "tier.binding=detached"),
     "history": ("orders-0",),
     "restore": ("orders-0", "--to", "2020-01-01T00:00:00Z"),
 }

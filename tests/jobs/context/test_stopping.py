@@ -20,7 +20,7 @@ from tests.jobs.commands import tierfold, told
 from tests.jobs.concurrent_events import at_the, meddled
 from tests.jobs.elections import histories
 from tests.jobs.tiers import files_below, updated_tier
-from tests.jobs.vacuum_tiers import ORDERS, compact, compacted, ids_in, live_ids, retain, row
+from tests.jobs.vacuum_tiers import ORDERS, compact, compacted, ids_in, live_ids, row, vacuum
 from tests.jobs.watched import at, watched
 from tierfold.jobs.context.stopping import Stopped, deferred, is_stopping, stoppable
 from tierfold.jobs.spark.progress import ByteProgress
@@ -28,7 +28,7 @@ from tierfold.storage.catalog.catalog import Catalog
 
 MAIN_THREAD = threading.get_ident()
 
-ON_TIER = ("plan", "compact", "status", "verify", "retain")
+ON_TIER = ("plan", "compact", "status", "verify", "vacuum")
 ON_PARTITION = ("history", "restore", "forget")
 
 
@@ -121,15 +121,15 @@ def test_compact_drops_the_chunk_that_it_has_claimed(
 @pytest.mark.parametrize("step", ["claim 1", "commit 1", "look 2", "delete 1", "delete 8"])
 def test_retain_deletes_no_more_and_gives_its_claim_back(tier: Path, step: str) -> None:
     with watched(at(step, ctrl_c)) as watch:
-        ran = retain(tier)
+        ran = vacuum(tier)
     assert ran.code == 130, ran.stderr
     assert not told(ran.stderr, "stopped by Ctrl-C (SIGINT)")
     assert not told(ran.partitions["orders", 0]["reason"], "told to stop", "the next run goes on")
     # Only what was begun goes on to its end: five parts, and the name of the unfinished one.
     assert watch.counts.get("delete", 0) in {"delete 1": (6,), "delete 8": (12,)}.get(step, (0,))
-    assert "vacuum" not in watch.counts
+    assert "clean_up" not in watch.counts
     assert row(tier).owner_run == ""
-    assert retain(tier).code == 0
+    assert vacuum(tier).code == 0
     assert ids_in(tier) == live_ids(tier)
 
 

@@ -193,7 +193,9 @@ def test_what_the_row_shows_settles_a_lost_answer(staged: Staged, is_written: bo
     event = {"after_commit" if is_written else "before_commit": no_answer}
     catalog = MeddledCatalog(staged.context.catalog_uri, **event)
     staged.rewritten[1] = replace(staged.rewritten[1], failure="it broke")
-    orders, payments = published(staged.rewritten, catalog, staged.context.tier, staged.context.clock)
+    orders, payments = published(
+        staged.rewritten, catalog, staged.context.tier, staged.context.clock
+    )
     assert isinstance(orders.outcome, Unknown)
     found, failed = read_back([orders, payments], staged.context.catalog)
     assert failed == payments

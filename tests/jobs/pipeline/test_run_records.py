@@ -32,7 +32,7 @@ def rows(tier: Path) -> list[RunRow]:
     return list(RunsTable(str(tier / CATALOG_FOLDER)).read())
 
 
-@pytest.mark.parametrize("verb", ["compact", "retain"])
+@pytest.mark.parametrize("verb", ["compact", "vacuum"])
 def test_what_is_idle_or_refused_leaves_a_row(verb: str, tier: Path) -> None:
     Catalog(str(tier / CATALOG_FOLDER)).claim([fresh()], "another", at_ms=1)
     ran = tierfold(verb, tier, *IDLE, "--json")
@@ -54,7 +54,7 @@ def test_what_a_budget_leaves_has_a_row(spark: object, tier: Path) -> None:
     assert [(row.topic, row.outcome) for row in rows(tier)] == [("orders", "left")]
 
 
-@pytest.mark.parametrize("verb", ["compact", "retain"])
+@pytest.mark.parametrize("verb", ["compact", "vacuum"])
 def test_a_run_that_begins_nothing_makes_no_catalog(verb: str, tier: Path) -> None:
     # A catalog that was lost is brought back into its own place, which must be free.
     before = files_below(tier)
@@ -65,6 +65,6 @@ def test_a_run_that_begins_nothing_makes_no_catalog(verb: str, tier: Path) -> No
 
 def test_a_dry_run_leaves_no_row(tier: Path) -> None:
     Catalog(str(tier / CATALOG_FOLDER)).claim([fresh()], "another", at_ms=1)
-    for verb in ("compact", "retain"):
+    for verb in ("compact", "vacuum"):
         assert tierfold(verb, tier, *IDLE, "--dry-run").code == 3
     assert rows(tier) == []

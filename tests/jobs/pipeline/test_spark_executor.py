@@ -87,8 +87,8 @@ class FragilePipeline(Pipeline):
 def run(
     tier: Path, spark: SparkSession, progress: ByteProgress, *settings: str
 ) -> list[RoundResult]:
-    live, rounds = claimed_rounds(tier, *settings)
-    return Pipeline(spark, live, progress).run(rounds, live.catalog)
+    context, rounds = claimed_rounds(tier, *settings)
+    return Pipeline(spark, context, progress).run(rounds, context.catalog)
 
 
 def overwrite(path: Path, content: bytes) -> None:
@@ -205,9 +205,9 @@ def test_data_that_take_a_worker_down_stop_their_own_partition_alone(
 ) -> None:
     third = key_of("shipments")
     put_updates(tier, third, 0)
-    live, rounds = claimed_rounds(tier)
-    pipeline = FragilePipeline(spark, live, EventfulProgress(spark))
-    results = {each.round.key: each for each in results_of(pipeline, rounds, live.catalog)}
+    context, rounds = claimed_rounds(tier)
+    pipeline = FragilePipeline(spark, context, EventfulProgress(spark))
+    results = {each.round.key: each for each in results_of(pipeline, rounds, context.catalog)}
     assert set(results) == {ORDERS, PAYMENTS, third}
     assert isinstance(results[PAYMENTS].outcome, Committed)
     assert isinstance(results[third].outcome, Committed)

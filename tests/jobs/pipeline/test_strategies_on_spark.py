@@ -136,12 +136,12 @@ def test_topics_under_every_strategy_end_as_the_model_says(
             model.records += records_of(chunk)
             end = 1 + max((each.offset for each in records_of(chunk)), default=0)
             model.clean(end, chunk.strategy, now_ms, is_last_chunk=chunk.is_last_chunk)
-        live, results = cleaned(spark, tier, now_ms, chunks)
+        context, results = cleaned(spark, tier, now_ms, chunks)
         assert len(results) == TOPICS
         assert all(isinstance(result.outcome, Committed) for result in results), results
         for key in topics:
-            assert list(seen(live, tier, key)) == models[key].records, (key, number)
-        for found in verify(live, resolve([]), Scope(), Console(file=io.StringIO())):
+            assert list(seen(context, tier, key)) == models[key].records, (key, number)
+        for found in verify(context, resolve([]), Scope(), Console(file=io.StringIO())):
             assert found.faults == (), number
             strategies = {chunk.strategy for chunk in topics[found.key][: number + 1]}
             assert (found.keys_compared is not None) == (len(strategies) == 1), found.notes
@@ -152,17 +152,17 @@ def test_a_run_remembers_its_strategy_and_the_next_plan_tells_of_a_change(
 ) -> None:
     tier, key = made_tier(tmp_path / "tier"), key_of("topic")
     chunk = one_topic(tier, ("0:a=1@5", "1:a=2@4"), CompactionStrategy.TIMESTAMP)
-    live, _ = cleaned(spark, tier, 0, {key: chunk})
-    state = live.catalog.read([key])[key]
+    context, _ = cleaned(spark, tier, 0, {key: chunk})
+    state = context.catalog.read([key])[key]
     assert state.strategies == ("timestamp",)
     one_topic(tier, ("2:a=3@3",), CompactionStrategy.OFFSET)
-    (planned,) = survey(live, resolve([*ALWAYS]), Scope())
+    (planned,) = survey(context, resolve([*ALWAYS]), Scope())
     assert isinstance(planned.choice, Compact)
     (note,) = planned.choice.notes
     assert note.startswith("the compaction strategy was timestamp and is offset now")
-    assert subject(live, state).before is not None
+    assert subject(context, state).before is not None
     # What timestamps removed is gone, though offsets decide now.
-    changed = subject(live, replace(state, strategies=("timestamp", "offset")))
+    changed = subject(context, replace(state, strategies=("timestamp", "offset")))
     assert (changed.before, changed.faults) == (None, ())
     assert changed.notes == (
         "not compared: compacted by timestamp, then by offset: what one removed stays removed",
@@ -193,8 +193,8 @@ def test_an_expired_tombstone_waits_for_losers_of_its_own_segment_and_of_others(
     words = ("0:a=@5^50", "1:b=1@4", "2:b=@5^50", "3:c=@5^50")
     one_topic(tier, words, CompactionStrategy.TIMESTAMP)
     chunk = one_topic(tier, ("4:a=1@4", "5:d=1"), CompactionStrategy.TIMESTAMP)
-    live, _ = cleaned(spark, tier, 50, {key: chunk})
-    assert [each.key for each in seen(live, tier, key)] == [b"a", b"b", b"d"]
+    context, _ = cleaned(spark, tier, 50, {key: chunk})
+    assert [each.key for each in seen(context, tier, key)] == [b"a", b"b", b"d"]
 
 
 def test_malformed_versions_are_tallied_beside_the_fates(
@@ -203,9 +203,9 @@ def test_malformed_versions_are_tallied_beside_the_fates(
     tier = made_tier(tmp_path / "tier")
     words = ("0:a=1#null", "1:a=2#3", "2:b=1#short", "3:c=1", "4:=1#null")
     chunk = one_topic(tier, words, CompactionStrategy.HEADER)
-    live, (result,) = cleaned(spark, tier, 0, {key_of("topic"): chunk})
+    context, (result,) = cleaned(spark, tier, 0, {key_of("topic"): chunk})
     (planned,) = (
-        survey_report(each) for each in survey(live, resolve([*ALWAYS]), Scope())
+        survey_report(each) for each in survey(context, resolve([*ALWAYS]), Scope())
     )
     report = result_report(planned, result)
     assert report.tally.malformed_versions == 2

@@ -108,7 +108,7 @@ def test_patterns_choose_topics_and_partitions(tier: Path) -> None:
         assert "nothing matches the patterns" in nothing.stdout
 
 
-@pytest.mark.parametrize("verb", ["plan", "compact", "status", "verify", "retain"])
+@pytest.mark.parametrize("verb", ["plan", "compact", "status", "verify", "vacuum"])
 def test_a_name_that_is_none_is_no_good_end(tier: Path, verb: str) -> None:
     for key in (key_of("orders", 0), key_of("payments", 1)):
         put_updates(tier, key, 0)

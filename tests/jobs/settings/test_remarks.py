@@ -23,7 +23,7 @@ VERBS: Final = (
     ("compact", "--dry-run"),
     ("status",),
     ("verify", "--topic", "nothing*"),
-    ("retain",),
+    ("vacuum",),
 )
 MISTYPED: Final = """
 [broker]

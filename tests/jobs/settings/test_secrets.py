@@ -113,7 +113,7 @@ def test_what_only_brokers_use_is_named_without_its_value(tier: Path, tmp_path: 
     file = tmp_path / "mine.toml"
     file.write_text(f'[broker]\n"ssl.key.password" = "{CANARY}"\n')
     both = ("--config", file, "--set", f'sasl.jaas.config=a.b.Plain required password="{CANARY}";')
-    for verb in ("plan", "status", "retain"):
+    for verb in ("plan", "status", "vacuum"):
         for ran in (tierfold(verb, tier, *both), tierfold(verb, tier, *both, "--json")):
             assert ran.code == 0
             for name in ("ssl.key.password", "sasl.jaas.config"):

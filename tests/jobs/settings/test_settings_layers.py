@@ -181,7 +181,7 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_shipped_example_is_understood() -> None:
-    path = Path(__file__).resolve().parents[2] / "conf" / "example.toml"
+    path = Path(__file__).resolve().parents[3] / "conf" / "example.toml"
     settings = resolve((), path)
     orders = settings.rules_for("orders.changelog")
     assert orders.is_compacted

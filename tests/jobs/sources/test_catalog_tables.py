@@ -25,7 +25,7 @@ from tierfold.storage.catalog.rows import table_of
 from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.catalog.schema import PARTITIONS, RUNS, SEGMENT
 
-ROOT: Final = Path(__file__).resolve().parents[2]
+ROOT: Final = Path(__file__).resolve().parents[3]
 OTHER: Final = PartitionKey(topic="payments", partition=0, topic_id="-P_" + "p" * 18 + "A")
 """A topic id whose first character would be an option, and whose case matters in a path."""
 
@@ -41,7 +41,7 @@ def catalog_uri(tmp_path_factory: pytest.TempPathFactory) -> str:
     RunsTable(uri).append([replace(A_RUN, chunk=1, tally={})])
     assert list(Path(uri, "partitions", "_delta_log").glob("*.checkpoint.parquet"))
     superseded(Path(uri, "partitions"), hours=31 * 24)
-    assert Catalog(uri).vacuum() > 0
+    assert Catalog(uri).clean_up() > 0
     return uri
 
 

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from tests.jobs.tiers import sample_copy
 from tierfold.jobs.spark.session import cause_of
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 TOO_OLD = "#!/bin/sh\necho UnsupportedClassVersionError >&2\nexit 1\n"
 
 

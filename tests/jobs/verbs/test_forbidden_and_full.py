@@ -157,7 +157,7 @@ def test_a_catalog_that_is_full_or_forbidden_shows_no_panic(tmp_path: Path) -> N
     tier = made_tier(tmp_path / "tier")
     put_updates(tier, key_of("orders"), 0)
     expire = ("--set", "tier.binding=detached", "--set", "cleanup.policy=delete")
-    command = ("retain", tier, *expire, "--set", "retention.ms=1")
+    command = ("vacuum", tier, *expire, "--set", "retention.ms=1")
     claimed(tier, key_of("orders"))
     (bucket,) = (tier / "_tierfold" / "partitions").glob("bucket=*")
     with forbidden(bucket, 0o555):

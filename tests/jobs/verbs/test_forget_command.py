@@ -79,7 +79,7 @@ def test_wrong_names_and_the_help(tmp_path: Path) -> None:
     assert (ran.code, ran.stdout) == (2, "")
     assert not told(ran.stderr, "tierfold forget", "'order-0' is no partition", "orders-0?")
     assert not told(tierfold("forget", "--help").stdout, "Examples", "no way back")
-    assert not told(tierfold("retain", "--help").stdout, "--diverged", "tier.binding=detached")
+    assert not told(tierfold("vacuum", "--help").stdout, "--diverged", "tier.binding=detached")
 
 
 def test_status_and_plan_of_a_refused_partition_show_its_row(tmp_path: Path) -> None:
@@ -99,8 +99,8 @@ def test_status_and_plan_of_a_refused_partition_show_its_row(tmp_path: Path) -> 
     assert not told(" ".join(shown.split()), "refused, see below", "2 retired")
     assert shown.splitlines()[-1] == f"orders-0: {status['problem']}"
     assert tierfold("plan", tier, "--json", *COMPACT).entries[0]["epoch"] == row.epoch
-    swept = tierfold("retain", tier, "--json", "--dry-run").entries[0]
-    assert (swept["outcome"], swept["epoch"]) == ("refused", row.epoch)
+    vacuumed = tierfold("vacuum", tier, "--json", "--dry-run").entries[0]
+    assert (vacuumed["outcome"], vacuumed["epoch"]) == ("refused", row.epoch)
 
 
 def test_a_checkpoint_that_its_batches_contradict_is_not_believed(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_checkpoint_that_its_batches_contradict_is_not_believed(tmp_path: Path
     assert not told(entry["reason"], forged.segment_id, "carry other leader epochs", "a copy")
 
 
-@pytest.mark.parametrize("verb", ["forget", "restore", "retain"])
+@pytest.mark.parametrize("verb", ["forget", "restore", "vacuum"])
 def test_a_document_under_spark_submit_has_the_joined_outputs_to_itself(
     verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

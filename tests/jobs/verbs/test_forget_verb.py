@@ -232,7 +232,7 @@ def test_where_the_originals_are_gone_the_way_out_is_by_hand(tmp_path: Path) -> 
     old_history(tier)
     ours = merged(tier)
     later = str(FIRST_MS + 10 * DAY_MS)
-    assert tierfold("retain", tier, "--json", *DETACHED, "--now", later).code == 0
+    assert tierfold("vacuum", tier, "--json", *DETACHED, "--now", later).code == 0
     newest = upload(tier, 6, 9, NEW)
     reason = forget(tier).entries[0]["reason"]
     assert not told(reason, ours.segment_id, "can be restored any more", "out of the tier")
@@ -256,7 +256,7 @@ def test_where_the_originals_are_gone_the_way_out_is_by_hand(tmp_path: Path) -> 
 def test_uploads_that_were_retired_count_again_once_their_replacement_is_moved_away(
     tmp_path: Path,
 ) -> None:
-    """No state can be restored, and `retain` spares the originals that are left."""
+    """No state can be restored, and `vacuum` spares the originals that are left."""
     tier = tmp_path / "tier"
     first, second = old_history(tier)
     ours = merged(tier)
@@ -356,19 +356,19 @@ def test_the_way_out_of_a_compacted_partition(spark: SparkSession, tmp_path: Pat
     assert plan(tier).code == 3
     now_ms = row_of(tier).committed_at_ms
 
-    def retain(days: int, *arguments: str) -> Ran:
+    def vacuum(days: int, *arguments: str) -> Ran:
         later = ("--now", str(now_ms + days * DAY_MS))
-        return tierfold("retain", tier, "--json", *later, *arguments)
+        return tierfold("vacuum", tier, "--json", *later, *arguments)
 
-    # A nightly sweep leaves what the way out leads through.
-    assert retain(2, *DETACHED).code == 3
+    # A nightly vacuum leaves what the way out leads through.
+    assert vacuum(2, *DETACHED).code == 3
     assert segments_of(tier) == {*ids_of([first, second, ours, newest])}
     reason = forget(tier).entries[0]["reason"]
     moment = reason.partition("--to ")[2].partition("`")[0]
     assert tierfold("restore", tier, "orders-0", "--to", moment).code == 0
     assert ids_of(row_of(tier).segments) == ids_of([first, second])
-    assert not told(forget(tier).entries[0]["reason"], "retired: " + ours.segment_id, "retain")
-    assert retain(2).outcomes["orders", 0] == "swept"
+    assert not told(forget(tier).entries[0]["reason"], "retired: " + ours.segment_id, "vacuum")
+    assert vacuum(2).outcomes["orders", 0] == "vacuumed"
     assert segments_of(tier) == {*ids_of([first, second, newest])}
     assert forget(tier, "--dry-run").outcomes["orders", 0] == "planned"
     assert forget(tier).outcomes["orders", 0] == "forgotten"
@@ -385,8 +385,8 @@ def test_the_way_out_of_a_compacted_partition(spark: SparkSession, tmp_path: Pat
     assert entry["out_of_lineage"] == [second.segment_id]
     # What is set apart goes when a person says so, and where no broker serves the tier.
     for arguments in (DETACHED, ("--diverged",), (*DETACHED, "--diverged", "--dry-run")):
-        retain(2, *arguments)
+        vacuum(2, *arguments)
         assert second.segment_id in segments_of(tier)
-    assert retain(2, *DETACHED, "--diverged").outcomes["orders", 0] == "swept"
+    assert vacuum(2, *DETACHED, "--diverged").outcomes["orders", 0] == "vacuumed"
     assert second.segment_id not in segments_of(tier)
     assert plan(tier).outcomes["orders", 0] == "nothing_to_do"

@@ -16,7 +16,7 @@ import pytest
 from tests.jobs.commands import Ran, tierfold
 from tests.jobs.elections import histories
 from tests.jobs.tiers import key_of, put_segment, put_updates, sample_copy
-from tests.jobs.vacuum_tiers import HOUR_MS, THEN_MS, leftover, parts, written
+from tests.jobs.vacuum_tiers import HOUR_MS, THEN_MS, incomplete_upload, parts, written
 from tests.storage.live_segments import data, marker
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft
@@ -154,14 +154,14 @@ def many_partitions(folder: Path) -> Mapping[str, str]:
     told.ask("history-restored", "history orders-0", hours=5)
     put_orphans(told.tier)
     told.ask("status-orphan", "status --topic orders", *settings, hours=32)
-    told.ask("retain-attached", "retain --dry-run", *settings, hours=32)
+    told.ask("vacuum-attached", "vacuum --dry-run", *settings, hours=32)
     detached = (*settings, "--set", "tier.binding=detached")
-    told.ask("retain-dry-run", "retain --dry-run", *detached, hours=32)
-    told.ask("retain", "retain", *detached, hours=32)
-    told.ask("status-retained", "status", *detached, hours=33)
+    told.ask("vacuum-dry-run", "vacuum --dry-run", *detached, hours=32)
+    told.ask("vacuum", "vacuum", *detached, hours=32)
+    told.ask("status-vacuumed", "status", *detached, hours=33)
     told.ask("restore-refused", "restore orders-0", *compacted, hours=33)
     told.ask("compact-restored", "compact --topic orders", *detached, hours=34)
-    told.ask("history-retained", "history orders-0", hours=35)
+    told.ask("history-vacuumed", "history orders-0", hours=35)
     return told.texts
 
 
@@ -188,7 +188,7 @@ def put_orphans(tier: Path) -> None:
     """What writers that died left; no other segment starts there, ids would order the two."""
     for part in parts(put_segment(tier, ORDERS, [data(5, (b"k0", b"mine"))], start_offset=5)):
         written(part, 0)
-    leftover(tier)
+    incomplete_upload(tier)
 
 
 def election(folder: Path) -> Mapping[str, str]:
@@ -202,7 +202,7 @@ def election(folder: Path) -> Mapping[str, str]:
             written(part, 0)
     told = Documents(tier)
     settings = ("--set", "cleanup.policy=compact", "--set", "tier.binding=detached")
-    for verb in ("plan", "compact", "status", "verify", "retain"):
+    for verb in ("plan", "compact", "status", "verify", "vacuum"):
         told.ask(f"cut-off-{verb}", verb, *settings)
     told.ask("cut-off-history", "history orders-0")
     told.ask("forget-dry-run", "forget orders-0 --dry-run")
@@ -211,7 +211,7 @@ def election(folder: Path) -> Mapping[str, str]:
     told.ask("forgotten-history", "history orders-0", hours=1)
     told.ask("forgotten-compact", "compact", *settings, hours=2)
     told.ask("forgotten-status", "status", *settings, hours=3)
-    told.ask("forgotten-retain", "retain --diverged --orphan-age 0s", *settings, hours=40)
+    told.ask("forgotten-vacuum", "vacuum --diverged --orphan-age 0s", *settings, hours=40)
     shutil.rmtree(tier / "_tierfold" / "partitions" / "_delta_log")
     told.ask("lost-catalog", "status")
     return told.texts
@@ -236,7 +236,7 @@ def test_no_document_is_without_its_record(documents: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_a_document_is_the_recorded_one(name: str, documents: dict[str, str]) -> None:
-    """Where a change is meant: `python -m tests.jobs.record_golden_documents`."""
+    """Where a change is meant: `python -m tests.jobs.verbs.record_golden_documents`."""
     recorded = (GOLDEN / f"{name}.json").read_text(encoding="utf-8")
     assert documents[name] == recorded
 

@@ -15,7 +15,7 @@ import pytest
 from tests.jobs.commands import ALWAYS, Ran, status_of, tierfold, told
 from tests.jobs.leaders import adopted, cleaned, upload
 from tests.jobs.tiers import files_below, folder_of, made_tier
-from tests.jobs.vacuum_tiers import HOUR_MS, ORDERS, THEN_MS, ids_in, retain, row
+from tests.jobs.vacuum_tiers import HOUR_MS, ORDERS, THEN_MS, ids_in, row, vacuum
 from tierfold.storage.tiers.local_tiered_storage import Part
 
 EPOCHS = ((3, 0), (4, 11))
@@ -91,7 +91,7 @@ def test_beside_a_row_they_are_taken_from_an_effective_start_on(
     ] == beside
     cut = [segment for segment in row(tier).segments if segment.skipped_offsets]
     assert all(segment.agrees_with and segment.skipped_bytes for segment in cut)
-    entry = retain(tier, hours=72).partitions["orders", 0]
+    entry = vacuum(tier, hours=72).partitions["orders", 0]
     assert {each["segment_id"] for each in entry["objects"]}.isdisjoint(live)
     assert ids_in(tier) == live
     assert plan(tier).code == 0
@@ -120,7 +120,7 @@ def test_one_that_is_cut_short_is_taken_once_its_upload_is_complete(tier: Path) 
     assert plan(tier).outcomes["orders", 0] == "planned"
     adopted(tier, run="later")
     assert again in ids_in(tier)
-    retain(tier, hours=72)
+    vacuum(tier, hours=72)
     assert cut_short not in ids_in(tier)
 
 
@@ -140,7 +140,7 @@ def test_a_compacted_copy_beside_its_originals_without_a_catalog_is_refused(tier
         assert not told(reason, *both, "share offsets 0 to 10", "_tierfold", "--catalog")
     status = tierfold("status", tier, "--json")
     assert (status.code, status.partitions["orders", 0]["segments"]) == (3, [])
-    assert retain(tier, hours=72).code == 3
+    assert vacuum(tier, hours=72).code == 3
     assert files_below(tier) == before
 
 
@@ -154,7 +154,7 @@ def test_an_upload_that_disagrees_with_a_live_one_refuses_the_partition(tier: Pa
     assert ran.code == 3
     reason = ran.partitions["orders", 0]["reason"]
     assert not told(reason, live, other, "share offsets 8 to 10", "tierfold dump")
-    assert retain(tier, hours=72).code == 3
+    assert vacuum(tier, hours=72).code == 3
     assert files_below(tier) == before
 
 

@@ -244,7 +244,7 @@ def test_help_says_how_to_undo_the_first_run() -> None:
 def test_a_state_in_which_nothing_lived_comes_back_too(tier: Path) -> None:
     expiry = ("--set", "tier.binding=detached", "--set", "cleanup.policy=delete")
     later = ("--now", str(FIRST_MS + 10_000))
-    assert tierfold("retain", tier, *expiry, "--set", "retention.ms=0", *later).code == 0
+    assert tierfold("vacuum", tier, *expiry, "--set", "retention.ms=0", *later).code == 0
     expired, *_, found = history(tier, "--json").entries[0]["history"]
     assert restore(tier, str(found["committed_at_ms"])).code == 0
     before = files_below(folder_of(tier, ORDERS))

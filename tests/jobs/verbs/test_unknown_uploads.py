@@ -17,15 +17,15 @@ from tests.jobs.vacuum_tiers import (
     THEN_MS,
     ids_in,
     listed_objects,
-    retain,
     row,
+    vacuum,
     written,
 )
-from tierfold.compaction.deletion.deletion_plan import SweepOrder
+from tierfold.compaction.deletion.deletion_plan import VacuumLimits
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.settings.resolution import resolve
-from tierfold.jobs.verbs.vacuum import retain as swept
+from tierfold.jobs.verbs.vacuum import vacuum as vacuumed
 
 DAYS: float = 72
 
@@ -45,13 +45,13 @@ def reason(ran: Ran) -> str:
 
 
 def given_up(tier: Path, *words: str) -> str:
-    """`retain` that takes what is set apart, days later; the outcome."""
+    """`vacuum` that takes what is set apart, days later; the outcome."""
     now_ms = THEN_MS + int(DAYS * HOUR_MS)
-    (report,) = swept(
+    (report,) = vacuumed(
         run_context(str(tier), None, now_ms),
         resolve([word for word in words if word != "--set"]),
         Scope(),
-        SweepOrder(now_ms=now_ms, takes_set_apart=True),
+        VacuumLimits(now_ms=now_ms, takes_set_apart=True),
         Console(file=io.StringIO()),
     )
     return report.outcome
@@ -70,7 +70,7 @@ def test_a_log_without_its_checkpoint_that_alone_holds_offsets_stays(
     alone = upload(tier, 8, 15, *epochs, lacking=[CHECKPOINT])
     before = files_below(tier)
     for _ in range(2):
-        entry = retain(tier, hours=DAYS).partitions["orders", 0]
+        entry = vacuum(tier, hours=DAYS).partitions["orders", 0]
         assert entry["objects"] == []
         said = f"segment {alone} (offsets 8 to 15) lacks .leader_epoch_checkpoint"
         assert not told("; ".join(entry["notes"]), said)
@@ -88,8 +88,8 @@ def test_what_a_killed_run_of_ours_left_within_the_live_range_still_goes(tier: P
     left = upload(tier, 0, 10, (3, 0), lacking=[CHECKPOINT, "snapshot"], offsets=[8, 9, 10])
     half = upload(tier, 0, 4, (3, 0), lacking=["index", "timeindex", "snapshot", CHECKPOINT])
     nothing = upload(tier, 0, 4, (3, 0), lacking=["log"])
-    entry = retain(tier, hours=DAYS).partitions["orders", 0]
-    assert entry["outcome"] == "swept"
+    entry = vacuum(tier, hours=DAYS).partitions["orders", 0]
+    assert entry["outcome"] == "vacuumed"
     assert {each["segment_id"] for each in entry["objects"]} == {left, half, nothing}
     assert listed_objects(entry, kind="orphan") == listed_objects(entry)
     assert ids_in(tier) == {live}
@@ -119,7 +119,7 @@ def test_a_truncated_log_refuses_the_partition_and_nothing_is_deleted(tier: Path
     assert ran.code == 3
     assert not told(reason(ran), "leader of epoch 4", "offset 6", f"tierfold forget {tier}")
     assert tierfold("status", tier, "--json").code == 3
-    kept = retain(tier, hours=DAYS)
+    kept = vacuum(tier, hours=DAYS)
     assert (kept.code, kept.outcomes["orders", 0]) == (3, "refused")
     assert given_up(tier, *DETACHED) == "refused"
     assert files_below(tier) == before
@@ -134,7 +134,7 @@ def test_a_truncation_is_found_in_an_upload_without_its_checkpoint(
     upload(tier, 6, 9, (3, 0), (4, 6), lacking=lacking)
     before = files_below(tier)
     assert plan(tier).code == 3
-    assert retain(tier, hours=DAYS).outcomes["orders", 0] == "refused"
+    assert vacuum(tier, hours=DAYS).outcomes["orders", 0] == "refused"
     assert given_up(tier, *DETACHED) == "refused"
     assert files_below(tier) == before
 
@@ -147,12 +147,12 @@ def test_of_a_diverged_partition_what_neither_history_needs_may_go(tier: Path) -
     left = upload(tier, 0, 8, (3, 0), lacking=["index"])
     # Where the live one is cut off, only this gives the new history its head.
     head = upload(tier, 0, 4, (3, 0), lacking=["index"])
-    entry = retain(tier, hours=DAYS).partitions["orders", 0]
+    entry = vacuum(tier, hours=DAYS).partitions["orders", 0]
     assert {each["segment_id"] for each in entry["objects"]} == {left}
     assert ids_in(tier) == {live, current, deposed, head}
     assert given_up(tier, "--set", "tier.binding=bound") == "refused"
     assert ids_in(tier) == {live, current, deposed, head}
-    assert given_up(tier, *DETACHED) == "swept"
+    assert given_up(tier, *DETACHED) == "vacuumed"
     assert ids_in(tier) == {live, current, head}
     assert plan(tier).code == 3
 
@@ -169,14 +169,14 @@ def test_a_late_upload_of_a_deposed_leader_is_set_apart_and_the_partition_goes_o
     assert ran.partitions["orders", 0]["next_offset"] == 21
     assert status_of(tier)["orders", 0]["out_of_lineage"] == [late]
     adopted(tier, run="later")
-    entry = retain(tier, hours=DAYS).partitions["orders", 0]
+    entry = vacuum(tier, hours=DAYS).partitions["orders", 0]
     assert entry["objects"] == []
     assert not told("; ".join(entry["notes"]), f"segment {late}", "set apart", "kept, not read")
     assert ids_in(tier) == {first, ours, late}
     # Only on a detached tier, and only where a person gave it up.
     assert given_up(tier, "--set", "tier.binding=bound") == "nothing_to_do"
     assert ids_in(tier) == {first, ours, late}
-    assert given_up(tier, *DETACHED) == "swept"
+    assert given_up(tier, *DETACHED) == "vacuumed"
     assert ids_in(tier) == {first, ours}
     assert [segment.segment_id for segment in row(tier).segments] == [first, ours]
 
@@ -190,7 +190,7 @@ def test_what_the_new_leader_uploaded_anew_outlives_an_unclean_election(tier: Pa
     upload(tier, 4, 7, (3, 0))
     upload(tier, 8, 12, (3, 0), (4, 8))
     before = files_below(tier)
-    assert retain(tier, *DETACHED, hours=DAYS).code == 3
+    assert vacuum(tier, *DETACHED, hours=DAYS).code == 3
     assert files_below(tier) == before
     ran = tierfold("forget", tier, "orders-0", "--json")
     assert (ran.code, ran.entries[0]["vanishing"]) == (0, [])
@@ -219,7 +219,7 @@ def test_a_torn_log_that_reaches_beyond_the_live_end_does_not_pass_in_silence(
     ran = plan(tier)
     assert (ran.code, ".. " in reason(ran)) == (code, False)
     assert torn in ran.stdout
-    retain(tier, hours=DAYS)
+    vacuum(tier, hours=DAYS)
     assert files_below(tier) == before
 
 

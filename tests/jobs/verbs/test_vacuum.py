@@ -1,4 +1,4 @@
-"""What `retain` deletes of a real tier, when, and what it leaves (SEMANTICS 9)."""
+"""What `vacuum` deletes of a real tier, when, and what it leaves (SEMANTICS 9)."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from tests.jobs.vacuum_tiers import (
     compact,
     compacted,
     ids_in,
-    leftover,
+    incomplete_upload,
     listed_objects,
     live_ids,
     orphan,
     parts,
-    retain,
     row,
+    vacuum,
     written,
 )
 from tests.storage.aged_tables import superseded
@@ -60,7 +60,7 @@ def tier(once: Path, tmp_path: Path) -> Path:
 
 def test_what_was_replaced_stays_for_the_grace_period(tier: Path) -> None:
     before = files_below(tier)
-    ran = retain(tier, hours=23)
+    ran = vacuum(tier, hours=23)
     assert (ran.code, set(ran.outcomes.values())) == (0, {"nothing_to_do"})
     reason = ran.partitions["orders", 0]["reason"]
     # A day after the commit, which came some seconds or minutes after the run began.
@@ -69,26 +69,26 @@ def test_what_was_replaced_stays_for_the_grace_period(tier: Path) -> None:
 
 
 def test_what_waits_is_told_with_its_time_and_what_may_never_go_is_not(tier: Path) -> None:
-    retain(tier)
-    assert retain(tier).partitions["orders", 0]["reason"] == "nothing is due"
+    vacuum(tier)
+    assert vacuum(tier).partitions["orders", 0]["reason"] == "nothing is due"
     orphan(tier, 1, hours=2)
-    entry = retain(tier, hours=25.5).partitions["orders", 0]
+    entry = vacuum(tier, hours=25.5).partitions["orders", 0]
     assert entry["reason"] == "1 orphan waits until 2027-01-16T10:00:00.000Z"
-    kept = retain(tier, "--set", "tier.binding=bound", hours=25.5).partitions["orders", 0]
+    kept = vacuum(tier, "--set", "tier.binding=bound", hours=25.5).partitions["orders", 0]
     assert (kept["reason"], len(kept["notes"])) == ("nothing is due", 1)
 
 
 def test_after_it_the_replaced_go_and_the_live_stay(tier: Path) -> None:
     live = live_ids(tier)
     values = live_values(tierfold("status", tier, "--json").partitions["orders", 0])
-    ran = retain(tier)
-    assert (ran.code, ran.outcomes) == (0, {("orders", 0): "swept", ("payments", 0): "swept"})
+    ran = vacuum(tier)
+    assert (ran.code, ran.outcomes) == (0, {("orders", 0): "vacuumed", ("payments", 0): "vacuumed"})
     assert ids_in(tier) == live
     after = row(tier)
     assert (after.retired, after.owner_run, after.epoch, after.log_start_offset) == ((), "", 2, 0)
     status = tierfold("status", tier, "--json").partitions["orders", 0]
     assert live_values(status) == values == latest_updates(3)
-    again = retain(tier)
+    again = vacuum(tier)
     assert set(again.outcomes.values()) == {"nothing_to_do"}
     assert row(tier) == after
 
@@ -100,21 +100,26 @@ def test_each_object_is_told_with_its_bytes_and_a_dry_run_changes_nothing(tier: 
         for path in folder_of(tier, ORDERS).iterdir()
         if path.name[21:43] not in live_ids(tier)
     }
-    ran = retain(tier, "--dry-run")
+    ran = vacuum(tier, "--dry-run")
     entry = ran.partitions["orders", 0]
     assert (ran.code, entry["outcome"]) == (0, "planned")
     assert listed_objects(entry, kind="retired", is_gone=False) == sizes
     assert entry["object_bytes"] == sum(sizes.values())
     assert files_below(tier) == before
-    assert listed_objects(retain(tier).partitions["orders", 0], is_gone=True) == sizes
+    assert listed_objects(vacuum(tier).partitions["orders", 0], is_gone=True) == sizes
 
 
 def test_the_run_is_recorded(tier: Path) -> None:
-    ran = retain(tier)
+    ran = vacuum(tier)
     rows = [each for each in RunsTable(str(tier / CATALOG_FOLDER)).read() if each.topic == "orders"]
-    (swept,) = (row for row in rows if row.command == "retain")
-    assert (swept.outcome, swept.epoch, swept.segments_in, swept.bytes_out) == ("swept", 2, 3, 0)
-    assert swept.bytes_in == ran.partitions["orders", 0]["object_bytes"]
+    (vacuumed,) = (row for row in rows if row.command == "vacuum")
+    assert (vacuumed.outcome, vacuumed.epoch, vacuumed.segments_in, vacuumed.bytes_out) == (
+        "vacuumed",
+        2,
+        3,
+        0,
+    )
+    assert vacuumed.bytes_in == ran.partitions["orders", 0]["object_bytes"]
 
 
 @pytest.mark.parametrize("binding", [(), ("--set", "tier.binding=bound")])
@@ -126,11 +131,11 @@ def test_where_a_broker_may_serve_the_tier_only_what_we_wrote_goes(
     put_updates(tier, ORDERS, 3)
     assert compact(tier, hours=1).code == 0
     stray = parts(orphan(tier, 1))
-    hidden = leftover(tier)
+    hidden = incomplete_upload(tier)
     now = ("--now", str(THEN_MS + 30 * HOUR_MS))
-    ran = tierfold("retain", tier, "--json", *now, *binding)
+    ran = tierfold("vacuum", tier, "--json", *now, *binding)
     entry = ran.partitions["orders", 0]
-    assert (ran.code, entry["outcome"]) == (0, "swept")
+    assert (ran.code, entry["outcome"]) == (0, "vacuumed")
     assert not told("; ".join(entry["notes"]), "4 retired, 1 orphaned", "detached")
     assert {each["segment_id"] for each in entry["objects"]} == {ours, ""}
     assert originals < ids_in(tier)
@@ -143,21 +148,21 @@ def test_orphans_and_leftovers_of_dead_runs_go_once_they_are_old(tier: Path) -> 
     whole, young = parts(orphan(tier, 1)), parts(orphan(tier, 2, hours=24))
     *cut, last = parts(orphan(tier, 0))
     last.unlink()
-    hidden, at_work = leftover(tier), leftover(tier, key=PAYMENTS, hours=24)
-    entry = retain(tier).partitions["orders", 0]
+    hidden, at_work = incomplete_upload(tier), incomplete_upload(tier, key=PAYMENTS, hours=24)
+    entry = vacuum(tier).partitions["orders", 0]
     assert len(listed_objects(entry, kind="orphan", is_gone=True)) == len(whole) + len(cut)
-    assert len(listed_objects(entry, kind="leftover", is_gone=True)) == 1
+    assert len(listed_objects(entry, kind="incomplete", is_gone=True)) == 1
     assert not any(path.exists() for path in (*whole, *cut, hidden))
     assert all(path.exists() for path in (*young, at_work))
 
 
 def test_a_leftover_alone_needs_no_claim(tier: Path) -> None:
-    retain(tier)
+    vacuum(tier)
     # So it does not matter who holds the partition.
     Catalog(str(tier / CATALOG_FOLDER)).claim([row(tier)], "at-work", at_ms=THEN_MS + 25 * HOUR_MS)
     before = row(tier)
-    hidden = leftover(tier)
-    assert retain(tier).outcomes["orders", 0] == "swept"
+    hidden = incomplete_upload(tier)
+    assert vacuum(tier).outcomes["orders", 0] == "vacuumed"
     assert not hidden.exists()
     assert row(tier) == before
 
@@ -172,10 +177,10 @@ def test_what_reaches_beyond_the_live_end_is_adopted_and_what_cannot_be_read_is_
     shutil.copy(torn.with_suffix(".timeindex"), torn)
     for part in (*parts(beyond), torn):
         written(part, 0)
-    entry = retain(tier).partitions["orders", 0]
+    entry = vacuum(tier).partitions["orders", 0]
     notes = "; ".join(entry["notes"])
     assert not told(notes, f"{torn.name[21:43]} (start 11) is kept, not read: {torn}")
-    assert entry["outcome"] == "swept"
+    assert entry["outcome"] == "vacuumed"
     assert listed_objects(entry, kind="orphan") == {}
     assert torn.exists()
     newest = row(tier).segments[-1]
@@ -190,9 +195,9 @@ def test_what_reaches_beyond_the_live_end_is_adopted_and_what_cannot_be_read_is_
 def test_a_partition_without_a_row_is_left_alone(tmp_path: Path) -> None:
     tier = made_tier(tmp_path / "tier")
     put_updates(tier, ORDERS, 0)
-    leftover(tier)
+    incomplete_upload(tier)
     before = files_below(tier)
-    assert retain(tier).outcomes == {("orders", 0): "nothing_to_do"}
+    assert vacuum(tier).outcomes == {("orders", 0): "nothing_to_do"}
     assert files_below(tier) == before
 
 
@@ -204,15 +209,15 @@ def test_expired_segments_are_retired_then_deleted_and_the_log_starts_behind_the
         put_updates(tier, ORDERS, number)
     stays = str(THEN_MS - 1_700_000_000_000 - 30)
     policy = (*DELETE, "--set", f"retention.ms={stays}")
-    entry = retain(tier, *policy, hours=0).partitions["orders", 0]
+    entry = vacuum(tier, *policy, hours=0).partitions["orders", 0]
     assert [expired["reason"] for expired in entry["expired"]] == ["retention.ms"] * 2
-    assert (entry["outcome"], entry["log_start_offset"], entry["objects"]) == ("swept", 22, [])
+    assert (entry["outcome"], entry["log_start_offset"], entry["objects"]) == ("vacuumed", 22, [])
     after = row(tier)
     assert (after.log_start_offset, after.owner_run) == (22, "")
     assert (len(after.segments), len(after.retired)) == (1, 2)
     assert len(ids_in(tier)) == 3
-    assert retain(tier, hours=23).outcomes["orders", 0] == "nothing_to_do"
-    assert len(listed_objects(retain(tier).partitions["orders", 0], is_gone=True)) == 10
+    assert vacuum(tier, hours=23).outcomes["orders", 0] == "nothing_to_do"
+    assert len(listed_objects(vacuum(tier).partitions["orders", 0], is_gone=True)) == 10
     assert ids_in(tier) == live_ids(tier)
 
 
@@ -220,8 +225,8 @@ def test_all_may_expire_and_what_is_uploaded_behind_is_taken(tmp_path: Path) -> 
     tier = made_tier(tmp_path / "tier")
     for number in range(2):
         put_updates(tier, ORDERS, number)
-    assert retain(tier, *DELETE, hours=0).code == 0
-    assert retain(tier, *DELETE).outcomes["orders", 0] == "swept"
+    assert vacuum(tier, *DELETE, hours=0).code == 0
+    assert vacuum(tier, *DELETE).outcomes["orders", 0] == "vacuumed"
     assert (row(tier).segments, row(tier).next_offset, ids_in(tier)) == ((), 22, set())
     for verb in ("plan", "status", "verify"):
         ran = tierfold(verb, tier, "--json", "--set", "cleanup.policy=compact")
@@ -238,11 +243,11 @@ def test_all_may_expire_and_what_is_uploaded_behind_is_taken(tmp_path: Path) -> 
 def test_a_partition_that_the_tier_lists_no_more_is_forgotten_too(tmp_path: Path) -> None:
     tier = made_tier(tmp_path / "tier")
     put_updates(tier, ORDERS, 0)
-    assert retain(tier, *DELETE, hours=0).code == 0
+    assert vacuum(tier, *DELETE, hours=0).code == 0
     assert len(row(tier).retired) == 1
     # As in a store without folders, once the last object is deleted.
     shutil.rmtree(folder_of(tier, ORDERS))
-    assert retain(tier, *DELETE).outcomes["orders", 0] == "swept"
+    assert vacuum(tier, *DELETE).outcomes["orders", 0] == "vacuumed"
     assert row(tier).retired == ()
 
 
@@ -250,7 +255,7 @@ def test_the_largest_logs_shrink_from_their_head(tmp_path: Path) -> None:
     tier = made_tier(tmp_path / "tier")
     sizes = [put_updates(tier, ORDERS, number).stat().st_size for number in range(3)]
     policy = (*DELETE, "--set", "retention.ms=-1", "--set", f"retention.bytes={sum(sizes[1:])}")
-    (gone,) = retain(tier, *policy).partitions["orders", 0]["expired"]
+    (gone,) = vacuum(tier, *policy).partitions["orders", 0]["expired"]
     assert (gone["reason"], gone["size_bytes"]) == ("retention.bytes", sizes[0])
 
 
@@ -259,8 +264,8 @@ def test_a_refused_partition_is_left_alone_and_the_others_go_on(tier: Path) -> N
     key = f"{partition_folder(ORDERS)}/{live.start_offset:020d}-{live.segment_id}.{Part.SNAPSHOT}"
     (tier / key).unlink()
     before = files_below(folder_of(tier, ORDERS))
-    ran = retain(tier)
-    assert (ran.code, ran.outcomes) == (3, {("orders", 0): "refused", ("payments", 0): "swept"})
+    ran = vacuum(tier)
+    assert (ran.code, ran.outcomes) == (3, {("orders", 0): "refused", ("payments", 0): "vacuumed"})
     assert not told(ran.partitions["orders", 0]["reason"], live.segment_id, "lacks .snapshot")
     assert files_below(folder_of(tier, ORDERS)) == before
 
@@ -269,8 +274,8 @@ def test_a_folder_copied_under_another_name_costs_neither_anything(tier: Path) -
     copied = replace(ORDERS, topic="copied")
     shutil.copytree(folder_of(tier, ORDERS), folder_of(tier, copied))
     before = files_below(folder_of(tier, ORDERS))
-    ran = retain(tier)
-    refused = {("orders", 0): "refused", ("copied", 0): "refused", ("payments", 0): "swept"}
+    ran = vacuum(tier)
+    refused = {("orders", 0): "refused", ("copied", 0): "refused", ("payments", 0): "vacuumed"}
     assert (ran.code, ran.outcomes) == (3, refused)
     assert files_below(folder_of(tier, ORDERS)) == before
 
@@ -279,8 +284,8 @@ def test_a_folder_behind_a_link_is_not_swept(tier: Path, tmp_path: Path) -> None
     far = Path(shutil.move(folder_of(tier, ORDERS), tmp_path / "far"))
     folder_of(tier, ORDERS).symlink_to(far)
     before = files_below(far)
-    ran = retain(tier)
-    assert (ran.code, ran.outcomes) == (3, {("orders", 0): "failed", ("payments", 0): "swept"})
+    ran = vacuum(tier)
+    assert (ran.code, ran.outcomes) == (3, {("orders", 0): "failed", ("payments", 0): "vacuumed"})
     assert not told(ran.partitions["orders", 0]["reason"], "symbolic link", "marked")
     assert files_below(far) == before
     assert row(tier).owner_run == ""
@@ -290,15 +295,15 @@ def test_a_run_at_work_is_left_alone_until_it_is_silent_for_long(tier: Path) -> 
     catalog = Catalog(str(tier / CATALOG_FOLDER))
     catalog.claim([row(tier)], "at-work", at_ms=THEN_MS + 2 * HOUR_MS)
     before = files_below(tier)
-    ran = retain(tier)
-    assert (ran.code, ran.outcomes) == (0, {("orders", 0): "left", ("payments", 0): "swept"})
+    ran = vacuum(tier)
+    assert (ran.code, ran.outcomes) == (0, {("orders", 0): "left", ("payments", 0): "vacuumed"})
     reason = ran.partitions["orders", 0]["reason"]
     assert not told(reason, "run at-work holds it", "2027-01-15T10:00:00.000Z")
     orders = str(folder_of(tier, ORDERS).relative_to(tier))
     assert {k: v for k, v in files_below(tier).items() if orders in k} == {
         k: v for k, v in before.items() if orders in k
     }
-    assert retain(tier, hours=26).outcomes["orders", 0] == "swept"
+    assert vacuum(tier, hours=26).outcomes["orders", 0] == "vacuumed"
 
 
 @pytest.mark.parametrize(
@@ -310,41 +315,41 @@ def test_what_may_go_of_a_partition_at_which_a_run_is_at_work_waits(
     orphan(tier, 1)
     Catalog(str(tier / CATALOG_FOLDER)).claim([row(tier)], "at-work", at_ms=THEN_MS + 2 * HOUR_MS)
     before = ids_in(tier), row(tier)
-    assert retain(tier, *arguments, hours=3).outcomes["orders", 0] == "left"
+    assert vacuum(tier, *arguments, hours=3).outcomes["orders", 0] == "left"
     assert (ids_in(tier), row(tier)) == before
 
 
 def test_times_can_be_said(tier: Path) -> None:
     stray = orphan(tier, 1)
-    entry = retain(tier, "--orphan-age", "2h", hours=3).partitions["orders", 0]
+    entry = vacuum(tier, "--orphan-age", "2h", hours=3).partitions["orders", 0]
     assert {each["kind"] for each in entry["objects"]} == {"orphan"}
     assert not stray.exists()
-    assert retain(tier, "--grace-period", "4h", hours=3).outcomes["payments", 0] == "nothing_to_do"
-    assert retain(tier, "--grace-period", "2h", hours=3).outcomes["payments", 0] == "swept"
-    assert retain(tier, "--grace-period", "soon").code == 2
+    assert vacuum(tier, "--grace-period", "4h", hours=3).outcomes["payments", 0] == "nothing_to_do"
+    assert vacuum(tier, "--grace-period", "2h", hours=3).outcomes["payments", 0] == "vacuumed"
+    assert vacuum(tier, "--grace-period", "soon").code == 2
 
 
 def test_the_catalog_forgets_what_is_older_than_its_memory(tier: Path) -> None:
     folder = tier / CATALOG_FOLDER / "partitions"
     superseded(folder, hours=31 * 24)
     before = set(folder.rglob("*.parquet"))
-    people = tierfold("retain", tier, *DETACHED, "--dry-run").stdout
+    people = tierfold("vacuum", tier, *DETACHED, "--dry-run").stdout
     said = "files of the catalog, superseded for thirty days: "
     assert not told(people, f"{said}to delete")
     assert set(folder.rglob("*.parquet")) == before
-    assert not told(tierfold("retain", tier, *DETACHED).stdout, f"{said}deleted")
+    assert not told(tierfold("vacuum", tier, *DETACHED).stdout, f"{said}deleted")
     assert set(folder.rglob("*.parquet")) < before
-    assert json.loads(retain(tier).stdout)["catalog_files"] == 0
+    assert json.loads(vacuum(tier).stdout)["catalog_files"] == 0
 
 
 def test_people_see_what_would_go(tier: Path) -> None:
     orphan(tier, 1)
-    hidden = leftover(tier)
+    hidden = incomplete_upload(tier)
     ran = tierfold(
-        "retain", tier, "--dry-run", *DELETE, "--now", str(THEN_MS + 25 * HOUR_MS)
+        "vacuum", tier, "--dry-run", *DELETE, "--now", str(THEN_MS + 25 * HOUR_MS)
     )
-    assert not told(ran.stdout, "nothing is changed", "3 retired", "1 orphan", "1 leftover")
+    assert not told(ran.stdout, "nothing is changed", "3 retired", "1 orphan", "1 incomplete")
     assert not told(ran.stdout, f"{partition_folder(ORDERS)}/{hidden.name}", "expires ")
     assert not told(ran.stdout, "To delete: ")
-    done = tierfold("retain", tier, *DELETE, "--now", str(THEN_MS + 25 * HOUR_MS))
-    assert not told(done.stdout, "2 swept", "Deleted: ")
+    done = tierfold("vacuum", tier, *DELETE, "--now", str(THEN_MS + 25 * HOUR_MS))
+    assert not told(done.stdout, "2 vacuumed", "Deleted: ")

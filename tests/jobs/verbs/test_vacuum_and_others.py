@@ -1,4 +1,4 @@
-"""What other verbs and the reader make of a tier that `retain` was at."""
+"""What other verbs and the reader make of a tier that `vacuum` was at."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tests.jobs.vacuum_tiers import (
     ORDERS,
     THEN_MS,
     compact,
-    leftover,
+    incomplete_upload,
     orphan,
-    retain,
     row,
+    vacuum,
 )
 from tests.jobs.watched import Killed, killed, watched
 from tests.storage.live_segments import NOW_MS
@@ -45,7 +45,7 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number in range(3):
         put_updates(tier, ORDERS, number)
     assert compact(tier, *EACH).outcomes["orders", 0] == "compacted"
-    (gone,) = retain(tier, *BOTH, *keeping(5), hours=0).partitions["orders", 0]["expired"]
+    (gone,) = vacuum(tier, *BOTH, *keeping(5), hours=0).partitions["orders", 0]["expired"]
     assert gone["end_offset"] == 10
     return tier
 
@@ -72,12 +72,12 @@ def test_verify_compares_what_lies_above_the_log_start(tier: Path) -> None:
 
 def test_verify_reads_no_original_that_is_being_deleted_or_is_gone(tier: Path) -> None:
     with watched(killed("delete 1")), pytest.raises(Killed):
-        retain(tier)
+        vacuum(tier)
     for _ in range(2):
         code, compared, notes = verified(tier)
         assert (code, compared) == (0, None)
         assert not told(notes, "not compared: not all originals are there any more")
-        assert retain(tier, hours=51).code == 0
+        assert vacuum(tier, hours=51).code == 0
     assert row(tier).retired == ()
 
 
@@ -100,11 +100,11 @@ def test_compact_goes_on_from_the_log_start(tier: Path) -> None:
 def test_a_cleaner_offset_that_the_log_start_passed_is_reset(tier: Path) -> None:
     put_updates(tier, ORDERS, 3)
     put_updates(tier, ORDERS, 4)
-    assert retain(tier, *BOTH, *keeping(40), hours=0).code == 0
+    assert vacuum(tier, *BOTH, *keeping(40), hours=0).code == 0
     after = row(tier)
     assert (after.log_start_offset, after.cleaner_offset) == (33, 33)
     put_updates(tier, ORDERS, 5)
-    assert retain(tier, *BOTH, *keeping(50), hours=0).code == 0
+    assert vacuum(tier, *BOTH, *keeping(50), hours=0).code == 0
     assert (row(tier).log_start_offset, row(tier).cleaner_offset) == (44, 33)
     ran = compact(tier, hours=1)
     entry = ran.partitions["orders", 0]
@@ -115,9 +115,9 @@ def test_a_cleaner_offset_that_the_log_start_passed_is_reset(tier: Path) -> None
 
 def test_status_tells_what_waits_and_what_is_being_deleted(tier: Path) -> None:
     orphan(tier, 1)
-    leftover(tier)
+    incomplete_upload(tier)
     with watched(killed("delete 1", after=True)), pytest.raises(Killed):
-        retain(tier)
+        vacuum(tier)
     entry = tierfold("status", tier, "--json").partitions["orders", 0]
     bytes_each = [retired["size_bytes"] for retired in entry["retired"]]
     assert [retired["deletion_started_at_ms"] is None for retired in entry["retired"]] == [

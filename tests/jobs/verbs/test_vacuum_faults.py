@@ -1,4 +1,4 @@
-"""`retain` killed, fenced, failed or left without an answer at each of its steps."""
+"""`vacuum` killed, fenced, failed or left without an answer at each of its steps."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from tests.jobs.vacuum_tiers import (
     compact,
     compacted,
     ids_in,
-    leftover,
+    incomplete_upload,
     listed_objects,
     live_ids,
     orphan,
     parts,
-    retain,
     row,
+    vacuum,
 )
 from tests.jobs.watched import Killed, Meddler, at, failing, killed, left_alone, watched
 from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
@@ -68,10 +68,10 @@ def is_sound(tier: Path) -> bool:
 
 def test_the_steps_come_in_this_order(tier: Path) -> None:
     with watched(left_alone) as watch:
-        assert retain(tier).code == 0
+        assert vacuum(tier).code == 0
     steps = [name for name in watch.names if not name.startswith(("list", "unfinished"))]
     deletes = [f"delete {number + 1}" for number in range(DELETES)]
-    assert steps == [LOOK, "claim 1", START, READ_AGAIN, *deletes, FINISH, "vacuum 1"]
+    assert steps == [LOOK, "claim 1", START, READ_AGAIN, *deletes, FINISH, "clean_up 1"]
     # Looked at before the claim, and once more when all is deleted.
     assert watch.names.index("list 1") < watch.names.index("claim 1")
     again = watch.names.index("list 2")
@@ -98,7 +98,7 @@ def test_the_steps_come_in_this_order(tier: Path) -> None:
 def test_killed_anywhere_the_next_run_goes_on(tier: Path, meddler: Meddler) -> None:
     strays = parts(orphan(tier, 1))
     with watched(meddler), pytest.raises(Killed):
-        retain(tier)
+        vacuum(tier)
     assert is_sound(tier)
     marked = {retired_segment.segment.segment_id for retired_segment in row(tier).retired}
     # What is not marked is whole, and what was listed is not forgotten while it is there.
@@ -106,8 +106,8 @@ def test_killed_anywhere_the_next_run_goes_on(tier: Path, meddler: Meddler) -> N
     for each in row(tier).whole_retired:
         assert len(list(folder_of(tier, ORDERS).glob(f"*{each.segment.segment_id}*"))) == 5
     # The dead run's claim lasts for the orphan age.
-    assert retain(tier, hours=48).code == 0
-    assert retain(tier, hours=51).code == 0
+    assert vacuum(tier, hours=48).code == 0
+    assert vacuum(tier, hours=51).code == 0
     assert ids_in(tier) == live_ids(tier)
     assert (row(tier).retired, row(tier).owner_run) == ((), "")
     assert is_sound(tier)
@@ -132,7 +132,7 @@ def test_a_zombie_is_fenced_at_each_step_and_told_by_which_epoch(
     strays = parts(orphan(tier, 1))
     before = ids_in(tier)
     with watched(at(step, rival(tier))) as watch:
-        ran = retain(tier)
+        ran = vacuum(tier)
     entry = ran.partitions["orders", 0]
     assert (ran.code, entry["outcome"]) == (4, outcome)
     assert not told(entry["reason"], *words)
@@ -140,18 +140,18 @@ def test_a_zombie_is_fenced_at_each_step_and_told_by_which_epoch(
         assert ids_in(tier) == before
         assert not any(name.startswith("delete") for name in watch.names)
     assert is_sound(tier)
-    assert retain(tier, hours=48).code == 0
+    assert vacuum(tier, hours=48).code == 0
     assert ids_in(tier) == live_ids(tier)
     assert not strays[0].exists()
 
 
 def test_of_two_runs_at_once_one_sweeps(tier: Path) -> None:
     other = []
-    with watched(at("claim 1", lambda: other.append(retain(tier)))):
+    with watched(at("claim 1", lambda: other.append(vacuum(tier)))):
         # The other one is wired like this one, so that its calls are counted on.
-        ran = retain(tier)
+        ran = vacuum(tier)
     assert (ran.code, other[0].code) == (4, 0)
-    assert (ran.outcomes["orders", 0], other[0].outcomes["orders", 0]) == ("lost_race", "swept")
+    assert (ran.outcomes["orders", 0], other[0].outcomes["orders", 0]) == ("lost_race", "vacuumed")
     assert ids_in(tier) == live_ids(tier)
     assert is_sound(tier)
 
@@ -160,12 +160,12 @@ def test_a_compaction_takes_over_and_both_end_well(tier: Path) -> None:
     put_updates(tier, ORDERS, 3)
     ran = []
     with watched(at(READ_AGAIN, lambda: ran.append(compact(tier, hours=25)))):
-        swept = retain(tier)
-    assert (ran[0].outcomes["orders", 0], swept.outcomes["orders", 0]) == ("compacted", "fenced")
+        vacuumed = vacuum(tier)
+    assert (ran[0].outcomes["orders", 0], vacuumed.outcomes["orders", 0]) == ("compacted", "fenced")
     status = tierfold("status", tier, "--json").partitions["orders", 0]
     assert live_values(status) == latest_updates(4)
-    assert retain(tier, hours=26).outcomes["orders", 0] == "swept"
-    assert retain(tier, hours=51).outcomes["orders", 0] == "swept"
+    assert vacuum(tier, hours=26).outcomes["orders", 0] == "vacuumed"
+    assert vacuum(tier, hours=51).outcomes["orders", 0] == "vacuumed"
     assert ids_in(tier) == live_ids(tier)
     assert tierfold("verify", tier).code == 0
 
@@ -177,8 +177,8 @@ def test_objects_that_somebody_else_deleted_are_gone_which_is_fine(tier: Path) -
                 path.unlink()
 
     with watched(at(FIRST_OF_ALL, cleaned_up)):
-        ran = retain(tier)
-    assert (ran.code, ran.outcomes["orders", 0]) == (0, "swept")
+        ran = vacuum(tier)
+    assert (ran.code, ran.outcomes["orders", 0]) == (0, "vacuumed")
     assert row(tier).retired == ()
 
 
@@ -186,7 +186,7 @@ def test_a_retired_segment_of_which_nothing_is_left_is_forgotten(tier: Path) -> 
     for path in folder_of(tier, ORDERS).iterdir():
         if path.name[21:43] not in live_ids(tier):
             path.unlink()
-    ran = retain(tier)
+    ran = vacuum(tier)
     assert (ran.code, ran.partitions["orders", 0]["objects"]) == (0, [])
     assert row(tier).retired == ()
 
@@ -196,7 +196,7 @@ def test_a_delete_that_fails_stops_its_partition_and_leaves_its_marks(
     tier: Path, number: int
 ) -> None:
     with watched(failing(f"delete {number}", NO_ANSWER)) as watch:
-        ran = retain(tier)
+        ran = vacuum(tier)
     assert (ran.code, ran.outcomes["orders", 0]) == (3, "failed")
     assert not told(ran.partitions["orders", 0]["reason"], "no answer", "the next run goes on")
     assert f"delete {number + 1}" not in watch.names
@@ -207,7 +207,7 @@ def test_a_delete_that_fails_stops_its_partition_and_leaves_its_marks(
     ) - live_ids(tier)
     assert (after.whole_retired, after.owner_run) == ((), "")
     assert is_sound(tier)
-    assert retain(tier, hours=25).outcomes["orders", 0] == "swept"
+    assert vacuum(tier, hours=25).outcomes["orders", 0] == "vacuumed"
     assert ids_in(tier) == live_ids(tier)
 
 
@@ -221,33 +221,33 @@ def test_a_listing_that_comes_late_leaves_its_marks(tier: Path) -> None:
         return iter(stale) if name.startswith("list") else call()
 
     with watched(late):
-        ran = retain(tier)
+        ran = vacuum(tier)
     entry = ran.partitions["orders", 0]
-    assert (ran.code, entry["outcome"], listed_objects(entry, is_gone=True)) == (0, "swept", {})
+    assert (ran.code, entry["outcome"], listed_objects(entry, is_gone=True)) == (0, "vacuumed", {})
     assert not told("; ".join(entry["notes"]), "3 are listed still", "the next run looks again")
     assert ids_in(tier) == live_ids(tier)
     assert {retired_segment.segment.segment_id for retired_segment in row(tier).retired} == gone
-    assert retain(tier).outcomes["orders", 0] == "swept"
+    assert vacuum(tier).outcomes["orders", 0] == "vacuumed"
     assert row(tier).retired == ()
 
 
 @pytest.mark.parametrize("step", ["list 2", "unfinished 2"])
 def test_without_a_second_look_nothing_is_forgotten(tier: Path, step: str) -> None:
     with watched(failing(step, NO_ANSWER)):
-        ran = retain(tier)
+        ran = vacuum(tier)
     assert (ran.code, ran.outcomes["orders", 0]) == (3, "failed")
     assert len(row(tier).retired) == 3
-    assert retain(tier).outcomes["orders", 0] == "swept"
+    assert vacuum(tier).outcomes["orders", 0] == "vacuumed"
 
 
 @pytest.mark.parametrize("is_done", [False, True])
 def test_an_answer_that_was_lost_is_settled_by_reading(tier: Path, is_done: bool) -> None:
     before = ids_in(tier)
     with watched(failing(START, NO_ANSWER, after=is_done)):
-        ran = retain(tier)
+        ran = vacuum(tier)
     entry = ran.partitions["orders", 0]
     if is_done:
-        assert (ran.code, entry["outcome"]) == (0, "swept")
+        assert (ran.code, entry["outcome"]) == (0, "vacuumed")
         assert ids_in(tier) == live_ids(tier)
     else:
         assert (ran.code, entry["outcome"]) == (3, "unknown")
@@ -270,18 +270,18 @@ def test_a_catalog_that_fails_stops_what_it_is_asked_about(
     tier: Path, step: str, after: bool, outcome: str
 ) -> None:
     with watched(failing(step, NO_ANSWER, after=after)):
-        ran = retain(tier)
+        ran = vacuum(tier)
     assert (ran.code, ran.outcomes["orders", 0]) == (3, outcome)
     assert "no answer" in ran.partitions["orders", 0]["reason"]
     assert is_sound(tier)
-    assert retain(tier, hours=51).code == 0
+    assert vacuum(tier, hours=51).code == 0
     assert ids_in(tier) == live_ids(tier)
 
 
 def test_a_row_that_is_gone_meanwhile_is_a_lost_race(tier: Path) -> None:
     before = files_below(folder_of(tier, ORDERS))
     with watched(at(READ_AGAIN, lambda: shutil.rmtree(tier / CATALOG_FOLDER / "partitions"))):
-        ran = retain(tier)
+        ran = vacuum(tier)
     assert (ran.code, ran.outcomes["orders", 0]) == (4, "lost_race")
     assert files_below(folder_of(tier, ORDERS)) == before
 
@@ -289,15 +289,15 @@ def test_a_row_that_is_gone_meanwhile_is_a_lost_race(tier: Path) -> None:
 def test_a_run_whose_record_cannot_be_kept_is_told_all_the_same(tier: Path) -> None:
     shutil.rmtree(tier / CATALOG_FOLDER / "runs")
     (tier / CATALOG_FOLDER / "runs").write_bytes(b"no folder")
-    ran = retain(tier)
-    assert (ran.code, ran.outcomes["orders", 0]) == (0, "swept")
+    ran = vacuum(tier)
+    assert (ran.code, ran.outcomes["orders", 0]) == (0, "vacuumed")
     assert "The run's record could not be kept" in ran.stderr
 
 
 def test_a_catalog_that_cannot_forget_is_told_and_no_failure(tier: Path) -> None:
-    with watched(failing("vacuum 1", NO_ANSWER)):
-        ran = retain(tier)
-    assert (ran.code, ran.outcomes["orders", 0]) == (0, "swept")
+    with watched(failing("clean_up 1", NO_ANSWER)):
+        ran = vacuum(tier)
+    assert (ran.code, ran.outcomes["orders", 0]) == (0, "vacuumed")
     assert not told(ran.stderr, "The catalog's old files could not be deleted", "no answer")
 
 
@@ -307,12 +307,12 @@ def test_many_partitions_are_swept_some_at_a_time(
     monkeypatch.setattr("tierfold.jobs.verbs.vacuum.BREATH", 2)
     keys = [key_of(f"t{number}") for number in range(3)]
     tier = compacted(tmp_path / "tier", *keys, segments=2)
-    hidden = leftover(tier, key=keys[1])
+    hidden = incomplete_upload(tier, key=keys[1])
     with watched(left_alone) as watch:
         ran = tierfold(
-            "retain", tier, "--json", *DETACHED, "--now", str(THEN_MS + 25 * 3_600_000)
+            "vacuum", tier, "--json", *DETACHED, "--now", str(THEN_MS + 25 * 3_600_000)
         )
-    assert set(ran.outcomes.values()) == {"swept"}
+    assert set(ran.outcomes.values()) == {"vacuumed"}
     counted = {name: watch.counts[name] for name in ("claim", "look", "commit")}
     # One claim and one start for all; each breath is read, and finished.
     assert counted == {"claim": 1, "look": 3, "commit": 3}
@@ -333,7 +333,7 @@ def test_what_the_row_calls_live_at_the_last_moment_is_not_deleted(tier: Path) -
         return replace(found, states=(replace(state, segments=live, retired=()),))
 
     with watched(brought_back):
-        ran = retain(tier)
+        ran = vacuum(tier)
     assert (ran.code, ran.outcomes["orders", 0]) == (3, "failed")
     assert not told(ran.partitions["orders", 0]["reason"], "is live", "this is a bug")
     assert ids_in(tier) == before
@@ -351,7 +351,7 @@ def test_a_row_that_cannot_be_true_stops_its_own_partition(tmp_path: Path) -> No
         return replace(found, refused={(ORDERS.topic_id, ORDERS.partition): lie})
 
     with watched(refused):
-        ran = retain(tier)
-    assert (ran.code, ran.outcomes) == (3, {("orders", 0): "failed", ("payments", 0): "swept"})
+        ran = vacuum(tier)
+    assert (ran.code, ran.outcomes) == (3, {("orders", 0): "failed", ("payments", 0): "vacuumed"})
     assert not told(ran.partitions["orders", 0]["reason"], "cannot be true", "nothing was deleted")
     assert ids_in(tier) == before

@@ -1,4 +1,4 @@
-"""What `retain` says of what does not go now: until when it waits, and what changed meanwhile."""
+"""What `vacuum` says of what does not go now: until when it waits, and what changed meanwhile."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.jobs.elections import FIRST_MS, NEW, merged, old_history
 from tests.jobs.elections import upload as elected
 from tests.jobs.leaders import adopted, upload
 from tests.jobs.tiers import folder_of, made_tier
-from tests.jobs.vacuum_tiers import DETACHED, HOUR_MS, ORDERS, ids_in, retain, written
+from tests.jobs.vacuum_tiers import DETACHED, HOUR_MS, ORDERS, ids_in, vacuum, written
 
 
 @pytest.fixture
@@ -33,12 +33,12 @@ def test_what_got_its_log_after_it_was_looked_at_stays(tier: Path) -> None:
         written(log, 0)
 
     with meddled(after_claim=copy_goes_on):
-        assert retain(tier, hours=72).code == 0
+        assert vacuum(tier, hours=72).code == 0
     assert copied in ids_in(tier)
     assert log.read_bytes() == content
     # Without the copy's end it goes: it holds nothing.
     log.unlink()
-    assert retain(tier, hours=72).code == 0
+    assert vacuum(tier, hours=72).code == 0
     assert copied not in ids_in(tier)
 
 
@@ -50,10 +50,10 @@ def test_what_is_set_apart_waits_as_long_as_an_orphan_and_is_not_called_kept_whe
     upload(tier, 11, 20, (3, 0), (5, 11))
     late = upload(tier, 11, 15, (3, 0), (4, 11))
     adopted(tier, run="later")
-    (entry,) = retain(tier, "--diverged", hours=1).entries
+    (entry,) = vacuum(tier, "--diverged", hours=1).entries
     assert "1 segment set apart waits until 20" in entry["reason"]
     assert any(late in note and "kept" in note for note in entry["notes"])
-    (entry,) = retain(tier, "--diverged", hours=72).entries
+    (entry,) = vacuum(tier, "--diverged", hours=72).entries
     assert late not in ids_in(tier)
     assert not any("kept" in note for note in entry["notes"])
 
@@ -66,7 +66,7 @@ def test_a_partition_that_was_cut_off_says_until_when_what_is_retired_waits(
     merged(tier)
     elected(tier, 6, 9, NEW)
     now = str(FIRST_MS + HOUR_MS)
-    ran = tierfold("retain", tier, "--json", "--now", now, *DETACHED)
+    ran = tierfold("vacuum", tier, "--json", "--now", now, *DETACHED)
     (entry,) = ran.entries
     assert (ran.code, entry["outcome"]) == (3, "refused")
     assert entry["reason"].startswith("2 retired segments wait, the first until 20")

@@ -26,7 +26,7 @@ from tierfold.storage.kafka.checksums import crc32c
 from tierfold.storage.segments.segment_reader import read_segment
 from tierfold.storage.tiers.local_tiered_storage import Part
 
-SAMPLE = Path(__file__).parents[2] / "sample"
+SAMPLE = Path(__file__).parents[3] / "sample"
 
 
 @pytest.fixture(scope="module")

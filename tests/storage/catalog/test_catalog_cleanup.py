@@ -44,14 +44,14 @@ def test_what_was_superseded_long_ago_goes_and_the_history_ends_there(
     superseded(table, hours=MEMORY_HOURS + 1)
     rows = [catalog.read()[KEY], *claims(catalog, 2)]
     before = files_below(table)
-    assert catalog.vacuum(is_dry_run=True) == 3
+    assert catalog.clean_up(is_dry_run=True) == 3
     assert files_below(table) == before
-    assert catalog.vacuum() == 3
+    assert catalog.clean_up() == 3
     gone = before.keys() - files_below(table).keys()
     assert (len(gone), {Path(key).suffix for key in gone}) == (3, {".parquet"})
     assert catalog.read() == {KEY: rows[-1]}
     assert list(catalog.history(KEY)) == rows[::-1]
-    assert catalog.vacuum() == 0
+    assert catalog.clean_up() == 0
     later = claim(catalog, rows[-1], "later").state
     assert list(catalog.history(KEY)) == [later, *rows[::-1]]
 
@@ -61,7 +61,7 @@ def test_what_was_superseded_of_late_stays_however_old_its_file(
 ) -> None:
     rows = claims(catalog, 4)
     superseded(table, hours=MEMORY_HOURS - 1)
-    assert catalog.vacuum() == 0
+    assert catalog.clean_up() == 0
     assert list(catalog.history(KEY)) == rows[::-1]
 
 
@@ -70,7 +70,7 @@ def test_a_checkpoint_forgets_nothing_sooner(catalog: Catalog, table: Path) -> N
     superseded(table, hours=MEMORY_HOURS - 1)
     rows += claims(catalog, CHECKPOINT_INTERVAL)
     assert list((table / "_delta_log").glob("*.checkpoint.parquet"))
-    assert catalog.vacuum() == 0
+    assert catalog.clean_up() == 0
     assert list(catalog.history(KEY)) == rows[::-1]
 
 
@@ -79,7 +79,7 @@ def test_nor_does_it_forget_what_is_to_go(catalog: Catalog, table: Path) -> None
     superseded(table, hours=MEMORY_HOURS + 1)
     claims(catalog, CHECKPOINT_INTERVAL)
     assert list((table / "_delta_log").glob("*.checkpoint.parquet"))
-    assert catalog.vacuum() == 3
+    assert catalog.clean_up() == 3
 
 
 def test_what_no_version_has_named_stays_however_old_it_is(catalog: Catalog, table: Path) -> None:
@@ -89,7 +89,7 @@ def test_what_no_version_has_named_stays_however_old_it_is(catalog: Catalog, tab
     stalled.parent.mkdir(exist_ok=True)
     stalled.write_bytes(b"to be committed")
     backdated(stalled, hours=10 * MEMORY_HOURS)
-    assert catalog.vacuum() == 1
+    assert catalog.clean_up() == 1
     assert stalled.exists()
 
 
@@ -107,11 +107,11 @@ def test_who_commits_meanwhile_wins_and_the_rest_goes_the_next_time(
 
     with monkeypatch.context() as patch:
         patch.setattr(delta_tables, "_vacuum", overtaken)
-        gone = catalog.vacuum()
-    assert gone + catalog.vacuum() == 3
+        gone = catalog.clean_up()
+    assert gone + catalog.clean_up() == 3
     assert catalog.read()[KEY].epoch == 5
 
 
 def test_where_there_is_no_catalog_none_is_made(catalog: Catalog, table: Path) -> None:
-    assert catalog.vacuum() == 0
+    assert catalog.clean_up() == 0
     assert not table.parent.exists()

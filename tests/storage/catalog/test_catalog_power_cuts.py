@@ -50,12 +50,12 @@ class Stage:
 
 
 def deleted(catalog: Catalog, state: PartitionState) -> PartitionState:
-    """The row after its retired segments were deleted, as `retain` does it."""
-    state = claim(catalog, state, "retain").state
+    """The row after its retired segments were deleted, as `vacuum` does it."""
+    state = claim(catalog, state, "vacuum").state
     ids = tuple(entry.segment.segment_id for entry in state.retired)
     for updates in (
         (StartDeletion(ids=ids, at_ms=9),),
-        (FinishDeletion(ids=ids), ReleaseClaim(run="retain")),
+        (FinishDeletion(ids=ids), ReleaseClaim(run="vacuum")),
     ):
         each = proposed(state, *updates, commit_id=new_commit_id(), at_ms=9)
         assert isinstance(catalog.commit([each])[KEY], Committed)
@@ -89,7 +89,7 @@ def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     if request.param == "vacuum":
         superseded(uri / "partitions", hours=MEMORY_HOURS + 1)
         cut_soon(uri / "partitions", hours=MEMORY_HOURS + 1)
-        assert catalog.vacuum() > CHECKPOINT_INTERVAL
+        assert catalog.clean_up() > CHECKPOINT_INTERVAL
         for run in ("b", "c"):
             claim(catalog, catalog.read()[KEY], run)
     return Stage(uri, tuple(catalog.history(KEY)), len(RunsTable(str(uri)).read()))

@@ -57,7 +57,7 @@ def cut(uri: str, key: PartitionKey) -> int:
     """Others claim `key` until there is a new checkpoint, and a month later the log is cut."""
     claims(uri, key, CHECKPOINT_INTERVAL + 1)
     kept = cut_soon(log_of(uri).table, hours=MEMORY_HOURS + 1)
-    assert Catalog(uri).vacuum() > 0
+    assert Catalog(uri).clean_up() > 0
     assert LogBoundary(log_of(uri).table).read() == kept
     return kept
 
@@ -268,21 +268,21 @@ class TestCutting:
         for commit in log.folder.glob("*.json"):
             if int(commit.stem) < checkpoints[1]:
                 backdated(commit, hours=MEMORY_HOURS + 1)
-        assert Catalog(uri).vacuum(is_dry_run=True) == checkpoints[0]
+        assert Catalog(uri).clean_up(is_dry_run=True) == checkpoints[0]
         assert min(versions(uri)) == 0
-        assert Catalog(uri).vacuum() == checkpoints[0]
+        assert Catalog(uri).clean_up() == checkpoints[0]
         assert min(versions(uri)) == checkpoints[0]
         past = tuple(Catalog(uri).history(KEY))
         assert past == rows[: len(past)]
         assert len(past) == versions(uri)[-1] - checkpoints[0] + 1
-        assert Catalog(uri).vacuum() == 0
+        assert Catalog(uri).clean_up() == 0
 
     def test_what_came_too_late_goes_the_next_time(self, uri: str) -> None:
         kept = cut(uri, KEY)
         stray = log_of(uri).commit_path(3)
         shutil.copy(log_of(uri).commit_path(kept), stray)
         row = Catalog(uri).read()[KEY]
-        assert Catalog(uri).vacuum() == 1
+        assert Catalog(uri).clean_up() == 1
         assert not stray.exists()
         assert Catalog(uri).read()[KEY] == row
 
@@ -295,7 +295,7 @@ class TestCutting:
                 backdated(commit, hours=MEMORY_HOURS + 1)
         oldest.write_bytes(oldest.read_bytes()[:-100] + b"PAR1")
         with pytest.raises(CorruptLog, match="the checkpoint cannot be read"):
-            Catalog(uri).vacuum()
+            Catalog(uri).clean_up()
         assert min(versions(uri)) == 0
         assert LogBoundary(log.table).read() == 0
 
@@ -306,7 +306,7 @@ class TestCutting:
             scratch = table / f"_tierfold_checkpoint-{name}"
             scratch.mkdir()
             backdated(scratch, hours=hours)
-        assert Catalog(uri).vacuum() == 0
+        assert Catalog(uri).clean_up() == 0
         assert [path.name for path in table.glob("_tierfold_checkpoint-*")] == [
             "_tierfold_checkpoint-new"
         ]

@@ -208,7 +208,7 @@ def test_the_boundary_is_durable_before_a_commit_is_deleted(
             assert not gone or LogBoundary(left).read() == kept
 
     watched(monkeypatch, disk, look)
-    assert Catalog(uri).vacuum() == kept
+    assert Catalog(uri).clean_up() == kept
     look()
     assert next(looks) > 3
     assert checkpoint.exists()
@@ -226,7 +226,7 @@ def test_a_checkpoint_that_was_never_synced_is_before_what_it_replaces_goes(
     for path in log.folder.glob("*.json"):
         backdated(path, hours=MEMORY_HOURS + 1)
         disk.contents[path.stat().st_ino, path.stat().st_mtime_ns] = path.read_bytes()
-    assert Catalog(uri).vacuum() == 3
+    assert Catalog(uri).clean_up() == 3
     images = list(disk.may_be_left(tmp_path / "images"))
     assert len(images) > 2
     assert [rows_in(each) for each in images] == [row] * len(images)
@@ -240,7 +240,7 @@ def test_what_is_deleted_was_durably_superseded(
     failed = failing_once(monkeypatch, "4.json")
     before = set(Path(uri).rglob("*.parquet"))
     with pytest.raises(UnreadableObject, match="Input/output error"):
-        Catalog(uri).vacuum()
+        Catalog(uri).clean_up()
     assert failed
     assert set(Path(uri).rglob("*.parquet")) == before
 

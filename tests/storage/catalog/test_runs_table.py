@@ -48,6 +48,6 @@ def test_what_is_a_month_old_of_its_log_goes_and_no_row_does(uri: str) -> None:
         RunsTable(uri).append([each])
     log = Path(uri) / "runs" / "_delta_log"
     newest = cut_soon(log.parent, hours=MEMORY_HOURS + 1)
-    assert RunsTable(uri).vacuum(is_dry_run=True) == RunsTable(uri).vacuum() == newest
+    assert RunsTable(uri).clean_up(is_dry_run=True) == RunsTable(uri).clean_up() == newest
     assert min(int(path.stem) for path in log.glob("*.json")) == newest
     assert RunsTable(uri).read() == tuple(runs)

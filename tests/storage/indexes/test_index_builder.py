@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tierfold.storage.indexes.index_builder import build_indexes
 from tierfold.storage.kafka.batch_headers import read_heads
 
-SAMPLE = Path(__file__).parents[2] / "sample" / "kafka-tiered-storage"
+SAMPLE = Path(__file__).parents[3] / "sample" / "kafka-tiered-storage"
 LOGS = sorted(SAMPLE.glob("*/*.log"))
 
 

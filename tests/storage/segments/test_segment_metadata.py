@@ -26,7 +26,7 @@ from tierfold.storage.segments.segment_metadata import (
 from tierfold.storage.tiers.local_store import LocalStore
 from tierfold.storage.tiers.local_tiered_storage import PARTS, TIER_FOLDER, LocalTieredStorage, Part
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 KEY = PartitionKey(topic="orders", partition=7, topic_id="EnvZlVwBRBCOjS6Uhrdc6w")
 START = 1000
 LINEAGE = (LeaderEpoch(epoch=2, start_offset=300), LeaderEpoch(epoch=5, start_offset=1015))

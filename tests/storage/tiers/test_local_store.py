@@ -16,7 +16,7 @@ from tests.storage.power_cuts import Disk, watched
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.storage.tiers.local_store import STAGED_SUFFIX, LocalStore, stays_below
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 
 
 class TestLocalStore(ObjectStoreContract):
