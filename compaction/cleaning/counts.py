@@ -1,6 +1,6 @@
 """What became of every record of a round; it must add up (SEMANTICS 10).
 
-Each record counts under the first fate that matches, in the order of `RECORD_FATES`.
+Each record counts under the first fate that matches, in the order of `RECORD_OUTCOMES`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ WITHOUT_KEY: Final = 2
 SUPERSEDED: Final = 3
 TOMBSTONE_EXPIRED: Final = 4
 MARKER_EXPIRED: Final = 5
-RECORD_FATES: Final = (
+RECORD_OUTCOMES: Final = (
     "kept",
     "aborted",
     "without_key",
@@ -61,8 +61,8 @@ class Tally:
     @property
     def adds_up(self) -> bool:
         """Records and bytes in equal the sums over the fates."""
-        records = sum(getattr(self, name) for name in RECORD_FATES)
-        sizes = sum(getattr(self, f"{name}_bytes") for name in RECORD_FATES)
+        records = sum(getattr(self, name) for name in RECORD_OUTCOMES)
+        sizes = sum(getattr(self, f"{name}_bytes") for name in RECORD_OUTCOMES)
         return (records, sizes) == (self.records_in, self.record_bytes_in)
 
     @property
@@ -72,17 +72,17 @@ class Tally:
 
 
 def tally_of(
-    records_in: int, record_bytes_in: int, fates: NDArray[np.uint8], sizes: NDArray[np.int64]
+    records_in: int, record_bytes_in: int, outcomes: NDArray[np.uint8], sizes: NDArray[np.int64]
 ) -> Tally:
-    """Counts `fates` (shape (records,), numbers of `RECORD_FATES`) and their `sizes` in bytes.
+    """Counts `outcomes` (shape (records,), numbers of `RECORD_OUTCOMES`) and their `sizes` (bytes).
 
     What came in is told apart, by who read the batch headers, so that a record that got no fate
     shows as a difference.
     """
-    counts = np.bincount(fates, minlength=len(RECORD_FATES))
-    totals = [int(sizes[fates == number].sum()) for number in range(len(RECORD_FATES))]
-    by_name = {name: int(count) for name, count in zip(RECORD_FATES, counts, strict=True)}
-    by_name |= {f"{name}_bytes": total for name, total in zip(RECORD_FATES, totals, strict=True)}
+    counts = np.bincount(outcomes, minlength=len(RECORD_OUTCOMES))
+    totals = [int(sizes[outcomes == number].sum()) for number in range(len(RECORD_OUTCOMES))]
+    by_name = {name: int(count) for name, count in zip(RECORD_OUTCOMES, counts, strict=True)}
+    by_name |= {f"{name}_bytes": total for name, total in zip(RECORD_OUTCOMES, totals, strict=True)}
     return Tally(records_in=records_in, record_bytes_in=record_bytes_in, **by_name)
 
 

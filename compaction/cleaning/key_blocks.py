@@ -86,19 +86,19 @@ def unpack(data: bytes) -> KeyBlock:
 def blocks_of(
     ordered: KeyColumns,
     part_starts: NDArray[np.int64],
-    lost: NDArray[np.bool_],
+    superseded: NDArray[np.bool_],
     *,
     buckets: int,
     competes_from: int,
 ) -> Iterator[tuple[int, KeyBlock]]:
-    """Per bucket that has any, the entries that have not lost within their own segment.
+    """Per bucket that has any, the entries that nothing in their own segment supersedes.
 
     `ordered` and `part_starts` come from `ordered_by_part` with `buckets * parts_per_bucket(...)`
-    parts; `lost` has shape (entries,).
+    parts; `superseded` has shape (entries,).
     """
     step = parts_per_bucket(buckets)
     for bucket in range(buckets):
         start, end = int(part_starts[bucket * step]), int(part_starts[(bucket + 1) * step])
-        rows = start + np.flatnonzero(~lost[start:end])
+        rows = start + np.flatnonzero(~superseded[start:end])
         if len(rows):
             yield bucket, KeyBlock(columns=taken(ordered, rows), competes_from=competes_from)

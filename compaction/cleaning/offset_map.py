@@ -1,17 +1,17 @@
-"""The offset map as a distributed reduce: which records lose their key to a newer one.
+"""The distributed offset map: which records are superseded by a newer record of their key.
 
 Kafka builds one map of key → last offset over the dirty region (`Cleaner.buildOffsetMap`) and keeps
-a record when its offset is not below its key's entry. The same law, without the map: of the
-*competing* records (those at or above `first_dirty`) of a key the last wins; every other record
-of that key, clean or dirty, loses to it; a key without a competing record loses nothing. First each
-segment drops its own losers, then the blocks of one bucket are reduced across segments.
+a record if its offset is not below its key's entry. This is the same rule without the map. Of the
+*competing* records of a key (those at or above `first_dirty`) the last one stays; it supersedes
+every other record of the key, clean or dirty. A key without a competing record loses nothing.
 
-Both steps walk from the last record to the first: the first competing entry met of a key is its
-winner, every later one has lost. Keys are compared byte by byte whenever their hashes are equal.
+Two steps: each segment finds what is superseded within it, then the blocks of one bucket are
+reduced across segments. Both walk from the last record to the first: the first competing entry
+of a key stays, every later one is superseded. Equal hashes are settled by comparing the keys.
 
-Where versions decide (KIP-280) all records compete, clean ones too, and an entry met later takes
-the place of the winner so far if its version is strictly higher. What was superseded may then lie
-above its winner, beyond what this pass sees next time, so it is told who superseded something.
+Where versions decide (KIP-280) all records compete, clean ones too, and an entry found later takes
+over if its version is strictly higher. A superseded record may then lie above the one that stays,
+where the next pass does not look; so the records that supersede another are reported, too.
 """
 
 from __future__ import annotations
@@ -28,39 +28,39 @@ from tierfold.compaction.cleaning.key_blocks import KeyBlock
 from tierfold.compaction.cleaning.key_columns import KeyColumns, joined
 from tierfold.compaction.cleaning.key_hash import part_of, same_key
 
-LOST: Final = np.uint8(1)
-"""Bit of a record's standing: superseded."""
-WON: Final = np.uint8(2)
-"""Bit of a record's standing: it superseded another in this pass. Told only where versions decide;
-a record that won here may have lost elsewhere."""
+SUPERSEDED: Final = np.uint8(1)
+"""Bit of a record: it is superseded."""
+SUPERSEDING: Final = np.uint8(2)
+"""Bit of a record: it supersedes another in this pass. Set only where versions decide; the record
+may itself be superseded elsewhere."""
 
 
-class Contest(NamedTuple):
-    """How entries stand among those of their keys, shape (entries,) each; none both ways."""
+class Superseded(NamedTuple):
+    """Which entries are superseded, and which supersede another; shape (entries,), never both."""
 
-    lost: NDArray[np.bool_]
-    won: NDArray[np.bool_]
+    superseded: NDArray[np.bool_]
+    superseding: NDArray[np.bool_]
 
 
 class Ordinals(NamedTuple):
-    """The ordinals of a block's entries that lost, and of those that won."""
+    """The same for one block, as ordinals."""
 
-    lost: NDArray[np.uint32]
-    won: NDArray[np.uint32]
+    superseded: NDArray[np.uint32]
+    superseding: NDArray[np.uint32]
 
 
-def own_contest(
+def superseded_in_segment(
     ordered: KeyColumns, part_starts: NDArray[np.int64], competes_from: int
-) -> Contest:
-    """How the entries of one segment stand among themselves.
+) -> Superseded:
+    """Which entries of one segment are superseded by others of it.
 
     Those with an ordinal at or above `competes_from` compete; where versions decide all do.
     """
-    return _contest(ordered, ordered.ordinal >= competes_from, part_starts.reshape(1, -1))
+    return _superseded(ordered, ordered.ordinal >= competes_from, part_starts.reshape(1, -1))
 
 
-def bucket_contest(blocks: Sequence[KeyBlock], buckets: int, parts: int) -> list[Ordinals]:
-    """Per block the entries that lose to one of another block, and those that win.
+def superseded_in_bucket(blocks: Sequence[KeyBlock], buckets: int, parts: int) -> list[Ordinals]:
+    """Per block, the entries that one of another block supersedes, and those that supersede.
 
     `blocks` hold one bucket of one partition in log order: by segment, then by first ordinal.
     `parts` is `parts_per_bucket(buckets)`.
@@ -72,28 +72,28 @@ def bucket_contest(blocks: Sequence[KeyBlock], buckets: int, parts: int) -> list
     edges = np.cumsum([0] + [len(block.columns) for block in blocks])
     starts = np.empty((len(blocks), parts + 1), np.int64)
     _part_starts(columns.hash, edges, buckets * parts, starts)
-    lost, won = _contest(columns, competes, starts)
+    superseded, superseding = _superseded(columns, competes, starts)
     return [
         Ordinals(
-            lost=columns.ordinal[start:end][lost[start:end]],
-            won=columns.ordinal[start:end][won[start:end]],
+            superseded=columns.ordinal[start:end][superseded[start:end]],
+            superseding=columns.ordinal[start:end][superseding[start:end]],
         )
         for start, end in pairwise(edges)
     ]
 
 
-def _contest(
+def _superseded(
     columns: KeyColumns, competes: NDArray[np.bool_], starts: NDArray[np.int64]
-) -> Contest:
+) -> Superseded:
     """`competes` has shape (entries,), `starts` (blocks, parts + 1)."""
     keys = (columns.hash, columns.key_bytes, columns.key_at, columns.keys)
-    lost, won = np.zeros(len(columns), np.bool_), np.zeros(len(columns), np.bool_)
+    superseded, superseding = np.zeros(len(columns), np.bool_), np.zeros(len(columns), np.bool_)
     if columns.versions is None:
-        _walk(keys, competes, starts, lost)
-        return Contest(lost=lost, won=won)
+        _walk(keys, competes, starts, superseded)
+        return Superseded(superseded=superseded, superseding=superseding)
     versions = (columns.versions.value, columns.versions.is_known)
-    _walk_versions(keys, versions, starts, (lost, won))
-    return Contest(lost=lost, won=won & ~lost)
+    _walk_versions(keys, versions, starts, (superseded, superseding))
+    return Superseded(superseded=superseded, superseding=superseding & ~superseded)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -130,9 +130,9 @@ def _walk(
     keys: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
     competes: np.ndarray,
     starts: np.ndarray,
-    lost: np.ndarray,
+    superseded: np.ndarray,
 ) -> None:
-    """Marks the losers, part by part; `starts` has shape (blocks, parts + 1), blocks ascending."""
+    """Sets `superseded`, part by part; `starts` has shape (blocks, parts + 1), blocks ascending."""
     hash_, key_bytes, key_at, body = keys
     blocks, parts = starts.shape[0], starts.shape[1] - 1
     table = np.empty(16, np.int64)
@@ -148,10 +148,10 @@ def _walk(
                         and key_bytes[other] == key_bytes[i]
                         and same_key(body, key_at[other], body, key_at[i], key_bytes[i])
                     ):
-                        lost[i] = True
+                        superseded[i] = True
                         break
                     slot = (slot + np.uint64(1)) & mask
-                if not lost[i] and competes[i]:
+                if not superseded[i] and competes[i]:
                     table[slot] = i
 
 
@@ -160,12 +160,12 @@ def _walk_versions(
     keys: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
     versions: tuple[np.ndarray, np.ndarray],
     starts: np.ndarray,
-    standing: tuple[np.ndarray, np.ndarray],
+    found: tuple[np.ndarray, np.ndarray],
 ) -> None:
-    """As `_walk` where versions decide; marks losers, and whoever superseded one on the way."""
+    """As `_walk` where versions decide; also sets which entries supersede another."""
     hash_, key_bytes, key_at, body = keys
     version, is_known = versions
-    lost, won = standing
+    superseded, superseding = found
     blocks, parts = starts.shape[0], starts.shape[1] - 1
     table = np.empty(16, np.int64)
     for part in range(parts):
@@ -173,7 +173,7 @@ def _walk_versions(
         for block in range(blocks - 1, -1, -1):
             for i in range(starts[block, part + 1] - 1, starts[block, part] - 1, -1):
                 slot = hash_[i] & mask
-                winner = i
+                latest = i
                 while table[slot] >= 0:
                     other = table[slot]
                     if (
@@ -183,9 +183,9 @@ def _walk_versions(
                     ):
                         # The other one lies above, so that it also wins a tie.
                         if not is_known[i] or (is_known[other] and version[other] >= version[i]):
-                            winner = other
-                        lost[i], lost[other] = winner == other, winner == i
-                        won[winner] = True
+                            latest = other
+                        superseded[i], superseded[other] = latest == other, latest == i
+                        superseding[latest] = True
                         break
                     slot = (slot + np.uint64(1)) & mask
-                table[slot] = winner
+                table[slot] = latest

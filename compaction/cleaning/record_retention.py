@@ -34,7 +34,7 @@ from tierfold.compaction.model.units import (
 )
 
 
-class BatchFate(IntEnum):
+class BatchRetention(IntEnum):
     """What is written in a batch's place."""
 
     DROP = 0
@@ -68,7 +68,7 @@ class BatchColumns:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdicts:
+class RecordFacts:
     """What is known from beyond the stretch."""
 
     aborted: NDArray[np.bool_]
@@ -77,7 +77,7 @@ class Verdicts:
     """Shape (b,): control batches whose transaction this pass met no batch of."""
     superseded: NDArray[np.bool_]
     """Shape (r,): records that lose their key to another one."""
-    has_won: NDArray[np.bool_]
+    supersedes: NDArray[np.bool_]
     """Shape (r,): records that made another lose in this pass, told only where versions decide:
     such a tombstone stays until a pass after its losers are gone (SEMANTICS 3)."""
     legacy_tombstones_go: bool
@@ -103,13 +103,13 @@ class RoundRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fates:
+class Retention:
     """The judgement over a stretch."""
 
     record: NDArray[np.uint8]
-    """Shape (r,): a number of `compaction.cleaning.counts.RECORD_FATES`."""
+    """Shape (r,): a number of `compaction.cleaning.counts.RECORD_OUTCOMES`."""
     batch: NDArray[np.int8]
-    """Shape (b,): a `BatchFate`."""
+    """Shape (b,): a `BatchRetention`."""
     horizon_ms: NDArray[np.int64]
     """Shape (b,): the delete horizon of the batch as written, `NO_HORIZON` where it has none."""
 
@@ -187,7 +187,7 @@ def must_stay(batches: BatchColumns, rules: RoundRules) -> NDArray[np.bool_]:
     return np.asarray((has_producer & (ends_data | holds_epoch)) | ends_round, np.bool_)
 
 
-def judge(batches: BatchColumns, verdicts: Verdicts, rules: RoundRules) -> Fates:
+def decide_retention(batches: BatchColumns, facts: RecordFacts, rules: RoundRules) -> Retention:
     """The fate of every record and batch."""
     horizon_set = batches.horizon_ms != NO_HORIZON
     horizon_passed = horizon_set & (batches.horizon_ms <= rules.now_ms)
@@ -195,13 +195,13 @@ def judge(batches: BatchColumns, verdicts: Verdicts, rules: RoundRules) -> Fates
     record = np.full(len(at), KEPT, np.uint8)
     # The last assignment wins, so the reasons are written in reverse order of judgement.
     if not rules.keeps_tombstones:
-        goes = horizon_passed | (batches.is_legacy & verdicts.legacy_tombstones_go)
-        record[goes[at] & ~batches.has_value & ~verdicts.has_won] = TOMBSTONE_EXPIRED
-    record[verdicts.superseded] = SUPERSEDED
+        goes = horizon_passed | (batches.is_legacy & facts.legacy_tombstones_go)
+        record[goes[at] & ~batches.has_value & ~facts.supersedes] = TOMBSTONE_EXPIRED
+    record[facts.superseded] = SUPERSEDED
     record[~batches.has_key] = WITHOUT_KEY
-    record[verdicts.aborted[at]] = ABORTED
+    record[facts.aborted[at]] = ABORTED
     is_control = batches.is_control[at]
-    marker_goes = batches.is_control & verdicts.discardable & horizon_passed
+    marker_goes = batches.is_control & facts.discardable & horizon_passed
     record[is_control] = np.where(marker_goes[at][is_control], MARKER_EXPIRED, KEPT)
 
     survives = record == KEPT
@@ -213,23 +213,23 @@ def judge(batches: BatchColumns, verdicts: Verdicts, rules: RoundRules) -> Fates
     horizon_ms = rules.now_ms + rules.delete_retention_ms
     sets_horizon = (
         (kept > 0)
-        & (has_tombstone | (batches.is_control & verdicts.discardable))
+        & (has_tombstone | (batches.is_control & facts.discardable))
         & ~horizon_set
         & (horizon_ms <= TIMESTAMP_MS_MAX)
     )
-    batch = np.where(kept == count, BatchFate.COPY, BatchFate.REWRITE).astype(np.int8)
-    batch[sets_horizon | batches.is_legacy] = BatchFate.REWRITE
+    batch = np.where(kept == count, BatchRetention.COPY, BatchRetention.REWRITE).astype(np.int8)
+    batch[sets_horizon | batches.is_legacy] = BatchRetention.REWRITE
     stays = must_stay(batches, rules)
-    batch[(kept == 0) & stays] = BatchFate.EMPTY
-    batch[(kept == 0) & stays & batches.is_emptied] = BatchFate.COPY
-    batch[(kept == 0) & ~stays] = BatchFate.DROP
+    batch[(kept == 0) & stays] = BatchRetention.EMPTY
+    batch[(kept == 0) & stays & batches.is_emptied] = BatchRetention.COPY
+    batch[(kept == 0) & ~stays] = BatchRetention.DROP
     horizons_ms = np.where(
         sets_horizon, min(horizon_ms, TIMESTAMP_MS_MAX), batches.horizon_ms
     )
-    return Fates(record=record, batch=batch, horizon_ms=horizons_ms)
+    return Retention(record=record, batch=batch, horizon_ms=horizons_ms)
 
 
-def earliest_due_ms(batches: BatchColumns, fates: Fates, rules: RoundRules) -> int | None:
+def earliest_due_ms(batches: BatchColumns, retention: Retention, rules: RoundRules) -> int | None:
     """The earliest horizon at which something goes of what a judged stretch leaves; None: never.
 
     Due is a tombstone or a control record under a horizon that had not passed yet: had it passed,
@@ -238,13 +238,13 @@ def earliest_due_ms(batches: BatchColumns, fates: Fates, rules: RoundRules) -> i
     back for.
     """
     at = batches.record_batch
-    is_kept = fates.record == KEPT
+    is_kept = retention.record == KEPT
     holds = np.zeros(len(batches.last_offset), np.bool_)
     holds[at[is_kept & (batches.is_control[at] | ~batches.has_value)]] = True
     holds_tombstone = np.zeros(len(holds), np.bool_)
     holds_tombstone[at[is_kept & ~batches.is_control[at] & ~batches.has_value]] = True
     was_set = batches.horizon_ms != NO_HORIZON
     had_passed = was_set & (batches.horizon_ms <= rules.now_ms)
-    is_due = holds & (~had_passed | holds_tombstone) & (fates.horizon_ms != NO_HORIZON)
-    horizons_ms = fates.horizon_ms[is_due]
+    is_due = holds & (~had_passed | holds_tombstone) & (retention.horizon_ms != NO_HORIZON)
+    horizons_ms = retention.horizon_ms[is_due]
     return int(horizons_ms.min()) if len(horizons_ms) else None

@@ -71,7 +71,7 @@ class OpenTransaction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionVerdict:
+class TransactionStatus:
     """What the marks of one partition's round say."""
 
     discardable: NDArray[np.int64]
@@ -133,7 +133,9 @@ def _cover(
         )
 
 
-def verdict(marks: BatchMarks, aborted: Sequence[AbortedTransaction]) -> TransactionVerdict:
+def transaction_status(
+    marks: BatchMarks, aborted: Sequence[AbortedTransaction]
+) -> TransactionStatus:
     """Reads the marks of one partition's whole view in offset order.
 
     Those above a round's end belong in it: a marker there decides data below.
@@ -161,7 +163,7 @@ def verdict(marks: BatchMarks, aborted: Sequence[AbortedTransaction]) -> Transac
             entry = _entry_of(marks, int(i), int(met_from[i]), order)
             believed.append(entry)
         listed.append(entry)
-    return TransactionVerdict(
+    return TransactionStatus(
         discardable=marks.base_offset[may_go],
         listed=tuple(listed),
         believed=tuple(believed),

@@ -1,12 +1,12 @@
 """A commit as data: what it requires, what it changes, and how it ends. Pure.
 
 A proposal can be printed, checked and refused before anything is written. `storage.catalog.catalog`
-reads a row, asks `verdict` about it, writes `applied` under a condition and asks `verdict` again.
+reads a row, asks `outcome_of` about it, writes `applied` under a condition, and asks again.
 
     claimed(state)          -> the row under the next compaction epoch
     proposed(row, updates)  -> the change of a claimed row, under its epoch
     unmet(requires, state)  -> what no longer holds
-    verdict(proposal, row)  -> the outcome that the row already decides, or None: free to write
+    outcome_of(proposal, row) -> the outcome that the row already decides, or None: free to write
     applied(proposal, row)  -> the row that the commit writes
 """
 
@@ -253,7 +253,7 @@ def _contradiction(need: Requirement, state: PartitionState) -> str:
             assert_never(need)
 
 
-def verdict(proposal: CommitProposal, state: PartitionState) -> Outcome | None:
+def outcome_of(proposal: CommitProposal, state: PartitionState) -> Outcome | None:
     """How the proposal has ended, judged by the row as it is now; None: it may be written.
 
     A commit that had succeeded is recognised by its commit id, or, once later commits lie over

@@ -1,7 +1,7 @@
 """Why each segment of a partition meets what it meets: the plan, told segment by segment.
 
     Region            where a segment lies (SEMANTICS 1)
-    SegmentFate       what the plan does with it
+    SegmentAction       what the plan does with it
     ExplainedSegment  both, its ages, and the rule with the numbers that decided
     SegmentRun        neighbours alike, told together
 
@@ -38,12 +38,12 @@ class Region(StrEnum):
     """At or above the last stable offset, in whole segments."""
 
 
-class SegmentFate(StrEnum):
+class SegmentAction(StrEnum):
     """What a plan does with a segment."""
 
     REWRITTEN = "rewritten"
     """Alone in its group it stays as it is, if nothing of it goes."""
-    MARKS_READ = "marks read"
+    TRANSACTIONS_READ = "transactions read"
     """It stays; what it says of transactions decides records of others."""
     WAITS = "waits"
     """It is dirty, and not cleaned now."""
@@ -58,7 +58,7 @@ class ExplainedSegment:
     segment: Segment
     regions: tuple[Region, ...]
     """In offset order, at least one; two where the first dirty offset lies inside it."""
-    fate: SegmentFate
+    action: SegmentAction
     why: str
     """The rule and the numbers that decided, a clause."""
     age_ms: int | None
@@ -132,7 +132,7 @@ def folded(segments: Sequence[ExplainedSegment], rows_max: int) -> tuple[Segment
     """One run per segment; where those are too many, neighbours of one region and fate in one."""
     if len(segments) <= rows_max:
         return tuple(SegmentRun(segments=(explained,)) for explained in segments)
-    alike = groupby(segments, key=lambda explained: (explained.regions, explained.fate))
+    alike = groupby(segments, key=lambda explained: (explained.regions, explained.action))
     return tuple(SegmentRun(segments=tuple(run)) for _, run in alike)
 
 
@@ -181,7 +181,7 @@ def _explained(
     case: _Case, segment: Segment, place: tuple[int, int] | None
 ) -> ExplainedSegment:
     lies = _regions(segment, case.regions)
-    fate = _fate(case, lies, is_source=place is not None)
+    action = _action(case, lies, is_source=place is not None)
     group, group_segments = place or (None, 0)
     is_uncompacted = segment.next_offset > case.regions.first_dirty
     asks_first = is_uncompacted and case.rules.max_compaction_lag_ms < LONG_MAX
@@ -190,8 +190,8 @@ def _explained(
     return ExplainedSegment(
         segment=segment,
         regions=lies,
-        fate=fate,
-        why=_why(case, segment, lies, fate) + _overlap(segment),
+        action=action,
+        why=_why(case, segment, lies, action) + _overlap(segment),
         age_ms=_age_ms(case, segment),
         first_age_ms=case.now_ms - segment.first_timestamp_ms if has_first else None,
         due_in_ms=None if due_ms is None else due_ms - case.now_ms,
@@ -224,14 +224,14 @@ def _regions(segment: Segment, regions: Regions) -> tuple[Region, ...]:
     return lies or (Region.CLEANED,)
 
 
-def _fate(case: _Case, lies: tuple[Region, ...], *, is_source: bool) -> SegmentFate:
+def _action(case: _Case, lies: tuple[Region, ...], *, is_source: bool) -> SegmentAction:
     if is_source:
-        return SegmentFate.REWRITTEN
+        return SegmentAction.REWRITTEN
     if isinstance(case.choice, Refusal):
-        return SegmentFate.LEFT
+        return SegmentAction.LEFT
     if lies[-1] is not Region.CLEANED:
-        return SegmentFate.WAITS
-    return SegmentFate.MARKS_READ if case.reads_all_marks else SegmentFate.LEFT
+        return SegmentAction.WAITS
+    return SegmentAction.TRANSACTIONS_READ if case.reads_all_marks else SegmentAction.LEFT
 
 
 def _age_ms(case: _Case, segment: Segment) -> int | None:
@@ -239,19 +239,19 @@ def _age_ms(case: _Case, segment: Segment) -> int | None:
 
 
 def _why(
-    case: _Case, segment: Segment, lies: tuple[Region, ...], fate: SegmentFate
+    case: _Case, segment: Segment, lies: tuple[Region, ...], action: SegmentAction
 ) -> str:
     if isinstance(case.choice, Refusal):
         return f"the partition is refused: {case.choice.reason}"
-    if fate is SegmentFate.REWRITTEN:
+    if action is SegmentAction.REWRITTEN:
         return _why_rewritten(case, segment, lies)
-    if fate is not SegmentFate.WAITS:
+    if action is not SegmentAction.WAITS:
         return _why_left(case, segment)
     if lies[-1] is Region.DIRTY:
         return _why_dirty_waits(case)
     is_young = lies[-1] is Region.UNCLEANABLE
     why = _why_too_young(case, segment) if is_young else _why_unstable(case)
-    return f"{why}; only its marks are read" if case.reads_all_marks else why
+    return f"{why}; only its transactions are read" if case.reads_all_marks else why
 
 
 def _why_rewritten(case: _Case, segment: Segment, lies: tuple[Region, ...]) -> str:

@@ -26,7 +26,7 @@ from tierfold.compaction.cleaning.key_columns import (
     ordered_by_part,
     taken,
 )
-from tierfold.compaction.cleaning.offset_map import own_contest
+from tierfold.compaction.cleaning.offset_map import superseded_in_segment
 from tierfold.compaction.verification.value_digest import digests
 
 NO_VALUE: Final = -1
@@ -179,7 +179,7 @@ def unpack_latest(data: bytes) -> LatestValues:
 def _latest_of_each(columns: KeyColumns) -> KeyColumns:
     """The entries that lose to none of the same key, ordered by part."""
     ordered, starts = ordered_by_part(columns, PARTS_AT_LEAST)
-    return taken(ordered, np.flatnonzero(~own_contest(ordered, starts, 0).lost))
+    return taken(ordered, np.flatnonzero(~superseded_in_segment(ordered, starts, 0).superseded))
 
 
 def numbered(columns: KeyColumns) -> KeyColumns:

@@ -19,7 +19,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from tierfold.compaction.cleaning.keyless_records import too_many_keyless
-from tierfold.compaction.cleaning.transactions import TransactionVerdict, joined_marks, verdict
+from tierfold.compaction.cleaning.transactions import (
+    TransactionStatus,
+    joined_marks,
+    transaction_status,
+)
 from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.planning.empty_groups import Absorbed, absorbed
@@ -58,7 +62,7 @@ class _Progressing:
     rounds: dict[int, Round]
     dealt: Dealt
     """Where the groups go that the plan made."""
-    verdicts: dict[int, TransactionVerdict] = field(default_factory=dict)
+    statuses: dict[int, TransactionStatus] = field(default_factory=dict)
     records: dict[int, int] = field(default_factory=dict)
     record_bytes: dict[int, int] = field(default_factory=dict)
     malformed: dict[int, int] = field(default_factory=dict)
@@ -73,7 +77,7 @@ class _Progressing:
 
     def rewritten(self, index: int) -> Rewritten:
         """What became of a round so far."""
-        found = self.verdicts.get(index)
+        found = self.statuses.get(index)
         return Rewritten(
             round=self.rounds[index],
             receipts=self.receipts.get(index, ()),
@@ -153,27 +157,27 @@ class Pipeline:
             so_far.malformed[work.index] = sum(segment.malformed_versions for segment in found)
             so_far.without_key[work.index] = sum(segment.without_key for segment in found)
             marks = joined_marks([segment.marks for segment in found])
-            so_far.verdicts[work.index] = verdict(marks, work.aborted)
-            unexplained = _unexplained(work, so_far.verdicts[work.index])
+            so_far.statuses[work.index] = transaction_status(marks, work.aborted)
+            unexplained = _unexplained(work, so_far.statuses[work.index])
             if unexplained:
                 so_far.failures[work.index] = unexplained
 
     def _believe(self, so_far: _Progressing, losers: DataFrame) -> DataFrame:
         """Aborts that no index told of: their partitions are scanned again, now knowing."""
-        doubtful = [each for each in so_far.working if so_far.verdicts[each.index].believed]
+        doubtful = [each for each in so_far.working if so_far.statuses[each.index].believed]
         if not doubtful:
             return losers
         believing = [
-            replace(each, aborted=_with_believed(each, so_far.verdicts[each.index]))
+            replace(each, aborted=_with_believed(each, so_far.statuses[each.index]))
             for each in doubtful
         ]
-        first_verdicts = {each.index: so_far.verdicts[each.index] for each in doubtful}
+        first_statuses = {each.index: so_far.statuses[each.index] for each in doubtful}
         again = self._scan_and_reduce(so_far, believing)
         for each in believing:
             so_far.rounds[each.index] = each
             if each.index not in so_far.failures:
-                so_far.verdicts[each.index] = replace(
-                    so_far.verdicts[each.index], believed=first_verdicts[each.index].believed
+                so_far.statuses[each.index] = replace(
+                    so_far.statuses[each.index], believed=first_statuses[each.index].believed
                 )
         indexes = [each.index for each in believing]
         return losers.where(~F.col("partition_index").isin(indexes)).unionByName(again)
@@ -185,7 +189,7 @@ class Pipeline:
             for each in so_far.working
             for order in group_orders(
                 each,
-                so_far.verdicts[each.index],
+                so_far.statuses[each.index],
                 wanted=dict(enumerate(each.groups)),
             )
         ]
@@ -242,7 +246,7 @@ def _stop_keyless(so_far: _Progressing) -> None:
             so_far.failures[each.index] = f"{each.key}: {found.reason}"
 
 
-def _unexplained(work: Round, found: TransactionVerdict) -> str:
+def _unexplained(work: Round, found: TransactionStatus) -> str:
     """Why the round stops: data of a transaction that nobody decided and nobody calls open.
 
     Taken for committed it could beat an older value, and be aborted later. Empty: all is well.
@@ -264,7 +268,7 @@ def _unexplained(work: Round, found: TransactionVerdict) -> str:
 
 
 def _with_believed(
-    work: Round, found: TransactionVerdict
+    work: Round, found: TransactionStatus
 ) -> tuple[AbortedTransaction, ...]:
     """All aborted transactions by marker offset, as an index lists them."""
     return tuple(sorted(work.aborted + found.believed, key=lambda entry: entry.last_offset))
@@ -288,7 +292,7 @@ def _joined_orders(
     return list(
         group_orders(
             so_far.rounds[work.index],
-            so_far.verdicts[work.index],
+            so_far.statuses[work.index],
             wanted=wanted,
             empty=joined.empty,
         )

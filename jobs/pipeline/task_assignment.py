@@ -14,7 +14,7 @@ from tierfold.compaction.cleaning.record_retention import (
     legacy_delete_horizon_ms,
     producer_pairs,
 )
-from tierfold.compaction.cleaning.transactions import TransactionVerdict
+from tierfold.compaction.cleaning.transactions import TransactionStatus
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.producers import ProducerEntry
 from tierfold.compaction.model.rules import CompactionStrategy, Rules
@@ -288,7 +288,7 @@ def group_rows(
 
 def group_orders(
     work: Round,
-    verdict: TransactionVerdict,
+    transaction_status: TransactionStatus,
     *,
     wanted: Mapping[int, SegmentGroup],
     empty: frozenset[int] = frozenset(),
@@ -299,7 +299,7 @@ def group_orders(
     """
     whole = _round_rules(work)
     place = {segment.segment_id: i for i, segment in enumerate(work.state.segments)}
-    discardable = verdict.discardable
+    discardable = transaction_status.discardable
     for number, group in wanted.items():
         start, end = group.start_offset, group.end_offset
         is_round_of_its_own = work.is_partial or number in empty
@@ -318,7 +318,7 @@ def group_orders(
                 rules=replace(whole, next_offset=end + 1) if is_round_of_its_own else whole,
                 aborted=_reaching(work.aborted, start, end),
                 discardable=inside,
-                listed=tuple(t for t in verdict.listed if start <= t.last_offset <= end),
+                listed=tuple(t for t in transaction_status.listed if start <= t.last_offset <= end),
                 ends_in_batch=is_round_of_its_own or is_end,
                 run=work.state.owner_run,
                 index_interval_bytes=work.rules.index_interval_bytes,

@@ -20,7 +20,7 @@ from tierfold.compaction.model.rules import LONG_MAX
 from tierfold.compaction.model.wording import spaced
 from tierfold.compaction.planning.explanation import (
     Region,
-    SegmentFate,
+    SegmentAction,
     SegmentRun,
     duration,
     folded,
@@ -77,7 +77,7 @@ def _bar(runs: Sequence[SegmentRun], first_dirty: int, width: int) -> Text:
         split = columns * max(first_dirty - start, 0) // (end - start) if below else 0
         for region, part in ((first.regions[0], split), (above, columns - split)):
             letter, style = _DRAWN[region]
-            is_rewritten = first.fate is SegmentFate.REWRITTEN
+            is_rewritten = first.action is SegmentAction.REWRITTEN
             bar.append((letter.upper() if is_rewritten else letter) * part, style=style)
         bar.append(edge)
     return bar
@@ -170,11 +170,11 @@ def _what(run: SegmentRun) -> str:
     first, last = run.segments[0], run.segments[-1]
     many = f"{len(run.segments)} segments " if len(run.segments) > 1 else ""
     if first.group is None:
-        return f"{many}{first.fate}"
+        return f"{many}{first.action}"
     if first.group != last.group:
-        return f"{many}{first.fate}, groups {first.group} to {last.group}"
+        return f"{many}{first.action}, groups {first.group} to {last.group}"
     merged = f" ({first.group_segments} segments)" if first.group_segments > 1 else " alone"
-    return f"{many}{first.fate}, group {first.group}{merged}"
+    return f"{many}{first.action}, group {first.group}{merged}"
 
 
 def _why(run: SegmentRun) -> str:

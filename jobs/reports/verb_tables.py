@@ -12,7 +12,7 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
-from tierfold.compaction.cleaning.counts import RECORD_FATES, total
+from tierfold.compaction.cleaning.counts import RECORD_OUTCOMES, total
 from tierfold.compaction.discovery.view import PartitionView
 from tierfold.compaction.model.redaction import printable
 from tierfold.compaction.model.segments import PartitionState
@@ -185,7 +185,7 @@ def _print_sums(console: Console, reports: Sequence[PartitionReport]) -> None:
     exactly = f"{spaced(bytes_in)} → {spaced(bytes_out)} bytes"
     console.print(f"{decimal(bytes_in)} became {decimal(bytes_out)} ({exactly}).")
     others = ", ".join(
-        f"{spaced(getattr(sums, name))} {name.replace('_', ' ')}" for name in RECORD_FATES[1:]
+        f"{spaced(getattr(sums, name))} {name.replace('_', ' ')}" for name in RECORD_OUTCOMES[1:]
     )
     kept = f"{spaced(sums.kept)} kept{_markers(sums.kept_markers)}"
     console.print(f"{spaced(sums.records_in)} records: {kept}, {others}.", soft_wrap=True)

@@ -20,9 +20,9 @@ import numpy as np
 import pyarrow as pa
 
 from tierfold.compaction.cleaning.key_blocks import KeyBlock, pack, parts_per_bucket, unpack
-from tierfold.compaction.cleaning.offset_map import bucket_contest
+from tierfold.compaction.cleaning.offset_map import superseded_in_bucket
 from tierfold.compaction.cleaning.record_retention import RoundRules
-from tierfold.compaction.cleaning.transactions import verdict
+from tierfold.compaction.cleaning.transactions import transaction_status
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.rules import CompactionStrategy
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey, Segment
@@ -223,7 +223,7 @@ def _scanned(
         ),
         where=tier.uri(*address),
     )
-    verdict(found.marks, aborted)
+    transaction_status(found.marks, aborted)
     return found
 
 
@@ -235,7 +235,7 @@ def _reduce(found: Sequence[ScannedSegment]) -> None:
     """As `stages.reduce`: of one block the keys are views, of several they are joined."""
     shuffled = [_shuffled(block) for each in found for _, block in each.blocks]
     for blocks in (shuffled[:1], shuffled):
-        bucket_contest(blocks, BUCKETS, parts_per_bucket(BUCKETS))
+        superseded_in_bucket(blocks, BUCKETS, parts_per_bucket(BUCKETS))
 
 
 def _shuffled(block: KeyBlock) -> KeyBlock:
@@ -250,7 +250,7 @@ def _rewrite(
 ) -> None:
     """As `jobs.pipeline.stages.rewrite`, both segments into one."""
     lost = {
-        segment.segment_id: each.own_standing for segment, each in zip(segments, found, strict=True)
+        segment.segment_id: each.own_bits for segment, each in zip(segments, found, strict=True)
     }
     none = np.empty((0, 2), np.int64)
     task = GroupTask(

@@ -54,7 +54,7 @@ def _as_json(explained: ExplainedSegment) -> dict[str, Any]:
         "first_timestamp_ms": segment.first_timestamp_ms,
         "earliest_due_ms": segment.earliest_due_ms,
         "regions": list(explained.regions),
-        "fate": explained.fate,
+        "action": explained.action,
         "group": explained.group,
         "group_segments": explained.group_segments,
         "age_ms": explained.age_ms,

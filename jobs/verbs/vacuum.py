@@ -32,8 +32,8 @@ from tierfold.compaction.commits.commit import (
     ReleaseClaim,
     Update,
     applied,
+    outcome_of,
     proposed,
-    verdict,
 )
 from tierfold.compaction.deletion.deletion_plan import (
     DeletionPlan,
@@ -260,7 +260,9 @@ def _judge(partition: Work, row: PartitionState | None) -> None:
     if lost is not None:
         partition.end(lost)
         return
-    if partition.unknown is not None and not isinstance(verdict(partition.unknown, row), Committed):
+    if partition.unknown is not None and not isinstance(
+        outcome_of(partition.unknown, row), Committed
+    ):
         partition.end(
             Unknown(commit_id=partition.unknown.commit_id, cause="it may still take place")
         )

@@ -18,7 +18,11 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from tierfold.compaction.cleaning.transactions import TransactionVerdict, joined_marks, verdict
+from tierfold.compaction.cleaning.transactions import (
+    TransactionStatus,
+    joined_marks,
+    transaction_status,
+)
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.compaction.verification.comparison import KeysCompared, sum_of
@@ -104,10 +108,10 @@ class _Found:
     second: SecondOpinion | str | None = None
     """The second opinion, or why there is none; None: it was not asked."""
 
-    def verdict(self, side: Side) -> TransactionVerdict:
+    def transaction_status(self, side: Side) -> TransactionStatus:
         """What the marks of one side's segments say; they were all read."""
         marks = [self.checked[segment.segment_id].marks for segment in side.segments]
-        return verdict(joined_marks(marks), side.aborted)
+        return transaction_status(joined_marks(marks), side.aborted)
 
     def could_read(self, side: Side | None) -> bool:
         """Every segment of the side was read."""
@@ -241,7 +245,7 @@ def _is_doubtful(subject: Subject, found: _Found) -> bool:
     return (
         subject.before is not None
         and not found.failed
-        and any(found.verdict(side).believed for side in sides if side is not None)
+        and any(found.transaction_status(side).believed for side in sides if side is not None)
     )
 
 
@@ -249,8 +253,8 @@ def _believing(subject: Subject, found: _Found) -> Subject:
     now, before = subject.now, subject.before
     return replace(
         subject,
-        now=believing(now, found.verdict(now)),
-        before=None if before is None else believing(before, found.verdict(before)),
+        now=believing(now, found.transaction_status(now)),
+        before=None if before is None else believing(before, found.transaction_status(before)),
     )
 
 
@@ -343,7 +347,7 @@ def _unlisted(subject: Subject, found: _Found) -> tuple[str, ...]:
     """ABORT markers whose transaction still has batches here, and that no index lists."""
     if not subject.is_listed_known or not found.could_read(subject.now):
         return ()
-    believed = found.verdict(subject.now).believed
+    believed = found.transaction_status(subject.now).believed
     if not believed:
         return ()
     shown = ", ".join(

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tierfold.compaction.cleaning.transactions import TransactionVerdict
+from tierfold.compaction.cleaning.transactions import TransactionStatus
 from tierfold.compaction.commits.commit import CLEANER_OFFSETS_KEPT
 from tierfold.compaction.discovery.view import PartitionView, Refusal, first_break
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
@@ -189,9 +189,11 @@ def _aborted(
     )
 
 
-def believing(side: Side, verdict: TransactionVerdict) -> Side:
+def believing(side: Side, transaction_status: TransactionStatus) -> Side:
     """The side with the transactions that only their ABORT marker tells of."""
-    together = sorted(side.aborted + verdict.believed, key=lambda entry: entry.last_offset)
+    together = sorted(
+        side.aborted + transaction_status.believed, key=lambda entry: entry.last_offset
+    )
     return replace(side, aborted=tuple(together))
 
 

@@ -12,7 +12,7 @@ from tierfold.compaction.commits.commit import (
     ForgetPartition,
     applied,
     lost,
-    verdict,
+    outcome_of,
 )
 from tierfold.compaction.commits.invariants import (
     CLAIM_INVARIANTS,
@@ -44,7 +44,7 @@ class Attempt(Protocol):
     def made_on(self) -> str:
         """The commit id of the row that it was made on; empty: on none, or on any."""
 
-    def verdict(self, row: PartitionState | None) -> Outcome | None:
+    def outcome_of(self, row: PartitionState | None) -> Outcome | None:
         """How it has ended, judged by the row; None: it may be written."""
 
     def next_row(self, row: PartitionState | None) -> PartitionState:
@@ -73,8 +73,8 @@ class ClaimAttempt:
         """See `Attempt.made_on`."""
         return self.read.commit_id
 
-    def verdict(self, row: PartitionState | None) -> Outcome | None:
-        """See `Attempt.verdict`."""
+    def outcome_of(self, row: PartitionState | None) -> Outcome | None:
+        """See `Attempt.outcome_of`."""
         found = "" if row is None else row.commit_id
         if found == self.after.commit_id:
             return self.success
@@ -112,11 +112,11 @@ class CommitAttempt:
         needs = (require for require in self.proposal.requires if isinstance(require, CommitIs))
         return next((need.commit_id for need in needs), "")
 
-    def verdict(self, row: PartitionState | None) -> Outcome | None:
-        """See `Attempt.verdict`."""
+    def outcome_of(self, row: PartitionState | None) -> Outcome | None:
+        """See `Attempt.outcome_of`."""
         if row is None:
             return LostRace(found_commit_id="")
-        return verdict(self.proposal, row)
+        return outcome_of(self.proposal, row)
 
     def next_row(self, row: PartitionState | None) -> PartitionState:
         """See `Attempt.next_row`."""
@@ -144,12 +144,12 @@ def by_row_id(states: Iterable[PartitionState]) -> dict[RowId, PartitionState]:
     return {row_id_of(state.key): state for state in states}
 
 
-def judged(
+def outcomes_of(
     attempts: Mapping[RowId, Attempt], rows: Mapping[RowId, PartitionState]
 ) -> dict[PartitionKey, Outcome]:
     """How those have ended that the rows end; the others may be written."""
-    verdicts = {each.key: each.verdict(rows.get(row_id)) for row_id, each in attempts.items()}
-    return {key: outcome for key, outcome in verdicts.items() if outcome is not None}
+    outcomes = {each.key: each.outcome_of(rows.get(row_id)) for row_id, each in attempts.items()}
+    return {key: outcome for key, outcome in outcomes.items() if outcome is not None}
 
 
 def overlaid(

@@ -31,7 +31,7 @@ from tierfold.storage.catalog.attempts import (
     CommitAttempt,
     RowId,
     by_row_id,
-    judged,
+    outcomes_of,
     overlaid,
     row_id_of,
 )
@@ -209,7 +209,7 @@ class Catalog:
         version = self._table.newest()
         rows = rows_as_promised(version.read(_buckets_of(pending)), where=self._table.uri)
         found = by_row_id(self._states(_rows_of(rows, pending)).values())
-        ended = judged(pending, found)
+        ended = outcomes_of(pending, found)
         if is_again:
             ended |= self._told_by_the_past(overlaid(pending, ended))
         ended = self._durable(ended)
@@ -250,7 +250,7 @@ class Catalog:
     def _ended(self, attempts: Mapping[RowId, Attempt]) -> dict[PartitionKey, Outcome]:
         """How those have ended, after a write, that the rows end or the past beneath them."""
         rows = by_row_id(self.read(attempt.key for attempt in attempts.values()).values())
-        ended = judged(attempts, rows)
+        ended = outcomes_of(attempts, rows)
         return self._durable(ended | self._told_by_the_past(overlaid(attempts, ended)))
 
     def _durable(self, ended: dict[PartitionKey, Outcome]) -> dict[PartitionKey, Outcome]:

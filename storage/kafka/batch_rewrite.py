@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tierfold.compaction.cleaning.record_retention import BatchFate
+from tierfold.compaction.cleaning.record_retention import BatchRetention
 from tierfold.compaction.model.units import BATCH_HEADER_BYTES, NO_HORIZON
 from tierfold.storage.kafka.batch_draft import CRC, CRC_AT, HEADER, MAGIC, BatchDraft, write_batch
 from tierfold.storage.kafka.batch_headers import (
@@ -33,7 +33,7 @@ def rewrite_batches(
     heads: BatchHeads,
     records: Records,
     keep: NDArray[np.bool_],
-    fate: NDArray[np.int8],
+    retention: NDArray[np.int8],
     horizon_ms: NDArray[np.int64],
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """The output of all batches, one after the other.
@@ -43,7 +43,7 @@ def rewrite_batches(
         heads: The batches to write, a window of the log; legacy ones become magic 2.
         records: Those batches decoded, by `decode` or `decode_legacy`.
         keep: bool, per record; only looked at in batches to rewrite.
-        fate: int8 `BatchFate`, per batch.
+        retention: int8 `BatchRetention`, per batch.
         horizon_ms: int64, per batch: the delete horizon of a rewritten batch, or `NO_HORIZON`.
 
     Returns:
@@ -52,22 +52,24 @@ def rewrite_batches(
     Raises:
         ValueError: A batch is to be rewritten and no record of it is kept: a bug of the caller.
     """
-    is_rewrite = fate == BatchFate.REWRITE
+    is_rewrite = retention == BatchRetention.REWRITE
     survivors = measure(heads, records, keep, is_rewrite, horizon_ms)
     if np.any(survivors.record_count[is_rewrite] == 0):
         raise ValueError("a batch without survivors is emptied or dropped, never rewritten")
     compressed = _compressed_payloads(heads, records, survivors)
-    sizes = _sizes(heads, fate, survivors, compressed)
+    sizes = _sizes(heads, retention, survivors, compressed)
     ends = np.cumsum(sizes)
     position = ends - sizes
     out = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
-    _copy_runs(as_kernel_input(log), heads, np.flatnonzero(fate == BatchFate.COPY), position, out)
+    _copy_runs(
+        as_kernel_input(log), heads, np.flatnonzero(retention == BatchRetention.COPY), position, out
+    )
     is_plain = is_rewrite & (heads.codec == Codec.NONE)
     encode(records, survivors, is_plain, position + BATCH_HEADER_BYTES, out)
     for batch, payload in compressed.items():
         end = int(ends[batch])
         out[end - len(payload) : end] = np.frombuffer(payload, np.uint8)
-    _write_headers(heads, fate, survivors, position, out)
+    _write_headers(heads, retention, survivors, position, out)
     return out, sizes
 
 
@@ -98,15 +100,18 @@ def _compressed_payloads(
 
 
 def _sizes(
-    heads: BatchHeads, fate: NDArray[np.int8], survivors: Survivors, compressed: dict[int, bytes]
+    heads: BatchHeads,
+    retention: NDArray[np.int8],
+    survivors: Survivors,
+    compressed: dict[int, bytes],
 ) -> NDArray[np.int64]:
     payload_bytes = survivors.payload_bytes.copy()
     for batch, payload in compressed.items():
         payload_bytes[batch] = len(payload)
     sizes = np.zeros(len(heads), np.int64)
-    sizes[fate == BatchFate.EMPTY] = BATCH_HEADER_BYTES
-    np.copyto(sizes, heads.size_bytes, where=fate == BatchFate.COPY)
-    np.copyto(sizes, payload_bytes + BATCH_HEADER_BYTES, where=fate == BatchFate.REWRITE)
+    sizes[retention == BatchRetention.EMPTY] = BATCH_HEADER_BYTES
+    np.copyto(sizes, heads.size_bytes, where=retention == BatchRetention.COPY)
+    np.copyto(sizes, payload_bytes + BATCH_HEADER_BYTES, where=retention == BatchRetention.REWRITE)
     return sizes
 
 
@@ -129,12 +134,14 @@ def _copy_runs(
 
 def _write_headers(
     heads: BatchHeads,
-    fate: NDArray[np.int8],
+    retention: NDArray[np.int8],
     survivors: Survivors,
     position: NDArray[np.int64],
     out: NDArray[np.uint8],
 ) -> None:
-    written = np.flatnonzero((fate == BatchFate.REWRITE) | (fate == BatchFate.EMPTY))
+    written = np.flatnonzero(
+        (retention == BatchRetention.REWRITE) | (retention == BatchRetention.EMPTY)
+    )
     ends = np.append(position[1:], out.size)[written]
     starts = position[written]
     base_offset = survivors.base_offset[written]

@@ -13,15 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tierfold.compaction.cleaning.counts import KEPT, Tally, tally_of, total
-from tierfold.compaction.cleaning.offset_map import LOST, WON
+from tierfold.compaction.cleaning.offset_map import SUPERSEDED, SUPERSEDING
 from tierfold.compaction.cleaning.record_retention import (
     BatchColumns,
-    BatchFate,
-    Fates,
+    BatchRetention,
+    RecordFacts,
+    Retention,
     RoundRules,
-    Verdicts,
+    decide_retention,
     earliest_due_ms,
-    judge,
     legacy_tombstones_go,
 )
 from tierfold.compaction.cleaning.transactions import aborted_batches
@@ -42,8 +42,8 @@ from tierfold.storage.segments.segment_scan import WINDOW_BYTES, checked_heads, 
 from tierfold.storage.segments.segment_writer import Origin, SegmentWriter
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part, counted_from
 
-Standing: TypeAlias = Callable[[Segment, int], NDArray[np.uint8]]
-"""(segment, its record count) → shape (records,): bits `LOST` and `WON` of `offset_map`."""
+RecordBits: TypeAlias = Callable[[Segment, int], NDArray[np.uint8]]
+"""(segment, its record count) → shape (records,): the bits of `offset_map`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,13 +120,13 @@ def _has_come(segment: Segment, now_ms: int) -> bool:
 
 
 def rewrite_group(
-    tier: LocalTieredStorage, task: GroupTask, standing: Standing
+    tier: LocalTieredStorage, task: GroupTask, bits: RecordBits
 ) -> GroupReceipt:
     """Rewrites one group; raises CorruptLog or UnreadableObject, and then nothing of it counts."""
     state = _Rewrite(tier, task)
     try:
         for segment in task.group.segments:
-            _rewrite_segment(state, segment, standing)
+            _rewrite_segment(state, segment, bits)
         _close_group(state)
         if _lists_differ(state) or _has_unknown_horizon(state):
             state.add(np.empty(0, np.uint8), is_change=True)
@@ -137,7 +137,7 @@ def rewrite_group(
         raise
 
 
-def _rewrite_segment(state: _Rewrite, segment: Segment, standing: Standing) -> None:
+def _rewrite_segment(state: _Rewrite, segment: Segment, bits: RecordBits) -> None:
     task = state.task
     where = state.tier.uri(task.key, segment.segment_id, segment.own_start_offset, Part.LOG)
     where = counted_from(where, segment.skipped_bytes)
@@ -145,7 +145,7 @@ def _rewrite_segment(state: _Rewrite, segment: Segment, standing: Standing) -> N
     heads = checked_heads(log, where=where)
     _check_range(heads, segment, where)
     state.bytes_read += len(log)
-    whole = standing(segment, int(heads.count.sum(dtype=np.int64)))
+    whole = bits(segment, int(heads.count.sum(dtype=np.int64)))
     beyond = np.cumsum(heads.count, dtype=np.int64)
 
     source = _Source(task=task, segment=segment, log=log, where=where)
@@ -200,26 +200,26 @@ class _Window:
 
 
 def _rewritten_window(
-    source: _Source, heads: BatchHeads, standing: NDArray[np.uint8]
+    source: _Source, heads: BatchHeads, bits: NDArray[np.uint8]
 ) -> _Window:
-    """`standing` has shape (records of the window,)."""
+    """`bits` has shape (records of the window,)."""
     log = source.log
     records = decode_any(log, heads, where=source.where)
-    fates, due_ms = _fates(source, heads, records, standing)
+    retention, due_ms = _retention(source, heads, records, bits)
     sizes = records.end - records.start
     records_in = int(heads.count.sum(dtype=np.int64))
     is_marker = np.repeat(heads.is_control, np.diff(records.first_record))
     tally = replace(
-        tally_of(records_in, int(sizes.sum()), fates.record, sizes),
-        kept_markers=int(np.count_nonzero(is_marker & (fates.record == KEPT))),
+        tally_of(records_in, int(sizes.sum()), retention.record, sizes),
+        kept_markers=int(np.count_nonzero(is_marker & (retention.record == KEPT))),
     )
-    if (fates.batch == BatchFate.COPY).all():
+    if (retention.batch == BatchRetention.COPY).all():
         start = int(heads.position[0])
         end = int(heads.position[-1] + heads.size_bytes[-1])
         data, is_change = log[start:end], False
     else:
         data, _ = rewrite_batches(
-            log, heads, records, fates.record == KEPT, fates.batch, fates.horizon_ms
+            log, heads, records, retention.record == KEPT, retention.batch, retention.horizon_ms
         )
         is_change = True
     return _Window(
@@ -227,20 +227,20 @@ def _rewritten_window(
         is_change=is_change,
         tally=tally,
         due_ms=due_ms,
-        last_offset=_last_offset(heads, records, fates),
+        last_offset=_last_offset(heads, records, retention),
     )
 
 
-def _last_offset(heads: BatchHeads, records: Records, fates: Fates) -> int:
+def _last_offset(heads: BatchHeads, records: Records, retention: Retention) -> int:
     """Where the last batch ends: one that is converted ends at its last survivor."""
-    if not heads.is_legacy[-1] or fates.batch[-1] != BatchFate.REWRITE:
+    if not heads.is_legacy[-1] or retention.batch[-1] != BatchRetention.REWRITE:
         return int(heads.last_offset[-1])
-    return int(records.offset[fates.record == KEPT][-1])
+    return int(records.offset[retention.record == KEPT][-1])
 
 
-def _fates(
-    source: _Source, heads: BatchHeads, records: Records, standing: NDArray[np.uint8]
-) -> tuple[Fates, int | None]:
+def _retention(
+    source: _Source, heads: BatchHeads, records: Records, bits: NDArray[np.uint8]
+) -> tuple[Retention, int | None]:
     """What becomes of a window, and when something of what is left of it is due."""
     task = source.task
     marks, rows = marks_of(heads, control_types(records, heads, where=source.where))
@@ -262,15 +262,15 @@ def _fates(
         has_key=records.key_bytes >= 0,
         has_value=records.value_bytes >= 0,
     )
-    verdicts = Verdicts(
+    facts = RecordFacts(
         aborted=aborted,
         discardable=heads.is_control & np.isin(heads.base_offset, task.discardable),
-        superseded=(standing & LOST).view(np.bool_),
-        has_won=(standing & WON) != 0,
+        superseded=(bits & SUPERSEDED).view(np.bool_),
+        supersedes=(bits & SUPERSEDING) != 0,
         legacy_tombstones_go=legacy_tombstones_go(source.segment.max_timestamp_ms, task.rules),
     )
-    fates = judge(columns, verdicts, task.rules)
-    return fates, earliest_due_ms(columns, fates, task.rules)
+    retention = decide_retention(columns, facts, task.rules)
+    return retention, earliest_due_ms(columns, retention, task.rules)
 
 
 def _close_group(state: _Rewrite) -> None:

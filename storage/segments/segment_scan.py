@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tierfold.compaction.cleaning.key_blocks import KeyBlock, blocks_of, parts_per_bucket
 from tierfold.compaction.cleaning.key_columns import KeyColumns, gathered, joined, ordered_by_part
-from tierfold.compaction.cleaning.offset_map import LOST, WON, own_contest
+from tierfold.compaction.cleaning.offset_map import SUPERSEDED, SUPERSEDING, superseded_in_segment
 from tierfold.compaction.cleaning.transactions import (
     DATA,
     BatchMarks,
@@ -59,8 +59,8 @@ class ScannedSegment:
     """What the later stages need to know of a segment."""
 
     marks: BatchMarks
-    own_standing: NDArray[np.uint8]
-    """Shape (records,): bits `LOST` and `WON`, among the records of the same segment."""
+    own_bits: NDArray[np.uint8]
+    """Shape (records,): the bits of `offset_map`, among the records of the same segment."""
     blocks: tuple[tuple[int, KeyBlock], ...]
     """(bucket, the keys in it that may still win or lose)."""
     record_bytes: int
@@ -73,7 +73,7 @@ class ScannedSegment:
     @property
     def records(self) -> int:
         """How many records the segment holds, control records included."""
-        return len(self.own_standing)
+        return len(self.own_bits)
 
 
 def checked_heads(log: NDArray[np.uint8], *, where: str) -> BatchHeads:
@@ -136,13 +136,13 @@ def scan_segment(
     marks: list[BatchMarks] = []
     pieces: list[KeyColumns] = []
     blocks: list[tuple[int, KeyBlock]] = []
-    own_standing = np.zeros(int(heads.count.sum(dtype=np.int64)), np.uint8)
+    own_bits = np.zeros(int(heads.count.sum(dtype=np.int64)), np.uint8)
     first_ordinal = np.cumsum(heads.count, dtype=np.int64) - heads.count
 
     def scanned(window: tuple[int, int]) -> _Window:
         return _scanned_window(log, heads.slice(*window), aborted, order, where)
 
-    competes_from, held = len(own_standing), 0
+    competes_from, held = len(own_bits), 0
     malformed = without_key = record_bytes = 0
     cut = list(windows(heads, window_bytes=WINDOW_BYTES))
     for (first, _), found in zip(
@@ -158,12 +158,12 @@ def scan_segment(
         without_key += found.without_key
         record_bytes += found.record_bytes
         if held >= KEYS_MAX:
-            blocks += _blocks(pieces, order.buckets, competes_from, own_standing)
+            blocks += _blocks(pieces, order.buckets, competes_from, own_bits)
             pieces, held = [], 0
-    blocks += _blocks(pieces, order.buckets, competes_from, own_standing)
+    blocks += _blocks(pieces, order.buckets, competes_from, own_bits)
     return ScannedSegment(
         marks=joined_marks(marks),
-        own_standing=own_standing,
+        own_bits=own_bits,
         blocks=tuple(blocks),
         record_bytes=record_bytes,
         malformed_versions=malformed,
@@ -216,11 +216,13 @@ def _blocks(
     pieces: Sequence[KeyColumns],
     buckets: int,
     competes_from: int,
-    own_standing: NDArray[np.uint8],
+    own_bits: NDArray[np.uint8],
 ) -> list[tuple[int, KeyBlock]]:
-    """The blocks of these keys; marks in `own_standing` how they stand among themselves."""
+    """The blocks of these keys; sets in `own_bits` which records supersede which."""
     ordered, starts = ordered_by_part(joined(pieces), buckets * parts_per_bucket(buckets))
-    lost, won = own_contest(ordered, starts, competes_from)
-    own_standing[ordered.ordinal[lost]] = LOST
-    own_standing[ordered.ordinal[won]] = WON
-    return list(blocks_of(ordered, starts, lost, buckets=buckets, competes_from=competes_from))
+    superseded, superseding = superseded_in_segment(ordered, starts, competes_from)
+    own_bits[ordered.ordinal[superseded]] = SUPERSEDED
+    own_bits[ordered.ordinal[superseding]] = SUPERSEDING
+    return list(
+        blocks_of(ordered, starts, superseded, buckets=buckets, competes_from=competes_from)
+    )

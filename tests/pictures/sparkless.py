@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tierfold.compaction.cleaning.key_blocks import KeyBlock, pack, parts_per_bucket, unpack
-from tierfold.compaction.cleaning.offset_map import LOST, WON, bucket_contest
+from tierfold.compaction.cleaning.offset_map import SUPERSEDED, SUPERSEDING, superseded_in_bucket
 from tierfold.compaction.cleaning.transactions import (
     BatchMarks,
-    TransactionVerdict,
+    TransactionStatus,
     joined_marks,
-    verdict,
+    transaction_status,
 )
 from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
@@ -25,7 +25,7 @@ from tierfold.compaction.planning.empty_groups import absorbed
 from tierfold.jobs.pipeline.check_and_commit import Rewritten
 from tierfold.jobs.pipeline.task_assignment import GroupOrder, Round, group_orders
 from tierfold.storage.kafka.record_versions import VersionSource
-from tierfold.storage.segments.group_rewrite import Standing, rewrite_group
+from tierfold.storage.segments.group_rewrite import RecordBits, rewrite_group
 from tierfold.storage.segments.segment_scan import (
     ScannedSegment,
     ScanOrder,
@@ -34,7 +34,7 @@ from tierfold.storage.segments.segment_scan import (
 )
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
 
-Rewriter: TypeAlias = Callable[[LocalTieredStorage, GroupOrder, Standing], GroupReceipt]
+Rewriter: TypeAlias = Callable[[LocalTieredStorage, GroupOrder, RecordBits], GroupReceipt]
 """How a group is rewritten; a test may have it done twice, or by somebody who dies over it."""
 
 
@@ -48,10 +48,10 @@ class Carried:
 
 
 def by_one_task(
-    tier: LocalTieredStorage, order: GroupOrder, standing: Standing
+    tier: LocalTieredStorage, order: GroupOrder, bits: RecordBits
 ) -> GroupReceipt:
     """Each group is rewritten once."""
-    return rewrite_group(tier, order.task, standing)
+    return rewrite_group(tier, order.task, bits)
 
 
 def carried_out(
@@ -59,7 +59,7 @@ def carried_out(
 ) -> Carried:
     """Stages 4 to 6 of one round; raises CorruptLog and UnreadableObject."""
     found = _read(tier, work, buckets)
-    first = found.verdict
+    first = found.transaction_status
     if first.believed:
         entries = sorted(work.aborted + first.believed, key=lambda entry: entry.last_offset)
         work = replace(work, aborted=tuple(entries))
@@ -89,8 +89,8 @@ class _Read:
 
     scans: Mapping[str, ScannedSegment]
     """The sources, by segment id and in offset order."""
-    verdict: TransactionVerdict
-    standing: Mapping[str, NDArray[np.uint8]]
+    transaction_status: TransactionStatus
+    bits: Mapping[str, NDArray[np.uint8]]
     """Per segment id which records lose their key, and which make another one lose it."""
 
 
@@ -118,26 +118,26 @@ def _read(tier: LocalTieredStorage, work: Round, buckets: int) -> _Read:
             marks.append(scan_marks(data, where=where))
     return _Read(
         scans=scans,
-        verdict=verdict(joined_marks(marks), work.aborted),
-        standing=_standing(scans, buckets),
+        transaction_status=transaction_status(joined_marks(marks), work.aborted),
+        bits=_standing(scans, buckets),
     )
 
 
 def _standing(
     scans: Mapping[str, ScannedSegment], buckets: int
 ) -> dict[str, NDArray[np.uint8]]:
-    standing = {segment_id: scan.own_standing.copy() for segment_id, scan in scans.items()}
+    bits = {segment_id: scan.own_bits.copy() for segment_id, scan in scans.items()}
     met: dict[int, list[tuple[str, KeyBlock]]] = defaultdict(list)
     for segment_id, scan in scans.items():
         for bucket, block in scan.blocks:
             met[bucket].append((segment_id, unpack(pack(block))))
     for blocks in met.values():
         parts = parts_per_bucket(buckets)
-        contest = bucket_contest([block for _, block in blocks], buckets, parts)
+        contest = superseded_in_bucket([block for _, block in blocks], buckets, parts)
         for (segment_id, _), told in zip(blocks, contest, strict=True):
-            standing[segment_id][told.lost] |= LOST
-            standing[segment_id][told.won] |= WON
-    return standing
+            bits[segment_id][told.superseded] |= SUPERSEDED
+            bits[segment_id][told.superseding] |= SUPERSEDING
+    return bits
 
 
 def _rewritten(
@@ -148,13 +148,13 @@ def _rewritten(
     *,
     empty: frozenset[int] = frozenset(),
 ) -> tuple[GroupReceipt, ...]:
-    def standing(segment: Segment, _: int) -> NDArray[np.uint8]:
-        return found.standing[segment.segment_id]
+    def bits(segment: Segment, _: int) -> NDArray[np.uint8]:
+        return found.bits[segment.segment_id]
 
     orders = group_orders(
         work,
-        found.verdict,
+        found.transaction_status,
         wanted=dict(enumerate(work.groups)),
         empty=empty,
     )
-    return tuple(rewrite(tier, order, standing) for order in orders)
+    return tuple(rewrite(tier, order, bits) for order in orders)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from tierfold.compaction.cleaning.key_blocks import KeyBlock, parts_per_bucket, unpack
-from tierfold.compaction.cleaning.offset_map import bucket_contest
+from tierfold.compaction.cleaning.offset_map import superseded_in_bucket
 from tierfold.jobs.pipeline.stages.segment_rows import ROW_SCHEMA, Row, RowKind, as_batch, rows_of
 from tierfold.jobs.pipeline.stages.worker_memory import settle
 
@@ -32,7 +32,7 @@ class ReducePlan:
 
 
 def reduced(rows: DataFrame, plan: ReducePlan) -> DataFrame:
-    """KEYS rows → LOST and WON rows, per segment that has any; every other row passes through.
+    """KEYS rows → SUPERSEDED and SUPERSEDING rows per segment; other rows pass through.
 
     All of them leave for the task that rewrites their segment; those of no such segment for task 0.
     """
@@ -52,22 +52,26 @@ def reduced(rows: DataFrame, plan: ReducePlan) -> DataFrame:
                 yield as_batch(sent([row]))
         for (partition_index, _), found in blocks.items():
             buckets = plan.buckets[partition_index]
-            yield as_batch(sent(_standing_rows(partition_index, found, buckets)))
+            yield as_batch(sent(_bit_rows(partition_index, found, buckets)))
         settle("reduce")
 
     return rows.repartitionById(plan.tasks, "task").mapInArrow(reduce, ROW_SCHEMA)
 
 
-def _standing_rows(
+def _bit_rows(
     partition_index: int, found: list[tuple[int, KeyBlock]], buckets: int
 ) -> Iterator[Row]:
-    """The losers of one bucket, and who superseded them where that is told."""
+    """The superseded records of one bucket and, where versions decide, those that supersede."""
     in_log_order = sorted(found, key=lambda entry: (entry[0], entry[1].first_ordinal))
-    contest = bucket_contest(
+    entries = superseded_in_bucket(
         [block for _, block in in_log_order], buckets, parts_per_bucket(buckets)
     )
-    for (segment_index, _), told in zip(in_log_order, contest, strict=True):
-        for kind, ordinals in ((RowKind.LOST, told.lost), (RowKind.WON, told.won)):
+    for (segment_index, _), places in zip(in_log_order, entries, strict=True):
+        by_kind = {
+            RowKind.SUPERSEDED: places.superseded,
+            RowKind.SUPERSEDING: places.superseding,
+        }
+        for kind, ordinals in by_kind.items():
             if len(ordinals):
                 yield Row(
                     task=0,

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
-from tierfold.compaction.cleaning.offset_map import LOST, WON
+from tierfold.compaction.cleaning.offset_map import SUPERSEDED, SUPERSEDING
 from tierfold.compaction.model.segments import Segment
 from tierfold.jobs.pipeline.stages.segment_rows import (
     ROW_COLUMNS,
@@ -49,25 +49,25 @@ def redealt(rows: DataFrame, groups: DataFrame) -> DataFrame:
     return rows.drop("task").join(F.broadcast(tasks), on=keys, how="inner").select(*ROW_COLUMNS)
 
 
-Standings: TypeAlias = dict[tuple[int, int], list[Row]]
-"""(partition index, segment index) → what is known of its records' standing."""
+BitRows: TypeAlias = dict[tuple[int, int], list[Row]]
+"""(partition index, segment index) → the rows that say which of its records are superseded."""
 
 _BIT_OF: Final = {
-    RowKind.OWN_LOST: LOST,
-    RowKind.LOST: LOST,
-    RowKind.OWN_WON: WON,
-    RowKind.WON: WON,
+    RowKind.OWN_SUPERSEDED: SUPERSEDED,
+    RowKind.SUPERSEDED: SUPERSEDED,
+    RowKind.OWN_SUPERSEDING: SUPERSEDING,
+    RowKind.SUPERSEDING: SUPERSEDING,
 }
 
 
 def rewritten(
     rows: DataFrame, groups: DataFrame, tasks: int, tier_uri: str, bytes_done: Accumulator[int]
 ) -> DataFrame:
-    """OWN_LOST, LOST, OWN_WON and WON rows, and `groups` → a RECEIPT or FAILED row per group.
+    """The rows of `_BIT_OF` and `groups` → a RECEIPT or FAILED row per group.
 
     `groups` is of `GROUP_SCHEMA`; both are dealt to `tasks` tasks by their `task` column.
     """
-    standings = rows.where(F.col("kind").isin([int(kind) for kind in _BIT_OF]))
+    bit_rows = rows.where(F.col("kind").isin([int(kind) for kind in _BIT_OF]))
     orders = groups.where(F.col("payload").isNotNull()).select(
         "task",
         "partition_index",
@@ -76,38 +76,38 @@ def rewritten(
         F.lit(int(RowKind.RECEIPT)).alias("kind"),
         "payload",
     )
-    dealt = standings.unionByName(orders).repartitionById(tasks, "task")
+    dealt = bit_rows.unionByName(orders).repartitionById(tasks, "task")
 
     def rewrite(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        standings: Standings = defaultdict(list)
+        bit_rows: BitRows = defaultdict(list)
         ordered: list[Row] = []
         for row in rows_of(batches):
             if row.kind is RowKind.RECEIPT:
                 ordered.append(row)
             else:
-                standings[row.partition_index, row.segment_index].append(row)
+                bit_rows[row.partition_index, row.segment_index].append(row)
         for order in ordered:
             task: GroupTask = unpacked(order.payload)
-            yield as_batch([_rewritten(tier_uri, order, task, standings)])
+            yield as_batch([_rewritten(tier_uri, order, task, bit_rows)])
             bytes_done.add(task.group.size_bytes)
         settle("rewrite")
 
     return dealt.mapInArrow(rewrite, ROW_SCHEMA)
 
 
-def _rewritten(tier_uri: str, order: Row, task: GroupTask, standings: Standings) -> Row:
+def _rewritten(tier_uri: str, order: Row, task: GroupTask, bit_rows: BitRows) -> Row:
     """The receipt of one group, or why its partition stops."""
     index_of = {
         segment.segment_id: order.segment_index + i
         for i, segment in enumerate(task.group.segments)
     }
 
-    def standing(segment: Segment, records: int) -> NDArray[np.uint8]:
-        return _standing(standings[order.partition_index, index_of[segment.segment_id]], records)
+    def bits(segment: Segment, records: int) -> NDArray[np.uint8]:
+        return _standing(bit_rows[order.partition_index, index_of[segment.segment_id]], records)
 
     try:
         kind = RowKind.RECEIPT
-        payload = packed(rewrite_group(open_tier(tier_uri), task, standing))
+        payload = packed(rewrite_group(open_tier(tier_uri), task, bits))
     except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
         kind = RowKind.FAILED
         payload = failure(error, f"{task.key}, group {task.group_index}")
@@ -122,11 +122,11 @@ def _rewritten(tier_uri: str, order: Row, task: GroupTask, standings: Standings)
 
 def _standing(rows: Sequence[Row], records: int) -> NDArray[np.uint8]:
     """Shape (records,): what the rows of one segment say of its records."""
-    standing = np.zeros(records, np.uint8)
+    bits = np.zeros(records, np.uint8)
     for row in rows:
-        if row.kind in {RowKind.OWN_LOST, RowKind.OWN_WON}:
+        if row.kind in {RowKind.OWN_SUPERSEDED, RowKind.OWN_SUPERSEDING}:
             bits = np.unpackbits(np.frombuffer(row.payload, np.uint8), count=records)
-            standing |= bits * _BIT_OF[row.kind]
+            bits |= bits * _BIT_OF[row.kind]
         else:
-            standing[np.frombuffer(row.payload, np.uint32)] |= _BIT_OF[row.kind]
-    return standing
+            bits[np.frombuffer(row.payload, np.uint32)] |= _BIT_OF[row.kind]
+    return bits

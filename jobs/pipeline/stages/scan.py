@@ -12,7 +12,7 @@ from pyspark import Accumulator
 from pyspark.sql import DataFrame
 
 from tierfold.compaction.cleaning.key_blocks import pack
-from tierfold.compaction.cleaning.offset_map import LOST, WON
+from tierfold.compaction.cleaning.offset_map import SUPERSEDED, SUPERSEDING
 from tierfold.compaction.cleaning.transactions import BatchMarks
 from tierfold.compaction.model.rules import CompactionStrategy
 from tierfold.compaction.model.segments import PartitionKey
@@ -53,7 +53,7 @@ class SegmentScanned:
 def scanned(
     references: DataFrame, tasks: int, tier_uri: str, bytes_done: Accumulator[int]
 ) -> DataFrame:
-    """`REFERENCE_SCHEMA` → `ROW_SCHEMA`: KEYS, OWN_LOST, OWN_WON, SCANNED or FAILED rows.
+    """`REFERENCE_SCHEMA` → `ROW_SCHEMA`: KEYS, OWN_…, SCANNED or FAILED rows.
 
     The references are dealt to `tasks` tasks by their `task` column.
     """
@@ -118,9 +118,9 @@ def _found_rows(reference: dict[str, Any], found: ScannedSegment) -> Iterator[Ro
         yield _row(reference, RowKind.KEYS, bucket, pack(block))
     # These pass the reduce stage untouched; they are spread over its tasks.
     bucket = reference["segment_index"] % reference["buckets"]
-    for kind, bit in ((RowKind.OWN_LOST, LOST), (RowKind.OWN_WON, WON)):
-        bits = found.own_standing & bit
-        if kind is RowKind.OWN_LOST or bits.any():
+    for kind, bit in ((RowKind.OWN_SUPERSEDED, SUPERSEDED), (RowKind.OWN_SUPERSEDING, SUPERSEDING)):
+        bits = found.own_bits & bit
+        if kind is RowKind.OWN_SUPERSEDED or bits.any():
             yield _row(reference, kind, bucket, np.packbits(bits).tobytes())
     told = SegmentScanned(
         marks=found.marks,

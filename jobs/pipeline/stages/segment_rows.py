@@ -30,9 +30,9 @@ class RowKind(IntEnum):
 
     KEYS = 0
     """A `KeyBlock`."""
-    OWN_LOST = 1
+    OWN_SUPERSEDED = 1
     """A bitmap, a bit per record of the segment: superseded within the segment."""
-    LOST = 2
+    SUPERSEDED = 2
     """uint32 ordinals of records superseded by another segment's."""
     SCANNED = 3
     """A pickled `SegmentScanned`: for the driver."""
@@ -48,9 +48,9 @@ class RowKind(IntEnum):
     """Packed `LatestValues` of a segment that a broker wrote (`verify`)."""
     COMPARED = 9
     """A pickled `KeysCompared`: for the driver (`verify`)."""
-    OWN_WON = 10
+    OWN_SUPERSEDING = 10
     """A bitmap, a bit per record of the segment: superseded another one of the segment."""
-    WON = 11
+    SUPERSEDING = 11
     """uint32 ordinals of records that superseded another segment's."""
 
 

@@ -13,7 +13,7 @@ from tierfold.compaction.cleaning.counts import (
     ABORTED,
     KEPT,
     MARKER_EXPIRED,
-    RECORD_FATES,
+    RECORD_OUTCOMES,
     SUPERSEDED,
     TOMBSTONE_EXPIRED,
     WITHOUT_KEY,
@@ -22,14 +22,14 @@ from tierfold.compaction.cleaning.counts import (
     total,
 )
 
-fated = st.lists(st.tuples(st.integers(0, len(RECORD_FATES) - 1), st.integers(0, 2**40)))
+fated = st.lists(st.tuples(st.integers(0, len(RECORD_OUTCOMES) - 1), st.integers(0, 2**40)))
 
 
 def tallied(records: list[tuple[int, int]]) -> Tally:
     return tally_of(
         len(records),
         sum(size for _, size in records),
-        np.array([fate for fate, _ in records], np.uint8),
+        np.array([retention for retention, _ in records], np.uint8),
         np.array([size for _, size in records], np.int64),
     )
 
@@ -37,8 +37,8 @@ def tallied(records: list[tuple[int, int]]) -> Tally:
 @given(fated)
 def test_every_record_counts_once_under_its_fate(records: list[tuple[int, int]]) -> None:
     found = asdict(tallied(records))
-    for number, name in enumerate(RECORD_FATES):
-        sizes = [size for fate, size in records if fate == number]
+    for number, name in enumerate(RECORD_OUTCOMES):
+        sizes = [size for retention, size in records if retention == number]
         assert (found[name], found[f"{name}_bytes"]) == (len(sizes), sum(sizes))
 
 
@@ -49,12 +49,12 @@ def test_tallies_add_field_by_field(
     assert tallied(one) + tallied(other) == tallied(one + other)
     assert total([tallied(one), tallied(other)]) == tallied(one + other)
     assert tallied(one).adds_up
-    assert tallied(one).removed == sum(fate != KEPT for fate, _ in one)
+    assert tallied(one).removed == sum(retention != KEPT for retention, _ in one)
 
 
 def test_the_numbers_name_the_fates() -> None:
     numbers = (KEPT, ABORTED, WITHOUT_KEY, SUPERSEDED, TOMBSTONE_EXPIRED, MARKER_EXPIRED)
-    assert [RECORD_FATES[number] for number in numbers] == list(RECORD_FATES)
+    assert [RECORD_OUTCOMES[number] for number in numbers] == list(RECORD_OUTCOMES)
 
 
 def test_nothing_adds_up_to_nothing() -> None:
@@ -62,9 +62,9 @@ def test_nothing_adds_up_to_nothing() -> None:
     assert Tally().adds_up
 
 
-@pytest.mark.parametrize("name", [*RECORD_FATES, "records_in"])
+@pytest.mark.parametrize("name", [*RECORD_OUTCOMES, "records_in"])
 def test_one_record_or_one_byte_too_many_does_not_add_up(name: str) -> None:
-    sound = tallied([(fate, 10) for fate in range(len(RECORD_FATES))])
+    sound = tallied([(retention, 10) for retention in range(len(RECORD_OUTCOMES))])
     size_name = "record_bytes_in" if name == "records_in" else f"{name}_bytes"
     assert sound.adds_up
     assert not replace(sound, **{name: getattr(sound, name) + 1}).adds_up

@@ -20,12 +20,12 @@ from tierfold.compaction.cleaning.counts import (
 )
 from tierfold.compaction.cleaning.record_retention import (
     BatchColumns,
-    BatchFate,
-    Fates,
+    BatchRetention,
+    RecordFacts,
+    Retention,
     RoundRules,
-    Verdicts,
+    decide_retention,
     earliest_due_ms,
-    judge,
     legacy_delete_horizon_ms,
     legacy_tombstones_go,
     must_stay,
@@ -42,7 +42,7 @@ class ARecord:
     has_key: bool = True
     has_value: bool = True
     superseded: bool = False
-    has_won: bool = False
+    supersedes: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,27 +57,31 @@ class ABatch:
     is_legacy: bool = False
 
 
-def judged_alone(
+def decided_alone(
     batch: ABatch, *, keeps_tombstones: bool = False, legacy_go: bool = False
-) -> tuple[list[int], BatchFate, int | None]:
+) -> tuple[list[int], BatchRetention, int | None]:
     """The law, one batch at a time: its records' fates, its own, the horizon it is written with."""
     is_over = batch.horizon_ms is not None and batch.horizon_ms <= NOW_MS
     is_over = is_over or (batch.is_legacy and legacy_go)
-    fates = [
+    retention = [
         _fate_of(record, batch, is_over=is_over, keeps_tombstones=keeps_tombstones)
         for record in batch.records
     ]
-    kept = [record for record, fate in zip(batch.records, fates, strict=True) if fate == KEPT]
+    kept = [
+        record
+        for record, retention in zip(batch.records, retention, strict=True)
+        if retention == KEPT
+    ]
     if not kept:
         if not batch.stays:
-            return fates, BatchFate.DROP, None
-        return fates, BatchFate.COPY if batch.is_emptied else BatchFate.EMPTY, None
+            return retention, BatchRetention.DROP, None
+        return retention, BatchRetention.COPY if batch.is_emptied else BatchRetention.EMPTY, None
     waits = any(not record.has_value for record in kept)
     waits = waits or (batch.is_control and batch.discardable)
     if waits and batch.horizon_ms is None:
-        return fates, BatchFate.REWRITE, NOW_MS + RETENTION_MS
+        return retention, BatchRetention.REWRITE, NOW_MS + RETENTION_MS
     is_whole = len(kept) == len(batch.records) and not batch.is_legacy
-    return fates, BatchFate.COPY if is_whole else BatchFate.REWRITE, batch.horizon_ms
+    return retention, BatchRetention.COPY if is_whole else BatchRetention.REWRITE, batch.horizon_ms
 
 
 def _fate_of(
@@ -91,24 +95,24 @@ def _fate_of(
         return WITHOUT_KEY
     if record.superseded:
         return SUPERSEDED
-    waits = record.has_won or keeps_tombstones
+    waits = record.supersedes or keeps_tombstones
     if not record.has_value and is_over and not waits:
         return TOMBSTONE_EXPIRED
     return KEPT
 
 
-def judged(
+def decided(
     batches: list[ABatch], *, keeps_tombstones: bool = False, legacy_go: bool = False
-) -> Fates:
+) -> Retention:
     """All batches at once; the ones that stay are the last of producers, the rest have none."""
-    return judged_with_due(
+    return decided_with_due(
         batches, keeps_tombstones=keeps_tombstones, legacy_go=legacy_go
     )[0]
 
 
-def judged_with_due(
+def decided_with_due(
     batches: list[ABatch], *, keeps_tombstones: bool = False, legacy_go: bool = False
-) -> tuple[Fates, int | None]:
+) -> tuple[Retention, int | None]:
     """The fates, and when something of what is left is due."""
     count = len(batches)
     records = [(i, record) for i, batch in enumerate(batches) for record in batch.records]
@@ -125,17 +129,17 @@ def judged_with_due(
         has_key=np.array([r.has_key for _, r in records], np.bool_),
         has_value=np.array([r.has_value for _, r in records], np.bool_),
     )
-    verdicts = Verdicts(
+    facts = RecordFacts(
         aborted=np.array([b.aborted for b in batches], np.bool_),
         discardable=np.array([b.discardable for b in batches], np.bool_),
         superseded=np.array([r.superseded for _, r in records], np.bool_),
-        has_won=np.array([r.has_won for _, r in records], np.bool_),
+        supersedes=np.array([r.supersedes for _, r in records], np.bool_),
         legacy_tombstones_go=legacy_go,
     )
     whole = rules(data=[(i, i) for i in range(count)], next_offset=-1)
     of_round = replace(whole, keeps_tombstones=keeps_tombstones)
-    fates = judge(columns, verdicts, of_round)
-    return fates, earliest_due_ms(columns, fates, of_round)
+    retention = decide_retention(columns, facts, of_round)
+    return retention, earliest_due_ms(columns, retention, of_round)
 
 
 def rules(
@@ -160,7 +164,7 @@ def every_batch() -> Iterator[ABatch]:
         ARecord(has_key=key, has_value=value, superseded=lost)
         for key, value, lost in product(flags, repeat=3)
     ]
-    kinds.append(ARecord(has_value=False, has_won=True))
+    kinds.append(ARecord(has_value=False, supersedes=True))
     contents = [(), *product(kinds), *product(kinds, repeat=2)]
     horizons = (None, NOW_MS - 1, NOW_MS, NOW_MS + 1)
     for records, horizon_ms in product(contents, horizons):
@@ -188,18 +192,20 @@ def test_every_combination_is_judged_as_the_law_says(
 ) -> None:
     batches = list(every_batch())
     told = {"keeps_tombstones": keeps_tombstones, "legacy_go": legacy_go}
-    found = judged(batches, **told)
-    expected = [judged_alone(batch, **told) for batch in batches]
-    assert found.record.tolist() == [fate for fates, _, _ in expected for fate in fates]
+    found = decided(batches, **told)
+    expected = [decided_alone(batch, **told) for batch in batches]
+    assert found.record.tolist() == [
+        retention for retention, _, _ in expected for retention in retention
+    ]
     wrong = [
-        (batch, BatchFate(fate), horizon)
-        for batch, fate, horizon, (_, law, law_horizon) in zip(
+        (batch, BatchRetention(retention), horizon)
+        for batch, retention, horizon, (_, law, law_horizon) in zip(
             batches, found.batch, found.horizon_ms.tolist(), expected, strict=True
         )
         # A batch that goes or is emptied has no horizon to be written.
-        if fate != law
+        if retention != law
         or (
-            law in {BatchFate.COPY, BatchFate.REWRITE}
+            law in {BatchRetention.COPY, BatchRetention.REWRITE}
             and batch.records
             and horizon != (NO_HORIZON if law_horizon is None else law_horizon)
         )
@@ -208,7 +214,7 @@ def test_every_combination_is_judged_as_the_law_says(
 
 
 def test_nothing_to_judge_has_no_fates() -> None:
-    found = judged([])
+    found = decided([])
     assert (found.record.tolist(), found.batch.tolist()) == ([], [])
 
 
@@ -239,18 +245,18 @@ LOST_TOMBSTONE = ARecord(has_value=False, superseded=True)
     ],
 )
 def test_what_a_batch_is_due_for_and_when(batch: ABatch, due_ms: int | None) -> None:
-    assert judged_with_due([batch])[1] == due_ms
+    assert decided_with_due([batch])[1] == due_ms
 
 
 def test_the_earliest_of_a_stretch_is_told() -> None:
     waiting = [ABatch(records=(TOMBSTONE,), horizon_ms=NOW_MS + at) for at in (30, 20, 25)]
-    assert judged_with_due([ABatch(), *waiting])[1] == NOW_MS + 20
-    assert judged_with_due([])[1] is None
+    assert decided_with_due([ABatch(), *waiting])[1] == NOW_MS + 20
+    assert decided_with_due([])[1] is None
 
 
 def fates_of(batch: ABatch) -> list[int]:
-    found = judged([batch]).record.tolist()
-    assert found == judged_alone(batch)[0]
+    found = decided([batch]).record.tolist()
+    assert found == decided_alone(batch)[0]
     return found
 
 
@@ -268,24 +274,26 @@ def test_a_record_counts_under_the_first_reason_that_matches() -> None:
 
 
 @pytest.mark.parametrize(
-    ("horizon_ms", "fate"),
+    ("horizon_ms", "retention"),
     [(NOW_MS - 1, TOMBSTONE_EXPIRED), (NOW_MS, TOMBSTONE_EXPIRED), (NOW_MS + 1, KEPT)],
 )
 def test_a_tombstone_goes_from_the_very_millisecond_of_its_horizon(
-    horizon_ms: int, fate: int
+    horizon_ms: int, retention: int
 ) -> None:
-    assert fates_of(ABatch(records=(ARecord(has_value=False),), horizon_ms=horizon_ms)) == [fate]
+    assert fates_of(ABatch(records=(ARecord(has_value=False),), horizon_ms=horizon_ms)) == [
+        retention
+    ]
 
 
 @pytest.mark.parametrize(
-    ("horizon_ms", "fate"),
+    ("horizon_ms", "retention"),
     [(NOW_MS - 1, MARKER_EXPIRED), (NOW_MS, MARKER_EXPIRED), (NOW_MS + 1, KEPT), (None, KEPT)],
 )
 def test_a_marker_goes_from_the_very_millisecond_of_its_horizon(
-    horizon_ms: int | None, fate: int
+    horizon_ms: int | None, retention: int
 ) -> None:
     marker = ABatch(is_control=True, discardable=True, horizon_ms=horizon_ms)
-    assert fates_of(marker) == [fate]
+    assert fates_of(marker) == [retention]
 
 
 def test_a_horizon_may_lie_before_1970() -> None:

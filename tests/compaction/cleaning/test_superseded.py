@@ -22,7 +22,7 @@ from tierfold.compaction.cleaning.key_blocks import (
     unpack,
 )
 from tierfold.compaction.cleaning.key_columns import KeyColumns, Versions, ordered_by_part
-from tierfold.compaction.cleaning.offset_map import bucket_contest, own_contest
+from tierfold.compaction.cleaning.offset_map import superseded_in_bucket, superseded_in_segment
 
 EVERY_BIT = 2**64 - 1
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
@@ -57,20 +57,20 @@ def losers_by_law(case: Case) -> set[int]:
     return {place for place, key in enumerate(log) if key is not None and last.get(key, -1) > place}
 
 
-def standing_by_versions(case: Case) -> tuple[set[int], set[int]]:
-    """Losers, and winners that made another lose: the highest version, then the last, wins."""
-    winners: dict[bytes, int] = {}
+def superseded_by_versions(case: Case) -> tuple[set[int], set[int]]:
+    """Losers, and latest that made another lose: the highest version, then the last, wins."""
+    latest: dict[bytes, int] = {}
     for place, key in enumerate(case.log):
         if key is not None:
-            now = winners.setdefault(key, place)
+            now = latest.setdefault(key, place)
             if rank(case, place) >= rank(case, now):
-                winners[key] = place
-    lost = {
+                latest[key] = place
+    superseded = {
         place
         for place, key in enumerate(case.log)
-        if key is not None and winners[key] != place
+        if key is not None and latest[key] != place
     }
-    return lost, {winners[case.log[place] or b""] for place in lost}
+    return superseded, {latest[case.log[place] or b""] for place in superseded}
 
 
 def rank(case: Case, place: int) -> tuple[bool, int]:
@@ -97,37 +97,45 @@ def stretches(case: Case, number: int) -> Iterator[KeyColumns]:
 
 def losers_by_reduce(case: Case, order: st.DataObject | None = None) -> list[int]:
     """Places of all losers, as the stages of a run find them; a place twice would be a bug."""
-    return standing_by_reduce(case, order)[0]
+    return superseded_by_reduce(case, order)[0]
 
 
-def standing_by_reduce(
+def superseded_by_reduce(
     case: Case, order: st.DataObject | None = None
 ) -> tuple[list[int], set[int]]:
     """The same, and the places of all that made another lose and did not lose themselves."""
     parts = parts_per_bucket(case.buckets)
     starts = list(accumulate(map(len, case.segments), initial=0))
-    lost: list[int] = []
-    won: set[int] = set()
+    superseded: list[int] = []
+    superseding: set[int] = set()
     shuffled: dict[int, list[tuple[int, KeyBlock]]] = defaultdict(list)
     for number, segment in enumerate(case.segments):
         competes_from = min(max(case.first_dirty - starts[number], 0), len(segment))
         for columns in stretches(case, number):
             ordered, part_starts = ordered_by_part(columns, case.buckets * parts)
-            own = own_contest(ordered, part_starts, competes_from)
-            lost += [starts[number] + int(ordinal) for ordinal in ordered.ordinal[own.lost]]
-            won |= {starts[number] + int(ordinal) for ordinal in ordered.ordinal[own.won]}
+            own = superseded_in_segment(ordered, part_starts, competes_from)
+            superseded += [
+                starts[number] + int(ordinal) for ordinal in ordered.ordinal[own.superseded]
+            ]
+            superseding |= {
+                starts[number] + int(ordinal) for ordinal in ordered.ordinal[own.superseding]
+            }
             for bucket, block in blocks_of(
-                ordered, part_starts, own.lost, buckets=case.buckets, competes_from=competes_from
+                ordered,
+                part_starts,
+                own.superseded,
+                buckets=case.buckets,
+                competes_from=competes_from,
             ):
                 shuffled[bucket].append((number, unpack(pack(block))))
     for arrived in shuffled.values():
         met = order.draw(st.permutations(arrived)) if order else arrived
         in_log_order = sorted(met, key=lambda each: (each[0], each[1].first_ordinal))
-        found = bucket_contest([block for _, block in in_log_order], case.buckets, parts)
+        found = superseded_in_bucket([block for _, block in in_log_order], case.buckets, parts)
         for (number, _), told in zip(in_log_order, found, strict=True):
-            lost += [starts[number] + int(ordinal) for ordinal in told.lost]
-            won |= {starts[number] + int(ordinal) for ordinal in told.won}
-    return sorted(lost), won - set(lost)
+            superseded += [starts[number] + int(ordinal) for ordinal in told.superseded]
+            superseding |= {starts[number] + int(ordinal) for ordinal in told.superseding}
+    return sorted(superseded), superseding - set(superseded)
 
 
 @st.composite
@@ -146,7 +154,7 @@ def cases(draw: st.DrawFn) -> Case:
 
 @given(cases(), st.data())
 def test_the_reduce_finds_the_losers_of_the_law(case: Case, order: st.DataObject) -> None:
-    assert standing_by_reduce(case, order) == (sorted(losers_by_law(case)), set())
+    assert superseded_by_reduce(case, order) == (sorted(losers_by_law(case)), set())
 
 
 some_versions = st.none() | st.sampled_from((0, 1, -1, LOWEST, HIGHEST)) | st.integers(0, 4)
@@ -158,12 +166,12 @@ def test_where_versions_decide_the_highest_wins(case: Case, data: st.DataObject)
     count = len(case.log)
     drawn = data.draw(st.lists(some_versions, min_size=count, max_size=count).map(tuple))
     case = replace(case, versions=drawn)
-    lost, won = standing_by_versions(case)
-    assert standing_by_reduce(case, data) == (sorted(lost), won)
+    superseded, superseding = superseded_by_versions(case)
+    assert superseded_by_reduce(case, data) == (sorted(superseded), superseding)
 
 
 @pytest.mark.parametrize(
-    ("versions", "winner"),
+    ("versions", "latest"),
     [
         ((1, 2, 3), 2),
         ((3, 2, 1), 0),
@@ -178,17 +186,17 @@ def test_where_versions_decide_the_highest_wins(case: Case, data: st.DataObject)
 )
 @pytest.mark.parametrize("cut", [1, 2, 3])
 def test_any_version_beats_none_and_ties_go_to_the_last(
-    versions: tuple[int | None, ...], winner: int, cut: int
+    versions: tuple[int | None, ...], latest: int, cut: int
 ) -> None:
     keys = (b"k", b"k", b"k")
     # Clean records compete like all others.
     case = Case(segments=(keys[:cut], keys[cut:]), first_dirty=3, versions=versions)
-    assert standing_by_reduce(case) == ([i for i in range(3) if i != winner], {winner})
+    assert superseded_by_reduce(case) == ([i for i in range(3) if i != latest], {latest})
 
 
 def test_of_a_key_met_once_nobody_won() -> None:
     case = Case(segments=((b"a", b"b"), (b"c",)), first_dirty=0, versions=(1, None, 2))
-    assert standing_by_reduce(case) == ([], set())
+    assert superseded_by_reduce(case) == ([], set())
 
 
 @pytest.mark.parametrize("hash_mask", HASH_MASKS)
@@ -221,20 +229,22 @@ def test_the_empty_key_is_a_key_like_any_other() -> None:
 
 
 def test_no_blocks_have_no_losers() -> None:
-    assert bucket_contest([], 1, 64) == []
+    assert superseded_in_bucket([], 1, 64) == []
 
 
-@pytest.mark.parametrize(("competes_from", "lost"), [(0, {0, 1, 3}), (4, {0, 1, 3}), (5, {1})])
-def test_a_segment_finds_its_own_losers_alone(competes_from: int, lost: set[int]) -> None:
+@pytest.mark.parametrize(
+    ("competes_from", "superseded"), [(0, {0, 1, 3}), (4, {0, 1, 3}), (5, {1})]
+)
+def test_a_segment_finds_its_own_losers_alone(competes_from: int, superseded: set[int]) -> None:
     columns = columns_of([b"a", b"b", b"c", b"a", b"a", b"b"])
     ordered, part_starts = ordered_by_part(columns, 64)
-    found = own_contest(ordered, part_starts, competes_from).lost
-    assert set(ordered.ordinal[found].tolist()) == lost
+    found = superseded_in_segment(ordered, part_starts, competes_from).superseded
+    assert set(ordered.ordinal[found].tolist()) == superseded
 
 
 @pytest.mark.parametrize("buckets", [1, 3])
 @pytest.mark.parametrize("hash_mask", HASH_MASKS)
-def test_many_keys_in_every_part_find_their_winners(buckets: int, hash_mask: int) -> None:
+def test_many_keys_in_every_part_find_their_latest(buckets: int, hash_mask: int) -> None:
     chance = random.Random(7)
     keys = [b"key %d" % number for number in range(400)]
     segments = tuple(tuple(chance.choices(keys, k=chance.randint(1, 300))) for _ in range(5))
@@ -243,5 +253,8 @@ def test_many_keys_in_every_part_find_their_winners(buckets: int, hash_mask: int
     )
     assert losers_by_reduce(case) == sorted(losers_by_law(case))
     versions = tuple(chance.randint(-9, 9) for _ in case.log)
-    lost, won = standing_by_versions(replace(case, versions=versions))
-    assert standing_by_reduce(replace(case, versions=versions)) == (sorted(lost), won)
+    superseded, superseding = superseded_by_versions(replace(case, versions=versions))
+    assert superseded_by_reduce(replace(case, versions=versions)) == (
+        sorted(superseded),
+        superseding,
+    )

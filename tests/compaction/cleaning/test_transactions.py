@@ -18,7 +18,7 @@ from tierfold.compaction.cleaning.transactions import (
     BatchMarks,
     aborted_batches,
     joined_marks,
-    verdict,
+    transaction_status,
 )
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 
@@ -166,7 +166,7 @@ def test_the_verdict_is_the_rules(view: View) -> None:
     expected = by_the_rule(view.marks, view.entries)
     marks = marks_of(view.marks)
     aborted = aborted_batches(marks, view.entries)
-    found = verdict(marks, view.entries)
+    found = transaction_status(marks, view.entries)
     assert [view.marks[i] for i in np.flatnonzero(aborted)] == expected.aborted
     assert found.discardable.tolist() == expected.discardable
     assert list(found.listed) == expected.listed
@@ -186,7 +186,7 @@ def test_no_marks_say_nothing() -> None:
     nothing = joined_marks([])
     assert len(nothing) == 0
     assert aborted_batches(nothing, [entry(0, 9)]).tolist() == []
-    found = verdict(nothing, [entry(0, 9)])
+    found = transaction_status(nothing, [entry(0, 9)])
     assert (found.discardable.tolist(), found.listed, found.believed) == ([], (), ())
 
 
@@ -216,33 +216,36 @@ def test_a_marker_is_never_data_of_the_transaction_it_lies_in(kind: int) -> None
 
 
 def test_a_commit_marker_stays_while_a_batch_of_its_transaction_is_met() -> None:
-    assert verdict(marks_of([mark(0, DATA), mark(1, COMMIT)]), []).discardable.tolist() == []
-    assert verdict(marks_of([mark(1, COMMIT)]), []).discardable.tolist() == [1]
+    assert (
+        transaction_status(marks_of([mark(0, DATA), mark(1, COMMIT)]), []).discardable.tolist()
+        == []
+    )
+    assert transaction_status(marks_of([mark(1, COMMIT)]), []).discardable.tolist() == [1]
 
 
 def test_batches_before_another_marker_are_not_of_this_transaction() -> None:
     marks = [mark(0, DATA), mark(1, COMMIT), mark(2, COMMIT)]
-    assert verdict(marks_of(marks), []).discardable.tolist() == [2]
+    assert transaction_status(marks_of(marks), []).discardable.tolist() == [2]
 
 
 def test_batches_of_another_producer_hold_no_marker() -> None:
     marks = [mark(0, DATA, producer=2), mark(1, COMMIT)]
-    assert verdict(marks_of(marks), []).discardable.tolist() == [1]
+    assert transaction_status(marks_of(marks), []).discardable.tolist() == [1]
 
 
 def test_an_abort_marker_stays_and_is_listed_while_aborted_data_is_met() -> None:
     known = entry(0, 1, stable=0)
-    found = verdict(marks_of([mark(0, DATA), mark(1, ABORT)]), [known])
+    found = transaction_status(marks_of([mark(0, DATA), mark(1, ABORT)]), [known])
     assert (found.discardable.tolist(), found.listed, found.believed) == ([], (known,), ())
 
 
 def test_an_abort_marker_without_data_may_go_and_is_listed_no_more() -> None:
-    found = verdict(marks_of([mark(1, ABORT)]), [entry(0, 1)])
+    found = transaction_status(marks_of([mark(1, ABORT)]), [entry(0, 1)])
     assert (found.discardable.tolist(), found.listed, found.believed) == ([1], (), ())
 
 
 def test_an_abort_marker_with_data_and_no_entry_is_believed() -> None:
-    found = verdict(marks_of([mark(3, DATA), mark(5, DATA), mark(6, ABORT)]), [])
+    found = transaction_status(marks_of([mark(3, DATA), mark(5, DATA), mark(6, ABORT)]), [])
     assert found.believed == (entry(3, 6),)
     assert found.listed == found.believed
     assert found.discardable.tolist() == []
@@ -250,36 +253,38 @@ def test_an_abort_marker_with_data_and_no_entry_is_believed() -> None:
 
 def test_a_believed_transaction_leaves_an_older_open_one_unstable() -> None:
     marks = [mark(2, DATA, producer=7), mark(3, DATA), mark(4, ABORT), mark(5, COMMIT, producer=7)]
-    (believed,) = verdict(marks_of(marks), []).believed
+    (believed,) = transaction_status(marks_of(marks), []).believed
     assert believed == entry(3, 4, stable=2)
 
 
 @pytest.mark.parametrize("kind", [LEADER_CHANGE, 3, 4, 5, 6, 99])
 def test_other_control_types_stay(kind: int) -> None:
-    assert verdict(marks_of([mark(0, kind)]), []).discardable.tolist() == []
+    assert transaction_status(marks_of([mark(0, kind)]), []).discardable.tolist() == []
 
 
 def test_an_emptied_control_batch_may_go_whatever_it_was() -> None:
     marks = [mark(0, DATA), mark(1, EMPTIED), mark(2, COMMIT)]
     # It says nothing of the transaction that it lies in.
-    assert verdict(marks_of(marks), []).discardable.tolist() == [1]
+    assert transaction_status(marks_of(marks), []).discardable.tolist() == [1]
 
 
 def test_a_commit_marker_may_go_where_only_aborted_batches_were_met() -> None:
     # The ABORT marker between them is gone; the data, kept empty for its producer, is not.
-    found = verdict(marks_of([mark(0, DATA), mark(5, COMMIT)]), [entry(0, 3)])
+    found = transaction_status(marks_of([mark(0, DATA), mark(5, COMMIT)]), [entry(0, 3)])
     assert found.discardable.tolist() == [5]
 
 
 def test_an_entry_that_ends_elsewhere_does_not_stand_for_this_marker() -> None:
-    found = verdict(marks_of([mark(1, DATA), mark(2, DATA), mark(5, ABORT)]), [entry(0, 9)])
+    found = transaction_status(
+        marks_of([mark(1, DATA), mark(2, DATA), mark(5, ABORT)]), [entry(0, 9)]
+    )
     assert found.believed == (entry(1, 5),)
 
 
 def test_producers_are_told_apart_where_they_interleave() -> None:
     steps = [(1, DATA), (2, DATA), (1, COMMIT), (3, COMMIT), (2, ABORT), (1, COMMIT)]
     marks = [mark(at, kind, producer=producer) for at, (producer, kind) in enumerate(steps)]
-    found = verdict(marks_of(marks), [])
+    found = transaction_status(marks_of(marks), [])
     assert found.discardable.tolist() == [3, 5]
     assert found.believed == (entry(1, 4, producer=2),)
 
@@ -288,12 +293,14 @@ def test_producers_are_told_apart_where_they_interleave() -> None:
 def test_a_transaction_that_ended_holds_nothing_back(kind: int) -> None:
     other = [mark(0, DATA, producer=7), mark(1, kind, producer=7)]
     known = [entry(0, 1, producer=7)] if kind == ABORT else []
-    (believed,) = verdict(marks_of([*other, mark(2, DATA), mark(3, ABORT)]), known).believed
+    (believed,) = transaction_status(
+        marks_of([*other, mark(2, DATA), mark(3, ABORT)]), known
+    ).believed
     assert believed == entry(2, 3, stable=4)
 
 
 @pytest.mark.parametrize("kind", [LEADER_CHANGE, EMPTIED])
 def test_only_an_end_marker_ends_another_open_transaction(kind: int) -> None:
     other = [mark(0, DATA, producer=7), mark(1, kind, producer=7)]
-    (believed,) = verdict(marks_of([*other, mark(2, DATA), mark(3, ABORT)]), []).believed
+    (believed,) = transaction_status(marks_of([*other, mark(2, DATA), mark(3, ABORT)]), []).believed
     assert believed == entry(2, 3, stable=0)

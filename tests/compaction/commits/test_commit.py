@@ -24,9 +24,9 @@ from tierfold.compaction.commits.commit import (
     applied,
     claimed,
     lost,
+    outcome_of,
     proposed,
     unmet,
-    verdict,
 )
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace
 from tierfold.compaction.model.segments import CleanerOffset, PartitionState, RetiredSegment
@@ -163,7 +163,7 @@ ROWS: Final[dict[str, tuple[PartitionState, object]]] = {
 @pytest.mark.parametrize("row", ROWS)
 def test_the_row_decides_how_a_proposal_ended(row: str) -> None:
     state, outcome = ROWS[row]
-    assert verdict(PROPOSAL, state) == outcome
+    assert outcome_of(PROPOSAL, state) == outcome
 
 
 def test_a_restore_is_recognised_under_a_later_claim_by_what_its_epoch_says() -> None:
@@ -177,10 +177,10 @@ def test_a_restore_is_recognised_under_a_later_claim_by_what_its_epoch_says() ->
     )
     restore = replace(PROPOSAL, updates=(update, ReleaseClaim(run="mine")))
     later = claimed(applied(restore, CLAIMED), run="next", commit_id="next", at_ms=80)
-    assert verdict(restore, later) == Committed(epoch=2, commit_id="swap")
+    assert outcome_of(restore, later) == Committed(epoch=2, commit_id="swap")
     overtaken = claimed(CLAIMED, run="next", commit_id="next", at_ms=80)
-    assert verdict(restore, overtaken) == Fenced(epoch=2, by_epoch=3, by_run="next")
-    assert verdict(restore, CLAIMED) is None
+    assert outcome_of(restore, overtaken) == Fenced(epoch=2, by_epoch=3, by_run="next")
+    assert outcome_of(restore, CLAIMED) is None
 
 
 def test_only_a_newer_epoch_fences() -> None:

@@ -26,8 +26,8 @@ from tierfold.compaction.commits.commit import (
     ReleaseClaim,
     applied,
     claimed,
+    outcome_of,
     proposed,
-    verdict,
 )
 from tierfold.compaction.commits.forget import Forgetting, forgetting, row_without
 from tierfold.compaction.commits.history import Event, entries
@@ -171,16 +171,16 @@ def test_the_commit_empties_the_row_and_is_known_again() -> None:
         commit_id="forget",
         at_ms=7,
     )
-    assert verdict(forget, before) is None
+    assert outcome_of(forget, before) is None
     after = applied(forget, before)
     assert after == replace(
         row_without(KEY, None, ("a", "b")), epoch=3, commit_id="forget", committed_at_ms=7
     )
     assert after.is_forgotten
-    assert verdict(forget, after) == Committed(epoch=3, commit_id="forget")
+    assert outcome_of(forget, after) == Committed(epoch=3, commit_id="forget")
     late = proposed(before, ReleaseClaim(run="me"), commit_id="late", at_ms=8)
     newer = claimed(after, run="next", commit_id="newer", at_ms=9)
-    assert verdict(late, newer) == Fenced(epoch=3, by_epoch=4, by_run="next")
+    assert outcome_of(late, newer) == Fenced(epoch=3, by_epoch=4, by_run="next")
 
 
 def test_the_next_claim_takes_the_new_history_and_the_consent_is_used_up() -> None:

@@ -55,7 +55,7 @@ def told(
 
 def words(segments: tuple[ExplainedSegment, ...]) -> list[str]:
     return [
-        f"{'+'.join(explained.regions)}: {explained.fate}{explained.group or ''}"
+        f"{'+'.join(explained.regions)}: {explained.action}{explained.group or ''}"
         for explained in segments
     ]
 
@@ -85,7 +85,7 @@ def words(segments: tuple[ExplainedSegment, ...]) -> list[str]:
             (
                 1,
                 "its youngest record is 30 ms old, min.compaction.lag.ms is 50 (50 ms);"
-                " only its marks are read",
+                " only its transactions are read",
             ),
         ),
         (
@@ -94,7 +94,7 @@ def words(segments: tuple[ExplainedSegment, ...]) -> list[str]:
             (
                 2,
                 "follows offset 100, where records are too young: min.compaction.lag.ms is 50"
-                " (50 ms); only its marks are read",
+                " (50 ms); only its transactions are read",
             ),
         ),
         (
@@ -159,7 +159,7 @@ def test_a_refused_partition_is_left_as_it_is() -> None:
     assert isinstance(regions, Regions)
     refusal = Refusal(reason=RefusalReason.GAP, detail="a hole", remedy="Look.")
     (only,) = explained(view, COMPACT, regions, refusal, NOW_MS)
-    assert (only.fate, only.why) == ("left", "the partition is refused: gap")
+    assert (only.action, only.why) == ("left", "the partition is refused: gap")
     assert decision(refusal, COMPACT) == "refused, gap: a hole. Look"
 
 

@@ -21,7 +21,7 @@ from tierfold.compaction.model.errors import TierfoldError
 from tierfold.jobs.pipeline.check_and_commit import Rewritten, RoundResult, published
 from tierfold.jobs.pipeline.task_assignment import GroupOrder, Round
 from tierfold.storage.catalog.catalog import Catalog
-from tierfold.storage.segments.group_rewrite import Standing, rewrite_group
+from tierfold.storage.segments.group_rewrite import RecordBits, rewrite_group
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
 
 TWINS: Final = 0.05
@@ -60,7 +60,7 @@ class VirtualPipeline:
             return Rewritten(round=work, failure=str(error))
 
     def _by_workers(
-        self, tier: LocalTieredStorage, order: GroupOrder, standing: Standing
+        self, tier: LocalTieredStorage, order: GroupOrder, standing: RecordBits
     ) -> GroupReceipt:
         scheduler = self.driver.scheduler
         if not scheduler.is_calm and scheduler.rng.random() < DEATHS:
@@ -73,7 +73,7 @@ class VirtualPipeline:
             )
         return rewrite_group(tier, order.task, standing)
 
-    def _twin(self, twin: Actor, order: GroupOrder, standing: Standing) -> None:
+    def _twin(self, twin: Actor, order: GroupOrder, standing: RecordBits) -> None:
         """Its receipt is one that Spark throws away."""
         try:
             rewrite_group(

@@ -15,7 +15,7 @@ from tests.jobs.commands import told
 from tests.jobs.concurrent_events import MeddledCatalog, no_answer
 from tests.jobs.tiers import files_below, folder_of, key_of, made_tier, put_updates
 from tests.storage.rotting_store import HARMS
-from tierfold.compaction.cleaning.transactions import TransactionVerdict
+from tierfold.compaction.cleaning.transactions import TransactionStatus
 from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.outcomes import Committed, Unknown
@@ -28,7 +28,7 @@ from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
 from tierfold.storage.tiers.object_store import ObjectEntry
 
 ORDERS, PAYMENTS = key_of("orders"), key_of("payments")
-NO_TRANSACTIONS: Final = TransactionVerdict(
+NO_TRANSACTIONS: Final = TransactionStatus(
     discardable=np.empty(0, np.int64), listed=(), believed=()
 )
 ALWAYS_THERE: Final = [part for part in Part if part is not Part.TRANSACTION_INDEX]

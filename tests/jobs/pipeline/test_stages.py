@@ -71,7 +71,7 @@ def test_a_scanned_segment_tells_its_keys_its_own_losers_and_itself(
     assert [(row.partition_index, row.segment_index, row.kind) for row in rows] == [
         (partition, segment, kind)
         for partition, segment in ((0, 0), (0, 1), (1, 0))
-        for kind in (RowKind.KEYS, RowKind.OWN_LOST, RowKind.SCANNED)
+        for kind in (RowKind.KEYS, RowKind.OWN_SUPERSEDED, RowKind.SCANNED)
     ]
     keys, own_lost, told = rows[:3]
     # Its own key and the five of which the later update competes on.
@@ -106,13 +106,13 @@ def test_the_reduce_names_what_another_segment_supersedes(
     destinations = {(0, 0): 3, (0, 1): 1}
     plan = ReducePlan(buckets={0: 1, 1: 1}, tasks=2, destinations=destinations)
     after = rows_from(reduced(scan(spark, tier, rounds), plan))
-    (lost,) = (row for row in after if row.kind is RowKind.LOST)
+    (lost,) = (row for row in after if row.kind is RowKind.SUPERSEDED)
     assert (lost.partition_index, lost.segment_index) == (0, 0)
     ordinals = np.sort(np.frombuffer(lost.payload, np.uint32))
     assert ordinals.tolist() == [6, 7, 8, 9, 10]
     # What is no key passes, each row once.
     passed = [row for row in before if row.kind is not RowKind.KEYS]
-    unsent = [replace(row, task=0) for row in after if row.kind is not RowKind.LOST]
+    unsent = [replace(row, task=0) for row in after if row.kind is not RowKind.SUPERSEDED]
     assert unsent == [replace(row, task=0) for row in passed]
     # All leave for the task that rewrites their segment.
     assert {(r.partition_index, r.segment_index): r.task for r in after} == {
@@ -133,11 +133,11 @@ def test_only_records_from_first_dirty_on_compete(spark: SparkSession, tier: Pat
         spark.sparkContext.accumulator(0),
     )
     after = rows_from(reduced(frame, ReducePlan(buckets={0: 1}, tasks=1, destinations={})))
-    (lost,) = (row for row in after if row.kind is RowKind.LOST)
+    (lost,) = (row for row in after if row.kind is RowKind.SUPERSEDED)
     # k0's last update is clean, so that no update of k0 supersedes another.
     ordinals = np.sort(np.frombuffer(lost.payload, np.uint32))
     assert ordinals.tolist() == [2, 3, 4, 5, 7, 8, 9, 10]
-    own = [row for row in after if row.kind is RowKind.OWN_LOST]
+    own = [row for row in after if row.kind is RowKind.OWN_SUPERSEDED]
     bits = [
         np.unpackbits(np.frombuffer(row.payload, np.uint8), count=RECORDS_PER_SEGMENT)
         for row in own
@@ -152,7 +152,7 @@ def test_rows_survive_arrow_and_spark(spark: SparkSession) -> None:
             partition_index=1,
             segment_index=2,
             bucket=3,
-            kind=RowKind.LOST,
+            kind=RowKind.SUPERSEDED,
             payload=bytes(range(256)),
         ),
         Row(task=5, partition_index=0, segment_index=0, kind=RowKind.KEYS, payload=b""),

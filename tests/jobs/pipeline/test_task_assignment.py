@@ -13,7 +13,7 @@ from tests.jobs.claimed_rounds import NOW_MS, claimed_rounds
 from tests.jobs.tiers import RECORDS_PER_SEGMENT, key_of, made_tier, put_updates
 from tests.storage.live_segments import an_abort
 from tierfold.compaction.cleaning.counts import Tally
-from tierfold.compaction.cleaning.transactions import TransactionVerdict
+from tierfold.compaction.cleaning.transactions import TransactionStatus
 from tierfold.compaction.commits.commit import (
     AddSegments,
     AdvanceCleanerOffset,
@@ -43,7 +43,7 @@ from tierfold.storage.indexes.transaction_index import read_transaction_index
 
 AT_MS: Final = NOW_MS + 5_000
 
-NO_TRANSACTIONS: Final = TransactionVerdict(
+NO_TRANSACTIONS: Final = TransactionStatus(
     discardable=np.empty(0, np.int64), listed=(), believed=()
 )
 
@@ -141,11 +141,11 @@ def test_a_groups_order_travels_with_its_first_segment(rounds: list[Round]) -> N
 def test_a_group_is_told_of_its_own_markers_alone(rounds: list[Round]) -> None:
     each = rounds[0]
     listed = tuple(an_abort(offset, offset, offset) for offset in (0, 21, 22, 32))
-    verdict = TransactionVerdict(
+    transaction_status = TransactionStatus(
         discardable=np.array([0, 21, 22, 32], np.int64), listed=listed, believed=()
     )
     wanted = dict(enumerate(each.groups))
-    first, second = group_orders(each, verdict, wanted=wanted)
+    first, second = group_orders(each, transaction_status, wanted=wanted)
     assert (first.task.discardable.tolist(), second.task.discardable.tolist()) == (
         [0, 21],
         [22, 32],

@@ -28,7 +28,7 @@ from tests.jobs.tiers import (
 )
 from tests.storage.legacy_messages import message
 from tests.storage.live_segments import data
-from tierfold.compaction.cleaning.counts import RECORD_FATES
+from tierfold.compaction.cleaning.counts import RECORD_OUTCOMES
 from tierfold.compaction.model.errors import InvariantBroken
 from tierfold.compaction.planning.chunks import Chunk
 from tierfold.compaction.planning.plan import Compact
@@ -167,8 +167,8 @@ def test_every_partition_tells_its_round_and_a_tally_that_adds_up(course: Course
         assert each["bytes_in"] == plan["bytes_in"]
         assert each["epoch"] == 1
         tally = each["tally"]
-        assert sum(tally[name] for name in RECORD_FATES) == tally["records_in"] > 0
-        sizes = [tally[f"{name}_bytes"] for name in RECORD_FATES]
+        assert sum(tally[name] for name in RECORD_OUTCOMES) == tally["records_in"] > 0
+        sizes = [tally[f"{name}_bytes"] for name in RECORD_OUTCOMES]
         assert sum(sizes) == tally["record_bytes_in"] > 0
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.storage.drafts import NOW_MS, horizon_ms, logs
 from tests.storage.kafka_dumps import CLEANED, kafka_reads, log_bytes, we_read
-from tierfold.compaction.cleaning.record_retention import BatchFate
+from tierfold.compaction.cleaning.record_retention import BatchRetention
 from tierfold.compaction.model.units import NO_HORIZON
 from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_batch
 from tierfold.storage.kafka.batch_headers import BatchHeads, read_heads
@@ -19,7 +19,7 @@ from tierfold.storage.kafka.legacy_batches import decode_any
 from tierfold.storage.kafka.records import Records
 from tierfold.storage.segments.segment_reader import Batch, read_segment
 
-Decision = tuple[tuple[BatchDraft, ...], list[BatchFate], list[bool], list[int | None]]
+Decision = tuple[tuple[BatchDraft, ...], list[BatchRetention], list[bool], list[int | None]]
 
 
 def opened(log: bytes) -> tuple[np.ndarray, BatchHeads, Records]:
@@ -29,22 +29,22 @@ def opened(log: bytes) -> tuple[np.ndarray, BatchHeads, Records]:
 
 
 def rewritten(
-    log: bytes, fates: list[BatchFate], keep: list[bool], horizons: list[int | None]
+    log: bytes, retention: list[BatchRetention], keep: list[bool], horizons: list[int | None]
 ) -> tuple[bytes, list[int]]:
     out, sizes = rewrite_batches(
         *opened(log),
         np.array(keep, np.bool_),
-        np.array(fates, np.int8),
+        np.array(retention, np.int8),
         np.array([NO_HORIZON if h is None else h for h in horizons], np.int64),
     )
     return out.tobytes(), sizes.tolist()
 
 
-def as_kafka_decided(name: str) -> tuple[bytes, list[BatchFate], list[bool], list[int | None]]:
+def as_kafka_decided(name: str) -> tuple[bytes, list[BatchRetention], list[bool], list[int | None]]:
     """The source, and the decision that Kafka's cleaner took, read off what it wrote."""
     cleaned = {batch["lastOffset"]: batch for batch in kafka_reads(f"{name}.cleaned")}
     survivors = {r["offset"] for batch in cleaned.values() for r in batch["records"]}
-    fates: list[BatchFate] = []
+    retention: list[BatchRetention] = []
     keep: list[bool] = []
     horizons: list[int | None] = []
     for batch in kafka_reads(name):
@@ -54,20 +54,20 @@ def as_kafka_decided(name: str) -> tuple[bytes, list[BatchFate], list[bool], lis
         last = offsets[-1] if offsets and batch["magic"] < 2 else batch["lastOffset"]
         found = cleaned.get(last)
         if found is None:
-            fates.append(BatchFate.DROP)
+            retention.append(BatchRetention.DROP)
         elif found["crc"] == batch["crc"]:
-            fates.append(BatchFate.COPY)
+            retention.append(BatchRetention.COPY)
         else:
-            fates.append(BatchFate.REWRITE if offsets else BatchFate.EMPTY)
+            retention.append(BatchRetention.REWRITE if offsets else BatchRetention.EMPTY)
         keep += kept
         horizons.append(found["deleteHorizonMs"] if found else None)
-    return log_bytes(name), fates, keep, horizons
+    return log_bytes(name), retention, keep, horizons
 
 
 @pytest.mark.parametrize("name", CLEANED)
 def test_the_output_is_kafkas(name: str) -> None:
-    source, fates, keep, horizons = as_kafka_decided(name)
-    out, _ = rewritten(source, fates, keep, horizons)
+    source, retention, keep, horizons = as_kafka_decided(name)
+    out, _ = rewritten(source, retention, keep, horizons)
     expected = log_bytes(f"{name}.cleaned")
     assert without_compression(out) == without_compression(expected)
     if all(batch["codec"] == "none" for batch in kafka_reads(f"{name}.cleaned")):
@@ -85,46 +85,50 @@ def without_compression(log: bytes) -> list[dict[str, object]]:
 
 
 def test_kafkas_logs_ask_for_every_fate() -> None:
-    fates = {fate for name in CLEANED for fate in as_kafka_decided(name)[1]}
+    retention = {retention for name in CLEANED for retention in as_kafka_decided(name)[1]}
     horizons = {h is None for name in CLEANED for h in as_kafka_decided(name)[3]}
-    assert fates >= {BatchFate.DROP, BatchFate.REWRITE, BatchFate.EMPTY}
+    assert retention >= {BatchRetention.DROP, BatchRetention.REWRITE, BatchRetention.EMPTY}
     assert horizons == {True, False}
 
 
 @st.composite
 def decisions(draw: st.DrawFn) -> Decision:
     drafts = draw(logs())
-    fates: list[BatchFate] = []
+    retention: list[BatchRetention] = []
     keep: list[bool] = []
     for draft in drafts:
         kept = [draw(st.booleans()) for _ in draft.records]
-        any_fate = list(BatchFate) if any(kept) else [f for f in BatchFate if f != f.REWRITE]
-        fates.append(draw(st.sampled_from(any_fate)))
+        any_fate = (
+            list(BatchRetention) if any(kept) else [f for f in BatchRetention if f != f.REWRITE]
+        )
+        retention.append(draw(st.sampled_from(any_fate)))
         keep += kept
-    return drafts, fates, keep, [draw(horizon_ms) for _ in drafts]
+    return drafts, retention, keep, [draw(horizon_ms) for _ in drafts]
 
 
 @given(decisions())
 def test_the_output_is_the_models(decision: Decision) -> None:
-    drafts, fates, keep, horizons = decision
+    drafts, retention, keep, horizons = decision
     sources = [write_batch(draft) for draft in drafts]
-    out, sizes = rewritten(b"".join(sources), fates, keep, horizons)
+    out, sizes = rewritten(b"".join(sources), retention, keep, horizons)
     rest = iter(keep)
     batches = list(read_segment(b"".join(sources)).batches())
     expected = [
-        model(batch, source, fate, [next(rest) for _ in batch.records], horizon)
-        for batch, source, fate, horizon in zip(batches, sources, fates, horizons, strict=True)
+        model(batch, source, retention, [next(rest) for _ in batch.records], horizon)
+        for batch, source, retention, horizon in zip(
+            batches, sources, retention, horizons, strict=True
+        )
     ]
     assert out.hex() == b"".join(expected).hex()
     assert sizes == [len(batch) for batch in expected]
 
 
 def model(
-    batch: Batch, source: bytes, fate: BatchFate, keep: list[bool], horizon_ms: int | None
+    batch: Batch, source: bytes, retention: BatchRetention, keep: list[bool], horizon_ms: int | None
 ) -> bytes:
     """The law in a few plain words."""
-    if fate in (BatchFate.DROP, BatchFate.COPY):
-        return source if fate == BatchFate.COPY else b""
+    if retention in (BatchRetention.DROP, BatchRetention.COPY):
+        return source if retention == BatchRetention.COPY else b""
     survivors = tuple(
         RecordDraft(
             offset=record.offset,
@@ -134,7 +138,7 @@ def model(
             headers=record.headers,
         )
         for record, stays in zip(batch.records, keep, strict=True)
-        if stays and fate == BatchFate.REWRITE
+        if stays and retention == BatchRetention.REWRITE
     )
     keeps_max = batch.is_log_append_time or not survivors
     return write_batch(
@@ -170,7 +174,7 @@ def test_a_horizon_so_near_that_no_delta_changes_its_length_changes_the_deltas(
     codec: Codec,
 ) -> None:
     draft = timed(codec, NOW_MS, NOW_MS + 300, NOW_MS + 600)
-    out, _ = rewritten(write_batch(draft), [BatchFate.REWRITE], [True] * 3, [NOW_MS - 1000])
+    out, _ = rewritten(write_batch(draft), [BatchRetention.REWRITE], [True] * 3, [NOW_MS - 1000])
     (batch,) = read_segment(out).batches()
     assert batch.base_timestamp_ms == NOW_MS - 1000
     assert [record.timestamp_ms - NOW_MS for record in batch.records] == [0, 300, 600]
@@ -181,7 +185,7 @@ def test_a_horizon_so_near_that_no_delta_changes_its_length_changes_the_deltas(
 def test_negative_timestamps_survive(codec: Codec, horizon: int | None) -> None:
     draft = timed(codec, NOW_MS, -1, -(2**40), -7)
     keep = [False, True, True, True]
-    out, _ = rewritten(write_batch(draft), [BatchFate.REWRITE], keep, [horizon])
+    out, _ = rewritten(write_batch(draft), [BatchRetention.REWRITE], keep, [horizon])
     (batch,) = read_segment(out).batches()
     assert [record.timestamp_ms for record in batch.records] == [-1, -(2**40), -7]
     # As Kafka's `MemoryRecordsBuilder` has it: no record at all is older than "no timestamp".
@@ -198,8 +202,8 @@ def test_an_odd_encoding_comes_out_canonical() -> None:
     heads = read_heads(view, where="odd", check_crc=False)
     records = decode_any(view, heads, where="odd")
     one = np.ones(1, np.bool_)
-    fate = np.array([BatchFate.REWRITE], np.int8)
-    out, _ = rewrite_batches(view, heads, records, one, fate, np.array([NO_HORIZON]))
+    retention = np.array([BatchRetention.REWRITE], np.int8)
+    out, _ = rewrite_batches(view, heads, records, one, retention, np.array([NO_HORIZON]))
     assert out.tobytes().hex() == plain.hex()
 
 
@@ -211,18 +215,18 @@ def test_an_undefined_attributes_byte_is_cleared_where_all_else_is_kept() -> Non
     view = np.frombuffer(bytes(odd), np.uint8)
     heads = read_heads(view, where="odd", check_crc=False)
     records = decode_any(view, heads, where="odd")
-    fate = np.array([BatchFate.REWRITE], np.int8)
+    retention = np.array([BatchRetention.REWRITE], np.int8)
     out, _ = rewrite_batches(
-        view, heads, records, np.ones(1, np.bool_), fate, np.array([NO_HORIZON])
+        view, heads, records, np.ones(1, np.bool_), retention, np.array([NO_HORIZON])
     )
     assert out.tobytes().hex() == plain.hex()
 
 
 def test_a_legacy_batch_can_be_emptied() -> None:
     log = log_bytes("v1gzip")
-    fates = [BatchFate.EMPTY] * len(kafka_reads("v1gzip"))
+    retention = [BatchRetention.EMPTY] * len(kafka_reads("v1gzip"))
     keep = [False] * sum(len(batch["records"]) for batch in kafka_reads("v1gzip"))
-    out, _ = rewritten(log, fates, keep, [None] * len(fates))
+    out, _ = rewritten(log, retention, keep, [None] * len(retention))
     batches = list(read_segment(out).batches())
     assert {(b.magic, b.size_bytes, b.codec) for b in batches} == {(2, 61, "none")}
     assert [b.last_offset for b in batches] == [b["lastOffset"] for b in kafka_reads("v1gzip")]
@@ -235,7 +239,7 @@ def test_nothing_in_nothing_out() -> None:
 def test_a_rewrite_without_survivors_is_refused() -> None:
     log = write_batch(BatchDraft(base_offset=0))
     with pytest.raises(ValueError, match="without survivors"):
-        rewritten(log, [BatchFate.REWRITE], [], [None])
+        rewritten(log, [BatchRetention.REWRITE], [], [None])
 
 
 def test_a_closing_batch_is_empty_and_nobodys() -> None:

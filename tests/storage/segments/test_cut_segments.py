@@ -26,7 +26,7 @@ from tests.storage.live_segments import (
     part_file,
     put_segment,
 )
-from tierfold.compaction.cleaning.offset_map import LOST
+from tierfold.compaction.cleaning.offset_map import SUPERSEDED
 from tierfold.compaction.cleaning.record_retention import RoundRules
 from tierfold.compaction.model.errors import CorruptLog
 from tierfold.compaction.model.segments import LeaderEpoch, Segment
@@ -281,14 +281,14 @@ def rewritten(
 ) -> tuple[Segment, list[tuple[int, bytes | None]]]:
     """The segment that replaces them, and (offset, value) of its records."""
 
-    def standing(segment: Segment, records: int) -> np.ndarray:
+    def bits(segment: Segment, records: int) -> np.ndarray:
         offsets_of = [
             record.offset
             for batch in read_segment(tier.read_log(KEY, segment).tobytes()).batches()
             for record in batch.records
         ]
         assert len(offsets_of) == records
-        return np.isin(offsets_of, lost) * LOST
+        return np.isin(offsets_of, lost) * SUPERSEDED
 
     no_pairs = np.empty((0, 2), np.int64)
     task = GroupTask(
@@ -309,7 +309,7 @@ def rewritten(
         run="run-1",
         index_interval_bytes=INTERVAL_BYTES,
     )
-    receipt = rewrite_group(tier, task, standing)
+    receipt = rewrite_group(tier, task, bits)
     new = receipt.segment
     assert new is not None
     content = read_segment(tier.read_log(KEY, new).tobytes())

@@ -21,7 +21,7 @@ from tests.pictures.log_pictures import (
 from tests.storage.corrupted_bytes import patched, summed
 from tests.storage.rotting_store import HARMS, RottingStore
 from tierfold.compaction.cleaning.counts import Tally
-from tierfold.compaction.cleaning.offset_map import LOST
+from tierfold.compaction.cleaning.offset_map import SUPERSEDED
 from tierfold.compaction.cleaning.record_retention import RoundRules
 from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
@@ -71,11 +71,11 @@ def rewritten(log: Log, *lost: int, **fields: Any) -> GroupReceipt:
         first[segment.segment_id] = seen
         seen += sum(len(batch.records) for batch in batches_of(log, segment))
 
-    def standing(segment: Segment, records: int) -> np.ndarray:
+    def bits(segment: Segment, records: int) -> np.ndarray:
         start = first[segment.segment_id]
-        return np.isin(np.arange(start, start + records), lost) * LOST
+        return np.isin(np.arange(start, start + records), lost) * SUPERSEDED
 
-    return rewrite_group(log.tier, a_task(log, **fields), standing)
+    return rewrite_group(log.tier, a_task(log, **fields), bits)
 
 
 def after(log: Log, receipt: GroupReceipt) -> str:

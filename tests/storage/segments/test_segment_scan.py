@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.pictures.batch_words import draft_of
 from tests.storage.legacy_messages import message, wrapper
-from tierfold.compaction.cleaning.offset_map import LOST
+from tierfold.compaction.cleaning.offset_map import SUPERSEDED
 from tierfold.compaction.cleaning.transactions import ABORT, COMMIT, DATA, EMPTIED
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.errors import CorruptLog
@@ -77,7 +77,7 @@ def test_aborted_records_take_no_part() -> None:
     words = ("P1(0:a=1)", "P2([1:a=2 2:b=2])", "3:P2:A", "P2(4:b=3)")
     found = scanned(*words, aborted=(aborted_entry(2, 1, 3),))
     assert entries(found) == [(0, b"a"), (4, b"b")]
-    assert not found.own_standing.any()
+    assert not found.own_bits.any()
 
 
 def test_without_a_key_are_neither_aborted_records_nor_control_records() -> None:
@@ -88,7 +88,7 @@ def test_without_a_key_are_neither_aborted_records_nor_control_records() -> None
 
 def test_what_loses_within_the_segment_is_not_shuffled() -> None:
     found = scanned("[0:a=1 1:b=1]", "2:a=2")
-    assert found.own_standing.tolist() == [LOST, 0, 0]
+    assert found.own_bits.tolist() == [SUPERSEDED, 0, 0]
     assert entries(found) == [(1, b"b"), (2, b"a")]
 
 
@@ -113,7 +113,7 @@ def test_the_marks_are_those_of_transactional_and_control_batches_in_order() -> 
 
 def test_a_segment_without_keys_has_no_blocks() -> None:
     found = scanned("0:=1", "1:P1:C", "2:()")
-    assert (found.blocks, found.own_standing.tolist()) == ((), [0, 0])
+    assert (found.blocks, found.own_bits.tolist()) == ((), [0, 0])
 
 
 WORDS = ("[0:a=1 1:b=1 2:c=1]", "P1(3:a=2)", "[4:=1 5:b=2]", "6:P1:A", "[7:c=2 8:d=1]", "9:a=3")
@@ -138,9 +138,9 @@ def test_what_is_found_does_not_depend_on_how_much_is_held_at_a_time(
     assert pieces.marks.base_offset.tolist() == whole.marks.base_offset.tolist()
     assert pieces.marks.control_type.tolist() == whole.marks.control_type.tolist()
     # A stretch cannot know what a later one holds: what loses to it is left to the reduce.
-    assert not (pieces.own_standing & ~whole.own_standing).any()
-    lost = {int(ordinal) for ordinal in np.flatnonzero(pieces.own_standing)}
-    left = {int(ordinal) for ordinal in np.flatnonzero(whole.own_standing & ~pieces.own_standing)}
+    assert not (pieces.own_bits & ~whole.own_bits).any()
+    lost = {int(ordinal) for ordinal in np.flatnonzero(pieces.own_bits)}
+    left = {int(ordinal) for ordinal in np.flatnonzero(whole.own_bits & ~pieces.own_bits)}
     shuffled = entries(pieces)
     assert shuffled == sorted(entries(whole) + [(at, key) for at, key in shuffled if at in left])
     assert lost.isdisjoint(at for at, _ in shuffled)
@@ -179,7 +179,7 @@ def test_what_is_inside_a_wrapper_takes_part() -> None:
     order = ScanOrder(first_dirty=0, buckets=2)
     found = scan_segment(legacy_log(), (), order, where="a log")
     assert found.records == 6
-    assert found.own_standing.tolist() == [LOST, LOST, 0, 0, 0, 0]
+    assert found.own_bits.tolist() == [SUPERSEDED, SUPERSEDED, 0, 0, 0, 0]
     assert entries(found) == [(3, b"b"), (4, b"c"), (5, b"a")]
 
 
