@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 
 DATA: Final = -1
-"""In `BatchMarks.control_type`: a transactional data batch."""
+"""In `TransactionBatches.control_type`: a transactional data batch."""
 EMPTIED: Final = -2
-"""In `BatchMarks.control_type`: a control batch without its record."""
+"""In `TransactionBatches.control_type`: a control batch without its record."""
 ABORT: Final = 0
 """`ControlRecordType.ABORT`."""
 COMMIT: Final = 1
@@ -35,7 +35,7 @@ COMMIT: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchMarks:
+class TransactionBatches:
     """What transactions leave in batch headers: transactional and control batches, offset order."""
 
     base_offset: NDArray[np.int64]
@@ -48,9 +48,9 @@ class BatchMarks:
         return len(self.base_offset)
 
 
-def joined_marks(pieces: Sequence[BatchMarks]) -> BatchMarks:
+def joined_batches(pieces: Sequence[TransactionBatches]) -> TransactionBatches:
     """The marks of all pieces, in their order."""
-    return BatchMarks(
+    return TransactionBatches(
         base_offset=_concatenated([p.base_offset for p in pieces], np.int64),
         last_offset=_concatenated([p.last_offset for p in pieces], np.int64),
         producer_id=_concatenated([p.producer_id for p in pieces], np.int64),
@@ -78,25 +78,25 @@ class TransactionStatus:
     """Base offsets, ascending, of the control batches that may go once their horizon passed."""
     listed: tuple[AbortedTransaction, ...]
     """Aborted transactions of which a batch was met, by marker offset: to be listed again."""
-    believed: tuple[AbortedTransaction, ...]
+    unindexed: tuple[AbortedTransaction, ...]
     """Transactions that an ABORT marker decides although no index lists them."""
     undecided: tuple[OpenTransaction, ...] = ()
     """What no marker in view decides, by producer."""
 
 
 def aborted_batches(
-    marks: BatchMarks, aborted: Sequence[AbortedTransaction]
+    txn_batches: TransactionBatches, aborted: Sequence[AbortedTransaction]
 ) -> NDArray[np.bool_]:
     """Shape (marks,): which are data batches of one of the aborted transactions.
 
     A transaction covers `[first_offset, last_offset]`, its marker being the last.
     """
     ordered = sorted(aborted, key=lambda t: (t.producer_id, t.first_offset))
-    found = np.zeros(len(marks), np.bool_)
-    if not ordered or not len(marks):
+    found = np.zeros(len(txn_batches), np.bool_)
+    if not ordered or not len(txn_batches):
         return found
     _cover(
-        (marks.producer_id, marks.base_offset, marks.last_offset),
+        (txn_batches.producer_id, txn_batches.base_offset, txn_batches.last_offset),
         (
             np.array([t.producer_id for t in ordered], np.int64),
             np.array([t.first_offset for t in ordered], np.int64),
@@ -104,7 +104,7 @@ def aborted_batches(
         ),
         found,
     )
-    return np.asarray(found & (marks.control_type == DATA), np.bool_)
+    return np.asarray(found & (txn_batches.control_type == DATA), np.bool_)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -134,42 +134,42 @@ def _cover(
 
 
 def transaction_status(
-    marks: BatchMarks, aborted: Sequence[AbortedTransaction]
+    txn_batches: TransactionBatches, aborted: Sequence[AbortedTransaction]
 ) -> TransactionStatus:
     """Reads the marks of one partition's whole view in offset order.
 
     Those above a round's end belong in it: a marker there decides data below.
     """
-    is_aborted = aborted_batches(marks, aborted)
+    is_aborted = aborted_batches(txn_batches, aborted)
     # Per producer in offset order; a stable sort keeps the offset order within a producer.
-    order = np.argsort(marks.producer_id, kind="stable")
-    may_go = np.zeros(len(marks), np.bool_)
-    met_from = np.full(len(marks), -1, np.int64)
-    open_from = np.full(len(marks), -1, np.int64)
+    order = np.argsort(txn_batches.producer_id, kind="stable")
+    may_go = np.zeros(len(txn_batches), np.bool_)
+    met_from = np.full(len(txn_batches), -1, np.int64)
+    open_from = np.full(len(txn_batches), -1, np.int64)
     _judge(
         order,
-        (marks.producer_id, marks.base_offset, marks.control_type),
+        (txn_batches.producer_id, txn_batches.base_offset, txn_batches.control_type),
         is_aborted,
         may_go,
         (met_from, open_from),
     )
     by_marker = {(t.producer_id, t.last_offset): t for t in aborted}
     listed: list[AbortedTransaction] = []
-    believed: list[AbortedTransaction] = []
-    for i in np.flatnonzero((marks.control_type == ABORT) & (met_from >= 0)):
-        key = (int(marks.producer_id[i]), int(marks.last_offset[i]))
+    unindexed: list[AbortedTransaction] = []
+    for i in np.flatnonzero((txn_batches.control_type == ABORT) & (met_from >= 0)):
+        key = (int(txn_batches.producer_id[i]), int(txn_batches.last_offset[i]))
         entry = by_marker.get(key)
         if entry is None:
-            entry = _entry_of(marks, int(i), int(met_from[i]), order)
-            believed.append(entry)
+            entry = _entry_of(txn_batches, int(i), int(met_from[i]), order)
+            unindexed.append(entry)
         listed.append(entry)
     return TransactionStatus(
-        discardable=marks.base_offset[may_go],
+        discardable=txn_batches.base_offset[may_go],
         listed=tuple(listed),
-        believed=tuple(believed),
+        unindexed=tuple(unindexed),
         undecided=tuple(
             OpenTransaction(
-                producer_id=int(marks.producer_id[i]), first_offset=int(open_from[i])
+                producer_id=int(txn_batches.producer_id[i]), first_offset=int(open_from[i])
             )
             for i in np.flatnonzero(open_from >= 0)
         ),
@@ -177,32 +177,34 @@ def transaction_status(
 
 
 def _entry_of(
-    marks: BatchMarks, marker: int, first_offset: int, order: NDArray[np.int64]
+    txn_batches: TransactionBatches, marker: int, first_offset: int, order: NDArray[np.int64]
 ) -> AbortedTransaction:
     """The index entry a broker would have written for the transaction that ends at `marker`."""
-    end = int(marks.last_offset[marker])
+    end = int(txn_batches.last_offset[marker])
     return AbortedTransaction(
-        producer_id=int(marks.producer_id[marker]),
+        producer_id=int(txn_batches.producer_id[marker]),
         first_offset=first_offset,
         last_offset=end,
-        last_stable_offset=_last_stable_offset(marks, marker, end, order),
+        last_stable_offset=_last_stable_offset(txn_batches, marker, end, order),
     )
 
 
 def _last_stable_offset(
-    marks: BatchMarks, marker: int, end: int, order: NDArray[np.int64]
+    txn_batches: TransactionBatches, marker: int, end: int, order: NDArray[np.int64]
 ) -> int:
     """The first offset of another open transaction, or the one after the marker.
 
     Kafka's `ProducerStateManager.lastStableOffset`.
     """
-    others = order[(order < marker) & (marks.producer_id[order] != marks.producer_id[marker])]
+    others = order[
+        (order < marker) & (txn_batches.producer_id[order] != txn_batches.producer_id[marker])
+    ]
     open_first: dict[int, int] = {}
     for i in np.sort(others):
-        producer = int(marks.producer_id[i])
-        if marks.control_type[i] == DATA:
-            open_first.setdefault(producer, int(marks.base_offset[i]))
-        elif marks.control_type[i] in {ABORT, COMMIT}:
+        producer = int(txn_batches.producer_id[i])
+        if txn_batches.control_type[i] == DATA:
+            open_first.setdefault(producer, int(txn_batches.base_offset[i]))
+        elif txn_batches.control_type[i] in {ABORT, COMMIT}:
             open_first.pop(producer, None)
     return min(open_first.values(), default=end + 1)
 

@@ -15,7 +15,7 @@ from tierfold.compaction.planning.grouping import SegmentGroup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Absorbed:
+class MergedGroups:
     """The groups of a round once every empty one that can be joined has been."""
 
     groups: tuple[SegmentGroup, ...]
@@ -24,7 +24,7 @@ class Absorbed:
     """The numbers, from 0, of those of which nothing survives: each must become one empty batch."""
 
 
-def absorbed(groups: Sequence[SegmentGroup], is_empty: Sequence[bool]) -> Absorbed:
+def merge_empty(groups: Sequence[SegmentGroup], is_empty: Sequence[bool]) -> MergedGroups:
     """Join empty groups to their neighbours, as many as the offset span of a segment allows.
 
     `is_empty` has one entry per group. From the first group on each result is as long as can be, so
@@ -39,7 +39,7 @@ def absorbed(groups: Sequence[SegmentGroup], is_empty: Sequence[bool]) -> Absorb
             joined.append((both, before_empty and empty))
         else:
             joined.append((group, empty))
-    return Absorbed(
+    return MergedGroups(
         groups=tuple(group for group, _ in joined),
         empty=frozenset(number for number, (_, empty) in enumerate(joined) if empty),
     )

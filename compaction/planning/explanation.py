@@ -96,7 +96,7 @@ class _Case:
     now_ms: int
 
     @property
-    def reads_all_marks(self) -> bool:
+    def reads_all_transactions(self) -> bool:
         """A round that no chunk cuts short reads the marks of every live segment."""
         choice = self.choice
         if not isinstance(choice, Compact):
@@ -231,7 +231,7 @@ def _action(case: _Case, lies: tuple[Region, ...], *, is_source: bool) -> Segmen
         return SegmentAction.LEFT
     if lies[-1] is not Region.CLEANED:
         return SegmentAction.WAITS
-    return SegmentAction.TRANSACTIONS_READ if case.reads_all_marks else SegmentAction.LEFT
+    return SegmentAction.TRANSACTIONS_READ if case.reads_all_transactions else SegmentAction.LEFT
 
 
 def _age_ms(case: _Case, segment: Segment) -> int | None:
@@ -251,7 +251,7 @@ def _why(
         return _why_dirty_waits(case)
     is_young = lies[-1] is Region.UNCLEANABLE
     why = _why_too_young(case, segment) if is_young else _why_unstable(case)
-    return f"{why}; only its transactions are read" if case.reads_all_marks else why
+    return f"{why}; only its transactions are read" if case.reads_all_transactions else why
 
 
 def _why_rewritten(case: _Case, segment: Segment, lies: tuple[Region, ...]) -> str:

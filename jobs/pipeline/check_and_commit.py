@@ -34,7 +34,7 @@ class Rewritten:
     record_bytes_scanned: int = 0
     """Their bytes, uncompressed."""
     failure: str | None = None
-    believed: int = 0
+    unindexed: int = 0
     """Aborted transactions that only their marker told of."""
     malformed_versions: int = 0
     """Records whose version header is none, under `compaction.strategy=header`."""
@@ -49,7 +49,7 @@ class RoundResult:
     outcome: Outcome | None = None
     """None where it failed before the commit."""
     failure: str | None = None
-    believed: int = 0
+    unindexed: int = 0
     malformed_versions: int = 0
     """Both as in `Rewritten`."""
     proposal: CommitProposal | None = None
@@ -139,7 +139,7 @@ def _result(
         receipts=rewritten.receipts,
         outcome=outcome,
         failure=failure or None,
-        believed=rewritten.believed,
+        unindexed=rewritten.unindexed,
         malformed_versions=rewritten.malformed_versions,
         proposal=proposal,
         state=_left_by(proposal, rewritten.round, outcome),

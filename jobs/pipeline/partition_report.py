@@ -196,10 +196,10 @@ def result_report(planned: PartitionReport, result: RoundResult) -> PartitionRep
         if receipt.result is GroupResult.UNCHANGED
     )
     notes = planned.notes
-    if result.believed:
+    if result.unindexed:
         notes = (
             *notes,
-            f"{result.believed} aborted transactions are told of by their marker alone, no index "
+            f"{result.unindexed} aborted transactions are told of by their marker alone, no index "
             "lists them: their records were dropped",
         )
     tally = sum(

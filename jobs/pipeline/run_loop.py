@@ -226,18 +226,20 @@ def rounds_of(context: RunContext, begun: Sequence[tuple[Work, Chunk]]) -> list[
     """The chunks as claimed rounds; those that cannot be begun end here, and say why."""
     hopeful = [pair for pair in begun if pair[0].is_open]
     with ThreadPoolExecutor(READERS) as pool:
-        found = list(pool.map(lambda pair: _marks_end(context, *pair), hopeful))
+        found = list(pool.map(lambda pair: _transactions_end(context, *pair), hopeful))
     rounds: list[tuple[Work, Chunk, int | None]] = []
-    for (work, chunk), marks_end in zip(hopeful, found, strict=True):
-        if isinstance(marks_end, str):
-            work.end(failure_report(_planned(work, chunk), marks_end))
+    for (work, chunk), transactions_end in zip(hopeful, found, strict=True):
+        if isinstance(transactions_end, str):
+            work.end(failure_report(_planned(work, chunk), transactions_end))
         else:
-            rounds.append((work, chunk, marks_end))
+            rounds.append((work, chunk, transactions_end))
     _claim(context, [(work, chunk) for work, chunk, _ in rounds if work.state is None])
     claimed = [a_round for a_round in rounds if a_round[0].is_open]
     return [
-        replace(_round(context, work, chunk, work.state), index=index, marks_end=marks_end)
-        for index, (work, chunk, marks_end) in enumerate(claimed)
+        replace(
+            _round(context, work, chunk, work.state), index=index, transactions_end=transactions_end
+        )
+        for index, (work, chunk, transactions_end) in enumerate(claimed)
         if work.state is not None
     ]
 
@@ -272,8 +274,8 @@ def _no_space(chunk: Chunk, free: int) -> str:
     )
 
 
-def _marks_end(context: RunContext, work: Work, chunk: Chunk) -> int | str | None:
-    """Read what the chunk's transactions need: `Round.marks_end`, or why the chunk is not begun."""
+def _transactions_end(context: RunContext, work: Work, chunk: Chunk) -> int | str | None:
+    """Read what the chunk's transactions need: `Round.transactions_end`, or why the chunk is not begun."""
     each = replace(work.surveyed, choice=chunk.plan)
     faults = contradictions(each, context.now_ms)
     if faults:

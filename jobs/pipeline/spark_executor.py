@@ -21,12 +21,12 @@ from pyspark.sql.types import StructType
 from tierfold.compaction.cleaning.keyless_records import too_many_keyless
 from tierfold.compaction.cleaning.transactions import (
     TransactionStatus,
-    joined_marks,
+    joined_batches,
     transaction_status,
 )
 from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
-from tierfold.compaction.planning.empty_groups import Absorbed, absorbed
+from tierfold.compaction.planning.empty_groups import MergedGroups, merge_empty
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.pipeline.check_and_commit import Rewritten, RoundResult, published
 from tierfold.jobs.pipeline.stages.reduce import ReducePlan, reduced
@@ -84,7 +84,7 @@ class _Progressing:
             records_scanned=self.records.get(index, 0),
             record_bytes_scanned=self.record_bytes.get(index, 0),
             failure=self.failures.get(index),
-            believed=len(found.believed) if found is not None else 0,
+            unindexed=len(found.unindexed) if found is not None else 0,
             malformed_versions=self.malformed.get(index, 0),
         )
 
@@ -156,30 +156,30 @@ class Pipeline:
             so_far.record_bytes[work.index] = sum(segment.record_bytes for segment in found)
             so_far.malformed[work.index] = sum(segment.malformed_versions for segment in found)
             so_far.without_key[work.index] = sum(segment.without_key for segment in found)
-            marks = joined_marks([segment.marks for segment in found])
-            so_far.statuses[work.index] = transaction_status(marks, work.aborted)
+            txn_batches = joined_batches([segment.txn_batches for segment in found])
+            so_far.statuses[work.index] = transaction_status(txn_batches, work.aborted)
             unexplained = _unexplained(work, so_far.statuses[work.index])
             if unexplained:
                 so_far.failures[work.index] = unexplained
 
     def _believe(self, so_far: _Progressing, losers: DataFrame) -> DataFrame:
         """Aborts that no index told of: their partitions are scanned again, now knowing."""
-        doubtful = [each for each in so_far.working if so_far.statuses[each.index].believed]
+        doubtful = [each for each in so_far.working if so_far.statuses[each.index].unindexed]
         if not doubtful:
             return losers
-        believing = [
-            replace(each, aborted=_with_believed(each, so_far.statuses[each.index]))
+        with_unindexed = [
+            replace(each, aborted=_with_unindexed(each, so_far.statuses[each.index]))
             for each in doubtful
         ]
         first_statuses = {each.index: so_far.statuses[each.index] for each in doubtful}
-        again = self._scan_and_reduce(so_far, believing)
-        for each in believing:
+        again = self._scan_and_reduce(so_far, with_unindexed)
+        for each in with_unindexed:
             so_far.rounds[each.index] = each
             if each.index not in so_far.failures:
                 so_far.statuses[each.index] = replace(
-                    so_far.statuses[each.index], believed=first_statuses[each.index].believed
+                    so_far.statuses[each.index], unindexed=first_statuses[each.index].unindexed
                 )
-        indexes = [each.index for each in believing]
+        indexes = [each.index for each in with_unindexed]
         return losers.where(~F.col("partition_index").isin(indexes)).unionByName(again)
 
     def _rewrite_all(self, so_far: _Progressing, losers: DataFrame) -> None:
@@ -199,7 +199,7 @@ class Pipeline:
             receipts = so_far.receipts[each.index]
             is_empty = [receipt.result is GroupResult.EMPTY for receipt in receipts]
             if any(is_empty):
-                orders += _joined_orders(so_far, each, absorbed(each.groups, is_empty))
+                orders += _joined_orders(so_far, each, merge_empty(each.groups, is_empty))
         if orders:
             self._rewrite(so_far, losers, orders, dealt_orders(orders, self._cores))
 
@@ -267,15 +267,15 @@ def _unexplained(work: Round, found: TransactionStatus) -> str:
     return ""
 
 
-def _with_believed(
+def _with_unindexed(
     work: Round, found: TransactionStatus
 ) -> tuple[AbortedTransaction, ...]:
     """All aborted transactions by marker offset, as an index lists them."""
-    return tuple(sorted(work.aborted + found.believed, key=lambda entry: entry.last_offset))
+    return tuple(sorted(work.aborted + found.unindexed, key=lambda entry: entry.last_offset))
 
 
 def _joined_orders(
-    so_far: _Progressing, work: Round, joined: Absorbed
+    so_far: _Progressing, work: Round, joined: MergedGroups
 ) -> list[GroupOrder]:
     """Orders for groups that differ from before or stay empty; the others keep their receipts."""
     by_group = dict(zip(work.groups, so_far.receipts[work.index], strict=True))

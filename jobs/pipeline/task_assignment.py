@@ -61,7 +61,7 @@ class Round:
     """Each group is a round of its own; the segments between them stay as they are."""
     is_last_chunk: bool = True
     """It reaches the end of the region to be cleaned; then the claim is released with it."""
-    marks_end: int | None = None
+    transactions_end: int | None = None
     """Transactions that reach into the round are decided below this offset; None: anywhere."""
 
     @property
@@ -100,9 +100,11 @@ class Round:
 
         The sources, and those whose markers decide transactions within them.
         """
-        marks_end = self.state.next_offset if self.marks_end is None else self.marks_end
+        transactions_end = (
+            self.state.next_offset if self.transactions_end is None else self.transactions_end
+        )
         return tuple(
-            (i, s) for i, s in enumerate(self.state.segments) if s.start_offset < marks_end
+            (i, s) for i, s in enumerate(self.state.segments) if s.start_offset < transactions_end
         )
 
     @property
@@ -184,7 +186,7 @@ def reference_rows(rounds: Sequence[Round], cores: int) -> tuple[list[dict[str, 
             "skipped_bytes": segment.skipped_bytes,
             "size_bytes": segment.size_bytes,
             "first_dirty": each.first_dirty,
-            "marks_only": segment.segment_id not in sources[each.index],
+            "transactions_only": segment.segment_id not in sources[each.index],
             "buckets": each.buckets,
             "first_bucket_task": first_bucket[each.index],
             "threads": threads,

@@ -223,7 +223,7 @@ def _scanned(
         ),
         where=tier.uri(*address),
     )
-    transaction_status(found.marks, aborted)
+    transaction_status(found.txn_batches, aborted)
     return found
 
 

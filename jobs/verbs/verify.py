@@ -20,7 +20,7 @@ from rich.console import Console
 
 from tierfold.compaction.cleaning.transactions import (
     TransactionStatus,
-    joined_marks,
+    joined_batches,
     transaction_status,
 )
 from tierfold.compaction.model.errors import UnreadableObject
@@ -36,7 +36,7 @@ from tierfold.jobs.settings.resolution import Settings
 from tierfold.jobs.spark.progress import ByteProgress
 from tierfold.jobs.spark.session import SPARK_FAILURES, announced_session, cause_of, spark_answers
 from tierfold.jobs.verbs.second_opinion import SecondOpinion, second_opinions
-from tierfold.jobs.verbs.verify_targets import Side, Subject, believing, order_rows, subject_of
+from tierfold.jobs.verbs.verify_targets import Side, Subject, order_rows, subject_of, with_unindexed
 from tierfold.storage.segments.segment_check import CheckedSegment
 
 UNLISTED_SHOWN: Final = 3
@@ -110,8 +110,8 @@ class _Found:
 
     def transaction_status(self, side: Side) -> TransactionStatus:
         """What the marks of one side's segments say; they were all read."""
-        marks = [self.checked[segment.segment_id].marks for segment in side.segments]
-        return transaction_status(joined_marks(marks), side.aborted)
+        txn_batches = [self.checked[segment.segment_id].txn_batches for segment in side.segments]
+        return transaction_status(joined_batches(txn_batches), side.aborted)
 
     def could_read(self, side: Side | None) -> bool:
         """Every segment of the side was read."""
@@ -245,7 +245,7 @@ def _is_doubtful(subject: Subject, found: _Found) -> bool:
     return (
         subject.before is not None
         and not found.failed
-        and any(found.transaction_status(side).believed for side in sides if side is not None)
+        and any(found.transaction_status(side).unindexed for side in sides if side is not None)
     )
 
 
@@ -253,8 +253,8 @@ def _believing(subject: Subject, found: _Found) -> Subject:
     now, before = subject.now, subject.before
     return replace(
         subject,
-        now=believing(now, found.transaction_status(now)),
-        before=None if before is None else believing(before, found.transaction_status(before)),
+        now=with_unindexed(now, found.transaction_status(now)),
+        before=None if before is None else with_unindexed(before, found.transaction_status(before)),
     )
 
 
@@ -347,16 +347,16 @@ def _unlisted(subject: Subject, found: _Found) -> tuple[str, ...]:
     """ABORT markers whose transaction still has batches here, and that no index lists."""
     if not subject.is_listed_known or not found.could_read(subject.now):
         return ()
-    believed = found.transaction_status(subject.now).believed
-    if not believed:
+    unindexed = found.transaction_status(subject.now).unindexed
+    if not unindexed:
         return ()
     shown = ", ".join(
         f"producer {each.producer_id}, offsets {each.first_offset} to {each.last_offset}"
-        for each in believed[:UNLISTED_SHOWN]
+        for each in unindexed[:UNLISTED_SHOWN]
     )
-    dots = ", …" if len(believed) > UNLISTED_SHOWN else ""
+    dots = ", …" if len(unindexed) > UNLISTED_SHOWN else ""
     return (
-        f"aborted transactions that no transaction index lists: {len(believed)} ({shown}{dots}); "
+        f"aborted transactions that no transaction index lists: {len(unindexed)} ({shown}{dots}); "
         "brokers serve their records as committed",
     )
 

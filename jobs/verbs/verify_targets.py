@@ -189,10 +189,10 @@ def _aborted(
     )
 
 
-def believing(side: Side, transaction_status: TransactionStatus) -> Side:
+def with_unindexed(side: Side, transaction_status: TransactionStatus) -> Side:
     """The side with the transactions that only their ABORT marker tells of."""
     together = sorted(
-        side.aborted + transaction_status.believed, key=lambda entry: entry.last_offset
+        side.aborted + transaction_status.unindexed, key=lambda entry: entry.last_offset
     )
     return replace(side, aborted=tuple(together))
 

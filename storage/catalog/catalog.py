@@ -83,7 +83,7 @@ class Catalog:
         self, keys: Iterable[PartitionKey] | None = None
     ) -> dict[PartitionKey, PartitionState]:
         """The rows as `look` has them; raises CorruptLog where one of them is refused."""
-        return self.look(keys).believed().by_key
+        return self.look(keys).trusted().by_key
 
     def look(self, keys: Iterable[PartitionKey] | None = None) -> RowsRead:
         """The rows of the partitions named, or of all; a partition never claimed has none.
@@ -133,7 +133,7 @@ class Catalog:
         return self._table.clean_up(is_dry_run=is_dry_run)
 
     def _states(self, rows: pa.Table) -> dict[PartitionKey, PartitionState]:
-        return rows_judged(rows, where=self._table.uri).believed().by_key
+        return rows_judged(rows, where=self._table.uri).trusted().by_key
 
     def claim(
         self, states: Sequence[PartitionState], run: str, *, at_ms: int

@@ -74,7 +74,7 @@ class RowsRead:
         """The states by their partition."""
         return {state.key: state for state in self.states}
 
-    def believed(self) -> RowsRead:
+    def trusted(self) -> RowsRead:
         """The same, where no row is refused; raises the first CorruptLog."""
         for refusal in self.refused.values():
             raise refusal

@@ -38,7 +38,11 @@ from tierfold.storage.kafka.legacy_batches import decode_any
 from tierfold.storage.kafka.records import Records, windows
 from tierfold.storage.segments.lookahead import mapped_ahead
 from tierfold.storage.segments.segment_metadata import read_aborted
-from tierfold.storage.segments.segment_scan import WINDOW_BYTES, checked_heads, marks_of
+from tierfold.storage.segments.segment_scan import (
+    WINDOW_BYTES,
+    checked_heads,
+    transaction_batches_of,
+)
 from tierfold.storage.segments.segment_writer import Origin, SegmentWriter
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part, counted_from
 
@@ -243,9 +247,11 @@ def _retention(
 ) -> tuple[Retention, int | None]:
     """What becomes of a window, and when something of what is left of it is due."""
     task = source.task
-    marks, rows = marks_of(heads, control_types(records, heads, where=source.where))
+    txn_batches, rows = transaction_batches_of(
+        heads, control_types(records, heads, where=source.where)
+    )
     aborted = np.zeros(len(heads), np.bool_)
-    aborted[rows[aborted_batches(marks, task.aborted)]] = True
+    aborted[rows[aborted_batches(txn_batches, task.aborted)]] = True
     columns = BatchColumns(
         last_offset=heads.last_offset,
         producer_id=heads.producer_id,

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tierfold.compaction.cleaning.transactions import DATA, BatchMarks, aborted_batches
+from tierfold.compaction.cleaning.transactions import DATA, TransactionBatches, aborted_batches
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.errors import CorruptLog
 from tierfold.compaction.model.segments import PartitionKey, Segment
@@ -195,12 +195,12 @@ def _check_ends(piece: LogPiece, heads: BatchHeads, where: str) -> None:
 def _rows(piece: LogPiece, heads: BatchHeads, records: Records) -> NDArray[np.int64]:
     visible = ~heads.is_control
     transactional = np.flatnonzero(heads.is_transactional & visible)
-    marks = BatchMarks(
+    txn_batches = TransactionBatches(
         base_offset=heads.base_offset[transactional],
         last_offset=heads.last_offset[transactional],
         producer_id=heads.producer_id[transactional],
         control_type=np.full(transactional.size, DATA, np.int16),
     )
-    visible[transactional[aborted_batches(marks, piece.aborted)]] = False
+    visible[transactional[aborted_batches(txn_batches, piece.aborted)]] = False
     within = (records.offset >= piece.wanted.start) & (records.offset < piece.wanted.end)
     return np.flatnonzero(visible[records.batch] & within)

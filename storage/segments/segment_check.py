@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tierfold.compaction.cleaning.transactions import ABORT, BatchMarks, joined_marks
+from tierfold.compaction.cleaning.transactions import ABORT, TransactionBatches, joined_batches
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.segments import PartitionKey, Segment
@@ -27,7 +27,7 @@ from tierfold.storage.kafka.record_versions import OFFSETS_DECIDE, VersionSource
 from tierfold.storage.kafka.records import windows
 from tierfold.storage.segments.segment_latest import LatestCollector
 from tierfold.storage.segments.segment_metadata import read_aborted, read_checkpoint, read_snapshot
-from tierfold.storage.segments.segment_scan import WINDOW_BYTES, marks_of
+from tierfold.storage.segments.segment_scan import WINDOW_BYTES, transaction_batches_of
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
 
 
@@ -62,7 +62,7 @@ class CheckedSegment:
     bytes_read: int
     index_entries: int
     has_indexes_as_built: bool
-    marks: BatchMarks
+    txn_batches: TransactionBatches
     """For what only the whole partition can tell: which transactions should be listed."""
     faults: tuple[str, ...]
 
@@ -87,7 +87,7 @@ class _Log:
     """Shape (batches,): of a legacy wrapper the first record's offset, which its head lacks."""
     first: int
     """The number of the first batch that counts; what lies before is the segments' before it."""
-    marks: BatchMarks
+    txn_batches: TransactionBatches
     """Of the batches that count, as is what follows."""
     records: int
     size_bytes: int
@@ -120,7 +120,7 @@ def read_and_check(tier: LocalTieredStorage, order: CheckOrder) -> ReadSegment:
         bytes_read=len(data),
         index_entries=indexes.entries,
         has_indexes_as_built=indexes.is_as_built,
-        marks=log.marks,
+        txn_batches=log.txn_batches,
         faults=(*faults, *indexes.faults),
     )
     return ReadSegment(checked=checked, now=now, before=before)
@@ -136,7 +136,7 @@ def _decoded(
     heads = read_heads(data, where=where)
     base_offset = heads.base_offset.copy()
     first_batch = int(np.searchsorted(heads.position, skipped_bytes))
-    marks: list[BatchMarks] = []
+    txn_batches: list[TransactionBatches] = []
     records_in_all = 0
     for start, stop in ((0, first_batch), (first_batch, len(heads))):
         for first, last in windows(heads.slice(start, stop), window_bytes=WINDOW_BYTES):
@@ -148,7 +148,7 @@ def _decoded(
                 base_offset[start + first : start + last] = first_records
             if start < first_batch:
                 continue
-            marks.append(marks_of(window, types)[0])
+            txn_batches.append(transaction_batches_of(window, types)[0])
             for collector in collectors:
                 collector.add(window, records, types)
             records_in_all += len(records)
@@ -156,7 +156,7 @@ def _decoded(
         heads=heads,
         base_offset=base_offset,
         first=first_batch,
-        marks=joined_marks(marks),
+        txn_batches=joined_batches(txn_batches),
         records=records_in_all,
         size_bytes=len(data),
         where=where,
@@ -274,11 +274,11 @@ def _transaction_faults(tier: LocalTieredStorage, order: CheckOrder, log: _Log) 
     except TierfoldError as error:
         yield str(error)
         return
-    is_abort = log.marks.control_type == ABORT
+    is_abort = log.txn_batches.control_type == ABORT
     markers = set(
         zip(
-            log.marks.producer_id[is_abort].tolist(),
-            log.marks.last_offset[is_abort].tolist(),
+            log.txn_batches.producer_id[is_abort].tolist(),
+            log.txn_batches.last_offset[is_abort].tolist(),
             strict=True,
         )
     )

@@ -18,7 +18,7 @@ from tierfold.compaction.verification.latest_values import (
 from tierfold.storage.kafka.batch_headers import BatchHeads
 from tierfold.storage.kafka.record_versions import VersionSource
 from tierfold.storage.kafka.records import Records
-from tierfold.storage.segments.segment_scan import KEYS_MAX, marks_of
+from tierfold.storage.segments.segment_scan import KEYS_MAX, transaction_batches_of
 
 
 class LatestCollector:
@@ -45,9 +45,9 @@ class LatestCollector:
 
     def add(self, heads: BatchHeads, records: Records, types: np.ndarray) -> None:
         """Takes a window: the heads that were decoded, and their `control_types`."""
-        marks, rows = marks_of(heads, types)
+        txn_batches, rows = transaction_batches_of(heads, types)
         takes_part = ~heads.is_control
-        takes_part[rows[aborted_batches(marks, self._aborted)]] = False
+        takes_part[rows[aborted_batches(txn_batches, self._aborted)]] = False
         chosen = takes_part[records.batch] & (records.key_bytes >= 0)
         versions, _malformed = self._versions.versions_of(records, np.flatnonzero(chosen))
         self._pieces.append(

@@ -18,9 +18,9 @@ from tierfold.compaction.cleaning.key_columns import KeyColumns, gathered, joine
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED, SUPERSEDING, superseded_in_segment
 from tierfold.compaction.cleaning.transactions import (
     DATA,
-    BatchMarks,
+    TransactionBatches,
     aborted_batches,
-    joined_marks,
+    joined_batches,
 )
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.errors import CorruptLog
@@ -58,7 +58,7 @@ class ScanOrder:
 class ScannedSegment:
     """What the later stages need to know of a segment."""
 
-    marks: BatchMarks
+    txn_batches: TransactionBatches
     own_bits: NDArray[np.uint8]
     """Shape (records,): the bits of `offset_map`, among the records of the same segment."""
     blocks: tuple[tuple[int, KeyBlock], ...]
@@ -91,34 +91,36 @@ def checked_heads(log: NDArray[np.uint8], *, where: str) -> BatchHeads:
     return with_inner_heads(log, heads, window_bytes=WINDOW_BYTES, where=where)
 
 
-def marks_of(heads: BatchHeads, types: NDArray[np.int16]) -> tuple[BatchMarks, NDArray[np.int64]]:
+def transaction_batches_of(
+    heads: BatchHeads, types: NDArray[np.int16]
+) -> tuple[TransactionBatches, NDArray[np.int64]]:
     """The marks of transactions in `heads`, and the rows of `heads` they come from.
 
     `types` has shape (batches,), as `control_types` gives it.
     """
     rows = np.flatnonzero(heads.is_transactional | heads.is_control)
     kinds = np.where(heads.is_control[rows], types[rows], DATA).astype(np.int16)
-    marks = BatchMarks(
+    txn_batches = TransactionBatches(
         base_offset=heads.base_offset[rows],
         last_offset=heads.last_offset[rows],
         producer_id=heads.producer_id[rows],
         control_type=kinds,
     )
-    return marks, rows
+    return txn_batches, rows
 
 
-def scan_marks(log: NDArray[np.uint8], *, where: str) -> BatchMarks:
+def scan_transactions(log: NDArray[np.uint8], *, where: str) -> TransactionBatches:
     """Reads a segment above the round: all that counts of it is what its markers decide.
 
     `log` is uint8, the `.log` object's bytes. Raises CorruptLog.
     """
     heads = checked_heads(log, where=where)
-    marks: list[BatchMarks] = []
+    txn_batches: list[TransactionBatches] = []
     for first, last in windows(heads, window_bytes=WINDOW_BYTES):
         window = heads.slice(first, last)
         types = control_types(decode_any(log, window, where=where), window, where=where)
-        marks.append(marks_of(window, types)[0])
-    return joined_marks(marks)
+        txn_batches.append(transaction_batches_of(window, types)[0])
+    return joined_batches(txn_batches)
 
 
 def scan_segment(
@@ -133,7 +135,7 @@ def scan_segment(
     `log` is uint8, the `.log` object's bytes. Raises CorruptLog.
     """
     heads = checked_heads(log, where=where)
-    marks: list[BatchMarks] = []
+    txn_batches: list[TransactionBatches] = []
     pieces: list[KeyColumns] = []
     blocks: list[tuple[int, KeyBlock]] = []
     own_bits = np.zeros(int(heads.count.sum(dtype=np.int64)), np.uint8)
@@ -149,7 +151,7 @@ def scan_segment(
         cut, mapped_ahead(scanned, cut, threads=order.threads), strict=True
     ):
         ordinal = int(first_ordinal[first])
-        marks.append(found.marks)
+        txn_batches.append(found.txn_batches)
         if found.first_competing is not None:
             competes_from = min(competes_from, ordinal + found.first_competing)
         pieces.append(found.keys.numbered_from(ordinal))
@@ -162,7 +164,7 @@ def scan_segment(
             pieces, held = [], 0
     blocks += _blocks(pieces, order.buckets, competes_from, own_bits)
     return ScannedSegment(
-        marks=joined_marks(marks),
+        txn_batches=joined_batches(txn_batches),
         own_bits=own_bits,
         blocks=tuple(blocks),
         record_bytes=record_bytes,
@@ -175,7 +177,7 @@ def scan_segment(
 class _Window:
     """What one window of a segment says."""
 
-    marks: BatchMarks
+    txn_batches: TransactionBatches
     keys: KeyColumns
     """Numbered from the window's first record on."""
     first_competing: int | None
@@ -193,17 +195,17 @@ def _scanned_window(
     where: str,
 ) -> _Window:
     records = decode_any(log, heads, where=where)
-    marks, rows = marks_of(heads, control_types(records, heads, where=where))
+    txn_batches, rows = transaction_batches_of(heads, control_types(records, heads, where=where))
     competing = np.flatnonzero(records.offset >= order.first_dirty)
     takes_part = ~heads.is_control
-    takes_part[rows[aborted_batches(marks, aborted)]] = False
+    takes_part[rows[aborted_batches(txn_batches, aborted)]] = False
     # No control record, no aborted one, none without a key.
     may_compete = takes_part[records.batch]
     chosen = may_compete & (records.key_bytes >= 0)
     keys = gathered(records.body, records.key_at, records.key_bytes, chosen)
     versions, malformed = order.versions.versions_of(records, keys.ordinal)
     return _Window(
-        marks=marks,
+        txn_batches=txn_batches,
         keys=replace(keys, versions=versions),
         first_competing=int(competing[0]) if len(competing) else None,
         record_bytes=int((records.end - records.start).sum()),

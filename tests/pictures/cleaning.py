@@ -39,7 +39,7 @@ class Pass:
 
     log: Log
     receipts: tuple[GroupReceipt, ...]
-    believed: tuple[AbortedTransaction, ...]
+    unindexed: tuple[AbortedTransaction, ...]
     malformed_versions: int = 0
 
     @property
@@ -130,7 +130,7 @@ def _carried_out(log: Log, work: Round) -> Pass:
     return Pass(
         log=_after(log, done.round, done.receipts),
         receipts=done.receipts,
-        believed=carried.believed,
+        unindexed=carried.unindexed,
         malformed_versions=done.malformed_versions,
     )
 

@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 from tierfold.compaction.cleaning.key_blocks import KeyBlock, pack, parts_per_bucket, unpack
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED, SUPERSEDING, superseded_in_bucket
 from tierfold.compaction.cleaning.transactions import (
-    BatchMarks,
+    TransactionBatches,
     TransactionStatus,
-    joined_marks,
+    joined_batches,
     transaction_status,
 )
 from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.segments import Segment
-from tierfold.compaction.planning.empty_groups import absorbed
+from tierfold.compaction.planning.empty_groups import merge_empty
 from tierfold.jobs.pipeline.check_and_commit import Rewritten
 from tierfold.jobs.pipeline.task_assignment import GroupOrder, Round, group_orders
 from tierfold.storage.kafka.record_versions import VersionSource
@@ -29,8 +29,8 @@ from tierfold.storage.segments.group_rewrite import RecordBits, rewrite_group
 from tierfold.storage.segments.segment_scan import (
     ScannedSegment,
     ScanOrder,
-    scan_marks,
     scan_segment,
+    scan_transactions,
 )
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
 
@@ -43,7 +43,7 @@ class Carried:
     """A round up to its receipts; nothing of it is committed."""
 
     rewritten: Rewritten
-    believed: tuple[AbortedTransaction, ...]
+    unindexed: tuple[AbortedTransaction, ...]
     """Those of which only their marker tells."""
 
 
@@ -60,14 +60,14 @@ def carried_out(
     """Stages 4 to 6 of one round; raises CorruptLog and UnreadableObject."""
     found = _read(tier, work, buckets)
     first = found.transaction_status
-    if first.believed:
-        entries = sorted(work.aborted + first.believed, key=lambda entry: entry.last_offset)
+    if first.unindexed:
+        entries = sorted(work.aborted + first.unindexed, key=lambda entry: entry.last_offset)
         work = replace(work, aborted=tuple(entries))
         found = _read(tier, work, buckets)
     receipts = _rewritten(tier, work, found, rewrite)
     is_empty = [receipt.result is GroupResult.EMPTY for receipt in receipts]
     if any(is_empty):
-        joined = absorbed(work.groups, is_empty)
+        joined = merge_empty(work.groups, is_empty)
         work = replace(work, groups=joined.groups)
         receipts = _rewritten(tier, work, found, rewrite, empty=joined.empty)
     return Carried(
@@ -76,10 +76,10 @@ def carried_out(
             receipts=receipts,
             records_scanned=sum(scan.records for scan in found.scans.values()),
             record_bytes_scanned=sum(scan.record_bytes for scan in found.scans.values()),
-            believed=len(first.believed),
+            unindexed=len(first.unindexed),
             malformed_versions=sum(scan.malformed_versions for scan in found.scans.values()),
         ),
-        believed=first.believed,
+        unindexed=first.unindexed,
     )
 
 
@@ -106,19 +106,19 @@ def _read(tier: LocalTieredStorage, work: Round, buckets: int) -> _Read:
         ),
     )
     scans: dict[str, ScannedSegment] = {}
-    marks: list[BatchMarks] = []
+    txn_batches: list[TransactionBatches] = []
     for _, segment in work.scanned:
         address = (work.key, segment.segment_id, segment.own_start_offset, Part.LOG)
         data, where = tier.read_log(work.key, segment), tier.uri(*address)
         if segment.segment_id in sources:
             scan = scan_segment(data, work.aborted, order, where=where)
             scans[segment.segment_id] = scan
-            marks.append(scan.marks)
+            txn_batches.append(scan.txn_batches)
         else:
-            marks.append(scan_marks(data, where=where))
+            txn_batches.append(scan_transactions(data, where=where))
     return _Read(
         scans=scans,
-        transaction_status=transaction_status(joined_marks(marks), work.aborted),
+        transaction_status=transaction_status(joined_batches(txn_batches), work.aborted),
         bits=_standing(scans, buckets),
     )
 

@@ -39,8 +39,8 @@ def test_a_marker_beyond_the_round_decides_a_transaction_within_it(tmp_path: Pat
 def test_an_abort_marker_without_an_entry_is_believed(tmp_path: Path) -> None:
     log = picture("0:a=1 P1([1:a=2 2:c=1]) | 3:P1:A? 4:b=1", tmp_path)
     done = passed(log, now_ms=LATE_MS)
-    (believed,) = done.believed
-    assert (believed.producer_id, believed.first_offset, believed.last_offset) == (1, 1, 3)
+    (unindexed,) = done.unindexed
+    assert (unindexed.producer_id, unindexed.first_offset, unindexed.last_offset) == (1, 1, 3)
     assert drawn(done.log) == "0:a=1 3:P1:A 4:b=1"
     assert listed(done.log) == "P1:1-3"
     assert listed(log) == " | "
@@ -48,7 +48,7 @@ def test_an_abort_marker_without_an_entry_is_believed(tmp_path: Path) -> None:
 
 def test_no_marker_is_doubted_where_the_index_lists_it(tmp_path: Path) -> None:
     log = picture("P1(0:a=1) 1:P1:A 2:P1:A 3:b=1", tmp_path)
-    assert passed(log, now_ms=LATE_MS).believed == ()
+    assert passed(log, now_ms=LATE_MS).unindexed == ()
 
 
 def test_a_commit_marker_goes_when_no_batch_was_met_and_its_horizon_passed(

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 
 from tierfold.compaction.cleaning.key_blocks import pack
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED, SUPERSEDING
-from tierfold.compaction.cleaning.transactions import BatchMarks
+from tierfold.compaction.cleaning.transactions import TransactionBatches
 from tierfold.compaction.model.rules import CompactionStrategy
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.jobs.pipeline.stages.segment_rows import (
@@ -30,8 +30,8 @@ from tierfold.storage.kafka.record_versions import VersionSource
 from tierfold.storage.segments.segment_scan import (
     ScannedSegment,
     ScanOrder,
-    scan_marks,
     scan_segment,
+    scan_transactions,
 )
 from tierfold.storage.tiers.local_tiered_storage import Part, counted_from
 from tierfold.storage.tiers.tier_uris import open_tier
@@ -41,7 +41,7 @@ from tierfold.storage.tiers.tier_uris import open_tier
 class SegmentScanned:
     """What the driver learns of a scanned segment."""
 
-    marks: BatchMarks
+    txn_batches: TransactionBatches
     records: int = 0
     """In a source; of another segment only the marks are read."""
     record_bytes: int = 0
@@ -87,9 +87,9 @@ def _rows(tier_uri: str, reference: dict[str, Any]) -> Iterator[Row]:
     try:
         log = tier.read_part(*address)[reference["skipped_bytes"] :]
         where = counted_from(where, reference["skipped_bytes"])
-        if reference["marks_only"]:
-            marks = scan_marks(log, where=where)
-            told = SegmentScanned(marks=marks)
+        if reference["transactions_only"]:
+            txn_batches = scan_transactions(log, where=where)
+            told = SegmentScanned(txn_batches=txn_batches)
             yield _row(reference, RowKind.SCANNED, 0, packed(told))
             return
         aborted = read_transaction_index(reference["aborted"], where=where)
@@ -123,7 +123,7 @@ def _found_rows(reference: dict[str, Any], found: ScannedSegment) -> Iterator[Ro
         if kind is RowKind.OWN_SUPERSEDED or bits.any():
             yield _row(reference, kind, bucket, np.packbits(bits).tobytes())
     told = SegmentScanned(
-        marks=found.marks,
+        txn_batches=found.txn_batches,
         records=found.records,
         record_bytes=found.record_bytes,
         malformed_versions=found.malformed_versions,

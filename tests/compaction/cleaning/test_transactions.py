@@ -15,9 +15,9 @@ from tierfold.compaction.cleaning.transactions import (
     COMMIT,
     DATA,
     EMPTIED,
-    BatchMarks,
+    TransactionBatches,
     aborted_batches,
-    joined_marks,
+    joined_batches,
     transaction_status,
 )
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
@@ -33,12 +33,12 @@ class Mark:
     kind: int
 
 
-def marks_of(marks: Sequence[Mark]) -> BatchMarks:
-    return BatchMarks(
-        base_offset=np.array([mark.base for mark in marks], np.int64),
-        last_offset=np.array([mark.last for mark in marks], np.int64),
-        producer_id=np.array([mark.producer for mark in marks], np.int64),
-        control_type=np.array([mark.kind for mark in marks], np.int16),
+def transaction_batches_of(txn_batches: Sequence[Mark]) -> TransactionBatches:
+    return TransactionBatches(
+        base_offset=np.array([mark.base for mark in txn_batches], np.int64),
+        last_offset=np.array([mark.last for mark in txn_batches], np.int64),
+        producer_id=np.array([mark.producer for mark in txn_batches], np.int64),
+        control_type=np.array([mark.kind for mark in txn_batches], np.int16),
     )
 
 
@@ -64,14 +64,14 @@ class Judged:
     aborted: list[Mark] = field(default_factory=list)
     discardable: list[int] = field(default_factory=list)
     listed: list[AbortedTransaction] = field(default_factory=list)
-    believed: list[AbortedTransaction] = field(default_factory=list)
+    unindexed: list[AbortedTransaction] = field(default_factory=list)
 
 
-def by_the_rule(marks: Sequence[Mark], entries: Sequence[AbortedTransaction]) -> Judged:
+def by_the_rule(txn_batches: Sequence[Mark], entries: Sequence[AbortedTransaction]) -> Judged:
     found = Judged()
     met: dict[int, list[tuple[Mark, bool]]] = {}
     """Per producer the data batches since its last marker, and whether they are aborted."""
-    for mark in marks:
+    for mark in txn_batches:
         since = met.setdefault(mark.producer, [])
         if mark.kind == DATA:
             is_aborted = any(
@@ -114,21 +114,21 @@ def _abort(
         ]
         stable = min(still_open, default=marker.last + 1)
         known = [entry(first.base, marker.last, producer=marker.producer, stable=stable)]
-        found.believed += known
+        found.unindexed += known
     found.listed += known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    marks: tuple[Mark, ...]
+    txn_batches: tuple[Mark, ...]
     entries: tuple[AbortedTransaction, ...]
 
 
-def _all_entries(marks: Sequence[Mark]) -> list[AbortedTransaction]:
+def _all_entries(txn_batches: Sequence[Mark]) -> list[AbortedTransaction]:
     """What brokers would have listed for the whole log."""
     found = []
     first: dict[int, int] = {}
-    for mark in marks:
+    for mark in txn_batches:
         if mark.kind == DATA:
             first.setdefault(mark.producer, mark.base)
         elif mark.kind in {ABORT, COMMIT}:
@@ -145,49 +145,54 @@ def views(draw: st.DrawFn) -> View:
     steps = draw(
         st.lists(st.tuples(st.integers(0, 3), kinds, st.integers(0, 2)), min_size=6, max_size=40)
     )
-    marks: list[Mark] = []
+    txn_batches: list[Mark] = []
     offset = draw(st.integers(0, 5))
     for producer, kind, more in steps:
         last = offset + (more if kind == DATA else 0)
-        marks.append(Mark(base=offset, last=last, producer=producer, kind=kind))
+        txn_batches.append(Mark(base=offset, last=last, producer=producer, kind=kind))
         offset = last + 1 + more
-    entries = [entry for entry in _all_entries(marks) if draw(st.integers(0, 3))]
-    seen = marks[draw(st.integers(0, 4)) : len(marks) - draw(st.integers(0, 4))]
+    entries = [entry for entry in _all_entries(txn_batches) if draw(st.integers(0, 3))]
+    seen = txn_batches[draw(st.integers(0, 4)) : len(txn_batches) - draw(st.integers(0, 4))]
     seen = [mark for mark in seen if mark.kind != DATA or draw(st.integers(0, 3))]
     emptied = [
         replace(mark, kind=EMPTIED) if mark.kind >= 0 and not draw(st.integers(0, 4)) else mark
         for mark in seen
     ]
-    return View(marks=tuple(emptied), entries=tuple(entries))
+    return View(txn_batches=tuple(emptied), entries=tuple(entries))
 
 
 @given(views())
 def test_the_verdict_is_the_rules(view: View) -> None:
-    expected = by_the_rule(view.marks, view.entries)
-    marks = marks_of(view.marks)
-    aborted = aborted_batches(marks, view.entries)
-    found = transaction_status(marks, view.entries)
-    assert [view.marks[i] for i in np.flatnonzero(aborted)] == expected.aborted
+    expected = by_the_rule(view.txn_batches, view.entries)
+    txn_batches = transaction_batches_of(view.txn_batches)
+    aborted = aborted_batches(txn_batches, view.entries)
+    found = transaction_status(txn_batches, view.entries)
+    assert [view.txn_batches[i] for i in np.flatnonzero(aborted)] == expected.aborted
     assert found.discardable.tolist() == expected.discardable
     assert list(found.listed) == expected.listed
-    assert list(found.believed) == expected.believed
+    assert list(found.unindexed) == expected.unindexed
 
 
 @given(views(), st.data())
 def test_marks_may_come_in_pieces(view: View, data: st.DataObject) -> None:
-    cut = data.draw(st.integers(0, len(view.marks)))
-    pieces = joined_marks([marks_of(view.marks[:cut]), marks_of(view.marks[cut:])])
-    whole = marks_of(view.marks)
+    cut = data.draw(st.integers(0, len(view.txn_batches)))
+    pieces = joined_batches(
+        [
+            transaction_batches_of(view.txn_batches[:cut]),
+            transaction_batches_of(view.txn_batches[cut:]),
+        ]
+    )
+    whole = transaction_batches_of(view.txn_batches)
     for name in ("base_offset", "last_offset", "producer_id", "control_type"):
         assert getattr(pieces, name).tolist() == getattr(whole, name).tolist()
 
 
 def test_no_marks_say_nothing() -> None:
-    nothing = joined_marks([])
+    nothing = joined_batches([])
     assert len(nothing) == 0
     assert aborted_batches(nothing, [entry(0, 9)]).tolist() == []
     found = transaction_status(nothing, [entry(0, 9)])
-    assert (found.discardable.tolist(), found.listed, found.believed) == ([], (), ())
+    assert (found.discardable.tolist(), found.listed, found.unindexed) == ([], (), ())
 
 
 @pytest.mark.parametrize(
@@ -197,110 +202,120 @@ def test_no_marks_say_nothing() -> None:
 def test_a_transaction_covers_from_its_first_offset_to_its_marker(
     base: int, last: int, covered: bool
 ) -> None:
-    batch = marks_of([Mark(base=base, last=last, producer=1, kind=DATA)])
+    batch = transaction_batches_of([Mark(base=base, last=last, producer=1, kind=DATA)])
     assert aborted_batches(batch, [entry(5, 9)]).tolist() == [covered]
     assert aborted_batches(batch, [entry(5, 9, producer=2)]).tolist() == [False]
 
 
 def test_the_span_is_found_among_many_of_many_producers() -> None:
     entries = [entry(at, at + 3, producer=p) for p in (3, 1, 2) for at in (20, 0, 40)]
-    marks = [mark(at, DATA, producer=p) for at in (0, 5, 21, 24, 43) for p in (0, 1, 2, 3, 4)]
-    found = aborted_batches(marks_of(marks), entries)
-    aborted = [(mark.base, mark.producer) for mark, yes in zip(marks, found, strict=True) if yes]
+    txn_batches = [mark(at, DATA, producer=p) for at in (0, 5, 21, 24, 43) for p in (0, 1, 2, 3, 4)]
+    found = aborted_batches(transaction_batches_of(txn_batches), entries)
+    aborted = [
+        (mark.base, mark.producer) for mark, yes in zip(txn_batches, found, strict=True) if yes
+    ]
     assert aborted == [(at, p) for at in (0, 21, 43) for p in (1, 2, 3)]
 
 
 @pytest.mark.parametrize("kind", [ABORT, COMMIT, EMPTIED, LEADER_CHANGE])
 def test_a_marker_is_never_data_of_the_transaction_it_lies_in(kind: int) -> None:
-    assert aborted_batches(marks_of([mark(7, kind)]), [entry(5, 9)]).tolist() == [False]
+    assert aborted_batches(transaction_batches_of([mark(7, kind)]), [entry(5, 9)]).tolist() == [
+        False
+    ]
 
 
 def test_a_commit_marker_stays_while_a_batch_of_its_transaction_is_met() -> None:
     assert (
-        transaction_status(marks_of([mark(0, DATA), mark(1, COMMIT)]), []).discardable.tolist()
+        transaction_status(
+            transaction_batches_of([mark(0, DATA), mark(1, COMMIT)]), []
+        ).discardable.tolist()
         == []
     )
-    assert transaction_status(marks_of([mark(1, COMMIT)]), []).discardable.tolist() == [1]
+    assert transaction_status(
+        transaction_batches_of([mark(1, COMMIT)]), []
+    ).discardable.tolist() == [1]
 
 
 def test_batches_before_another_marker_are_not_of_this_transaction() -> None:
-    marks = [mark(0, DATA), mark(1, COMMIT), mark(2, COMMIT)]
-    assert transaction_status(marks_of(marks), []).discardable.tolist() == [2]
+    txn_batches = [mark(0, DATA), mark(1, COMMIT), mark(2, COMMIT)]
+    assert transaction_status(transaction_batches_of(txn_batches), []).discardable.tolist() == [2]
 
 
 def test_batches_of_another_producer_hold_no_marker() -> None:
-    marks = [mark(0, DATA, producer=2), mark(1, COMMIT)]
-    assert transaction_status(marks_of(marks), []).discardable.tolist() == [1]
+    txn_batches = [mark(0, DATA, producer=2), mark(1, COMMIT)]
+    assert transaction_status(transaction_batches_of(txn_batches), []).discardable.tolist() == [1]
 
 
 def test_an_abort_marker_stays_and_is_listed_while_aborted_data_is_met() -> None:
     known = entry(0, 1, stable=0)
-    found = transaction_status(marks_of([mark(0, DATA), mark(1, ABORT)]), [known])
-    assert (found.discardable.tolist(), found.listed, found.believed) == ([], (known,), ())
+    found = transaction_status(transaction_batches_of([mark(0, DATA), mark(1, ABORT)]), [known])
+    assert (found.discardable.tolist(), found.listed, found.unindexed) == ([], (known,), ())
 
 
 def test_an_abort_marker_without_data_may_go_and_is_listed_no_more() -> None:
-    found = transaction_status(marks_of([mark(1, ABORT)]), [entry(0, 1)])
-    assert (found.discardable.tolist(), found.listed, found.believed) == ([1], (), ())
+    found = transaction_status(transaction_batches_of([mark(1, ABORT)]), [entry(0, 1)])
+    assert (found.discardable.tolist(), found.listed, found.unindexed) == ([1], (), ())
 
 
 def test_an_abort_marker_with_data_and_no_entry_is_believed() -> None:
-    found = transaction_status(marks_of([mark(3, DATA), mark(5, DATA), mark(6, ABORT)]), [])
-    assert found.believed == (entry(3, 6),)
-    assert found.listed == found.believed
+    found = transaction_status(
+        transaction_batches_of([mark(3, DATA), mark(5, DATA), mark(6, ABORT)]), []
+    )
+    assert found.unindexed == (entry(3, 6),)
+    assert found.listed == found.unindexed
     assert found.discardable.tolist() == []
 
 
 def test_a_believed_transaction_leaves_an_older_open_one_unstable() -> None:
-    marks = [mark(2, DATA, producer=7), mark(3, DATA), mark(4, ABORT), mark(5, COMMIT, producer=7)]
-    (believed,) = transaction_status(marks_of(marks), []).believed
-    assert believed == entry(3, 4, stable=2)
+    txn_batches = [mark(2, DATA, producer=7), mark(3, DATA), mark(4, ABORT), mark(5, COMMIT, producer=7)]
+    (unindexed,) = transaction_status(transaction_batches_of(txn_batches), []).unindexed
+    assert unindexed == entry(3, 4, stable=2)
 
 
 @pytest.mark.parametrize("kind", [LEADER_CHANGE, 3, 4, 5, 6, 99])
 def test_other_control_types_stay(kind: int) -> None:
-    assert transaction_status(marks_of([mark(0, kind)]), []).discardable.tolist() == []
+    assert transaction_status(transaction_batches_of([mark(0, kind)]), []).discardable.tolist() == []
 
 
 def test_an_emptied_control_batch_may_go_whatever_it_was() -> None:
-    marks = [mark(0, DATA), mark(1, EMPTIED), mark(2, COMMIT)]
+    txn_batches = [mark(0, DATA), mark(1, EMPTIED), mark(2, COMMIT)]
     # It says nothing of the transaction that it lies in.
-    assert transaction_status(marks_of(marks), []).discardable.tolist() == [1]
+    assert transaction_status(transaction_batches_of(txn_batches), []).discardable.tolist() == [1]
 
 
 def test_a_commit_marker_may_go_where_only_aborted_batches_were_met() -> None:
     # The ABORT marker between them is gone; the data, kept empty for its producer, is not.
-    found = transaction_status(marks_of([mark(0, DATA), mark(5, COMMIT)]), [entry(0, 3)])
+    found = transaction_status(transaction_batches_of([mark(0, DATA), mark(5, COMMIT)]), [entry(0, 3)])
     assert found.discardable.tolist() == [5]
 
 
 def test_an_entry_that_ends_elsewhere_does_not_stand_for_this_marker() -> None:
     found = transaction_status(
-        marks_of([mark(1, DATA), mark(2, DATA), mark(5, ABORT)]), [entry(0, 9)]
+        transaction_batches_of([mark(1, DATA), mark(2, DATA), mark(5, ABORT)]), [entry(0, 9)]
     )
-    assert found.believed == (entry(1, 5),)
+    assert found.unindexed == (entry(1, 5),)
 
 
 def test_producers_are_told_apart_where_they_interleave() -> None:
     steps = [(1, DATA), (2, DATA), (1, COMMIT), (3, COMMIT), (2, ABORT), (1, COMMIT)]
-    marks = [mark(at, kind, producer=producer) for at, (producer, kind) in enumerate(steps)]
-    found = transaction_status(marks_of(marks), [])
+    txn_batches = [mark(at, kind, producer=producer) for at, (producer, kind) in enumerate(steps)]
+    found = transaction_status(transaction_batches_of(txn_batches), [])
     assert found.discardable.tolist() == [3, 5]
-    assert found.believed == (entry(1, 4, producer=2),)
+    assert found.unindexed == (entry(1, 4, producer=2),)
 
 
 @pytest.mark.parametrize("kind", [ABORT, COMMIT])
 def test_a_transaction_that_ended_holds_nothing_back(kind: int) -> None:
     other = [mark(0, DATA, producer=7), mark(1, kind, producer=7)]
     known = [entry(0, 1, producer=7)] if kind == ABORT else []
-    (believed,) = transaction_status(
-        marks_of([*other, mark(2, DATA), mark(3, ABORT)]), known
-    ).believed
-    assert believed == entry(2, 3, stable=4)
+    (unindexed,) = transaction_status(
+        transaction_batches_of([*other, mark(2, DATA), mark(3, ABORT)]), known
+    ).unindexed
+    assert unindexed == entry(2, 3, stable=4)
 
 
 @pytest.mark.parametrize("kind", [LEADER_CHANGE, EMPTIED])
 def test_only_an_end_marker_ends_another_open_transaction(kind: int) -> None:
     other = [mark(0, DATA, producer=7), mark(1, kind, producer=7)]
-    (believed,) = transaction_status(marks_of([*other, mark(2, DATA), mark(3, ABORT)]), []).believed
-    assert believed == entry(2, 3, stable=0)
+    (unindexed,) = transaction_status(transaction_batches_of([*other, mark(2, DATA), mark(3, ABORT)]), []).unindexed
+    assert unindexed == entry(2, 3, stable=0)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.compaction.builders import a_chain
-from tierfold.compaction.planning.empty_groups import Absorbed, absorbed
+from tierfold.compaction.planning.empty_groups import MergedGroups, merge_empty
 from tierfold.compaction.planning.grouping import SegmentGroup
 
 MOST = 2**31
@@ -31,7 +31,7 @@ def absorbed_as(picture: str, offsets: int = 3) -> str:
     What is left to be one empty batch ends in `!`.
     """
     groups = groups_of(*[1] * len(picture), offsets=offsets)
-    found = absorbed(groups, [sign == "." for sign in picture])
+    found = merge_empty(groups, [sign == "." for sign in picture])
     starts = [group.start_offset // offsets for group in found.groups]
     ends = [*starts[1:], len(picture)]
     return "|".join(
@@ -95,8 +95,8 @@ def test_what_no_neighbours_span_can_take_becomes_one_empty_batch(
 def test_the_one_after_is_asked_where_the_one_before_has_no_room() -> None:
     full, empty, small = a_chain(MOST, 10, 10)
     groups = [SegmentGroup(segments=(each,)) for each in (full, empty, small)]
-    found = absorbed(groups, [False, True, False])
-    assert found == Absorbed(
+    found = merge_empty(groups, [False, True, False])
+    assert found == MergedGroups(
         groups=(groups[0], SegmentGroup(segments=(empty, small))), empty=frozenset()
     )
 
@@ -110,7 +110,7 @@ def test_neighbours_alone_are_joined_as_few_as_can_be_and_nothing_is_lost(
 ) -> None:
     groups = [SegmentGroup(segments=(each,)) for each in a_chain(*[length for length, _ in drawn])]
     is_empty = [empty for _, empty in drawn]
-    found = absorbed(groups, is_empty)
+    found = merge_empty(groups, is_empty)
     segments = [segment for group in groups for segment in group.segments]
     assert [segment for group in found.groups for segment in group.segments] == segments
     assert all(a.end_offset + 1 == b.start_offset for a, b in pairwise(found.groups))
@@ -124,7 +124,7 @@ def test_neighbours_alone_are_joined_as_few_as_can_be_and_nothing_is_lost(
     assert len(found.groups) == fewest([length for length, _ in drawn], is_empty)
     # What a second round finds: the same, as long as nobody adds to it.
     again = [number in found.empty for number in range(len(found.groups))]
-    assert absorbed(found.groups, again) == found
+    assert merge_empty(found.groups, again) == found
 
 
 def fewest(lengths: list[int], is_empty: list[bool]) -> int:
@@ -143,8 +143,8 @@ def fewest(lengths: list[int], is_empty: list[bool]) -> int:
 
 def test_a_group_and_its_emptiness_come_in_pairs() -> None:
     with pytest.raises(ValueError, match="zip"):
-        absorbed(groups_of(1, 1), [False])
+        merge_empty(groups_of(1, 1), [False])
 
 
 def test_no_groups_stay_none() -> None:
-    assert absorbed([], []) == Absorbed(groups=(), empty=frozenset())
+    assert merge_empty([], []) == MergedGroups(groups=(), empty=frozenset())

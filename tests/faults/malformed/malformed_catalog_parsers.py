@@ -161,7 +161,7 @@ _CHANGES: Final[tuple[Callable[[pa.Table, Random], pa.Table], ...]] = (
 def _judged_partitions(rows: pa.Table) -> Outcome:
     return held(
         lambda: [
-            _plain_state(state) for state in rows_read(rows, where="a table").believed().states
+            _plain_state(state) for state in rows_read(rows, where="a table").unindexed().states
         ],
         lambda: [_row_of(each) for each in rows.to_pylist()],
     )

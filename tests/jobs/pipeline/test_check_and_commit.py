@@ -29,7 +29,7 @@ from tierfold.storage.tiers.object_store import ObjectEntry
 
 ORDERS, PAYMENTS = key_of("orders"), key_of("payments")
 NO_TRANSACTIONS: Final = TransactionStatus(
-    discardable=np.empty(0, np.int64), listed=(), believed=()
+    discardable=np.empty(0, np.int64), listed=(), unindexed=()
 )
 ALWAYS_THERE: Final = [part for part in Part if part is not Part.TRANSACTION_INDEX]
 

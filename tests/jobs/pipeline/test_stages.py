@@ -80,7 +80,7 @@ def test_a_scanned_segment_tells_its_keys_its_own_losers_and_itself(
     assert np.flatnonzero(lost).tolist() == [1, 2, 3, 4, 5]
     found = unpacked(told.payload)
     assert isinstance(found, SegmentScanned)
-    assert (found.records, len(found.marks)) == (RECORDS_PER_SEGMENT, 0)
+    assert (found.records, len(found.txn_batches)) == (RECORDS_PER_SEGMENT, 0)
 
 
 def test_a_segment_that_cannot_be_read_is_one_row_that_says_why(

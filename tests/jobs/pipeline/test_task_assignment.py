@@ -44,7 +44,7 @@ from tierfold.storage.indexes.transaction_index import read_transaction_index
 AT_MS: Final = NOW_MS + 5_000
 
 NO_TRANSACTIONS: Final = TransactionStatus(
-    discardable=np.empty(0, np.int64), listed=(), believed=()
+    discardable=np.empty(0, np.int64), listed=(), unindexed=()
 )
 
 
@@ -142,7 +142,7 @@ def test_a_group_is_told_of_its_own_markers_alone(rounds: list[Round]) -> None:
     each = rounds[0]
     listed = tuple(an_abort(offset, offset, offset) for offset in (0, 21, 22, 32))
     transaction_status = TransactionStatus(
-        discardable=np.array([0, 21, 22, 32], np.int64), listed=listed, believed=()
+        discardable=np.array([0, 21, 22, 32], np.int64), listed=listed, unindexed=()
     )
     wanted = dict(enumerate(each.groups))
     first, second = group_orders(each, transaction_status, wanted=wanted)
@@ -185,11 +185,11 @@ def test_segments_beside_a_round_are_read_for_their_marks_alone(
 ) -> None:
     rows, _ = reference_rows([partial], cores=2)
     assert [row["segment_index"] for row in rows] == [0, 1, 2]
-    assert [row["marks_only"] for row in rows] == [True, False, False]
+    assert [row["transactions_only"] for row in rows] == [True, False, False]
     assert partial.scan_bytes == rounds[0].scan_bytes == rounds[0].state.live_bytes
     held_back = replace(rounds[0], groups=rounds[0].groups[:1], next_offset=22)
     rows, _ = reference_rows([held_back], cores=2)
-    assert [row["marks_only"] for row in rows] == [False, False, True]
+    assert [row["transactions_only"] for row in rows] == [False, False, True]
 
 
 def test_each_group_of_a_partial_round_is_a_round_of_its_own(partial: Round) -> None:

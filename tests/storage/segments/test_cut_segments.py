@@ -213,7 +213,7 @@ def test_a_sound_cut_segment_has_no_faults_and_only_what_counts_is_told(
     assert (read.checked.batches, read.checked.records) == (5, 6)
     assert read.checked.bytes_read == segment.log_bytes
     assert read.checked.has_indexes_as_built
-    assert read.checked.marks.last_offset.tolist() == [106, 107]
+    assert read.checked.txn_batches.last_offset.tolist() == [106, 107]
     told = {
         pair
         for _, latest in read.now

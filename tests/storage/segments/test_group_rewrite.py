@@ -33,7 +33,7 @@ from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_ba
 from tierfold.storage.segments import group_rewrite
 from tierfold.storage.segments.group_rewrite import GroupTask, rewrite_group
 from tierfold.storage.segments.segment_reader import Batch
-from tierfold.storage.segments.segment_scan import scan_marks
+from tierfold.storage.segments.segment_scan import scan_transactions
 from tierfold.storage.tiers.local_tiered_storage import Part
 
 NO_PAIRS = np.empty((0, 2), np.int64)
@@ -336,7 +336,7 @@ def test_a_control_record_without_a_type_is_told_with_its_place(tmp_path: Path) 
     log = with_log(picture("0:P1:A", tmp_path), write_batch(draft))
     for read in (
         lambda: rewrite_group(log.tier, a_task(log), lambda _, n: np.zeros(n, np.uint8)),
-        lambda: scan_marks(np.frombuffer(write_batch(draft), np.uint8), where="a log"),
+        lambda: scan_transactions(np.frombuffer(write_batch(draft), np.uint8), where="a log"),
     ):
         with pytest.raises(CorruptLog, match="no readable type") as caught:
             read()

@@ -110,7 +110,7 @@ def test_a_sound_segment_has_no_faults(tier: LocalTieredStorage) -> None:
     assert checked.bytes_read == segment.size_bytes
     assert checked.has_indexes_as_built
     assert checked.index_entries == 2 + 3
-    assert checked.marks.last_offset.tolist() == [102, 103]
+    assert checked.txn_batches.last_offset.tolist() == [102, 103]
 
 
 def test_keys_are_told_for_each_side_by_its_own_aborts(tier: LocalTieredStorage) -> None:

@@ -22,8 +22,8 @@ from tierfold.storage.segments.segment_scan import (
     ScannedSegment,
     ScanOrder,
     checked_heads,
-    scan_marks,
     scan_segment,
+    scan_transactions,
 )
 
 
@@ -103,8 +103,10 @@ def test_records_compete_from_the_first_one_at_or_above_first_dirty(
 
 
 def test_the_marks_are_those_of_transactional_and_control_batches_in_order() -> None:
-    marks = scanned("0:a=1", "P1([1:a=2 2:b=1])", "p3(3:a=3)", "4:P1:A", "5:P2:C", "6:P2:()", "7:L")
-    found = marks.marks
+    txn_batches = scanned(
+        "0:a=1", "P1([1:a=2 2:b=1])", "p3(3:a=3)", "4:P1:A", "5:P2:C", "6:P2:()", "7:L"
+    )
+    found = txn_batches.txn_batches
     assert found.control_type.tolist() == [DATA, ABORT, COMMIT, EMPTIED, 2]
     assert found.base_offset.tolist() == [1, 4, 5, 6, 7]
     assert found.last_offset.tolist() == [2, 4, 5, 6, 7]
@@ -135,8 +137,8 @@ def test_what_is_found_does_not_depend_on_how_much_is_held_at_a_time(
         small.setattr(segment_scan, "KEYS_MAX", keys_max)
         pieces = scanned(*WORDS, first_dirty=first_dirty, aborted=ABORTED, threads=threads)
     assert (pieces.records, pieces.without_key) == (whole.records, whole.without_key)
-    assert pieces.marks.base_offset.tolist() == whole.marks.base_offset.tolist()
-    assert pieces.marks.control_type.tolist() == whole.marks.control_type.tolist()
+    assert pieces.txn_batches.base_offset.tolist() == whole.txn_batches.base_offset.tolist()
+    assert pieces.txn_batches.control_type.tolist() == whole.txn_batches.control_type.tolist()
     # A stretch cannot know what a later one holds: what loses to it is left to the reduce.
     assert not (pieces.own_bits & ~whole.own_bits).any()
     lost = {int(ordinal) for ordinal in np.flatnonzero(pieces.own_bits)}
@@ -197,9 +199,9 @@ def test_heads_tell_what_is_inside_a_wrapper(
 def test_of_what_lies_beyond_the_round_only_the_marks_are_told() -> None:
     old = wrapper(1, message(0, b"x") + message(1, b"y"))
     new = b"".join(write_batch(draft_of(word, 0)) for word in ("P1(2:a=1)", "3:P1:C"))
-    marks = scan_marks(np.frombuffer(old + new, np.uint8), where="a log")
-    assert marks.base_offset.tolist() == [2, 3]
-    assert marks.control_type.tolist() == [DATA, COMMIT]
+    txn_batches = scan_transactions(np.frombuffer(old + new, np.uint8), where="a log")
+    assert txn_batches.base_offset.tolist() == [2, 3]
+    assert txn_batches.control_type.tolist() == [DATA, COMMIT]
 
 
 def test_a_wrapper_that_begins_before_the_batch_before_ends_is_refused() -> None:
