@@ -5,7 +5,7 @@ at least one. The clean part below is read again with each chunk, as Kafka's `Cl
 its map is full. What loses its key within a chunk loses it in the whole as well, and what wins one
 meets the records of the next chunk then, so that the end is the same however a log is cut.
 
-    Due      a plan, or what is left of it          Room    what a wave may take
+    Due      a plan, or what is left of it          RemainingBudget    what a wave may take
     Chunk    the part of it that is next, and why   Wave    chunks that share a pass over the data
 
     next_wave(due, room)   ->  Wave, of the first partitions of `due`
@@ -56,7 +56,7 @@ class Due:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class RemainingBudget:
     """What a wave may take, in bytes of source logs; None: no bound."""
 
     budget_bytes: int | None = None
@@ -103,7 +103,7 @@ class _Limit:
     """What ends the run where it binds; empty: the next wave starts afresh."""
 
 
-def next_wave(due: Sequence[Due], room: Room) -> Wave:
+def next_wave(due: Sequence[Due], remaining: RemainingBudget) -> Wave:
     """What is begun next: chunks of the first partitions in their order, as many as there is room.
 
     Nobody overtakes: the first one that must wait lets all behind it wait. A chunk of the first
@@ -112,7 +112,7 @@ def next_wave(due: Sequence[Due], room: Room) -> Wave:
     chunks: list[Chunk] = []
     taken_bytes = 0
     for each in due:
-        found = _fitting(each, tuple(_limits(room, taken_bytes)))
+        found = _fitting(each, tuple(_limits(remaining, taken_bytes)))
         if isinstance(found, _Limit):
             return Wave(chunks=tuple(chunks), stop=found.stop)
         chunks.append(found)
@@ -120,31 +120,31 @@ def next_wave(due: Sequence[Due], room: Room) -> Wave:
     return Wave(chunks=tuple(chunks))
 
 
-def _limits(room: Room, taken_bytes: int) -> Iterator[_Limit]:
-    if room.budget_bytes is not None:
-        used = room.spent_bytes + taken_bytes
+def _limits(remaining: RemainingBudget, taken_bytes: int) -> Iterator[_Limit]:
+    if remaining.budget_bytes is not None:
+        used = remaining.spent_bytes + taken_bytes
         yield _Limit(
-            whole_bytes=room.budget_bytes,
-            left_bytes=room.budget_bytes - used,
+            whole_bytes=remaining.budget_bytes,
+            left_bytes=remaining.budget_bytes - used,
             is_untouched=used == 0,
             cuts=True,
-            why=f"--max-bytes is {spaced(room.budget_bytes)}, {spaced(used)} are taken",
-            stop=f"--max-bytes is {spaced(room.budget_bytes)}, this run took {spaced(used)}",
+            why=f"--max-bytes is {spaced(remaining.budget_bytes)}, {spaced(used)} are taken",
+            stop=f"--max-bytes is {spaced(remaining.budget_bytes)}, this run took {spaced(used)}",
         )
-    if room.free_bytes is not None:
-        share = room.free_bytes // SPACE_SHARE
+    if remaining.free_bytes is not None:
+        share = remaining.free_bytes // SPACE_SHARE
         yield _Limit(
             whole_bytes=share,
             left_bytes=share - taken_bytes,
             is_untouched=taken_bytes == 0,
             cuts=True,
-            why=f"results lie in the tier, which has {spaced(room.free_bytes)} bytes free,"
+            why=f"results lie in the tier, which has {spaced(remaining.free_bytes)} bytes free,"
             " a chunk takes at most a third",
         )
-    if room.wave_bytes is not None:
+    if remaining.wave_bytes is not None:
         yield _Limit(
-            whole_bytes=room.wave_bytes,
-            left_bytes=room.wave_bytes - taken_bytes,
+            whole_bytes=remaining.wave_bytes,
+            left_bytes=remaining.wave_bytes - taken_bytes,
             is_untouched=taken_bytes == 0,
             cuts=False,
             why="",

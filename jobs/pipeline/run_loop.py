@@ -19,7 +19,15 @@ from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.errors import CorruptLog, TierfoldError, UnreadableObject
 from tierfold.compaction.model.outcomes import Committed, Unknown
 from tierfold.compaction.model.segments import PartitionState, Segment
-from tierfold.compaction.planning.chunks import Budget, Chunk, Due, Room, Wave, next_wave, remaining
+from tierfold.compaction.planning.chunks import (
+    Budget,
+    Chunk,
+    Due,
+    RemainingBudget,
+    Wave,
+    next_wave,
+    remaining,
+)
 from tierfold.compaction.planning.plan import Compact
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.stopping import Stopped, check, deferred
@@ -166,13 +174,13 @@ class Waves:
         bound_ms = self.budget.max_duration_ms
         if bound_ms is not None and now_ms() - self.started_at_ms >= bound_ms:
             return Wave(chunks=(), stop="--max-duration has passed")
-        room = Room(
+        remaining = RemainingBudget(
             budget_bytes=self.budget.max_bytes,
             spent_bytes=self.spent_bytes,
             free_bytes=free,
             wave_bytes=None if bound_ms is None else WAVE_BYTES,
         )
-        return next_wave([partition.due for partition in pending], room)
+        return next_wave([partition.due for partition in pending], remaining)
 
     def _pass(self, begun: Sequence[tuple[Work, Chunk]], free: int) -> None:
         """One wave: claim what is new, run the rounds, take what came out."""

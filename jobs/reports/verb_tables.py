@@ -42,7 +42,7 @@ from tierfold.jobs.reports.tables import (
     sentences,
     styled,
 )
-from tierfold.jobs.settings.resolution import Effective
+from tierfold.jobs.settings.resolution import EffectiveSetting
 from tierfold.jobs.verbs.status import PartitionStatus
 from tierfold.jobs.verbs.verify import Verified
 
@@ -210,7 +210,7 @@ def print_status(console: Console, partitions: Sequence[PartitionStatus]) -> Non
             console.print(said, soft_wrap=True)
 
 
-def print_settings(console: Console, topic: str, found: Sequence[Effective]) -> None:
+def print_settings(console: Console, topic: str, found: Sequence[EffectiveSetting]) -> None:
     """The table of `config`."""
     table = Table(title=f"settings of {topic}", title_justify="left")
     table.add_column("setting", no_wrap=True)

@@ -45,14 +45,14 @@ _KINDS: Final = {bool: "a truth value", dict: "a table", list: "a list", int: "a
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class SettingValue:
     """A value, and who said it."""
 
     value: Any
     source: str
 
 
-Layer: TypeAlias = Mapping[str, Said]
+Layer: TypeAlias = Mapping[str, SettingValue]
 """What one place says, by field of `Rules`."""
 
 
@@ -102,7 +102,7 @@ def shipped_defaults() -> Layer:
     table = tomllib.loads(toml, parse_float=str)
     spellings = [Spelling(setting=setting, name=setting.name) for setting in SETTINGS]
     return {
-        spelling.setting.field: Said(
+        spelling.setting.field: SettingValue(
             value=_value(spelling, table[spelling.name], DEFAULTS_FILE), source=DEFAULTS_FILE
         )
         for spelling in spellings
@@ -165,8 +165,8 @@ def command_line(overrides: Sequence[str]) -> CommandLine:
 
     Raises `BadSettings` for one without `=`, an unknown name, a value not allowed.
     """
-    broker: dict[str, Said] = {}
-    topics: dict[str, Said] = {}
+    broker: dict[str, SettingValue] = {}
+    topics: dict[str, SettingValue] = {}
     unused: list[str] = []
     for override in overrides:
         name, equals, text = (part.strip() for part in override.partition("="))
@@ -181,10 +181,12 @@ def command_line(overrides: Sequence[str]) -> CommandLine:
         source = f"{COMMAND_LINE} {name}"
         if name in BY_TOPIC_NAME:
             spelling = BY_TOPIC_NAME[name]
-            said = Said(value=_parsed(spelling, text, where), source=source)
+            said = SettingValue(value=_parsed(spelling, text, where), source=source)
             topics[spelling.setting.field] = said
         elif name in BY_BROKER_NAME:
-            broker[name] = Said(value=_parsed(BY_BROKER_NAME[name], text, where), source=source)
+            broker[name] = SettingValue(
+                value=_parsed(BY_BROKER_NAME[name], text, where), source=source
+            )
         elif _is_unused(name, text):
             unused.append(name)
         else:
@@ -220,7 +222,7 @@ def _broker_said(table: Mapping[str, object], where: str) -> Layer:
         if name not in BY_BROKER_NAME:
             raise _not_a_brokers(name, value, where)
         parsed = _value(BY_BROKER_NAME[name], value, where)
-        said[name] = Said(value=parsed, source=f"{where} {name}")
+        said[name] = SettingValue(value=parsed, source=f"{where} {name}")
     return said
 
 
@@ -237,7 +239,9 @@ def _topic_table(pattern: str, table: object, file: str) -> TopicTable:
         if name not in BY_TOPIC_NAME:
             raise _not_a_topics(name, value, where)
         spelling = BY_TOPIC_NAME[name]
-        layer[spelling.setting.field] = Said(value=_value(spelling, value, where), source=where)
+        layer[spelling.setting.field] = SettingValue(
+            value=_value(spelling, value, where), source=where
+        )
     return TopicTable(pattern=pattern, layer=layer, where=where)
 
 

@@ -28,7 +28,7 @@ from tierfold.jobs.settings.layers import (
     COMMAND_LINE,
     ConfigFile,
     Layer,
-    Said,
+    SettingValue,
     TopicTable,
     command_line,
     read_config,
@@ -47,7 +47,7 @@ _EXACT: Final = Context(prec=250)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Effective:
+class EffectiveSetting:
     """A setting as a topic has it."""
 
     setting: Setting
@@ -109,7 +109,7 @@ class Settings:
         """The effective settings of many, all of them checked; raises as `rules_for` does."""
         return {topic: self.rules_for(topic) for topic in dict.fromkeys(topics)}
 
-    def effective(self, topic: str) -> list[Effective]:
+    def effective(self, topic: str) -> list[EffectiveSetting]:
         """Each setting as the topic has it, and who said so; raises as `rules_for` does."""
         self.rules_for(topic)
         said = self._said_for(topic)
@@ -133,7 +133,7 @@ class Settings:
             if _rules(said).is_compacted or not is_policy_said:
                 _refuse_contradictions(said, whose)
 
-    def _said_for(self, topic: str | None) -> dict[str, Said]:
+    def _said_for(self, topic: str | None) -> dict[str, SettingValue]:
         """By field; None: a topic that no table names."""
         said = dict(self.broker)
         for table in self.tables:
@@ -173,9 +173,9 @@ def _rules(said: Layer) -> Rules:
     return Rules(**{field: each.value for field, each in said.items()})
 
 
-def _effective(setting: Setting, said: Layer) -> Effective:
-    found = said.get(setting.field, Said(value=None, source=NOBODY))
-    return Effective(setting=setting, value=found.value, source=found.source)
+def _effective(setting: Setting, said: Layer) -> EffectiveSetting:
+    found = said.get(setting.field, SettingValue(value=None, source=NOBODY))
+    return EffectiveSetting(setting=setting, value=found.value, source=found.source)
 
 
 def _refuse_contradictions(said: Layer, whose: str) -> None:

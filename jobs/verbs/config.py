@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tierfold.compaction.model.errors import BadSettings
-from tierfold.jobs.settings.resolution import Effective, Settings
+from tierfold.jobs.settings.resolution import EffectiveSetting, Settings
 from tierfold.storage.kafka.topic_names import is_topic
 
 
-def settings_of_topic(settings: Settings, topic: str) -> list[Effective]:
+def settings_of_topic(settings: Settings, topic: str) -> list[EffectiveSetting]:
     """Each setting as the topic has it; raises BadSettings where `topic` cannot be a topic."""
     if not is_topic(topic):
         raise BadSettings(

@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tierfold.compaction.model.segments import PartitionKey
-from tierfold.compaction.planning.chunks import UNBOUND, Budget, Due, Room, Wave, next_wave
+from tierfold.compaction.planning.chunks import (
+    UNBOUND,
+    Budget,
+    Due,
+    RemainingBudget,
+    Wave,
+    next_wave,
+)
 from tierfold.compaction.planning.explanation import explained
 from tierfold.compaction.planning.plan import Compact
 from tierfold.compaction.planning.regions import Regions, last_stable_of, regions_of
@@ -101,10 +108,12 @@ def _first_chunks(
 
 
 def _wave(due: list[Surveyed], budget: Budget, spent_bytes: int, free: int) -> Wave:
-    room = Room(budget_bytes=budget.max_bytes, spent_bytes=spent_bytes, free_bytes=free)
+    remaining = RemainingBudget(
+        budget_bytes=budget.max_bytes, spent_bytes=spent_bytes, free_bytes=free
+    )
     plans = [
         Due(plan=partition.choice, rules=partition.rules)
         for partition in due
         if isinstance(partition.choice, Compact)
     ]
-    return next_wave(plans, room)
+    return next_wave(plans, remaining)

@@ -38,7 +38,7 @@ from tierfold.jobs.sources.segment_options import FORMAT, LIVE, ORIGINAL
 from tierfold.jobs.sources.segment_source import register
 from tierfold.jobs.spark.progress import ByteProgress
 from tierfold.jobs.spark.session import SPARK_FAILURES, cause_of
-from tierfold.jobs.verbs.verify_targets import Subject
+from tierfold.jobs.verbs.verify_targets import VerifyTarget
 from tierfold.storage.segments.segment_metadata import read_snapshot
 
 _PARTITION: Final = ["topic", "partition"]
@@ -76,7 +76,7 @@ class SecondOpinion:
 
 
 def second_opinions(
-    spark: SparkSession, context: RunContext, subjects: Sequence[Subject], console: Console
+    spark: SparkSession, context: RunContext, targets: Sequence[VerifyTarget], console: Console
 ) -> dict[PartitionKey, SecondOpinion]:
     """What Spark says of these partitions; their logs have been read, and their keys compared.
 
@@ -85,13 +85,13 @@ def second_opinions(
 
     Raises UnreadableObject where a reader or a worker of Spark fails, Stopped after a signal.
     """
-    if not subjects:
+    if not targets:
         return {}
     register(spark)
-    tasks = max(spark.sparkContext.defaultParallelism, sum(target.buckets for target in subjects))
-    bounds = spark.createDataFrame([_bound(context, target) for target in subjects], _BOUNDS)
+    tasks = max(spark.sparkContext.defaultParallelism, sum(target.buckets for target in targets))
+    bounds = spark.createDataFrame([_bound(context, target) for target in targets], _BOUNDS)
     compared = _compared(
-        _side(spark, context, subjects, ORIGINAL), _side(spark, context, subjects, LIVE), bounds
+        _side(spark, context, targets, ORIGINAL), _side(spark, context, targets, LIVE), bounds
     )
     try:
         with _shuffled_into(spark, tasks):
@@ -104,28 +104,28 @@ def second_opinions(
             remedy="Run again; if it comes back, leave --second-opinion out.",
         ) from error
     found = {(row["topic"], row["partition"]): _opinion(row) for row in table.to_pylist()}
-    rows = context.catalog.look([target.key for target in subjects]).by_key
+    rows = context.catalog.look([target.key for target in targets]).by_key
     return {
         target.key: found.get((target.key.topic, target.key.partition), SecondOpinion())
-        for target in subjects
+        for target in targets
         if target.key in rows and rows[target.key].commit_id == target.commit_id
     }
 
 
-def _bound(context: RunContext, subject: Subject) -> tuple[str, int, int, list[int]]:
+def _bound(context: RunContext, target: VerifyTarget) -> tuple[str, int, int, list[int]]:
     """A row of `_BOUNDS`: what lies below the last stable offset stays what it is."""
-    newest = subject.now.segments[-1]
-    last_stable = last_stable_of(read_snapshot(context.tier, subject.key, newest))
+    newest = target.now.segments[-1]
+    last_stable = last_stable_of(read_snapshot(context.tier, target.key, newest))
     end = newest.next_offset if last_stable is None else last_stable.offset
-    return subject.key.topic, subject.key.partition, end, list(subject.passes)
+    return target.key.topic, target.key.partition, end, list(target.passes)
 
 
 def _side(
-    spark: SparkSession, context: RunContext, subjects: Sequence[Subject], segments: str
+    spark: SparkSession, context: RunContext, targets: Sequence[VerifyTarget], segments: str
 ) -> DataFrame:
     """The records of all subjects, of their original or live segments, read by their strategies."""
     by_strategy: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for target in subjects:
+    for target in targets:
         by_strategy[target.strategy][target.key.topic].append(target.key.partition)
     frames = []
     for strategy, assigned in by_strategy.items():
@@ -223,7 +223,7 @@ def _opinion(row: dict[str, Any]) -> SecondOpinion:
     )
 
 
-def _record(side: dict[str, Any] | None) -> str:
-    if side is None:
+def _record(segment_set: dict[str, Any] | None) -> str:
+    if segment_set is None:
         return "none"
-    return f"{'a tombstone' if side['digest'] is None else 'a value'} (offset {side['offset']})"
+    return f"{'a tombstone' if segment_set['digest'] is None else 'a value'} (offset {segment_set['offset']})"

@@ -60,7 +60,7 @@ from tierfold.storage.catalog.catalog import new_commit_id
 from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.clock import now_ms
 
-BREATH: Final = 64
+PARTITIONS_PER_RECHECK: Final = 64
 """Partitions whose rows are read again at once, right before their objects are deleted."""
 
 _NOTHING_DELETED: Final = "nothing was deleted"
@@ -203,8 +203,8 @@ def _deletion(context: RunContext, works: Sequence[Work], console: Console) -> N
     """Stages 4 to 6, some partitions at a time, so that what was read again is fresh."""
     with ThreadPoolExecutor(READERS) as pool, byte_bars(console) as bars:
         bar = bars.add_task("delete", total=sum(partition.report.size_bytes for partition in works))
-        for first in range(0, len(works), BREATH):
-            breath = works[first : first + BREATH]
+        for first in range(0, len(works), PARTITIONS_PER_RECHECK):
+            breath = works[first : first + PARTITIONS_PER_RECHECK]
             _read_again(context, [partition for partition in breath if partition.row is not None])
             list(pool.map(lambda partition: _keep_what_changed(context, partition), breath))
             held = [partition for partition in breath if partition.is_open]

@@ -36,7 +36,13 @@ from tierfold.jobs.settings.resolution import Settings
 from tierfold.jobs.spark.progress import ByteProgress
 from tierfold.jobs.spark.session import SPARK_FAILURES, announced_session, cause_of, spark_answers
 from tierfold.jobs.verbs.second_opinion import SecondOpinion, second_opinions
-from tierfold.jobs.verbs.verify_targets import Side, Subject, order_rows, subject_of, with_unindexed
+from tierfold.jobs.verbs.verify_targets import (
+    SegmentSet,
+    VerifyTarget,
+    order_rows,
+    target_of,
+    with_unindexed,
+)
 from tierfold.storage.segments.segment_check import CheckedSegment
 
 UNLISTED_SHOWN: Final = 3
@@ -108,14 +114,16 @@ class _Found:
     second: SecondOpinion | str | None = None
     """The second opinion, or why there is none; None: it was not asked."""
 
-    def transaction_status(self, side: Side) -> TransactionStatus:
+    def transaction_status(self, segment_set: SegmentSet) -> TransactionStatus:
         """What the marks of one side's segments say; they were all read."""
-        txn_batches = [self.checked[segment.segment_id].txn_batches for segment in side.segments]
-        return transaction_status(joined_batches(txn_batches), side.aborted)
+        txn_batches = [
+            self.checked[segment.segment_id].txn_batches for segment in segment_set.segments
+        ]
+        return transaction_status(joined_batches(txn_batches), segment_set.aborted)
 
-    def could_read(self, side: Side | None) -> bool:
+    def could_read(self, segment_set: SegmentSet | None) -> bool:
         """Every segment of the side was read."""
-        return side is not None and not side.ids & self.failed.keys()
+        return segment_set is not None and not segment_set.ids & self.failed.keys()
 
 
 class _Verification:
@@ -127,37 +135,37 @@ class _Verification:
         self._progress = ByteProgress(spark, console)
         self._cores = spark.sparkContext.defaultParallelism
 
-    def run(self, subjects: Sequence[Subject]) -> list[_Found]:
+    def run(self, targets: Sequence[VerifyTarget]) -> list[_Found]:
         """One per subject, in their order.
 
         Aborts of which no index tells are only known once everything was read; the partitions
         concerned are then read again, now knowing, for a compaction believed the markers too.
         """
-        found = self._read(subjects)
-        doubtful = [i for i, subject in enumerate(subjects) if _is_doubtful(subject, found[i])]
+        found = self._read(targets)
+        doubtful = [i for i, target in enumerate(targets) if _is_doubtful(target, found[i])]
         if doubtful:
-            again = [_believing(subjects[i], found[i]) for i in doubtful]
+            again = [_believing(targets[i], found[i]) for i in doubtful]
             for i, second in zip(doubtful, self._read(again), strict=True):
                 found[i].is_doubtful = True
                 found[i].compared = second.compared
                 found[i].failed |= second.failed
         return found
 
-    def _read(self, subjects: Sequence[Subject]) -> list[_Found]:
-        rows, tasks = order_rows(subjects, self._cores)
+    def _read(self, targets: Sequence[VerifyTarget]) -> list[_Found]:
+        rows, tasks = order_rows(targets, self._cores)
         orders = self._spark.createDataFrame(rows, ORDER_SCHEMA)
         sizes = [
             target.read_bytes // target.buckets
-            for target in subjects
+            for target in targets
             for _ in range(target.buckets)
         ]
         _, compare_tasks = tasks_for(sizes, self._cores)
         told = keys_compared(
             segments_checked(orders, tasks, self._tier_uri, self._progress.bytes_done),
             compare_tasks,
-            {i: subject.passes for i, subject in enumerate(subjects) if subject.passes},
+            {i: target.passes for i, target in enumerate(targets) if target.passes},
         )
-        size_bytes = sum(target.read_bytes for target in subjects)
+        size_bytes = sum(target.read_bytes for target in targets)
         try:
             table: pa.Table = self._progress.watched("verify", size_bytes, told.toArrow)
         except SPARK_FAILURES as error:
@@ -166,10 +174,10 @@ class _Verification:
                 where=self._tier_uri,
                 remedy="Give them more memory, or verify fewer partitions at once (--topic).",
             ) from error
-        found = [_Found() for _ in subjects]
+        found = [_Found() for _ in targets]
         for row in rows_of(table.to_batches()):
             into = found[row.partition_index]
-            segment = subjects[row.partition_index].read[row.segment_index]
+            segment = targets[row.partition_index].read[row.segment_index]
             match row.kind:
                 case RowKind.CHECKED:
                     into.checked[segment.segment_id] = unpacked(row.payload)
@@ -198,99 +206,103 @@ def verify(
     known = known_partitions(context, scope)
     rules = settings.rules_by_topic(partition.key.topic for partition in known)
     with ThreadPoolExecutor(READERS) as pool:
-        subjects = list(
+        targets = list(
             pool.map(
-                lambda partition: subject_of(
+                lambda partition: target_of(
                     context, partition, rules[partition.key.topic].index_interval_bytes
                 ),
                 known,
             )
         )
-    readable = [subject for subject in subjects if subject.read]
+    readable = [target for target in targets if target.read]
     if not readable:
-        return [_verified(subject, _Found()) for subject in subjects]
+        return [_verified(target, _Found()) for target in targets]
     with spark_answers():
         spark = announced_session(console)
         verification = _Verification(spark, context.tier_uri, console)
     found = verification.run(readable)
-    by_key = {subject.key: each for subject, each in zip(readable, found, strict=True)}
+    by_key = {target.key: each for target, each in zip(readable, found, strict=True)}
     if second_opinion:
         fit = _fit_for_second(list(zip(readable, found, strict=True)))
         opinions = second_opinions(spark, context, fit, console)
-        for subject in fit:
-            opinion = opinions.get(subject.key, "a commit changed it while it was read")
-            by_key[subject.key].second = opinion
-    return [_verified(subject, by_key.get(subject.key, _Found())) for subject in subjects]
+        for target in fit:
+            opinion = opinions.get(target.key, "a commit changed it while it was read")
+            by_key[target.key].second = opinion
+    return [_verified(target, by_key.get(target.key, _Found())) for target in targets]
 
 
-def _fit_for_second(pairs: Sequence[tuple[Subject, _Found]]) -> list[Subject]:
+def _fit_for_second(pairs: Sequence[tuple[VerifyTarget, _Found]]) -> list[VerifyTarget]:
     """Those whose keys were compared, and that the reader reads as we do; tells why of others."""
-    named = Counter((subject.key.topic, subject.key.partition) for subject, _ in pairs)
+    named = Counter((target.key.topic, target.key.partition) for target, _ in pairs)
     fit = []
-    for subject, found in pairs:
-        if not isinstance(_compared(subject, found), KeysCompared):
+    for target, found in pairs:
+        if not isinstance(_compared(target, found), KeysCompared):
             found.second = "the keys are not compared"
         elif found.is_doubtful:
             found.second = "the reader takes aborted records that no index lists for committed"
-        elif named[subject.key.topic, subject.key.partition] > 1:
+        elif named[target.key.topic, target.key.partition] > 1:
             found.second = "the tier has several topics of that name"
         else:
-            fit.append(subject)
+            fit.append(target)
     return fit
 
 
-def _is_doubtful(subject: Subject, found: _Found) -> bool:
+def _is_doubtful(target: VerifyTarget, found: _Found) -> bool:
     """To be compared, and an ABORT marker decides what no index lists."""
-    sides = (subject.now, subject.before)
+    segment_sets = (target.now, target.before)
     return (
-        subject.before is not None
+        target.before is not None
         and not found.failed
-        and any(found.transaction_status(side).unindexed for side in sides if side is not None)
+        and any(
+            found.transaction_status(segment_set).unindexed
+            for segment_set in segment_sets
+            if segment_set is not None
+        )
     )
 
 
-def _believing(subject: Subject, found: _Found) -> Subject:
-    now, before = subject.now, subject.before
+def _believing(target: VerifyTarget, found: _Found) -> VerifyTarget:
+    now, before = target.now, target.before
     return replace(
-        subject,
+        target,
         now=with_unindexed(now, found.transaction_status(now)),
         before=None if before is None else with_unindexed(before, found.transaction_status(before)),
     )
 
 
-def _verified(subject: Subject, found: _Found) -> Verified:
-    live = subject.now.segments
+def _verified(target: VerifyTarget, found: _Found) -> Verified:
+    live = target.now.segments
     checked = [
         found.checked[segment.segment_id] for segment in live if segment.segment_id in found.checked
     ]
-    compared = _compared(subject, found)
+    compared = _compared(target, found)
     return Verified(
-        key=subject.key,
+        key=target.key,
         segments=len(live),
         batches=sum(each.batches for each in checked),
         records=sum(each.records for each in checked),
         markers=sum(each.markers for each in checked),
         bytes_read=sum(each.bytes_read for each in found.checked.values()),
         keys_compared=compared.keys if isinstance(compared, KeysCompared) else None,
-        compared_by=subject.strategy if isinstance(compared, KeysCompared) else None,
+        compared_by=target.strategy if isinstance(compared, KeysCompared) else None,
         second_opinion=found.second if isinstance(found.second, SecondOpinion) else None,
         keys_deleted=compared.deleted if isinstance(compared, KeysCompared) else 0,
         index_entries=sum(each.index_entries for each in checked),
         faults=(
-            *subject.faults,
+            *target.faults,
             *(
                 found.failed[segment.segment_id]
                 for segment in live
                 if segment.segment_id in found.failed
             ),
             *(fault for each in checked for fault in each.faults),
-            *_unlisted(subject, found),
+            *_unlisted(target, found),
             *_differences(compared),
             *_second_differences(found.second),
         ),
         notes=(
-            *subject.notes,
-            *_index_notes(subject, live, checked),
+            *target.notes,
+            *_index_notes(target, live, checked),
             *_why_not(compared),
             *_late(compared),
             *((f"no second opinion: {found.second}",) if isinstance(found.second, str) else ()),
@@ -298,14 +310,14 @@ def _verified(subject: Subject, found: _Found) -> Verified:
     )
 
 
-def _compared(subject: Subject, found: _Found) -> KeysCompared | str | None:
+def _compared(target: VerifyTarget, found: _Found) -> KeysCompared | str | None:
     """How the keys compare, or why that cannot be told; None: it was not tried."""
-    if subject.before is None:
+    if target.before is None:
         return None
-    if not found.could_read(subject.now):
+    if not found.could_read(target.now):
         return "a live segment could not be read"
-    if not found.could_read(subject.before):
-        lost = sorted(subject.before.ids & found.failed.keys())
+    if not found.could_read(target.before):
+        lost = sorted(target.before.ids & found.failed.keys())
         return f"an original could not be read: {found.failed[lost[0]]}"
     return sum_of(found.compared)
 
@@ -343,11 +355,11 @@ def _second_differences(second: SecondOpinion | str | None) -> tuple[str, ...]:
     )
 
 
-def _unlisted(subject: Subject, found: _Found) -> tuple[str, ...]:
+def _unlisted(target: VerifyTarget, found: _Found) -> tuple[str, ...]:
     """ABORT markers whose transaction still has batches here, and that no index lists."""
-    if not subject.is_listed_known or not found.could_read(subject.now):
+    if not target.is_listed_known or not found.could_read(target.now):
         return ()
-    unindexed = found.transaction_status(subject.now).unindexed
+    unindexed = found.transaction_status(target.now).unindexed
     if not unindexed:
         return ()
     shown = ", ".join(
@@ -362,7 +374,7 @@ def _unlisted(subject: Subject, found: _Found) -> tuple[str, ...]:
 
 
 def _index_notes(
-    subject: Subject, live: Sequence[Segment], checked: Sequence[CheckedSegment]
+    target: VerifyTarget, live: Sequence[Segment], checked: Sequence[CheckedSegment]
 ) -> tuple[str, ...]:
     """Right indexes that are not what the log gives under the setting."""
     others = sum(not each.has_indexes_as_built and not each.faults for each in checked)
@@ -370,5 +382,5 @@ def _index_notes(
         return ()
     return (
         f"the indexes of {others} of {len(live)} segments are right, but not those that the log "
-        f"gives under index.interval.bytes={subject.index_interval_bytes}",
+        f"gives under index.interval.bytes={target.index_interval_bytes}",
     )

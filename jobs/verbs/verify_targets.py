@@ -29,7 +29,7 @@ from tierfold.storage.segments.segment_metadata import read_aborted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class SegmentSet:
     """A chain of segments that covers the live range."""
 
     segments: tuple[Segment, ...]
@@ -43,14 +43,14 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class VerifyTarget:
     """One partition to verify."""
 
     key: PartitionKey
     index_interval_bytes: int
-    now: Side
+    now: SegmentSet
     """The live segments."""
-    before: Side | None
+    before: SegmentSet | None
     """The originals; None: there is nothing to compare with."""
     is_listed_known: bool = True
     """Every live transaction index could be read."""
@@ -89,18 +89,20 @@ class Subject:
         """Into how many buckets the keys are parted."""
         return max(1, -(-self.read_bytes // BUCKET_BYTES))
 
-    def without_comparison(self, why: str) -> Subject:
+    def without_comparison(self, why: str) -> VerifyTarget:
         """The same partition, its keys left alone."""
         return replace(self, before=None, notes=(*self.notes, f"not compared: {why}"))
 
 
-def subject_of(context: RunContext, known: KnownPartition, index_interval_bytes: int) -> Subject:
+def target_of(
+    context: RunContext, known: KnownPartition, index_interval_bytes: int
+) -> VerifyTarget:
     """Looks at one partition; what cannot be understood is its fault, and nothing is raised."""
     key = known.key
-    empty = Subject(
+    empty = VerifyTarget(
         key=key,
         index_interval_bytes=index_interval_bytes,
-        now=Side(segments=(), aborted=()),
+        now=SegmentSet(segments=(), aborted=()),
         before=None,
     )
     try:
@@ -110,46 +112,46 @@ def subject_of(context: RunContext, known: KnownPartition, index_interval_bytes:
     if isinstance(view, Refusal):
         return replace(empty, faults=(view.sentence,))
     breaks = first_break(view.segments)
-    subject = replace(
+    target = replace(
         empty,
-        now=Side(segments=view.segments, aborted=()),
+        now=SegmentSet(segments=view.segments, aborted=()),
         commit_id="" if view.state is None else view.state.commit_id,
         faults=() if breaks is None else (breaks.sentence,),
         notes=view.notes,
     )
     try:
-        now = Side(segments=view.segments, aborted=_aborted(context, key, view.segments))
+        now = SegmentSet(segments=view.segments, aborted=_aborted(context, key, view.segments))
     # The worker that reads the segment tells what is wrong with its index.
     except TierfoldError:
         why = "a live transaction index cannot be read"
-        return replace(subject.without_comparison(why), is_listed_known=False)
-    return _with_originals(context, replace(subject, now=now), view)
+        return replace(target.without_comparison(why), is_listed_known=False)
+    return _with_originals(context, replace(target, now=now), view)
 
 
-def _with_originals(context: RunContext, subject: Subject, view: PartitionView) -> Subject:
+def _with_originals(context: RunContext, target: VerifyTarget, view: PartitionView) -> VerifyTarget:
     """The subject with what its keys are to be compared with, or why they are not."""
     if not view.segments:
-        return subject.without_comparison("nothing lives")
+        return target.without_comparison("nothing lives")
     if not any(segment.written_by_run for segment in view.segments):
-        return subject.without_comparison("nothing was rewritten, what brokers wrote is live")
-    decided = _decided(subject, view)
+        return target.without_comparison("nothing was rewritten, what brokers wrote is live")
+    decided = _decided(target, view)
     if isinstance(decided, str):
-        return subject.without_comparison(decided)
+        return target.without_comparison(decided)
     try:
         originals = originals_of(context, view)
         if isinstance(originals, str):
-            return subject.without_comparison(originals)
-        aborted = _aborted(context, subject.key, originals)
+            return target.without_comparison(originals)
+        aborted = _aborted(context, target.key, originals)
     except TierfoldError as error:
-        return subject.without_comparison(str(error))
-    return replace(decided, before=Side(segments=originals, aborted=aborted))
+        return target.without_comparison(str(error))
+    return replace(decided, before=SegmentSet(segments=originals, aborted=aborted))
 
 
-def _decided(subject: Subject, view: PartitionView) -> Subject | str:
+def _decided(target: VerifyTarget, view: PartitionView) -> VerifyTarget | str:
     """The subject with its strategy, or why nothing says which record of a key should be there."""
     state = view.state
     if state is None or state.strategies in {(), (BY_OFFSET,)}:
-        return subject
+        return target
     if len(state.strategies) > 1:
         return f"compacted by {', then by '.join(state.strategies)}: what one removed stays removed"
     (name,) = state.strategies
@@ -157,25 +159,25 @@ def _decided(subject: Subject, view: PartitionView) -> Subject | str:
         named_strategy(name)
     except ValueError:
         return f"compacted by {name}, which this version of tierfold does not know"
-    return _by_versions(replace(subject, strategy=name), state)
+    return _by_versions(replace(target, strategy=name), state)
 
 
-def _by_versions(subject: Subject, state: PartitionState) -> Subject | str:
+def _by_versions(target: VerifyTarget, state: PartitionState) -> VerifyTarget | str:
     """The subject where versions decide; a winner may then lie below what it superseded."""
     if any(
         retired_segment.segment.end_offset < state.log_start_offset
         for retired_segment in state.retired
     ):
         return (
-            f"compacted by {subject.strategy}, and records that have expired since may have "
+            f"compacted by {target.strategy}, and records that have expired since may have "
             "superseded later ones"
         )
     if len(state.cleaner_offsets) >= CLEANER_OFFSETS_KEPT:
         return (
-            f"compacted by {subject.strategy} in more than {CLEANER_OFFSETS_KEPT} runs, and the "
+            f"compacted by {target.strategy} in more than {CLEANER_OFFSETS_KEPT} runs, and the "
             "catalog does not remember where each ended"
         )
-    return replace(subject, passes=tuple(sorted(each.offset for each in state.cleaner_offsets)))
+    return replace(target, passes=tuple(sorted(each.offset for each in state.cleaner_offsets)))
 
 
 def _aborted(
@@ -189,23 +191,23 @@ def _aborted(
     )
 
 
-def with_unindexed(side: Side, transaction_status: TransactionStatus) -> Side:
+def with_unindexed(segment_set: SegmentSet, transaction_status: TransactionStatus) -> SegmentSet:
     """The side with the transactions that only their ABORT marker tells of."""
     together = sorted(
-        side.aborted + transaction_status.unindexed, key=lambda entry: entry.last_offset
+        segment_set.aborted + transaction_status.unindexed, key=lambda entry: entry.last_offset
     )
-    return replace(side, aborted=tuple(together))
+    return replace(segment_set, aborted=tuple(together))
 
 
-def order_rows(subjects: Sequence[Subject], cores: int) -> tuple[list[dict[str, Any]], int]:
+def order_rows(targets: Sequence[VerifyTarget], cores: int) -> tuple[list[dict[str, Any]], int]:
     """Rows of `ORDER_SCHEMA`, one per segment to read, and how many tasks they are dealt to."""
     numbered = [
-        (index, subject, i, order)
-        for index, subject in enumerate(subjects)
-        for i, order in enumerate(_orders(subject))
+        (index, target, i, order)
+        for index, target in enumerate(targets)
+        for i, order in enumerate(_orders(target))
     ]
     placed, tasks = tasks_for([order.segment.size_bytes for *_, order in numbered], cores)
-    first_bucket = [sum(target.buckets for target in subjects[:i]) for i in range(len(subjects))]
+    first_bucket = [sum(target.buckets for target in targets[:i]) for i in range(len(targets))]
     rows = [
         {
             "task": task,
@@ -214,36 +216,36 @@ def order_rows(subjects: Sequence[Subject], cores: int) -> tuple[list[dict[str, 
             "first_bucket_task": first_bucket[index],
             "payload": packed(order),
         }
-        for (index, subject, i, order), task in zip(numbered, placed, strict=True)
+        for (index, target, i, order), task in zip(numbered, placed, strict=True)
     ]
     return rows, tasks
 
 
-def _orders(subject: Subject) -> Iterator[CheckOrder]:
+def _orders(target: VerifyTarget) -> Iterator[CheckOrder]:
     """One per segment of `subject.read`, in that order."""
-    live = subject.now.ids
-    last_id = subject.now.segments[-1].segment_id if subject.now.segments else ""
-    for segment in subject.read:
+    live = target.now.ids
+    last_id = target.now.segments[-1].segment_id if target.now.segments else ""
+    for segment in target.read:
         is_live = segment.segment_id in live
         yield CheckOrder(
-            key=subject.key,
+            key=target.key,
             segment=segment,
             is_live=is_live,
             is_last=segment.segment_id == last_id,
-            index_interval_bytes=subject.index_interval_bytes,
-            buckets=subject.buckets,
-            aborted_now=_reaching(subject.now, segment) if is_live and subject.before else None,
-            aborted_before=_reaching(subject.before, segment) if subject.before else None,
-            versions=subject.versions,
+            index_interval_bytes=target.index_interval_bytes,
+            buckets=target.buckets,
+            aborted_now=_reaching(target.now, segment) if is_live and target.before else None,
+            aborted_before=_reaching(target.before, segment) if target.before else None,
+            versions=target.versions,
         )
 
 
-def _reaching(side: Side, segment: Segment) -> tuple[AbortedTransaction, ...] | None:
+def _reaching(segment_set: SegmentSet, segment: Segment) -> tuple[AbortedTransaction, ...] | None:
     """Those of the side's aborted transactions that reach into the segment, if it is one of it."""
-    if segment.segment_id not in side.ids:
+    if segment.segment_id not in segment_set.ids:
         return None
     return tuple(
         each
-        for each in side.aborted
+        for each in segment_set.aborted
         if each.first_offset <= segment.end_offset and each.last_offset >= segment.start_offset
     )

@@ -22,7 +22,7 @@ from tierfold.jobs.settings.definitions import (
     SETTINGS,
     Setting,
 )
-from tierfold.jobs.settings.resolution import Effective, resolve
+from tierfold.jobs.settings.resolution import EffectiveSetting, resolve
 
 OF_KAFKA: Final = [setting for setting in SETTINGS if setting.source == KAFKA]
 OF_TOPICS: Final = [setting for setting in OF_KAFKA if setting.is_for_topics]
@@ -139,7 +139,7 @@ def _text(rng: random.Random, setting: Setting, by_broker: Sequence[str] = ()) -
     return rng.choice(WRONG if wrong else by_broker or TEXTS.get(setting.name, NUMBERS))
 
 
-def _resolved(case: dict[str, dict[str, str]], config: Path) -> list[Effective] | None:
+def _resolved(case: dict[str, dict[str, str]], config: Path) -> list[EffectiveSetting] | None:
     lines = ["[broker]", *(f'"{name}" = "{text}"' for name, text in case["broker"].items())]
     lines += ["[topics.t]", *(f'"{name}" = "{text}"' for name, text in case["topic"].items())]
     config.write_text("\n".join(lines), encoding="utf-8")
@@ -149,7 +149,7 @@ def _resolved(case: dict[str, dict[str, str]], config: Path) -> list[Effective] 
         return None
 
 
-def _as_kafka_says_it(effective: Effective) -> str:
+def _as_kafka_says_it(effective: EffectiveSetting) -> str:
     match effective.setting.name:
         case "cleanup.policy":
             return f"[{', '.join(sorted(effective.value))}]"

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from tierfold.compaction.cleaning.key_blocks import KeyBlock, parts_per_bucket, unpack
 from tierfold.compaction.cleaning.offset_map import superseded_in_bucket
 from tierfold.jobs.pipeline.stages.segment_rows import ROW_SCHEMA, Row, RowKind, as_batch, rows_of
-from tierfold.jobs.pipeline.stages.worker_memory import settle
+from tierfold.jobs.pipeline.stages.worker_memory import freeze_gc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ def reduced(rows: DataFrame, plan: ReducePlan) -> DataFrame:
         for (partition_index, _), found in blocks.items():
             buckets = plan.buckets[partition_index]
             yield as_batch(sent(_bit_rows(partition_index, found, buckets)))
-        settle("reduce")
+        freeze_gc("reduce")
 
     return rows.repartitionById(plan.tasks, "task").mapInArrow(reduce, ROW_SCHEMA)
 

@@ -27,7 +27,7 @@ from tierfold.jobs.pipeline.stages.segment_rows import (
     rows_of,
     unpacked,
 )
-from tierfold.jobs.pipeline.stages.worker_memory import settle
+from tierfold.jobs.pipeline.stages.worker_memory import freeze_gc
 from tierfold.storage.segments.group_rewrite import GroupTask, rewrite_group
 from tierfold.storage.tiers.tier_uris import open_tier
 
@@ -90,7 +90,7 @@ def rewritten(
             task: GroupTask = unpacked(order.payload)
             yield as_batch([_rewritten(tier_uri, order, task, bit_rows)])
             bytes_done.add(task.group.size_bytes)
-        settle("rewrite")
+        freeze_gc("rewrite")
 
     return dealt.mapInArrow(rewrite, ROW_SCHEMA)
 

@@ -24,7 +24,7 @@ from tierfold.jobs.pipeline.stages.segment_rows import (
     failure,
     packed,
 )
-from tierfold.jobs.pipeline.stages.worker_memory import settle
+from tierfold.jobs.pipeline.stages.worker_memory import freeze_gc
 from tierfold.storage.indexes.transaction_index import read_transaction_index
 from tierfold.storage.kafka.record_versions import VersionSource
 from tierfold.storage.segments.segment_scan import (
@@ -69,7 +69,7 @@ def _scanner(
             for reference in batch.to_pylist():
                 yield as_batch(_rows(tier_uri, reference))
                 bytes_done.add(reference["size_bytes"])
-        settle("scan")
+        freeze_gc("scan")
 
     return scan
 

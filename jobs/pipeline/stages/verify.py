@@ -32,7 +32,7 @@ from tierfold.jobs.pipeline.stages.segment_rows import (
     rows_of,
     unpacked,
 )
-from tierfold.jobs.pipeline.stages.worker_memory import settle
+from tierfold.jobs.pipeline.stages.worker_memory import freeze_gc
 from tierfold.storage.segments.segment_check import CheckOrder, read_and_check
 from tierfold.storage.tiers.tier_uris import open_tier
 
@@ -59,7 +59,7 @@ def segments_checked(
                 task: CheckOrder = unpacked(order.pop("payload"))
                 yield as_batch(_rows(tier_uri, task, **order))
                 bytes_done.add(task.segment.size_bytes)
-        settle("check")
+        freeze_gc("check")
 
     return orders.repartitionById(tasks, "task").mapInArrow(check, ROW_SCHEMA)
 
@@ -135,7 +135,7 @@ def keys_compared(
                     )
                 ]
             )
-        settle("compare")
+        freeze_gc("compare")
 
     return rows.repartitionById(tasks, "task").mapInArrow(compare, ROW_SCHEMA)
 

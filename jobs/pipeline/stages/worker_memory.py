@@ -7,7 +7,7 @@ import gc
 _settled: set[str] = set()
 
 
-def settle(stage: str) -> None:
+def freeze_gc(stage: str) -> None:
     """Tells the garbage collector, once per process and stage, that what is loaded stays.
 
     After every task PySpark's daemon collects garbage, which walks all that numba and pyarrow have

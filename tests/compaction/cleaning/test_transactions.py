@@ -267,14 +267,21 @@ def test_an_abort_marker_with_data_and_no_entry_is_believed() -> None:
 
 
 def test_a_believed_transaction_leaves_an_older_open_one_unstable() -> None:
-    txn_batches = [mark(2, DATA, producer=7), mark(3, DATA), mark(4, ABORT), mark(5, COMMIT, producer=7)]
+    txn_batches = [
+        mark(2, DATA, producer=7),
+        mark(3, DATA),
+        mark(4, ABORT),
+        mark(5, COMMIT, producer=7),
+    ]
     (unindexed,) = transaction_status(transaction_batches_of(txn_batches), []).unindexed
     assert unindexed == entry(3, 4, stable=2)
 
 
 @pytest.mark.parametrize("kind", [LEADER_CHANGE, 3, 4, 5, 6, 99])
 def test_other_control_types_stay(kind: int) -> None:
-    assert transaction_status(transaction_batches_of([mark(0, kind)]), []).discardable.tolist() == []
+    assert (
+        transaction_status(transaction_batches_of([mark(0, kind)]), []).discardable.tolist() == []
+    )
 
 
 def test_an_emptied_control_batch_may_go_whatever_it_was() -> None:
@@ -285,7 +292,9 @@ def test_an_emptied_control_batch_may_go_whatever_it_was() -> None:
 
 def test_a_commit_marker_may_go_where_only_aborted_batches_were_met() -> None:
     # The ABORT marker between them is gone; the data, kept empty for its producer, is not.
-    found = transaction_status(transaction_batches_of([mark(0, DATA), mark(5, COMMIT)]), [entry(0, 3)])
+    found = transaction_status(
+        transaction_batches_of([mark(0, DATA), mark(5, COMMIT)]), [entry(0, 3)]
+    )
     assert found.discardable.tolist() == [5]
 
 
@@ -317,5 +326,7 @@ def test_a_transaction_that_ended_holds_nothing_back(kind: int) -> None:
 @pytest.mark.parametrize("kind", [LEADER_CHANGE, EMPTIED])
 def test_only_an_end_marker_ends_another_open_transaction(kind: int) -> None:
     other = [mark(0, DATA, producer=7), mark(1, kind, producer=7)]
-    (unindexed,) = transaction_status(transaction_batches_of([*other, mark(2, DATA), mark(3, ABORT)]), []).unindexed
+    (unindexed,) = transaction_status(
+        transaction_batches_of([*other, mark(2, DATA), mark(3, ABORT)]), []
+    ).unindexed
     assert unindexed == entry(2, 3, stable=0)

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from tests.compaction.builders import a_chain, a_segment, a_view, cleaned_to
 from tierfold.compaction.model.rules import Rules
-from tierfold.compaction.planning.chunks import Due, Room, next_wave, remaining, sources_of
+from tierfold.compaction.planning.chunks import (
+    Due,
+    RemainingBudget,
+    next_wave,
+    remaining,
+    sources_of,
+)
 from tierfold.compaction.planning.plan import Compact, propose
 from tierfold.compaction.planning.regions import Regions, regions_of
 
@@ -44,15 +50,15 @@ def due(plan: Compact, chunk_bytes: int | None = None, chunks_done: int = 0) -> 
     return Due(plan=plan, rules=replace(RULES, chunk_bytes=chunk_bytes), chunks_done=chunks_done)
 
 
-def ends(wave_due: list[Due], room: Room) -> tuple[list[int], str]:
+def ends(wave_due: list[Due], remaining: RemainingBudget) -> tuple[list[int], str]:
     """Where the chunks of the next wave end, and why nothing more may be begun."""
-    wave = next_wave(wave_due, room)
+    wave = next_wave(wave_due, remaining)
     return [chunk.plan.next_offset for chunk in wave.chunks], wave.stop
 
 
 def test_without_a_bound_all_is_one_chunk() -> None:
     plan = a_plan(*FIVE)
-    (chunk,) = next_wave([due(plan)], Room()).chunks
+    (chunk,) = next_wave([due(plan)], RemainingBudget()).chunks
     assert chunk.plan == plan
     assert chunk.is_last
 
@@ -68,33 +74,35 @@ def test_without_a_bound_all_is_one_chunk() -> None:
     ],
 )
 def test_a_chunk_is_whole_segments_within_chunk_bytes(chunk_bytes: int, end: int) -> None:
-    assert ends([due(a_plan(*FIVE), chunk_bytes)], Room()) == ([end], "")
+    assert ends([due(a_plan(*FIVE), chunk_bytes)], RemainingBudget()) == ([end], "")
 
 
 def test_only_dirty_bytes_count_against_chunk_bytes_and_the_clean_part_goes_along() -> None:
-    (chunk,) = next_wave([due(a_plan(*FIVE, clean=20), 2000)], Room()).chunks
+    (chunk,) = next_wave([due(a_plan(*FIVE, clean=20), 2000)], RemainingBudget()).chunks
     assert (chunk.plan.next_offset, chunk.plan.bytes_in) == (40, 4000)
     assert sources_of(chunk.plan)[0].start_offset == 0
     assert not chunk.is_last
 
 
 def test_a_segment_that_is_clean_in_part_is_dirty() -> None:
-    (chunk,) = next_wave([due(a_plan(*FIVE, clean=25), 1000)], Room()).chunks
+    (chunk,) = next_wave([due(a_plan(*FIVE, clean=25), 1000)], RemainingBudget()).chunks
     assert chunk.plan.next_offset == 30
 
 
 def test_the_plan_says_which_chunk_it_is_and_why_it_ends_there() -> None:
-    (chunk,) = next_wave([due(a_plan(*FIVE), 2000)], Room()).chunks
+    (chunk,) = next_wave([due(a_plan(*FIVE), 2000)], RemainingBudget()).chunks
     assert chunk.plan.held_back == (
         "chunk 1 of about 3, up to offset 19: chunk.bytes is 2000",
     )
-    (later,) = next_wave([due(a_plan(*FIVE, clean=20), 2000, chunks_done=1)], Room()).chunks
+    (later,) = next_wave(
+        [due(a_plan(*FIVE, clean=20), 2000, chunks_done=1)], RemainingBudget()
+    ).chunks
     assert later.plan.held_back[0].startswith("chunk 2 of about 3, up to offset 39")
 
 
 def test_the_last_chunk_says_what_the_plan_says() -> None:
     plan = replace(a_plan(*FIVE), held_back=("an open transaction",))
-    (chunk,) = next_wave([due(plan, 5000)], Room()).chunks
+    (chunk,) = next_wave([due(plan, 5000)], RemainingBudget()).chunks
     assert chunk.plan.held_back == ("an open transaction",)
 
 
@@ -103,7 +111,7 @@ def test_the_last_chunk_says_what_the_plan_says() -> None:
 
 def test_partitions_are_begun_in_order_while_they_fit() -> None:
     three = [due(a_plan(10, 10)), due(a_plan(10)), due(a_plan(10))]
-    assert ends(three, Room(budget_bytes=3000)) == (
+    assert ends(three, RemainingBudget(budget_bytes=3000)) == (
         [20, 10],
         "--max-bytes is 3 000, this run took 3 000",
     )
@@ -111,31 +119,31 @@ def test_partitions_are_begun_in_order_while_they_fit() -> None:
 
 def test_what_would_fit_another_run_as_a_whole_is_not_cut_and_nobody_overtakes_it() -> None:
     three = [due(a_plan(10)), due(a_plan(*FIVE)), due(a_plan(10))]
-    found, stop = ends(three, Room(budget_bytes=5500))
+    found, stop = ends(three, RemainingBudget(budget_bytes=5500))
     assert found == [10]
     assert stop == "--max-bytes is 5 500, this run took 1 000"
 
 
 def test_what_fits_no_run_is_cut_to_what_is_left() -> None:
-    assert ends([due(a_plan(*FIVE))], Room(budget_bytes=3500)) == ([30], "")
-    later = Room(budget_bytes=3500, spent_bytes=1000)
+    assert ends([due(a_plan(*FIVE))], RemainingBudget(budget_bytes=3500)) == ([30], "")
+    later = RemainingBudget(budget_bytes=3500, spent_bytes=1000)
     assert ends([due(a_plan(*FIVE))], later) == ([20], "")
     assert ends([due(a_plan(*FIVE, clean=10))], later) == ([20], "")
 
 
 def test_the_first_of_a_run_goes_with_one_segment_at_least() -> None:
-    assert ends([due(a_plan(*FIVE))], Room(budget_bytes=1)) == ([10], "")
-    assert ends([due(a_plan(*FIVE, clean=40))], Room(budget_bytes=1)) == ([50], "")
+    assert ends([due(a_plan(*FIVE))], RemainingBudget(budget_bytes=1)) == ([10], "")
+    assert ends([due(a_plan(*FIVE, clean=40))], RemainingBudget(budget_bytes=1)) == ([50], "")
 
 
 def test_once_something_was_begun_what_is_too_large_waits() -> None:
-    room = Room(budget_bytes=1000, spent_bytes=1)
-    assert ends([due(a_plan(*FIVE))], room) == ([], "--max-bytes is 1 000, this run took 1")
+    remaining = RemainingBudget(budget_bytes=1000, spent_bytes=1)
+    assert ends([due(a_plan(*FIVE))], remaining) == ([], "--max-bytes is 1 000, this run took 1")
 
 
 def test_a_chunk_counts_as_it_is_cut_by_chunk_bytes() -> None:
     both = [due(a_plan(*FIVE), 1000), due(a_plan(*FIVE), 1000)]
-    assert ends(both, Room(budget_bytes=2000)) == ([10, 10], "")
+    assert ends(both, RemainingBudget(budget_bytes=2000)) == ([10, 10], "")
 
 
 # The free space, and a wave's share.
@@ -143,23 +151,23 @@ def test_a_chunk_counts_as_it_is_cut_by_chunk_bytes() -> None:
 
 def test_a_wave_takes_a_third_of_the_free_space_and_the_next_begins_anew() -> None:
     three = [due(a_plan(10, 10)), due(a_plan(10)), due(a_plan(10))]
-    assert ends(three, Room(free_bytes=9000)) == ([20, 10], "")
+    assert ends(three, RemainingBudget(free_bytes=9000)) == ([20, 10], "")
 
 
 def test_what_fits_no_third_is_cut_to_one() -> None:
-    (chunk,) = next_wave([due(a_plan(*FIVE))], Room(free_bytes=9000)).chunks
+    (chunk,) = next_wave([due(a_plan(*FIVE))], RemainingBudget(free_bytes=9000)).chunks
     assert chunk.plan.next_offset == 30
     assert "has 9 000 bytes free" in chunk.plan.held_back[0]
 
 
 def test_one_segment_is_begun_however_little_is_free() -> None:
-    assert ends([due(a_plan(*FIVE)), due(a_plan(10))], Room(free_bytes=0)) == ([10], "")
+    assert ends([due(a_plan(*FIVE)), due(a_plan(10))], RemainingBudget(free_bytes=0)) == ([10], "")
 
 
 def test_a_wave_of_several_ends_with_its_bytes_and_one_alone_is_not_cut() -> None:
     three = [due(a_plan(*FIVE)), due(a_plan(10)), due(a_plan(10))]
-    assert ends(three, Room(wave_bytes=1500)) == ([50], "")
-    assert ends(three[1:], Room(wave_bytes=1500)) == ([10], "")
+    assert ends(three, RemainingBudget(wave_bytes=1500)) == ([50], "")
+    assert ends(three[1:], RemainingBudget(wave_bytes=1500)) == ([10], "")
 
 
 # What is left.
@@ -193,8 +201,8 @@ def test_waves_come_to_an_end_at_the_end_of_the_plan(
     whole = left
     for done in range(len(sizes) + 1):
         # Each wave as the first of a run: something is always begun.
-        room = Room(budget_bytes=budget_bytes, free_bytes=free_bytes)
-        (chunk,) = next_wave([due(left, chunk_bytes, done)], room).chunks
+        remaining = RemainingBudget(budget_bytes=budget_bytes, free_bytes=free_bytes)
+        (chunk,) = next_wave([due(left, chunk_bytes, done)], remaining).chunks
         dirty = [each.size_bytes for each in sources_of(chunk.plan)][left.first_dirty // 10 :]
         assert dirty
         if len(dirty) > 1:

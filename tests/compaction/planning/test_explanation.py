@@ -11,7 +11,7 @@ from tests.compaction.aged import NOW_MS, aged
 from tests.compaction.builders import a_chain, a_view, cleaned_to
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason
 from tierfold.compaction.model.rules import Rules
-from tierfold.compaction.planning.chunks import Due, Room, next_wave
+from tierfold.compaction.planning.chunks import Due, RemainingBudget, next_wave
 from tierfold.compaction.planning.explanation import (
     ExplainedSegment,
     decision,
@@ -49,7 +49,7 @@ def told(
     assert isinstance(regions, Regions)
     choice = propose(view, rules, regions, NOW_MS)
     if isinstance(choice, Compact):
-        choice = next_wave([Due(plan=choice, rules=rules)], Room()).chunks[0].plan
+        choice = next_wave([Due(plan=choice, rules=rules)], RemainingBudget()).chunks[0].plan
     return explained(view, rules, regions, choice, NOW_MS)
 
 

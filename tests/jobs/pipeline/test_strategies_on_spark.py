@@ -36,7 +36,7 @@ from tierfold.jobs.pipeline.survey import KnownPartition, survey
 from tierfold.jobs.settings.resolution import Settings, resolve
 from tierfold.jobs.spark.progress import ByteProgress
 from tierfold.jobs.verbs.verify import verify
-from tierfold.jobs.verbs.verify_targets import Subject, subject_of
+from tierfold.jobs.verbs.verify_targets import VerifyTarget, target_of
 from tierfold.storage.segments.segment_reader import read_segment
 
 RETENTION_MS: Final = 1000
@@ -160,18 +160,18 @@ def test_a_run_remembers_its_strategy_and_the_next_plan_tells_of_a_change(
     assert isinstance(planned.choice, Compact)
     (note,) = planned.choice.notes
     assert note.startswith("the compaction strategy was timestamp and is offset now")
-    assert subject(context, state).before is not None
+    assert target(context, state).before is not None
     # What timestamps removed is gone, though offsets decide now.
-    changed = subject(context, replace(state, strategies=("timestamp", "offset")))
+    changed = target(context, replace(state, strategies=("timestamp", "offset")))
     assert (changed.before, changed.faults) == (None, ())
     assert changed.notes == (
         "not compared: compacted by timestamp, then by offset: what one removed stays removed",
     )
 
 
-def subject(context: RunContext, state: PartitionState) -> Subject:
+def target(context: RunContext, state: PartitionState) -> VerifyTarget:
     known = KnownPartition(key=state.key, state=state, refusal=None)
-    return subject_of(context, known, INDEX_INTERVAL_BYTES)
+    return target_of(context, known, INDEX_INTERVAL_BYTES)
 
 
 def one_topic(tier: Path, words: Sequence[str], strategy: CompactionStrategy) -> HistoryChunk:

@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from tierfold.compaction.model.errors import BadSettings
-from tierfold.jobs.settings.layers import Layer, Said, command_line, config_of_toml, read_config
+from tierfold.jobs.settings.layers import (
+    Layer,
+    SettingValue,
+    command_line,
+    config_of_toml,
+    read_config,
+)
 from tierfold.jobs.settings.resolution import resolve
 
 BROKER = "mine.toml [broker]"
@@ -37,13 +43,13 @@ def test_a_file_says_what_brokers_and_topics_have_and_where_it_says_so() -> None
         """,
         where="mine.toml",
     )
-    ratio = Said(value=Fraction(1, 10), source=f"{BROKER} log.cleaner.min.cleanable.ratio")
+    ratio = SettingValue(value=Fraction(1, 10), source=f"{BROKER} log.cleaner.min.cleanable.ratio")
     assert file.broker == {"min_cleanable_dirty_ratio": ratio}
     assert [(table.pattern, table.is_exact) for table in file.tables] == [
         ("orders", True),
         ("a*", False),
     ]
-    policy = Said(value=frozenset({"compact", "delete"}), source=ORDERS)
+    policy = SettingValue(value=frozenset({"compact", "delete"}), source=ORDERS)
     assert file.tables[0].layer == {"cleanup_policy": policy}
     assert values(file.tables[1].layer) == {"segment_bytes": 7}
 
@@ -67,9 +73,11 @@ def test_of_several_names_of_a_broker_milliseconds_go_first(
     given: tuple[str, ...], segment_ms: int, source: str
 ) -> None:
     file = config_of_toml("\n".join(("[broker]", *given)), where="mine.toml")
-    assert file.broker == {"segment_ms": Said(value=segment_ms, source=f"{BROKER} {source}")}
+    assert file.broker == {
+        "segment_ms": SettingValue(value=segment_ms, source=f"{BROKER} {source}")
+    }
     overrides = [each.replace('"', "") for each in given]
-    said = Said(value=segment_ms, source=f"--set {source}")
+    said = SettingValue(value=segment_ms, source=f"--set {source}")
     assert command_line(overrides).broker == {"segment_ms": said}
 
 

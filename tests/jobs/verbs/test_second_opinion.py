@@ -32,7 +32,7 @@ from tierfold.jobs.pipeline.survey import known_partitions
 from tierfold.jobs.settings.resolution import resolve
 from tierfold.jobs.verbs.second_opinion import SecondOpinion, second_opinions
 from tierfold.jobs.verbs.verify import Verified, verify
-from tierfold.jobs.verbs.verify_targets import subject_of
+from tierfold.jobs.verbs.verify_targets import target_of
 from tierfold.storage.segments.broker_upload import BrokerUpload
 from tierfold.storage.tiers.tier_uris import open_tier
 
@@ -239,12 +239,12 @@ def test_what_changes_meanwhile_is_left_out(spark: SparkSession, tier: Path) -> 
     context = run_context(str(tier))
     names = ("timestamp-right", "timestamp-tombstone-gone")
     grown, committed = (
-        subject_of(context, partition, INDEX_INTERVAL_BYTES)
+        target_of(context, partition, INDEX_INTERVAL_BYTES)
         for partition in known_partitions(context, Scope(topics=names))
     )
     upload(tier, grown.key, [f"{LAST + 1}:g=1"], (LAST + 1, LAST + 1))
-    subjects = [grown, replace(committed, commit_id="the one before")]
-    opinions = second_opinions(spark, context, subjects, Console(file=StringIO()))
+    targets = [grown, replace(committed, commit_id="the one before")]
+    opinions = second_opinions(spark, context, targets, Console(file=StringIO()))
     assert opinions == {grown.key: SecondOpinion(keys=6)}
 
 
@@ -261,8 +261,8 @@ def test_a_signal_ends_the_query_and_does_not_wait_for_it(spark: SparkSession, t
     sender = threading.Thread(target=once_it_runs)
     with pytest.raises(Stopped), stoppable():
         sender.start()
-        subjects = [subject_of(context, known, INDEX_INTERVAL_BYTES)]
-        second_opinions(spark, context, subjects, Console(file=StringIO()))
+        targets = [target_of(context, known, INDEX_INTERVAL_BYTES)]
+        second_opinions(spark, context, targets, Console(file=StringIO()))
     sender.join()
     ended = [tracker.getJobInfo(each) for each in set(jobs_of(spark)) - before]
     assert "FAILED" in {each.status for each in ended if each is not None}

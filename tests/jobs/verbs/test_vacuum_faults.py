@@ -304,7 +304,7 @@ def test_a_catalog_that_cannot_forget_is_told_and_no_failure(tier: Path) -> None
 def test_many_partitions_are_swept_some_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tierfold.jobs.verbs.vacuum.BREATH", 2)
+    monkeypatch.setattr("tierfold.jobs.verbs.vacuum.PARTITIONS_PER_RECHECK", 2)
     keys = [key_of(f"t{number}") for number in range(3)]
     tier = compacted(tmp_path / "tier", *keys, segments=2)
     hidden = incomplete_upload(tier, key=keys[1])

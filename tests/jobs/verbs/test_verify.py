@@ -36,7 +36,7 @@ from tierfold.jobs.pipeline.survey import KnownPartition
 from tierfold.jobs.settings.resolution import resolve
 from tierfold.jobs.verbs import verify_targets
 from tierfold.jobs.verbs.verify import Verified, verify
-from tierfold.jobs.verbs.verify_targets import subject_of
+from tierfold.jobs.verbs.verify_targets import target_of
 from tierfold.storage.kafka.batch_draft import BatchDraft
 from tierfold.storage.kafka.control_records import ControlType
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part, partition_folder
@@ -217,7 +217,7 @@ def test_where_the_latest_record_cannot_be_known_keys_are_not_compared(
     whole = a_state([stage.rewrite(A, B, C, E, F)], stage.originals)
     for state, is_compared in ((whole, True), (replace(whole, **changes), False)):
         known = KnownPartition(key=KEY, state=state, refusal=None)
-        found = subject_of(context, known, INTERVAL_BYTES)
+        found = target_of(context, known, INTERVAL_BYTES)
         assert (found.before is not None, found.faults) == (is_compared, ())
     assert found.notes[0].startswith(f"not compared: {why}")
 
@@ -356,7 +356,7 @@ def test_live_segments_chain_without_a_hole(stage: Stage) -> None:
     context = run_context(str(stage.folder), None, None)
     state = a_state([stage.originals[0], later])
     known = KnownPartition(key=KEY, state=state, refusal=None)
-    (fault,) = subject_of(context, known, INTERVAL_BYTES).faults
+    (fault,) = target_of(context, known, INTERVAL_BYTES).faults
     assert "ends at offset 5" in fault
     assert "starts at 7" in fault
 
