@@ -30,7 +30,7 @@ RECORD_OUTCOMES: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class Counts:
     """Records and their uncompressed bytes (length prefix included), by fate."""
 
     records_in: int = 0
@@ -53,8 +53,8 @@ class Tally:
     """Beside the fates, none of them: records that took part in `compaction.strategy=header` with
     a version that is none, null or not of 8 bytes. They counted as without a version."""
 
-    def __add__(self, other: Tally) -> Tally:
-        return Tally(
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(
             **{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
         )
 
@@ -71,9 +71,9 @@ class Tally:
         return self.records_in - self.kept
 
 
-def tally_of(
+def counts_of(
     records_in: int, record_bytes_in: int, outcomes: NDArray[np.uint8], sizes: NDArray[np.int64]
-) -> Tally:
+) -> Counts:
     """Counts `outcomes` (shape (records,), numbers of `RECORD_OUTCOMES`) and their `sizes` (bytes).
 
     What came in is told apart, by who read the batch headers, so that a record that got no fate
@@ -83,9 +83,9 @@ def tally_of(
     totals = [int(sizes[outcomes == number].sum()) for number in range(len(RECORD_OUTCOMES))]
     by_name = {name: int(count) for name, count in zip(RECORD_OUTCOMES, counts, strict=True)}
     by_name |= {f"{name}_bytes": total for name, total in zip(RECORD_OUTCOMES, totals, strict=True)}
-    return Tally(records_in=records_in, record_bytes_in=record_bytes_in, **by_name)
+    return Counts(records_in=records_in, record_bytes_in=record_bytes_in, **by_name)
 
 
-def total(tallies: Iterable[Tally]) -> Tally:
+def total(tallies: Iterable[Counts]) -> Counts:
     """The sum of all tallies."""
-    return sum(tallies, Tally())
+    return sum(tallies, Counts())

@@ -44,7 +44,7 @@ class KeyBlock:
         return int(self.columns.ordinal.min()) if len(self.columns) else 0
 
 
-def pack(block: KeyBlock) -> bytes:
+def serialize(block: KeyBlock) -> bytes:
     """The block as bytes for a shuffle."""
     columns, versions = block.columns, block.columns.versions
     has_versions = versions is not None
@@ -61,8 +61,8 @@ def pack(block: KeyBlock) -> bytes:
     )
 
 
-def unpack(data: bytes) -> KeyBlock:
-    """The block that `pack` made; views of `data`, nothing is copied."""
+def deserialize(data: bytes) -> KeyBlock:
+    """The block that `serialize` made; views of `data`, nothing is copied."""
     entries, key_bytes, competes_from, has_versions = HEADER.unpack_from(data)
     at = HEADER.size
     hash_ = np.frombuffer(data, np.uint64, entries, at)

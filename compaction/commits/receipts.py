@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from tierfold.compaction.cleaning.counts import Tally
+from tierfold.compaction.cleaning.counts import Counts
 from tierfold.compaction.discovery.listing import (
     LOG_PART,
     REQUIRED_PARTS,
@@ -49,7 +49,7 @@ class GroupReceipt:
     result: GroupResult
     segment: Segment | None
     """The new segment where one was written."""
-    tally: Tally
+    counts: Counts
     bytes_read: int
     bytes_written: int
     records_written: int = 0
@@ -67,7 +67,7 @@ def receipt_faults(
 ) -> tuple[str, ...]:
     """What contradicts: the sums of SEMANTICS 10, the groups planned, what the scan counted.
 
-    `receipts` are in the order of `groups`; bytes are uncompressed, as in `Tally`. No fault: an
+    `receipts` are in the order of `groups`; bytes are uncompressed, as in `Counts`. No fault: an
     empty tuple.
     """
     found: list[str] = []
@@ -75,10 +75,10 @@ def receipt_faults(
         return (f"{len(groups)} groups were planned, {len(receipts)} receipts came back",)
     for group, receipt in zip(groups, receipts, strict=True):
         found.extend(_group_faults(group, receipt))
-    records_in = sum(receipt.tally.records_in for receipt in receipts)
+    records_in = sum(receipt.counts.records_in for receipt in receipts)
     if records_in != records_scanned:
         found.append(f"the scan counted {records_scanned} records, the rewrite {records_in}")
-    bytes_in = sum(receipt.tally.record_bytes_in for receipt in receipts)
+    bytes_in = sum(receipt.counts.record_bytes_in for receipt in receipts)
     if bytes_in != record_bytes_scanned:
         found.append(
             f"the scan counted {record_bytes_scanned} record bytes, the rewrite {bytes_in}"
@@ -89,10 +89,10 @@ def receipt_faults(
 def _group_faults(group: SegmentGroup, receipt: GroupReceipt) -> list[str]:
     found: list[str] = []
     name = f"group [{group.start_offset}, {group.end_offset}]"
-    if not receipt.tally.adds_up:
-        found.append(f"{name}: the tally does not add up: {receipt.tally}")
+    if not receipt.counts.adds_up:
+        found.append(f"{name}: the tally does not add up: {receipt.counts}")
     if receipt.result is GroupResult.UNCHANGED and (
-        len(group.segments) != 1 or receipt.tally.removed
+        len(group.segments) != 1 or receipt.counts.removed
     ):
         found.append(f"{name}: said to be unchanged, but something was to go")
     if receipt.result is GroupResult.EMPTY:
@@ -106,9 +106,9 @@ def _group_faults(group: SegmentGroup, receipt: GroupReceipt) -> list[str]:
         found.append(
             f"{name}: the new segment covers [{segment.start_offset}, {segment.end_offset}]"
         )
-    if receipt.records_written != receipt.tally.kept:
+    if receipt.records_written != receipt.counts.kept:
         found.append(
-            f"{name}: {receipt.tally.kept} records were kept, {receipt.records_written} written"
+            f"{name}: {receipt.counts.kept} records were kept, {receipt.records_written} written"
         )
     found.extend(f"{name}: {fault}" for fault in _size_faults(segment, receipt))
     if segment.segment_id in {source.segment_id for source in group.segments}:

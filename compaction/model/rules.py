@@ -37,7 +37,7 @@ class CompactionStrategy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """EffectiveSetting settings of one topic; defaults are Kafka's (`LogConfig`, `CleanerConfig`)."""
+    """Effective settings of one topic; defaults are Kafka's (`LogConfig`, `CleanerConfig`)."""
 
     cleanup_policy: frozenset[str] = frozenset()
     """Of `compact` and `delete`; empty: nobody said, the topic is left alone."""

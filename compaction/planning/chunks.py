@@ -9,7 +9,7 @@ meets the records of the next chunk then, so that the end is the same however a 
     Chunk    the part of it that is next, and why   Wave    chunks that share a pass over the data
 
     next_wave(due, room)   ->  Wave, of the first partitions of `due`
-    remaining(plan, ...)   ->  the plan for what lies beyond a chunk that was committed
+    rest_of_plan(plan, ...)   ->  the plan for what lies beyond a chunk that was committed
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class _Limit:
     """What ends the run where it binds; empty: the next wave starts afresh."""
 
 
-def next_wave(due: Sequence[Due], remaining: RemainingBudget) -> Wave:
+def next_wave(due: Sequence[Due], budget_left: RemainingBudget) -> Wave:
     """What is begun next: chunks of the first partitions in their order, as many as there is room.
 
     Nobody overtakes: the first one that must wait lets all behind it wait. A chunk of the first
@@ -112,7 +112,7 @@ def next_wave(due: Sequence[Due], remaining: RemainingBudget) -> Wave:
     chunks: list[Chunk] = []
     taken_bytes = 0
     for each in due:
-        found = _fitting(each, tuple(_limits(remaining, taken_bytes)))
+        found = _fitting(each, tuple(_limits(budget_left, taken_bytes)))
         if isinstance(found, _Limit):
             return Wave(chunks=tuple(chunks), stop=found.stop)
         chunks.append(found)
@@ -120,31 +120,31 @@ def next_wave(due: Sequence[Due], remaining: RemainingBudget) -> Wave:
     return Wave(chunks=tuple(chunks))
 
 
-def _limits(remaining: RemainingBudget, taken_bytes: int) -> Iterator[_Limit]:
-    if remaining.budget_bytes is not None:
-        used = remaining.spent_bytes + taken_bytes
+def _limits(budget_left: RemainingBudget, taken_bytes: int) -> Iterator[_Limit]:
+    if budget_left.budget_bytes is not None:
+        used = budget_left.spent_bytes + taken_bytes
         yield _Limit(
-            whole_bytes=remaining.budget_bytes,
-            left_bytes=remaining.budget_bytes - used,
+            whole_bytes=budget_left.budget_bytes,
+            left_bytes=budget_left.budget_bytes - used,
             is_untouched=used == 0,
             cuts=True,
-            why=f"--max-bytes is {spaced(remaining.budget_bytes)}, {spaced(used)} are taken",
-            stop=f"--max-bytes is {spaced(remaining.budget_bytes)}, this run took {spaced(used)}",
+            why=f"--max-bytes is {spaced(budget_left.budget_bytes)}, {spaced(used)} are taken",
+            stop=f"--max-bytes is {spaced(budget_left.budget_bytes)}, this run took {spaced(used)}",
         )
-    if remaining.free_bytes is not None:
-        share = remaining.free_bytes // SPACE_SHARE
+    if budget_left.free_bytes is not None:
+        share = budget_left.free_bytes // SPACE_SHARE
         yield _Limit(
             whole_bytes=share,
             left_bytes=share - taken_bytes,
             is_untouched=taken_bytes == 0,
             cuts=True,
-            why=f"results lie in the tier, which has {spaced(remaining.free_bytes)} bytes free,"
+            why=f"results lie in the tier, which has {spaced(budget_left.free_bytes)} bytes free,"
             " a chunk takes at most a third",
         )
-    if remaining.wave_bytes is not None:
+    if budget_left.wave_bytes is not None:
         yield _Limit(
-            whole_bytes=remaining.wave_bytes,
-            left_bytes=remaining.wave_bytes - taken_bytes,
+            whole_bytes=budget_left.wave_bytes,
+            left_bytes=budget_left.wave_bytes - taken_bytes,
             is_untouched=taken_bytes == 0,
             cuts=False,
             why="",
@@ -192,7 +192,7 @@ def sources_of(plan: Compact) -> tuple[Segment, ...]:
     return tuple(segment for group in plan.groups for segment in group.segments)
 
 
-def remaining(
+def rest_of_plan(
     whole: Compact, first_dirty: int, segments: Sequence[Segment], rules: Rules
 ) -> Compact:
     """What is left of `whole` once its part below `first_dirty` has been committed.

@@ -17,7 +17,7 @@ def task_count(sizes: Sequence[int], *, task_bytes: int, tasks_min: int) -> int:
     return max(1, min(len(sizes), max(by_bytes, tasks_min)))
 
 
-def dealt(sizes: Sequence[int], tasks: int) -> list[int]:
+def assigned(sizes: Sequence[int], tasks: int) -> list[int]:
     """Per item the task it goes to: the largest first, each to the least loaded task so far."""
     loads = [(0, task) for task in range(tasks)]
     placed = [0] * len(sizes)

@@ -125,7 +125,7 @@ def in_buckets(latest: LatestValues, buckets: int) -> Iterator[tuple[int, Latest
         )
 
 
-def pack_latest(latest: LatestValues) -> bytes:
+def serialize_latest(latest: LatestValues) -> bytes:
     """The entries as bytes for a shuffle.
 
     Little-endian: int64 entries, int64 key bytes in all, bool whether there are versions; then the
@@ -148,8 +148,8 @@ def pack_latest(latest: LatestValues) -> bytes:
     )
 
 
-def unpack_latest(data: bytes) -> LatestValues:
-    """What `pack_latest` made; views of `data`, but for the entries' numbers."""
+def deserialize_latest(data: bytes) -> LatestValues:
+    """What `serialize_latest` made; views of `data`, but for the entries' numbers."""
     entries, key_bytes, has_versions = HEADER.unpack_from(data)
     at = HEADER.size
     hash_ = np.frombuffer(data, np.uint64, entries, at)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
-from tierfold.compaction.cleaning.counts import Tally, total
+from tierfold.compaction.cleaning.counts import Counts, total
 from tierfold.compaction.commits.receipts import GroupResult
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace, Outcome, Unknown
 from tierfold.compaction.model.segments import PartitionKey
@@ -73,7 +73,7 @@ class PartitionReport:
     bytes_out: int = 0
     """Bytes of the live logs that replaced those of `bytes_in`; in a plan, at most so many."""
     objects_written: int = 0
-    tally: Tally = field(default_factory=Tally)
+    counts: Counts = field(default_factory=Counts)
     ratio: DirtyRatio | None = None
     """How dirty and how overdue it was found; None where it was not looked at."""
     should_have_rolled_at_ms: int | None = None
@@ -85,7 +85,7 @@ class PartitionReport:
         entry = asdict(self)
         key = entry.pop("key")
         if self.outcome == PLANNED:
-            entry["tally"] = None  # Not zeros: nothing is scanned yet.
+            entry["counts"] = None  # Not zeros: nothing is scanned yet.
         return {"topic": key["topic"], "partition": key["partition"], **key, **entry}
 
 
@@ -202,21 +202,21 @@ def result_report(planned: PartitionReport, result: RoundResult) -> PartitionRep
             f"{result.unindexed} aborted transactions are told of by their marker alone, no index "
             "lists them: their records were dropped",
         )
-    tally = sum(
-        (receipt.tally for receipt in result.receipts),
-        Tally(malformed_versions=result.malformed_versions),
+    counts = sum(
+        (receipt.counts for receipt in result.receipts),
+        Counts(malformed_versions=result.malformed_versions),
     )
-    if tally.malformed_versions:
+    if counts.malformed_versions:
         header = result.round.rules.compaction_strategy_header
         notes = (
             *notes,
-            f"{tally.malformed_versions} of {tally.records_in} records have a {header} header that"
-            " is no version, null or not of 8 bytes: they counted as without one",
+            f"{counts.malformed_versions} of {counts.records_in} records have a {header} header"
+            " that is no version, null or not of 8 bytes: they counted as without one",
         )
-    if tally.without_key:
+    if counts.without_key:
         notes = (
             *notes,
-            f"{tally.without_key} of {tally.records_in} records have no key and were dropped: is "
+            f"{counts.without_key} of {counts.records_in} records have no key and were dropped: is "
             "this topic meant to be compacted?",
         )
     return replace(
@@ -224,7 +224,7 @@ def result_report(planned: PartitionReport, result: RoundResult) -> PartitionRep
         segments_out=len(result.receipts),
         bytes_out=unchanged + sum(receipt.bytes_written for receipt in written),
         objects_written=len(written),
-        tally=tally,
+        counts=counts,
         notes=notes,
     )
 
@@ -265,7 +265,9 @@ def whole_report(chunks: Sequence[PartitionReport], *, left: str = "") -> Partit
         bytes_in=_summed(done, "bytes_in", "bytes_out"),
         bytes_out=done[-1].bytes_out,
         objects_written=sum(report.objects_written for report in done),
-        tally=sum((_handed_on(report.tally) for report in done[:-1]), total(e.tally for e in done)),
+        counts=sum(
+            (_handed_on(report.counts) for report in done[:-1]), total(e.counts for e in done)
+        ),
         notes=tuple(dict.fromkeys((told, *(note for report in chunks for note in report.notes)))),
     )
 
@@ -276,12 +278,12 @@ def _summed(done: Sequence[PartitionReport], taken: str, left: str) -> int:
     return int(came_in - sum(getattr(report, left) for report in done[:-1]))
 
 
-def _handed_on(tally: Tally) -> Tally:
+def _handed_on(counts: Counts) -> Counts:
     """What takes the records that the next chunk reads again out of a sum."""
-    return Tally(
-        records_in=-tally.kept,
-        kept=-tally.kept,
-        kept_markers=-tally.kept_markers,
-        record_bytes_in=-tally.kept_bytes,
-        kept_bytes=-tally.kept_bytes,
+    return Counts(
+        records_in=-counts.kept,
+        kept=-counts.kept,
+        kept_markers=-counts.kept_markers,
+        record_bytes_in=-counts.kept_bytes,
+        kept_bytes=-counts.kept_bytes,
     )

@@ -26,7 +26,7 @@ from tierfold.compaction.planning.chunks import (
     RemainingBudget,
     Wave,
     next_wave,
-    remaining,
+    rest_of_plan,
 )
 from tierfold.compaction.planning.plan import Compact
 from tierfold.jobs.context.run_context import RunContext
@@ -174,13 +174,13 @@ class Waves:
         bound_ms = self.budget.max_duration_ms
         if bound_ms is not None and now_ms() - self.started_at_ms >= bound_ms:
             return Wave(chunks=(), stop="--max-duration has passed")
-        remaining = RemainingBudget(
+        budget_left = RemainingBudget(
             budget_bytes=self.budget.max_bytes,
             spent_bytes=self.spent_bytes,
             free_bytes=free,
             wave_bytes=None if bound_ms is None else WAVE_BYTES,
         )
-        return next_wave([partition.due for partition in pending], remaining)
+        return next_wave([partition.due for partition in pending], budget_left)
 
     def _pass(self, begun: Sequence[tuple[Work, Chunk]], free: int) -> None:
         """One wave: claim what is new, run the rounds, take what came out."""
@@ -283,7 +283,7 @@ def _no_space(chunk: Chunk, free: int) -> str:
 
 
 def _transactions_end(context: RunContext, work: Work, chunk: Chunk) -> int | str | None:
-    """Read what the chunk's transactions need: `Round.transactions_end`, or why the chunk is not begun."""
+    """Read what the chunk's transactions need: `transactions_end`, or why it is not begun."""
     each = replace(work.surveyed, choice=chunk.plan)
     faults = contradictions(each, context.now_ms)
     if faults:
@@ -391,4 +391,4 @@ def _take(work: Work, chunk: Chunk, result: RoundResult) -> None:
         work.surveyed,
         view=replace(work.surveyed.view, state=result.state, segments=segments, new_ids=()),
     )
-    work.plan = remaining(work.plan, chunk.plan.next_offset, segments, work.surveyed.rules)
+    work.plan = rest_of_plan(work.plan, chunk.plan.next_offset, segments, work.surveyed.rules)

@@ -71,7 +71,7 @@ def record_run(
                 bytes_out=each.bytes_out,
                 segments_in=each.segments_in,
                 segments_out=each.segments_out,
-                tally=asdict(each.tally),
+                counts=asdict(each.counts),
                 now_ms=context.now_ms,
                 tierfold_version=tierfold_version(),
             )

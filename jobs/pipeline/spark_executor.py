@@ -30,21 +30,21 @@ from tierfold.compaction.planning.empty_groups import MergedGroups, merge_empty
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.pipeline.check_and_commit import Rewritten, RoundResult, published
 from tierfold.jobs.pipeline.stages.reduce import ReducePlan, reduced
-from tierfold.jobs.pipeline.stages.rewrite import GROUP_SCHEMA, redealt, rewritten
+from tierfold.jobs.pipeline.stages.rewrite import GROUP_SCHEMA, reassigned, rewritten
 from tierfold.jobs.pipeline.stages.scan import SegmentScanned, scanned
 from tierfold.jobs.pipeline.stages.segment_rows import (
     REFERENCE_SCHEMA,
     Row,
     RowKind,
     rows_of,
-    unpacked,
+    unpickled,
 )
 from tierfold.jobs.pipeline.task_assignment import (
-    Dealt,
+    Assignment,
     GroupOrder,
     Round,
-    dealt_groups,
-    dealt_orders,
+    assigned_groups,
+    assigned_orders,
     group_orders,
     group_rows,
     reduce_tasks,
@@ -60,7 +60,7 @@ class _Progressing:
     """What is known of the rounds so far, by partition index."""
 
     rounds: dict[int, Round]
-    dealt: Dealt
+    assigned: Assignment
     """Where the groups go that the plan made."""
     statuses: dict[int, TransactionStatus] = field(default_factory=dict)
     records: dict[int, int] = field(default_factory=dict)
@@ -108,7 +108,8 @@ class Pipeline:
     def run(self, rounds: Sequence[Round], catalog: Catalog) -> list[RoundResult]:
         """Scan, reduce, rewrite, check and commit; one result per round, in their order."""
         so_far = _Progressing(
-            rounds={work.index: work for work in rounds}, dealt=dealt_groups(rounds, self._cores)
+            rounds={work.index: work for work in rounds},
+            assigned=assigned_groups(rounds, self._cores),
         )
         try:
             losers = self._scan_and_reduce(so_far, list(rounds))
@@ -130,7 +131,7 @@ class Pipeline:
             ReducePlan(
                 buckets={work.index: work.buckets for work in rounds},
                 tasks=reduce_tasks(rounds, self._cores),
-                destinations=so_far.dealt.task_of,
+                destinations=so_far.assigned.task_of,
             ),
         ).persist(StorageLevel.MEMORY_AND_DISK)
         self._cached.append(losers)
@@ -145,9 +146,9 @@ class Pipeline:
         by_partition: dict[int, list[SegmentScanned]] = defaultdict(list)
         for row in sorted(told, key=lambda row: (row.partition_index, row.segment_index)):
             if row.kind is RowKind.FAILED:
-                so_far.failures.setdefault(row.partition_index, unpacked(row.payload))
+                so_far.failures.setdefault(row.partition_index, unpickled(row.payload))
             else:
-                by_partition[row.partition_index].append(unpacked(row.payload))
+                by_partition[row.partition_index].append(unpickled(row.payload))
         for work in rounds:
             if work.index in so_far.failures:
                 continue
@@ -193,7 +194,7 @@ class Pipeline:
                 wanted=dict(enumerate(each.groups)),
             )
         ]
-        self._rewrite(so_far, losers, orders, so_far.dealt)
+        self._rewrite(so_far, losers, orders, so_far.assigned)
         orders = []
         for each in so_far.working:
             receipts = so_far.receipts[each.index]
@@ -201,27 +202,33 @@ class Pipeline:
             if any(is_empty):
                 orders += _joined_orders(so_far, each, merge_empty(each.groups, is_empty))
         if orders:
-            self._rewrite(so_far, losers, orders, dealt_orders(orders, self._cores))
+            self._rewrite(so_far, losers, orders, assigned_orders(orders, self._cores))
 
     def _rewrite(
-        self, so_far: _Progressing, losers: DataFrame, orders: list[GroupOrder], dealt_to: Dealt
+        self,
+        so_far: _Progressing,
+        losers: DataFrame,
+        orders: list[GroupOrder],
+        assigned_to: Assignment,
     ) -> None:
         if not orders:
             return
-        groups = self._frame(group_rows(orders, dealt_to, self._cores), GROUP_SCHEMA)
-        if dealt_to is not so_far.dealt:  # The reduce sent the losers where the plan's groups go.
-            losers = redealt(losers, groups)
+        groups = self._frame(group_rows(orders, assigned_to, self._cores), GROUP_SCHEMA)
+        if (
+            assigned_to is not so_far.assigned
+        ):  # The reduce sent the losers where the plan's groups go.
+            losers = reassigned(losers, groups)
         done = rewritten(
-            losers, groups, dealt_to.tasks, self._tier_uri, self._progress.bytes_done
+            losers, groups, assigned_to.tasks, self._tier_uri, self._progress.bytes_done
         )
         size_bytes = sum(order.task.group.size_bytes for order in orders)
         table: pa.Table = self._progress.watched("rewrite", size_bytes, done.toArrow)
         found: dict[int, list[GroupReceipt]] = defaultdict(list)
         for row in rows_of(table.to_batches()):
             if row.kind is RowKind.FAILED:
-                so_far.failures.setdefault(row.partition_index, unpacked(row.payload))
+                so_far.failures.setdefault(row.partition_index, unpickled(row.payload))
             else:
-                found[row.partition_index].append(unpacked(row.payload))
+                found[row.partition_index].append(unpickled(row.payload))
         for index, receipts in found.items():
             known = [*so_far.receipts.get(index, ()), *receipts]
             so_far.receipts[index] = tuple(

@@ -198,7 +198,7 @@ def _looked_at(
 
 
 def _claimed(state: PartitionState | None) -> tuple[str, ...]:
-    """SettingValue before it is taken over: nobody can tell a run that died from one that is at work."""
+    """Said before it is taken over: nobody can tell a run that died from one that is at work."""
     if state is None or not state.owner_run:
         return ()
     return (f"run {state.owner_run} has not given its claim back: it is taken over, and fenced",)

@@ -20,8 +20,8 @@ from tierfold.compaction.model.producers import ProducerEntry
 from tierfold.compaction.model.rules import CompactionStrategy, Rules
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
 from tierfold.compaction.planning.grouping import SegmentGroup
-from tierfold.compaction.planning.load_balancing import dealt, task_count
-from tierfold.jobs.pipeline.stages.segment_rows import packed
+from tierfold.compaction.planning.load_balancing import assigned, task_count
+from tierfold.jobs.pipeline.stages.segment_rows import pickled
 from tierfold.storage.indexes.transaction_index import write_transaction_index
 from tierfold.storage.segments.group_rewrite import GroupTask
 
@@ -131,7 +131,7 @@ class Round:
 def tasks_for(sizes: Sequence[int], cores: int) -> tuple[list[int], int]:
     """Per item its task, and how many tasks there are."""
     tasks = task_count(sizes, task_bytes=TASK_BYTES, tasks_min=TASKS_PER_CORE * cores)
-    return dealt(sizes, tasks), tasks
+    return assigned(sizes, tasks), tasks
 
 
 def reduce_tasks(rounds: Sequence[Round], cores: int) -> int:
@@ -233,7 +233,7 @@ class GroupOrder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dealt:
+class Assignment:
     """Where the segments that are rewritten go."""
 
     tasks: int
@@ -241,9 +241,9 @@ class Dealt:
     """(partition index, segment index) → task."""
 
 
-def dealt_groups(rounds: Sequence[Round], cores: int) -> Dealt:
+def assigned_groups(rounds: Sequence[Round], cores: int) -> Assignment:
     """Every group of the rounds, dealt by its bytes before anything of it is read."""
-    return _dealt(
+    return _assigned(
         [
             (group.size_bytes, [(work.index, place[s.segment_id]) for s in group.segments])
             for work in rounds
@@ -254,32 +254,32 @@ def dealt_groups(rounds: Sequence[Round], cores: int) -> Dealt:
     )
 
 
-def dealt_orders(orders: Sequence[GroupOrder], cores: int) -> Dealt:
+def assigned_orders(orders: Sequence[GroupOrder], cores: int) -> Assignment:
     """Groups that were not known before: those that took in an empty neighbour."""
-    return _dealt([(order.task.group.size_bytes, order.places) for order in orders], cores)
+    return _assigned([(order.task.group.size_bytes, order.places) for order in orders], cores)
 
 
-def _dealt(groups: Sequence[tuple[int, Sequence[tuple[int, int]]]], cores: int) -> Dealt:
+def _assigned(groups: Sequence[tuple[int, Sequence[tuple[int, int]]]], cores: int) -> Assignment:
     """Groups, each by its bytes and the (partition index, segment index) of its segments."""
     placed, tasks = tasks_for([size_bytes for size_bytes, _ in groups], cores)
     task_of = {
         place: task for (_, places), task in zip(groups, placed, strict=True) for place in places
     }
-    return Dealt(tasks=tasks, task_of=task_of)
+    return Assignment(tasks=tasks, task_of=task_of)
 
 
 def group_rows(
-    orders: Sequence[GroupOrder], dealt_to: Dealt, cores: int
+    orders: Sequence[GroupOrder], assigned_to: Assignment, cores: int
 ) -> list[dict[str, Any]]:
     """Rows of `GROUP_SCHEMA`, one per source segment."""
     sizes = [order.task.group.size_bytes for order in orders]
-    placed = [dealt_to.task_of[order.partition_index, order.segment_index] for order in orders]
+    placed = [assigned_to.task_of[order.partition_index, order.segment_index] for order in orders]
     return [
         {
             "task": task,
             "partition_index": order.partition_index,
             "segment_index": order.segment_index + i,
-            "payload": packed(replace(order.task, threads=threads)) if i == 0 else None,
+            "payload": pickled(replace(order.task, threads=threads)) if i == 0 else None,
         }
         for order, task, threads in zip(
             orders, placed, threads_of(sizes, placed, cores), strict=True

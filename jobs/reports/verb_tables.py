@@ -177,7 +177,7 @@ def _print_sums(console: Console, reports: Sequence[PartitionReport]) -> None:
         if set(outcomes) == {NOTHING_TO_DO}:
             console.print("Nothing to do: no segment was opened or written.")
         return
-    sums = total(report.tally for report in done)
+    sums = total(report.counts for report in done)
     bytes_in, bytes_out = (
         sum(report.bytes_in for report in done),
         sum(report.bytes_out for report in done),

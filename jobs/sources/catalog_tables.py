@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tierfold.compaction.model.errors import UnreadableObject
-from tierfold.storage.catalog.schema import NEXT_OFFSET_COLUMN, PARTITIONS, RUNS, SEGMENT
+from tierfold.storage.catalog.schema import PARTITIONS, RUNS, RUNS_RENAMED, SEGMENT
 from tierfold.storage.tiers.local_paths import local_path
 
 _OF_THE_PARTITION: Final = ("topic", "partition", "topic_id")
@@ -65,7 +65,7 @@ def runs(spark: SparkSession, catalog_uri: str) -> DataFrame:
     Raises as `partitions` does.
     """
     found = _table(spark, catalog_uri, "runs", RUNS.names)
-    return found.withColumnRenamed(NEXT_OFFSET_COLUMN, "next_offset")
+    return found.withColumnsRenamed(RUNS_RENAMED)
 
 
 def _table(

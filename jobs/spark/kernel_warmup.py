@@ -19,7 +19,12 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from tierfold.compaction.cleaning.key_blocks import KeyBlock, pack, parts_per_bucket, unpack
+from tierfold.compaction.cleaning.key_blocks import (
+    KeyBlock,
+    deserialize,
+    parts_per_bucket,
+    serialize,
+)
 from tierfold.compaction.cleaning.offset_map import superseded_in_bucket
 from tierfold.compaction.cleaning.record_retention import RoundRules
 from tierfold.compaction.cleaning.transactions import transaction_status
@@ -31,9 +36,9 @@ from tierfold.compaction.planning.grouping import SegmentGroup
 from tierfold.compaction.verification.comparison import compared
 from tierfold.compaction.verification.latest_values import (
     LatestValues,
+    deserialize_latest,
     latest_of,
-    pack_latest,
-    unpack_latest,
+    serialize_latest,
 )
 from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_batch
 from tierfold.storage.kafka.checksums import checksum
@@ -239,7 +244,7 @@ def _reduce(found: Sequence[ScannedSegment]) -> None:
 
 
 def _shuffled(block: KeyBlock) -> KeyBlock:
-    return unpack(pack(block))
+    return deserialize(serialize(block))
 
 
 def _rewrite(
@@ -321,7 +326,7 @@ def _checked(
 
 
 def _shuffled_latest(latest: LatestValues) -> LatestValues:
-    return unpack_latest(pack_latest(latest))
+    return deserialize_latest(serialize_latest(latest))
 
 
 if __name__ == "__main__":

@@ -108,7 +108,7 @@ def _first_chunks(
 
 
 def _wave(due: list[Surveyed], budget: Budget, spent_bytes: int, free: int) -> Wave:
-    remaining = RemainingBudget(
+    budget_left = RemainingBudget(
         budget_bytes=budget.max_bytes, spent_bytes=spent_bytes, free_bytes=free
     )
     plans = [
@@ -116,4 +116,4 @@ def _wave(due: list[Surveyed], budget: Budget, spent_bytes: int, free: int) -> W
         for partition in due
         if isinstance(partition.choice, Compact)
     ]
-    return next_wave(plans, remaining)
+    return next_wave(plans, budget_left)

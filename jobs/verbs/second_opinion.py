@@ -226,4 +226,5 @@ def _opinion(row: dict[str, Any]) -> SecondOpinion:
 def _record(segment_set: dict[str, Any] | None) -> str:
     if segment_set is None:
         return "none"
-    return f"{'a tombstone' if segment_set['digest'] is None else 'a value'} (offset {segment_set['offset']})"
+    what = "a tombstone" if segment_set["digest"] is None else "a value"
+    return f"{what} (offset {segment_set['offset']})"

@@ -110,7 +110,7 @@ def vacuum(
     *,
     is_dry_run: bool = False,
 ) -> list[VacuumReport]:
-    """DeletionPlan every partition in scope; one report each, by topic and number.
+    """Vacuum every partition in scope; one report each, by topic and number.
 
     A dry run looks, and changes nothing. `console` gets the progress. Raises BadSettings; whatever
     is wrong with one partition is in its report.

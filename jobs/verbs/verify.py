@@ -28,7 +28,7 @@ from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.compaction.verification.comparison import KeysCompared, sum_of
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
-from tierfold.jobs.pipeline.stages.segment_rows import RowKind, rows_of, unpacked
+from tierfold.jobs.pipeline.stages.segment_rows import RowKind, rows_of, unpickled
 from tierfold.jobs.pipeline.stages.verify import ORDER_SCHEMA, keys_compared, segments_checked
 from tierfold.jobs.pipeline.survey import READERS, known_partitions
 from tierfold.jobs.pipeline.task_assignment import tasks_for
@@ -180,11 +180,11 @@ class _Verification:
             segment = targets[row.partition_index].read[row.segment_index]
             match row.kind:
                 case RowKind.CHECKED:
-                    into.checked[segment.segment_id] = unpacked(row.payload)
+                    into.checked[segment.segment_id] = unpickled(row.payload)
                 case RowKind.FAILED:
-                    into.failed[segment.segment_id] = unpacked(row.payload)
+                    into.failed[segment.segment_id] = unpickled(row.payload)
                 case _:
-                    into.compared.append(unpacked(row.payload))
+                    into.compared.append(unpickled(row.payload))
         return found
 
 

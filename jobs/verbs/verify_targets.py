@@ -20,7 +20,7 @@ from tierfold.compaction.model.strategies import BY_OFFSET, named_strategy
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.pipeline.discovery import viewed
 from tierfold.jobs.pipeline.originals import originals_of
-from tierfold.jobs.pipeline.stages.segment_rows import packed
+from tierfold.jobs.pipeline.stages.segment_rows import pickled
 from tierfold.jobs.pipeline.survey import KnownPartition
 from tierfold.jobs.pipeline.task_assignment import BUCKET_BYTES, tasks_for
 from tierfold.storage.kafka.record_versions import VersionSource
@@ -214,7 +214,7 @@ def order_rows(targets: Sequence[VerifyTarget], cores: int) -> tuple[list[dict[s
             "partition_index": index,
             "segment_index": i,
             "first_bucket_task": first_bucket[index],
-            "payload": packed(order),
+            "payload": pickled(order),
         }
         for (index, target, i, order), task in zip(numbered, placed, strict=True)
     ]

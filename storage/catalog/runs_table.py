@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tierfold.storage.catalog.delta_tables import DeltaFolder, TableLayout
 from tierfold.storage.catalog.rows import column_of, promised_column, values_of
-from tierfold.storage.catalog.schema import NEXT_OFFSET_COLUMN, RUNS
+from tierfold.storage.catalog.schema import RUNS, RUNS_RENAMED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class RunRow:
     bytes_out: int
     segments_in: int
     segments_out: int
-    tally: Mapping[str, int]
+    counts: Mapping[str, int]
     now_ms: int
     tierfold_version: str
 
@@ -83,7 +83,7 @@ class RunsTable:
 
 
 def _field_of(column: str) -> str:
-    return "next_offset" if column == NEXT_OFFSET_COLUMN else column
+    return RUNS_RENAMED.get(column, column)
 
 
 def _when(row: RunRow) -> tuple[int, str, str, int, int]:

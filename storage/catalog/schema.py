@@ -147,9 +147,9 @@ PARTITIONS: Final = pa.schema(
     ]
 )
 
-NEXT_OFFSET_COLUMN: Final = "end_offset"
-"""Of `runs`. It is `next_offset` everywhere else, where `end_offset` is inclusive; the stored name
-is from the first version, and stays, so that no table has to be written anew."""
+RUNS_RENAMED: Final = {"end_offset": "next_offset", "tally": "counts"}
+"""Columns of `runs` by their stored names, and what they are called everywhere else. The stored
+names are from the first version, and stay, so that no table has to be written anew."""
 
 RUNS: Final = pa.schema(
     [
@@ -163,7 +163,7 @@ RUNS: Final = pa.schema(
         _column("reason", pa.string(), "one sentence; empty where the outcome says it all"),
         _column("epoch", pa.int64(), "compaction epoch that the run held, or found"),
         _column("first_dirty", pa.int64(), "first offset of the dirty region"),
-        _column(NEXT_OFFSET_COLUMN, pa.int64(), "first offset beyond the chunk (exclusive)"),
+        _column("end_offset", pa.int64(), "first offset beyond the chunk (exclusive)"),
         _column("started_at_ms", pa.int64(), "when work on the chunk began"),
         _column("finished_at_ms", pa.int64(), "when its outcome was known"),
         _column("bytes_in", pa.int64(), "bytes of the source .logs"),
@@ -173,7 +173,7 @@ RUNS: Final = pa.schema(
         _column(
             "tally",
             pa.map_(pa.string(), pa.field("value", pa.int64(), nullable=False)),
-            "records and bytes by fate",
+            "records and bytes by what became of them",
         ),
         _column("now_ms", pa.int64(), "the time that the run's decisions took as now"),
         _column("tierfold_version", pa.string(), "version of the software"),

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tierfold.compaction.cleaning.counts import KEPT, Tally, tally_of, total
+from tierfold.compaction.cleaning.counts import KEPT, Counts, counts_of, total
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED, SUPERSEDING
 from tierfold.compaction.cleaning.record_retention import (
     BatchColumns,
@@ -85,7 +85,7 @@ class _Rewrite:
         self.task = task
         self.writer: SegmentWriter | None = None
         self.passed: list[NDArray[np.uint8]] = []
-        self.tallies: list[Tally] = []
+        self.tallies: list[Counts] = []
         self.bytes_read = 0
         self.bytes_written = 0
         self.last_offset = -1
@@ -161,7 +161,7 @@ def _rewrite_segment(state: _Rewrite, segment: Segment, bits: RecordBits) -> Non
 
     cut = windows(heads, window_bytes=WINDOW_BYTES)
     for found in mapped_ahead(rewritten, cut, threads=task.threads):
-        state.tallies.append(found.tally)
+        state.tallies.append(found.counts)
         known_ms = (each for each in (state.due_ms, found.due_ms) if each is not None)
         state.due_ms = min(known_ms, default=None)
         state.add(found.data, is_change=found.is_change)
@@ -196,7 +196,7 @@ class _Window:
 
     data: NDArray[np.uint8]
     is_change: bool
-    tally: Tally
+    counts: Counts
     due_ms: int | None
     """When something of what is left is due; None: nothing is."""
     last_offset: int
@@ -213,8 +213,8 @@ def _rewritten_window(
     sizes = records.end - records.start
     records_in = int(heads.count.sum(dtype=np.int64))
     is_marker = np.repeat(heads.is_control, np.diff(records.first_record))
-    tally = replace(
-        tally_of(records_in, int(sizes.sum()), retention.record, sizes),
+    counts = replace(
+        counts_of(records_in, int(sizes.sum()), retention.record, sizes),
         kept_markers=int(np.count_nonzero(is_marker & (retention.record == KEPT))),
     )
     if (retention.batch == BatchRetention.COPY).all():
@@ -229,7 +229,7 @@ def _rewritten_window(
     return _Window(
         data=data,
         is_change=is_change,
-        tally=tally,
+        counts=counts,
         due_ms=due_ms,
         last_offset=_last_offset(heads, records, retention),
     )
@@ -322,7 +322,7 @@ def _receipt(state: _Rewrite) -> GroupReceipt:
         group_index=state.task.group_index,
         result=result,
         segment=segment,
-        tally=total(state.tallies),
+        counts=total(state.tallies),
         bytes_read=state.bytes_read,
         bytes_written=state.bytes_written,
         records_written=writer.records if writer is not None else 0,

@@ -64,11 +64,11 @@ class ScannedSegment:
     blocks: tuple[tuple[int, KeyBlock], ...]
     """(bucket, the keys in it that may still win or lose)."""
     record_bytes: int
-    """Uncompressed bytes of the records, as `Tally` counts them."""
+    """Uncompressed bytes of the records, as `Counts` counts them."""
     malformed_versions: int
     """Records that take part and whose version is none: null, or of another length."""
     without_key: int
-    """Records that would take part if they had a key; as `Tally` counts them."""
+    """Records that would take part if they had a key; as `Counts` counts them."""
 
     @property
     def records(self) -> int:

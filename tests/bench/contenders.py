@@ -69,8 +69,8 @@ def tierfold_pass(tier: Path) -> Passed:
         cost=watch.cost,
         bytes_in=report.bytes_in,
         bytes_out=report.bytes_out,
-        records_in=report.tally.records_in,
-        records_out=report.tally.kept,
+        records_in=report.counts.records_in,
+        records_out=report.counts.kept,
     )
 
 

@@ -152,7 +152,7 @@ def test_a_task_that_runs_twice_publishes_once(
     assert done.code == 0, done.stderr
     local = tierfold("compact", here, *options)
     report, expected = done.partitions["large", 0], local.partitions["large", 0]
-    for what in ("outcome", "tally", "objects_written", "segments_out", "bytes_out"):
+    for what in ("outcome", "counts", "objects_written", "segments_out", "bytes_out"):
         assert report[what] == expected[what], what
     assert _live(made) == _live(here)
     status = status_of(made)["large", 0]

@@ -62,8 +62,8 @@ def test_every_way_to_run_leaves_the_same_records(
     # All of stdout is the document; what Spark has to say goes elsewhere.
     of_all = {"max_compaction_delay_secs", "notes", "partitions", "run", "warnings"}
     assert set(json.loads(found.ran.stdout)) == of_all
-    tally = found.ran.partitions["tiered", 0]["tally"]
-    assert tally == expected.ran.partitions["tiered", 0]["tally"]
+    counts = found.ran.partitions["tiered", 0]["counts"]
+    assert counts == expected.ran.partitions["tiered", 0]["counts"]
 
 
 def test_a_wrong_setting_under_spark_submit_is_told_without_a_trace(tmp_path: Path) -> None:

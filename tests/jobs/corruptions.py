@@ -25,9 +25,9 @@ class Damage:
     harm: Callable[[Path], None]
     """Takes the `.log`'s path; the other parts lie beside."""
     first_sight: tuple[str, ...]
-    """SettingValue where no run has seen the segment whole."""
+    """Said where no run has seen the segment whole."""
     known: tuple[str, ...] | None
-    """SettingValue where it lives by the catalog; None: a round needs no such part, and makes it anew."""
+    """Said where it lives by the catalog; None: a round needs no such part, and makes it anew."""
 
 
 def _flip_last(log: Path) -> None:

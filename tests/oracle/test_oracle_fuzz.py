@@ -85,7 +85,7 @@ def test_the_tally_counts_what_became_of_every_record(
 ) -> None:
     source = fuzzed[seed].before
     for done in fuzzed[seed].passes:
-        tally = done.report["tally"]
+        counts = done.report["counts"]
         before = _data_below(lab.batches(source), done.oracle_end)
         after = _data_below(lab.batches(done.view), done.oracle_end)
         aborted = expected_txnindex(lab.side_files(source))
@@ -96,13 +96,13 @@ def test_the_tally_counts_what_became_of_every_record(
             if batch["producerId"] == producer and not batch["isControl"]
             if batch["isTransactional"] and first <= record["offset"] <= last
         }
-        assert tally["records_in"] == len(before)
-        assert tally["kept"] == len(after)
-        assert tally["aborted"] == len(gone)
-        assert tally["without_key"] == sum(
+        assert counts["records_in"] == len(before)
+        assert counts["kept"] == len(after)
+        assert counts["aborted"] == len(gone)
+        assert counts["without_key"] == sum(
             record["key"] is None and record["offset"] not in gone for _, record in before
         )
-        assert len(before) == sum(tally[name] for name in FATES)
+        assert len(before) == sum(counts[name] for name in FATES)
         source = done.view
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from tests.pictures.log_pictures import INDEX_INTERVAL_BYTES, KEY, Log
 from tests.pictures.sparkless import carried_out
-from tierfold.compaction.cleaning.counts import Tally, total
+from tierfold.compaction.cleaning.counts import Counts, total
 from tierfold.compaction.commits.receipts import GroupReceipt, receipt_faults
 from tierfold.compaction.discovery.view import PartitionView
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
@@ -43,9 +43,9 @@ class Pass:
     malformed_versions: int = 0
 
     @property
-    def tally(self) -> Tally:
+    def counts(self) -> Counts:
         """What became of every record."""
-        return total(receipt.tally for receipt in self.receipts)
+        return total(receipt.counts for receipt in self.receipts)
 
 
 def cleaned(log: Log, *, now_ms: int = 0, rules: Rules = RULES, first_dirty: int = 0) -> Log:

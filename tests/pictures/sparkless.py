@@ -10,7 +10,12 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tierfold.compaction.cleaning.key_blocks import KeyBlock, pack, parts_per_bucket, unpack
+from tierfold.compaction.cleaning.key_blocks import (
+    KeyBlock,
+    deserialize,
+    parts_per_bucket,
+    serialize,
+)
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED, SUPERSEDING, superseded_in_bucket
 from tierfold.compaction.cleaning.transactions import (
     TransactionBatches,
@@ -130,7 +135,7 @@ def _standing(
     met: dict[int, list[tuple[str, KeyBlock]]] = defaultdict(list)
     for segment_id, scan in scans.items():
         for bucket, block in scan.blocks:
-            met[bucket].append((segment_id, unpack(pack(block))))
+            met[bucket].append((segment_id, deserialize(serialize(block))))
     for blocks in met.values():
         parts = parts_per_bucket(buckets)
         contest = superseded_in_bucket([block for _, block in blocks], buckets, parts)

@@ -79,7 +79,7 @@ def test_neighbours_are_merged_up_to_segment_bytes(tmp_path: Path) -> None:
 def test_merging_alone_loses_nothing(tmp_path: Path) -> None:
     done = passed(picture("0:a=1 | 1:b=1 | 2:c=1", tmp_path))
     assert drawn(done.log) == "0:a=1 1:b=1 2:c=1"
-    assert done.tally.removed == 0
+    assert done.counts.removed == 0
 
 
 @pytest.mark.parametrize(

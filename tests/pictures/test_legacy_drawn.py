@@ -74,7 +74,7 @@ def test_what_loses_nothing_is_converted_too(magic: int, tmp_path: Path) -> None
     assert (single.magic, single.codec) == (2, "none")
     assert (several.magic, several.codec) == (2, "gzip")
     assert {record.timestamp_ms for record in several.records} == {7000 if magic else -1}
-    assert (done.tally.records_in, done.tally.kept) == (3, 3)
+    assert (done.counts.records_in, done.counts.kept) == (3, 3)
 
 
 def test_a_converted_batch_begins_and_ends_with_what_is_left(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_a_record_without_a_key_is_dropped_and_tallied(tmp_path: Path) -> None:
     for policy in ({"compact"}, {"compact", "delete"}):
         done = passed(log, rules=replace(RULES, cleanup_policy=frozenset(policy)))
         assert drawn(done.log) == "0-2:[2:a=1] 4:b=1"
-        assert (done.tally.without_key, done.tally.kept) == (3, 2)
+        assert (done.counts.without_key, done.counts.kept) == (3, 2)
 
 
 def test_a_tombstone_outlives_its_first_pass_by_the_retention(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_a_horizon_that_a_broker_set_is_remembered(tmp_path: Path) -> None:
 def test_a_tombstone_that_is_superseded_goes_at_once(tmp_path: Path) -> None:
     done = passed(picture("0:a=1 1:a= 2:a=2", tmp_path))
     assert drawn(done.log) == "0.. 2:a=2"
-    assert (done.tally.superseded, done.tally.tombstones_expired) == (2, 0)
+    assert (done.counts.superseded, done.counts.tombstones_expired) == (2, 0)
 
 
 def test_a_tombstone_takes_the_older_values_of_its_key_along(tmp_path: Path) -> None:
@@ -137,9 +137,9 @@ def test_what_came_in_is_kept_or_counts_under_the_first_reason(tmp_path: Path) -
     log = picture(
         "P1([0:a=1 1:=2 2:b=]) 3:P1:A^5 4:=1 5:a=1 [6:a=2 7:c=]^5 8:=3 9:P2:C^5 10:d=1", tmp_path
     )
-    tally = passed(log, now_ms=5).tally
-    assert tally.adds_up
-    assert tally.records_in == 11
-    counts = (tally.aborted, tally.without_key, tally.superseded, tally.tombstones_expired)
-    assert counts == (3, 2, 1, 1)
-    assert (tally.markers_expired, tally.kept) == (1, 3)
+    counts = passed(log, now_ms=5).counts
+    assert counts.adds_up
+    assert counts.records_in == 11
+    dropped = (counts.aborted, counts.without_key, counts.superseded, counts.tombstones_expired)
+    assert dropped == (3, 2, 1, 1)
+    assert (counts.markers_expired, counts.kept) == (1, 3)

@@ -17,7 +17,7 @@ def test_records_of_aborted_transactions_go_at_once_whatever_their_key(tmp_path:
     log = picture("P1([0:a=1 1:=2 2:b=]) 3:P1:A 4:c=1", tmp_path)
     done = passed(log, now_ms=LATE_MS)
     assert drawn(done.log) == "0.. 3:P1:A 4:c=1"
-    assert (done.tally.aborted, done.tally.without_key) == (3, 0)
+    assert (done.counts.aborted, done.counts.without_key) == (3, 0)
 
 
 def test_an_aborted_record_does_not_beat_an_older_committed_one(tmp_path: Path) -> None:

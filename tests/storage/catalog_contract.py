@@ -45,7 +45,7 @@ A_RUN: Final = RunRow(
     bytes_out=1000,
     segments_in=3,
     segments_out=1,
-    tally={"records_kept": 7, "records_superseded": 2**40},
+    counts={"records_kept": 7, "records_superseded": 2**40},
     now_ms=1,
     tierfold_version="0.1.0",
 )

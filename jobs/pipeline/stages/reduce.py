@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from tierfold.compaction.cleaning.key_blocks import KeyBlock, parts_per_bucket, unpack
+from tierfold.compaction.cleaning.key_blocks import KeyBlock, deserialize, parts_per_bucket
 from tierfold.compaction.cleaning.offset_map import superseded_in_bucket
 from tierfold.jobs.pipeline.stages.segment_rows import ROW_SCHEMA, Row, RowKind, as_batch, rows_of
 from tierfold.jobs.pipeline.stages.worker_memory import freeze_gc
@@ -47,7 +47,7 @@ def reduced(rows: DataFrame, plan: ReducePlan) -> DataFrame:
         for row in rows_of(batches):
             if row.kind is RowKind.KEYS:
                 place = blocks[row.partition_index, row.bucket]
-                place.append((row.segment_index, unpack(row.payload)))
+                place.append((row.segment_index, deserialize(row.payload)))
             else:
                 yield as_batch(sent([row]))
         for (partition_index, _), found in blocks.items():

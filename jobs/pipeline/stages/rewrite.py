@@ -23,9 +23,9 @@ from tierfold.jobs.pipeline.stages.segment_rows import (
     RowKind,
     as_batch,
     failure,
-    packed,
+    pickled,
     rows_of,
-    unpacked,
+    unpickled,
 )
 from tierfold.jobs.pipeline.stages.worker_memory import freeze_gc
 from tierfold.storage.segments.group_rewrite import GroupTask, rewrite_group
@@ -42,7 +42,7 @@ GROUP_SCHEMA: Final = StructType(
 """A row per source segment; `payload` is the packed `GroupTask` at a group's first segment."""
 
 
-def redealt(rows: DataFrame, groups: DataFrame) -> DataFrame:
+def reassigned(rows: DataFrame, groups: DataFrame) -> DataFrame:
     """The rows of the groups' segments, now for the tasks that `groups` names."""
     tasks = groups.select("partition_index", "segment_index", "task")
     keys = ["partition_index", "segment_index"]
@@ -76,7 +76,7 @@ def rewritten(
         F.lit(int(RowKind.RECEIPT)).alias("kind"),
         "payload",
     )
-    dealt = bit_rows.unionByName(orders).repartitionById(tasks, "task")
+    assigned = bit_rows.unionByName(orders).repartitionById(tasks, "task")
 
     def rewrite(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         bit_rows: BitRows = defaultdict(list)
@@ -87,12 +87,12 @@ def rewritten(
             else:
                 bit_rows[row.partition_index, row.segment_index].append(row)
         for order in ordered:
-            task: GroupTask = unpacked(order.payload)
+            task: GroupTask = unpickled(order.payload)
             yield as_batch([_rewritten(tier_uri, order, task, bit_rows)])
             bytes_done.add(task.group.size_bytes)
         freeze_gc("rewrite")
 
-    return dealt.mapInArrow(rewrite, ROW_SCHEMA)
+    return assigned.mapInArrow(rewrite, ROW_SCHEMA)
 
 
 def _rewritten(tier_uri: str, order: Row, task: GroupTask, bit_rows: BitRows) -> Row:
@@ -107,7 +107,7 @@ def _rewritten(tier_uri: str, order: Row, task: GroupTask, bit_rows: BitRows) ->
 
     try:
         kind = RowKind.RECEIPT
-        payload = packed(rewrite_group(open_tier(tier_uri), task, bits))
+        payload = pickled(rewrite_group(open_tier(tier_uri), task, bits))
     except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
         kind = RowKind.FAILED
         payload = failure(error, f"{task.key}, group {task.group_index}")

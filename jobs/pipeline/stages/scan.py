@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark import Accumulator
 from pyspark.sql import DataFrame
 
-from tierfold.compaction.cleaning.key_blocks import pack
+from tierfold.compaction.cleaning.key_blocks import serialize
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED, SUPERSEDING
 from tierfold.compaction.cleaning.transactions import TransactionBatches
 from tierfold.compaction.model.rules import CompactionStrategy
@@ -22,7 +22,7 @@ from tierfold.jobs.pipeline.stages.segment_rows import (
     RowKind,
     as_batch,
     failure,
-    packed,
+    pickled,
 )
 from tierfold.jobs.pipeline.stages.worker_memory import freeze_gc
 from tierfold.storage.indexes.transaction_index import read_transaction_index
@@ -57,8 +57,8 @@ def scanned(
 
     The references are dealt to `tasks` tasks by their `task` column.
     """
-    dealt = references.repartitionById(tasks, "task")
-    return dealt.mapInArrow(_scanner(tier_uri, bytes_done), ROW_SCHEMA)
+    assigned = references.repartitionById(tasks, "task")
+    return assigned.mapInArrow(_scanner(tier_uri, bytes_done), ROW_SCHEMA)
 
 
 def _scanner(
@@ -90,7 +90,7 @@ def _rows(tier_uri: str, reference: dict[str, Any]) -> Iterator[Row]:
         if reference["transactions_only"]:
             txn_batches = scan_transactions(log, where=where)
             told = SegmentScanned(txn_batches=txn_batches)
-            yield _row(reference, RowKind.SCANNED, 0, packed(told))
+            yield _row(reference, RowKind.SCANNED, 0, pickled(told))
             return
         aborted = read_transaction_index(reference["aborted"], where=where)
         found = scan_segment(
@@ -115,7 +115,7 @@ def _rows(tier_uri: str, reference: dict[str, Any]) -> Iterator[Row]:
 
 def _found_rows(reference: dict[str, Any], found: ScannedSegment) -> Iterator[Row]:
     for bucket, block in found.blocks:
-        yield _row(reference, RowKind.KEYS, bucket, pack(block))
+        yield _row(reference, RowKind.KEYS, bucket, serialize(block))
     # These pass the reduce stage untouched; they are spread over its tasks.
     bucket = reference["segment_index"] % reference["buckets"]
     for kind, bit in ((RowKind.OWN_SUPERSEDED, SUPERSEDED), (RowKind.OWN_SUPERSEDING, SUPERSEDING)):
@@ -129,7 +129,7 @@ def _found_rows(reference: dict[str, Any], found: ScannedSegment) -> Iterator[Ro
         malformed_versions=found.malformed_versions,
         without_key=found.without_key,
     )
-    yield _row(reference, RowKind.SCANNED, bucket, packed(told))
+    yield _row(reference, RowKind.SCANNED, bucket, pickled(told))
 
 
 def _row(reference: dict[str, Any], kind: RowKind, bucket: int, payload: bytes) -> Row:

@@ -127,7 +127,7 @@ def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
             yield Row(**{**values, "kind": RowKind(values["kind"])})
 
 
-def packed(value: object) -> bytes:
+def pickled(value: object) -> bytes:
     """A value for the driver or from it.
 
     Pickle, as Spark itself ships Python values between the two: both ends run the same code, and
@@ -136,13 +136,13 @@ def packed(value: object) -> bytes:
     return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
 
 
-def unpacked(payload: bytes) -> Any:  # noqa: ANN401 - the caller knows by the row's kind
-    """What `packed` took."""
-    return pickle.loads(payload)  # noqa: S301 - our own workers' bytes, see `packed`
+def unpickled(payload: bytes) -> Any:  # noqa: ANN401 - the caller knows by the row's kind
+    """What `pickled` took."""
+    return pickle.loads(payload)  # noqa: S301 - our own workers' bytes, see `pickled`
 
 
 def failure(error: Exception, where: str) -> bytes:
     """The payload of a FAILED row: one sentence, whatever went wrong."""
     if isinstance(error, TierfoldError):
-        return packed(str(error))
-    return packed(f"{where}: {unexpected(error)}. This is a bug; please report it.")
+        return pickled(str(error))
+    return pickled(f"{where}: {unexpected(error)}. This is a bug; please report it.")

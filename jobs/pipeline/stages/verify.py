@@ -18,9 +18,9 @@ from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 from tierfold.compaction.verification.comparison import compared
 from tierfold.compaction.verification.latest_values import (
     LatestValues,
+    deserialize_latest,
     latest_of,
-    pack_latest,
-    unpack_latest,
+    serialize_latest,
 )
 from tierfold.jobs.pipeline.stages.segment_rows import (
     ROW_SCHEMA,
@@ -28,9 +28,9 @@ from tierfold.jobs.pipeline.stages.segment_rows import (
     RowKind,
     as_batch,
     failure,
-    packed,
+    pickled,
     rows_of,
-    unpacked,
+    unpickled,
 )
 from tierfold.jobs.pipeline.stages.worker_memory import freeze_gc
 from tierfold.storage.segments.segment_check import CheckOrder, read_and_check
@@ -56,7 +56,7 @@ def segments_checked(
     def check(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for order in batch.to_pylist():
-                task: CheckOrder = unpacked(order.pop("payload"))
+                task: CheckOrder = unpickled(order.pop("payload"))
                 yield as_batch(_rows(tier_uri, task, **order))
                 bytes_done.add(task.segment.size_bytes)
         freeze_gc("check")
@@ -90,13 +90,13 @@ def _rows(
     except Exception as error:  # noqa: BLE001 - it is this segment's fault, and is reported
         yield row(RowKind.FAILED, failure(error, f"{order.key}, {order.segment.segment_id}"))
         return
-    yield row(RowKind.CHECKED, packed(found.checked))
+    yield row(RowKind.CHECKED, pickled(found.checked))
     for kind, blocks in (
         (RowKind.LATEST_NOW, found.now),
         (RowKind.LATEST_BEFORE, found.before),
     ):
         for bucket, latest in blocks:
-            yield row(kind, pack_latest(latest), bucket)
+            yield row(kind, serialize_latest(latest), bucket)
 
 
 def keys_compared(
@@ -114,7 +114,7 @@ def keys_compared(
         for row in rows_of(batches):
             if row.kind in {RowKind.LATEST_BEFORE, RowKind.LATEST_NOW}:
                 side = sides[row.partition_index, row.bucket][row.kind is RowKind.LATEST_NOW]
-                side.append(unpack_latest(row.payload))
+                side.append(deserialize_latest(row.payload))
             else:
                 yield as_batch([row])
         for (partition_index, bucket), (before, now) in sides.items():
@@ -131,7 +131,7 @@ def keys_compared(
                         segment_index=0,
                         bucket=bucket,
                         kind=RowKind.COMPARED,
-                        payload=packed(found),
+                        payload=pickled(found),
                     )
                 ]
             )

@@ -17,16 +17,16 @@ from tierfold.compaction.cleaning.counts import (
     SUPERSEDED,
     TOMBSTONE_EXPIRED,
     WITHOUT_KEY,
-    Tally,
-    tally_of,
+    Counts,
+    counts_of,
     total,
 )
 
 fated = st.lists(st.tuples(st.integers(0, len(RECORD_OUTCOMES) - 1), st.integers(0, 2**40)))
 
 
-def tallied(records: list[tuple[int, int]]) -> Tally:
-    return tally_of(
+def tallied(records: list[tuple[int, int]]) -> Counts:
+    return counts_of(
         len(records),
         sum(size for _, size in records),
         np.array([retention for retention, _ in records], np.uint8),
@@ -58,8 +58,8 @@ def test_the_numbers_name_the_fates() -> None:
 
 
 def test_nothing_adds_up_to_nothing() -> None:
-    assert total([]) == Tally()
-    assert Tally().adds_up
+    assert total([]) == Counts()
+    assert Counts().adds_up
 
 
 @pytest.mark.parametrize("name", [*RECORD_OUTCOMES, "records_in"])
@@ -72,10 +72,10 @@ def test_one_record_or_one_byte_too_many_does_not_add_up(name: str) -> None:
 
 
 def test_a_record_without_a_fate_shows_as_a_difference() -> None:
-    assert not tally_of(2, 10, np.array([KEPT], np.uint8), np.array([10], np.int64)).adds_up
+    assert not counts_of(2, 10, np.array([KEPT], np.uint8), np.array([10], np.int64)).adds_up
 
 
 def test_sizes_of_large_logs_do_not_overflow() -> None:
     sizes = np.full(3, 2**31 - 1, np.int32)
-    found = tally_of(3, 3 * (2**31 - 1), np.full(3, KEPT, np.uint8), sizes)
+    found = counts_of(3, 3 * (2**31 - 1), np.full(3, KEPT, np.uint8), sizes)
     assert found.adds_up

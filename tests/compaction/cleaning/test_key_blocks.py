@@ -15,9 +15,9 @@ from tierfold.compaction.cleaning.key_blocks import (
     PARTS_AT_LEAST,
     KeyBlock,
     blocks_of,
-    pack,
+    deserialize,
     parts_per_bucket,
-    unpack,
+    serialize,
 )
 from tierfold.compaction.cleaning.key_columns import Versions, ordered_by_part
 
@@ -27,7 +27,7 @@ def test_a_block_survives_the_shuffle(
     record_keys: list[bytes], competes_from: int, first_ordinal: int
 ) -> None:
     columns = columns_of(record_keys, first_ordinal=first_ordinal)
-    found = unpack(pack(KeyBlock(columns=columns, competes_from=competes_from)))
+    found = deserialize(serialize(KeyBlock(columns=columns, competes_from=competes_from)))
     assert keys_of(found.columns) == record_keys
     assert found.columns.hash.tolist() == columns.hash.tolist()
     assert found.columns.ordinal.tolist() == columns.ordinal.tolist()
@@ -41,7 +41,7 @@ def test_versions_survive_the_shuffle(entries: list[tuple[bytes, int, bool]]) ->
         is_known=np.array([known for _, _, known in entries], np.bool_),
     )
     columns = replace(columns_of([key for key, _, _ in entries]), versions=versions)
-    found = unpack(pack(KeyBlock(columns=columns, competes_from=0))).columns
+    found = deserialize(serialize(KeyBlock(columns=columns, competes_from=0))).columns
     assert keys_of(found) == [key for key, _, _ in entries]
     assert found.ordinal.tolist() == columns.ordinal.tolist()
     assert found.versions is not None
@@ -52,10 +52,10 @@ def test_versions_survive_the_shuffle(entries: list[tuple[bytes, int, bool]]) ->
 def test_a_block_is_its_columns_and_nothing_more() -> None:
     columns = columns_of([b"ab", b"", b"c"])
     block = KeyBlock(columns=columns, competes_from=1)
-    assert len(pack(block)) == HEADER.size + 3 * (8 + 4 + 4) + 3
+    assert len(serialize(block)) == HEADER.size + 3 * (8 + 4 + 4) + 3
     versions = Versions(value=np.zeros(3, np.int64), is_known=np.zeros(3, np.bool_))
     block = KeyBlock(columns=replace(columns, versions=versions), competes_from=1)
-    assert len(pack(block)) == HEADER.size + 3 * (8 + 4 + 4 + 8 + 1) + 3
+    assert len(serialize(block)) == HEADER.size + 3 * (8 + 4 + 4 + 8 + 1) + 3
 
 
 @given(st.lists(keys, max_size=40), st.integers(1, 7), st.data())

@@ -17,9 +17,9 @@ from tests.compaction.keyed import TRICKY, columns_of, maybe_keys
 from tierfold.compaction.cleaning.key_blocks import (
     KeyBlock,
     blocks_of,
-    pack,
+    deserialize,
     parts_per_bucket,
-    unpack,
+    serialize,
 )
 from tierfold.compaction.cleaning.key_columns import KeyColumns, Versions, ordered_by_part
 from tierfold.compaction.cleaning.offset_map import superseded_in_bucket, superseded_in_segment
@@ -127,7 +127,7 @@ def superseded_by_reduce(
                 buckets=case.buckets,
                 competes_from=competes_from,
             ):
-                shuffled[bucket].append((number, unpack(pack(block))))
+                shuffled[bucket].append((number, deserialize(serialize(block))))
     for arrived in shuffled.values():
         met = order.draw(st.permutations(arrived)) if order else arrived
         in_log_order = sorted(met, key=lambda each: (each[0], each[1].first_ordinal))

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.compaction.builders import a_chain, a_segment, listed
-from tierfold.compaction.cleaning.counts import Tally
+from tierfold.compaction.cleaning.counts import Counts
 from tierfold.compaction.commits.receipts import (
     GroupReceipt,
     GroupResult,
@@ -31,7 +31,7 @@ WRITTEN = GroupReceipt(
     group_index=0,
     result=GroupResult.WRITTEN,
     segment=a_segment(0, 19, segment_id="N" * 22, size_bytes=700),
-    tally=Tally(
+    counts=Counts(
         records_in=20, kept=15, superseded=5, record_bytes_in=90, kept_bytes=60, superseded_bytes=30
     ),
     bytes_read=2000,
@@ -43,7 +43,7 @@ UNCHANGED = GroupReceipt(
     group_index=1,
     result=GroupResult.UNCHANGED,
     segment=None,
-    tally=Tally(records_in=4, kept=4, record_bytes_in=40, kept_bytes=40),
+    counts=Counts(records_in=4, kept=4, record_bytes_in=40, kept_bytes=40),
     bytes_read=1000,
     bytes_written=0,
 )
@@ -51,7 +51,7 @@ EMPTIED = GroupReceipt(
     group_index=2,
     result=GroupResult.WRITTEN,
     segment=a_segment(30, 39, segment_id="E" * 22, size_bytes=61),
-    tally=Tally(records_in=3, aborted=3, record_bytes_in=30, aborted_bytes=30),
+    counts=Counts(records_in=3, aborted=3, record_bytes_in=30, aborted_bytes=30),
     bytes_read=1000,
     bytes_written=61,
     staged=tuple(
@@ -111,22 +111,22 @@ def test_what_was_kept_was_written(written: int) -> None:
     "change", [{"kept": 14}, {"superseded": 6}, {"record_bytes_in": 91}, {"aborted_bytes": 1}]
 )
 def test_a_tally_adds_up(change: dict[str, int]) -> None:
-    wrong = replace(WRITTEN, tally=replace(WRITTEN.tally, **change))
+    wrong = replace(WRITTEN, counts=replace(WRITTEN.counts, **change))
     assert faults(wrong, UNCHANGED, EMPTIED).startswith(
-        "group [0, 19]: the tally does not add up: Tally("
+        "group [0, 19]: the tally does not add up: Counts("
     )
 
 
 def test_what_is_unchanged_lost_nothing() -> None:
-    tally = Tally(records_in=4, kept=3, aborted=1, record_bytes_in=40, kept_bytes=30)
-    wrong = replace(UNCHANGED, tally=replace(tally, aborted_bytes=10))
+    counts = Counts(records_in=4, kept=3, aborted=1, record_bytes_in=40, kept_bytes=30)
+    wrong = replace(UNCHANGED, counts=replace(counts, aborted_bytes=10))
     expected = "group [20, 29]: said to be unchanged, but something was to go"
     assert faults(WRITTEN, wrong, EMPTIED) == expected
 
 
 def test_what_is_unchanged_is_a_single_segment() -> None:
-    tally = Tally(records_in=20, kept=20, record_bytes_in=90, kept_bytes=90)
-    wrong = replace(WRITTEN, result=GroupResult.UNCHANGED, segment=None, tally=tally)
+    counts = Counts(records_in=20, kept=20, record_bytes_in=90, kept_bytes=90)
+    wrong = replace(WRITTEN, result=GroupResult.UNCHANGED, segment=None, counts=counts)
     expected = "group [0, 19]: said to be unchanged, but something was to go"
     assert faults(wrong, UNCHANGED, EMPTIED) == expected
 
@@ -198,8 +198,8 @@ def test_a_transaction_index_is_written_where_one_is_named(is_named: bool) -> No
 
 
 def test_all_faults_are_told_at_once() -> None:
-    tally = replace(UNCHANGED.tally, kept=3)
-    found = faults(replace(WRITTEN, segment=None), replace(UNCHANGED, tally=tally), EMPTIED)
+    counts = replace(UNCHANGED.counts, kept=3)
+    found = faults(replace(WRITTEN, segment=None), replace(UNCHANGED, counts=counts), EMPTIED)
     assert found.count("group [") == 3
 
 

@@ -68,7 +68,7 @@ def checked(row: PartitionState | None, found: Sequence[InspectedSegment]) -> Pa
         is_cut_short = any(not is_whole(each) for each in found)
         assert is_cut_short or whole != set(range(lowest, highest + 1))
         return None
-    # EffectiveSetting ranges: in order, no overlap, no hole, and exactly what a dictionary holds.
+    # Effective ranges: in order, no overlap, no hole, and exactly what a dictionary holds.
     given_by = [
         offset
         for segment in seen.segments

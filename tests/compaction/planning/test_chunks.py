@@ -15,7 +15,7 @@ from tierfold.compaction.planning.chunks import (
     Due,
     RemainingBudget,
     next_wave,
-    remaining,
+    rest_of_plan,
     sources_of,
 )
 from tierfold.compaction.planning.plan import Compact, propose
@@ -50,9 +50,9 @@ def due(plan: Compact, chunk_bytes: int | None = None, chunks_done: int = 0) -> 
     return Due(plan=plan, rules=replace(RULES, chunk_bytes=chunk_bytes), chunks_done=chunks_done)
 
 
-def ends(wave_due: list[Due], remaining: RemainingBudget) -> tuple[list[int], str]:
+def ends(wave_due: list[Due], budget_left: RemainingBudget) -> tuple[list[int], str]:
     """Where the chunks of the next wave end, and why nothing more may be begun."""
-    wave = next_wave(wave_due, remaining)
+    wave = next_wave(wave_due, budget_left)
     return [chunk.plan.next_offset for chunk in wave.chunks], wave.stop
 
 
@@ -137,8 +137,8 @@ def test_the_first_of_a_run_goes_with_one_segment_at_least() -> None:
 
 
 def test_once_something_was_begun_what_is_too_large_waits() -> None:
-    remaining = RemainingBudget(budget_bytes=1000, spent_bytes=1)
-    assert ends([due(a_plan(*FIVE))], remaining) == ([], "--max-bytes is 1 000, this run took 1")
+    budget_left = RemainingBudget(budget_bytes=1000, spent_bytes=1)
+    assert ends([due(a_plan(*FIVE))], budget_left) == ([], "--max-bytes is 1 000, this run took 1")
 
 
 def test_a_chunk_counts_as_it_is_cut_by_chunk_bytes() -> None:
@@ -177,7 +177,7 @@ def test_what_remains_begins_where_the_chunk_ended_and_reads_the_rows_segments()
     whole = a_plan(*FIVE)
     after = (a_segment(0, 19, segment_id="n" * 22, size_bytes=7), *a_chain(*FIVE)[2:])
     beyond = a_segment(50, 59)
-    left = remaining(whole, 20, (*after, beyond), RULES)
+    left = rest_of_plan(whole, 20, (*after, beyond), RULES)
     assert (left.first_dirty, left.next_offset, left.bytes_in) == (20, 50, 3007)
     assert sources_of(left) == after
 
@@ -201,8 +201,8 @@ def test_waves_come_to_an_end_at_the_end_of_the_plan(
     whole = left
     for done in range(len(sizes) + 1):
         # Each wave as the first of a run: something is always begun.
-        remaining = RemainingBudget(budget_bytes=budget_bytes, free_bytes=free_bytes)
-        (chunk,) = next_wave([due(left, chunk_bytes, done)], remaining).chunks
+        budget_left = RemainingBudget(budget_bytes=budget_bytes, free_bytes=free_bytes)
+        (chunk,) = next_wave([due(left, chunk_bytes, done)], budget_left).chunks
         dirty = [each.size_bytes for each in sources_of(chunk.plan)][left.first_dirty // 10 :]
         assert dirty
         if len(dirty) > 1:
@@ -213,6 +213,6 @@ def test_waves_come_to_an_end_at_the_end_of_the_plan(
         assert chunk.is_last == (chunk.plan.next_offset == whole.next_offset)
         if chunk.is_last:
             break
-        left = remaining(left, chunk.plan.next_offset, sources_of(whole), RULES)
+        left = rest_of_plan(left, chunk.plan.next_offset, sources_of(whole), RULES)
     else:
         raise AssertionError("more chunks than segments")

@@ -123,12 +123,12 @@ def words(segments: tuple[ExplainedSegment, ...]) -> list[str]:
         ),
         (
             told(DUE, COMPACT),
-            ["cleaned: rewritten1", "cleaned: marks read", "cleaned: marks read"],
+            ["cleaned: rewritten1", "cleaned: transactions read", "cleaned: transactions read"],
             (0, "a delete horizon in it passed 5 ms ago"),
         ),
         (
             told(DUE, COMPACT),
-            ["cleaned: rewritten1", "cleaned: marks read", "cleaned: marks read"],
+            ["cleaned: rewritten1", "cleaned: transactions read", "cleaned: transactions read"],
             (1, "clean, its earliest delete horizon is 2 s ahead"),
         ),
         (

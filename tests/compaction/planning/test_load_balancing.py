@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tierfold.compaction.planning.load_balancing import dealt, task_count
+from tierfold.compaction.planning.load_balancing import assigned, task_count
 
 sizes = st.lists(st.integers(0, 2**40) | st.integers(0, 5), max_size=40)
 
 
 @given(sizes, st.integers(1, 8))
 def test_loads_differ_by_no_more_than_the_largest_item(items: list[int], tasks: int) -> None:
-    placed = dealt(items, tasks)
+    placed = assigned(items, tasks)
     assert len(placed) == len(items)
     loads = [0] * tasks
     for size, task in zip(items, placed, strict=True):
@@ -23,15 +23,15 @@ def test_loads_differ_by_no_more_than_the_largest_item(items: list[int], tasks: 
 
 def test_the_largest_items_are_dealt_first() -> None:
     # In the order given, 10 would join a task that already has work.
-    assert dealt([1, 2, 3, 10], 2) == [1, 1, 1, 0]
+    assert assigned([1, 2, 3, 10], 2) == [1, 1, 1, 0]
 
 
 def test_empty_items_do_not_all_share_one_task() -> None:
-    assert sorted(dealt([0] * 6, 3)) == [0, 0, 1, 1, 2, 2]
+    assert sorted(assigned([0] * 6, 3)) == [0, 0, 1, 1, 2, 2]
 
 
 def test_dealing_is_the_same_every_time() -> None:
-    assert dealt([5, 5, 5, 5], 2) == [0, 1, 0, 1]
+    assert assigned([5, 5, 5, 5], 2) == [0, 1, 0, 1]
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from tests.compaction.latest_windows import fields, window
 from tierfold.compaction.verification.latest_values import (
     NO_VALUE,
     LatestValues,
+    deserialize_latest,
     in_buckets,
     latest_of,
-    pack_latest,
-    unpack_latest,
+    serialize_latest,
 )
 from tierfold.compaction.verification.value_digest import digests
 
@@ -100,7 +100,9 @@ def test_versions_decide_over_windows_segments_and_buckets(
     ]
     parted = [block for window in windows for block in in_buckets(window, buckets)]
     found = [
-        latest_of([unpack_latest(pack_latest(block)) for of, block in parted if of == bucket])
+        latest_of(
+            [deserialize_latest(serialize_latest(block)) for of, block in parted if of == bucket]
+        )
         for bucket in range(buckets)
     ]
     expected = model_of_versions(pieces)
@@ -127,5 +129,5 @@ def test_a_key_lies_in_the_same_bucket_everywhere(
 
 @given(records)
 def test_packed_is_the_same(pairs: list[tuple[bytes, bytes | None]]) -> None:
-    assert told(unpack_latest(pack_latest(window(pairs)))) == model(pairs)
-    assert told(latest_of([unpack_latest(pack_latest(window(pairs)))])) == model(pairs)
+    assert told(deserialize_latest(serialize_latest(window(pairs)))) == model(pairs)
+    assert told(latest_of([deserialize_latest(serialize_latest(window(pairs)))])) == model(pairs)

@@ -33,8 +33,8 @@ def test_a_worker_that_dies_in_mid_task_is_replaced_and_nothing_is_published_twi
     report = ran.partitions["large", 0]
     # Of the last segment nothing goes, so that it stays as it is.
     assert (report["outcome"], report["objects_written"]) == ("compacted", SEGMENTS - 1)
-    tally = report["tally"]
-    assert (tally["records_in"], tally["kept"]) == (SEGMENTS * LARGE_RECORDS, len(newest))
+    counts = report["counts"]
+    assert (counts["records_in"], counts["kept"]) == (SEGMENTS * LARGE_RECORDS, len(newest))
     status = status_of(tier)["large", 0]
     assert large_newest(status) == newest
     assert unnamed(tier, LARGE, status) == set(status["orphans"])

@@ -15,7 +15,7 @@ from tierfold.compaction.model.segments import LeaderEpoch
 from tierfold.storage.catalog.delta_tables import TableLayout
 from tierfold.storage.catalog.rows import column_of, rows_read, table_of
 from tierfold.storage.catalog.runs_table import RunRow, RunsTable
-from tierfold.storage.catalog.schema import NEXT_OFFSET_COLUMN, PARTITIONS, RUNS
+from tierfold.storage.catalog.schema import PARTITIONS, RUNS, RUNS_RENAMED
 
 _INTEGERS: Final = (0, 1, -1, 2**31 - 1, 2**31, -(2**31), 2**63 - 1, -(2**63), 99)
 _TEXTS: Final = ("", "compact", "\x00", "ü" * 300, "T" * 22, "EnvZlVwBRBCOjS6Uhrdc6w")
@@ -38,7 +38,7 @@ _RUN: Final = RunRow(
     bytes_out=5,
     segments_in=2,
     segments_out=1,
-    tally={"kept": 5, "superseded": 4},
+    counts={"kept": 5, "superseded": 4},
     now_ms=3,
     tierfold_version="0.1.0",
 )
@@ -232,7 +232,7 @@ def _judged_runs(rows: pa.Table) -> Outcome:
 
 
 def _field_of(column: str) -> str:
-    return "next_offset" if column == NEXT_OFFSET_COLUMN else column
+    return RUNS_RENAMED.get(column, column)
 
 
 def _when(row: dict[str, Any]) -> tuple[Any, ...]:

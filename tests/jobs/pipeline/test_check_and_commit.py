@@ -66,8 +66,8 @@ def rewritten_by(context: RunContext, work: Round) -> Rewritten:
     return Rewritten(
         round=work,
         receipts=receipts,
-        records_scanned=sum(receipt.tally.records_in for receipt in receipts),
-        record_bytes_scanned=sum(receipt.tally.record_bytes_in for receipt in receipts),
+        records_scanned=sum(receipt.counts.records_in for receipt in receipts),
+        record_bytes_scanned=sum(receipt.counts.record_bytes_in for receipt in receipts),
     )
 
 
@@ -143,7 +143,7 @@ def test_where_nothing_was_written_nothing_is_listed(staged: Staged) -> None:
             group_index=0,
             result=GroupResult.UNCHANGED,
             segment=None,
-            tally=rewritten.receipts[0].tally,
+            counts=rewritten.receipts[0].counts,
             bytes_read=1,
             bytes_written=0,
         )

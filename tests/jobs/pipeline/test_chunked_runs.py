@@ -76,9 +76,9 @@ def test_a_log_in_chunks_ends_in_the_records_of_the_whole(
         for number in range(PARTITIONS):
             cut, whole = reports[f"cut{number}"], reports[f"whole{number}"]
             assert cut.outcome == whole.outcome
-            assert cut.tally.adds_up
-            assert cut.tally.records_in == whole.tally.records_in
-            assert cut.tally.kept == whole.tally.kept
+            assert cut.counts.adds_up
+            assert cut.counts.records_in == whole.counts.records_in
+            assert cut.counts.kept == whole.counts.kept
             assert (cut.bytes_in, cut.next_offset) == (whole.bytes_in, whole.next_offset)
         # Tombstones and markers go in their own time, and then the two are alike again.
         for days in (2, 4, 6):

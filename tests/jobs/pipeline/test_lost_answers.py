@@ -69,7 +69,7 @@ def test_a_commit_whose_answer_was_lost_is_found_in_the_row(
 ) -> None:
     reports = compacted(tier, after_commit=no_answer)
     assert {report.outcome for report in reports.values()} == {COMPACTED}
-    assert reports["orders"].tally.kept == len(latest_updates(3))
+    assert reports["orders"].counts.kept == len(latest_updates(3))
     assert pauses == [0]
     for topic in ("orders", "payments"):
         assert live_values(status_of(tier)[topic, 0]) == latest_updates(3)

@@ -179,7 +179,7 @@ def test_each_chunk_is_a_commit_under_one_epoch_and_a_row_of_the_record(tier: Pa
     report = reports["orders"]
     assert (report.outcome, report.epoch, report.segments_in) == (COMPACTED, 1, 3)
     assert report.notes == ("in 3 chunks",)
-    assert (report.tally.records_in, report.tally.kept) == (33, len(latest_updates(3)))
+    assert (report.counts.records_in, report.counts.kept) == (33, len(latest_updates(3)))
     assert report.first_dirty == 0
     state = Catalog(str(tier / "_tierfold")).read()[ORDERS]
     assert (state.epoch, state.owner_run) == (1, "")
@@ -286,7 +286,7 @@ def test_a_marker_beyond_the_chunk_decides_what_lies_in_it(
     assert (b"a", b"old") in values
     assert (b"a", b"aborted") not in values
     report = compacted(tier, {"orders": 1})["orders"]
-    assert (report.outcome, report.tally.aborted) == (COMPACTED, 1)
+    assert (report.outcome, report.counts.aborted) == (COMPACTED, 1)
     # What is listed beyond a chunk need not be believed.
     assert any("told of by their marker alone" in note for note in report.notes) != is_listed
     values = [(order[2], order[3]) for order in live_records(tier)["orders"] if order[5] is None]

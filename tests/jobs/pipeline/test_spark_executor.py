@@ -255,8 +255,8 @@ def test_however_keys_and_segments_are_dealt_the_result_is_the_same(
     assert cut.round.buckets > 30
     assert isinstance(cut.outcome, Committed)
     assert new_logs(tmp_path / "1") == new_logs(tmp_path / "2")
-    assert [receipt.tally for receipt in cut.receipts] == [
-        receipt.tally for receipt in whole.receipts
+    assert [receipt.counts for receipt in cut.receipts] == [
+        receipt.counts for receipt in whole.receipts
     ]
 
 
@@ -281,5 +281,5 @@ def test_aborts_without_an_index_are_scanned_for_again(
     assert result.unindexed > 0
     with_index = sample_copy(tmp_path / "with index")
     (expected,) = run(with_index, spark, EventfulProgress(spark))
-    assert (expected.unindexed, result.receipts[0].tally) == (0, expected.receipts[0].tally)
+    assert (expected.unindexed, result.receipts[0].counts) == (0, expected.receipts[0].counts)
     assert new_logs(tier) == new_logs(with_index)

@@ -22,7 +22,7 @@ from tests.jobs.tiers import (
     made_tier,
     put_updates,
 )
-from tierfold.compaction.cleaning.key_blocks import unpack
+from tierfold.compaction.cleaning.key_blocks import deserialize
 from tierfold.compaction.model.errors import CorruptLog
 from tierfold.jobs.pipeline.stages.reduce import ReducePlan, reduced
 from tierfold.jobs.pipeline.stages.scan import SegmentScanned, scanned
@@ -34,9 +34,9 @@ from tierfold.jobs.pipeline.stages.segment_rows import (
     RowKind,
     as_batch,
     failure,
-    packed,
+    pickled,
     rows_of,
-    unpacked,
+    unpickled,
 )
 from tierfold.jobs.pipeline.task_assignment import Round, reference_rows
 
@@ -75,10 +75,10 @@ def test_a_scanned_segment_tells_its_keys_its_own_losers_and_itself(
     ]
     keys, own_lost, told = rows[:3]
     # Its own key and the five of which the later update competes on.
-    assert len(unpack(keys.payload).columns) == 1 + len(KEYS)
+    assert len(deserialize(keys.payload).columns) == 1 + len(KEYS)
     lost = np.unpackbits(np.frombuffer(own_lost.payload, np.uint8), count=RECORDS_PER_SEGMENT)
     assert np.flatnonzero(lost).tolist() == [1, 2, 3, 4, 5]
-    found = unpacked(told.payload)
+    found = unpickled(told.payload)
     assert isinstance(found, SegmentScanned)
     assert (found.records, len(found.txn_batches)) == (RECORDS_PER_SEGMENT, 0)
 
@@ -93,7 +93,7 @@ def test_a_segment_that_cannot_be_read_is_one_row_that_says_why(
     of_victim = [row for row in rows if (row.partition_index, row.segment_index) == (0, 0)]
     (only,) = of_victim
     assert only.kind is RowKind.FAILED
-    assert str(victim) in unpacked(only.payload)
+    assert str(victim) in unpickled(only.payload)
     others = {(row.partition_index, row.segment_index) for row in rows if row is not only}
     assert others == {(0, 1), (1, 0)}
 
@@ -168,13 +168,13 @@ def test_rows_survive_arrow_and_spark(spark: SparkSession) -> None:
 
 def test_what_went_wrong_is_a_sentence_and_a_surprise_is_called_a_bug() -> None:
     known = CorruptLog("it is torn", where="a.log", remedy="Restore it.")
-    assert unpacked(failure(known, "elsewhere")) == "a.log: it is torn. Restore it."
-    surprise = unpacked(failure(IndexError("9"), "b.log"))
+    assert unpickled(failure(known, "elsewhere")) == "a.log: it is torn. Restore it."
+    surprise = unpickled(failure(IndexError("9"), "b.log"))
     assert surprise == "b.log: unexpected IndexError: 9. This is a bug; please report it."
 
 
 def test_errors_travel_between_processes_whole() -> None:
-    error = unpacked(packed(CorruptLog("it is torn", where="a.log", remedy="Restore it.")))
+    error = unpickled(pickled(CorruptLog("it is torn", where="a.log", remedy="Restore it.")))
     assert isinstance(error, CorruptLog)
     assert (error.what, error.where, error.remedy) == ("it is torn", "a.log", "Restore it.")
 

@@ -208,8 +208,8 @@ def test_malformed_versions_are_tallied_beside_the_fates(
         survey_report(each) for each in survey(context, resolve([*ALWAYS]), Scope())
     )
     report = result_report(planned, result)
-    assert report.tally.malformed_versions == 2
-    assert report.tally.adds_up
-    assert (report.tally.kept, report.tally.superseded, report.tally.without_key) == (3, 1, 1)
+    assert report.counts.malformed_versions == 2
+    assert report.counts.adds_up
+    assert (report.counts.kept, report.counts.superseded, report.counts.without_key) == (3, 1, 1)
     (note,) = (note for note in report.notes if "no version" in note)
     assert note.startswith("2 of 5 records have a version header that is no version")

@@ -12,7 +12,7 @@ import pytest
 from tests.jobs.claimed_rounds import NOW_MS, claimed_rounds
 from tests.jobs.tiers import RECORDS_PER_SEGMENT, key_of, made_tier, put_updates
 from tests.storage.live_segments import an_abort
-from tierfold.compaction.cleaning.counts import Tally
+from tierfold.compaction.cleaning.counts import Counts
 from tierfold.compaction.cleaning.transactions import TransactionStatus
 from tierfold.compaction.commits.commit import (
     AddSegments,
@@ -29,8 +29,8 @@ from tierfold.jobs.pipeline import task_assignment as rounds_module
 from tierfold.jobs.pipeline.proposals import proposal_of
 from tierfold.jobs.pipeline.task_assignment import (
     Round,
-    dealt_groups,
-    dealt_orders,
+    assigned_groups,
+    assigned_orders,
     first_bucket_tasks,
     group_orders,
     group_rows,
@@ -131,8 +131,8 @@ def test_a_groups_order_travels_with_its_first_segment(rounds: list[Round]) -> N
     assert [order.segment_index for order in orders] == [0, 2]
     assert [order.task.ends_in_batch for order in orders] == [False, True]
     assert {order.task.run for order in orders} == {each.state.owner_run}
-    placed = dealt_groups([each], cores=2)
-    assert placed == dealt_orders(orders, cores=2)
+    placed = assigned_groups([each], cores=2)
+    assert placed == assigned_orders(orders, cores=2)
     rows = group_rows(orders, placed, cores=2)
     assert [row["payload"] is None for row in rows] == [False, True, False]
     assert rows[0]["task"] == rows[1]["task"]
@@ -218,7 +218,7 @@ def receipt(number: int, result: GroupResult, work: Round) -> GroupReceipt:
         group_index=number,
         result=result,
         segment=written if result is GroupResult.WRITTEN else None,
-        tally=Tally(),
+        counts=Counts(),
         bytes_read=1,
         bytes_written=1,
     )

@@ -9,7 +9,7 @@ from io import StringIO
 from rich.console import Console
 
 from tests.compaction.builders import KEY
-from tierfold.compaction.cleaning.counts import Tally
+from tierfold.compaction.cleaning.counts import Counts
 from tierfold.jobs.pipeline.partition_report import (
     COMPACTED,
     FAILED,
@@ -63,8 +63,8 @@ def test_what_was_tried_in_vain_shows_no_result_and_all_of_its_place() -> None:
 
 
 def test_markers_among_the_records_that_stay_are_told() -> None:
-    tally = Tally(records_in=12_155, kept=1089, kept_markers=90, superseded=11_066)
-    done = PartitionReport(key=KEY, outcome=COMPACTED, tally=tally)
+    counts = Counts(records_in=12_155, kept=1089, kept_markers=90, superseded=11_066)
+    done = PartitionReport(key=KEY, outcome=COMPACTED, counts=counts)
     assert printed([done, done])[-1].startswith(
         "24 310 records: 2 178 kept (180 transaction markers among them), 0 aborted,"
     )
@@ -87,13 +87,13 @@ def test_no_reason_drives_the_terminal() -> None:
 
 
 def test_only_a_plan_says_that_records_without_a_key_are_not_counted_yet() -> None:
-    planned = replace(FLEET[0], tally=Tally(records_in=1, without_key=1))
+    planned = replace(FLEET[0], counts=Counts(records_in=1, without_key=1))
     for outcome, is_known in ((PLANNED, False), (COMPACTED, True)):
         report = replace(planned, outcome=outcome)
         told = [line for line in printed([report, report]) if "unknown until scanned" in line]
         assert len(told) == (not is_known)
         (entry,) = json.loads(document([report.as_json()]))["partitions"]
-        assert (entry["tally"] is not None) == is_known
+        assert (entry["counts"] is not None) == is_known
 
 
 def test_the_document_has_them_all() -> None:

@@ -38,7 +38,7 @@ def catalog_uri(tmp_path_factory: pytest.TempPathFactory) -> str:
     for count in range(CHECKPOINT_INTERVAL // 2 + 1):
         committed(Catalog(uri), KEY, f"run-{count}", f"merged-{count}")
     RunsTable(uri).append([A_RUN])
-    RunsTable(uri).append([replace(A_RUN, chunk=1, tally={})])
+    RunsTable(uri).append([replace(A_RUN, chunk=1, counts={})])
     assert list(Path(uri, "partitions", "_delta_log").glob("*.checkpoint.parquet"))
     superseded(Path(uri, "partitions"), hours=31 * 24)
     assert Catalog(uri).clean_up() > 0

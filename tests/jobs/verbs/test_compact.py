@@ -166,10 +166,10 @@ def test_every_partition_tells_its_round_and_a_tally_that_adds_up(course: Course
         assert each["next_offset"] == plan["next_offset"] > 0
         assert each["bytes_in"] == plan["bytes_in"]
         assert each["epoch"] == 1
-        tally = each["tally"]
-        assert sum(tally[name] for name in RECORD_OUTCOMES) == tally["records_in"] > 0
-        sizes = [tally[f"{name}_bytes"] for name in RECORD_OUTCOMES]
-        assert sum(sizes) == tally["record_bytes_in"] > 0
+        counts = each["counts"]
+        assert sum(counts[name] for name in RECORD_OUTCOMES) == counts["records_in"] > 0
+        sizes = [counts[f"{name}_bytes"] for name in RECORD_OUTCOMES]
+        assert sum(sizes) == counts["record_bytes_in"] > 0
 
 
 def test_one_document_on_stdout_and_spark_elsewhere(course: Course) -> None:
@@ -200,8 +200,8 @@ def test_groups_of_which_nothing_is_left_give_their_offsets_to_a_neighbour(
 
 
 def test_records_without_a_key_go_and_the_end_of_the_log_stays(course: Course) -> None:
-    tally = course.first.partitions["keyless", 0]["tally"]
-    assert (tally["without_key"], tally["kept"]) == (2, 0)
+    counts = course.first.partitions["keyless", 0]["counts"]
+    assert (counts["without_key"], counts["kept"]) == (2, 0)
     (only,) = course.lives("keyless")
     assert (only["start_offset"], only["end_offset"]) == (0, 1)
     assert values_of(course, "keyless") == {}
@@ -211,7 +211,7 @@ def test_aborts_that_no_index_lists_are_believed(course: Course) -> None:
     report = course.first.partitions["tiered", 0]
     (note,) = (note for note in report["notes"] if "told of by their marker alone" in note)
     assert int(note.split()[0]) > 0
-    assert report["tally"]["aborted"] > 0
+    assert report["counts"]["aborted"] > 0
     assert course.values[f"{report['topic_id']} 0"] == committed_values_of_the_sample()
 
 
@@ -247,7 +247,7 @@ def test_the_run_is_recorded_partition_by_partition(course: Course) -> None:
     told_of = {(row.topic_id, row.partition): row for row in rows}
     for entry in course.first.entries:
         row = told_of[entry["topic_id"], entry["partition"]]
-        assert (row.outcome, row.tally) == (entry["outcome"], entry["tally"])
+        assert (row.outcome, row.counts) == (entry["outcome"], entry["counts"])
 
 
 def test_a_second_run_opens_no_segment_and_writes_no_object(course: Course) -> None:

@@ -69,7 +69,7 @@ def test_more_than_the_limit_stop_their_own_partition_before_anything_is_written
     parts = ran.partitions["parts", 0]
     assert not told(parts["reason"], "2 of 4 records have no key")
     assert (states[PARTS].owner_run, states[PARTS].cleaner_offset) == ("", 2)
-    assert ran.partitions["aborted", 0]["tally"]["without_key"] == 0
+    assert ran.partitions["aborted", 0]["counts"]["without_key"] == 0
     raised = ("--set", "compact.keyless.max=2", "--topic", "events")
     again = tierfold("compact", tier, *ALWAYS, *raised, "--json")
-    assert (again.code, again.partitions["events", 0]["tally"]["without_key"]) == (0, 2)
+    assert (again.code, again.partitions["events", 0]["counts"]["without_key"]) == (0, 2)

@@ -80,7 +80,7 @@ def test_tombstones_go_from_a_clean_partition_and_other_segments_stay(
     assert report["outcome"] == "compacted"
     assert "whose delete horizon has passed" in report["reason"]
     assert (report["segments_in"], report["segments_out"]) == (2, 2)
-    assert report["tally"]["tombstones_expired"] == 2
+    assert report["counts"]["tombstones_expired"] == 2
     after = ids(tier)
     assert [after[i] == cleaned[i] for i in range(5)] == [True, False, True, False, True]
     assert status_of(tier)["orders", 0]["cleaner_offset"] == 6
@@ -109,7 +109,7 @@ def test_a_marker_goes_only_when_no_segment_holds_its_data(
     cleaned = ids(tier)
     report = run("compact", tier, NOW_MS + RETENTION_MS).partitions["orders", 0]
     assert (report["outcome"], report["segments_in"]) == ("compacted", 1)
-    assert report["tally"]["markers_expired"] == 1
+    assert report["counts"]["markers_expired"] == 1
     after = ids(tier)
     changed = [i for i, (old, new) in enumerate(zip(cleaned, after, strict=True)) if old != new]
     assert [live(tier)[i]["start_offset"] for i in changed] == [3]

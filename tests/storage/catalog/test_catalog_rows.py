@@ -29,10 +29,10 @@ from tierfold.storage.catalog.schema import (
     FORMAT_VERSION,
     FORMATS_READ,
     LEADER_EPOCH,
-    NEXT_OFFSET_COLUMN,
     PARTITIONS,
     RETIRED_SEGMENT,
     RUNS,
+    RUNS_RENAMED,
     SEGMENT,
 )
 from tierfold.storage.kafka.kafka_uuid import KAFKA_UUID_PATTERN
@@ -150,8 +150,8 @@ def test_every_field_of_a_noun_has_its_column(columns: Any, noun: type[Any]) -> 
 
 
 def test_every_field_of_a_run_has_its_column() -> None:
-    renamed = {"next_offset": NEXT_OFFSET_COLUMN}
-    assert set(RUNS.names) == {renamed.get(field.name, field.name) for field in fields(RunRow)}
+    names = {RUNS_RENAMED.get(name, name) for name in RUNS.names}
+    assert names == {field.name for field in fields(RunRow)}
 
 
 def test_every_field_of_a_state_has_its_column() -> None:
@@ -215,7 +215,7 @@ MALFORMED: dict[str, tuple[pa.Table, str]] = {
 def test_a_malformed_row_is_corrupt(case: str) -> None:
     rows, found = MALFORMED[case]
     with pytest.raises(CorruptLog, match=found) as told:
-        rows_read(rows, where="the-table").believed()
+        rows_read(rows, where="the-table").trusted()
     assert told.value.where.startswith("the-table")
     assert "restore" in told.value.remedy
 
@@ -223,13 +223,13 @@ def test_a_malformed_row_is_corrupt(case: str) -> None:
 def test_a_newer_layout_is_named_before_anything_is_missed() -> None:
     newer = with_column("format_version", [FORMAT_VERSION + 1]).drop_columns(["segments"])
     with pytest.raises(BadSettings, match="made by a newer tierfold: format version 5"):
-        rows_read(newer, where="the-table").believed()
+        rows_read(newer, where="the-table").trusted()
 
 
 def test_an_older_layout_is_named_too() -> None:
     older = with_column("format_version", [FORMATS_READ[0] - 1]).drop_columns(["segments"])
     with pytest.raises(BadSettings, match="from before its first release: format version 2"):
-        rows_read(older, where="the-table").believed()
+        rows_read(older, where="the-table").trusted()
 A_SEGMENT: Final = STATE.segments[1]
 IMPOSSIBLE: dict[str, tuple[PartitionState, str]] = {
     "a topic that leaves the tier": (
@@ -328,7 +328,7 @@ def test_an_impossible_value_refuses_its_row_and_no_other(case: str) -> None:
     assert found in refusal.what
     assert refusal.where.startswith("the-table, row ")
     with pytest.raises(CorruptLog, match="restore"):
-        rows_read(rows.slice(1, 2), where="the-table").believed()
+        rows_read(rows.slice(1, 2), where="the-table").trusted()
 
 
 def test_two_rows_of_a_partition_are_both_refused() -> None:

@@ -28,7 +28,7 @@ def test_a_tier_without_runs_has_none_and_reading_makes_none(uri: str) -> None:
 
 
 def test_rows_are_added_and_come_back_oldest_first(uri: str) -> None:
-    later = replace(A_RUN, chunk=1, finished_at_ms=9, tally={})
+    later = replace(A_RUN, chunk=1, finished_at_ms=9, counts={})
     RunsTable(uri).append([later])
     RunsTable(uri).append([replace(A_RUN, chunk=1), A_RUN])
     assert RunsTable(uri).read() == (A_RUN, replace(A_RUN, chunk=1), later)

@@ -20,7 +20,7 @@ from tests.pictures.log_pictures import (
 )
 from tests.storage.corrupted_bytes import patched, summed
 from tests.storage.rotting_store import HARMS, RottingStore
-from tierfold.compaction.cleaning.counts import Tally
+from tierfold.compaction.cleaning.counts import Counts
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED
 from tierfold.compaction.cleaning.record_retention import RoundRules
 from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
@@ -120,7 +120,7 @@ def test_the_receipt_tells_what_was_staged_and_its_records(tmp_path: Path) -> No
     log = picture("0:a=1 P1(1:b=1) 2:P1:A | 3:b= [4:c=1 5:a=2] 6:d=1", tmp_path)
     receipt = rewritten(log, 0)
     assert receipt.segment is not None
-    assert receipt.records_written == receipt.tally.kept == 6
+    assert receipt.records_written == receipt.counts.kept == 6
     (found,) = [e for e in log.tier.listing(KEY) if e.segment_id == receipt.segment.segment_id]
     assert {(each.part, each.size_bytes) for each in receipt.staged} == set(found.parts)
 
@@ -143,7 +143,7 @@ def test_a_group_of_which_nothing_survives_writes_nothing(tmp_path: Path) -> Non
 def test_records_and_their_bytes_are_tallied(tmp_path: Path) -> None:
     log = picture("[0:a=1 1:bbbbb=1] 2:=1 | 3:c=333 4:a=4", tmp_path)
     # Seven bytes around key and value: length, attributes, two deltas, two lengths, no headers.
-    assert rewritten(log, 0, 1).tally == Tally(
+    assert rewritten(log, 0, 1).counts == Counts(
         records_in=5,
         kept=2,
         without_key=1,
@@ -157,15 +157,15 @@ def test_records_and_their_bytes_are_tallied(tmp_path: Path) -> None:
 
 def test_markers_that_stay_are_counted(tmp_path: Path) -> None:
     log = picture("P7(0:a=1) 1:P7:C | 2:a=2", tmp_path)
-    tally = rewritten(log, 0, 1).tally
-    assert (tally.records_in, tally.kept, tally.kept_markers) == (3, 2, 1)
+    counts = rewritten(log, 0, 1).counts
+    assert (counts.records_in, counts.kept, counts.kept_markers) == (3, 2, 1)
 
 
 def test_an_empty_key_is_a_key_and_an_empty_value_is_one(tmp_path: Path) -> None:
     log = picture("[0:''=1 1:a='' 2:=1]^100 3:b=1", tmp_path)
     receipt = rewritten(log)
     assert after(log, receipt) == "0-2:[0:''=1 1:a='']^100 3:b=1"
-    assert receipt.tally.without_key == 1
+    assert receipt.counts.without_key == 1
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -180,7 +180,7 @@ def test_what_was_passed_by_is_copied_once_something_goes(
     assert after(log, receipt) == "0:a=1 [1:b=1 2:c=1] 3:d=1 4-5:[4:e=1] 6:g=1"
     assert receipt.segment is not None
     assert receipt.bytes_written == receipt.segment.size_bytes
-    assert (receipt.tally.records_in, receipt.tally.superseded) == (7, 1)
+    assert (receipt.counts.records_in, receipt.counts.superseded) == (7, 1)
 
 
 @pytest.mark.parametrize("window_bytes", [1, 10**6])
@@ -192,7 +192,7 @@ def test_aborted_data_is_found_in_every_window(
     entry = AbortedTransaction(producer_id=1, first_offset=1, last_offset=6, last_stable_offset=3)
     receipt = rewritten(log, aborted=(entry,), listed=(entry,))
     assert after(log, receipt) == "0:a=1 2:c=1 P2(3:d=1) 6:P1:A"
-    assert receipt.tally.aborted == 3
+    assert receipt.counts.aborted == 3
 
 
 def test_only_a_control_batch_is_discarded_though_data_begins_at_such_an_offset(
