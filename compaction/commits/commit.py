@@ -222,20 +222,20 @@ def proposed(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unmet:
+class Violated:
     """A requirement that the row contradicts, and what the row says instead."""
 
     requirement: Requirement
     found: str
 
 
-def unmet(requires: Sequence[Requirement], state: PartitionState) -> tuple[Unmet, ...]:
+def violated(requires: Sequence[Requirement], state: PartitionState) -> tuple[Violated, ...]:
     """The requirements that `state` does not meet, in the order given."""
-    answers = ((need, _contradiction(need, state)) for need in requires)
-    return tuple(Unmet(requirement=need, found=found) for need, found in answers if found)
+    answers = ((need, _violation(need, state)) for need in requires)
+    return tuple(Violated(requirement=need, found=found) for need, found in answers if found)
 
 
-def _contradiction(need: Requirement, state: PartitionState) -> str:
+def _violation(need: Requirement, state: PartitionState) -> str:
     match need:
         case EpochIs(epoch=epoch, owner_run=run):
             if (state.epoch, state.owner_run) == (epoch, run):
@@ -262,7 +262,7 @@ def outcome_of(proposal: CommitProposal, state: PartitionState) -> Outcome | Non
     """
     if _took_place(proposal, state):
         return Committed(epoch=proposal.epoch, commit_id=proposal.commit_id)
-    if not unmet(proposal.requires, state):
+    if not violated(proposal.requires, state):
         return None
     return lost(proposal.epoch, state)
 

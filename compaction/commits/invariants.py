@@ -1,6 +1,6 @@
 """What holds between a row and the row that replaces it, whoever wrote the code that changed it.
 
-Each law is a predicate on (before, after) that returns the `Breach` it found, or None. The catalog
+Each rule is a predicate on (before, after): the `Violation` that it found, or None. The catalog
 runs the lists below at every claim and commit; a breach is a bug of ours, so nothing is written.
 """
 
@@ -19,7 +19,7 @@ from tierfold.compaction.model.units import OFFSET_SPAN_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Breach:
+class Violation:
     """A law and what broke it."""
 
     law: str
@@ -27,10 +27,10 @@ class Breach:
     found: str
 
 
-Invariant: TypeAlias = Callable[[PartitionState, PartitionState], Breach | None]
+Invariant: TypeAlias = Callable[[PartitionState, PartitionState], Violation | None]
 
 
-def segments_are_contiguous(before: PartitionState, after: PartitionState) -> Breach | None:
+def segments_are_contiguous(before: PartitionState, after: PartitionState) -> Violation | None:
     """The effective range of each live segment starts one beyond the one before it.
 
     A reader that finds a hole resets or stops; one that finds an overlap reads records twice.
@@ -39,14 +39,14 @@ def segments_are_contiguous(before: PartitionState, after: PartitionState) -> Br
     """
     for segment in after.segments:
         if not 0 <= segment.own_start_offset <= segment.start_offset <= segment.end_offset:
-            return _breach(
+            return _violation(
                 segments_are_contiguous,
                 f"segment {segment.segment_id} spans {segment.start_offset}"
                 f" to {segment.end_offset}",
             )
     for left, right in pairwise(after.segments):
         if right.start_offset != left.next_offset:
-            return _breach(
+            return _violation(
                 segments_are_contiguous,
                 f"segment {right.segment_id} starts at {right.start_offset},"
                 f" expected {left.next_offset}",
@@ -54,7 +54,7 @@ def segments_are_contiguous(before: PartitionState, after: PartitionState) -> Br
     return None
 
 
-def covered_span_is_kept(before: PartitionState, after: PartitionState) -> Breach | None:
+def covered_span_is_kept(before: PartitionState, after: PartitionState) -> Violation | None:
     """The live segments cover the same offsets before and after, but for a log start that moved.
 
     A span that is shorter at its head is deletion, and the log start says so: the first live
@@ -65,10 +65,11 @@ def covered_span_is_kept(before: PartitionState, after: PartitionState) -> Breac
     expected = start, before.next_offset
     if _span(after) == expected:
         return None
-    return _breach(covered_span_is_kept, f"{_span(before)} became {_span(after)}, not {expected}")
+    what = f"{_span(before)} became {_span(after)}, not {expected}"
+    return _violation(covered_span_is_kept, what)
 
 
-def log_start_only_rises(before: PartitionState, after: PartitionState) -> Breach | None:
+def log_start_only_rises(before: PartitionState, after: PartitionState) -> Violation | None:
     """The log start never moves back, nor beyond the log's end.
 
     What consumers were told is gone stays gone (Kafka `UnifiedLog.maybeIncrementLogStartOffset`).
@@ -76,10 +77,10 @@ def log_start_only_rises(before: PartitionState, after: PartitionState) -> Breac
     if before.log_start_offset <= after.log_start_offset <= before.next_offset:
         return None
     found = f"{before.log_start_offset} became {after.log_start_offset}; end {before.next_offset}"
-    return _breach(log_start_only_rises, found)
+    return _violation(log_start_only_rises, found)
 
 
-def epoch_stays(before: PartitionState, after: PartitionState) -> Breach | None:
+def epoch_stays(before: PartitionState, after: PartitionState) -> Violation | None:
     """A commit is written under the epoch that the claim opened.
 
     Only a claim opens an epoch. Were a commit to lower or raise it, a zombie's condition on the
@@ -87,10 +88,10 @@ def epoch_stays(before: PartitionState, after: PartitionState) -> Breach | None:
     """
     if after.epoch == before.epoch:
         return None
-    return _breach(epoch_stays, f"epoch {before.epoch} became {after.epoch}")
+    return _violation(epoch_stays, f"epoch {before.epoch} became {after.epoch}")
 
 
-def epoch_rises_by_one(before: PartitionState, after: PartitionState) -> Breach | None:
+def epoch_rises_by_one(before: PartitionState, after: PartitionState) -> Violation | None:
     """A claim opens exactly the next epoch, and says who holds it.
 
     Two runs that claim from the same row then want the same epoch, and one conditional update
@@ -99,10 +100,10 @@ def epoch_rises_by_one(before: PartitionState, after: PartitionState) -> Breach 
     if after.epoch == before.epoch + 1 and after.owner_run:
         return None
     owner = after.owner_run or "nobody"
-    return _breach(epoch_rises_by_one, f"epoch {before.epoch} became {after.epoch} of {owner}")
+    return _violation(epoch_rises_by_one, f"epoch {before.epoch} became {after.epoch} of {owner}")
 
 
-def cleaner_offset_is_kept(before: PartitionState, after: PartitionState) -> Breach | None:
+def cleaner_offset_is_kept(before: PartitionState, after: PartitionState) -> Violation | None:
     """The cleaner offset never moves back over offsets that still exist.
 
     What was cleaned stays clean; below the offset a pass may drop tombstones because no older
@@ -115,10 +116,10 @@ def cleaner_offset_is_kept(before: PartitionState, after: PartitionState) -> Bre
     floor = min(old, before.next_offset)
     if new is not None and floor <= new <= after.next_offset:
         return None
-    return _breach(cleaner_offset_is_kept, f"{old} became {new}; end {after.next_offset}")
+    return _violation(cleaner_offset_is_kept, f"{old} became {new}; end {after.next_offset}")
 
 
-def earlier_epochs_are_frozen(before: PartitionState, after: PartitionState) -> Breach | None:
+def earlier_epochs_are_frozen(before: PartitionState, after: PartitionState) -> Violation | None:
     """What epochs before the present one said of their cleaner offset is not said anew.
 
     Opening an epoch freezes its predecessors (KIP-1272); the oldest entries may be dropped.
@@ -129,32 +130,32 @@ def earlier_epochs_are_frozen(before: PartitionState, after: PartitionState) -> 
     ]
     if not anew:
         return None
-    return _breach(earlier_epochs_are_frozen, f"epoch {anew[0].epoch} now says {anew[0].offset}")
+    return _violation(earlier_epochs_are_frozen, f"epoch {anew[0].epoch} now says {anew[0].offset}")
 
 
-def ids_live_once(before: PartitionState, after: PartitionState) -> Breach | None:
+def ids_live_once(before: PartitionState, after: PartitionState) -> Violation | None:
     """No segment id is live twice, or live and retired.
 
     `vacuum` deletes the objects of retired segments by their id; a live one must not share it.
     """
     counts = Counter(_live_ids(after) + _retired_ids(after))
     twice = sorted(each for each, count in counts.items() if count > 1)
-    return _breach(ids_live_once, f"twice: {', '.join(twice)}") if twice else None
+    return _violation(ids_live_once, f"twice: {', '.join(twice)}") if twice else None
 
 
-def retired_never_return(before: PartitionState, after: PartitionState) -> Breach | None:
+def retired_never_return(before: PartitionState, after: PartitionState) -> Violation | None:
     """An id that was retired is never live again.
 
     Objects are never overwritten, so a new segment has a new id. An old id that came back would
     be a listing, or a zombie, that brought back what a commit had replaced.
     """
     back = sorted(set(_retired_ids(before)) & set(_live_ids(after)))
-    return _breach(retired_never_return, f"live again: {', '.join(back)}") if back else None
+    return _violation(retired_never_return, f"live again: {', '.join(back)}") if back else None
 
 
 def what_is_being_deleted_never_returns(
     before: PartitionState, after: PartitionState
-) -> Breach | None:
+) -> Violation | None:
     """An id whose deletion has started is never live again, and the start is not taken back.
 
     Some of its objects may be gone, or go at this moment.
@@ -165,20 +166,22 @@ def what_is_being_deleted_never_returns(
     }
     back = sorted(going & whole)
     law = what_is_being_deleted_never_returns
-    return _breach(law, f"whole again: {', '.join(back)}") if back else None
+    return _violation(law, f"whole again: {', '.join(back)}") if back else None
 
 
-def nothing_is_forgotten(before: PartitionState, after: PartitionState) -> Breach | None:
+def nothing_is_forgotten(before: PartitionState, after: PartitionState) -> Violation | None:
     """A segment that leaves the live list is retired, and stays listed until its deletion started.
 
     A segment that no list names is an orphan, deleted without its grace period.
     """
     known = set(_live_ids(after)) | set(_retired_ids(after)) | _going_ids(before)
     gone = sorted((set(_live_ids(before)) | set(_retired_ids(before))) - known)
-    return _breach(nothing_is_forgotten, f"forgotten: {', '.join(gone)}") if gone else None
+    return _violation(nothing_is_forgotten, f"forgotten: {', '.join(gone)}") if gone else None
 
 
-def segments_are_within_the_lineage(before: PartitionState, after: PartitionState) -> Breach | None:
+def segments_are_within_the_lineage(
+    before: PartitionState, after: PartitionState
+) -> Violation | None:
     """Every live segment belongs to the partition's leader epoch lineage.
 
     Otherwise it was written by a leader that lost its log, and is no part of this one (Kafka
@@ -191,10 +194,10 @@ def segments_are_within_the_lineage(before: PartitionState, after: PartitionStat
     ]
     if not stray:
         return None
-    return _breach(segments_are_within_the_lineage, f"outside: {', '.join(stray)}")
+    return _violation(segments_are_within_the_lineage, f"outside: {', '.join(stray)}")
 
 
-def segments_never_change(before: PartitionState, after: PartitionState) -> Breach | None:
+def segments_never_change(before: PartitionState, after: PartitionState) -> Violation | None:
     """What the row says of a segment stays as it was said first, its effective start above all.
 
     Were that computed anew, what was compacted or superseded could count once more (SEMANTICS 1).
@@ -205,10 +208,10 @@ def segments_never_change(before: PartitionState, after: PartitionState) -> Brea
         for segment in _named_segments(after)
         if said.get(segment.segment_id, segment) != segment
     )
-    return _breach(segments_never_change, f"changed: {', '.join(changed)}") if changed else None
+    return _violation(segments_never_change, f"changed: {', '.join(changed)}") if changed else None
 
 
-def overlaps_are_proven(before: PartitionState, after: PartitionState) -> Breach | None:
+def overlaps_are_proven(before: PartitionState, after: PartitionState) -> Violation | None:
     """What a claim adopts was compared with every live upload that it shares offsets with.
 
     The row notes it. Against what a run of ours wrote, the lineage suffices (SEMANTICS 1).
@@ -226,11 +229,11 @@ def overlaps_are_proven(before: PartitionState, after: PartitionState) -> Breach
                 unproven.append(each.segment_id)
         if unproven:
             found = f"{segment.segment_id} was not compared with {', '.join(unproven)}"
-            return _breach(overlaps_are_proven, found)
+            return _violation(overlaps_are_proven, found)
     return None
 
 
-def sizes_are_real(before: PartitionState, after: PartitionState) -> Breach | None:
+def sizes_are_real(before: PartitionState, after: PartitionState) -> Violation | None:
     """No live `.log` is empty, and no size is negative.
 
     A group of which nothing survives gives its range to a neighbour, or becomes one empty batch; a
@@ -238,7 +241,7 @@ def sizes_are_real(before: PartitionState, after: PartitionState) -> Breach | No
     """
     for segment in after.segments:
         if segment.size_bytes <= 0 or min(segment.offset_index_bytes, segment.time_index_bytes) < 0:
-            return _breach(
+            return _violation(
                 sizes_are_real,
                 f"segment {segment.segment_id} has {segment.size_bytes} log,"
                 f" {segment.offset_index_bytes} offset index and"
@@ -247,7 +250,7 @@ def sizes_are_real(before: PartitionState, after: PartitionState) -> Breach | No
     return None
 
 
-def new_spans_fit_an_index(before: PartitionState, after: PartitionState) -> Breach | None:
+def new_spans_fit_an_index(before: PartitionState, after: PartitionState) -> Violation | None:
     """A segment that becomes live spans no more offsets than an index entry can tell.
 
     An entry holds 31 bits above the segment's start (Kafka `AbstractIndex.canAppendOffset`). What
@@ -258,11 +261,13 @@ def new_spans_fit_an_index(before: PartitionState, after: PartitionState) -> Bre
         start, end = segment.own_start_offset, segment.end_offset
         if end - start > OFFSET_SPAN_MAX and segment.segment_id not in known:
             found = f"segment {segment.segment_id} spans {start} to {end}"
-            return _breach(new_spans_fit_an_index, found)
+            return _violation(new_spans_fit_an_index, found)
     return None
 
 
-def consent_is_of_a_forgotten_row(before: PartitionState, after: PartitionState) -> Breach | None:
+def consent_is_of_a_forgotten_row(
+    before: PartitionState, after: PartitionState
+) -> Violation | None:
     """Only a row that says nothing of the log remembers whose loss was accepted.
 
     Once a claim has taken a history, another truncation is another loss, to be accepted anew.
@@ -270,17 +275,17 @@ def consent_is_of_a_forgotten_row(before: PartitionState, after: PartitionState)
     if after.is_forgotten or not after.forgotten:
         return None
     found = f"{', '.join(after.forgotten)} in a row of {len(after.segments)} segments"
-    return _breach(consent_is_of_a_forgotten_row, found)
+    return _violation(consent_is_of_a_forgotten_row, found)
 
 
-def all_is_forgotten(before: PartitionState, after: PartitionState) -> Breach | None:
+def all_is_forgotten(before: PartitionState, after: PartitionState) -> Violation | None:
     """Nothing that the row said of the log is left of it.
 
     What a cleaner offset, a log start or a strategy said was said of a history that was cut off.
     """
     if after == after.emptied(after.forgotten):
         return None
-    return _breach(all_is_forgotten, f"{len(after.segments)} segments and what was said of them")
+    return _violation(all_is_forgotten, f"{len(after.segments)} segments and what was said of them")
 
 
 STATE_INVARIANTS: Final[tuple[Invariant, ...]] = (
@@ -331,13 +336,13 @@ COMMIT_INVARIANTS: Final[tuple[Invariant, ...]] = (
 """Any other commit: segments become their compacted selves, are retired, or are deleted."""
 
 
-def breaches(
+def violations(
     before: PartitionState,
     after: PartitionState,
     laws: Sequence[Invariant] = COMMIT_INVARIANTS,
-) -> tuple[Breach, ...]:
+) -> tuple[Violation, ...]:
     """What `after` breaks, in the order of `laws`."""
-    return tuple(breach for law in laws if (breach := law(before, after)) is not None)
+    return tuple(violation for law in laws if (violation := law(before, after)) is not None)
 
 
 def ensure(
@@ -350,17 +355,17 @@ def ensure(
     Raises:
         InvariantBroken: it names every law that is broken.
     """
-    broken = breaches(before, after, laws)
+    broken = violations(before, after, laws)
     if broken:
         raise InvariantBroken(
-            "; ".join(f"{breach.law}: {breach.found}" for breach in broken),
+            "; ".join(f"{violation.law}: {violation.found}" for violation in broken),
             where=f"{after.key}, epoch {after.epoch}, commit {after.commit_id}",
             remedy="Nothing was written. This is a bug in tierfold; please report it.",
         )
 
 
-def _breach(law: Invariant, found: str) -> Breach:
-    return Breach(law=getattr(law, "__name__", repr(law)), found=found)
+def _violation(law: Invariant, found: str) -> Violation:
+    return Violation(law=getattr(law, "__name__", repr(law)), found=found)
 
 
 def _span(state: PartitionState) -> tuple[int, int]:

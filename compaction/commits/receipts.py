@@ -58,7 +58,7 @@ class GroupReceipt:
     """The new segment's objects, each read back after it was written and found the same."""
 
 
-def receipt_faults(
+def receipt_violations(
     groups: Sequence[SegmentGroup],
     receipts: Sequence[GroupReceipt],
     *,
@@ -74,7 +74,7 @@ def receipt_faults(
     if len(groups) != len(receipts):
         return (f"{len(groups)} groups were planned, {len(receipts)} receipts came back",)
     for group, receipt in zip(groups, receipts, strict=True):
-        found.extend(_group_faults(group, receipt))
+        found.extend(_group_violations(group, receipt))
     records_in = sum(receipt.counts.records_in for receipt in receipts)
     if records_in != records_scanned:
         found.append(f"the scan counted {records_scanned} records, the rewrite {records_in}")
@@ -86,7 +86,7 @@ def receipt_faults(
     return tuple(found)
 
 
-def _group_faults(group: SegmentGroup, receipt: GroupReceipt) -> list[str]:
+def _group_violations(group: SegmentGroup, receipt: GroupReceipt) -> list[str]:
     found: list[str] = []
     name = f"group [{group.start_offset}, {group.end_offset}]"
     if not receipt.counts.adds_up:
@@ -110,7 +110,7 @@ def _group_faults(group: SegmentGroup, receipt: GroupReceipt) -> list[str]:
         found.append(
             f"{name}: {receipt.counts.kept} records were kept, {receipt.records_written} written"
         )
-    found.extend(f"{name}: {fault}" for fault in _size_faults(segment, receipt))
+    found.extend(f"{name}: {violation}" for violation in _size_faults(segment, receipt))
     if segment.segment_id in {source.segment_id for source in group.segments}:
         found.append(f"{name}: the new segment bears a source's id")
     return found

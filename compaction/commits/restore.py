@@ -17,7 +17,7 @@ from tierfold.compaction.model.segments import PartitionState, Segment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Restoration:
+class RestorePlan:
     """What a restore changes."""
 
     state: PartitionState
@@ -52,7 +52,7 @@ class Restoration:
         )
 
 
-def restoration(earlier: PartitionState, row: PartitionState) -> Restoration | Refusal:
+def restore_plan_of(earlier: PartitionState, row: PartitionState) -> RestorePlan | Refusal:
     """What it takes to go from `row` back to `earlier`, both rows of one partition."""
     if earlier.is_forgotten or row.is_forgotten:
         return _FORGOTTEN
@@ -91,7 +91,7 @@ def restoration(earlier: PartitionState, row: PartitionState) -> Restoration | R
             "Choose a later state: without it a deleted key could come back.",
         )
     ids = {segment.segment_id for segment in wanted}
-    return Restoration(
+    return RestorePlan(
         state=earlier,
         segments=tuple(whole.get(segment.segment_id, segment) for segment in wanted),
         back=tuple(segment for each, segment in whole.items() if each in ids),

@@ -13,7 +13,7 @@ only spares runs that are at work. (SEMANTICS 8 and 9.)
     deletion_plan_of(view, rules, times, …)
                         what may be deleted, and why not more
     taken_over          how it ended, where another run has the partition now
-    deletion_faults     why the row, read again, forbids the deletion; empty: nothing does
+    deletion_violations     why the row, read again, forbids the deletion; empty: nothing does
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tierfold.compaction.commits.commit import (
     StartDeletion,
     Update,
     lost,
-    unmet,
+    violated,
 )
 from tierfold.compaction.deletion.expiry import Expired, expired_head
 from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
@@ -218,10 +218,10 @@ def taken_over(row: PartitionState | None, hold: EpochIs) -> Fenced | LostRace |
     """How a run has ended that no longer holds the partition, by the row as it is now."""
     if row is None:
         return LostRace(found_commit_id="")
-    return lost(hold.epoch, row) if unmet((hold,), row) else None
+    return lost(hold.epoch, row) if violated((hold,), row) else None
 
 
-def deletion_faults(deletion: DeletionPlan, row: PartitionState) -> tuple[str, ...]:
+def deletion_violations(deletion: DeletionPlan, row: PartitionState) -> tuple[str, ...]:
     """What speaks against deleting the planned objects, by the row as it is now; empty: nothing.
 
     It is asked in the same breath, by the row alone: what lives in it is never deleted, and of

@@ -46,20 +46,20 @@ def expired_head(
         log_start_offset: the first offset that consumers may read.
         now_ms: epoch milliseconds.
     """
-    breach_bytes = _breach_bytes(segments, rules)
+    byte_violations = _byte_violations(segments, rules)
     found: list[Expired] = []
     for segment in segments:
         reason = _reason(segment, rules, log_start_offset, now_ms)
-        if reason is None and breach_bytes > 0 and segment.size_bytes <= breach_bytes:
+        if reason is None and byte_violations > 0 and segment.size_bytes <= byte_violations:
             reason = ExpiryReason.SIZE
         if reason is None:
             break
-        breach_bytes = max(0, breach_bytes - segment.size_bytes)
+        byte_violations = max(0, byte_violations - segment.size_bytes)
         found.append(Expired(segment=segment, reason=reason))
     return tuple(found)
 
 
-def _breach_bytes(segments: Sequence[Segment], rules: Rules) -> int:
+def _byte_violations(segments: Sequence[Segment], rules: Rules) -> int:
     """By how much the log is larger than `retention.bytes`; 0 where that is not checked."""
     if not rules.is_deleted or rules.retention_bytes < 0:
         return 0

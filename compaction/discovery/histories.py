@@ -51,7 +51,7 @@ class InspectedSegment:
     """All leader epochs up to its end, by its checkpoint; empty: it has none."""
     stretches: tuple[EpochStretch, ...] = ()
     """The leader epochs of its batches, read only where there is no checkpoint."""
-    problem: str = ""
+    corruption: str = ""
     """Why its `.log` cannot be read to the end, a sentence; empty: it can, or there is none."""
     seen_offset: int = -1
     """Where that is so, the last offset of a batch before the trouble; -1: there is none."""
@@ -59,7 +59,7 @@ class InspectedSegment:
     @property
     def is_readable(self) -> bool:
         """Its end and its leader epochs are known."""
-        return self.end_offset is not None and not self.problem
+        return self.end_offset is not None and not self.corruption
 
     @property
     def offsets(self) -> str:
@@ -80,7 +80,7 @@ class History:
     """Readable and within the lineage."""
     apart: tuple[InspectedSegment, ...]
     """Readable and of another history."""
-    contradiction: str = ""
+    violation: str = ""
     """How the lineage contradicts the row, a sentence; empty: it does not."""
 
 
@@ -104,13 +104,13 @@ def decided_history(
         ),
         default=None,
     )
-    lineage, contradiction = known, ""
+    lineage, violation = known, ""
     if decider is not None and (not known or decider.checkpoint[-1].epoch >= known[-1].epoch):
-        contradiction = _contradiction(decider, row)
+        violation = _violation(decider, row)
         lineage = with_older_epochs(decider.checkpoint, known)
     lineage = _with_newer_batches(lineage, readable)
-    if row is not None and not contradiction:
-        contradiction = _truncation(inspected, row)
+    if row is not None and not violation:
+        violation = _truncation(inspected, row)
     fitting = tuple(inspected for inspected in readable if fits(inspected, lineage))
     fitting_ids = {inspected.listed.segment_id for inspected in fitting}
     return History(
@@ -119,7 +119,7 @@ def decided_history(
         apart=tuple(
             inspected for inspected in readable if inspected.listed.segment_id not in fitting_ids
         ),
-        contradiction=contradiction,
+        violation=violation,
     )
 
 
@@ -209,7 +209,7 @@ def _known(row: PartitionState) -> tuple[LeaderEpoch, ...]:
     return tuple(entry for entry in row.lineage if entry.start_offset < row.next_offset)
 
 
-def _contradiction(decider: InspectedSegment, row: PartitionState | None) -> str:
+def _violation(decider: InspectedSegment, row: PartitionState | None) -> str:
     """Where the deciding checkpoint and the row cannot both be true of one log."""
     if row is None or not _known(row):
         return ""

@@ -85,7 +85,7 @@ class Classified:
     known: tuple[ListedSegment, ...]
     retired: tuple[ListedSegment, ...]
     unknown: tuple[ListedSegment, ...]
-    problems: tuple[str, ...]
+    corruptions: tuple[str, ...]
     """Why the partition is refused, a sentence each naming the segment; empty: it is not."""
 
 
@@ -116,11 +116,13 @@ def classify(listed: Sequence[ListedSegment], state: PartitionState | None) -> C
             for listed_segment in in_order
             if listed_segment.segment_id not in live_ids | retired_ids
         ),
-        problems=damages(() if state is None else state.segments, known, kind="live segment"),
+        corruptions=corrupted_parts(
+            () if state is None else state.segments, known, kind="live segment"
+        ),
     )
 
 
-def damages(
+def corrupted_parts(
     segments: Iterable[Segment], listed: Iterable[ListedSegment], *, kind: str
 ) -> tuple[str, ...]:
     """How a listing contradicts what the catalog remembers of segments, a sentence each.
@@ -128,7 +130,9 @@ def damages(
     `kind` is what the segments are called in it, such as "live segment".
     """
     by_id = {segment.segment_id: segment for segment in listed}
-    return tuple(problem for segment in segments for problem in _damages(segment, by_id, kind))
+    return tuple(
+        corruption for segment in segments for corruption in _damages(segment, by_id, kind)
+    )
 
 
 def _damages(segment: Segment, by_id: dict[str, ListedSegment], kind: str) -> tuple[str, ...]:

@@ -269,13 +269,13 @@ _NOT_MOVED: Final = (
 
 
 def _refused_by_listing(facts: PartitionFacts) -> Refusal | None:
-    problems, row = facts.classified.problems, facts.row
-    if problems:
+    corruptions, row = facts.classified.corruptions, facts.row
+    if corruptions:
         # On the way out of an election live objects were perhaps moved away, as `forget` asks for.
         cut = None if row is None else _refused_by_history(facts.history(), row.segments)
         return Refusal(
             reason=RefusalReason.DATA_GONE,
-            detail="; ".join((*problems, *(() if cut is None else (cut.detail,)))),
+            detail="; ".join((*corruptions, *(() if cut is None else (cut.detail,)))),
             remedy=_BRING_BACK if cut is None else f"{_FORGET} {_NOT_MOVED}",
         )
     partial = [each.listed for each in facts.inspected if not each.listed.is_complete]
@@ -285,11 +285,11 @@ def _refused_by_listing(facts: PartitionFacts) -> Refusal | None:
             detail="; ".join(f"{segment} lacks {segment.lacking}" for segment in partial),
             remedy="Run again once the upload is complete, or move what a dead upload left away.",
         )
-    unreadable = [each for each in facts.inspected if each.problem and _may_be_new(each, row)]
+    unreadable = [each for each in facts.inspected if each.corruption and _may_be_new(each, row)]
     if unreadable:
         return Refusal(
             reason=RefusalReason.UNREADABLE,
-            detail="; ".join(inspected.problem for inspected in unreadable),
+            detail="; ".join(inspected.corruption for inspected in unreadable),
             remedy="Nothing of this partition was changed.",
         )
     return None
@@ -303,7 +303,7 @@ def _may_be_new(segment: InspectedSegment, row: PartitionState | None) -> bool:
 
 def _refused_by_history(history: History, live: Sequence[Segment]) -> Refusal | None:
     """What the catalog calls live was cut off by an unclean leader election."""
-    found = history.contradiction
+    found = history.violation
     strays = [segment for segment in live if not is_within_lineage(segment, history.lineage)]
     if strays and not found:
         names = ", ".join(stray.segment_id for stray in strays)
@@ -381,8 +381,8 @@ def _notes(draft: PartitionDraft, waiting: Sequence[InspectedSegment]) -> Iterat
                 " to have been: kept, not read"
             )
     for each in waiting:
-        if each.problem:
-            yield f"{each.listed} is kept, not read: {each.problem}"
+        if each.corruption:
+            yield f"{each.listed} is kept, not read: {each.corruption}"
         elif each.listed.segment_id in needed:
             shared = shared_until(each, draft.history.lineage)
             yield (

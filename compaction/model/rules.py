@@ -100,7 +100,7 @@ def outlasting(rules: Rules) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contradiction:
+class SettingViolation:
     """Two settings, each allowed by itself, that cannot both hold; names are fields of `Rules`."""
 
     first: str
@@ -110,13 +110,13 @@ class Contradiction:
     remedy: str
 
 
-def contradictions(rules: Rules) -> tuple[Contradiction, ...]:
+def plan_violations(rules: Rules) -> tuple[SettingViolation, ...]:
     """What cannot hold together; empty: all is well."""
     found = []
     # KIP-354, Kafka's `LogConfig.validateValues`.
     if rules.max_compaction_lag_ms < rules.min_compaction_lag_ms:
         found.append(
-            Contradiction(
+            SettingViolation(
                 first="max_compaction_lag_ms",
                 says="is below",
                 second="min_compaction_lag_ms",
@@ -127,7 +127,7 @@ def contradictions(rules: Rules) -> tuple[Contradiction, ...]:
     is_by_header = rules.compaction_strategy is CompactionStrategy.HEADER
     if is_by_header and not rules.compaction_strategy_header:
         found.append(
-            Contradiction(
+            SettingViolation(
                 first="compaction_strategy",
                 says="needs",
                 second="compaction_strategy_header",

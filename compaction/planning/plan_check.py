@@ -42,7 +42,7 @@ class Fault:
     detail: str
 
 
-def faults(
+def violations(
     plan: Compact,
     view: PartitionView,
     last_stable: LastStable | None,
@@ -128,7 +128,7 @@ def _breaks_in_groups(plan: Compact) -> tuple[Fault, ...]:
         for before, after in pairwise(plan.groups)
         if after.start_offset <= before.end_offset
     )
-    within = (fault for group in plan.groups for fault in _breaks(group.segments))
+    within = (violation for group in plan.groups for violation in _breaks(group.segments))
     return (*within, *between)
 
 

@@ -174,7 +174,7 @@ def status_verb(**given: Any) -> None:
         click.echo(document((each.as_json() for each in found), **remarks.as_json()))
     else:
         print_status(for_people(), found)
-    if any(each.problem for each in found):
+    if any(each.refusal for each in found):
         sys.exit(EXIT_PARTITION_FAILED)
 
 
@@ -206,7 +206,7 @@ def verify_verb(second_opinion: bool, **given: Any) -> None:
         click.echo(document((each.as_json() for each in found), **remarks.as_json()))
     else:
         print_verified(for_people(), found)
-    if any(each.faults for each in found):
+    if any(each.corruptions for each in found):
         sys.exit(EXIT_PARTITION_FAILED)
 
 

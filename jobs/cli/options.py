@@ -16,7 +16,7 @@ from tierfold.jobs.cli.sizes_and_durations import DURATION_MS, SIZE_BYTES
 from tierfold.jobs.cli.usage_errors import note_json
 from tierfold.jobs.context.run_context import RunContext, run_context
 from tierfold.jobs.context.scope import Scope
-from tierfold.jobs.context.timestamps import moment_ms
+from tierfold.jobs.context.timestamps import timestamp_ms_of
 from tierfold.jobs.settings.remarks import Remarks
 from tierfold.jobs.settings.resolution import Settings, resolve
 
@@ -43,14 +43,14 @@ _DIGITS_MAX: Final = 100
 """Python reads no number of thousands of digits."""
 
 
-class _Moment(click.ParamType[int]):
+class _Timestamp(click.ParamType[int]):
     """A time as `restore --to` takes it, within the bounds of what can be meant."""
 
     name = "time"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Epoch milliseconds."""
-        time_ms = moment_ms(value, where="--now")
+        time_ms = timestamp_ms_of(value, where="--now")
         if time_ms is None and value.isdecimal() and len(value) < _DIGITS_MAX:
             time_ms = int(value)
         if time_ms is None:
@@ -64,7 +64,7 @@ class _Moment(click.ParamType[int]):
 _NOW_OPTION: Final = click.option(
     "--now",
     "now_ms",
-    type=_Moment(),
+    type=_Timestamp(),
     metavar="TIME",
     help="Instead of the clock: ISO 8601 (UTC unless it says otherwise) or epoch milliseconds.",
 )

@@ -1,4 +1,4 @@
-"""Moments as people write and read them: ISO 8601 to the millisecond, in UTC unless they say."""
+"""Points in time as people write and read them: ISO 8601 to the millisecond, in UTC by default."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
-def moment(time_ms: int) -> str:
+def timestamp_text(time_ms: int) -> str:
     """Epoch milliseconds as ISO 8601 in UTC; as they are from year 10000 on."""
     try:
         text = (_EPOCH + time_ms * _MILLISECOND).isoformat(timespec="milliseconds")
@@ -28,7 +28,7 @@ def moment(time_ms: int) -> str:
     return text.replace("+00:00", "Z")
 
 
-def moment_ms(text: str, *, where: str) -> int | None:
+def timestamp_ms_of(text: str, *, where: str) -> int | None:
     """The epoch milliseconds that ISO 8601 or a whole number says; None: it is something else.
 
     Raises BadSettings for a date that the calendar does not have; `where` is what it was given to.

@@ -1,7 +1,7 @@
 """Stages 7 and 8 of rounds whose groups are rewritten: check, and commit. Without Spark.
 
 What is checked is what the workers say and what lies in the tier now. A partition with a fault is
-not published, nothing of it; the others go on.
+not committed, nothing of it; the others go on.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from tierfold.compaction.commits.commit import CommitProposal, applied
-from tierfold.compaction.commits.receipts import GroupReceipt, listing_faults, receipt_faults
+from tierfold.compaction.commits.receipts import GroupReceipt, listing_faults, receipt_violations
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.outcomes import Committed, Outcome
 from tierfold.compaction.model.segments import PartitionState
@@ -58,7 +58,7 @@ class RoundResult:
     """The row that the commit left; None where none took place."""
 
 
-def published(
+def check_and_commit(
     rewritten: Sequence[Rewritten],
     catalog: Catalog,
     tier: LocalTieredStorage,
@@ -105,27 +105,27 @@ def fault_of(rewritten: Rewritten, tier: LocalTieredStorage) -> str:
     """
     if rewritten.failure is not None:
         return rewritten.failure
-    faults = receipt_faults(
+    violations = receipt_violations(
         rewritten.round.groups,
         rewritten.receipts,
         records_scanned=rewritten.records_scanned,
         record_bytes_scanned=rewritten.record_bytes_scanned,
     )
-    if faults:
+    if violations:
         return (
-            f"{rewritten.round.key}: the results contradict each other, nothing was published: "
-            f"{'; '.join(faults)}. This is a bug; please report it."
+            f"{rewritten.round.key}: the results contradict each other, nothing was committed: "
+            f"{'; '.join(violations)}. This is a bug; please report it."
         )
     if not any(receipt.staged for receipt in rewritten.receipts):
         return ""
     try:
-        faults = listing_faults(rewritten.receipts, tier.listing(rewritten.round.key))
+        violations = listing_faults(rewritten.receipts, tier.listing(rewritten.round.key))
     except TierfoldError as error:
         return str(error)
-    if faults:
+    if violations:
         return (
             f"{rewritten.round.key}: new objects changed after they were written,"
-            f" nothing was committed: {'; '.join(faults)}."
+            f" nothing was committed: {'; '.join(violations)}."
             " Look for what else changes the tier, then run again."
         )
     return ""

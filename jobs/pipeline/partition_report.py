@@ -152,7 +152,7 @@ def outcome_report(planned: PartitionReport, outcome: Outcome) -> PartitionRepor
     """How a commit ended, told of what was planned."""
     match outcome:
         case Fenced():
-            reason = f"{fenced_by(outcome)}; nothing was published; run again"
+            reason = f"{fenced_by(outcome)}; nothing was committed; run again"
             return replace(planned, outcome=FENCED, reason=reason, bytes_out=0)
         case LostRace():
             reason = "another run changed the partition first; run again"

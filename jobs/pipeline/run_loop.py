@@ -45,7 +45,7 @@ from tierfold.jobs.pipeline.partition_report import (
 )
 from tierfold.jobs.pipeline.proposals import release_of
 from tierfold.jobs.pipeline.spark_executor import Pipeline
-from tierfold.jobs.pipeline.survey import READERS, Surveyed, contradictions
+from tierfold.jobs.pipeline.survey import READERS, Surveyed, plan_violations
 from tierfold.jobs.pipeline.task_assignment import Round
 from tierfold.jobs.spark.session import SPARK_FAILURES, cause_of
 from tierfold.storage.catalog.catalog import Catalog, new_commit_id
@@ -58,11 +58,11 @@ seconds of work, after which the clock is looked at."""
 
 _WORKER_DIED: Final = (
     "a Spark worker died over this partition, and so did those that tried again ({}). "
-    "Its log says more; often it needs more memory. Nothing was published."
+    "Its log says more; often it needs more memory. Nothing was committed."
 )
 _SPARK_DIED: Final = (
     "Spark's own process (java) has died ({}). The system's log may say why (dmesg; often memory "
-    "ran out). Nothing of this chunk was published; run again."
+    "ran out). Nothing of this chunk was committed; run again."
 )
 
 Record = Callable[[Sequence[tuple[int, PartitionReport]], int], None]
@@ -70,7 +70,7 @@ Record = Callable[[Sequence[tuple[int, PartitionReport]], int], None]
 
 
 @dataclass(slots=True, kw_only=True)
-class Work:
+class PartitionRun:
     """A partition on its way through the run."""
 
     surveyed: Surveyed
@@ -137,7 +137,7 @@ class Waves:
         After a signal the chunks at hand are dropped, and the rest is left for the next run.
         """
         works = [
-            Work(surveyed=partition, plan=partition.choice)
+            PartitionRun(surveyed=partition, plan=partition.choice)
             for partition in due
             if isinstance(partition.choice, Compact)
         ]
@@ -155,7 +155,7 @@ class Waves:
             self._release([work for work in chosen if work.is_given_back])
         return [work.report for work in works]
 
-    def _waves(self, chosen: Sequence[Work]) -> None:
+    def _waves(self, chosen: Sequence[PartitionRun]) -> None:
         """Wave after wave until all is done, the budget spent, or a signal raises Stopped."""
         pending = [*chosen]
         while pending:
@@ -170,7 +170,7 @@ class Waves:
             self._pass(begun, free)
             pending = [partition for partition in pending if partition.is_open]
 
-    def _next(self, pending: Sequence[Work], free: int) -> Wave:
+    def _next(self, pending: Sequence[PartitionRun], free: int) -> Wave:
         bound_ms = self.budget.max_duration_ms
         if bound_ms is not None and now_ms() - self.started_at_ms >= bound_ms:
             return Wave(chunks=(), stop="--max-duration has passed")
@@ -182,7 +182,7 @@ class Waves:
         )
         return next_wave([partition.due for partition in pending], budget_left)
 
-    def _pass(self, begun: Sequence[tuple[Work, Chunk]], free: int) -> None:
+    def _pass(self, begun: Sequence[tuple[PartitionRun, Chunk]], free: int) -> None:
         """One wave: claim what is new, run the rounds, take what came out."""
         for work, chunk in begun:
             if chunk.plan.bytes_in > free:
@@ -203,7 +203,7 @@ class Waves:
             tried = [work for work, _ in begun if work.surveyed.key not in untried]
             self._record([work for work in tried if work.unanswered is None])
 
-    def _read_back(self, works: Sequence[Work]) -> None:
+    def _read_back(self, works: Sequence[PartitionRun]) -> None:
         """Learn, within a few looks, what became of the commits that got no answer."""
         lost = [(work, *work.unanswered) for work in works if work.unanswered is not None]
         found = read_back([result for _, _, result in lost], self.context.catalog)
@@ -214,7 +214,7 @@ class Waves:
                 work.leave("the answer to its last commit came late")
         self._record(works)
 
-    def _record(self, works: Sequence[Work]) -> None:
+    def _record(self, works: Sequence[PartitionRun]) -> None:
         """The chunk of each that was tried last, in one go for each wave."""
         waves: dict[int, list[tuple[int, PartitionReport]]] = defaultdict(list)
         for work in works:
@@ -222,7 +222,7 @@ class Waves:
         for began_at_ms, tried in waves.items():
             self.record(tried, began_at_ms)
 
-    def _release(self, works: Sequence[Work]) -> None:
+    def _release(self, works: Sequence[PartitionRun]) -> None:
         """Give back what is claimed and not done; whoever took it over meanwhile may have it."""
         states = [work.state for work in works if work.state is not None]
         proposals = [release_of(state, new_commit_id(), self.context.clock()) for state in states]
@@ -230,12 +230,12 @@ class Waves:
             committed(self.context.catalog, proposals)
 
 
-def rounds_of(context: RunContext, begun: Sequence[tuple[Work, Chunk]]) -> list[Round]:
+def rounds_of(context: RunContext, begun: Sequence[tuple[PartitionRun, Chunk]]) -> list[Round]:
     """The chunks as claimed rounds; those that cannot be begun end here, and say why."""
     hopeful = [pair for pair in begun if pair[0].is_open]
     with ThreadPoolExecutor(READERS) as pool:
         found = list(pool.map(lambda pair: _transactions_end(context, *pair), hopeful))
-    rounds: list[tuple[Work, Chunk, int | None]] = []
+    rounds: list[tuple[PartitionRun, Chunk, int | None]] = []
     for (work, chunk), transactions_end in zip(hopeful, found, strict=True):
         if isinstance(transactions_end, str):
             work.end(failure_report(_planned(work, chunk), transactions_end))
@@ -252,7 +252,7 @@ def rounds_of(context: RunContext, begun: Sequence[tuple[Work, Chunk]]) -> list[
     ]
 
 
-def _claim(context: RunContext, begun: Sequence[tuple[Work, Chunk]]) -> None:
+def _claim(context: RunContext, begun: Sequence[tuple[PartitionRun, Chunk]]) -> None:
     """Stage 3: one commit opens the next epoch of every partition that is new."""
     views = [work.surveyed.view for work, _ in begun]
     rows = [state_with_new(view) for view in views if view is not None]
@@ -271,7 +271,7 @@ def _claim(context: RunContext, begun: Sequence[tuple[Work, Chunk]]) -> None:
             work.end(claim_report(_planned(work, chunk), claim.outcome))
 
 
-def _planned(work: Work, chunk: Chunk) -> PartitionReport:
+def _planned(work: PartitionRun, chunk: Chunk) -> PartitionReport:
     return survey_report(replace(work.surveyed, choice=chunk.plan))
 
 
@@ -282,12 +282,12 @@ def _no_space(chunk: Chunk, free: int) -> str:
     )
 
 
-def _transactions_end(context: RunContext, work: Work, chunk: Chunk) -> int | str | None:
+def _transactions_end(context: RunContext, work: PartitionRun, chunk: Chunk) -> int | str | None:
     """Read what the chunk's transactions need: `transactions_end`, or why it is not begun."""
     each = replace(work.surveyed, choice=chunk.plan)
-    faults = contradictions(each, context.now_ms)
-    if faults:
-        return f"the plan contradicts the view: {'; '.join(faults)}. Please report this bug."
+    violations = plan_violations(each, context.now_ms)
+    if violations:
+        return f"the plan contradicts the view: {'; '.join(violations)}. Please report this bug."
     segments = each.view.segments if each.view is not None else ()
     try:
         work.aborted = _aborted(context, work, segments)
@@ -297,7 +297,7 @@ def _transactions_end(context: RunContext, work: Work, chunk: Chunk) -> int | st
 
 
 def _aborted(
-    context: RunContext, work: Work, segments: Sequence[Segment]
+    context: RunContext, work: PartitionRun, segments: Sequence[Segment]
 ) -> tuple[AbortedTransaction, ...]:
     """The aborted transactions of every segment in view, above the round too.
 
@@ -333,7 +333,7 @@ def _decided_at(context: RunContext, plan: Compact, segments: Sequence[Segment])
     return segments[-1].next_offset
 
 
-def _round(context: RunContext, work: Work, chunk: Chunk, state: PartitionState) -> Round:
+def _round(context: RunContext, work: PartitionRun, chunk: Chunk, state: PartitionState) -> Round:
     return Round(
         index=0,
         state=state,
@@ -376,7 +376,7 @@ def results_of(
     yield from results_of(pipeline, rounds[middle:], catalog)
 
 
-def _take(work: Work, chunk: Chunk, result: RoundResult) -> None:
+def _take(work: PartitionRun, chunk: Chunk, result: RoundResult) -> None:
     """The chunk's report, and what is left of the partition in the row that its commit wrote."""
     report = result_report(_planned(work, chunk), result)
     work.chunks.append(report)

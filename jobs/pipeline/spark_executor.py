@@ -28,7 +28,7 @@ from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.planning.empty_groups import MergedGroups, merge_empty
 from tierfold.jobs.context.run_context import RunContext
-from tierfold.jobs.pipeline.check_and_commit import Rewritten, RoundResult, published
+from tierfold.jobs.pipeline.check_and_commit import Rewritten, RoundResult, check_and_commit
 from tierfold.jobs.pipeline.stages.reduce import ReducePlan, reduced
 from tierfold.jobs.pipeline.stages.rewrite import GROUP_SCHEMA, reassigned, rewritten
 from tierfold.jobs.pipeline.stages.scan import SegmentScanned, scanned
@@ -120,7 +120,7 @@ class Pipeline:
             while self._cached:
                 self._cached.pop().unpersist()
         rewritten = [so_far.rewritten(work.index) for work in rounds]
-        return published(rewritten, catalog, self._live.tier, self._live.clock)
+        return check_and_commit(rewritten, catalog, self._live.tier, self._live.clock)
 
     def _scan_and_reduce(self, so_far: _Progressing, rounds: list[Round]) -> DataFrame:
         """Stages 4 and 5; learns the verdicts on transactions, keeps the losers for stage 6."""
@@ -269,7 +269,7 @@ def _unexplained(work: Round, found: TransactionStatus) -> str:
                 f"{work.key}: the transaction of producer {one.producer_id} from offset "
                 f"{one.first_offset} on has no marker in the tier, yet the newest producer "
                 "snapshot does not call it open. Compare the newest segment's .snapshot with the "
-                "broker's; nothing was published."
+                "broker's; nothing was committed."
             )
     return ""
 

@@ -24,7 +24,7 @@ from tierfold.compaction.planning.eligibility import (
     should_have_rolled_at_ms,
 )
 from tierfold.compaction.planning.plan import Choice, Compact, propose, rest_by_policy
-from tierfold.compaction.planning.plan_check import faults
+from tierfold.compaction.planning.plan_check import violations
 from tierfold.compaction.planning.regions import last_stable_of, regions_of
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import EVERYTHING, Scope, named
@@ -246,12 +246,12 @@ def _producers(
     return read_snapshot(context.tier, view.key, view.segments[-1])
 
 
-def contradictions(partition: Surveyed, now_ms: int) -> tuple[str, ...]:
+def plan_violations(partition: Surveyed, now_ms: int) -> tuple[str, ...]:
     """What code that did not make the plan has against it; empty: nothing."""
     if partition.view is None or not isinstance(partition.choice, Compact):
         return ()
     last_stable = last_stable_of(partition.producers)
-    found = faults(partition.choice, partition.view, last_stable, partition.rules, now_ms)
-    return tuple(fault.detail for fault in found)
+    found = violations(partition.choice, partition.view, last_stable, partition.rules, now_ms)
+    return tuple(violation.detail for violation in found)
 
 

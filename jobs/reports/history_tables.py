@@ -13,7 +13,7 @@ from rich.text import Text
 
 from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.model.wording import counted, spaced
-from tierfold.jobs.context.timestamps import moment
+from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.partition_report import FORGOTTEN, PLANNED, RESTORED
 from tierfold.jobs.reports.tables import width_of
 from tierfold.jobs.verbs.forget import Forgot
@@ -67,7 +67,7 @@ def _history_row(line: HistoryLine) -> tuple[str | Text, ...]:
     entry, state = line.entry, line.entry.state
     is_moved = entry.segments_in or entry.segments_out
     return (
-        moment(state.committed_at_ms),
+        timestamp_text(state.committed_at_ms),
         entry.run,
         entry.event.value,
         str(state.epoch),
@@ -91,23 +91,25 @@ def _is_back(line: HistoryLine) -> str | Text:
 
 def print_restored(console: Console, found: Restored) -> None:
     """What `restore` did, or would do."""
-    report, way_back = found.report, found.way_back
+    report, restore_plan = found.report, found.restore_plan
     console.print(Text(f"{report.key}: {report.outcome}", style="bold"))
     if found.target is not None:
         state = found.target.state
         run = f" by run {found.target.run}" if found.target.run else ""
-        console.print(f"to the row of {moment(state.committed_at_ms)}, {found.target.event}{run}")
+        console.print(
+            f"to the row of {timestamp_text(state.committed_at_ms)}, {found.target.event}{run}"
+        )
     for said in filter(None, (report.reason, *report.notes)):
         console.print(Text(said), soft_wrap=True)
-    if way_back is None or report.outcome not in {PLANNED, RESTORED}:
+    if restore_plan is None or report.outcome not in {PLANNED, RESTORED}:
         return
     would = "would " if report.outcome == PLANNED else ""
-    _print_segments(console, f"{would}live again", way_back.back)
-    _print_segments(console, f"{would}be retired" if would else "retired", way_back.leaving)
-    stay = len(way_back.segments) - len(way_back.back)
+    _print_segments(console, f"{would}live again", restore_plan.back)
+    _print_segments(console, f"{would}be retired" if would else "retired", restore_plan.leaving)
+    stay = len(restore_plan.segments) - len(restore_plan.back)
     console.print(
-        f"{stay} stay as they are; clean below offset {way_back.cleaner_offset},"
-        f" log start {way_back.state.log_start_offset}"
+        f"{stay} stay as they are; clean below offset {restore_plan.cleaner_offset},"
+        f" log start {restore_plan.state.log_start_offset}"
     )
     if would:
         console.print("Nothing is changed. What comes back is read and checked when it is done.")

@@ -17,7 +17,7 @@ from tierfold.compaction.discovery.view import PartitionView
 from tierfold.compaction.model.redaction import printable
 from tierfold.compaction.model.segments import PartitionState
 from tierfold.compaction.model.wording import counted, spaced
-from tierfold.jobs.context.timestamps import moment
+from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.partition_report import (
     COMPACTED,
     FAILED,
@@ -201,12 +201,12 @@ def print_status(console: Console, partitions: Sequence[PartitionStatus]) -> Non
     if not partitions:
         console.print(NO_PARTITIONS)
         return
-    ordered = sorted(partitions, key=lambda status: (not status.problem, status.key))
+    ordered = sorted(partitions, key=lambda status: (not status.refusal, status.key))
     print_cut(console, "status", _STATUS_COLUMNS, [_status_row(status) for status in ordered])
     for each in ordered[:ROWS_MAX]:
-        if each.problem:
+        if each.refusal:
             # Unfolded, so that its commands can be pasted.
-            said = Text(printable(f"{each.key}: {each.problem}"), style="red")
+            said = Text(printable(f"{each.key}: {each.refusal}"), style="red")
             console.print(said, soft_wrap=True)
 
 
@@ -225,7 +225,7 @@ def print_settings(console: Console, topic: str, found: Sequence[EffectiveSettin
 
 def _status_row(status: PartitionStatus) -> tuple[str | Text, ...]:
     row, segments = status.row, status.segments
-    remarks = ["refused, see below"] if status.problem else []
+    remarks = ["refused, see below"] if status.refusal else []
     remarks += _remarks(row, status.view)
     remarks += status.view.notes if status.view is not None else ()
     start = status.log_start_offset
@@ -238,7 +238,7 @@ def _status_row(status: PartitionStatus) -> tuple[str | Text, ...]:
         "none" if status.cleaner_offset is None else str(status.cleaner_offset),
         str(status.epoch),
         spaced(len(row.retired)) if row is not None else "0",
-        Text(printable("; ".join(remarks)), style="red" if status.problem else ""),
+        Text(printable("; ".join(remarks)), style="red" if status.refusal else ""),
     )
 
 
@@ -247,7 +247,7 @@ def _remarks(row: PartitionState | None, view: PartitionView | None) -> Iterator
     if row is not None and row.retired:
         since = min(entry.retired_at_ms for entry in row.retired)
         retired_bytes = sum(entry.segment.size_bytes for entry in row.retired)
-        yield f"{len(row.retired)} retired since {moment(since)}: {decimal(retired_bytes)}"
+        yield f"{len(row.retired)} retired since {timestamp_text(since)}: {decimal(retired_bytes)}"
         going = len(row.retired) - len(row.whole_retired)
         if going:
             yield f"{going} being deleted"
@@ -257,7 +257,8 @@ def _remarks(row: PartitionState | None, view: PartitionView | None) -> Iterator
     if view is not None and view.set_apart:
         yield f"{len(view.set_apart)} outside the leader epoch lineage"
     if row is not None and row.owner_run:
-        yield f"claimed by run {row.owner_run}, last heard of at {moment(row.committed_at_ms)}"
+        heard = timestamp_text(row.committed_at_ms)
+        yield f"claimed by run {row.owner_run}, last heard of at {heard}"
 
 
 def print_verified(console: Console, partitions: Sequence[Verified]) -> None:
@@ -265,19 +266,19 @@ def print_verified(console: Console, partitions: Sequence[Verified]) -> None:
     if not partitions:
         console.print(NO_PARTITIONS)
         return
-    ordered = sorted(partitions, key=lambda verified: (not verified.faults, verified.key))
+    ordered = sorted(partitions, key=lambda verified: (not verified.corruptions, verified.key))
     print_cut(console, "verify", _VERIFY_COLUMNS, [_verified_row(verified) for verified in ordered])
     for each in ordered[:ROWS_MAX]:
-        for fault in each.faults:
-            told = printable(f"{each.key}: {fault}")
+        for corruption in each.corruptions:
+            told = printable(f"{each.key}: {corruption}")
             console.print(Text(told, style="red"), soft_wrap=True)
     console.print(_verified_sum(partitions), soft_wrap=True)
 
 
 def _verified_row(verified: Verified) -> tuple[str | Text, ...]:
     verdict = (
-        Text(counted(len(verified.faults), "fault"), style="red")
-        if verified.faults
+        Text(counted(len(verified.corruptions), "corruption"), style="red")
+        if verified.corruptions
         else Text("sound")
     )
     for note in verified.notes:
@@ -296,11 +297,11 @@ def _verified_row(verified: Verified) -> tuple[str | Text, ...]:
 
 def _verified_sum(partitions: Sequence[Verified]) -> Text:
     """One line: what holds, or how much does not."""
-    faults = sum(len(verified.faults) for verified in partitions)
-    broken = sum(bool(verified.faults) for verified in partitions)
-    if faults:
+    corruptions = sum(len(verified.corruptions) for verified in partitions)
+    broken = sum(bool(verified.corruptions) for verified in partitions)
+    if corruptions:
         return Text(
-            f"FAULTS: {faults}, in {broken} of {counted(len(partitions), 'partition')}",
+            f"FAULTS: {corruptions}, in {broken} of {counted(len(partitions), 'partition')}",
             style="bold red",
         )
     compared = [

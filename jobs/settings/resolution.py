@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tierfold.compaction.model.errors import BadSettings
-from tierfold.compaction.model.rules import LONG_MAX, Rules, contradictions
+from tierfold.compaction.model.rules import LONG_MAX, Rules, plan_violations
 from tierfold.jobs.settings.definitions import SETTINGS, Setting
 from tierfold.jobs.settings.layers import (
     COMMAND_LINE,
@@ -102,7 +102,7 @@ class Settings:
         said = self._said_for(topic)
         rules = _rules(said)
         if rules.is_compacted:
-            _refuse_contradictions(said, f"topic {topic}")
+            _refuse_violations(said, f"topic {topic}")
         return rules
 
     def rules_by_topic(self, topics: Iterable[str]) -> dict[str, Rules]:
@@ -131,7 +131,7 @@ class Settings:
         is_policy_said = any(_POLICY in said for _, said in found)
         for whose, said in found:
             if _rules(said).is_compacted or not is_policy_said:
-                _refuse_contradictions(said, whose)
+                _refuse_violations(said, whose)
 
     def _said_for(self, topic: str | None) -> dict[str, SettingValue]:
         """By field; None: a topic that no table names."""
@@ -178,8 +178,8 @@ def _effective(setting: Setting, said: Layer) -> EffectiveSetting:
     return EffectiveSetting(setting=setting, value=found.value, source=found.source)
 
 
-def _refuse_contradictions(said: Layer, whose: str) -> None:
-    for found in contradictions(_rules(said)):
+def _refuse_violations(said: Layer, whose: str) -> None:
+    for found in plan_violations(_rules(said)):
         raise BadSettings(
             f"{_told(found.first, said)} {found.says} {_told(found.second, said)}",
             where=whose,

@@ -28,7 +28,7 @@ from tierfold.compaction.commits.forget import (
     in_the_way,
     row_without,
 )
-from tierfold.compaction.commits.restore import restoration
+from tierfold.compaction.commits.restore import restore_plan_of
 from tierfold.compaction.discovery.overlaps import chain_of
 from tierfold.compaction.discovery.unknown_segments import PartitionFacts, divergence, drafted
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason, never_claimed
@@ -37,7 +37,7 @@ from tierfold.compaction.model.outcomes import Committed
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.stopping import deferred
-from tierfold.jobs.context.timestamps import moment
+from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.commits import committed, settled
 from tierfold.jobs.pipeline.discovery import facts_from, view_from
 from tierfold.jobs.pipeline.partition_report import (
@@ -200,8 +200,8 @@ def _uploads_at(context: RunContext, key: PartitionKey) -> str:
     newest, entries = past
     for entry in entries:
         is_ours = any(segment.written_by_run for segment in entry.state.segments)
-        if not is_ours and not isinstance(restoration(entry.state, newest.state), Refusal):
-            return moment(entry.state.committed_at_ms)
+        if not is_ours and not isinstance(restore_plan_of(entry.state, newest.state), Refusal):
+            return timestamp_text(entry.state.committed_at_ms)
     return ""
 
 
@@ -210,7 +210,7 @@ def _planned(
 ) -> PartitionReport:
     held = ""
     if state is not None and state.owner_run:
-        at = moment(state.committed_at_ms)
+        at = timestamp_text(state.committed_at_ms)
         held = f"run {state.owner_run} holds it, its last commit was at {at}: it is fenced by this"
     return PartitionReport(
         key=key,

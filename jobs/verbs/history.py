@@ -8,12 +8,12 @@ from itertools import chain, islice
 from typing import Any
 
 from tierfold.compaction.commits.history import Entry, entries, told
-from tierfold.compaction.commits.restore import Restoration, restoration
+from tierfold.compaction.commits.restore import RestorePlan, restore_plan_of
 from tierfold.compaction.discovery.view import Refusal
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import named
-from tierfold.jobs.context.timestamps import moment
+from tierfold.jobs.context.timestamps import timestamp_text
 
 
 def past_of(context: RunContext, key: PartitionKey) -> tuple[Entry, Iterator[Entry]] | None:
@@ -31,7 +31,7 @@ def holder(newest: Entry) -> str:
     """Who holds the partition and since when; empty: nobody does."""
     if not newest.state.owner_run:
         return ""
-    return f"run {newest.state.owner_run} holds it since {moment(newest.claimed_at_ms)}"
+    return f"run {newest.state.owner_run} holds it since {timestamp_text(newest.claimed_at_ms)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,30 +39,30 @@ class HistoryLine:
     """One entry, and whether the partition can go back to it."""
 
     entry: Entry
-    way_back: Restoration | Refusal
+    restore_plan: RestorePlan | Refusal
     is_current: bool
     """It is the newest: its segments live now."""
 
     @property
     def is_restorable(self) -> bool:
         """By the catalog alone; that the objects are whole is looked at when it is done."""
-        return isinstance(self.way_back, Restoration)
+        return isinstance(self.restore_plan, RestorePlan)
 
     @property
     def why_not(self) -> str:
         """Empty where it is restorable."""
-        return self.way_back.detail if isinstance(self.way_back, Refusal) else ""
+        return self.restore_plan.detail if isinstance(self.restore_plan, Refusal) else ""
 
     @property
     def is_same_as_current(self) -> bool:
         """Its segments are those that live now: to restore it changes nothing."""
-        return isinstance(self.way_back, Restoration) and self.way_back.is_nothing
+        return isinstance(self.restore_plan, RestorePlan) and self.restore_plan.is_nothing
 
     def as_json(self) -> dict[str, Any]:
         """The entry in the `--json` document."""
         state = self.entry.state
         return {
-            "committed_at": moment(state.committed_at_ms),
+            "committed_at": timestamp_text(state.committed_at_ms),
             "committed_at_ms": state.committed_at_ms,
             "run": self.entry.run,
             "event": self.entry.event.value,
@@ -124,7 +124,7 @@ def history(context: RunContext, name: str, limit: int | None = None) -> Partiti
         lines=tuple(
             HistoryLine(
                 entry=entry,
-                way_back=restoration(entry.state, newest.state),
+                restore_plan=restore_plan_of(entry.state, newest.state),
                 is_current=number == 0,
             )
             for number, entry in enumerate(shown[:limit])

@@ -23,8 +23,8 @@ from tierfold.compaction.commits.commit import (
     proposed,
 )
 from tierfold.compaction.commits.history import Entry, at, left_by
-from tierfold.compaction.commits.restore import Restoration, restoration
-from tierfold.compaction.discovery.listing import damages
+from tierfold.compaction.commits.restore import RestorePlan, restore_plan_of
+from tierfold.compaction.discovery.listing import corrupted_parts
 from tierfold.compaction.discovery.view import PLACE, Refusal, RefusalReason
 from tierfold.compaction.model.errors import (
     BadSettings,
@@ -36,7 +36,7 @@ from tierfold.compaction.model.outcomes import Committed
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.stopping import deferred
-from tierfold.jobs.context.timestamps import moment, moment_ms
+from tierfold.jobs.context.timestamps import timestamp_ms_of, timestamp_text
 from tierfold.jobs.pipeline.commits import committed, settled
 from tierfold.jobs.pipeline.partition_report import (
     NOTHING_TO_DO,
@@ -77,7 +77,7 @@ class Restored:
     """The row as it was read; None: nothing can be done from it."""
     target: Entry | None = None
     """The state that was meant; None: there was none."""
-    way_back: Restoration | None = None
+    restore_plan: RestorePlan | None = None
     """What it takes; None: it cannot be done."""
 
     def as_json(self) -> dict[str, Any]:
@@ -86,17 +86,17 @@ class Restored:
         if self.target is not None:
             state = self.target.state
             entry["to"] = {
-                "committed_at": moment(state.committed_at_ms),
+                "committed_at": timestamp_text(state.committed_at_ms),
                 "committed_at_ms": state.committed_at_ms,
                 "run": self.target.run,
                 "event": self.target.event.value,
                 "epoch": state.epoch,
             }
-        if self.way_back is not None:
-            entry["cleaner_offset"] = self.way_back.cleaner_offset
-            entry["log_start_offset"] = self.way_back.state.log_start_offset
-            entry["back"] = [_named(segment) for segment in self.way_back.back]
-            entry["leaving"] = [_named(segment) for segment in self.way_back.leaving]
+        if self.restore_plan is not None:
+            entry["cleaner_offset"] = self.restore_plan.cleaner_offset
+            entry["log_start_offset"] = self.restore_plan.state.log_start_offset
+            entry["back"] = [_named(segment) for segment in self.restore_plan.back]
+            entry["leaving"] = [_named(segment) for segment in self.restore_plan.leaving]
         return entry
 
 
@@ -111,13 +111,13 @@ def restore(
     started_at_ms = now_ms()
     found = _sought(context, name, to)
     is_planned = found.report.outcome == PLANNED
-    if is_dry_run or not is_planned or found.row is None or found.way_back is None:
+    if is_dry_run or not is_planned or found.row is None or found.restore_plan is None:
         return found
-    faults = _faults(context, found.row.key, found.way_back, console)
-    if faults:
-        return replace(found, report=_refused(found.row.key, _not_whole(faults)))
+    corruptions = _corruptions(context, found.row.key, found.restore_plan, console)
+    if corruptions:
+        return replace(found, report=_refused(found.row.key, _not_whole(corruptions)))
     with deferred():
-        report = put_back(context, found.row, found.way_back, found.report)
+        report = commit_restore(context, found.row, found.restore_plan, found.report)
         keep_record(context, [(0, report)], started_at_ms, "restore", console)
     return replace(found, report=report)
 
@@ -142,39 +142,41 @@ def _sought(context: RunContext, name: str, to: str) -> Restored:
 
 def _found(context: RunContext, newest: Entry, entries: Iterator[Entry], to: str) -> Restored:
     key = newest.state.key
-    time_ms = moment_ms(to, where="--to")
+    time_ms = timestamp_ms_of(to, where="--to")
     look = _LOOK.replace(PLACE, context.place(key))
     target = (
-        _at_run(entries, to, look) if time_ms is None else _at_moment(entries, time_ms, look)
+        _at_run(entries, to, look) if time_ms is None else _at_timestamp(entries, time_ms, look)
     )
-    way_back = restoration(target.state, newest.state)
-    if isinstance(way_back, Refusal):
-        return Restored(report=_refused(key, way_back), target=target)
-    report = _planned(newest, way_back)
+    restore_plan = restore_plan_of(target.state, newest.state)
+    if isinstance(restore_plan, Refusal):
+        return Restored(report=_refused(key, restore_plan), target=target)
+    report = _planned(newest, restore_plan)
     if time_ms is not None and time_ms > context.clock():
-        report = replace(report, notes=(*report.notes, f"{moment(time_ms)} is yet to come"))
-    if report.outcome == PLANNED and (refusal := _refused_by_listing(context, key, way_back)):
+        report = replace(report, notes=(*report.notes, f"{timestamp_text(time_ms)} is yet to come"))
+    if report.outcome == PLANNED and (refusal := _refused_by_listing(context, key, restore_plan)):
         report = _refused(key, refusal)
-    return Restored(report=report, row=newest.state, target=target, way_back=way_back)
+    return Restored(report=report, row=newest.state, target=target, restore_plan=restore_plan)
 
 
 def _refused_by_listing(
-    context: RunContext, key: PartitionKey, way_back: Restoration
+    context: RunContext, key: PartitionKey, restore_plan: RestorePlan
 ) -> Refusal | None:
     try:
-        faults = damages(way_back.segments, context.tier.listing(key), kind="segment")
+        corruptions = corrupted_parts(
+            restore_plan.segments, context.tier.listing(key), kind="segment"
+        )
     except TierfoldError as error:
         return refusal_of(error, str(key))
-    return _not_whole(faults) if faults else None
+    return _not_whole(corruptions) if corruptions else None
 
 
-def _at_moment(entries: Iterator[Entry], time_ms: int, look: str) -> Entry:
+def _at_timestamp(entries: Iterator[Entry], time_ms: int, look: str) -> Entry:
     """The state at that time; raises BadSettings where none is remembered."""
     found = at(entries, time_ms)
     if found is not None:
         return found
     raise BadSettings(
-        f"nothing is remembered of {moment(time_ms)}, or of any time before",
+        f"nothing is remembered of {timestamp_text(time_ms)}, or of any time before",
         where="--to",
         remedy=look,
     )
@@ -199,31 +201,31 @@ def _at_run(entries: Iterator[Entry], to: str, look: str) -> Entry:
     )
 
 
-def _planned(newest: Entry, way_back: Restoration) -> PartitionReport:
+def _planned(newest: Entry, restore_plan: RestorePlan) -> PartitionReport:
     row, held = newest.state, holder(newest)
-    if way_back.is_nothing:
+    if restore_plan.is_nothing:
         reason = "what lived then is what lives now"
         return PartitionReport(key=row.key, outcome=NOTHING_TO_DO, reason=reason)
     return PartitionReport(
         key=row.key,
         outcome=PLANNED,
-        first_dirty=way_back.cleaner_offset,
+        first_dirty=restore_plan.cleaner_offset,
         next_offset=row.next_offset,
-        segments_in=len(way_back.leaving),
-        segments_out=len(way_back.back),
-        bytes_in=sum(segment.size_bytes for segment in way_back.leaving),
-        bytes_out=sum(segment.size_bytes for segment in way_back.back),
+        segments_in=len(restore_plan.leaving),
+        segments_out=len(restore_plan.back),
+        bytes_in=sum(segment.size_bytes for segment in restore_plan.leaving),
+        bytes_out=sum(segment.size_bytes for segment in restore_plan.back),
         notes=(f"{held}: it is fenced by this",) if held else (),
     )
 
 
-def _faults(
-    context: RunContext, key: PartitionKey, way_back: Restoration, console: Console
+def _corruptions(
+    context: RunContext, key: PartitionKey, restore_plan: RestorePlan, console: Console
 ) -> tuple[str, ...]:
     """What is wrong with the segments that come back, each read whole, as `verify` reads it."""
-    if not way_back.back:
+    if not restore_plan.back:
         return ()
-    last_id = way_back.segments[-1].segment_id
+    last_id = restore_plan.segments[-1].segment_id
 
     def checked(segment: Segment) -> tuple[str, ...]:
         order = CheckOrder(
@@ -237,24 +239,24 @@ def _faults(
             aborted_before=None,
         )
         try:
-            return read_and_check(context.tier, order).checked.faults
+            return read_and_check(context.tier, order).checked.corruptions
         except TierfoldError as error:
             return (str(error),)
 
-    faults: list[str] = []
+    corruptions: list[str] = []
     with byte_bars(console) as bars:
-        bar = bars.add_task("check", total=sum(each.size_bytes for each in way_back.back))
-        results = mapped_ahead(checked, way_back.back, threads=CHECKERS)
-        for segment, found in zip(way_back.back, results, strict=True):
-            faults += found
+        bar = bars.add_task("check", total=sum(each.size_bytes for each in restore_plan.back))
+        results = mapped_ahead(checked, restore_plan.back, threads=CHECKERS)
+        for segment, found in zip(restore_plan.back, results, strict=True):
+            corruptions += found
             bars.advance(bar, segment.size_bytes)
-    return tuple(faults)
+    return tuple(corruptions)
 
 
-def put_back(
-    context: RunContext, row: PartitionState, way_back: Restoration, planned: PartitionReport
+def commit_restore(
+    context: RunContext, row: PartitionState, restore_plan: RestorePlan, planned: PartitionReport
 ) -> PartitionReport:
-    """Claim and commit what `restoration` says of `row`; what became of what was planned.
+    """Claim and commit what `restore_plan_of` says of `row`; what became of what was planned.
 
     Nothing is written where another run was faster.
     """
@@ -264,20 +266,22 @@ def put_back(
         return failure_report(planned, str(error))
     if not isinstance(claim.outcome, Committed):
         return claim_report(planned, claim.outcome)
-    proposals = [restore_proposal(way_back, claim.state, context.clock())]
+    proposals = [restore_proposal(restore_plan, claim.state, context.clock())]
     outcomes = settled(context.catalog, proposals, committed(context.catalog, proposals))
     outcome = outcomes[row.key]
     report = replace(outcome_report(planned, outcome), epoch=claim.state.epoch)
     return replace(report, outcome=RESTORED) if isinstance(outcome, Committed) else report
 
 
-def restore_proposal(way_back: Restoration, state: PartitionState, at_ms: int) -> CommitProposal:
+def restore_proposal(
+    restore_plan: RestorePlan, state: PartitionState, at_ms: int
+) -> CommitProposal:
     """The commit, under the epoch of the claimed row `state`; it ends the claim."""
-    back = tuple(segment.segment_id for segment in way_back.back)
-    stay = tuple(s.segment_id for s in way_back.segments if s.segment_id not in back)
+    back = tuple(segment.segment_id for segment in restore_plan.back)
+    stay = tuple(s.segment_id for s in restore_plan.segments if s.segment_id not in back)
     return proposed(
         state,
-        way_back.update(at_ms=at_ms, run=state.owner_run),
+        restore_plan.update(at_ms=at_ms, run=state.owner_run),
         ReleaseClaim(run=state.owner_run),
         commit_id=new_commit_id(),
         at_ms=at_ms,
@@ -289,11 +293,11 @@ def _refused(key: PartitionKey, refusal: Refusal) -> PartitionReport:
     return PartitionReport(key=key, outcome=REFUSED, reason=refusal.sentence)
 
 
-def _not_whole(faults: Sequence[str]) -> Refusal:
-    more = f"; and {len(faults) - FAULTS_TOLD} more" if len(faults) > FAULTS_TOLD else ""
+def _not_whole(corruptions: Sequence[str]) -> Refusal:
+    more = f"; and {len(corruptions) - FAULTS_TOLD} more" if len(corruptions) > FAULTS_TOLD else ""
     return Refusal(
         reason=RefusalReason.DATA_GONE,
-        detail=f"{'; '.join(faults[:FAULTS_TOLD])}{more}",
+        detail=f"{'; '.join(corruptions[:FAULTS_TOLD])}{more}",
         remedy="Bring the objects back from a copy, or choose another state. Nothing was changed.",
     )
 

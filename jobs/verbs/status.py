@@ -33,7 +33,7 @@ class PartitionStatus:
     ratio: DirtyRatio | None
     logs: tuple[str, ...] = ()
     """Path of each live segment's `.log`, in the order of `segments`."""
-    problem: str = ""
+    refusal: str = ""
     """Why the partition cannot be understood; empty: it can."""
 
     @property
@@ -85,7 +85,7 @@ class PartitionStatus:
                 [segment.segment_id for segment in view.set_apart] if view is not None else []
             ),
             "notes": list(view.notes) if view is not None else [],
-            "problem": self.problem,
+            "refusal": self.refusal,
         }
 
 
@@ -180,7 +180,7 @@ def _puzzling(context: RunContext, known: KnownPartition, refusal: Refusal) -> P
         regions=None,
         ratio=None,
         logs=_logs(context, known.key, known.state.segments if known.state is not None else ()),
-        problem=refusal.sentence,
+        refusal=refusal.sentence,
     )
 
 

@@ -38,7 +38,7 @@ from tierfold.compaction.commits.commit import (
 from tierfold.compaction.deletion.deletion_plan import (
     DeletionPlan,
     VacuumLimits,
-    deletion_faults,
+    deletion_violations,
     taken_over,
 )
 from tierfold.compaction.discovery.view import PartitionView, state_with_new
@@ -55,7 +55,7 @@ from tierfold.jobs.pipeline.survey import READERS
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.jobs.spark.progress import byte_bars
 from tierfold.jobs.verbs.vacuum_outcome import DeletionCandidate, VacuumReport
-from tierfold.jobs.verbs.vacuum_survey import looked_at
+from tierfold.jobs.verbs.vacuum_survey import inspect
 from tierfold.storage.catalog.catalog import new_commit_id
 from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.clock import now_ms
@@ -68,7 +68,7 @@ _GOES_ON: Final = "what is being deleted is marked so, and the next run goes on"
 
 
 @dataclass(slots=True, kw_only=True)
-class Work:
+class PartitionVacuum:
     """One partition of which something is to go, on its way through the run."""
 
     report: VacuumReport
@@ -116,10 +116,10 @@ def vacuum(
     is wrong with one partition is in its report.
     """
     started_at_ms = now_ms()
-    looks = looked_at(context, settings, scope, times)
+    looks = inspect(context, settings, scope, times)
     reports = {look.report.key: look.report for look in looks}
     works = [
-        Work(report=look.report, view=look.view, deletion=look.deletion)
+        PartitionVacuum(report=look.report, view=look.view, deletion=look.deletion)
         for look in looks
         if look.report.outcome == PLANNED and look.view is not None and look.deletion is not None
     ]
@@ -152,7 +152,7 @@ def catalog_cleaned(context: RunContext, console: Console, *, is_dry_run: bool =
     return gone
 
 
-def _claim(context: RunContext, works: Sequence[Work]) -> None:
+def _claim(context: RunContext, works: Sequence[PartitionVacuum]) -> None:
     """Stage 2: one commit opens the next epoch of all of them."""
     rows = [state_with_new(partition.view) for partition in works]
     try:
@@ -170,7 +170,7 @@ def _claim(context: RunContext, works: Sequence[Work]) -> None:
             each.end(claim.outcome)
 
 
-def _start(context: RunContext, works: Sequence[Work]) -> None:
+def _start(context: RunContext, works: Sequence[PartitionVacuum]) -> None:
     """Stage 3: the rows say what expired, and what is being deleted from now on."""
     proposals = {}
     for each in works:
@@ -199,7 +199,7 @@ def _hold(row: PartitionState) -> EpochIs:
     return EpochIs(epoch=row.epoch, owner_run=row.owner_run)
 
 
-def _deletion(context: RunContext, works: Sequence[Work], console: Console) -> None:
+def _deletion(context: RunContext, works: Sequence[PartitionVacuum], console: Console) -> None:
     """Stages 4 to 6, some partitions at a time, so that what was read again is fresh."""
     with ThreadPoolExecutor(READERS) as pool, byte_bars(console) as bars:
         bar = bars.add_task("delete", total=sum(partition.report.size_bytes for partition in works))
@@ -215,7 +215,7 @@ def _deletion(context: RunContext, works: Sequence[Work], console: Console) -> N
             _finish(context, held)
 
 
-def _read_again(context: RunContext, works: Sequence[Work]) -> None:
+def _read_again(context: RunContext, works: Sequence[PartitionVacuum]) -> None:
     """Stage 4: of what is not ours any more, or lives, nothing is deleted."""
     try:
         rows = context.catalog.look(partition.key for partition in works)
@@ -232,7 +232,7 @@ def _read_again(context: RunContext, works: Sequence[Work]) -> None:
             each.fail(str(refused))
 
 
-def _keep_what_changed(context: RunContext, partition: Work) -> None:
+def _keep_what_changed(context: RunContext, partition: PartitionVacuum) -> None:
     """What got another object since it was looked at is not what was judged: it stays.
 
     A copy that goes on may have brought the `.log` of an upload that seemed to hold nothing.
@@ -252,7 +252,7 @@ def _keep_what_changed(context: RunContext, partition: Work) -> None:
     partition.report = replace(partition.report, candidates=kept)
 
 
-def _judge(partition: Work, row: PartitionState | None) -> None:
+def _judge(partition: PartitionVacuum, row: PartitionState | None) -> None:
     if row is None or partition.row is None:
         partition.end(LostRace(found_commit_id=""))
         return
@@ -268,14 +268,16 @@ def _judge(partition: Work, row: PartitionState | None) -> None:
         )
         return
     partition.row = row
-    faults = deletion_faults(partition.deletion, row)
-    if faults:
-        partition.fail(f"{partition.key}: {'; '.join(faults)}; this is a bug, please report it")
+    corruptions = deletion_violations(partition.deletion, row)
+    if corruptions:
+        partition.fail(
+            f"{partition.key}: {'; '.join(corruptions)}; this is a bug, please report it"
+        )
 
 
 def _deleted(
-    context: RunContext, partition: Work, item: DeletionCandidate
-) -> tuple[Work, DeletionCandidate]:
+    context: RunContext, partition: PartitionVacuum, item: DeletionCandidate
+) -> tuple[PartitionVacuum, DeletionCandidate]:
     """Stage 5, of one segment or incomplete upload; after an error nothing more of its partition.
 
     After a signal nothing more of any: what is left is marked, and the claims are given back.
@@ -293,7 +295,7 @@ def _deleted(
     return partition, item
 
 
-def _look_again(context: RunContext, partition: Work) -> None:
+def _look_again(context: RunContext, partition: PartitionVacuum) -> None:
     """What is gone is what a listing no longer shows, whatever the store answered."""
     try:
         listed = {one.segment_id for one in context.tier.listing(partition.key)}
@@ -310,7 +312,7 @@ def _look_again(context: RunContext, partition: Work) -> None:
     )
 
 
-def _finish(context: RunContext, works: Sequence[Work]) -> None:
+def _finish(context: RunContext, works: Sequence[PartitionVacuum]) -> None:
     """Stage 6: the rows forget what is wholly gone, and the claims are given back."""
     proposals = {
         partition.key: proposed(
@@ -333,7 +335,7 @@ def _finish(context: RunContext, works: Sequence[Work]) -> None:
             each.report = each.report.vacuumed()
 
 
-def _last_updates(context: RunContext, partition: Work) -> tuple[Update, ...]:
+def _last_updates(context: RunContext, partition: PartitionVacuum) -> tuple[Update, ...]:
     gone = {item.segment_id for item in partition.report.candidates if item.is_gone}
     finished = tuple(marked for marked in partition.deletion.marked_ids if marked in gone)
     release = ReleaseClaim(run=context.run)

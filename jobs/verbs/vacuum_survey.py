@@ -23,7 +23,7 @@ from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.model.wording import counted
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
-from tierfold.jobs.context.timestamps import moment
+from tierfold.jobs.context.timestamps import timestamp_text
 from tierfold.jobs.pipeline.discovery import facts_of, view_from
 from tierfold.jobs.pipeline.partition_report import LEFT, NOTHING_TO_DO, PLANNED, REFUSED
 from tierfold.jobs.pipeline.survey import READERS, KnownPartition, known_among, refusal_of
@@ -34,7 +34,7 @@ from tierfold.storage.tiers.local_tiered_storage import Part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class Inspection:
     """One partition, looked at."""
 
     report: VacuumReport
@@ -44,9 +44,9 @@ class Look:
     deletion: DeletionPlan | None = None
 
 
-def looked_at(
+def inspect(
     context: RunContext, settings: Settings, scope: Scope, times: VacuumLimits
-) -> list[Look]:
+) -> list[Inspection]:
     """What may go of each partition, by topic and number, whatever its policy; nothing is changed.
 
     Raises BadSettings; what is wrong with one partition is in its report.
@@ -58,7 +58,7 @@ def looked_at(
     with ThreadPoolExecutor(READERS) as pool:
         return list(
             pool.map(
-                lambda partition: _looked_at(context, partition, rules[partition.key.topic], times),
+                lambda partition: _inspect(context, partition, rules[partition.key.topic], times),
                 known,
             )
         )
@@ -72,15 +72,17 @@ def _emptied(rows: RowsRead) -> Iterator[PartitionKey]:
     return (key for key, row in rows.by_key.items() if row.retired and not row.segments)
 
 
-def _looked_at(
+def _inspect(
     context: RunContext, known: KnownPartition, rules: Rules, times: VacuumLimits
-) -> Look:
+) -> Inspection:
     look = _judged(context, known, rules, times)
     epoch = 0 if known.state is None else known.state.epoch
     return replace(look, report=replace(look.report, epoch=epoch))
 
 
-def _judged(context: RunContext, known: KnownPartition, rules: Rules, times: VacuumLimits) -> Look:
+def _judged(
+    context: RunContext, known: KnownPartition, rules: Rules, times: VacuumLimits
+) -> Inspection:
     key = known.key
     try:
         if known.refusal is not None:
@@ -107,10 +109,10 @@ def _judged(context: RunContext, known: KnownPartition, rules: Rules, times: Vac
     return _look(context, view, deletion, rules, times)
 
 
-def _refused(key: PartitionKey, refusal: Refusal, waits: str = "") -> Look:
+def _refused(key: PartitionKey, refusal: Refusal, waits: str = "") -> Inspection:
     """`waits`: what goes later all the same, and when; empty: nothing does."""
     reason = f"{waits}; {refusal.sentence}" if waits else refusal.sentence
-    return Look(report=VacuumReport(key=key, outcome=REFUSED, reason=reason))
+    return Inspection(report=VacuumReport(key=key, outcome=REFUSED, reason=reason))
 
 
 def _look(
@@ -119,7 +121,7 @@ def _look(
     deletion: DeletionPlan,
     rules: Rules,
     times: VacuumLimits,
-) -> Look:
+) -> Inspection:
     report = VacuumReport(
         key=view.key,
         outcome=PLANNED,
@@ -132,11 +134,12 @@ def _look(
         report = replace(report, outcome=NOTHING_TO_DO, reason=_waiting(view, rules, times))
     elif deletion.needs_claim and (run := holder(view.state, times)) and view.state is not None:
         reason = (
-            f"run {run} holds it, its last commit was at {moment(view.state.committed_at_ms)}: once"
+            f"run {run} holds it, its last commit was at"
+            f" {timestamp_text(view.state.committed_at_ms)}: once"
             " it is silent for --orphan-age, it is taken over"
         )
         report = replace(report, outcome=LEFT, reason=reason)
-    return Look(report=report, deletion=deletion, view=view)
+    return Inspection(report=report, deletion=deletion, view=view)
 
 
 def _waiting(view: PartitionView, rules: Rules, times: VacuumLimits) -> str:
@@ -158,7 +161,7 @@ def _waits(view: PartitionView, rules: Rules, times: VacuumLimits) -> Iterator[s
         ends = [partition + stays_ms for partition in begun if partition + stays_ms > times.now_ms]
         if ends:
             wait = "waits" if len(ends) == 1 else "wait, the first"
-            yield f"{counted(len(ends), what)} {wait} until {moment(min(ends))}"
+            yield f"{counted(len(ends), what)} {wait} until {timestamp_text(min(ends))}"
 
 
 def _written(found: Sequence[ListedSegment]) -> list[int]:
@@ -172,9 +175,9 @@ def _candidates(
     retired = {entry.segment_id: entry for entry in view.retired}
     for gone in (*deletion.going, *deletion.starting):
         found = retired.get(gone.segment.segment_id)
-        why = f"retired at {moment(gone.retired_at_ms)} by run {gone.retired_by_run}"
+        why = f"retired at {timestamp_text(gone.retired_at_ms)} by run {gone.retired_by_run}"
         if gone.deletion_started_at_ms is not None:
-            why += f", deletion started at {moment(gone.deletion_started_at_ms)}"
+            why += f", deletion started at {timestamp_text(gone.deletion_started_at_ms)}"
         yield DeletionCandidate(
             kind=Kind.RETIRED,
             why=why,
@@ -186,7 +189,7 @@ def _candidates(
         whole = "" if orphan.is_complete else ", incomplete"
         yield DeletionCandidate(
             kind=Kind.ORPHAN,
-            why=f"no row names it, written at {moment(orphan.modified_ms)}{whole}",
+            why=f"no row names it, written at {timestamp_text(orphan.modified_ms)}{whole}",
             segment_id=orphan.segment_id,
             start_offset=orphan.start_offset,
             objects=_objects(context, view.key, orphan),
@@ -194,7 +197,7 @@ def _candidates(
     for each in deletion.set_apart:
         yield DeletionCandidate(
             kind=Kind.SET_APART,
-            why=f"outside the leader epoch lineage, written at {moment(each.modified_ms)}",
+            why=f"outside the leader epoch lineage, written at {timestamp_text(each.modified_ms)}",
             segment_id=each.segment_id,
             start_offset=each.start_offset,
             objects=_objects(context, view.key, each),
@@ -202,7 +205,7 @@ def _candidates(
     for left in deletion.incomplete_uploads:
         yield DeletionCandidate(
             kind=Kind.INCOMPLETE,
-            why=f"of a write that never ended, at {moment(left.modified_ms)}",
+            why=f"of a write that never ended, at {timestamp_text(left.modified_ms)}",
             objects=((left.object_key, left.size_bytes),),
         )
 

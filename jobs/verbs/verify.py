@@ -73,7 +73,7 @@ class Verified:
     keys_deleted: int = 0
     """Of the keys compared, those whose latest record in the originals is a tombstone."""
     index_entries: int = 0
-    faults: tuple[str, ...] = ()
+    corruptions: tuple[str, ...] = ()
     """What is wrong, a sentence each; empty: the partition is sound."""
     notes: tuple[str, ...] = ()
 
@@ -95,7 +95,7 @@ class Verified:
             else self.second_opinion.as_json(),
             "keys_deleted": self.keys_deleted,
             "index_entries": self.index_entries,
-            "faults": list(self.faults),
+            "corruptions": list(self.corruptions),
             "notes": list(self.notes),
         }
 
@@ -288,14 +288,14 @@ def _verified(target: VerifyTarget, found: _Found) -> Verified:
         second_opinion=found.second if isinstance(found.second, SecondOpinion) else None,
         keys_deleted=compared.deleted if isinstance(compared, KeysCompared) else 0,
         index_entries=sum(each.index_entries for each in checked),
-        faults=(
-            *target.faults,
+        corruptions=(
+            *target.corruptions,
             *(
                 found.failed[segment.segment_id]
                 for segment in live
                 if segment.segment_id in found.failed
             ),
-            *(fault for each in checked for fault in each.faults),
+            *(corruption for each in checked for corruption in each.corruptions),
             *_unlisted(target, found),
             *_differences(compared),
             *_second_differences(found.second),
@@ -377,7 +377,7 @@ def _index_notes(
     target: VerifyTarget, live: Sequence[Segment], checked: Sequence[CheckedSegment]
 ) -> tuple[str, ...]:
     """Right indexes that are not what the log gives under the setting."""
-    others = sum(not each.has_indexes_as_built and not each.faults for each in checked)
+    others = sum(not each.has_indexes_as_built and not each.corruptions for each in checked)
     if not others:
         return ()
     return (

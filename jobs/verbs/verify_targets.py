@@ -60,7 +60,7 @@ class VerifyTarget:
     """Where versions decide: the offsets at which passes ended, ascending."""
     commit_id: str = ""
     """Of the catalog's row that was looked at; empty: there is none."""
-    faults: tuple[str, ...] = ()
+    corruptions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -108,15 +108,15 @@ def target_of(
     try:
         view = known.refusal or viewed(context, key, known.state)
     except TierfoldError as error:
-        return replace(empty, faults=(str(error),))
+        return replace(empty, corruptions=(str(error),))
     if isinstance(view, Refusal):
-        return replace(empty, faults=(view.sentence,))
+        return replace(empty, corruptions=(view.sentence,))
     breaks = first_break(view.segments)
     target = replace(
         empty,
         now=SegmentSet(segments=view.segments, aborted=()),
         commit_id="" if view.state is None else view.state.commit_id,
-        faults=() if breaks is None else (breaks.sentence,),
+        corruptions=() if breaks is None else (breaks.sentence,),
         notes=view.notes,
     )
     try:

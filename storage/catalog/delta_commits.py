@@ -43,14 +43,14 @@ def read_commit(path: Path) -> DeltaCommit:
         OSError: it cannot be read.
     """
     data = path.read_bytes()
-    fault = commit_fault(data)
-    if fault:
-        raise CorruptLog(fault, where=str(path), remedy=REPAIR)
+    corruption = commit_violation(data)
+    if corruption:
+        raise CorruptLog(corruption, where=str(path), remedy=REPAIR)
     added = [unquote(action["add"]["path"]) for action in _actions(data) if "add" in action]
     return DeltaCommit(version=int(path.stem), added=tuple(added))
 
 
-def commit_fault(data: bytes) -> str:
+def commit_violation(data: bytes) -> str:
     """Why a commit file is not whole; empty: it is."""
     if not data:
         return "the commit file is empty"

@@ -32,7 +32,12 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from tierfold.compaction.model.errors import CorruptLog
-from tierfold.storage.catalog.delta_commits import REPAIR, DeltaCommit, commit_fault, read_commit
+from tierfold.storage.catalog.delta_commits import (
+    REPAIR,
+    DeltaCommit,
+    commit_violation,
+    read_commit,
+)
 from tierfold.storage.catalog.file_sync import sync, sync_all
 from tierfold.storage.catalog.log_boundary import LogBoundary
 
@@ -122,7 +127,7 @@ class DeltaLog:
 
     def _is_whole(self, version: int) -> bool:
         try:
-            return commit_fault(self.commit_path(version).read_bytes()) == ""
+            return commit_violation(self.commit_path(version).read_bytes()) == ""
         except OSError:
             return False
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tierfold.compaction.commits.invariants import ROW_INVARIANTS, breaches
+from tierfold.compaction.commits.invariants import ROW_INVARIANTS, violations
 from tierfold.compaction.model.errors import BadSettings, CorruptLog
 from tierfold.compaction.model.segments import (
     CleanerOffset,
@@ -150,7 +150,7 @@ def rows_judged(rows: pa.Table, *, where: str) -> RowsRead:
     sums = zip(columns["live_bytes"], columns["bucket"], strict=True)
     for i, (state, (live, bucket)) in enumerate(zip(states, sums, strict=True)):
         found = "several rows for one partition" if ids[i] in several else impossible.get(i)
-        found = found or _contradiction(state, live, bucket)
+        found = found or _violation(state, live, bucket)
         if found:
             row = f"{where}, row {state.key} ({state.key.topic_id})"
             refused.setdefault(ids[i], _malformed(found, row))
@@ -273,7 +273,7 @@ def _made_by_newer(found: str, where: str) -> BadSettings:
     )
 
 
-def _contradiction(state: PartitionState, live_bytes: int, bucket: int) -> str:
+def _violation(state: PartitionState, live_bytes: int, bucket: int) -> str:
     """What cannot be true of a row whose cells are possible each; empty: nothing."""
     if state.epoch < 1 or not state.commit_id:
         return f"epoch {state.epoch} and commit id {state.commit_id!r}: it was never claimed"
@@ -282,8 +282,8 @@ def _contradiction(state: PartitionState, live_bytes: int, bucket: int) -> str:
     if bucket != bucket_of(state.key.topic_id):
         # In another bucket nobody would find the row: a second one would be written.
         return f"bucket is {bucket}, its topic id's is {bucket_of(state.key.topic_id)}"
-    broken = breaches(state, state, ROW_INVARIANTS)
-    return "; ".join(f"{breach.law}: {breach.found}" for breach in broken)
+    broken = violations(state, state, ROW_INVARIANTS)
+    return "; ".join(f"{violation.law}: {violation.found}" for violation in broken)
 
 
 def _malformed(found: str, where: str) -> CorruptLog:

@@ -39,7 +39,7 @@ class CheckedIndexes:
     entries: int = 0
     is_as_built: bool = False
     """Byte for byte what the log gives under the interval that was asked about."""
-    faults: tuple[str, ...] = ()
+    corruptions: tuple[str, ...] = ()
 
 
 def check_indexes(
@@ -67,21 +67,21 @@ def check_indexes(
             index_interval_bytes=index_interval_bytes,
         )
     except CorruptLog as error:
-        return CheckedIndexes(faults=(str(error),))
+        return CheckedIndexes(corruptions=(str(error),))
     # Batches that lie outside their segment cannot be indexed.
     except ValueError as error:
-        return CheckedIndexes(faults=(f"{where}.index: no index fits the log: {error}",))
+        return CheckedIndexes(corruptions=(f"{where}.index: no index fits the log: {error}",))
     entries = len(offsets.offsets) + len(times.offsets)
     if built == (offset_index.tobytes(), time_index.tobytes()):
         return CheckedIndexes(entries=entries, is_as_built=True)
-    faults = (
-        *(f"{where}.index: {fault}" for fault in _offset_faults(offsets, places)),
-        *(f"{where}.timeindex: {fault}" for fault in _time_faults(times, places)),
+    corruptions = (
+        *(f"{where}.index: {corruption}" for corruption in _offset_corruptions(offsets, places)),
+        *(f"{where}.timeindex: {corruption}" for corruption in _time_corruptions(times, places)),
     )
-    return CheckedIndexes(entries=entries, faults=faults)
+    return CheckedIndexes(entries=entries, corruptions=corruptions)
 
 
-def _offset_faults(index: OffsetIndex, places: BatchPlaces) -> Iterator[str]:
+def _offset_corruptions(index: OffsetIndex, places: BatchPlaces) -> Iterator[str]:
     """An entry names a batch's position and last offset.
 
     Before Kafka 4.0 a broker wrote the last offset of an append, whose first batch lies there; so
@@ -109,7 +109,7 @@ def _batch_there(places: BatchPlaces, batch: int, *, is_start: bool) -> str:
     return f"the batch of offsets {places.base_offset[batch]} to {places.last_offset[batch]} begins"
 
 
-def _time_faults(index: TimeIndex, places: BatchPlaces) -> Iterator[str]:
+def _time_corruptions(index: TimeIndex, places: BatchPlaces) -> Iterator[str]:
     """An entry's timestamp is the largest up to the batch of its offset; the last is the largest.
 
     So whoever looks for a later timestamp misses nothing by beginning there.

@@ -42,16 +42,18 @@ def read_transaction_index(data: Bytes, where: str) -> tuple[AbortedTransaction,
     for entry, fields in enumerate(_ENTRY.iter_unpack(as_view(data))):
         version, producer_id, first_offset, last_offset, last_stable_offset = fields
         before = found[-1].last_offset if found else -1
-        problem = None
+        corruption = None
         if version != _VERSION:
-            problem = f"has version {version}, where {_VERSION} is known"
+            corruption = f"has version {version}, where {_VERSION} is known"
         elif min(producer_id, first_offset, last_stable_offset) < 0 or last_offset < first_offset:
-            problem = f"has offsets {first_offset} to {last_offset} of producer {producer_id}"
+            corruption = f"has offsets {first_offset} to {last_offset} of producer {producer_id}"
         elif last_offset <= before:
-            problem = f"ends at offset {last_offset}, not above {before}, where the one before ends"
-        if problem is not None:
+            corruption = (
+                f"ends at offset {last_offset}, not above {before}, where the one before ends"
+            )
+        if corruption is not None:
             raise CorruptLog(
-                f"entry {entry} of the transaction index {problem}", where=where, remedy=_REMEDY
+                f"entry {entry} of the transaction index {corruption}", where=where, remedy=_REMEDY
             )
         found.append(
             AbortedTransaction(

@@ -64,7 +64,7 @@ class CheckedSegment:
     has_indexes_as_built: bool
     txn_batches: TransactionBatches
     """For what only the whole partition can tell: which transactions should be listed."""
-    faults: tuple[str, ...]
+    corruptions: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +111,7 @@ def read_and_check(tier: LocalTieredStorage, order: CheckOrder) -> ReadSegment:
     wanted = [collector for collector in collectors if collector is not None]
     log = _decoded(data, segment.skipped_bytes, wanted, tier.uri(*address))
     indexes = _checked_indexes(tier, order, log) if order.is_live else CheckedIndexes()
-    faults = _faults(tier, order, log) if order.is_live else ()
+    corruptions = _corruptions(tier, order, log) if order.is_live else ()
     now, before = (() if collector is None else collector.blocks() for collector in collectors)
     checked = CheckedSegment(
         batches=len(log.heads) - log.first,
@@ -121,7 +121,7 @@ def read_and_check(tier: LocalTieredStorage, order: CheckOrder) -> ReadSegment:
         index_entries=indexes.entries,
         has_indexes_as_built=indexes.is_as_built,
         txn_batches=log.txn_batches,
-        faults=(*faults, *indexes.faults),
+        corruptions=(*corruptions, *indexes.corruptions),
     )
     return ReadSegment(checked=checked, now=now, before=before)
 
@@ -180,7 +180,7 @@ def _checked_indexes(tier: LocalTieredStorage, order: CheckOrder, log: _Log) -> 
         offset_index = tier.read_part(*address, Part.OFFSET_INDEX)
         time_index = tier.read_part(*address, Part.TIME_INDEX)
     except TierfoldError as error:
-        return CheckedIndexes(faults=(str(error),))
+        return CheckedIndexes(corruptions=(str(error),))
     found = check_indexes(
         offset_index,
         time_index,
@@ -197,19 +197,19 @@ def _checked_indexes(tier: LocalTieredStorage, order: CheckOrder, log: _Log) -> 
         for part, found_bytes, size_bytes in promised
         if found_bytes != size_bytes
     )
-    return replace(found, faults=(*cut, *found.faults))
+    return replace(found, corruptions=(*cut, *found.corruptions))
 
 
-def _faults(tier: LocalTieredStorage, order: CheckOrder, log: _Log) -> tuple[str, ...]:
+def _corruptions(tier: LocalTieredStorage, order: CheckOrder, log: _Log) -> tuple[str, ...]:
     """What is wrong with a live segment, its indexes apart."""
     return (
-        *(f"{log.where}: {fault}" for fault in _log_faults(order, log)),
-        *_transaction_faults(tier, order, log),
-        *_side_file_faults(tier, order),
+        *(f"{log.where}: {corruption}" for corruption in _log_corruptions(order, log)),
+        *_transaction_corruptions(tier, order, log),
+        *_side_file_corruptions(tier, order),
     )
 
 
-def _log_faults(order: CheckOrder, log: _Log) -> Iterator[str]:
+def _log_corruptions(order: CheckOrder, log: _Log) -> Iterator[str]:
     """Sizes, offsets and leader epochs: the log against what the catalog says of it."""
     segment, heads = order.segment, log.heads
     if log.size_bytes != segment.log_bytes:
@@ -240,10 +240,10 @@ def _log_faults(order: CheckOrder, log: _Log) -> Iterator[str]:
             f"the last batch ends at offset {last_offset}, the live range at "
             f"{segment.end_offset}: readers stick at the hole"
         )
-    yield from _epoch_faults(segment, log)
+    yield from _epoch_corruptions(segment, log)
 
 
-def _epoch_faults(segment: Segment, log: _Log) -> Iterator[str]:
+def _epoch_corruptions(segment: Segment, log: _Log) -> Iterator[str]:
     """Each batch carries the epoch of its base offset.
 
     Messages of magic 0 and 1 carry none, nor does what a cleaner converted of them.
@@ -266,7 +266,9 @@ def _epoch_faults(segment: Segment, log: _Log) -> Iterator[str]:
         )
 
 
-def _transaction_faults(tier: LocalTieredStorage, order: CheckOrder, log: _Log) -> Iterator[str]:
+def _transaction_corruptions(
+    tier: LocalTieredStorage, order: CheckOrder, log: _Log
+) -> Iterator[str]:
     """Every transaction that is listed as aborted has its ABORT marker in this segment."""
     segment = order.segment
     try:
@@ -292,7 +294,7 @@ def _transaction_faults(tier: LocalTieredStorage, order: CheckOrder, log: _Log) 
             )
 
 
-def _side_file_faults(tier: LocalTieredStorage, order: CheckOrder) -> Iterator[str]:
+def _side_file_corruptions(tier: LocalTieredStorage, order: CheckOrder) -> Iterator[str]:
     """The snapshot and the checkpoint can be read: whoever replays the log begins with them."""
     for read in (read_snapshot, read_checkpoint):
         try:

@@ -25,7 +25,7 @@ from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
 def inspected(
     tier: LocalTieredStorage, key: PartitionKey, listed: ListedSegment
 ) -> InspectedSegment:
-    """The segment with its end and its leader epochs; what cannot be read is its `problem`.
+    """The segment with its end and its leader epochs; what cannot be read is its `corruption`.
 
     The checkpoint comes first: it tells of another history even where the log cannot be read.
     """
@@ -40,7 +40,7 @@ def inspected(
         return replace(found, segment=segment, end_offset=segment.end_offset)
     except TierfoldError as error:
         seen_offset = last_offset_seen(tier, key, listed)
-        return replace(found, problem=str(error), seen_offset=seen_offset)
+        return replace(found, corruption=str(error), seen_offset=seen_offset)
 
 
 def _incomplete(

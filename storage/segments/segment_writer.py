@@ -162,7 +162,7 @@ class SegmentWriter:
                     f"{written.size_bytes} bytes with CRC32C {written.crc32c:08x} were written,"
                     f" {found.size_bytes} bytes with {found.crc32c:08x} are read back",
                     where=self._staged.uri(part),
-                    remedy="Nothing was published. Check the disk or store and whether something"
+                    remedy="Nothing was committed. Check the disk or store and whether something"
                     " else changes the tier's objects, then run again.",
                 )
 

@@ -49,7 +49,7 @@ _CAUSES: Final = {
     ),
     errno.ENOSPC: (
         "no space left on the device",
-        "Free space, then run again; nothing was published.",
+        "Free space, then run again; nothing was committed.",
     ),
     errno.EFBIG: (
         "the file would pass the file size limit",

@@ -146,7 +146,7 @@ def agreeing(draft: PartitionDraft) -> OverlapProof:
     )
 
 
-def looked_at(
+def discovered(
     state: PartitionState | None, found: Sequence[InspectedSegment] = ()
 ) -> PartitionView | Refusal:
     """What is decided of such a tier, where all overlaps agree."""
@@ -156,6 +156,6 @@ def looked_at(
 
 def a_view(segments: Sequence[Segment], **fields: Any) -> PartitionView:
     """A partition whose row names `segments`; `fields` are the row's."""
-    view = looked_at(a_state(segments, **fields))
+    view = discovered(a_state(segments, **fields))
     assert isinstance(view, PartitionView)
     return view

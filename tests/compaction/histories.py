@@ -30,9 +30,9 @@ from tierfold.compaction.commits.invariants import (
     CLAIM_INVARIANTS,
     COMMIT_INVARIANTS,
     RESTORE_INVARIANTS,
-    breaches,
+    violations,
 )
-from tierfold.compaction.commits.restore import Restoration, restoration
+from tierfold.compaction.commits.restore import RestorePlan, restore_plan_of
 from tierfold.compaction.model.segments import PartitionState, Segment
 
 Step = tuple[str, int, int]
@@ -79,20 +79,20 @@ class Life:
         )
         after = applied(proposal, before)
         laws = RESTORE_INVARIANTS if proposal.is_restore else COMMIT_INVARIANTS
-        assert breaches(before, after, laws) == ()
+        assert violations(before, after, laws) == ()
         self.rows.append(after)
 
-    def restore(self, way_back: Restoration) -> None:
+    def restore(self, restore_plan: RestorePlan) -> None:
         """A run that restores."""
         self.claim(self.now)
         run = self.now.owner_run
-        self.commit(way_back.update(at_ms=len(self.rows), run=run), ReleaseClaim(run=run))
+        self.commit(restore_plan.update(at_ms=len(self.rows), run=run), ReleaseClaim(run=run))
 
     def claim(self, read: PartitionState) -> None:
         """A new run takes the partition over, as it read it."""
         number = len(self.rows)
         after = claimed(read, run=f"run {number}", commit_id=f"claim {number}", at_ms=number)
-        assert breaches(self.rows[-1] if self.rows else read, after, CLAIM_INVARIANTS) == ()
+        assert violations(self.rows[-1] if self.rows else read, after, CLAIM_INVARIANTS) == ()
         self.rows.append(after)
 
     def _upload(self, first: int, second: int) -> Sequence[Update]:
@@ -159,9 +159,9 @@ class Life:
         return (FinishDeletion(ids=tuple(sorted(self.going & known))),)
 
     def _undo(self, first: int, second: int) -> None:
-        way_back = restoration(self.rows[(first * 8 + second) % len(self.rows)], self.now)
-        if isinstance(way_back, Restoration) and not way_back.is_nothing:
-            self.restore(way_back)
+        restore_plan = restore_plan_of(self.rows[(first * 8 + second) % len(self.rows)], self.now)
+        if isinstance(restore_plan, RestorePlan) and not restore_plan.is_nothing:
+            self.restore(restore_plan)
 
 
 def lived(steps: Sequence[Step]) -> Life:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from tests.compaction.builders import LINEAGE, a_segment, a_state, looked_at, segment_id, unknown
+from tests.compaction.builders import LINEAGE, a_segment, a_state, discovered, segment_id, unknown
 from tierfold.compaction.discovery.histories import EpochStretch, InspectedSegment
 from tierfold.compaction.discovery.view import PartitionView, Refusal
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionState
@@ -40,7 +40,9 @@ def upload(
 def torn(start: int, *, lacking: str = "") -> InspectedSegment:
     """A log of ten offsets that cannot be read."""
     each = upload(start, start + 9, lacking=lacking)
-    return replace(each, segment=None, end_offset=None, checkpoint=(), problem=f"{start}.log: torn")
+    return replace(
+        each, segment=None, end_offset=None, checkpoint=(), corruption=f"{start}.log: torn"
+    )
 
 
 def by_batches(start: int, end: int, epoch: int) -> InspectedSegment:
@@ -59,13 +61,13 @@ ROW: Final = a_row((0, 10))
 
 
 def view(row: PartitionState | None, *found: InspectedSegment) -> PartitionView:
-    seen = looked_at(row, found)
+    seen = discovered(row, found)
     assert isinstance(seen, PartitionView), seen
     return seen
 
 
 def refusal(row: PartitionState | None, *found: InspectedSegment) -> Refusal:
-    seen = looked_at(row, found)
+    seen = discovered(row, found)
     assert isinstance(seen, Refusal), seen
     return seen
 

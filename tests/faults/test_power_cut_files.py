@@ -70,7 +70,7 @@ def verified(tier: Path, files: list[Path], suffixes: set[str]) -> set[str]:
     ran = tierfold("verify", tier, "--json")
     assert ran.code == REFUSED
     (entry,) = ran.entries
-    return {suffix for suffix in suffixes if any(suffix in fault for fault in entry["faults"])}
+    return {suffix for suffix in suffixes if any(suffix in fault for fault in entry["corruptions"])}
 
 
 @pytest.mark.parametrize("state", ["committed", "vacuumed"])

@@ -9,7 +9,7 @@ from tierfold.compaction.planning.chunks import Chunk
 from tierfold.compaction.planning.plan import Compact
 from tierfold.jobs.context.run_context import RunContext, run_context
 from tierfold.jobs.context.scope import Scope
-from tierfold.jobs.pipeline.run_loop import Work, rounds_of
+from tierfold.jobs.pipeline.run_loop import PartitionRun, rounds_of
 from tierfold.jobs.pipeline.survey import survey
 from tierfold.jobs.pipeline.task_assignment import Round
 from tierfold.jobs.settings.resolution import resolve
@@ -24,7 +24,7 @@ def claimed_rounds(tier: Path, *settings: str) -> tuple[RunContext, list[Round]]
     surveyed = survey(context, resolve([*ALWAYS, *settings]), Scope())
     begun = [
         (
-            Work(surveyed=partition, plan=partition.choice),
+            PartitionRun(surveyed=partition, plan=partition.choice),
             Chunk(plan=partition.choice, is_last=True),
         )
         for partition in surveyed

@@ -9,7 +9,7 @@ from typing import Final
 from tests.pictures.log_pictures import INDEX_INTERVAL_BYTES, KEY, Log
 from tests.pictures.sparkless import carried_out
 from tierfold.compaction.cleaning.counts import Counts, total
-from tierfold.compaction.commits.receipts import GroupReceipt, receipt_faults
+from tierfold.compaction.commits.receipts import GroupReceipt, receipt_violations
 from tierfold.compaction.discovery.view import PartitionView
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.rules import Rules
@@ -120,7 +120,7 @@ def vacuumed(log: Log, *, now_ms: int, rules: Rules = RULES) -> Log:
 def _carried_out(log: Log, work: Round) -> Pass:
     carried = carried_out(log.tier, work, buckets=_BUCKETS)
     done = carried.rewritten
-    faults = receipt_faults(
+    faults = receipt_violations(
         done.round.groups,
         done.receipts,
         records_scanned=done.records_scanned,

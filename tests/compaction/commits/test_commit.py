@@ -20,13 +20,13 @@ from tierfold.compaction.commits.commit import (
     RestoreState,
     RetireSegments,
     SegmentsAreLive,
-    Unmet,
+    Violated,
     applied,
     claimed,
     lost,
     outcome_of,
     proposed,
-    unmet,
+    violated,
 )
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace
 from tierfold.compaction.model.segments import CleanerOffset, PartitionState, RetiredSegment
@@ -127,8 +127,8 @@ def test_a_run_releases_only_its_own_claim() -> None:
     ],
 )
 def test_a_requirement_says_what_contradicts_it(need: Requirement, found: str) -> None:
-    expected = (Unmet(requirement=need, found=found),) if found else ()
-    assert unmet((need,), CLAIMED) == expected
+    expected = (Violated(requirement=need, found=found),) if found else ()
+    assert violated((need,), CLAIMED) == expected
 
 
 ROWS: Final[dict[str, tuple[PartitionState, object]]] = {

@@ -14,8 +14,8 @@ from tests.compaction.builders import (
     a_state,
     agreeing,
     cleaned_to,
+    discovered,
     facts,
-    looked_at,
     retired,
     segment_id,
     unknown,
@@ -31,7 +31,7 @@ from tierfold.compaction.commits.commit import (
 )
 from tierfold.compaction.commits.forget import Forgetting, forgetting, row_without
 from tierfold.compaction.commits.history import Event, entries
-from tierfold.compaction.commits.restore import restoration
+from tierfold.compaction.commits.restore import restore_plan_of
 from tierfold.compaction.deletion.deletion_plan import VacuumLimits, deletion_plan_of
 from tierfold.compaction.discovery.histories import InspectedSegment
 from tierfold.compaction.discovery.unknown_segments import divergence, drafted, row_view, view_of
@@ -118,7 +118,7 @@ def test_without_a_row_it_is_the_consent_alone() -> None:
     assert told(forgotten(None, tier)) == ([0, 60], [60], ["80–99"])
     consented = row_without(KEY, None, [segment_id(60)])
     assert divergence(facts(consented, tier)) is None
-    assert isinstance(looked_at(consented, tier), PartitionView)
+    assert isinstance(discovered(consented, tier), PartitionView)
 
 
 def test_what_moved_out_of_the_tier_vanishes_too() -> None:
@@ -146,7 +146,7 @@ def test_no_other_trouble_is_a_truncation() -> None:
 def test_a_truncation_shows_though_objects_are_gone() -> None:
     state = row(old(0, 49), old(50, 99))
     found = facts(state, [new(50, 79)])
-    found = replace(found, classified=replace(found.classified, problems=("0 is gone",)))
+    found = replace(found, classified=replace(found.classified, corruptions=("0 is gone",)))
     draft = drafted(found)
     assert isinstance(draft, Refusal)
     assert draft.reason is RefusalReason.DATA_GONE
@@ -185,25 +185,25 @@ def test_the_commit_empties_the_row_and_is_known_again() -> None:
 
 def test_the_next_claim_takes_the_new_history_and_the_consent_is_used_up() -> None:
     state = row_without(KEY, row(old(0, 49), old(50, 99)), [segment_id(50)])
-    view = looked_at(state, [unknown(old(0, 49)), unknown(old(50, 99)), new(50, 79)])
+    view = discovered(state, [unknown(old(0, 49)), unknown(old(50, 99)), new(50, 79)])
     assert isinstance(view, PartitionView)
     adopted = state_with_new(view)
     assert [segment.start_offset for segment in adopted.segments] == [0, 50]
     assert (adopted.forgotten, adopted.lineage, adopted.epoch) == ((), NEW, 2)
     # The same truncation is no news to the row that has it.
-    assert isinstance(looked_at(adopted, [unknown(old(50, 99))]), PartitionView)
+    assert isinstance(discovered(adopted, [unknown(old(50, 99))]), PartitionView)
 
 
 def test_a_partition_of_which_all_has_expired_is_not_forgotten() -> None:
     emptied = a_state((), log_start_offset=10, retired=(retired(a_segment(0, 9)),))
-    view = looked_at(emptied)
+    view = discovered(emptied)
     assert isinstance(view, PartitionView)
     vacuumed = replace(state_with_new(view), retired=())
     assert vacuumed.lineage == emptied.lineage
     assert not vacuumed.is_forgotten
     assert not replace(vacuumed, lineage=()).is_forgotten
     # What expired does not come back with a late upload, and the log start stays.
-    again = looked_at(vacuumed, [unknown(a_segment(0, 9))])
+    again = discovered(vacuumed, [unknown(a_segment(0, 9))])
     assert isinstance(again, PartitionView)
     assert (again.segments, again.log_start_offset) == ((), 10)
 
@@ -224,10 +224,10 @@ def test_a_forgotten_row_has_its_place_in_the_story_and_ends_what_can_be_restore
     story = [entry.event for entry in entries([again, gone, held, found])]
     assert story == [Event.FOUND, Event.FORGOTTEN, Event.CLAIMED, Event.FOUND]
     for earlier, now in ((found, gone), (gone, again), (gone, gone)):
-        refusal = restoration(earlier, now)
+        refusal = restore_plan_of(earlier, now)
         assert isinstance(refusal, Refusal)
         assert "tierfold forget" in refusal.detail
-    refusal = restoration(found, again)
+    refusal = restore_plan_of(found, again)
     assert isinstance(refusal, Refusal)
     assert segment_id(50) in refusal.detail
 
@@ -258,7 +258,7 @@ def test_the_originals_stay_while_the_way_out_leads_through_them(
     state = row(live, retired=(past_grace(other), past_grace(earlier)))
     found = facts(state, [new(60, 79)] if is_cut_off else [])
     refusal = divergence(found)
-    view = looked_at(state) if refusal is None else row_view(found, refusal)
+    view = discovered(state) if refusal is None else row_view(found, refusal)
     assert isinstance(view, PartitionView)
     rules = Rules(tier_binding=TierBinding.DETACHED, retention_ms=-1)
     times = VacuumLimits(now_ms=NOW_MS)

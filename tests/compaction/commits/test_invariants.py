@@ -15,8 +15,8 @@ from tierfold.compaction.commits.invariants import (
     FORGET_INVARIANTS,
     RESTORE_INVARIANTS,
     STATE_INVARIANTS,
-    breaches,
     ensure,
+    violations,
 )
 from tierfold.compaction.model.errors import InvariantBroken
 from tierfold.compaction.model.segments import CleanerOffset, LeaderEpoch, PartitionState, Segment
@@ -44,7 +44,7 @@ AFTER: Final = replace(
 
 
 def laws(before: PartitionState, after: PartitionState) -> set[str]:
-    return {breach.law for breach in breaches(before, after)}
+    return {violation.law for violation in violations(before, after)}
 
 
 def after_with(*segments: Segment, **fields: Any) -> PartitionState:
@@ -52,7 +52,7 @@ def after_with(*segments: Segment, **fields: Any) -> PartitionState:
 
 
 def test_a_good_commit_breaks_nothing() -> None:
-    assert breaches(BEFORE, AFTER) == ()
+    assert violations(BEFORE, AFTER) == ()
 
 
 BROKEN: Final[dict[str, tuple[str, PartitionState]]] = {
@@ -167,13 +167,13 @@ def test_every_law_has_a_case_and_a_reason() -> None:
 def test_cleaning_everything_again_may_end_where_the_last_pass_did() -> None:
     before = replace(BEFORE, cleaner_offsets=cleaned_to(20, epoch=2))
     after = replace(AFTER, cleaner_offsets=(CleanerOffset(epoch=3, offset=20),))
-    assert breaches(before, after) == ()
+    assert violations(before, after) == ()
 
 
 def test_the_cleaner_offset_may_fall_where_the_log_was_truncated_below_it() -> None:
     before = replace(BEFORE, cleaner_offsets=cleaned_to(50, epoch=2))
     after = replace(AFTER, cleaner_offsets=(CleanerOffset(epoch=3, offset=20),))
-    assert breaches(before, after) == ()
+    assert violations(before, after) == ()
 
 
 def test_retention_may_cut_the_head_off_with_the_log_start() -> None:
@@ -206,12 +206,12 @@ def test_a_restore_alone_may_bring_back_what_was() -> None:
         cleaner_offsets=(*BEFORE.cleaner_offsets, CleanerOffset(epoch=3, offset=0)),
     )
     assert laws(AFTER, back) == {"retired_never_return", "cleaner_offset_is_kept"}
-    assert breaches(AFTER, back, RESTORE_INVARIANTS) == ()
+    assert violations(AFTER, back, RESTORE_INVARIANTS) == ()
     marked = (
         replace(entry, deletion_started_at_ms=9) for entry in AFTER.retired
     )
     going = replace(AFTER, retired=tuple(marked))
-    assert {breach.law for breach in breaches(going, back, RESTORE_INVARIANTS)} == {
+    assert {violation.law for violation in violations(going, back, RESTORE_INVARIANTS)} == {
         "what_is_being_deleted_never_returns"
     }
 
@@ -220,7 +220,7 @@ FORGOTTEN: Final = replace(BEFORE.emptied([segment_id("apart")]), commit_id="for
 
 
 def test_a_forget_alone_may_take_everything_back() -> None:
-    assert breaches(BEFORE, FORGOTTEN, FORGET_INVARIANTS) == ()
+    assert violations(BEFORE, FORGOTTEN, FORGET_INVARIANTS) == ()
     assert {"covered_span_is_kept", "nothing_is_forgotten"} < laws(BEFORE, FORGOTTEN)
 
 
@@ -237,35 +237,35 @@ def test_a_forget_alone_may_take_everything_back() -> None:
     ],
 )
 def test_a_forget_leaves_nothing_but_the_fence(fields: dict[str, Any], law: str) -> None:
-    found = breaches(BEFORE, replace(FORGOTTEN, **fields), FORGET_INVARIANTS)
-    assert [breach.law for breach in found] == [law]
+    found = violations(BEFORE, replace(FORGOTTEN, **fields), FORGET_INVARIANTS)
+    assert [violation.law for violation in found] == [law]
 
 
 def test_a_claim_that_takes_a_history_uses_the_consent_up() -> None:
     adopted = replace(FORGOTTEN, segments=LIVE, lineage=BEFORE.lineage)
-    found = breaches(
+    found = violations(
         FORGOTTEN, claimed(adopted, run="next", commit_id="c", at_ms=1), CLAIM_INVARIANTS
     )
-    assert [breach.law for breach in found] == ["consent_is_of_a_forgotten_row"]
+    assert [violation.law for violation in found] == ["consent_is_of_a_forgotten_row"]
     adopted = replace(adopted, forgotten=())
     after = claimed(adopted, run="next", commit_id="c", at_ms=1)
-    assert breaches(FORGOTTEN, after, CLAIM_INVARIANTS) == ()
+    assert violations(FORGOTTEN, after, CLAIM_INVARIANTS) == ()
 
 
 def test_the_oldest_entries_of_the_vector_may_go() -> None:
-    assert breaches(BEFORE, replace(AFTER, cleaner_offsets=AFTER.cleaner_offsets[1:])) == ()
+    assert violations(BEFORE, replace(AFTER, cleaner_offsets=AFTER.cleaner_offsets[1:])) == ()
 
 
 def test_a_claim_may_adopt_and_leave_out_but_opens_exactly_the_next_epoch() -> None:
     grown = replace(BEFORE, segments=a_chain(10, 10, 10))
     claim = claimed(grown, run="mine", commit_id="c", at_ms=1)
-    assert breaches(BEFORE, claim, CLAIM_INVARIANTS) == ()
+    assert violations(BEFORE, claim, CLAIM_INVARIANTS) == ()
     for wrong in (
         replace(claim, epoch=3),
         replace(claim, epoch=5),
         replace(claim, owner_run=""),
     ):
-        assert [breach.law for breach in breaches(BEFORE, wrong, CLAIM_INVARIANTS)] == [
+        assert [violation.law for violation in violations(BEFORE, wrong, CLAIM_INVARIANTS)] == [
             "epoch_rises_by_one"
         ]
     assert set(STATE_INVARIANTS) <= set(CLAIM_INVARIANTS)
@@ -292,15 +292,15 @@ def test_a_claim_adopts_no_overlap_that_was_not_compared(
     before = replace(BEFORE, segments=live)
     grown = replace(before, segments=(*live, replace(CUT, agrees_with=agrees_with)))
     claim = claimed(grown, run="mine", commit_id="c", at_ms=1)
-    found = breaches(before, claim, CLAIM_INVARIANTS)
-    assert [breach.law for breach in found] == ["overlaps_are_proven"] * bool(unproven)
-    assert [unproven in breach.found for breach in found] == [True] * bool(unproven)
+    found = violations(before, claim, CLAIM_INVARIANTS)
+    assert [violation.law for violation in found] == ["overlaps_are_proven"] * bool(unproven)
+    assert [unproven in violation.found for violation in found] == [True] * bool(unproven)
 
 
 def test_what_lives_already_is_not_compared_anew() -> None:
     before = replace(BEFORE, segments=(*LIVE, CUT))
     claim = claimed(before, run="mine", commit_id="c", at_ms=1)
-    assert breaches(before, claim, CLAIM_INVARIANTS) == ()
+    assert violations(before, claim, CLAIM_INVARIANTS) == ()
 
 
 @pytest.mark.parametrize(

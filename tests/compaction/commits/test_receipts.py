@@ -13,7 +13,7 @@ from tierfold.compaction.commits.receipts import (
     GroupResult,
     StagedObject,
     listing_faults,
-    receipt_faults,
+    receipt_violations,
 )
 from tierfold.compaction.discovery.listing import REQUIRED_PARTS, ListedSegment
 from tierfold.compaction.model.segments import Segment
@@ -62,10 +62,10 @@ SOUND = (WRITTEN, UNCHANGED, EMPTIED)
 RECORDS, RECORD_BYTES = 27, 160
 
 
-def faults(
+def violations(
     *receipts: GroupReceipt, records: int = RECORDS, record_bytes: int = RECORD_BYTES
 ) -> str:
-    found = receipt_faults(
+    found = receipt_violations(
         GROUPS, receipts, records_scanned=records, record_bytes_scanned=record_bytes
     )
     return "; ".join(found)
@@ -77,34 +77,36 @@ def with_sizes(**sizes: int) -> tuple[StagedObject, ...]:
 
 
 def test_sound_receipts_have_no_fault() -> None:
-    assert faults(*SOUND) == ""
+    assert violations(*SOUND) == ""
 
 
 def test_no_groups_have_no_receipts() -> None:
-    assert receipt_faults((), (), records_scanned=0, record_bytes_scanned=0) == ()
+    assert receipt_violations((), (), records_scanned=0, record_bytes_scanned=0) == ()
 
 
 @pytest.mark.parametrize("count", [0, 2])
 def test_every_group_has_its_receipt(count: int) -> None:
-    assert faults(*SOUND[:count]) == f"3 groups were planned, {count} receipts came back"
+    assert violations(*SOUND[:count]) == f"3 groups were planned, {count} receipts came back"
 
 
 @pytest.mark.parametrize("records", [26, 28])
 def test_the_rewrite_met_the_records_that_the_scan_counted(records: int) -> None:
-    assert faults(*SOUND, records=records) == f"the scan counted {records} records, the rewrite 27"
+    assert (
+        violations(*SOUND, records=records) == f"the scan counted {records} records, the rewrite 27"
+    )
 
 
 @pytest.mark.parametrize("size", [159, 161])
 def test_the_rewrite_met_the_bytes_that_the_scan_counted(size: int) -> None:
     expected = f"the scan counted {size} record bytes, the rewrite 160"
-    assert faults(*SOUND, record_bytes=size) == expected
+    assert violations(*SOUND, record_bytes=size) == expected
 
 
 @pytest.mark.parametrize("written", [0, 14, 16])
 def test_what_was_kept_was_written(written: int) -> None:
     wrong = replace(WRITTEN, records_written=written)
     expected = f"group [0, 19]: 15 records were kept, {written} written"
-    assert faults(wrong, UNCHANGED, EMPTIED) == expected
+    assert violations(wrong, UNCHANGED, EMPTIED) == expected
 
 
 @pytest.mark.parametrize(
@@ -112,7 +114,7 @@ def test_what_was_kept_was_written(written: int) -> None:
 )
 def test_a_tally_adds_up(change: dict[str, int]) -> None:
     wrong = replace(WRITTEN, counts=replace(WRITTEN.counts, **change))
-    assert faults(wrong, UNCHANGED, EMPTIED).startswith(
+    assert violations(wrong, UNCHANGED, EMPTIED).startswith(
         "group [0, 19]: the tally does not add up: Counts("
     )
 
@@ -121,24 +123,24 @@ def test_what_is_unchanged_lost_nothing() -> None:
     counts = Counts(records_in=4, kept=3, aborted=1, record_bytes_in=40, kept_bytes=30)
     wrong = replace(UNCHANGED, counts=replace(counts, aborted_bytes=10))
     expected = "group [20, 29]: said to be unchanged, but something was to go"
-    assert faults(WRITTEN, wrong, EMPTIED) == expected
+    assert violations(WRITTEN, wrong, EMPTIED) == expected
 
 
 def test_what_is_unchanged_is_a_single_segment() -> None:
     counts = Counts(records_in=20, kept=20, record_bytes_in=90, kept_bytes=90)
     wrong = replace(WRITTEN, result=GroupResult.UNCHANGED, segment=None, counts=counts)
     expected = "group [0, 19]: said to be unchanged, but something was to go"
-    assert faults(wrong, UNCHANGED, EMPTIED) == expected
+    assert violations(wrong, UNCHANGED, EMPTIED) == expected
 
 
 def test_no_group_is_left_without_a_segment() -> None:
     wrong = replace(EMPTIED, result=GroupResult.EMPTY, segment=None, staged=())
     expected = "group [30, 39]: no segment was written for its offsets"
-    assert faults(WRITTEN, UNCHANGED, wrong) == expected
+    assert violations(WRITTEN, UNCHANGED, wrong) == expected
 
 
 def test_what_is_written_names_its_segment() -> None:
-    assert faults(replace(WRITTEN, segment=None), UNCHANGED, EMPTIED) == (
+    assert violations(replace(WRITTEN, segment=None), UNCHANGED, EMPTIED) == (
         "group [0, 19]: written, but no segment is named"
     )
 
@@ -148,7 +150,7 @@ def test_a_new_segment_covers_its_sources_from_the_first_to_the_last_offset(
     start: int, end: int
 ) -> None:
     segment = a_segment(start, end, segment_id="N" * 22, size_bytes=700)
-    assert faults(replace(WRITTEN, segment=segment), UNCHANGED, EMPTIED) == (
+    assert violations(replace(WRITTEN, segment=segment), UNCHANGED, EMPTIED) == (
         f"group [0, 19]: the new segment covers [{start}, {end}]"
     )
 
@@ -160,13 +162,13 @@ def test_a_new_segment_is_as_large_as_what_was_written(written: int, named: int)
         WRITTEN, segment=segment, bytes_written=written, staged=with_sizes(log=named)
     )
     expected = f"group [0, 19]: {written} bytes written, {named} named"
-    assert faults(wrong, UNCHANGED, EMPTIED) == expected
+    assert violations(wrong, UNCHANGED, EMPTIED) == expected
 
 
 @pytest.mark.parametrize("source", [FIRST, SECOND])
 def test_a_new_segment_never_bears_the_id_of_a_source(source: Segment) -> None:
     segment = a_segment(0, 19, segment_id=source.segment_id, size_bytes=700)
-    assert faults(replace(WRITTEN, segment=segment), UNCHANGED, EMPTIED) == (
+    assert violations(replace(WRITTEN, segment=segment), UNCHANGED, EMPTIED) == (
         "group [0, 19]: the new segment bears a source's id"
     )
 
@@ -176,13 +178,13 @@ def test_an_object_is_as_large_as_the_segment_says(part: str) -> None:
     named = SIZES[part]
     wrong = replace(WRITTEN, staged=with_sizes(**{part: named + 1}))
     expected = f"group [0, 19]: .{part} of {named + 1} bytes was written, {named} named"
-    assert faults(wrong, UNCHANGED, EMPTIED) == expected
+    assert violations(wrong, UNCHANGED, EMPTIED) == expected
 
 
 @pytest.mark.parametrize("part", REQUIRED_PARTS)
 def test_every_required_object_was_written(part: str) -> None:
     wrong = replace(WRITTEN, staged=tuple(each for each in STAGED if each.part != part))
-    assert faults(wrong, UNCHANGED, EMPTIED).startswith("group [0, 19]: objects [")
+    assert violations(wrong, UNCHANGED, EMPTIED).startswith("group [0, 19]: objects [")
 
 
 @pytest.mark.parametrize("is_named", [True, False])
@@ -194,12 +196,12 @@ def test_a_transaction_index_is_written_where_one_is_named(is_named: bool) -> No
     wrong = STAGED if is_named else (*STAGED, index)
     for staged, sound in ((right, True), (wrong, False)):
         receipt = replace(WRITTEN, segment=named, staged=staged)
-        assert (faults(receipt, UNCHANGED, EMPTIED) == "") == sound
+        assert (violations(receipt, UNCHANGED, EMPTIED) == "") == sound
 
 
 def test_all_faults_are_told_at_once() -> None:
     counts = replace(UNCHANGED.counts, kept=3)
-    found = faults(replace(WRITTEN, segment=None), replace(UNCHANGED, counts=counts), EMPTIED)
+    found = violations(replace(WRITTEN, segment=None), replace(UNCHANGED, counts=counts), EMPTIED)
     assert found.count("group [") == 3
 
 

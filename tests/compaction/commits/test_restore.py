@@ -10,7 +10,7 @@ from hypothesis import given
 
 from tests.compaction.builders import a_chain, a_segment, a_state, cleaned_to, retired, segment_id
 from tests.compaction.histories import STEPS, Life, Step, lived
-from tierfold.compaction.commits.restore import Restoration, restoration
+from tierfold.compaction.commits.restore import RestorePlan, restore_plan_of
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionState, RetiredSegment
 
@@ -39,13 +39,13 @@ def wanted(life: Life, earlier: PartitionState) -> list[str] | None:
 def test_any_row_comes_back_whole_or_not_at_all(steps: list[Step]) -> None:
     life = lived(steps)
     for earlier in life.rows:
-        found = restoration(earlier, life.now)
+        found = restore_plan_of(earlier, life.now)
         ids = wanted(life, earlier)
         if ids is None:
             assert isinstance(found, Refusal)
             assert found.reason is RefusalReason.NOT_RESTORABLE
             continue
-        assert isinstance(found, Restoration)
+        assert isinstance(found, RestorePlan)
         again = Life(rows=list(life.rows), uploads=list(life.uploads), going=set(life.going))
         again.restore(found)
         row = again.now
@@ -61,23 +61,23 @@ def test_a_restore_is_idempotent_and_can_be_undone(steps: list[Step]) -> None:
     life = lived(steps)
     before = life.now
     for earlier in list(life.rows):
-        found = restoration(earlier, life.now)
-        if not isinstance(found, Restoration):
+        found = restore_plan_of(earlier, life.now)
+        if not isinstance(found, RestorePlan):
             continue
         life.restore(found)
-        again = restoration(earlier, life.now)
-        assert isinstance(again, Restoration)
+        again = restore_plan_of(earlier, life.now)
+        assert isinstance(again, RestorePlan)
         assert again.is_nothing
-        forth = restoration(before, life.now)
-        assert isinstance(forth, Restoration)
+        forth = restore_plan_of(before, life.now)
+        assert isinstance(forth, RestorePlan)
         life.restore(forth)
         assert life.now.segments == before.segments
         assert life.now.log_start_offset == before.log_start_offset
 
 
 def test_what_is_retired_comes_back_and_what_lives_is_retired() -> None:
-    found = restoration(FOUND, COMPACTED)
-    assert isinstance(found, Restoration)
+    found = restore_plan_of(FOUND, COMPACTED)
+    assert isinstance(found, RestorePlan)
     assert found.segments == (FIRST, SECOND)
     assert found.back == (FIRST, SECOND)
     assert found.leaving == (MERGED,)
@@ -88,8 +88,8 @@ def test_what_is_retired_comes_back_and_what_lives_is_retired() -> None:
 
 
 def test_what_came_since_stays_as_it_was_uploaded() -> None:
-    found = restoration(FOUND, replace(COMPACTED, segments=(MERGED, THIRD)))
-    assert isinstance(found, Restoration)
+    found = restore_plan_of(FOUND, replace(COMPACTED, segments=(MERGED, THIRD)))
+    assert isinstance(found, RestorePlan)
     assert found.segments == ORIGINALS
     assert found.back == (FIRST, SECOND)
 
@@ -101,8 +101,8 @@ def test_what_came_since_and_was_compacted_comes_back_as_it_was_uploaded() -> No
         segments=(all_in_one,),
         retired=tuple(retired(original) for original in ORIGINALS),
     )
-    found = restoration(FOUND, row)
-    assert isinstance(found, Restoration)
+    found = restore_plan_of(FOUND, row)
+    assert isinstance(found, RestorePlan)
     assert found.segments == ORIGINALS
 
 
@@ -114,7 +114,7 @@ def going(segment: RetiredSegment) -> RetiredSegment:
     "left", [(retired(SECOND),), (going(retired(FIRST)), retired(SECOND))], ids=["gone", "going"]
 )
 def test_what_is_deleted_or_being_deleted_stays_away(left: tuple[RetiredSegment, ...]) -> None:
-    found = restoration(FOUND, replace(COMPACTED, retired=left))
+    found = restore_plan_of(FOUND, replace(COMPACTED, retired=left))
     assert isinstance(found, Refusal)
     assert "are deleted, or being deleted" in found.detail
     assert FIRST.segment_id in found.detail
@@ -124,7 +124,7 @@ def test_what_is_deleted_or_being_deleted_stays_away(left: tuple[RetiredSegment,
 def test_a_dropped_tombstones_older_value_stays_away() -> None:
     # What came since lives on in compacted form only: a tombstone in it may have been dropped.
     rest = a_segment(20, 29, segment_id=segment_id("rest"), written_by_run="a run")
-    found = restoration(FOUND, replace(COMPACTED, segments=(MERGED, rest)))
+    found = restore_plan_of(FOUND, replace(COMPACTED, segments=(MERGED, rest)))
     assert isinstance(found, Refusal)
     assert "uploaded from offset 20 on is no longer there" in found.detail
 
@@ -133,15 +133,15 @@ def test_a_hole_behind_an_empty_log_is_no_state() -> None:
     empty = a_state((), log_start_offset=20)
     fourth = a_segment(30, 39)
     row = a_state((THIRD, fourth), log_start_offset=20)
-    assert isinstance(restoration(empty, row), Restoration)
+    assert isinstance(restore_plan_of(empty, row), RestorePlan)
     merged = replace(MERGED, start_offset=20, end_offset=29)
-    found = restoration(empty, replace(row, segments=(merged, fourth)))
+    found = restore_plan_of(empty, replace(row, segments=(merged, fourth)))
     assert isinstance(found, Refusal)
     assert "from offset 20 on" in found.detail
 
 
 def test_what_an_unclean_election_cut_off_stays_away() -> None:
     cut = (LeaderEpoch(epoch=0, start_offset=0), LeaderEpoch(epoch=1, start_offset=5))
-    found = restoration(FOUND, replace(COMPACTED, lineage=cut))
+    found = restore_plan_of(FOUND, replace(COMPACTED, lineage=cut))
     assert isinstance(found, Refusal)
     assert "belong to a log since cut off" in found.detail

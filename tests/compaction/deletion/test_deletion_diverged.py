@@ -18,8 +18,8 @@ from tests.compaction.builders import (
 )
 from tierfold.compaction.deletion.deletion_plan import (
     VacuumLimits,
-    deletion_faults,
     deletion_plan_of,
+    deletion_violations,
 )
 from tierfold.compaction.model.rules import Rules, TierBinding
 
@@ -49,10 +49,10 @@ def test_the_row_has_the_last_word_on_what_is_set_apart_too() -> None:
     view = replace(a_view(CHAIN), set_apart=(listed(APART),))
     vacuumed = deletion_plan_of(view, rules(TierBinding.DETACHED), ORDER, is_refused=True)
     assert vacuumed.set_apart == (listed(APART),)
-    assert deletion_faults(vacuumed, a_state(CHAIN)) == ()
-    assert deletion_faults(vacuumed, a_state([*CHAIN, APART])) == (
+    assert deletion_violations(vacuumed, a_state(CHAIN)) == ()
+    assert deletion_violations(vacuumed, a_state([*CHAIN, APART])) == (
         f"segment {APART.segment_id} is live",
     )
-    assert deletion_faults(vacuumed, a_state(CHAIN, retired=(retired(APART),))) == (
+    assert deletion_violations(vacuumed, a_state(CHAIN, retired=(retired(APART),))) == (
         f"segment {APART.segment_id} is no orphan, but retired",
     )

@@ -14,7 +14,7 @@ from tests.compaction.builders import (
     a_chain,
     a_segment,
     a_state,
-    looked_at,
+    discovered,
     segment_id,
     unknown,
 )
@@ -28,14 +28,14 @@ from tierfold.compaction.commits.commit import (
     applied,
     claimed,
     proposed,
-    unmet,
+    violated,
 )
 from tierfold.compaction.commits.invariants import ensure
 from tierfold.compaction.deletion.deletion_plan import (
     DeletionPlan,
     VacuumLimits,
-    deletion_faults,
     deletion_plan_of,
+    deletion_violations,
     holder,
     taken_over,
 )
@@ -87,7 +87,7 @@ def seen(
     state: PartitionState | None, found: Sequence[InspectedSegment] = ()
 ) -> PartitionView:
     """The row, all that it names, and what lies beside."""
-    view = looked_at(state, found)
+    view = discovered(state, found)
     assert isinstance(view, PartitionView)
     return view
 
@@ -182,7 +182,7 @@ def test_a_log_cut_short_that_alone_holds_offsets_is_kept_and_reported() -> None
 
 
 def test_a_log_that_cannot_be_read_is_kept_and_reported() -> None:
-    torn = stray(15, 20, lacking="index", end_offset=None, problem="x.log: it is torn")
+    torn = stray(15, 20, lacking="index", end_offset=None, corruption="x.log: it is torn")
     vacuumed = deletion(seen(a_state(CHAIN), [torn]))
     assert vacuumed.is_nothing
     assert vacuumed.notes == (
@@ -265,8 +265,8 @@ def test_the_log_starts_where_the_first_segment_that_stays_does() -> None:
         RetireSegments(ids=(A,), at_ms=5, run="r"),
         MoveLogStart(offset=10),
     )
-    assert unmet(vacuumed.requires, row) == ()
-    assert len(unmet(vacuumed.requires, replace(row, segments=CHAIN[1:]))) == 1
+    assert violated(vacuumed.requires, row) == ()
+    assert len(violated(vacuumed.requires, replace(row, segments=CHAIN[1:]))) == 1
 
 
 def test_a_deletion_is_asked_for_only_while_the_segment_is_whole() -> None:
@@ -274,7 +274,7 @@ def test_a_deletion_is_asked_for_only_while_the_segment_is_whole() -> None:
     vacuumed = deletion(seen(row))
     assert vacuumed.updates(at_ms=5, run="r") == (StartDeletion(ids=(A,), at_ms=5),)
     restored = a_state(CHAIN)
-    assert [len(unmet(vacuumed.requires, each)) for each in (row, restored)] == [0, 1]
+    assert [len(violated(vacuumed.requires, each)) for each in (row, restored)] == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -308,7 +308,7 @@ def test_the_row_has_the_last_word_on_what_is_deleted() -> None:
     started = replace(gone(CHAIN[0], for_ms=DAY_MS), deletion_started_at_ms=NOW_MS)
     row = a_state(CHAIN[1:], retired=(started,))
     vacuumed = deletion(seen(row, [stray(15, 20)]))
-    assert deletion_faults(vacuumed, row) == ()
+    assert deletion_violations(vacuumed, row) == ()
     adopted = a_segment(30, 39, segment_id=segment_id("stray15"))
     for changed, word in (
         (a_state(CHAIN), f"segment {A} is live"),
@@ -317,8 +317,8 @@ def test_the_row_has_the_last_word_on_what_is_deleted() -> None:
         (replace(row, segments=(*CHAIN[1:], adopted)), f"segment {adopted.segment_id} is live"),
         (replace(row, retired=(started, gone(adopted, for_ms=0))), "is no orphan, but retired"),
     ):
-        (fault,) = deletion_faults(vacuumed, changed)
-        assert word in fault
+        (violation,) = deletion_violations(vacuumed, changed)
+        assert word in violation
 
 
 def drawn_stray(draw: st.DrawFn, start: int) -> InspectedSegment:
@@ -331,7 +331,7 @@ def drawn_stray(draw: st.DrawFn, start: int) -> InspectedSegment:
         stretch = EpochStretch(epoch=epoch, first_offset=start, last_offset=end)
         found = replace(found, stretches=(stretch,))
     if lacking and draw(st.booleans()):
-        found = replace(found, end_offset=None, problem="torn")
+        found = replace(found, end_offset=None, corruption="torn")
     return found
 
 
@@ -393,10 +393,10 @@ def test_nothing_that_a_live_row_names_is_ever_swept(
         proposal = proposed(
             after, *updates, commit_id=f"{number + 2}", at_ms=NOW_MS, requires=vacuumed.requires
         )
-        assert number or not unmet(proposal.requires, after)
+        assert number or not violated(proposal.requires, after)
         before, after = after, applied(proposal, after)
         ensure(before, after)
-        assert number or deletion_faults(vacuumed, after) == ()
+        assert number or deletion_violations(vacuumed, after) == ()
     live_after = {segment.segment_id for segment in after.segments}
     assert live_after == (live | set(view.new_ids)) - expired
     assert not (starting | going) & {entry.segment.segment_id for entry in after.retired}

@@ -12,10 +12,10 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.compaction.builders import a_segment, a_state, looked_at, retired, segment_id
+from tests.compaction.builders import a_segment, a_state, discovered, retired, segment_id
 from tests.compaction.uploads import upload
 from tierfold.compaction.commits.commit import claimed
-from tierfold.compaction.commits.invariants import CLAIM_INVARIANTS, breaches
+from tierfold.compaction.commits.invariants import CLAIM_INVARIANTS, violations
 from tierfold.compaction.discovery.histories import InspectedSegment
 from tierfold.compaction.discovery.view import PartitionView, Refusal, fresh_state, state_with_new
 from tierfold.compaction.model.segments import PartitionState
@@ -32,7 +32,7 @@ def uploads(draw: st.DrawFn) -> list[InspectedSegment]:
             lacking = draw(st.sampled_from(["", "", "", "index", "leader_epoch_checkpoint", "log"]))
             each = upload(at, end, lacking=lacking)
             if lacking and draw(st.integers(0, 3)) == 0:
-                each = replace(each, end_offset=None, problem="torn")
+                each = replace(each, end_offset=None, corruption="torn")
             found.setdefault(each.listed.segment_id, each)
             at = end + 1
             if at > 29:
@@ -54,7 +54,7 @@ def is_whole(segment: InspectedSegment) -> bool:
 
 def checked(row: PartitionState | None, found: Sequence[InspectedSegment]) -> PartitionView | None:
     """The view, held against a dictionary of offsets; None: refused."""
-    seen = looked_at(row, found)
+    seen = discovered(row, found)
     named = () if row is None else (*row.segments, *(entry.segment for entry in row.retired))
     first = min((segment.start_offset for segment in named), default=0)
     live: set[int] = set() if row is None else set(range(first, row.next_offset))
@@ -108,7 +108,7 @@ def test_uploads_of_one_lineage_are_taken_as_a_dictionary_of_offsets_says(
     first = checked(None, found[:arrived])
     if first is not None and first.segments:
         row = claimed(fresh_state(first), run="r", commit_id="1", at_ms=1)
-        assert breaches(replace(fresh_state(first), segments=()), row, CLAIM_INVARIANTS) == ()
+        assert violations(replace(fresh_state(first), segments=()), row, CLAIM_INVARIANTS) == ()
         if data.draw(st.booleans(), label="is compacted"):
             row = compacted(row)
     named = () if row is None else (*row.segments, *(entry.segment for entry in row.retired))
@@ -119,7 +119,7 @@ def test_uploads_of_one_lineage_are_taken_as_a_dictionary_of_offsets_says(
         grown = state_with_new(second)
         assert grown.segments[: len(row.segments)] == row.segments
         claim = claimed(grown, run="s", commit_id="2", at_ms=2)
-        assert breaches(row, claim, CLAIM_INVARIANTS) == ()
+        assert violations(row, claim, CLAIM_INVARIANTS) == ()
 
 
 def compacted(row: PartitionState) -> PartitionState:
@@ -138,8 +138,8 @@ def test_the_order_of_arrival_in_one_listing_does_not_matter(
     found: list[InspectedSegment], data: st.DataObject
 ) -> None:
     row = a_state([a_segment(0, 10, segment_id=segment_id("live"))])
-    one = looked_at(row, found)
-    other = looked_at(row, data.draw(st.permutations(found)))
+    one = discovered(row, found)
+    other = discovered(row, data.draw(st.permutations(found)))
     assert isinstance(one, PartitionView)
     assert isinstance(other, PartitionView)
     assert (one.segments, one.new_ids) == (other.segments, other.new_ids)

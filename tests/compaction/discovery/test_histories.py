@@ -78,10 +78,10 @@ def test_an_epoch_that_the_row_lacks_within_the_live_range_is_a_truncation(start
     # The new leader's log was cut off at `start`; what it uploads begins wherever it likes.
     found = upload(6, 14, (3, 0), (4, start)) if start else upload(6, 14, (4, 0))
     history, fitting = decided(ROW, found)
-    assert bool(history.contradiction) is (start <= 10)
+    assert bool(history.violation) is (start <= 10)
     assert fitting == "u6-14"
     if start <= 10:
-        assert history.contradiction == (
+        assert history.violation == (
             f"segment {segment_id('u6-14')} (offsets 6 to 14) was written by a leader of epoch 4,"
             f" whose log has offset {start}; the live segments have that offset from another"
             " leader, and go on to 10"
@@ -90,16 +90,16 @@ def test_an_epoch_that_the_row_lacks_within_the_live_range_is_a_truncation(start
 
 def test_a_truncation_is_found_wherever_the_upload_begins() -> None:
     for found in (upload(6, 9, (3, 0), (4, 6)), upload(11, 15, (3, 0), (4, 6), (5, 11))):
-        assert "epoch 4, whose log has offset 6" in decided_history([found], ROW).contradiction
+        assert "epoch 4, whose log has offset 6" in decided_history([found], ROW).violation
 
 
 def test_an_epoch_of_which_only_the_last_checkpoint_entry_is_left_may_start_later() -> None:
     # A broker cuts its checkpoint off at its log start: epoch 3 began at 0, or at 4 at least.
     history, fitting = decided(ROW, upload(4, 15, (3, 4)))
-    assert (history.contradiction, fitting) == ("", "u4-15")
+    assert (history.violation, fitting) == ("", "u4-15")
     assert history.lineage == epochs((3, 0))
     history, fitting = decided(a_row((2, 0), (3, 6)), upload(8, 15, (3, 8)))
-    assert (history.contradiction, fitting) == ("", "u8-15")
+    assert (history.violation, fitting) == ("", "u8-15")
     assert history.lineage == epochs((2, 0), (3, 6))
 
 
@@ -107,24 +107,24 @@ def test_an_epoch_of_which_only_the_last_checkpoint_entry_is_left_may_start_late
 def test_a_common_epoch_that_starts_elsewhere_is_a_contradiction(start: int) -> None:
     row = a_row((2, 0), (3, 6))
     history = decided_history([upload(4, 15, (2, 0), (3, start))], row)
-    assert history.contradiction == (
+    assert history.violation == (
         f"segment {segment_id('u4-15')} (offsets 4 to 15) says that leader epoch 3 starts at offset"
         f" {start}, the catalog says at 6"
     )
-    assert not decided_history([upload(4, 15, (2, 0), (3, 6))], row).contradiction
+    assert not decided_history([upload(4, 15, (2, 0), (3, 6))], row).violation
 
 
 def test_epochs_below_the_rows_first_are_not_looked_at() -> None:
     # The row's own lineage was cut off at its head.
     row = a_row((3, 4))
     history = decided_history([upload(8, 15, (1, 0), (2, 2), (3, 3), (4, 11))], row)
-    assert history.contradiction == ""
+    assert history.violation == ""
 
 
 def test_a_late_upload_of_a_deposed_leader_is_set_apart() -> None:
     row = a_row((3, 0), (5, 6))
     history, fitting = decided(row, upload(4, 9, (3, 0), (4, 5)), upload(4, 8, (3, 0)))
-    assert (history.contradiction, fitting) == ("", "")
+    assert (history.violation, fitting) == ("", "")
     assert names(history.apart) == ["u4-9", "u4-8"]
     assert history.lineage == row.lineage
 
@@ -135,7 +135,7 @@ def test_the_highest_epoch_decides_not_the_longest_upload() -> None:
         history, fitting = decided(ROW, *found)
         assert (history.lineage, fitting) == (epochs((3, 0), (5, 11)), "u11-12")
         assert names(history.apart) == ["u11-99"]
-        assert history.contradiction == ""
+        assert history.violation == ""
 
 
 def test_of_one_epoch_the_upload_that_ends_last_decides() -> None:
@@ -177,10 +177,10 @@ def test_without_a_checkpoint_the_batches_tell(
     stretches: tuple[tuple[int, int, int], ...], contradicts: bool, is_apart: bool
 ) -> None:
     history = decided_history([cut_short(8, 15, *stretches)], ROW)
-    assert bool(history.contradiction) is contradicts
+    assert bool(history.violation) is contradicts
     assert bool(history.apart) is is_apart
     if contradicts:
-        assert "was written by a leader of epoch 4" in history.contradiction
+        assert "was written by a leader of epoch 4" in history.violation
 
 
 def test_batches_of_a_newer_leader_set_an_older_ones_upload_apart() -> None:
@@ -235,15 +235,15 @@ def test_below_the_lineages_head_the_batches_of_older_epochs_say_nothing() -> No
 
 
 def test_what_cannot_be_read_decides_nothing() -> None:
-    torn = upload(11, 19, (3, 0), (4, 11), problem="torn")
+    torn = upload(11, 19, (3, 0), (4, 11), corruption="torn")
     endless = upload(11, 19, (3, 0), (4, 11), end_offset=None)
     assert decided_history([torn, endless], ROW) == decided_history([], ROW)
     assert not fits(endless, epochs((4, 11)))
 
 
 def test_a_checkpoint_tells_of_a_truncation_though_the_log_beside_it_is_torn() -> None:
-    torn = upload(6, 9, (3, 0), (4, 6), problem="torn", end_offset=None)
-    assert "epoch 4, whose log has offset 6" in decided_history([torn], ROW).contradiction
+    torn = upload(6, 9, (3, 0), (4, 6), corruption="torn", end_offset=None)
+    assert "epoch 4, whose log has offset 6" in decided_history([torn], ROW).violation
 
 
 @pytest.mark.parametrize(
@@ -301,6 +301,6 @@ def test_an_epoch_that_the_row_has_beyond_its_live_end_says_nothing() -> None:
     # Catalogs of format 3 remember such; the log may have been cut off there since.
     row = a_state([a_segment(0, 10)], lineage=epochs((0, 0), (4, 15)))
     found = decided_history([upload(11, 14, (0, 0), (4, 13))], row)
-    assert (found.contradiction, found.lineage) == ("", epochs((0, 0), (4, 13)))
+    assert (found.violation, found.lineage) == ("", epochs((0, 0), (4, 13)))
     found = decided_history([upload(11, 20, (0, 0))], row)
     assert (found.apart, found.lineage) == ((), epochs((0, 0)))

@@ -48,7 +48,7 @@ def test_each_required_part_is_missed() -> None:
 def test_on_first_sight_every_segment_is_unknown_complete_or_not() -> None:
     classified = classify([listed(CHAIN[1], lacking=["index"]), listed(CHAIN[0])], None)
     assert found(classified) == {"unknown": [A, B]}
-    assert classified.problems == ()
+    assert classified.corruptions == ()
 
 
 def test_what_no_row_names_is_unknown_wherever_it_begins() -> None:
@@ -60,7 +60,7 @@ def test_what_no_row_names_is_unknown_wherever_it_begins() -> None:
         "known": [A, B],
         "unknown": [staged.segment_id, stray.segment_id, C, D],
     }
-    assert classified.problems == ()
+    assert classified.corruptions == ()
 
 
 def test_a_listed_segment_has_a_log_or_none_and_names_what_it_lacks() -> None:
@@ -86,7 +86,7 @@ def test_what_was_retired_never_comes_back() -> None:
 
 
 def problems(listing: list[ListedSegment], state: PartitionState) -> tuple[str, ...]:
-    return classify(listing, state).problems
+    return classify(listing, state).corruptions
 
 
 def test_live_data_that_is_gone_refuses_the_partition() -> None:

@@ -236,7 +236,7 @@ def test_the_cleaned_range_stays_clean_whatever_is_uploaded_below_it() -> None:
         (upload(3, 5, (0, 0), (1, 3)), False),
         (torn(3), False),
         (torn(3, lacking="index"), False),
-        (replace(upload(3, 5, lacking="index"), problem="torn"), False),
+        (replace(upload(3, 5, lacking="index"), corruption="torn"), False),
     ],
 )
 def test_an_orphan_is_known_to_hold_nothing_of_its_own(

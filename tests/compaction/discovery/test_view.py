@@ -14,8 +14,8 @@ from tests.compaction.builders import (
     a_state,
     a_view,
     cleaned_to,
+    discovered,
     listed,
-    looked_at,
     retired,
     segment_id,
     unknown,
@@ -42,7 +42,7 @@ def seen(
     state: PartitionState | None = None,
     checkpoint: tuple[LeaderEpoch, ...] = (),
 ) -> PartitionView:
-    view = looked_at(state, found(new, checkpoint))
+    view = discovered(state, found(new, checkpoint))
     assert isinstance(view, PartitionView)
     return view
 
@@ -62,7 +62,7 @@ def refused(
     state: PartitionState | None = None,
     checkpoint: tuple[LeaderEpoch, ...] = (),
 ) -> Refusal:
-    refusal = looked_at(state, found(new, checkpoint))
+    refusal = discovered(state, found(new, checkpoint))
     assert isinstance(refusal, Refusal)
     return refusal
 
@@ -95,7 +95,7 @@ def test_first_sight_refuses_a_gap_and_names_both_sides() -> None:
 
 
 def test_first_sight_refuses_a_partial_segment() -> None:
-    refusal = looked_at(None, [unknown(CHAIN[0], lacking=["log"])])
+    refusal = discovered(None, [unknown(CHAIN[0], lacking=["log"])])
     assert isinstance(refusal, Refusal)
     assert refusal.reason is RefusalReason.PARTIAL_SEGMENT
     assert A in refusal.detail
@@ -122,7 +122,7 @@ def test_new_segments_chain_to_the_live_end() -> None:
 
 def test_retired_and_waiting_are_reported() -> None:
     state = a_state(CHAIN[1:2], retired=(retired(CHAIN[0]),))
-    view = looked_at(state, [unknown(CHAIN[2], lacking=["index"])])
+    view = discovered(state, [unknown(CHAIN[2], lacking=["index"])])
     assert isinstance(view, PartitionView)
     assert view.retired == (listed(CHAIN[0]),)
     assert view.waiting == (listed(CHAIN[2], lacking=["index"]),)

@@ -10,8 +10,8 @@ from tierfold.compaction.model.rules import (
     LONG_MAX,
     CompactionStrategy,
     Rules,
-    contradictions,
     outlasting,
+    plan_violations,
 )
 
 HEADER = CompactionStrategy.HEADER
@@ -55,11 +55,11 @@ NAMELESS = ("compaction_strategy", "needs", "compaction_strategy_header")
 def test_what_cannot_hold_together(
     rules: Rules, expected: list[tuple[str, str, str]], source: str
 ) -> None:
-    found = contradictions(rules)
+    found = plan_violations(rules)
     assert [
-        (contradiction.first, contradiction.says, contradiction.second) for contradiction in found
+        (violation.first, violation.says, violation.second) for violation in found
     ] == expected, source
-    assert all(contradiction.remedy for contradiction in found)
+    assert all(violation.remedy for violation in found)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import pytest
 
-from tests.compaction.builders import a_chain, a_view, cleaned_to, looked_at, segment_id, unknown
+from tests.compaction.builders import a_chain, a_view, cleaned_to, discovered, segment_id, unknown
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason
 from tierfold.compaction.model.rules import CompactionStrategy, Rules
 from tierfold.compaction.planning.eligibility import DirtyRatio
@@ -161,7 +161,7 @@ def test_a_reset_cleaner_offset_and_an_upload_in_progress_are_noted() -> None:
     state_view = a_view(CHAIN[:2], cleaner_offsets=cleaned_to(999))
     state = state_view.state
     assert state is not None
-    view = looked_at(state, [unknown(CHAIN[2], lacking=["index"])])
+    view = discovered(state, [unknown(CHAIN[2], lacking=["index"])])
     assert isinstance(view, PartitionView)
     reset, upload = compact(view).notes
     assert "999 lies above the log end 200" in reset
@@ -172,7 +172,7 @@ def stalled(age_ms: int, *, cleaned: int = 200) -> Choice:
     """The choice for live 0-199, and 300-399 that was uploaded so long ago."""
     later = unknown(CHAIN[3])
     later = replace(later, listed=replace(later.listed, modified_ms=NOW_MS - age_ms))
-    view = looked_at(a_view(CHAIN[:2], cleaner_offsets=cleaned_to(cleaned)).state, [later])
+    view = discovered(a_view(CHAIN[:2], cleaner_offsets=cleaned_to(cleaned)).state, [later])
     assert isinstance(view, PartitionView)
     return chosen(view)
 

@@ -18,7 +18,7 @@ from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import LeaderEpoch, Segment
 from tierfold.compaction.planning.grouping import SegmentGroup
 from tierfold.compaction.planning.plan import Compact, propose
-from tierfold.compaction.planning.plan_check import FaultKind, faults
+from tierfold.compaction.planning.plan_check import FaultKind, violations
 from tierfold.compaction.planning.regions import LastStable, Regions, regions_of
 
 NOW_MS = 2_000_000
@@ -50,7 +50,7 @@ def the_plan() -> Compact:
 def kinds(
     plan: Compact, view: PartitionView, last_stable: LastStable | None = None
 ) -> list[FaultKind]:
-    return [fault.kind for fault in faults(plan, view, last_stable, RULES, NOW_MS)]
+    return [violation.kind for violation in violations(plan, view, last_stable, RULES, NOW_MS)]
 
 
 def groups(*parts: tuple[Segment, ...]) -> tuple[SegmentGroup, ...]:
@@ -122,8 +122,8 @@ def test_a_plan_that_was_tampered_with_is_caught(
 
 def test_a_source_that_was_replaced_since_is_caught_and_named() -> None:
     merged = a_segment(0, 199, segment_id="merged")
-    found = faults(the_plan(), a_view([merged, *CHAIN[2:]]), None, RULES, NOW_MS)
-    assert [fault.kind for fault in found] == [FaultKind.NOT_LIVE] * 2
+    found = violations(the_plan(), a_view([merged, *CHAIN[2:]]), None, RULES, NOW_MS)
+    assert [violation.kind for violation in found] == [FaultKind.NOT_LIVE] * 2
     assert CHAIN[0].segment_id in found[0].detail
 
 
@@ -177,7 +177,7 @@ def test_whatever_is_proposed_has_no_fault_in_its_own_view(
     last_stable = None if opened is None else LastStable(offset=opened)
     plan = proposed(view, last_stable, segment_bytes=segment_bytes)
     if plan is not None:
-        assert faults(plan, view, last_stable, RULES, NOW_MS) == ()
+        assert violations(plan, view, last_stable, RULES, NOW_MS) == ()
     else:
         # Only what is clean, or held back at or below the first segment boundary beyond, rests.
         starts_dirty = cleaner_offset if cleaner_offset in range(5, view.next_offset + 1) else 5
@@ -244,8 +244,8 @@ def test_a_partial_plan_that_was_tampered_with_is_caught(
 
 
 def test_a_partial_plan_whose_time_has_not_come_is_caught() -> None:
-    found = faults(the_partial_plan(), due_view(), None, RULES, NOW_MS - 1)
-    assert [fault.kind for fault in found] == [FaultKind.NOT_DUE]
+    found = violations(the_partial_plan(), due_view(), None, RULES, NOW_MS - 1)
+    assert [violation.kind for violation in found] == [FaultKind.NOT_DUE]
     assert DUE[1].segment_id in found[0].detail
 
 
@@ -281,15 +281,15 @@ def test_a_plan_that_takes_in_what_is_too_young_is_caught(
     view = aged(*ages_ms)
     lags = replace(RULES, min_compaction_lag_ms=50, max_compaction_lag_ms=100)
     plan = replace(the_plan(), groups=groups(view.segments))
-    found = faults(plan, view, None, lags, AGED_AT_MS)
-    assert [fault.kind for fault in found] == [FaultKind.TOO_YOUNG] * is_caught
+    found = violations(plan, view, None, lags, AGED_AT_MS)
+    assert [violation.kind for violation in found] == [FaultKind.TOO_YOUNG] * is_caught
 
 
 def test_what_was_clean_before_may_be_young() -> None:
     view = aged(20, 90, 90, 90, cleaned=100)
     lags = replace(RULES, min_compaction_lag_ms=50)
     plan = replace(the_plan(), groups=groups(view.segments), first_dirty=100)
-    assert faults(plan, view, None, lags, AGED_AT_MS) == ()
+    assert violations(plan, view, None, lags, AGED_AT_MS) == ()
 
 
 @pytest.mark.parametrize(
@@ -308,4 +308,4 @@ def test_what_is_overdue_above_a_round_lets_it_be_young(
         first_dirty=100 * first,
         next_offset=100 * last,
     )
-    assert faults(plan, view, last_stable, lags, AGED_AT_MS) == ()
+    assert violations(plan, view, last_stable, lags, AGED_AT_MS) == ()

@@ -55,7 +55,7 @@ class Examiner:
         faults = [*self._history(), *_verified(tier)]
         ran = tierfold("status", tier, "--json")
         entries = {_key_of(entry): entry for entry in ran.entries}
-        faults += [f"{key}: {each['problem']}" for key, each in entries.items() if each["problem"]]
+        faults += [f"{key}: {each['refusal']}" for key, each in entries.items() if each["refusal"]]
         if entries.keys() != self.written.truth.keys():
             faults.append(f"status ended with {ran.code} and knows {entries.keys()}")
         elif not faults:
@@ -148,7 +148,7 @@ def _verified(tier: Path) -> Iterator[str]:
     ran = tierfold("verify", tier, "--json")
     if ran.code != 0:
         yield f"verify ended with {ran.code}: {ran.stderr}"
-        yield from (fault for entry in ran.entries for fault in entry["faults"])
+        yield from (fault for entry in ran.entries for fault in entry["corruptions"])
 
 
 def _key_of(entry: dict[str, Any]) -> PartitionKey:

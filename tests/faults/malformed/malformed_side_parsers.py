@@ -114,7 +114,7 @@ def _judged_indexes(given: tuple[bytes, bytes, int]) -> Outcome:
         index_interval_bytes=100,
         where=_WHERE,
     )
-    if found.faults:
+    if found.corruptions:
         return Outcome.REFUSED
     # Every entry of both is one of those that a broker could have written.
     for delta, position in struct.iter_unpack(">ii", offset_index):

@@ -86,7 +86,7 @@ def entry_of(partition: Partition, segments: Sequence[Entry], **said: Any) -> En
     for entry in segments:
         stem = partition.uploads[entry["segment_id"]].stem
         shown.append({**entry, "log": str(partition.folder / f"{stem}.log")})
-    return {"segments": shown, "problem": "", "orphans": [], "out_of_lineage": [], **said}
+    return {"segments": shown, "refusal": "", "orphans": [], "out_of_lineage": [], **said}
 
 
 def judged(partition: Partition, *segments: Entry, **said: Any) -> None:
@@ -141,7 +141,7 @@ def test_a_record_of_another_history(partition: Partition) -> None:
     stale = uploaded(partition, 0, 9, log=old)
     row = row_of([named(stale)], *new.lineage)
     with pytest.raises(Broken, match=r"\(6, b'a', b'of 6'\) lives in"):
-        Judge().judge(partition, row, entry_of(partition, [], problem="refused"))
+        Judge().judge(partition, row, entry_of(partition, [], refusal="refused"))
 
 
 def test_a_stale_view_beside_a_sound_row(partition: Partition) -> None:
@@ -160,7 +160,7 @@ def test_a_lineage_that_no_leader_had(partition: Partition) -> None:
     partition.logs[1] = partition.log.handed_on(1, 5)
     partition.logs[1].batches = partition.logs[0].batches
     with pytest.raises(Broken, match="the row's lineage is"):
-        Judge().judge(partition, row, entry_of(partition, [], problem="refused"))
+        Judge().judge(partition, row, entry_of(partition, [], refusal="refused"))
 
 
 def test_a_batch_that_straddles_the_effective_start(partition: Partition) -> None:
@@ -174,7 +174,7 @@ def test_a_live_object_that_is_gone(partition: Partition) -> None:
     upload = uploaded(partition, 0, 9)
     (partition.folder / f"{upload.stem}.snapshot").unlink()
     with pytest.raises(Broken, match=r"live object .*\.snapshot is gone"):
-        judged(partition, named(upload), problem="")
+        judged(partition, named(upload), refusal="")
 
 
 def test_a_live_log_that_is_gone(partition: Partition) -> None:
@@ -191,7 +191,7 @@ def test_a_live_log_that_is_gone(partition: Partition) -> None:
 def test_a_refusal_of_what_is_sound(partition: Partition) -> None:
     first = named(uploaded(partition, 0, 9))
     with pytest.raises(Broken, match="status refuses what is sound: why not"):
-        judged(partition, first, problem="why not")
+        judged(partition, first, refusal="why not")
 
 
 def test_a_row_whose_history_was_cut_off(partition: Partition) -> None:
@@ -199,7 +199,7 @@ def test_a_row_whose_history_was_cut_off(partition: Partition) -> None:
     uploaded(partition, 6, 9, log=elected(partition, 6), parts=2)
     with pytest.raises(Broken, match="though epoch 1 has other records at live offsets"):
         judged(partition, named(first))
-    judged(partition, named(first), problem="it diverged")
+    judged(partition, named(first), refusal="it diverged")
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_what_must_be_refused_on_first_sight(
     first, *_ = [uploaded(partition, start, end, parts=n) for start, end, n in uploads]
     with pytest.raises(Broken, match=words):
         Judge().judge(partition, None, entry_of(partition, [named(first)]))
-    Judge().judge(partition, None, entry_of(partition, [], problem="refused"))
+    Judge().judge(partition, None, entry_of(partition, [], refusal="refused"))
 
 
 @pytest.mark.parametrize(("start", "end"), [(0, 7), (4, 9)], ids=["below", "beyond"])
@@ -289,7 +289,7 @@ def test_a_row_that_goes_back(partition: Partition, change: Change, words: str) 
     after = {**row, "segments": list(segments)}
     change(after)
     with pytest.raises(Broken, match=words):
-        judge.judge(partition, after, entry_of(partition, [], problem="refused"))
+        judge.judge(partition, after, entry_of(partition, [], refusal="refused"))
 
 
 def test_a_row_that_is_gone(partition: Partition) -> None:

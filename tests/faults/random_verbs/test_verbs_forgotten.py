@@ -51,11 +51,11 @@ class CutOff:
 
     def known(self) -> None:
         """The row of before is what the next step is compared with."""
-        entry = entry_of(self.partition, [], problem="refused")
+        entry = entry_of(self.partition, [], refusal="refused")
         self.judge.judge(self.partition, self.row, entry)
 
     def refused(self, row: Entry, allowed: Deletion | Forgetting | None = None) -> None:
-        entry = entry_of(self.partition, [], problem="refused")
+        entry = entry_of(self.partition, [], refusal="refused")
         self.judge.judge(self.partition, row, entry, allowed)
 
     def emptied(self, *given_up: Upload, **said: Any) -> Entry:
@@ -148,7 +148,7 @@ def test_a_forgotten_row_that_still_says_something(
     row = cut_off.emptied(cut_off.tail, **said)
     row["retired"] = [{"segment": named(cut_off.tail)} for _ in row["retired"]]
     with pytest.raises(Broken, match="says what was clean, or is retired"):
-        cut_off.forgotten(row, problem="refused")
+        cut_off.forgotten(row, refusal="refused")
 
 
 # What nobody may delete of a log that was cut off.

@@ -151,8 +151,8 @@ class Judge:
             "an upload was set apart": entry["out_of_lineage"],
             "an upload was an orphan": partition.uploads.keys() & set(entry["orphans"]),
             "an upload was deleted": gone,
-            "a partition was refused": [partition.topic_id] if entry["problem"] else [],
-            "a partition diverged": [partition.topic_id] if "forget" in entry["problem"] else [],
+            "a partition was refused": [partition.topic_id] if entry["refusal"] else [],
+            "a partition diverged": [partition.topic_id] if "forget" in entry["refusal"] else [],
         }
         for what, ids in met.items():
             self.met[what].update(ids)
@@ -219,9 +219,9 @@ class Judge:
             return
         unknown = unknown_to(row, held)
         why = list(refusals(partition, row, unknown))
-        if entry["problem"]:
+        if entry["refusal"]:
             if not why:
-                yield f"status refuses what is sound: {entry['problem']}"
+                yield f"status refuses what is sound: {entry['refusal']}"
             return
         must = [refusal for refusal in why if refusal.is_hard]
         if must:

@@ -151,7 +151,7 @@ def delete_topic(actor: Actor, objects: Objects, log: History) -> None:
         )
 
 
-def put_back(objects: Objects, log: History) -> None:
+def commit_restore(objects: Objects, log: History) -> None:
     """A person brings back what brokers uploaded, as their metadata says."""
     theirs = log.put_by.keys() & set(log.objects)
     for key in () if log.is_deleted else sorted(theirs):

@@ -217,7 +217,7 @@ class VirtualTable:
         )
 
     def _refused(self, cause: str) -> UnreadableObject:
-        return UnreadableObject(cause, where=self.uri, remedy="Look again.")
+        return UnreadableObject(cause, where=self.uri, remedy="Inspection again.")
 
 
 def buckets_in(predicate: str) -> frozenset[int]:

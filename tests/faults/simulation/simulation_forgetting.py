@@ -11,7 +11,7 @@ from typing import Final
 
 from rich.console import Console
 
-from tests.faults.simulation.environment_broker import put_back
+from tests.faults.simulation.environment_broker import commit_restore
 from tests.faults.simulation.environment_checks import keys_of
 from tests.faults.simulation.simulation_scheduler import DAY_MS, HOUR_MS, Actor
 from tests.faults.simulation.simulation_settings import World
@@ -58,7 +58,7 @@ def take_back(
     report = done.report
     world.happened(run, f"forget: {report.outcome}", f"{key}: {report.reason}")
     if world.watch.tier(key).row is None:
-        put_back(world.objects, world.histories[key])
+        commit_restore(world.objects, world.histories[key])
     if report.outcome != REFUSED:
         return report.outcome == FORGOTTEN
     found = _MOMENT.search(report.reason)

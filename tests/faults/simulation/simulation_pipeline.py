@@ -18,7 +18,7 @@ from tests.faults.simulation.simulation_settings import World
 from tests.pictures.sparkless import carried_out
 from tierfold.compaction.commits.receipts import GroupReceipt
 from tierfold.compaction.model.errors import TierfoldError
-from tierfold.jobs.pipeline.check_and_commit import Rewritten, RoundResult, published
+from tierfold.jobs.pipeline.check_and_commit import Rewritten, RoundResult, check_and_commit
 from tierfold.jobs.pipeline.task_assignment import GroupOrder, Round
 from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.segments.group_rewrite import RecordBits, rewrite_group
@@ -45,7 +45,9 @@ class VirtualPipeline:
         """Scan, reduce, rewrite, check and commit; one result per round, in their order."""
         rewritten = [self._rewritten(work) for work in rounds]
         began_ms = self.world.scheduler.now_ms
-        results = published(rewritten, catalog, self.tier, lambda: self.world.scheduler.now_ms)
+        results = check_and_commit(
+            rewritten, catalog, self.tier, lambda: self.world.scheduler.now_ms
+        )
         for result in results:
             if result.proposal is not None and result.proposal.at_ms < began_ms:
                 self.world.broken(f"a commit of {began_ms} bears the time {result.proposal.at_ms}")

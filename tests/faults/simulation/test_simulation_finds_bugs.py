@@ -57,12 +57,12 @@ _OF_SOURCES = commit.SegmentsAreLive | commit.SegmentsAreRetired
 
 def epochs_do_not_fence(patch: pytest.MonkeyPatch) -> None:
     """A commit asks for its sources alone: neither for the epoch nor for the row it was made on."""
-    unmet = commit.unmet
+    violated = commit.violated
 
     def of_sources(
         requires: tuple[commit.Requirement, ...], state: PartitionState
-    ) -> tuple[commit.Unmet, ...]:
-        found = unmet(requires, state)
+    ) -> tuple[commit.Violated, ...]:
+        found = violated(requires, state)
         return tuple(each for each in found if isinstance(each.requirement, _OF_SOURCES))
 
     patch.setattr(commit, "unmet", of_sources)

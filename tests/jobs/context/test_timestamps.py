@@ -1,4 +1,4 @@
-"""Moments as people write them, and back."""
+"""TimestampType as people write them, and back."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tierfold.compaction.model.errors import BadSettings
-from tierfold.jobs.context.timestamps import moment, moment_ms
+from tierfold.jobs.context.timestamps import timestamp_ms_of, timestamp_text
 
 MOMENT_MS = 1_795_275_046_123
 
@@ -26,31 +26,31 @@ MOMENT_MS = 1_795_275_046_123
     ],
 )
 def test_a_moment_is_read(text: str, time_ms: int) -> None:
-    assert moment_ms(text, where="--to") == time_ms
+    assert timestamp_ms_of(text, where="--to") == time_ms
 
 
 @given(st.integers(0, 253_402_300_799_999))
 def test_what_is_told_is_understood(time_ms: int) -> None:
-    assert moment_ms(moment(time_ms), where="--to") == time_ms
+    assert timestamp_ms_of(timestamp_text(time_ms), where="--to") == time_ms
 
 
 def test_beyond_the_calendar_a_moment_is_its_number() -> None:
-    assert moment(2**63 - 1) == str(2**63 - 1)
+    assert timestamp_text(2**63 - 1) == str(2**63 - 1)
 
 
 @pytest.mark.parametrize(
     "text", ["20261121T153046-hVb2Qx0A", "yesterday", "", "-5", "١٢", "2026", "20261121"]
 )
 def test_a_name_and_the_begin_of_one_are_no_moments(text: str) -> None:
-    assert moment_ms(text, where="--to") is None
+    assert timestamp_ms_of(text, where="--to") is None
 
 
 def test_more_digits_than_a_time_has_are_no_moment() -> None:
-    assert moment_ms("9" * 19, where="--to") == 10**19 - 1
-    assert moment_ms("9" * 5000, where="--to") is None
+    assert timestamp_ms_of("9" * 19, where="--to") == 10**19 - 1
+    assert timestamp_ms_of("9" * 5000, where="--to") is None
 
 
 @pytest.mark.parametrize("text", ["2026-13-01", "2026-02-30T00:00", "2026-1-1", "2026-11-21T25:00"])
 def test_a_date_that_is_none_is_told(text: str) -> None:
     with pytest.raises(BadSettings, match=rf"'{text}' is no moment.*2026-11-21T15:30:46.123Z"):
-        moment_ms(text, where="--to")
+        timestamp_ms_of(text, where="--to")

@@ -20,7 +20,12 @@ from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.outcomes import Committed, Unknown
 from tierfold.jobs.context.run_context import RunContext
-from tierfold.jobs.pipeline.check_and_commit import Rewritten, RoundResult, published, read_back
+from tierfold.jobs.pipeline.check_and_commit import (
+    Rewritten,
+    RoundResult,
+    check_and_commit,
+    read_back,
+)
 from tierfold.jobs.pipeline.task_assignment import Round, group_orders
 from tierfold.storage.segments.group_rewrite import rewrite_group
 from tierfold.storage.tiers.local_store import LocalStore
@@ -42,8 +47,8 @@ class Staged:
     tier: Path
     rewritten: list[Rewritten]
 
-    def published(self) -> dict[str, RoundResult]:
-        results = published(
+    def check_and_commit(self) -> dict[str, RoundResult]:
+        results = check_and_commit(
             self.rewritten, self.context.catalog, self.context.tier, self.context.clock
         )
         assert [result.round for result in results] == [each.round for each in self.rewritten]
@@ -91,7 +96,7 @@ class UnlistedStore(LocalStore):
 
 
 def test_what_is_sound_is_published_and_the_row_is_known(staged: Staged) -> None:
-    results = staged.published()
+    results = staged.check_and_commit()
     assert all(isinstance(result.outcome, Committed) for result in results.values())
     assert {
         result.round.key: result.state for result in results.values()
@@ -107,10 +112,10 @@ def test_an_object_that_changed_since_it_was_written_is_not_published(
     before = staged.context.catalog.read()[ORDERS]
     path = staged.path_of(part)
     HARMS[harm](path)
-    results = staged.published()
+    results = staged.check_and_commit()
     orders = results["orders"]
     assert (orders.outcome, orders.state, orders.proposal) == (None, None, None)
-    assert not told(orders.failure or "", "orders-0", path.name, "nothing was published")
+    assert not told(orders.failure or "", "orders-0", path.name, "nothing was committed")
     assert staged.context.catalog.read()[ORDERS] == before
     assert isinstance(results["payments"].outcome, Committed)
 
@@ -118,7 +123,9 @@ def test_an_object_that_changed_since_it_was_written_is_not_published(
 def test_a_commit_bears_the_time_of_its_writing_not_of_the_runs_begin(staged: Staged) -> None:
     # The grace period of what it retires counts from there: a run may take longer than that.
     hours_later_ms = staged.context.now_ms + 30 * 3_600_000
-    published(staged.rewritten, staged.context.catalog, staged.context.tier, lambda: hours_later_ms)
+    check_and_commit(
+        staged.rewritten, staged.context.catalog, staged.context.tier, lambda: hours_later_ms
+    )
     for row in staged.context.catalog.read().values():
         assert row.committed_at_ms == hours_later_ms
         assert {entry.retired_at_ms for entry in row.retired} == {
@@ -129,7 +136,7 @@ def test_a_commit_bears_the_time_of_its_writing_not_of_the_runs_begin(staged: St
 def test_a_folder_that_cannot_be_listed_is_not_published(staged: Staged) -> None:
     tier = LocalTieredStorage(UnlistedStore(staged.tier))
     before = staged.context.catalog.read()
-    results = published(staged.rewritten, staged.context.catalog, tier, staged.context.clock)
+    results = check_and_commit(staged.rewritten, staged.context.catalog, tier, staged.context.clock)
     assert all("no permission" in (result.failure or "") for result in results)
     assert staged.context.catalog.read() == before
 
@@ -152,7 +159,7 @@ def test_where_nothing_was_written_nothing_is_listed(staged: Staged) -> None:
 
     rounds = [unchanged(each) for each in staged.rewritten]
     tier = LocalTieredStorage(UnlistedStore(staged.tier))
-    results = published(rounds, staged.context.catalog, tier, staged.context.clock)
+    results = check_and_commit(rounds, staged.context.catalog, tier, staged.context.clock)
     assert all(isinstance(result.outcome, Committed) for result in results)
 
 
@@ -160,7 +167,7 @@ def test_where_nothing_was_written_nothing_is_listed(staged: Staged) -> None:
 def test_what_the_scan_counted_otherwise_is_not_published(staged: Staged, what: str) -> None:
     first = staged.rewritten[0]
     staged.rewritten[0] = replace(first, **{what: getattr(first, what) + 1})
-    results = staged.published()
+    results = staged.check_and_commit()
     assert not told(results["orders"].failure or "", "contradict each other", "the scan counted")
     assert results["orders"].outcome is None
     assert isinstance(results["payments"].outcome, Committed)
@@ -171,7 +178,7 @@ def test_what_failed_on_the_way_is_passed_on_and_asks_the_catalog_nothing(
 ) -> None:
     staged.rewritten[:] = [replace(each, failure="it broke") for each in staged.rewritten]
     before = files_below(staged.tier / "_tierfold")
-    results = staged.published()
+    results = staged.check_and_commit()
     assert {result.failure for result in results.values()} == {"it broke"}
     assert {result.outcome for result in results.values()} == {None}
     assert files_below(staged.tier / "_tierfold") == before
@@ -179,7 +186,7 @@ def test_what_failed_on_the_way_is_passed_on_and_asks_the_catalog_nothing(
 
 def test_a_catalog_that_cannot_be_read_leaves_the_outcome_unknown(staged: Staged) -> None:
     catalog = MeddledCatalog(staged.context.catalog_uri, before_commit=no_answer)
-    results = published(staged.rewritten, catalog, staged.context.tier, staged.context.clock)
+    results = check_and_commit(staged.rewritten, catalog, staged.context.tier, staged.context.clock)
     for result in results:
         assert result.proposal is not None
         assert result.outcome == Unknown(
@@ -193,7 +200,7 @@ def test_what_the_row_shows_settles_a_lost_answer(staged: Staged, is_written: bo
     event = {"after_commit" if is_written else "before_commit": no_answer}
     catalog = MeddledCatalog(staged.context.catalog_uri, **event)
     staged.rewritten[1] = replace(staged.rewritten[1], failure="it broke")
-    orders, payments = published(
+    orders, payments = check_and_commit(
         staged.rewritten, catalog, staged.context.tier, staged.context.clock
     )
     assert isinstance(orders.outcome, Unknown)
@@ -212,5 +219,5 @@ def test_rows_that_cannot_be_read_settle_nothing(staged: Staged) -> None:
     catalog = MeddledCatalog(
         staged.context.catalog_uri, after_commit=no_answer, before_resolve=no_answer
     )
-    results = published(staged.rewritten, catalog, staged.context.tier, staged.context.clock)
+    results = check_and_commit(staged.rewritten, catalog, staged.context.tier, staged.context.clock)
     assert read_back(results, catalog) == results

@@ -34,7 +34,7 @@ from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline import run_loop as waves_module
 from tierfold.jobs.pipeline.partition_report import COMPACTED, FAILED, FENCED, LEFT
-from tierfold.jobs.pipeline.run_loop import Waves, Work, rounds_of
+from tierfold.jobs.pipeline.run_loop import PartitionRun, Waves, rounds_of
 from tierfold.jobs.pipeline.spark_executor import Pipeline
 from tierfold.jobs.pipeline.survey import Surveyed, survey
 from tierfold.jobs.settings.resolution import resolve
@@ -302,7 +302,7 @@ def test_marks_are_read_as_far_as_a_transaction_of_the_chunk_is_open(tmp_path: P
     starts = [segment.start_offset for segment in each.choice.groups[0].segments]
     cut = replace(each.choice, next_offset=starts[1], groups=grouped_first(each, 1))
     (round_,) = rounds_of(
-        context, [(Work(surveyed=each, plan=each.choice), Chunk(plan=cut, is_last=False))]
+        context, [(PartitionRun(surveyed=each, plan=each.choice), Chunk(plan=cut, is_last=False))]
     )
     read = [segment.start_offset for _, segment in round_.scanned]
     assert [start for start in read if start >= round_.next_offset] == starts[1:3]

@@ -193,7 +193,7 @@ def test_results_that_contradict_the_scan_are_not_published(
     progress = EventfulProgress(spark, "rewrite", lambda: overwrite(victim, shrunk))
     orders, payments = run(tier, spark, progress)
     assert orders.failure is not None
-    assert "the results contradict each other, nothing was published" in orders.failure
+    assert "the results contradict each other, nothing was committed" in orders.failure
     assert orders.outcome is None
     assert isinstance(payments.outcome, Committed)
     live = Catalog(str(tier / "_tierfold")).read()[ORDERS].segments

@@ -30,7 +30,7 @@ from tierfold.jobs.context.run_context import RunContext, run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline import task_assignment as rounds_module
 from tierfold.jobs.pipeline.partition_report import result_report, survey_report
-from tierfold.jobs.pipeline.run_loop import Work, rounds_of
+from tierfold.jobs.pipeline.run_loop import PartitionRun, rounds_of
 from tierfold.jobs.pipeline.spark_executor import Pipeline, RoundResult
 from tierfold.jobs.pipeline.survey import KnownPartition, survey
 from tierfold.jobs.settings.resolution import Settings, resolve
@@ -90,7 +90,7 @@ def cleaned(
     context = run_context(str(tier), None, now_ms)
     begun = [
         (
-            Work(surveyed=each, plan=each.choice),
+            PartitionRun(surveyed=each, plan=each.choice),
             Chunk(plan=each.choice, is_last=chunks[each.key].is_last_chunk),
         )
         for each in survey(context, settings_of(tier, chunks), Scope())
@@ -142,7 +142,7 @@ def test_topics_under_every_strategy_end_as_the_model_says(
         for key in topics:
             assert list(seen(context, tier, key)) == models[key].records, (key, number)
         for found in verify(context, resolve([]), Scope(), Console(file=io.StringIO())):
-            assert found.faults == (), number
+            assert found.corruptions == (), number
             strategies = {chunk.strategy for chunk in topics[found.key][: number + 1]}
             assert (found.keys_compared is not None) == (len(strategies) == 1), found.notes
 
@@ -163,7 +163,7 @@ def test_a_run_remembers_its_strategy_and_the_next_plan_tells_of_a_change(
     assert target(context, state).before is not None
     # What timestamps removed is gone, though offsets decide now.
     changed = target(context, replace(state, strategies=("timestamp", "offset")))
-    assert (changed.before, changed.faults) == (None, ())
+    assert (changed.before, changed.corruptions) == (None, ())
     assert changed.notes == (
         "not compared: compacted by timestamp, then by offset: what one removed stays removed",
     )

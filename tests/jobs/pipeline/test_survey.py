@@ -224,7 +224,7 @@ def test_a_copy_of_a_partition_under_another_topics_name_is_refused(tier: Path) 
         assert not told(reason, key.topic_id, "orders-0", "orders-backup-0", "Move")
     told_by_status = tierfold("status", tier, "--json")
     assert told_by_status.code == 3
-    assert key.topic_id in told_by_status.partitions["orders", 0]["problem"]
+    assert key.topic_id in told_by_status.partitions["orders", 0]["refusal"]
 
 
 class Whimsical(LocalStore):

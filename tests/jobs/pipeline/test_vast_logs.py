@@ -114,7 +114,7 @@ def test_such_logs_are_compacted_and_what_holds_nothing_is_one_empty_batch(
 def test_verify_and_the_other_verbs_read_the_empty_segments(course: Course) -> None:
     assert course.verified.code == 0, course.verified.stdout
     found = {entry["topic"]: entry for entry in course.verified.entries}
-    assert all(each["faults"] == [] for each in found.values())
+    assert all(each["corruptions"] == [] for each in found.values())
     assert {topic: each["keys_compared"] for topic, each in found.items()} == {
         topic: len(values) for topic, values in VALUES.items()
     }

@@ -26,7 +26,7 @@ SOUND = Verified(
 BROKEN = replace(
     SOUND,
     key=replace(SOUND.key, topic="zebra"),
-    faults=("a sentence " + "that is long " * 20, "[red] another"),
+    corruptions=("a sentence " + "that is long " * 20, "[red] another"),
 )
 
 
@@ -67,7 +67,7 @@ def test_keys_that_were_not_compared_do_not_agree() -> None:
 def test_faults_come_first_and_whole() -> None:
     text = printed(SOUND, BROKEN)
     assert text.index("zebra-0") < text.index("orders-0")
-    assert all(f"zebra-0: {fault}\n" in text for fault in BROKEN.faults)
+    assert all(f"zebra-0: {fault}\n" in text for fault in BROKEN.corruptions)
     assert text.splitlines()[-1] == "FAULTS: 2, in 1 of 2 partitions"
 
 

@@ -187,4 +187,4 @@ def test_a_part_that_no_round_needs_is_made_anew_from_the_log(
     assert course.run.outcomes[damage.name, KNOWN] == "compacted"
     assert live_values(course.status[damage.name, KNOWN]) == latest_updates(3)
     found = tierfold("verify", course.tier, "--topic", damage.name, "--json")
-    assert found.partitions[damage.name, KNOWN]["faults"] == []
+    assert found.partitions[damage.name, KNOWN]["corruptions"] == []

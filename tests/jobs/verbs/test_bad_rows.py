@@ -100,8 +100,8 @@ def test_a_row_that_cannot_be_true_stops_its_own_partition(
     assert planned.code == 3
     assert planned.outcomes == {("orders", 0): "refused", ("orders", 1): "planned"}
     seen = status_of(tier, *ALWAYS)
-    assert not told(seen["orders", 0]["problem"], *words)
-    assert seen["orders", 1]["problem"] == ""
+    assert not told(seen["orders", 0]["refusal"], *words)
+    assert seen["orders", 1]["refusal"] == ""
     ran = tierfold("compact", tier, *ALWAYS, "--json")
     assert ran.code == 3
     assert ran.outcomes == {("orders", 0): "refused", ("orders", 1): "compacted"}
@@ -109,9 +109,9 @@ def test_a_row_that_cannot_be_true_stops_its_own_partition(
     assert not told(reason, *words, "_tierfold/partitions, row", "restore its last good version")
     verified = tierfold("verify", tier, *ALWAYS, "--json")
     assert verified.code == 3
-    (fault,) = verified.partitions["orders", 0]["faults"]
+    (fault,) = verified.partitions["orders", 0]["corruptions"]
     assert not told(fault, *words)
-    assert verified.partitions["orders", 1]["faults"] == []
+    assert verified.partitions["orders", 1]["corruptions"] == []
     # Its neighbour's commit wrote it back as it was: whoever mends it finds what there is.
     assert raw_rows(tier)[0] == row
     assert files_below(folder_of(tier, WRONG)) == before

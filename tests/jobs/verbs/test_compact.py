@@ -35,7 +35,7 @@ from tierfold.compaction.planning.plan import Compact
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.partition_report import FAILED
-from tierfold.jobs.pipeline.run_loop import Work, rounds_of
+from tierfold.jobs.pipeline.run_loop import PartitionRun, rounds_of
 from tierfold.jobs.pipeline.survey import survey
 from tierfold.jobs.settings.resolution import resolve
 from tierfold.storage.catalog.runs_table import RunsTable
@@ -379,8 +379,8 @@ def test_a_plan_that_the_view_contradicts_is_not_even_claimed(two: Path) -> None
     surveyed = survey(context, resolve(["cleanup.policy=compact"]), Scope())
     first, second = (partition for partition in surveyed if isinstance(partition.choice, Compact))
     assert isinstance(first.choice, Compact)
-    wrong = Work(surveyed=first, plan=first.choice)
-    right = Work(surveyed=second, plan=second.choice)
+    wrong = PartitionRun(surveyed=first, plan=first.choice)
+    right = PartitionRun(surveyed=second, plan=second.choice)
     plan = replace(first.choice, next_offset=first.choice.next_offset + 1)
     begun = [(work, Chunk(plan=work.plan, is_last=True)) for work in (wrong, right)]
     begun[0] = (wrong, Chunk(plan=plan, is_last=True))

@@ -90,7 +90,7 @@ def test_status_and_plan_of_a_refused_partition_show_its_row(tmp_path: Path) -> 
     row = row_of(tier)
     assert row.epoch > 0
     status = status_of(tier)["orders", 0]
-    assert "unclean leader election" in status["problem"]
+    assert "unclean leader election" in status["refusal"]
     assert (status["epoch"], status["committed_at_ms"]) == (row.epoch, row.committed_at_ms)
     assert (status["cleaner_offset"], status["log_start_offset"]) == (row.cleaner_offset, 0)
     assert [segment["id"] for segment in status["segments"]] == [ours.segment_id]

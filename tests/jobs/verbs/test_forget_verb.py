@@ -364,8 +364,8 @@ def test_the_way_out_of_a_compacted_partition(spark: SparkSession, tmp_path: Pat
     assert vacuum(2, *DETACHED).code == 3
     assert segments_of(tier) == {*ids_of([first, second, ours, newest])}
     reason = forget(tier).entries[0]["reason"]
-    moment = reason.partition("--to ")[2].partition("`")[0]
-    assert tierfold("restore", tier, "orders-0", "--to", moment).code == 0
+    timestamp_text = reason.partition("--to ")[2].partition("`")[0]
+    assert tierfold("restore", tier, "orders-0", "--to", timestamp_text).code == 0
     assert ids_of(row_of(tier).segments) == ids_of([first, second])
     assert not told(forget(tier).entries[0]["reason"], "retired: " + ours.segment_id, "vacuum")
     assert vacuum(2).outcomes["orders", 0] == "vacuumed"

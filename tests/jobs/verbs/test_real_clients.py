@@ -148,7 +148,7 @@ def test_one_run_compacts_them_all_to_the_latest_record_of_each_key(
 def test_verify_finds_no_fault_and_compares_every_key(done: Done) -> None:
     ran = tierfold("verify", done.tier, "--json", "--second-opinion")
     for (topic, _), found in ran.partitions.items():
-        assert found["faults"] == []
+        assert found["corruptions"] == []
         assert found["keys_compared"] == len(compacted(topic))
         second = {"keys": len(compacted(topic)), "differing": 0, "late": 0}
         assert found["second_opinion"] == second

@@ -36,7 +36,7 @@ from tierfold.compaction.commits.commit import (
     applied,
     proposed,
 )
-from tierfold.compaction.commits.restore import Restoration, restoration
+from tierfold.compaction.commits.restore import RestorePlan, restore_plan_of
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.outcomes import Committed, Fenced, Outcome, Unknown
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
@@ -123,8 +123,8 @@ def test_the_history_names_every_state(tier: Path) -> None:
 def test_each_state_can_be_restored_by_its_moment_in_any_order(tier: Path) -> None:
     lines = lines_of(tier)
     for number in (3, 1, 0, 2, 3):
-        moment = lines[number]["committed_at" if number % 2 else "committed_at_ms"]
-        ran = restore(tier, str(moment))
+        timestamp_text = lines[number]["committed_at" if number % 2 else "committed_at_ms"]
+        ran = restore(tier, str(timestamp_text))
         assert (ran.code, ran.outcomes) == (0, {("orders", 0): "restored"}), ran
         # What came since stays, as its broker uploaded it.
         third = row_of(tier).segments[-1]
@@ -192,12 +192,12 @@ def test_compact_restore_compact_is_compact(spark: SparkSession, tmp_path: Path)
     assert restore(undone, found["committed_at"], name="tiered-0").code == 0
     assert len(live_ids(undone, "tiered")) == 3
     sound = tierfold("verify", undone, "--json")
-    assert (sound.code, sound.entries[0]["faults"]) == (0, [])
+    assert (sound.code, sound.entries[0]["corruptions"]) == (0, [])
     assert tierfold("compact", undone, *arguments).code == 0
     assert contents(undone, "tiered") == contents(alone, "tiered")
     assert status_of(undone)["tiered", 0]["cleaner_offset"] == 12155
     proven = tierfold("verify", undone, "--json").entries[0]
-    assert (proven["faults"], proven["keys_compared"]) == ([], 999)
+    assert (proven["corruptions"], proven["keys_compared"]) == ([], 999)
 
 
 def test_a_tombstone_that_was_dropped_since_still_deletes(
@@ -306,9 +306,9 @@ def test_a_restore_asks_for_all_that_it_relies_on() -> None:
     merged = a_segment(0, 19, segment_id=segment_id("merged"), written_by_run="a run")
     row = a_state((merged, third), epoch=4, owner_run="undo", commit_id="claim")
     row = replace(row, retired=(retired(first), retired(second)))
-    way_back = restoration(a_state((first, second)), row)
-    assert isinstance(way_back, Restoration)
-    proposal = restore_proposal(way_back, row, 77)
+    restore_plan = restore_plan_of(a_state((first, second)), row)
+    assert isinstance(restore_plan, RestorePlan)
+    proposal = restore_proposal(restore_plan, row, 77)
     assert proposal.requires == (
         EpochIs(epoch=4, owner_run="undo"),
         CommitIs(commit_id="claim"),

@@ -28,7 +28,7 @@ from tests.storage.live_segments import data, marker
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.partition_report import max_compaction_delay_secs
-from tierfold.jobs.pipeline.survey import contradictions, in_order_of_work, survey
+from tierfold.jobs.pipeline.survey import in_order_of_work, plan_violations, survey
 from tierfold.jobs.reports.verb_tables import print_reports
 from tierfold.jobs.settings.resolution import Settings, resolve
 from tierfold.jobs.verbs.plan import plan
@@ -198,10 +198,10 @@ def test_what_is_too_young_is_left_and_the_rest_is_cleaned(three_topics: Path) -
 def test_a_plan_made_for_another_time_is_contradicted(three_topics: Path) -> None:
     wiring = run_context(str(three_topics), None, WRITTEN_AT_MS + 40)
     orders = survey(wiring, lagging(maximum_ms=2**63 - 1), Scope())[0]
-    assert contradictions(orders, wiring.now_ms) == ()
+    assert plan_violations(orders, wiring.now_ms) == ()
     too_strict = lagging(minimum_ms=30, maximum_ms=2**63 - 1).rules_for("orders")
     stricter = replace(orders, rules=too_strict)
-    (why,) = contradictions(stricter, wiring.now_ms)
+    (why,) = plan_violations(stricter, wiring.now_ms)
     assert "too young" in why
 
 

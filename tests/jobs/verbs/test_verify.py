@@ -136,7 +136,7 @@ def stage(tmp_path: Path) -> Stage:
 
 def test_what_brokers_wrote_is_sound_without_a_catalog(stage: Stage) -> None:
     found = stage.verify()
-    assert found.faults == ()
+    assert found.corruptions == ()
     assert (found.segments, found.batches, found.records) == (2, 8, 10)
     assert found.bytes_read == sum(original.size_bytes for original in stage.originals)
     assert found.index_entries == sum(
@@ -153,7 +153,7 @@ def test_a_rewritten_log_tells_what_the_originals_told(
 ) -> None:
     stage.catalogue([stage.rewrite(*kept)], stage.originals)
     found = stage.verify()
-    assert (found.faults, found.notes) == ((), ())
+    assert (found.corruptions, found.notes) == ((), ())
     assert found.keys_compared == 6
     assert (found.segments, found.batches) == (1, len(kept))
 
@@ -184,7 +184,7 @@ def test_a_segment_that_is_live_still_counts_on_both_sides(stage: Stage) -> None
     rewritten = put_segment(stage.tier, kept, offsets=(0, 5), run="run-1")
     stage.catalogue([rewritten, second], [first])
     found = stage.verify()
-    assert (found.faults, found.notes, found.keys_compared) == ((), (), 6)
+    assert (found.corruptions, found.notes, found.keys_compared) == ((), (), 6)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_where_the_latest_record_cannot_be_known_keys_are_not_compared(
     for state, is_compared in ((whole, True), (replace(whole, **changes), False)):
         known = KnownPartition(key=KEY, state=state, refusal=None)
         found = target_of(context, known, INTERVAL_BYTES)
-        assert (found.before is not None, found.faults) == (is_compared, ())
+        assert (found.before is not None, found.corruptions) == (is_compared, ())
     assert found.notes[0].startswith(f"not compared: {why}")
 
 
@@ -227,7 +227,7 @@ def test_many_buckets_say_the_same(stage: Stage, monkeypatch: pytest.MonkeyPatch
     stage.catalogue([stage.rewrite(A, B, F)], stage.originals)
     found = stage.verify()
     assert found.keys_compared == 6
-    assert "1 of 6 keys have another latest value" in found.faults[0]
+    assert "1 of 6 keys have another latest value" in found.corruptions[0]
 
 
 @pytest.mark.parametrize("part", [Part.LOG, Part.TRANSACTION_INDEX])
@@ -235,7 +235,7 @@ def test_originals_that_are_gone_are_a_note(stage: Stage, part: Part) -> None:
     stage.catalogue([stage.rewrite(A, B, E, F)], stage.originals)
     stage.file(stage.originals[0], part).unlink()
     found = stage.verify(second_opinion=True)
-    assert (found.faults, found.keys_compared) == ((), None)
+    assert (found.corruptions, found.keys_compared) == ((), None)
     assert found.notes == (
         "not compared: 1 of 2 original segments are gone",
         "no second opinion: the keys are not compared",
@@ -252,7 +252,7 @@ def test_originals_must_cover_what_is_live(stage: Stage, kept: str) -> None:
     }
     stage.catalogue([stage.rewrite(A, B, E, F)], retired[kept])
     found = stage.verify()
-    assert (found.faults, found.keys_compared) == ((), None)
+    assert (found.corruptions, found.keys_compared) == ((), None)
     *strangers, note = found.notes
     assert note == "not compared: not all originals are there any more"
     # What the catalog does not name as retired lies there all the same, and is told of.
@@ -265,7 +265,7 @@ def test_a_damaged_original_is_a_note(stage: Stage, part: Part) -> None:
     path = stage.file(stage.originals[0], part)
     path.write_bytes(path.read_bytes()[:-1])
     found = stage.verify()
-    assert (found.faults, found.keys_compared) == ((), None)
+    assert (found.corruptions, found.keys_compared) == ((), None)
     (note,) = found.notes
     assert note.startswith("not compared: ")
     assert path.name in note
@@ -276,7 +276,7 @@ def test_a_damaged_live_log_is_a_fault_and_ends_the_comparison(stage: Stage) -> 
     stage.catalogue([rewritten], stage.originals)
     stage.spoil(rewritten, Part.LOG)
     found = stage.verify()
-    (fault,) = found.faults
+    (fault,) = found.corruptions
     assert "bad CRC" in fault
     assert found.keys_compared is None
     assert found.notes == ("not compared: a live segment could not be read",)
@@ -298,7 +298,7 @@ def test_aborts_that_only_their_marker_tells_of_are_believed_of_originals(tmp_pa
     stage = Stage(tmp_path / "tier", listed=False)
     stage.catalogue([stage.rewrite(A, B, E, F)], stage.originals)
     found = stage.verify(second_opinion=True)
-    assert (found.faults, found.keys_compared, found.second_opinion) == ((), 6, None)
+    assert (found.corruptions, found.keys_compared, found.second_opinion) == ((), 6, None)
     assert found.notes[-1].startswith("no second opinion: the reader takes aborted records")
 
 
@@ -306,7 +306,7 @@ def test_a_live_transaction_index_that_cannot_be_read_is_told_once(stage: Stage)
     path = stage.file(stage.originals[0], Part.TRANSACTION_INDEX)
     path.write_bytes(path.read_bytes()[:-1])
     found = stage.verify()
-    (fault,) = found.faults
+    (fault,) = found.corruptions
     assert path.name in fault
     assert found.notes == ("not compared: a live transaction index cannot be read",)
 
@@ -322,7 +322,7 @@ def test_the_last_live_segment_must_end_in_a_batch_and_only_that(stage: Stage) -
 
 def test_an_index_of_another_interval_is_a_note(stage: Stage) -> None:
     found = stage.verify(interval_bytes=1)
-    assert found.faults == ()
+    assert found.corruptions == ()
     assert "the indexes of 2 of 2 segments are right, but not those" in found.notes[1]
     assert "index.interval.bytes=1" in found.notes[1]
 
@@ -380,7 +380,7 @@ def test_the_json_entry_has_it_all(stage: Stage) -> None:
     entry = stage.verify().as_json()
     assert entry["topic"] == "orders"
     assert entry["records"] == 10
-    assert entry["faults"] == []
+    assert entry["corruptions"] == []
     assert set(entry) == {
         "topic",
         "partition",

@@ -78,7 +78,7 @@ def test_compaction_keeps_the_latest_value_of_every_key(compacted: Path) -> None
     done = CliRunner().invoke(commands.tierfold, ["verify", str(compacted), "--json"])
     assert done.exit_code == 0
     (found,) = json.loads(done.stdout)["partitions"]
-    assert (found["faults"], found["notes"]) == ([], [])
+    assert (found["corruptions"], found["notes"]) == ([], [])
     assert found["keys_compared"] == len(keys_of_sample())
     assert found["segments"] == 1
 
@@ -116,6 +116,6 @@ def test_a_value_that_changed_under_a_right_checksum_is_found(
     done = CliRunner().invoke(commands.tierfold, ["verify", str(tier), "--json"])
     assert done.exit_code == EXIT_PARTITION_FAILED
     (found,) = json.loads(done.stdout)["partitions"]
-    (fault,) = found["faults"]
+    (fault,) = found["corruptions"]
     assert fault.startswith(f"1 of {len(keys_of_sample())} keys have another latest value")
     assert (batch.records[0].key or b"").hex() in fault

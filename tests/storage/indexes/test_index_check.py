@@ -78,7 +78,7 @@ def test_no_entry_need_be_in_the_offset_index() -> None:
 
 
 def test_an_entry_may_name_the_end_of_an_append_of_several_batches() -> None:
-    assert check(offset_index((1029, 100), (1059, 300))).faults == ()
+    assert check(offset_index((1029, 100), (1059, 300))).corruptions == ()
 
 
 @pytest.mark.parametrize(
@@ -94,9 +94,9 @@ def test_an_entry_may_name_the_end_of_an_append_of_several_batches() -> None:
     ],
 )
 def test_a_wrong_offset_entry_is_a_fault(entries: tuple[tuple[int, int], ...], told: str) -> None:
-    (fault,) = check(offset_index(*entries)).faults
-    assert fault.startswith("seg.index: 1 of ")
-    assert told in fault
+    (corruption,) = check(offset_index(*entries)).corruptions
+    assert corruption.startswith("seg.index: 1 of ")
+    assert told in corruption
 
 
 @pytest.mark.parametrize(
@@ -109,40 +109,40 @@ def test_a_wrong_offset_entry_is_a_fault(entries: tuple[tuple[int, int], ...], t
     ],
 )
 def test_a_wrong_time_entry_is_a_fault(entries: tuple[tuple[int, int], ...], told: str) -> None:
-    (fault,) = check(times=time_index(*entries)).faults
-    assert fault.startswith("seg.timeindex: 1 of 2 entries are wrong")
-    assert told in fault
+    (corruption,) = check(times=time_index(*entries)).corruptions
+    assert corruption.startswith("seg.timeindex: 1 of 2 entries are wrong")
+    assert told in corruption
 
 
 @pytest.mark.parametrize("entries", [(), ((70, 1019),)])
 def test_the_time_index_ends_in_the_largest_timestamp(
     entries: tuple[tuple[int, int], ...],
 ) -> None:
-    (fault,) = check(times=time_index(*entries)).faults
-    assert "the log's largest is 90" in fault
+    (corruption,) = check(times=time_index(*entries)).corruptions
+    assert "the log's largest is 90" in corruption
 
 
 def test_the_largest_timestamp_need_not_be_the_last_batchs() -> None:
     places = replace(PLACES, max_timestamp_ms=np.array([50, 85, 60, 90, 80]))
-    (fault,) = check(times=time_index((85, 1019)), places=places).faults
-    assert "ends at timestamp 85, the log's largest is 90" in fault
+    (corruption,) = check(times=time_index((85, 1019)), places=places).corruptions
+    assert "ends at timestamp 85, the log's largest is 90" in corruption
 
 
 def test_a_log_without_timestamps_has_no_time_entries() -> None:
     places = replace(PLACES, max_timestamp_ms=np.full(5, -1))
-    assert check(times=time_index(), places=places).faults == ()
+    assert check(times=time_index(), places=places).corruptions == ()
 
 
 @pytest.mark.parametrize("cut", ["offset", "time"])
 def test_a_torn_index_is_a_fault(cut: str) -> None:
     offsets, times = offset_index(*OFFSETS), time_index(*TIMES)
     found = check(offsets[:-1], times) if cut == "offset" else check(offsets, times[:-1])
-    (fault,) = found.faults
-    assert "is torn" in fault
-    assert "seg.index" in fault if cut == "offset" else "seg.timeindex" in fault
+    (corruption,) = found.corruptions
+    assert "is torn" in corruption
+    assert "seg.index" in corruption if cut == "offset" else "seg.timeindex" in corruption
 
 
 def test_offsets_that_no_index_can_hold_are_a_fault() -> None:
     places = replace(PLACES, last_offset=PLACES.last_offset + 2**31)
-    (fault,) = check(places=places).faults
-    assert "no index fits the log" in fault
+    (corruption,) = check(places=places).corruptions
+    assert "no index fits the log" in corruption

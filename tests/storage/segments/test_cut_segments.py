@@ -209,7 +209,7 @@ def test_a_sound_cut_segment_has_no_faults_and_only_what_counts_is_told(
 ) -> None:
     segment = put_cut(tier)
     read = check(tier, segment)
-    assert read.checked.faults == ()
+    assert read.checked.corruptions == ()
     assert (read.checked.batches, read.checked.records) == (5, 6)
     assert read.checked.bytes_read == segment.log_bytes
     assert read.checked.has_indexes_as_built
@@ -246,8 +246,8 @@ def test_a_cut_that_the_log_does_not_have_is_a_fault(
     tier: LocalTieredStorage, change: dict[str, Any], said: str
 ) -> None:
     changed = replace(put_cut(tier), **change)
-    faults = check(tier, changed).checked.faults
-    assert any(said in fault for fault in faults), faults
+    corruptions = check(tier, changed).checked.corruptions
+    assert any(said in corruption for corruption in corruptions), corruptions
 
 
 def test_a_cut_within_a_batch_is_a_fault(tier: LocalTieredStorage) -> None:
@@ -258,8 +258,10 @@ def test_a_cut_within_a_batch_is_a_fault(tier: LocalTieredStorage) -> None:
             skipped_bytes=segment.skipped_bytes + by,
             size_bytes=segment.size_bytes - by,
         )
-        faults = check(tier, changed).checked.faults
-        assert any("no batch begins at byte" in fault for fault in faults), faults
+        corruptions = check(tier, changed).checked.corruptions
+        assert any("no batch begins at byte" in corruption for corruption in corruptions), (
+            corruptions
+        )
 
 
 def test_the_index_of_a_cut_segment_is_checked_whole(
@@ -270,7 +272,7 @@ def test_the_index_of_a_cut_segment_is_checked_whole(
     content = bytearray(path.read_bytes())
     content[7] ^= 1
     path.write_bytes(content)
-    assert check(tier, segment).checked.faults
+    assert check(tier, segment).checked.corruptions
 
 
 # A rewrite.
@@ -335,7 +337,7 @@ def test_a_group_that_begins_with_a_cut_segment_begins_at_its_effective_start(
     assert records == [(108, b"2"), (109, b"late"), (110, b"1")]
     assert (new.start_offset, new.end_offset, new.own_start_offset) == (105, 110, 105)
     assert new.leader_epochs == (LeaderEpoch(epoch=3, start_offset=105),)
-    assert check(tier, new).checked.faults == ()
+    assert check(tier, new).checked.corruptions == ()
     # Snapshot and checkpoint come from the last source, by its own start.
     assert read_checkpoint(tier, KEY, new) == (LeaderEpoch(epoch=3, start_offset=0),)
 

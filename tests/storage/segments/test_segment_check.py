@@ -77,8 +77,8 @@ def check(
     )
 
 
-def faults(tier: LocalTieredStorage, segment: Segment, **how: Any) -> tuple[str, ...]:
-    return check(tier, segment, **how).checked.faults
+def corruptions(tier: LocalTieredStorage, segment: Segment, **how: Any) -> tuple[str, ...]:
+    return check(tier, segment, **how).checked.corruptions
 
 
 def offsets_by_key(blocks: Sequence[tuple[int, LatestValues]]) -> dict[bytes, int]:
@@ -105,7 +105,7 @@ def move(folder: Path, tier: LocalTieredStorage, old: Segment, new: Segment) -> 
 def test_a_sound_segment_has_no_faults(tier: LocalTieredStorage) -> None:
     segment = put(tier)
     checked = check(tier, segment).checked
-    assert checked.faults == ()
+    assert checked.corruptions == ()
     assert (checked.batches, checked.records) == (6, 9)
     assert checked.bytes_read == segment.size_bytes
     assert checked.has_indexes_as_built
@@ -151,14 +151,16 @@ def test_a_missing_log_is_unreadable(tier: LocalTieredStorage, tmp_path: Path) -
 
 def test_the_log_has_the_size_that_the_catalog_says(tier: LocalTieredStorage) -> None:
     segment = put(tier)
-    (fault,) = faults(tier, replace(segment, size_bytes=segment.size_bytes + 1))
-    assert f"{segment.size_bytes} bytes, where the catalog says {segment.size_bytes + 1}" in fault
+    (corruption,) = corruptions(tier, replace(segment, size_bytes=segment.size_bytes + 1))
+    assert (
+        f"{segment.size_bytes} bytes, where the catalog says {segment.size_bytes + 1}" in corruption
+    )
 
 
 def test_an_empty_log_is_a_fault(tier: LocalTieredStorage) -> None:
     segment = put(tier, batches=[], offsets=(100, 110), aborted=())
-    (fault,) = faults(tier, segment)
-    assert "0 bytes: consumers stick" in fault
+    (corruption,) = corruptions(tier, segment)
+    assert "0 bytes: consumers stick" in corruption
 
 
 @pytest.mark.parametrize(
@@ -174,34 +176,34 @@ def test_batches_lie_within_their_segment(
     segment = put(tier)
     moved = replace(segment, **fields, leader_epochs=(LeaderEpoch(epoch=3, start_offset=100),))
     move(tmp_path, tier, segment, moved)
-    assert any(batch in fault for fault in faults(tier, moved))
+    assert any(batch in corruption for corruption in corruptions(tier, moved))
 
 
 def test_the_last_live_segment_ends_in_a_batch(tier: LocalTieredStorage) -> None:
     segment = replace(put(tier), end_offset=115)
-    (fault,) = faults(tier, segment)
-    assert "ends at offset 110, the live range at 115: readers stick at the hole" in fault
-    assert faults(tier, segment, is_last=False) == ()
+    (corruption,) = corruptions(tier, segment)
+    assert "ends at offset 110, the live range at 115: readers stick at the hole" in corruption
+    assert corruptions(tier, segment, is_last=False) == ()
 
 
 def test_batches_carry_the_epoch_of_their_base_offset(tier: LocalTieredStorage) -> None:
     epochs = (LeaderEpoch(epoch=3, start_offset=100), LeaderEpoch(epoch=4, start_offset=106))
-    (fault,) = faults(tier, replace(put(tier), leader_epochs=epochs))
-    assert ".log: " in fault
-    assert "2 of 6 batches carry another leader epoch" in fault
-    assert "base offset 106): 3, where the catalog says 4" in fault
+    (corruption,) = corruptions(tier, replace(put(tier), leader_epochs=epochs))
+    assert ".log: " in corruption
+    assert "2 of 6 batches carry another leader epoch" in corruption
+    assert "base offset 106): 3, where the catalog says 4" in corruption
 
 
 def test_an_offset_below_every_epoch_has_none(tier: LocalTieredStorage) -> None:
     epochs = (LeaderEpoch(epoch=3, start_offset=102),)
-    (fault,) = faults(tier, replace(put(tier), leader_epochs=epochs))
-    assert "base offset 100): 3, where the catalog says -1" in fault
+    (corruption,) = corruptions(tier, replace(put(tier), leader_epochs=epochs))
+    assert "base offset 100): 3, where the catalog says -1" in corruption
 
 
 def test_epochs_may_change_within_a_segment(tier: LocalTieredStorage) -> None:
     batches = [*LOG[:-1], replace(LOG[-1], leader_epoch=5)]
     epochs = (LeaderEpoch(epoch=3, start_offset=100), LeaderEpoch(epoch=5, start_offset=108))
-    assert faults(tier, replace(put(tier, batches=batches), leader_epochs=epochs)) == ()
+    assert corruptions(tier, replace(put(tier, batches=batches), leader_epochs=epochs)) == ()
 
 
 @pytest.mark.parametrize(
@@ -216,9 +218,9 @@ def test_what_is_listed_as_aborted_has_its_marker_here(
     tier: LocalTieredStorage, batch: BatchDraft, listed: AbortedTransaction
 ) -> None:
     batches = [*LOG[:2], batch, *LOG[3:]]
-    (fault,) = faults(tier, put(tier, batches=batches, aborted=[listed]))
-    assert ".txnindex: entry 0 lists a transaction" in fault
-    assert f"offset {listed.last_offset}, where the log has no such ABORT marker" in fault
+    (corruption,) = corruptions(tier, put(tier, batches=batches, aborted=[listed]))
+    assert ".txnindex: entry 0 lists a transaction" in corruption
+    assert f"offset {listed.last_offset}, where the log has no such ABORT marker" in corruption
 
 
 @pytest.mark.parametrize(
@@ -241,8 +243,8 @@ def test_a_side_file_that_cannot_be_read_is_one_fault(
         path.write_bytes(b"\x7f" * len(path.read_bytes()))
     else:
         path.unlink()
-    (fault,) = faults(tier, segment)
-    assert path.name in fault
+    (corruption,) = corruptions(tier, segment)
+    assert path.name in corruption
 
 
 @pytest.mark.parametrize(("part", "entry_bytes"), [(Part.OFFSET_INDEX, 8), (Part.TIME_INDEX, 12)])
@@ -253,9 +255,9 @@ def test_an_index_that_was_cut_is_a_fault(
     path = part_file(tmp_path, tier, segment, part)
     size_bytes = len(path.read_bytes())
     path.write_bytes(path.read_bytes()[entry_bytes:])
-    (fault,) = faults(tier, segment)
-    assert path.name in fault
-    assert f"{size_bytes - entry_bytes} bytes, where the catalog says {size_bytes}" in fault
+    (corruption,) = corruptions(tier, segment)
+    assert path.name in corruption
+    assert f"{size_bytes - entry_bytes} bytes, where the catalog says {size_bytes}" in corruption
 
 
 def test_a_wrong_index_entry_is_a_fault(tier: LocalTieredStorage, tmp_path: Path) -> None:
@@ -265,14 +267,14 @@ def test_a_wrong_index_entry_is_a_fault(tier: LocalTieredStorage, tmp_path: Path
     struct.pack_into(">i", index, 4, 5)
     path.write_bytes(index)
     checked = check(tier, segment).checked
-    (fault,) = checked.faults
-    assert "1 of 2 entries are wrong" in fault
+    (corruption,) = checked.corruptions
+    assert "1 of 2 entries are wrong" in corruption
     assert not checked.has_indexes_as_built
 
 
 def test_another_interval_is_no_fault(tier: LocalTieredStorage) -> None:
     checked = check(tier, put(tier, index_interval_bytes=0)).checked
-    assert checked.faults == ()
+    assert checked.corruptions == ()
     assert not checked.has_indexes_as_built
 
 
@@ -280,7 +282,7 @@ def test_another_interval_is_no_fault(tier: LocalTieredStorage) -> None:
 def test_legacy_segments_are_checked_too(tier: LocalTieredStorage, name: str) -> None:
     log = log_bytes(name)
     probe = check(tier, put(tier, batches=[log], offsets=(0, 10_000), aborted=()), is_last=False)
-    assert probe.checked.faults == ()
+    assert probe.checked.corruptions == ()
     assert probe.checked.records > 0
 
 
@@ -290,13 +292,15 @@ def test_a_legacy_wrapper_begins_at_its_first_record(
     segment = put(tier, batches=[log_bytes("v1lz4")], offsets=(0, 10_000), aborted=())
     moved = replace(segment, start_offset=1)
     move(tmp_path, tier, segment, moved)
-    assert any(" has offsets 0 to " in fault for fault in faults(tier, moved, is_last=False))
+    assert any(
+        " has offsets 0 to " in corruption for corruption in corruptions(tier, moved, is_last=False)
+    )
 
 
 def test_a_retired_segment_is_only_read(tier: LocalTieredStorage, tmp_path: Path) -> None:
     segment = put(tier)
     part_file(tmp_path, tier, segment, Part.SNAPSHOT).unlink()
     found = check(tier, replace(segment, end_offset=200), is_live=False, before=ABORTED)
-    assert found.checked.faults == ()
+    assert found.checked.corruptions == ()
     assert found.checked.index_entries == 0
     assert offsets_by_key(found.before)[b"a"] == 100

@@ -58,7 +58,7 @@ def without(folder: Path, tier: LocalTieredStorage, segment: Segment, *parts: st
 def test_a_complete_one_is_read_at_its_ends(tmp_path: Path, tier: LocalTieredStorage) -> None:
     segment = put(tier)
     each = found(tier)
-    assert (each.segment, each.end_offset, each.problem) == (segment, 14, "")
+    assert (each.segment, each.end_offset, each.corruption) == (segment, 14, "")
     assert (each.checkpoint, each.stretches) == (LINEAGE, ())
     assert each.is_readable
 
@@ -87,7 +87,7 @@ def test_one_that_was_cut_short_is_walked_and_has_its_checkpoint(
 ) -> None:
     without(tmp_path, tier, put(tier), part)
     each = found(tier)
-    assert (each.segment, each.end_offset, each.problem) == (None, 14, "")
+    assert (each.segment, each.end_offset, each.corruption) == (None, 14, "")
     assert (each.checkpoint, each.stretches) == (LINEAGE, ())
 
 
@@ -120,7 +120,7 @@ def test_legacy_batches_carry_no_epoch_and_a_wrapper_begins_where_its_first_mess
     inner = b"".join(message(i, b"v") for i in range(4))
     without(tmp_path, tier, put(tier, message(8, b"v"), wrapper(12, inner)), CHECKPOINT)
     each = found(tier)
-    assert (each.end_offset, each.problem) == (12, "")
+    assert (each.end_offset, each.corruption) == (12, "")
     assert each.stretches == (EpochStretch(epoch=NO_EPOCH, first_offset=8, last_offset=9),)
 
 
@@ -138,7 +138,7 @@ def test_one_without_a_log_is_not_read(tmp_path: Path) -> None:
     without(tmp_path, tier, put(tier), "log")
     store = CountingStore(tmp_path)
     each = found(LocalTieredStorage(store))
-    assert (each.end_offset, each.problem, each.checkpoint) == (None, "", ())
+    assert (each.end_offset, each.corruption, each.checkpoint) == (None, "", ())
     assert not each.is_readable
     assert sum(store.of_part(part) for part in Part) == 0
 
@@ -164,8 +164,8 @@ def test_a_log_that_cannot_be_read_to_its_end_is_a_problem(
     path = part_file(tmp_path, tier, segment, Part.LOG)
     damaged(path, harm)
     each = found(tier)
-    assert each.problem.startswith(str(path))
-    assert said in each.problem.lower()
+    assert each.corruption.startswith(str(path))
+    assert said in each.corruption.lower()
     assert (each.end_offset, each.segment, each.is_readable) == (None, None, False)
 
 
@@ -176,7 +176,7 @@ def test_a_complete_one_with_a_bad_log_is_a_problem(
     segment = put(tier)
     damaged(part_file(tmp_path, tier, segment, Part.LOG), harm)
     each = found(tier)
-    assert each.problem
+    assert each.corruption
     assert not each.is_readable
 
 
@@ -184,7 +184,7 @@ def test_batches_below_the_segments_start_are_a_problem(
     tmp_path: Path, tier: LocalTieredStorage
 ) -> None:
     without(tmp_path, tier, put(tier, *BATCHES, start=9), CHECKPOINT)
-    assert "begins at offset 8, below the segment's start 9" in found(tier).problem
+    assert "begins at offset 8, below the segment's start 9" in found(tier).corruption
     assert not found(tier).is_readable
 
 
@@ -193,7 +193,7 @@ def test_a_bad_checkpoint_is_a_problem(tmp_path: Path, tier: LocalTieredStorage)
     without(tmp_path, tier, segment, "index")
     path = part_file(tmp_path, tier, segment, CHECKPOINT)
     path.write_bytes(b"what?")
-    assert found(tier).problem.startswith(str(path))
+    assert found(tier).corruption.startswith(str(path))
 
 
 @pytest.mark.parametrize("parts", [(), (CHECKPOINT,)])

@@ -229,7 +229,7 @@ def test_an_object_that_the_store_does_not_give_back_as_it_was_is_told(
         written(log, *[a_batch(i, i) for i in range(3)], listed=(AN_ABORT,))
     assert told.value.where.endswith(f".{part}")
     assert harm == "gone" or "were written," in told.value.what
-    assert harm == "gone" or "Nothing was published" in told.value.remedy
+    assert harm == "gone" or "Nothing was committed" in told.value.remedy
 
 
 @pytest.mark.parametrize("part", [Part.SNAPSHOT, Part.LEADER_EPOCH_CHECKPOINT])
