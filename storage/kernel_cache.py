@@ -17,14 +17,14 @@ VARIABLE: Final = "NUMBA_CACHE_DIR"
 """Numba reads it when it is imported; the Python workers of a local Spark inherit it."""
 
 _SOURCES: Final = Path(__file__).resolve().parent.parent
-_ROOMS: Final = ("compaction", "storage")
+_FOLDERS: Final = ("compaction", "storage")
 
 
 def ensure_kernel_cache() -> None:
     """Give numba a folder of this process, removed at exit, where it could write nowhere else."""
     if VARIABLE in os.environ:
         return
-    packages = (path.parent for room in _ROOMS for path in (_SOURCES / room).rglob("__init__.py"))
+    packages = (path.parent for room in _FOLDERS for path in (_SOURCES / room).rglob("__init__.py"))
     beside = [package / "__pycache__" for package in packages]
     if all(map(_is_writable, beside)) or _is_writable(_users_cache()):
         return

@@ -22,7 +22,7 @@ from tierfold.compaction.model.units import OFFSET_SPAN_MAX
 class Violation:
     """A law and what broke it."""
 
-    law: str
+    invariant: str
     """The predicate's name."""
     found: str
 
@@ -165,8 +165,8 @@ def what_is_being_deleted_never_returns(
         retired_segment.segment.segment_id for retired_segment in after.whole_retired
     }
     back = sorted(going & whole)
-    law = what_is_being_deleted_never_returns
-    return _violation(law, f"whole again: {', '.join(back)}") if back else None
+    invariant = what_is_being_deleted_never_returns
+    return _violation(invariant, f"whole again: {', '.join(back)}") if back else None
 
 
 def nothing_is_forgotten(before: PartitionState, after: PartitionState) -> Violation | None:
@@ -339,33 +339,35 @@ COMMIT_INVARIANTS: Final[tuple[Invariant, ...]] = (
 def violations(
     before: PartitionState,
     after: PartitionState,
-    laws: Sequence[Invariant] = COMMIT_INVARIANTS,
+    invariants: Sequence[Invariant] = COMMIT_INVARIANTS,
 ) -> tuple[Violation, ...]:
-    """What `after` breaks, in the order of `laws`."""
-    return tuple(violation for law in laws if (violation := law(before, after)) is not None)
+    """What `after` breaks, in the order of `invariants`."""
+    return tuple(
+        violation for invariant in invariants if (violation := invariant(before, after)) is not None
+    )
 
 
 def ensure(
     before: PartitionState,
     after: PartitionState,
-    laws: Sequence[Invariant] = COMMIT_INVARIANTS,
+    invariants: Sequence[Invariant] = COMMIT_INVARIANTS,
 ) -> None:
     """Refuse a row that breaks a law.
 
     Raises:
         InvariantBroken: it names every law that is broken.
     """
-    broken = violations(before, after, laws)
+    broken = violations(before, after, invariants)
     if broken:
         raise InvariantBroken(
-            "; ".join(f"{violation.law}: {violation.found}" for violation in broken),
+            "; ".join(f"{violation.invariant}: {violation.found}" for violation in broken),
             where=f"{after.key}, epoch {after.epoch}, commit {after.commit_id}",
             remedy="Nothing was written. This is a bug in tierfold; please report it.",
         )
 
 
-def _violation(law: Invariant, found: str) -> Violation:
-    return Violation(law=getattr(law, "__name__", repr(law)), found=found)
+def _violation(invariant: Invariant, found: str) -> Violation:
+    return Violation(invariant=getattr(invariant, "__name__", repr(invariant)), found=found)
 
 
 def _span(state: PartitionState) -> tuple[int, int]:

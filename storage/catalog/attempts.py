@@ -123,11 +123,11 @@ class CommitAttempt:
         if row is None:
             raise ValueError(f"{self.key} was never claimed")
         after = applied(self.proposal, row)
-        ensure(row, after, _laws_of(self.proposal))
+        ensure(row, after, _invariants_of(self.proposal))
         return after
 
 
-def _laws_of(proposal: CommitProposal) -> tuple[Invariant, ...]:
+def _invariants_of(proposal: CommitProposal) -> tuple[Invariant, ...]:
     """What must hold between the row and what the proposal makes of it."""
     if any(isinstance(update, ForgetPartition) for update in proposal.updates):
         return FORGET_INVARIANTS

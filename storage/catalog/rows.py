@@ -283,7 +283,7 @@ def _violation(state: PartitionState, live_bytes: int, bucket: int) -> str:
         # In another bucket nobody would find the row: a second one would be written.
         return f"bucket is {bucket}, its topic id's is {bucket_of(state.key.topic_id)}"
     broken = violations(state, state, ROW_INVARIANTS)
-    return "; ".join(f"{violation.law}: {violation.found}" for violation in broken)
+    return "; ".join(f"{violation.invariant}: {violation.found}" for violation in broken)
 
 
 def _malformed(found: str, where: str) -> CorruptLog:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from tests.jobs.commands import status_of
-from tests.jobs.concurrent_events import Event, MeddledCatalog
+from tests.jobs.concurrent_events import Event, EventfulCatalog
 from tests.jobs.tiers import put_segment
 from tests.storage.live_segments import NOW_MS, data, marker
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
@@ -168,10 +168,10 @@ def compacted(
     scope: Scope | None = None,
     **events: Event,
 ) -> dict[str, PartitionReport]:
-    """One run over the tier with a `MeddledCatalog`; what it reports, by topic."""
+    """One run over the tier with a `EventfulCatalog`; what it reports, by topic."""
     context = run_context(str(tier), None, now_ms)
-    meddled = MeddledCatalog(context.catalog_uri, **events)
-    context = replace(context, catalog=meddled)
+    interrupted = EventfulCatalog(context.catalog_uri, **events)
+    context = replace(context, catalog=interrupted)
     settings = settings_of(tier, chunk_bytes or {})
     console = Console(file=io.StringIO())
     reports = compact(context, settings, scope or Scope(), console, budget)

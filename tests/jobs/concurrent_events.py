@@ -40,7 +40,7 @@ def no_answer() -> None:
     raise UnreadableObject("no answer", where="the store", remedy="Look again.")
 
 
-class MeddledCatalog(Catalog):
+class EventfulCatalog(Catalog):
     """Does what the catalog does; the events happen before and after."""
 
     def __init__(
@@ -82,7 +82,7 @@ class MeddledCatalog(Catalog):
 
 
 @contextmanager
-def meddled(
+def interrupted(
     *,
     before_claim: Event = nothing,
     after_claim: Event = nothing,
@@ -92,7 +92,7 @@ def meddled(
 
     def opened_so(tier_uri: str, catalog_uri: str | None, now: int | None) -> RunContext:
         context = run_context(tier_uri, catalog_uri, now)
-        catalog = MeddledCatalog(
+        catalog = EventfulCatalog(
             context.catalog_uri,
             before_claim=before_claim,
             after_claim=after_claim,

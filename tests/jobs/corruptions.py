@@ -22,7 +22,7 @@ class Damage:
     """One way, and the words that a person needs to find and to mend it."""
 
     name: str
-    harm: Callable[[Path], None]
+    corrupt: Callable[[Path], None]
     """Takes the `.log`'s path; the other parts lie beside."""
     first_sight: tuple[str, ...]
     """Said where no run has seen the segment whole."""
@@ -39,11 +39,11 @@ def _flip_last(log: Path) -> None:
 def _cut(part: str, bytes_left: int) -> Callable[[Path], None]:
     """A negative number is cut from the end."""
 
-    def harm(log: Path) -> None:
+    def corrupt(log: Path) -> None:
         path = log.with_suffix(part)
         path.write_bytes(path.read_bytes()[:bytes_left])
 
-    return harm
+    return corrupt
 
 
 def _remove(part: str) -> Callable[[Path], None]:
@@ -69,77 +69,77 @@ def _unknown_codec(log: Path) -> None:
 def _rot(part: str) -> Callable[[Path], None]:
     """Same size, other content."""
 
-    def harm(log: Path) -> None:
+    def corrupt(log: Path) -> None:
         path = log.with_suffix(part)
         path.write_bytes(bytes(0xFF ^ byte for byte in path.read_bytes()))
 
-    return harm
+    return corrupt
 
 
 DAMAGES: Final = (
     Damage(
         name="flipped-byte",
-        harm=_flip_last,
+        corrupt=_flip_last,
         first_sight=(".log", "at byte", "bad CRC", "nothing of this partition was changed"),
         known=(".log", "at byte", "bad CRC", "nothing of this partition was changed"),
     ),
     Damage(
         name="torn-tail",
-        harm=_cut(".log", -10),
+        corrupt=_cut(".log", -10),
         first_sight=(".log", "torn", "at position", "Restore"),
         known=("has a .log of", "the catalog says", "Bring the objects back"),
     ),
     Damage(
         name="truncated-index",
-        harm=_cut(".index", 7),
+        corrupt=_cut(".index", 7),
         first_sight=(".index", "7 bytes is torn"),
         known=None,
     ),
     Damage(
         name="truncated-time-index",
-        harm=_cut(".timeindex", 7),
+        corrupt=_cut(".timeindex", 7),
         first_sight=(".timeindex", "7 bytes is torn"),
         known=None,
     ),
     Damage(
         name="missing-snapshot",
-        harm=_remove(".snapshot"),
+        corrupt=_remove(".snapshot"),
         first_sight=("lacks .snapshot", "Run again once the upload is complete"),
         known=("lacks .snapshot", "Bring the objects back"),
     ),
     Damage(
         name="damaged-snapshot",
-        harm=_rot(".snapshot"),
+        corrupt=_rot(".snapshot"),
         first_sight=(".snapshot", "Restore"),
         known=None,
     ),
     Damage(
         name="missing-checkpoint",
-        harm=_remove(".leader_epoch_checkpoint"),
+        corrupt=_remove(".leader_epoch_checkpoint"),
         first_sight=("lacks .leader_epoch_checkpoint", "Run again once the upload is complete"),
         known=("lacks .leader_epoch_checkpoint", "Bring the objects back"),
     ),
     Damage(
         name="unknown-magic",
-        harm=_unknown_magic,
+        corrupt=_unknown_magic,
         first_sight=(".log", "magic 3", "position 0"),
         known=(".log", "at byte 0", "magic 3"),
     ),
     Damage(
         name="unknown-codec",
-        harm=_unknown_codec,
+        corrupt=_unknown_codec,
         first_sight=(".log", "at byte 0", "codec 5"),
         known=(".log", "at byte 0", "codec 5"),
     ),
     Damage(
         name="zero-bytes",
-        harm=_cut(".log", 0),
+        corrupt=_cut(".log", 0),
         first_sight=(".log", "zero-byte segment", "Restore"),
         known=("has a .log of 0 bytes", "the catalog says", "Bring the objects back"),
     ),
     Damage(
         name="missing-log",
-        harm=_remove(".log"),
+        corrupt=_remove(".log"),
         first_sight=("lacks .log", "Run again once the upload is complete"),
         known=("lacks .log", "Bring the objects back"),
     ),

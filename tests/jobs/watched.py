@@ -19,7 +19,7 @@ from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
 from tierfold.storage.tiers.object_store import ObjectStore
 
 Call = Callable[[], Any]
-Meddler = Callable[[str, Call], Any]
+EventSource = Callable[[str, Call], Any]
 """Is told of a call by its name, such as `delete 3` for the third, and makes it, or does not."""
 
 
@@ -31,7 +31,7 @@ class Killed(BaseException):
 class Watch:
     """Sees the calls of one run, in their order."""
 
-    meddler: Meddler
+    event_source: EventSource
     names: list[str] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     is_dead: bool = False
@@ -55,7 +55,7 @@ class Watch:
             numbered = f"{name} {self.counts[name]}"
             self.names.append(numbered)
             try:
-                return self.meddler(numbered, lambda: method(*args, **named))
+                return self.event_source(numbered, lambda: method(*args, **named))
             except Killed:
                 self.is_dead = True
                 raise
@@ -68,47 +68,47 @@ def left_alone(_name: str, call: Call) -> Any:
     return call()
 
 
-def at(name: str, event: Callable[[], object]) -> Meddler:
+def at(name: str, event: Callable[[], object]) -> EventSource:
     """Something else happens right before that call."""
 
-    def meddler(called: str, call: Call) -> Any:
+    def event_source(called: str, call: Call) -> Any:
         if called == name:
             event()
         return call()
 
-    return meddler
+    return event_source
 
 
-def killed(name: str, *, after: bool = False) -> Meddler:
+def killed(name: str, *, after: bool = False) -> EventSource:
     """The process ends right before that call, or right after it."""
 
-    def meddler(called: str, call: Call) -> Any:
+    def event_source(called: str, call: Call) -> Any:
         if called != name:
             return call()
         if after:
             call()
         raise Killed
 
-    return meddler
+    return event_source
 
 
-def failing(name: str, error: Exception, *, after: bool = False) -> Meddler:
+def failing(name: str, error: Exception, *, after: bool = False) -> EventSource:
     """That call fails; `after`: it was done, and the answer is lost."""
 
-    def meddler(called: str, call: Call) -> Any:
+    def event_source(called: str, call: Call) -> Any:
         if called != name:
             return call()
         if after:
             call()
         raise error
 
-    return meddler
+    return event_source
 
 
 @contextmanager
-def watched(meddler: Meddler) -> Iterator[Watch]:
+def watched(event_source: EventSource) -> Iterator[Watch]:
     """The command's runs are wired so for a while, and do one thing at a time."""
-    watch = Watch(meddler)
+    watch = Watch(event_source)
 
     def opened_so(tier_uri: str, catalog_uri: str | None, now: int | None) -> RunContext:
         context = run_context(tier_uri, catalog_uri, now)

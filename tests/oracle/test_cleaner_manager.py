@@ -47,7 +47,7 @@ class Subject:
     made: MadeLog
     view: PartitionView
     last_stable: LastStable | None
-    dice: random.Random
+    rng: random.Random
 
     @property
     def end(self) -> int:
@@ -56,13 +56,13 @@ class Subject:
     def a_time_ms(self) -> int:
         first_ms = self.made["firstTimestamp"]
         span_ms = self.made["lastTimestamp"] - first_ms
-        return first_ms + self.dice.randint(-10, span_ms + 3000)
+        return first_ms + self.rng.randint(-10, span_ms + 3000)
 
     def a_checkpoint(self) -> int:
         """None, within the log, at a segment's edge, or above the log's end."""
         edges = [segment.start_offset for segment in self.view.segments]
-        within = self.dice.randint(0, self.end)
-        return self.dice.choice([-1, within, self.dice.choice(edges), self.end, self.end + 1])
+        within = self.rng.randint(0, self.end)
+        return self.rng.choice([-1, within, self.rng.choice(edges), self.end, self.end + 1])
 
 
 def subject(
@@ -81,7 +81,7 @@ def subject(
         made=made,
         view=view,
         last_stable=last_stable_of(producers),
-        dice=random.Random(seed),
+        rng=random.Random(seed),
     )
 
 
@@ -104,9 +104,9 @@ def seen(
 @pytest.mark.parametrize("seed", seeds())
 def test_regions_and_bytes_are_kafkas(lab: KafkaLab, tmp_path: Path, seed: int) -> None:
     each = subject(lab, tmp_path, seed, recipe(seed))
-    log_start_offset = each.dice.choice([0, 0, each.dice.randint(0, each.end)])
+    log_start_offset = each.rng.choice([0, 0, each.rng.randint(0, each.end)])
     # The maximum lag is off where the minimum is on: see the override below.
-    lags = [(0, each.dice.randint(1, 4000)), (each.dice.randint(1, 4000), LONG_MAX), (0, LONG_MAX)]
+    lags = [(0, each.rng.randint(1, 4000)), (each.rng.randint(1, 4000), LONG_MAX), (0, LONG_MAX)]
     cases = [
         SelectionCase(each.a_checkpoint(), each.a_time_ms(), *lags[number % len(lags)])
         for number in range(CASES)

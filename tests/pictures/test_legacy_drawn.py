@@ -143,9 +143,9 @@ def test_tombstones_go_from_segments_older_than_the_last_clean_one(
 
 @pytest.mark.parametrize("at", [14, 30, -1])
 def test_a_corrupt_message_stops_the_round(at: int, tmp_path: Path) -> None:
-    harmed = bytearray(wrapper(5, message(0, b"x")))
-    harmed[at] ^= 1
-    log = uploaded(tmp_path, message(0, b"1") + bytes(harmed))
+    corrupted = bytearray(wrapper(5, message(0, b"x")))
+    corrupted[at] ^= 1
+    log = uploaded(tmp_path, message(0, b"1") + bytes(corrupted))
     with pytest.raises(CorruptLog, match="bad CRC"):
         cleaned(log)
 

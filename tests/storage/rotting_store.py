@@ -10,7 +10,7 @@ from typing import Final
 from tierfold.storage.tiers.local_store import LocalStore
 from tierfold.storage.tiers.object_store import ObjectWriter
 
-Harm = Callable[[Path], None]
+Corruption = Callable[[Path], None]
 
 
 def _turned(content: bytes) -> bytes:
@@ -19,14 +19,14 @@ def _turned(content: bytes) -> bytes:
     return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
 
 
-def _left(change: Callable[[bytes], bytes]) -> Harm:
-    def harm(path: Path) -> None:
+def _left(change: Callable[[bytes], bytes]) -> Corruption:
+    def corrupt(path: Path) -> None:
         path.write_bytes(change(path.read_bytes()))
 
-    return harm
+    return corrupt
 
 
-HARMS: Final[dict[str, Harm]] = {
+HARMS: Final[dict[str, Corruption]] = {
     "a bit turned": _left(_turned),
     "shorter": _left(lambda content: content[:-1]),
     "longer": _left(lambda content: content + b"\0"),
@@ -39,17 +39,17 @@ HARMS: Final[dict[str, Harm]] = {
 class RottingStore(LocalStore):
     """A folder as a store; objects of one suffix are harmed as soon as they are there."""
 
-    def __init__(self, root: Path, suffix: str, harm: Harm) -> None:
+    def __init__(self, root: Path, suffix: str, corrupt: Corruption) -> None:
         super().__init__(root)
         object.__setattr__(self, "suffix", suffix)
-        object.__setattr__(self, "harm", harm)
+        object.__setattr__(self, "harm", corrupt)
 
     suffix: str
-    harm: Harm
+    corrupt: Corruption
 
     @contextmanager
     def open_new(self, key: str) -> Iterator[ObjectWriter]:
         with super().open_new(key) as writer:
             yield writer
         if key.endswith(f".{self.suffix}"):
-            self.harm(Path(self.uri(key)))
+            self.corrupt(Path(self.uri(key)))

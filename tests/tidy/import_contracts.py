@@ -7,7 +7,7 @@ import sys
 from typing import Final
 
 from tests.tidy.leftovers import attributes, dotted, imported
-from tests.tidy.source_tree import ROOMS, Source
+from tests.tidy.source_tree import FOLDERS, Source
 
 # What a room that decides and never touches may know. The list is what is allowed, so that a
 # new way to reach the world is refused before anybody thinks of it.
@@ -57,7 +57,7 @@ def other_names(source: Source) -> list[str]:
     return [
         f"{source.path}:{line}: {name}; import it as tierfold.{name}"
         for name, line in imported(source)
-        if name.partition(".")[0] in ROOMS
+        if name.partition(".")[0] in FOLDERS
     ]
 
 

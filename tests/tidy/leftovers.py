@@ -86,9 +86,9 @@ def clocks(source: Source) -> list[str]:
     ]
 
 
-def dice(source: Source) -> list[str]:
+def rng(source: Source) -> list[str]:
     """Ids are drawn in storage; no decision and no stage draws anything."""
-    if source.room == "storage":
+    if source.folder == "storage":
         return []
     return [
         f"{source.path}:{line}: {name}; take the id as an argument, only storage makes ids"

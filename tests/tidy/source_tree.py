@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-ROOMS: Final = ("jobs", "storage", "compaction", "conf")
+FOLDERS: Final = ("jobs", "storage", "compaction", "conf")
 TEXT_SUFFIXES: Final = frozenset(
     {".py", ".md", ".toml", ".cfg", ".properties", ".java", ".xml", ".ipynb"}
 )
@@ -30,7 +30,7 @@ class Source:
     tree: ast.Module
 
     @property
-    def room(self) -> str:
+    def folder(self) -> str:
         """The top-level folder."""
         return self.path.partition("/")[0]
 
@@ -38,7 +38,7 @@ class Source:
     def module(self) -> str:
         """The name it is imported by."""
         name = self.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-        return f"tierfold.{name}" if self.room in ROOMS else name
+        return f"tierfold.{name}" if self.folder in FOLDERS else name
 
 
 def source_of(text: str, path: str = "compaction/made_up.py") -> Source:
@@ -58,7 +58,7 @@ def sources(*folders: str) -> tuple[Source, ...]:
 
 def product() -> tuple[Source, ...]:
     """The files that are installed."""
-    return sources("tierfold", *ROOMS)
+    return sources("tierfold", *FOLDERS)
 
 
 def packages() -> tuple[Source, ...]:
@@ -66,7 +66,9 @@ def packages() -> tuple[Source, ...]:
     return tuple(
         source
         for source in product()
-        if source.path.endswith("/__init__.py") and source.room in ROOMS and source.room != "conf"
+        if source.path.endswith("/__init__.py")
+        and source.folder in FOLDERS
+        and source.folder != "conf"
     )
 
 
@@ -102,7 +104,7 @@ def code_of(notebook: str) -> str:
 def texts() -> tuple[tuple[str, str], ...]:
     """Path and text of every written page: code, papers, settings, scripts."""
     at_root = [path for path in ROOT.iterdir() if path.is_file()]
-    folders = (*ROOMS, "tests", "docs", "notebooks", "scripts", ".ci")
+    folders = (*FOLDERS, "tests", "docs", "notebooks", "scripts", ".ci")
     below = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
     written = [
         path

@@ -6,44 +6,47 @@ import re
 
 import pytest
 
-from tests.tidy import import_contracts as walls
-from tests.tidy import source_tree as house
+from tests.tidy import import_contracts, source_tree
 from tests.tidy.packaging_docs import entry_points
 from tests.tidy.source_tree import Source, source_of
 
-README = (house.ROOT / "README.md").read_text(encoding="utf-8")
-COMPACTION = house.sources("compaction")
+README = (source_tree.ROOT / "README.md").read_text(encoding="utf-8")
+COMPACTION = source_tree.sources("compaction")
 
 
 def doors() -> set[str]:
     """Modules that the outside enters by: the command, `python -m`, the API of the README."""
     spoken = set(re.findall(r"`(tierfold\.[a-z_.]+)`", README))
     imports = set(re.findall(r"^from (tierfold\.[a-z_.]+) import", README, re.MULTILINE))
-    setup = (house.ROOT / "setup.cfg").read_text(encoding="utf-8")
+    setup = (source_tree.ROOT / "setup.cfg").read_text(encoding="utf-8")
     return entry_points(setup) | spoken | imports | {"tierfold.__main__"} | launchers()
 
 
 def launchers() -> set[str]:
     """Modules for spark-submit, one per verb."""
-    return {source.module for source in house.product() if source.module.endswith("_job")}
+    return {source.module for source in source_tree.product() if source.module.endswith("_job")}
 
 
-@pytest.mark.parametrize("source", house.product() + house.tests(), ids=lambda source: source.path)
+@pytest.mark.parametrize(
+    "source", source_tree.product() + source_tree.tests(), ids=lambda source: source.path
+)
 def test_imports_are_absolute(source: Source) -> None:
-    assert walls.relative_imports(source) == []
+    assert import_contracts.relative_imports(source) == []
 
 
 @pytest.mark.parametrize("source", COMPACTION, ids=lambda source: source.path)
 def test_compaction_decides_and_never_touches(source: Source) -> None:
-    assert walls.impure(source) == []
+    assert import_contracts.impure(source) == []
 
 
 def test_every_module_is_needed_by_another_or_is_a_door() -> None:
-    assert walls.unneeded_modules(house.product(), doors()) == []
+    assert import_contracts.unneeded_modules(source_tree.product(), doors()) == []
 
 
 def test_a_relative_import_is_found() -> None:
-    assert len(walls.relative_imports(source_of("from . import a\nfrom ..b import c"))) == 2
+    assert (
+        len(import_contracts.relative_imports(source_of("from . import a\nfrom ..b import c"))) == 2
+    )
 
 
 @pytest.mark.parametrize(
@@ -64,18 +67,20 @@ def test_a_relative_import_is_found() -> None:
     ],
 )
 def test_a_touch_is_found(text: str) -> None:
-    assert len(walls.impure(source_of(text))) == 1
+    assert len(import_contracts.impure(source_of(text))) == 1
 
 
 def test_what_pure_code_needs_is_allowed() -> None:
     ours = "from tierfold.compaction.model.units import OffsetSpan"
     text = f"import numpy as np\nimport numba\n{ours}\nnp.sort(x)"
-    assert walls.impure(source_of(text)) == []
+    assert import_contracts.impure(source_of(text)) == []
 
 
-@pytest.mark.parametrize("source", house.product() + house.tests(), ids=lambda source: source.path)
+@pytest.mark.parametrize(
+    "source", source_tree.product() + source_tree.tests(), ids=lambda source: source.path
+)
 def test_code_is_imported_by_one_name(source: Source) -> None:
-    assert walls.other_names(source) == []
+    assert import_contracts.other_names(source) == []
 
 
 @pytest.mark.parametrize(
@@ -83,28 +88,28 @@ def test_code_is_imported_by_one_name(source: Source) -> None:
     ["import jobs", "from storage.clock import now_ms", "import compaction.model", "import conf"],
 )
 def test_another_name_is_found(text: str) -> None:
-    assert len(walls.other_names(source_of(text))) == 1
+    assert len(import_contracts.other_names(source_of(text))) == 1
 
 
 def test_imports_of_others_are_told_from_pythons_and_ours() -> None:
     text = "import os\nimport numpy.typing\nfrom google_crc32c import value\nimport tierfold"
-    assert walls.outside_imports((source_of(text),)) == {"numpy", "google_crc32c"}
+    assert import_contracts.outside_imports((source_of(text),)) == {"numpy", "google_crc32c"}
 
 
 def test_a_module_that_nobody_needs_is_found() -> None:
-    house_of_four = (
+    four_modules = (
         source_of("", "jobs/__init__.py"),
         source_of("import tierfold.jobs.b\nimport tierfold.jobs.d", "jobs/a.py"),
         source_of("from tierfold.jobs import c", "jobs/b.py"),
         source_of("", "jobs/c.py"),
         source_of("import tierfold.jobs.d", "jobs/d.py"),
     )
-    assert walls.unneeded_modules(house_of_four, {"tierfold.jobs.a"}) == []
-    assert [fault.partition(":")[0] for fault in walls.unneeded_modules(house_of_four, set())] == [
-        "jobs/a.py"
-    ]
+    assert import_contracts.unneeded_modules(four_modules, {"tierfold.jobs.a"}) == []
+    assert [
+        fault.partition(":")[0] for fault in import_contracts.unneeded_modules(four_modules, set())
+    ] == ["jobs/a.py"]
 
 
 def test_a_module_that_only_imports_itself_is_found() -> None:
     alone = (source_of("import tierfold.jobs.a", "jobs/a.py"),)
-    assert len(walls.unneeded_modules(alone, set())) == 1
+    assert len(import_contracts.unneeded_modules(alone, set())) == 1

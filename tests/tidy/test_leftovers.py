@@ -7,20 +7,19 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.tidy import leftovers
-from tests.tidy import source_tree as house
+from tests.tidy import leftovers, source_tree
 from tests.tidy.source_tree import Source, source_of
 
 Check = Callable[[Source], list[str]]
 
 
 def test_no_page_carries_a_marker() -> None:
-    pages = house.texts()
+    pages = source_tree.texts()
     assert [fault for path, text in pages for fault in leftovers.markers(path, text)] == []
 
 
 def test_no_notebook_stores_what_it_printed() -> None:
-    pages = [(path, text) for path, text in house.texts() if path.endswith(".ipynb")]
+    pages = [(path, text) for path, text in source_tree.texts() if path.endswith(".ipynb")]
     assert len(pages) > 0
     assert [fault for path, text in pages for fault in leftovers.stored_outputs(path, text)] == []
 
@@ -37,14 +36,14 @@ def test_a_stored_output_is_found_with_its_cell(left: dict[str, object]) -> None
     ]
 
 
-@pytest.mark.parametrize("check", [leftovers.clocks, leftovers.dice, leftovers.mocks])
+@pytest.mark.parametrize("check", [leftovers.clocks, leftovers.rng, leftovers.mocks])
 def test_the_product_holds_none(check: Check) -> None:
-    assert [fault for source in house.product() for fault in check(source)] == []
+    assert [fault for source in source_tree.product() for fault in check(source)] == []
 
 
 @pytest.mark.parametrize("check", [leftovers.unseeded, leftovers.skipped, leftovers.mocks])
 def test_the_tests_hold_none(check: Check) -> None:
-    assert [fault for source in house.tests() for fault in check(source)] == []
+    assert [fault for source in source_tree.tests() for fault in check(source)] == []
 
 
 @pytest.mark.parametrize("halves", [("TO", "DO"), ("FIX", "ME"), ("XX", "X"), ("HA", "CK")])
@@ -86,8 +85,8 @@ def test_a_stopwatch_is_no_clock() -> None:
     ],
 )
 def test_dice_are_found_outside_storage(text: str) -> None:
-    assert len(leftovers.dice(source_of(text, "jobs/made_up.py"))) == 1
-    assert leftovers.dice(source_of(text, "storage/made_up.py")) == []
+    assert len(leftovers.rng(source_of(text, "jobs/made_up.py"))) == 1
+    assert leftovers.rng(source_of(text, "storage/made_up.py")) == []
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.tidy import limits
-from tests.tidy import source_tree as house
+from tests.tidy import limits, source_tree
 from tests.tidy.source_tree import Source, source_of
 
-ALL = house.product() + house.tests()
+ALL = source_tree.product() + source_tree.tests()
 each_file = pytest.mark.parametrize("source", ALL, ids=lambda source: source.path)
 
 
@@ -22,7 +21,7 @@ def test_functions_are_short(source: Source) -> None:
     assert limits.too_long_functions(source) == []
 
 
-@pytest.mark.parametrize("source", house.product(), ids=lambda source: source.path)
+@pytest.mark.parametrize("source", source_tree.product(), ids=lambda source: source.path)
 def test_parameters_are_few(source: Source) -> None:
     assert limits.too_many_parameters(source) == []
 
@@ -31,7 +30,7 @@ def test_lines_are_short() -> None:
     # A page's tables and links cannot be broken into lines, Java has a tongue of its own, and ruff
     # measures a notebook's code.
     other = (".md", ".java", ".xml", ".ipynb")
-    written = [(path, text) for path, text in house.texts() if not path.endswith(other)]
+    written = [(path, text) for path, text in source_tree.texts() if not path.endswith(other)]
     assert [fault for path, text in written for fault in limits.too_long_lines(path, text)] == []
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.tidy import source_tree as house
-from tests.tidy.source_tree import ROOMS, ROOT
+from tests.tidy import source_tree
+from tests.tidy.source_tree import FOLDERS, ROOT
 
 LINT_IMPORTS = Path(sys.executable).with_name("lint-imports")
 
@@ -93,12 +93,12 @@ def test_mypy_refuses_what_has_no_type(tmp_path: Path) -> None:
 )
 def test_the_walls_refuse(path: str, text: str, tmp_path: Path) -> None:
     shutil.copy(ROOT / "setup.cfg", tmp_path)
-    for source in house.product():
+    for source in source_tree.product():
         made = tmp_path / source.path
         made.parent.mkdir(parents=True, exist_ok=True)
         made.touch()
-    for room in ROOMS:
-        (tmp_path / "tierfold" / room).symlink_to(f"../{room}")
+    for folder in FOLDERS:
+        (tmp_path / "tierfold" / folder).symlink_to(f"../{folder}")
     lint = [str(LINT_IMPORTS), "--no-cache"]
     assert output_of(lint, cwd=tmp_path)[0] == 0
     (tmp_path / path).write_text(text, encoding="utf-8")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.tidy import names
-from tests.tidy import source_tree as house
+from tests.tidy import names, source_tree
 from tests.tidy.source_tree import Source, source_of
 
 each_file = pytest.mark.parametrize(
-    "source", house.product() + house.tests(), ids=lambda source: source.path
+    "source", source_tree.product() + source_tree.tests(), ids=lambda source: source.path
 )
 
 
@@ -24,24 +23,26 @@ def test_no_module_is_named_for_nothing(source: Source) -> None:
 
 
 def test_no_two_test_files_share_a_name() -> None:
-    assert names.twins(house.tests()) == []
+    assert names.twins(source_tree.tests()) == []
 
 
-@pytest.mark.parametrize("source", house.product(), ids=lambda source: source.path)
+@pytest.mark.parametrize("source", source_tree.product(), ids=lambda source: source.path)
 def test_everything_public_says_what_it_is_for(source: Source) -> None:
     assert names.undocumented(source) == []
 
 
 @pytest.mark.parametrize(
-    "source", [test for test in house.tests() if "/test_" in test.path], ids=lambda each: each.path
+    "source",
+    [test for test in source_tree.tests() if "/test_" in test.path],
+    ids=lambda each: each.path,
 )
 def test_every_test_file_says_in_one_line_what_it_proves(source: Source) -> None:
     assert names.says_nothing(source) == []
 
 
-@pytest.mark.parametrize("package", house.packages(), ids=lambda package: package.path)
+@pytest.mark.parametrize("package", source_tree.packages(), ids=lambda package: package.path)
 def test_a_packages_docstring_is_its_map(package: Source) -> None:
-    assert names.map_faults(package, house.modules_in(package)) == []
+    assert names.map_faults(package, source_tree.modules_in(package)) == []
 
 
 @pytest.mark.parametrize("text", ["", "X = 1", '"""\nLater.\n"""'])

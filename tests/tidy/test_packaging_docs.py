@@ -8,17 +8,15 @@ import sys
 import click
 import pytest
 
-from tests.tidy import import_contracts as walls
-from tests.tidy import packaging_docs as papers
-from tests.tidy import source_tree as house
+from tests.tidy import import_contracts, packaging_docs, source_tree
 from tierfold.jobs.cli.commands import tierfold
 
-README = (house.ROOT / "README.md").read_text(encoding="utf-8")
-CHANGELOG = (house.ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-SETUP = (house.ROOT / "setup.cfg").read_text(encoding="utf-8")
-RUNTIME = papers.requirements(SETUP, "options", "install_requires")
-TESTING = papers.requirements(SETUP, "options.extras_require", "test")
-NOTEBOOK = papers.requirements(SETUP, "options.extras_require", "notebook")
+README = (source_tree.ROOT / "README.md").read_text(encoding="utf-8")
+CHANGELOG = (source_tree.ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+SETUP = (source_tree.ROOT / "setup.cfg").read_text(encoding="utf-8")
+RUNTIME = packaging_docs.requirements(SETUP, "options", "install_requires")
+TESTING = packaging_docs.requirements(SETUP, "options.extras_require", "test")
+NOTEBOOK = packaging_docs.requirements(SETUP, "options.extras_require", "notebook")
 # Run as commands, imported by nobody.
 TOOLS = {"ruff", "mypy", "import-linter", "setuptools", "wheel", "ipykernel", "jupyterlab"}
 
@@ -52,50 +50,50 @@ def test_each_option_of_a_verb_is_in_the_readme(verb: str) -> None:
 
 
 def test_each_dependency_has_its_row() -> None:
-    assert papers.missing_rows(RUNTIME, README) == []
+    assert packaging_docs.missing_rows(RUNTIME, README) == []
     assert [name for name in TESTING + NOTEBOOK if f"`{name}`" not in README] == []
 
 
 def test_each_dependency_is_needed_and_each_import_is_a_dependency() -> None:
-    imports = walls.outside_imports(house.product())
-    assert papers.unused_requirements(RUNTIME, imports) == []
-    assert papers.unlisted_imports(RUNTIME, imports) == []
+    imports = import_contracts.outside_imports(source_tree.product())
+    assert packaging_docs.unused_requirements(RUNTIME, imports) == []
+    assert packaging_docs.unlisted_imports(RUNTIME, imports) == []
 
 
 def test_each_test_dependency_is_needed_and_each_import_of_a_test_is_a_dependency() -> None:
     # The tests run the notebooks.
-    imports = walls.outside_imports(house.tests() + house.notebooks())
+    imports = import_contracts.outside_imports(source_tree.tests() + source_tree.notebooks())
     imports = {name for name in imports if not _is_a_test_file(name)}
-    assert papers.unused_requirements(set(TESTING) - TOOLS, imports) == []
-    assert papers.unlisted_imports(TESTING + RUNTIME, imports) == []
+    assert packaging_docs.unused_requirements(set(TESTING) - TOOLS, imports) == []
+    assert packaging_docs.unlisted_imports(TESTING + RUNTIME, imports) == []
 
 
 def test_each_notebook_dependency_is_needed_and_each_import_of_one_is_a_dependency() -> None:
-    imports = walls.outside_imports(house.notebooks())
-    assert papers.unused_requirements(set(NOTEBOOK) - TOOLS, imports) == []
-    assert papers.unlisted_imports(NOTEBOOK + RUNTIME, imports) == []
+    imports = import_contracts.outside_imports(source_tree.notebooks())
+    assert packaging_docs.unused_requirements(set(NOTEBOOK) - TOOLS, imports) == []
+    assert packaging_docs.unlisted_imports(NOTEBOOK + RUNTIME, imports) == []
 
 
 def _is_a_test_file(name: str) -> bool:
     # pytest puts each test's own folder on the path.
-    return any(source.path.endswith(f"/{name}.py") for source in house.tests())
+    return any(source.path.endswith(f"/{name}.py") for source in source_tree.tests())
 
 
 def test_the_changelog_tells_of_the_version() -> None:
-    assert f"\n## {papers.version(SETUP)}\n" in CHANGELOG
+    assert f"\n## {packaging_docs.version(SETUP)}\n" in CHANGELOG
 
 
-@pytest.mark.parametrize("page", [path for path, _ in house.texts() if path.endswith(".md")])
+@pytest.mark.parametrize("page", [path for path, _ in source_tree.texts() if path.endswith(".md")])
 def test_links_lead_somewhere(page: str) -> None:
-    file = house.ROOT / page
-    targets = papers.links(file.read_text(encoding="utf-8"))
+    file = source_tree.ROOT / page
+    targets = packaging_docs.links(file.read_text(encoding="utf-8"))
     assert [target for target in targets if not (file.parent / target).exists()] == []
 
 
-@pytest.mark.parametrize("block", papers.python_blocks(README))
+@pytest.mark.parametrize("block", packaging_docs.python_blocks(README))
 def test_the_readmes_python_runs_and_prints(block: str) -> None:
     run = [sys.executable, "-c", block]
-    done = subprocess.run(run, cwd=house.ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(run, cwd=source_tree.ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) > 1
 
@@ -116,9 +114,9 @@ console_scripts =
 
 
 def test_setup_cfg_is_read_as_it_is_written() -> None:
-    assert papers.version(MADE_UP) == "1.2.3"
-    assert papers.entry_points(MADE_UP) == {"jobs.a", "jobs.b"}
-    assert papers.requirements(MADE_UP, "options", "install_requires") == [
+    assert packaging_docs.version(MADE_UP) == "1.2.3"
+    assert packaging_docs.entry_points(MADE_UP) == {"jobs.a", "jobs.b"}
+    assert packaging_docs.requirements(MADE_UP, "options", "install_requires") == [
         "click",
         "google-crc32c",
         "numpy",
@@ -126,17 +124,17 @@ def test_setup_cfg_is_read_as_it_is_written() -> None:
 
 
 def test_a_requirement_for_nothing_and_an_import_of_luck_are_found() -> None:
-    assert papers.unused_requirements(["click", "google-crc32c"], {"click"}) == [
+    assert packaging_docs.unused_requirements(["click", "google-crc32c"], {"click"}) == [
         "setup.cfg: google-crc32c is required and never imported; drop it"
     ]
-    assert papers.unlisted_imports(["google-crc32c"], {"google_crc32c", "rich"}) == [
+    assert packaging_docs.unlisted_imports(["google-crc32c"], {"google_crc32c", "rich"}) == [
         "setup.cfg: rich is imported and not required"
     ]
 
 
 def test_a_missing_row_is_found() -> None:
     page = "| name | default |\n|---|---|\n| `a.b` | 1 |\n"
-    assert papers.missing_rows(["a.b", "a.c"], page) == [
+    assert packaging_docs.missing_rows(["a.b", "a.c"], page) == [
         "README.md: no table row begins with `a.c`"
     ]
 
@@ -145,5 +143,5 @@ def test_links_and_blocks_are_found_in_a_page() -> None:
     page = (
         "[a](docs/a.md#top) [b](https://b) [c](#c)\n```python\nx = 1\n```\n```console\n$ y\n```\n"
     )
-    assert papers.links(page) == ["docs/a.md"]
-    assert papers.python_blocks(page) == ["x = 1\n"]
+    assert packaging_docs.links(page) == ["docs/a.md"]
+    assert packaging_docs.python_blocks(page) == ["x = 1\n"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.tidy import source_tree as house
+from tests.tidy import source_tree
 from tests.two_processes import scope_of
 
 
@@ -19,11 +19,11 @@ from tests.two_processes import scope_of
     ],
 )
 def test_users_of_what_is_made_once_stay_together(fixture: str, scopes: set[str]) -> None:
-    others = [test for test in house.tests() if "/tidy/" not in test.path]
+    others = [test for test in source_tree.tests() if "/tidy/" not in test.path]
     users = [other.path for other in others if "/test_" in other.path and fixture in other.text]
-    assert {scope_of(house.ROOT / user) for user in users} == scopes
+    assert {scope_of(source_tree.ROOT / user) for user in users} == scopes
 
 
 def test_other_files_go_by_themselves() -> None:
-    file = house.ROOT / "tests" / "compaction" / "planning" / "test_plan.py"
+    file = source_tree.ROOT / "tests" / "compaction" / "planning" / "test_plan.py"
     assert scope_of(file) == str(file)

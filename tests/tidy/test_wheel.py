@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tidy.source_tree import ROOMS, ROOT
+from tests.tidy.source_tree import FOLDERS, ROOT
 
 PAPERS = ("setup.cfg", "pyproject.toml", "README.md", "LICENSE")
 
@@ -21,7 +21,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     copy = tmp_path_factory.mktemp("copy")
     for paper in PAPERS:
         shutil.copy(ROOT / paper, copy)
-    for folder in (*ROOMS, "tierfold", "sample", "tests"):
+    for folder in (*FOLDERS, "tierfold", "sample", "tests"):
         unwanted = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / folder, copy / folder, ignore=unwanted, symlinks=True)
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
@@ -41,8 +41,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def test_every_module_of_the_rooms_is_in_it(wheel: list[str]) -> None:
     modules = {
         f"tierfold/{path.relative_to(ROOT).as_posix()}"
-        for room in ROOMS
-        for path in (ROOT / room).rglob("*.py")
+        for folder in FOLDERS
+        for path in (ROOT / folder).rglob("*.py")
     }
     assert modules <= set(wheel)
 

@@ -199,7 +199,7 @@ def test_every_combination_is_judged_as_the_law_says(
     ]
     wrong = [
         (batch, BatchRetention(retention), horizon)
-        for batch, retention, horizon, (_, law, law_horizon) in zip(
+        for batch, retention, horizon, (_, law, horizon_by_rule) in zip(
             batches, found.batch, found.horizon_ms.tolist(), expected, strict=True
         )
         # A batch that goes or is emptied has no horizon to be written.
@@ -207,7 +207,7 @@ def test_every_combination_is_judged_as_the_law_says(
         or (
             law in {BatchRetention.COPY, BatchRetention.REWRITE}
             and batch.records
-            and horizon != (NO_HORIZON if law_horizon is None else law_horizon)
+            and horizon != (NO_HORIZON if horizon_by_rule is None else horizon_by_rule)
         )
     ]
     assert wrong == []

@@ -50,7 +50,7 @@ class Case:
         return [key for segment in self.segments for key in segment]
 
 
-def losers_by_law(case: Case) -> set[int]:
+def superseded_by_rule(case: Case) -> set[int]:
     """A record loses if a later record of its key competes."""
     log = case.log
     last = {key: place for place, key in enumerate(log) if place >= case.first_dirty}
@@ -154,7 +154,7 @@ def cases(draw: st.DrawFn) -> Case:
 
 @given(cases(), st.data())
 def test_the_reduce_finds_the_losers_of_the_law(case: Case, order: st.DataObject) -> None:
-    assert superseded_by_reduce(case, order) == (sorted(losers_by_law(case)), set())
+    assert superseded_by_reduce(case, order) == (sorted(superseded_by_rule(case)), set())
 
 
 some_versions = st.none() | st.sampled_from((0, 1, -1, LOWEST, HIGHEST)) | st.integers(0, 4)
@@ -251,7 +251,7 @@ def test_many_keys_in_every_part_find_their_latest(buckets: int, hash_mask: int)
     case = Case(
         segments=segments, first_dirty=250, buckets=buckets, stretch=90, hash_mask=hash_mask
     )
-    assert losers_by_reduce(case) == sorted(losers_by_law(case))
+    assert losers_by_reduce(case) == sorted(superseded_by_rule(case))
     versions = tuple(chance.randint(-9, 9) for _ in case.log)
     superseded, superseding = superseded_by_versions(replace(case, versions=versions))
     assert superseded_by_reduce(replace(case, versions=versions)) == (

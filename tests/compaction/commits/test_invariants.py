@@ -43,8 +43,8 @@ AFTER: Final = replace(
 )
 
 
-def laws(before: PartitionState, after: PartitionState) -> set[str]:
-    return {violation.law for violation in violations(before, after)}
+def invariants(before: PartitionState, after: PartitionState) -> set[str]:
+    return {violation.invariant for violation in violations(before, after)}
 
 
 def after_with(*segments: Segment, **fields: Any) -> PartitionState:
@@ -153,15 +153,15 @@ BROKEN: Final[dict[str, tuple[str, PartitionState]]] = {
 
 @pytest.mark.parametrize("case", BROKEN)
 def test_each_law_is_found_broken(case: str) -> None:
-    law, after = BROKEN[case]
-    assert law in laws(BEFORE, after)
+    invariant, after = BROKEN[case]
+    assert invariant in invariants(BEFORE, after)
 
 
 def test_every_law_has_a_case_and_a_reason() -> None:
-    names = {law.__name__ for law in COMMIT_INVARIANTS}
-    assert names == {law for law, _ in BROKEN.values()}
+    names = {invariant.__name__ for invariant in COMMIT_INVARIANTS}
+    assert names == {invariant for invariant, _ in BROKEN.values()}
     everything = {*COMMIT_INVARIANTS, *CLAIM_INVARIANTS, *RESTORE_INVARIANTS, *FORGET_INVARIANTS}
-    assert all("\n\n" in (law.__doc__ or "") for law in everything)
+    assert all("\n\n" in (invariant.__doc__ or "") for invariant in everything)
 
 
 def test_cleaning_everything_again_may_end_where_the_last_pass_did() -> None:
@@ -178,24 +178,26 @@ def test_the_cleaner_offset_may_fall_where_the_log_was_truncated_below_it() -> N
 
 def test_retention_may_cut_the_head_off_with_the_log_start() -> None:
     expired = replace(BEFORE, segments=(SECOND,), retired=(*BEFORE.retired, retired(FIRST)))
-    assert laws(BEFORE, expired) == {"covered_span_is_kept"}
-    assert laws(BEFORE, replace(expired, log_start_offset=10)) == set()
+    assert invariants(BEFORE, expired) == {"covered_span_is_kept"}
+    assert invariants(BEFORE, replace(expired, log_start_offset=10)) == set()
     both = replace(expired, segments=(), retired=(*expired.retired, retired(SECOND)))
-    assert laws(BEFORE, replace(both, log_start_offset=20)) == set()
+    assert invariants(BEFORE, replace(both, log_start_offset=20)) == set()
 
 
 def test_a_span_fits_an_index_up_to_its_last_offset_unless_the_row_had_it_before() -> None:
     at_limit, beyond = (a_segment(5, 5 + 2**31 - 1 + more) for more in (0, 1))
     none = a_state(())
-    law = "new_spans_fit_an_index"
-    assert law not in laws(none, a_state((at_limit,)))
-    assert law in laws(none, a_state((beyond,)))
+    invariant = "new_spans_fit_an_index"
+    assert invariant not in invariants(none, a_state((at_limit,)))
+    assert invariant in invariants(none, a_state((beyond,)))
     for known in (a_state((beyond,)), a_state((), retired=(retired(beyond),))):
-        assert law not in laws(known, a_state((beyond,)))
+        assert invariant not in invariants(known, a_state((beyond,)))
 
 
 def test_what_was_being_deleted_may_be_forgotten() -> None:
-    assert laws(BEFORE, replace(AFTER, retired=AFTER.retired[:1] + AFTER.retired[2:])) == set()
+    assert (
+        invariants(BEFORE, replace(AFTER, retired=AFTER.retired[:1] + AFTER.retired[2:])) == set()
+    )
 
 
 def test_a_restore_alone_may_bring_back_what_was() -> None:
@@ -205,13 +207,13 @@ def test_a_restore_alone_may_bring_back_what_was() -> None:
         retired=(*BEFORE.retired, retired(MERGED)),
         cleaner_offsets=(*BEFORE.cleaner_offsets, CleanerOffset(epoch=3, offset=0)),
     )
-    assert laws(AFTER, back) == {"retired_never_return", "cleaner_offset_is_kept"}
+    assert invariants(AFTER, back) == {"retired_never_return", "cleaner_offset_is_kept"}
     assert violations(AFTER, back, RESTORE_INVARIANTS) == ()
     marked = (
         replace(entry, deletion_started_at_ms=9) for entry in AFTER.retired
     )
     going = replace(AFTER, retired=tuple(marked))
-    assert {violation.law for violation in violations(going, back, RESTORE_INVARIANTS)} == {
+    assert {violation.invariant for violation in violations(going, back, RESTORE_INVARIANTS)} == {
         "what_is_being_deleted_never_returns"
     }
 
@@ -221,7 +223,7 @@ FORGOTTEN: Final = replace(BEFORE.emptied([segment_id("apart")]), commit_id="for
 
 def test_a_forget_alone_may_take_everything_back() -> None:
     assert violations(BEFORE, FORGOTTEN, FORGET_INVARIANTS) == ()
-    assert {"covered_span_is_kept", "nothing_is_forgotten"} < laws(BEFORE, FORGOTTEN)
+    assert {"covered_span_is_kept", "nothing_is_forgotten"} < invariants(BEFORE, FORGOTTEN)
 
 
 @pytest.mark.parametrize(
@@ -236,9 +238,9 @@ def test_a_forget_alone_may_take_everything_back() -> None:
         ({"log_start_offset": 1}, "all_is_forgotten"),
     ],
 )
-def test_a_forget_leaves_nothing_but_the_fence(fields: dict[str, Any], law: str) -> None:
+def test_a_forget_leaves_nothing_but_the_fence(fields: dict[str, Any], invariant: str) -> None:
     found = violations(BEFORE, replace(FORGOTTEN, **fields), FORGET_INVARIANTS)
-    assert [violation.law for violation in found] == [law]
+    assert [violation.invariant for violation in found] == [invariant]
 
 
 def test_a_claim_that_takes_a_history_uses_the_consent_up() -> None:
@@ -246,7 +248,7 @@ def test_a_claim_that_takes_a_history_uses_the_consent_up() -> None:
     found = violations(
         FORGOTTEN, claimed(adopted, run="next", commit_id="c", at_ms=1), CLAIM_INVARIANTS
     )
-    assert [violation.law for violation in found] == ["consent_is_of_a_forgotten_row"]
+    assert [violation.invariant for violation in found] == ["consent_is_of_a_forgotten_row"]
     adopted = replace(adopted, forgotten=())
     after = claimed(adopted, run="next", commit_id="c", at_ms=1)
     assert violations(FORGOTTEN, after, CLAIM_INVARIANTS) == ()
@@ -265,9 +267,9 @@ def test_a_claim_may_adopt_and_leave_out_but_opens_exactly_the_next_epoch() -> N
         replace(claim, epoch=5),
         replace(claim, owner_run=""),
     ):
-        assert [violation.law for violation in violations(BEFORE, wrong, CLAIM_INVARIANTS)] == [
-            "epoch_rises_by_one"
-        ]
+        assert [
+            violation.invariant for violation in violations(BEFORE, wrong, CLAIM_INVARIANTS)
+        ] == ["epoch_rises_by_one"]
     assert set(STATE_INVARIANTS) <= set(CLAIM_INVARIANTS)
 
 
@@ -293,7 +295,7 @@ def test_a_claim_adopts_no_overlap_that_was_not_compared(
     grown = replace(before, segments=(*live, replace(CUT, agrees_with=agrees_with)))
     claim = claimed(grown, run="mine", commit_id="c", at_ms=1)
     found = violations(before, claim, CLAIM_INVARIANTS)
-    assert [violation.law for violation in found] == ["overlaps_are_proven"] * bool(unproven)
+    assert [violation.invariant for violation in found] == ["overlaps_are_proven"] * bool(unproven)
     assert [unproven in violation.found for violation in found] == [True] * bool(unproven)
 
 
@@ -317,9 +319,9 @@ def test_what_the_row_says_of_a_segment_never_changes_live_or_retired(
 ) -> None:
     changed = replace(SECOND, **change)
     live = replace(BEFORE, segments=(FIRST, changed))
-    assert "segments_never_change" in laws(BEFORE, live)
+    assert "segments_never_change" in invariants(BEFORE, live)
     as_retired = replace(AFTER, retired=(*AFTER.retired[:-1], retired(changed)))
-    assert laws(BEFORE, as_retired) == {"segments_never_change"}
+    assert invariants(BEFORE, as_retired) == {"segments_never_change"}
 
 
 def test_a_broken_row_is_refused_with_every_law_it_breaks() -> None:

@@ -1,4 +1,4 @@
-"""Harm done to bytes: by chance, and to numbers at known places."""
+"""Corruption done to bytes: by chance, and to numbers at known places."""
 
 from __future__ import annotations
 
@@ -35,92 +35,92 @@ VARINT_EXTREMES: Final = tuple(
 _BITS: Final = {"b": 8, "h": 16, "i": 32, "q": 64}
 
 
-def interesting(form: str, dice: Random) -> int:
+def interesting(form: str, rng: Random) -> int:
     """A number of that signed struct form that a parser may stumble over."""
     bits = _BITS[form]
     edge = 2 ** (bits - 1)
-    near = dice.choice((0, 0, 0, 1, -1, 2, 7, 60, 61, 62, 255, 256, 4096))
-    around = dice.choice((0, 0, edge - 1, -edge, edge // 2, 2 ** dice.randrange(bits - 1)))
+    near = rng.choice((0, 0, 0, 1, -1, 2, 7, 60, 61, 62, 255, 256, 4096))
+    around = rng.choice((0, 0, edge - 1, -edge, edge // 2, 2 ** rng.randrange(bits - 1)))
     return (around + near + edge) % (2 * edge) - edge
 
 
-def overwritten(data: bytes, fields: Sequence[Field], dice: Random) -> bytes:
+def overwritten(data: bytes, fields: Sequence[Field], rng: Random) -> bytes:
     """One of these numbers changed to an interesting one, or by a little."""
-    at, form = dice.choice(fields)
+    at, form = rng.choice(fields)
     size = struct.calcsize(f">{form}")
     if at + size > len(data):
         return data
     (value,) = struct.unpack_from(f">{form}", data, at)
     edge = 2 ** (_BITS[form] - 1)
-    if dice.random() < 0.4:
-        value = (value + dice.choice((-7, -2, -1, 1, 2, 61)) + edge) % (2 * edge) - edge
+    if rng.random() < 0.4:
+        value = (value + rng.choice((-7, -2, -1, 1, 2, 61)) + edge) % (2 * edge) - edge
     else:
-        value = interesting(form, dice)
+        value = interesting(form, rng)
     return data[:at] + struct.pack(f">{form}", value) + data[at + size :]
 
 
-def harmed(data: bytes, dice: Random) -> bytes:
+def corrupted(data: bytes, rng: Random) -> bytes:
     """One to three harms of any kind, one after the other."""
-    for _ in range(dice.choice((1, 1, 1, 2, 3))):
-        data = dice.choice(_HARMS)(data, dice)
+    for _ in range(rng.choice((1, 1, 1, 2, 3))):
+        data = rng.choice(_HARMS)(data, rng)
     return data
 
 
-def _bit_flipped(data: bytes, dice: Random) -> bytes:
+def _bit_flipped(data: bytes, rng: Random) -> bytes:
     if not data:
         return data
-    at = dice.randrange(len(data))
-    return data[:at] + bytes([data[at] ^ 1 << dice.randrange(8)]) + data[at + 1 :]
+    at = rng.randrange(len(data))
+    return data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :]
 
 
-def _byte_set(data: bytes, dice: Random) -> bytes:
+def _byte_set(data: bytes, rng: Random) -> bytes:
     if not data:
         return data
-    at = dice.randrange(len(data))
-    return data[:at] + bytes([dice.choice((0, 1, 0x7F, 0x80, 0xFF, dice.randrange(256)))]) + (
+    at = rng.randrange(len(data))
+    return data[:at] + bytes([rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))]) + (
         data[at + 1 :]
     )
 
 
-def _number_set(data: bytes, dice: Random) -> bytes:
+def _number_set(data: bytes, rng: Random) -> bytes:
     if not data:
         return data
-    return overwritten(data, [(dice.randrange(len(data)), dice.choice("bhiq"))], dice)
+    return overwritten(data, [(rng.randrange(len(data)), rng.choice("bhiq"))], rng)
 
 
-def _varint_set(data: bytes, dice: Random) -> bytes:
-    at = dice.randrange(len(data) + 1)
-    return data[:at] + dice.choice(VARINT_EXTREMES) + data[at + dice.randrange(2) :]
+def _varint_set(data: bytes, rng: Random) -> bytes:
+    at = rng.randrange(len(data) + 1)
+    return data[:at] + rng.choice(VARINT_EXTREMES) + data[at + rng.randrange(2) :]
 
 
-def _truncated(data: bytes, dice: Random) -> bytes:
-    return data[: dice.randrange(len(data) + 1)]
+def _truncated(data: bytes, rng: Random) -> bytes:
+    return data[: rng.randrange(len(data) + 1)]
 
 
-def _stretch(data: bytes, dice: Random) -> tuple[int, int]:
-    start = dice.randrange(len(data) + 1)
-    return start, min(len(data), start + dice.choice((1, 4, 8, 34, 46, 61, 200)))
+def _stretch(data: bytes, rng: Random) -> tuple[int, int]:
+    start = rng.randrange(len(data) + 1)
+    return start, min(len(data), start + rng.choice((1, 4, 8, 34, 46, 61, 200)))
 
 
-def _repeated(data: bytes, dice: Random) -> bytes:
-    start, end = _stretch(data, dice)
-    return data[:end] + data[start:end] * dice.choice((1, 1, 2, 30)) + data[end:]
+def _repeated(data: bytes, rng: Random) -> bytes:
+    start, end = _stretch(data, rng)
+    return data[:end] + data[start:end] * rng.choice((1, 1, 2, 30)) + data[end:]
 
 
-def _spliced(data: bytes, dice: Random) -> bytes:
+def _spliced(data: bytes, rng: Random) -> bytes:
     """A stretch put where another one was."""
-    start, end = _stretch(data, dice)
-    to, to_end = _stretch(data, dice)
+    start, end = _stretch(data, rng)
+    to, to_end = _stretch(data, rng)
     return data[:to] + data[start:end] + data[to_end:]
 
 
-def _cut_out(data: bytes, dice: Random) -> bytes:
-    start, end = _stretch(data, dice)
+def _cut_out(data: bytes, rng: Random) -> bytes:
+    start, end = _stretch(data, rng)
     return data[:start] + data[end:]
 
 
-def _zeroed(data: bytes, dice: Random) -> bytes:
-    start, end = _stretch(data, dice)
+def _zeroed(data: bytes, rng: Random) -> bytes:
+    start, end = _stretch(data, rng)
     return data[:start] + bytes(end - start) + data[end:]
 
 

@@ -72,54 +72,54 @@ def _runs() -> pa.Table:
     return pa.table(columns, RUNS)
 
 
-def _malformed(table: pa.Table, dice: Random) -> pa.Table:
-    for _ in range(dice.choice((1, 1, 2, 3))):
-        table = dice.choice(_CHANGES)(table, dice)
+def _malformed(table: pa.Table, rng: Random) -> pa.Table:
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        table = rng.choice(_CHANGES)(table, rng)
     return table
 
 
-def _value_changed(table: pa.Table, dice: Random) -> pa.Table:
+def _value_changed(table: pa.Table, rng: Random) -> pa.Table:
     """One value of one row, however deep it lies."""
-    i = dice.randrange(table.num_columns)
+    i = rng.randrange(table.num_columns)
     field, values = table.schema.field(i), table.column(i).to_pylist()
     if not values:
         return table
-    row = dice.randrange(len(values))
-    changed = _changed(values[row], dice)
+    row = rng.randrange(len(values))
+    changed = _changed(values[row], rng)
     try:
         column = pa.array([*values[:row], changed, *values[row + 1 :]], field.type)
     except (pa.ArrowException, OverflowError):  # Too large for the column: then of another type.
-        return _column_retyped(table, dice)
+        return _column_retyped(table, rng)
     return table.set_column(i, pa.field(field.name, field.type), column)
 
 
-def _changed(value: Any, dice: Random) -> Any:
+def _changed(value: Any, rng: Random) -> Any:
     match value:
         case (str() as name, count):  # Of a map; Arrow itself aborts where such a pair is null.
-            return (name, dice.choice((*_INTEGERS, count)))
-        case _ if dice.random() < 0.15:
+            return (name, rng.choice((*_INTEGERS, count)))
+        case _ if rng.random() < 0.15:
             return None
         case bool():
             return not value
         case int():
-            return dice.choice((*_INTEGERS, value + 1, value - 1))
+            return rng.choice((*_INTEGERS, value + 1, value - 1))
         case str():
-            return dice.choice((*_TEXTS, value + "x", value[:-1]))
+            return rng.choice((*_TEXTS, value + "x", value[:-1]))
         case dict():
-            name = dice.choice(sorted(value))
-            return {**value, name: _changed(value[name], dice)}
+            name = rng.choice(sorted(value))
+            return {**value, name: _changed(value[name], rng)}
         case [*inner] if inner:
-            i = dice.randrange(len(inner))
-            other = dice.choice(([inner[i], inner[i]], [], [_changed(inner[i], dice)]))
+            i = rng.randrange(len(inner))
+            other = rng.choice(([inner[i], inner[i]], [], [_changed(inner[i], rng)]))
             return [*inner[:i], *other, *inner[i + 1 :]]
         case _:
             return value
 
 
-def _column_retyped(table: pa.Table, dice: Random) -> pa.Table:
-    i = dice.randrange(table.num_columns)
-    field, kind = table.schema.field(i), dice.choice(_TYPES)
-    values = [dice.choice((*_INTEGERS[:3], None)) for _ in range(table.num_rows)]
+def _column_retyped(table: pa.Table, rng: Random) -> pa.Table:
+    i = rng.randrange(table.num_columns)
+    field, kind = table.schema.field(i), rng.choice(_TYPES)
+    values = [rng.choice((*_INTEGERS[:3], None)) for _ in range(table.num_rows)]
     if pa.types.is_string(kind):
         values = [None if value is None else str(value) for value in values]
     else:
@@ -127,24 +127,24 @@ def _column_retyped(table: pa.Table, dice: Random) -> pa.Table:
     return table.set_column(i, pa.field(field.name, kind), pa.array(values, kind))
 
 
-def _column_dropped(table: pa.Table, dice: Random) -> pa.Table:
-    return table.remove_column(dice.randrange(table.num_columns)) if table.num_columns else table
+def _column_dropped(table: pa.Table, rng: Random) -> pa.Table:
+    return table.remove_column(rng.randrange(table.num_columns)) if table.num_columns else table
 
 
-def _column_renamed(table: pa.Table, dice: Random) -> pa.Table:
+def _column_renamed(table: pa.Table, rng: Random) -> pa.Table:
     names = list(table.column_names)
-    names[dice.randrange(len(names))] = "newer"
+    names[rng.randrange(len(names))] = "newer"
     return table.rename_columns(names)
 
 
-def _rows_taken(table: pa.Table, dice: Random) -> pa.Table:
-    rows = [dice.randrange(table.num_rows) for _ in range(dice.randrange(4) * bool(table.num_rows))]
+def _rows_taken(table: pa.Table, rng: Random) -> pa.Table:
+    rows = [rng.randrange(table.num_rows) for _ in range(rng.randrange(4) * bool(table.num_rows))]
     return table.take(pa.array(rows, pa.int64()))
 
 
-def _columns_shuffled(table: pa.Table, dice: Random) -> pa.Table:
+def _columns_shuffled(table: pa.Table, rng: Random) -> pa.Table:
     order = list(range(table.num_columns))
-    dice.shuffle(order)
+    rng.shuffle(order)
     return table.select(order)
 
 
@@ -242,8 +242,8 @@ def _when(row: dict[str, Any]) -> tuple[Any, ...]:
 CATALOG_PARSERS: Final = (
     Parser(
         name="catalog rows",
-        made=lambda dice: _malformed(_partitions(), dice),
+        made=lambda rng: _malformed(_partitions(), rng),
         judged=_judged_partitions,
     ),
-    Parser(name="runs rows", made=lambda dice: _malformed(_runs(), dice), judged=_judged_runs),
+    Parser(name="runs rows", made=lambda rng: _malformed(_runs(), rng), judged=_judged_runs),
 )

@@ -11,10 +11,10 @@ from tests.faults.malformed.malformed_outcome import Outcome, Parser, held
 from tests.faults.malformed.malformed_parsers import PARSERS
 
 
-def _number(dice: Random) -> int:
+def _number(rng: Random) -> int:
     """The input's number, which its dice tell."""
     made = {Random(f"dying 1 {number}").random(): number for number in range(7)}
-    return made.get(dice.random(), -1)
+    return made.get(rng.random(), -1)
 
 
 def _judged(number: int) -> Outcome:

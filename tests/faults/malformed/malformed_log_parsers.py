@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from tests.faults.malformed.malformed_bytes import harmed
+from tests.faults.malformed.malformed_bytes import corrupted
 from tests.faults.malformed.malformed_logs import (
     HEADER,
     control_batch,
@@ -107,7 +107,7 @@ def _plain(batch: Batch, attributes: int) -> PlainBatch:
 
 
 def _logs(sound: Callable[[Random], bytes]) -> Callable[[Random], bytes]:
-    return lambda dice: malformed(sound(dice), dice)
+    return lambda rng: malformed(sound(rng), rng)
 
 
 def _judged_log(log: bytes) -> Outcome:
@@ -193,17 +193,17 @@ def _version(record: PlainRecord) -> tuple[int | None, int]:
     return struct.unpack(">q", named[-1])[0], 0
 
 
-def _payload(dice: Random) -> tuple[int, bytes, bool]:
+def _payload(rng: Random) -> tuple[int, bytes, bool]:
     """A codec, what should be of it, and whether the lz4 header is to be mended."""
-    codec = dice.choice(list(Codec)[1:])
+    codec = rng.choice(list(Codec)[1:])
     plain = b"".join(
-        dice.choice((b"{'name': 'value'}", dice.randbytes(9), bytes(70)))
-        for _ in range(dice.randrange(1, 60))
+        rng.choice((b"{'name': 'value'}", rng.randbytes(9), bytes(70)))
+        for _ in range(rng.randrange(1, 60))
     )
-    stored = compress(codec, plain) * dice.choice((1, 1, 1, 2))
-    if dice.random() < 0.1:
-        stored = compress(dice.choice(list(Codec)), plain)
-    return codec, harmed(stored, dice), dice.random() < 0.5
+    stored = compress(codec, plain) * rng.choice((1, 1, 1, 2))
+    if rng.random() < 0.1:
+        stored = compress(rng.choice(list(Codec)), plain)
+    return codec, corrupted(stored, rng), rng.random() < 0.5
 
 
 def _judged_payload(given: tuple[int, bytes, bool]) -> Outcome:
@@ -287,7 +287,7 @@ LOG_PARSERS: Final = (
     ),
     Parser(
         name="record columns",
-        made=_logs(lambda dice: dice.choice((v2_log, legacy_log))(dice)),
+        made=_logs(lambda rng: rng.choice((v2_log, legacy_log))(rng)),
         judged=_judged_columns,
         decompresses=True,
         share=2,
@@ -295,14 +295,14 @@ LOG_PARSERS: Final = (
     Parser(name="payloads", made=_payload, judged=_judged_payload, decompresses=True, share=4),
     Parser(
         name="control records",
-        made=lambda dice: malformed(control_batch(dice), dice),
+        made=lambda rng: malformed(control_batch(rng), rng),
         judged=_judged_control,
         decompresses=True,
         share=2,
     ),
     Parser(
         name="log file",
-        made=_logs(lambda dice: dice.choice((v2_log, legacy_log))(dice)),
+        made=_logs(lambda rng: rng.choice((v2_log, legacy_log))(rng)),
         judged=_judged_walk,
         decompresses=True,
         share=1,

@@ -18,7 +18,7 @@ import google_crc32c
 from tests.faults.malformed.malformed_bytes import (
     VARINT_EXTREMES,
     Field,
-    harmed,
+    corrupted,
     interesting,
     overwritten,
 )
@@ -78,22 +78,22 @@ def golden(prefix: str) -> tuple[bytes, ...]:
     return tuple(pieces)
 
 
-def v2_log(dice: Random) -> bytes:
+def v2_log(rng: Random) -> bytes:
     """A sound log of magic 2."""
-    if dice.random() < 0.4:
-        return dice.choice(golden("v2"))
-    batches, at = [], dice.choice((0, 7, 2**31, 2**40))
-    for _ in range(dice.randrange(1, BATCHES_MOST)):
-        draft = _draft(at, dice)
-        at = (draft.last_offset or at) + dice.choice((1, 1, 3))
+    if rng.random() < 0.4:
+        return rng.choice(golden("v2"))
+    batches, at = [], rng.choice((0, 7, 2**31, 2**40))
+    for _ in range(rng.randrange(1, BATCHES_MOST)):
+        draft = _draft(at, rng)
+        at = (draft.last_offset or at) + rng.choice((1, 1, 3))
         batches.append(write_batch(draft))
     return b"".join(batches)
 
 
-def _draft(base_offset: int, dice: Random) -> BatchDraft:
-    kind = dice.random()
+def _draft(base_offset: int, rng: Random) -> BatchDraft:
+    kind = rng.random()
     if kind < 0.1:
-        key, value = end_marker(dice.randrange(9), dice.choice(list(ControlType)[:3]))
+        key, value = end_marker(rng.randrange(9), rng.choice(list(ControlType)[:3]))
         end = RecordDraft(offset=base_offset, timestamp_ms=TIME_MS, key=key, value=value)
         return BatchDraft(
             base_offset=base_offset,
@@ -104,140 +104,140 @@ def _draft(base_offset: int, dice: Random) -> BatchDraft:
             is_control=True,
             is_transactional=True,
         )
-    records = tuple(_records(base_offset, dice)) if kind < 0.95 else ()
-    is_produced = dice.random() < 0.2
+    records = tuple(_records(base_offset, rng)) if kind < 0.95 else ()
+    is_produced = rng.random() < 0.2
     return BatchDraft(
         base_offset=base_offset,
         records=records,
-        last_offset=(records[-1].offset if records else base_offset) + dice.choice((0, 0, 2)),
-        codec=dice.choice(list(Codec)),
-        leader_epoch=dice.choice((-1, 0, 3)),
+        last_offset=(records[-1].offset if records else base_offset) + rng.choice((0, 0, 2)),
+        codec=rng.choice(list(Codec)),
+        leader_epoch=rng.choice((-1, 0, 3)),
         producer_id=5 if is_produced else -1,
         producer_epoch=0 if is_produced else -1,
         base_sequence=2**31 - 2 if is_produced else -1,
-        is_transactional=is_produced and dice.random() < 0.5,
-        is_log_append_time=dice.random() < 0.2,
-        delete_horizon_ms=dice.choice((None, None, 500, 5000)) if records else None,
+        is_transactional=is_produced and rng.random() < 0.5,
+        is_log_append_time=rng.random() < 0.2,
+        delete_horizon_ms=rng.choice((None, None, 500, 5000)) if records else None,
     )
 
 
-def _records(base_offset: int, dice: Random) -> list[RecordDraft]:
+def _records(base_offset: int, rng: Random) -> list[RecordDraft]:
     offset, records = base_offset, []
-    for _ in range(dice.randrange(1, 6)):
+    for _ in range(rng.randrange(1, 6)):
         records.append(
             RecordDraft(
                 offset=offset,
-                timestamp_ms=TIME_MS + dice.randrange(-5, 5),
-                key=dice.choice(_KEYS),
-                value=dice.choice(_VALUES),
+                timestamp_ms=TIME_MS + rng.randrange(-5, 5),
+                key=rng.choice(_KEYS),
+                value=rng.choice(_VALUES),
                 headers=tuple(
-                    (dice.choice((HEADER.encode(), b"", b"other")), dice.choice(_VERSIONS))
-                    for _ in range(dice.choice((0, 0, 1, 2)))
+                    (rng.choice((HEADER.encode(), b"", b"other")), rng.choice(_VERSIONS))
+                    for _ in range(rng.choice((0, 0, 1, 2)))
                 ),
             )
         )
-        offset += dice.choice((1, 1, 1, 4))
+        offset += rng.choice((1, 1, 1, 4))
     return records
 
 
-def legacy_log(dice: Random) -> bytes:
+def legacy_log(rng: Random) -> bytes:
     """A sound log of magic 0 or 1."""
-    magic = dice.randrange(2)
-    if dice.random() < 0.4:
-        return dice.choice(golden(f"v{magic}"))
-    at, log = dice.choice((0, 5, 2**33)), b""
-    for _ in range(dice.randrange(1, BATCHES_MOST)):
-        count = dice.choice((1, 1, 3))
-        is_wrapped = count > 1 or dice.random() < 0.3
+    magic = rng.randrange(2)
+    if rng.random() < 0.4:
+        return rng.choice(golden(f"v{magic}"))
+    at, log = rng.choice((0, 5, 2**33)), b""
+    for _ in range(rng.randrange(1, BATCHES_MOST)):
+        count = rng.choice((1, 1, 3))
+        is_wrapped = count > 1 or rng.random() < 0.3
         inner = b"".join(
-            _message((i if magic and is_wrapped else at + i), magic, dice) for i in range(count)
+            _message((i if magic and is_wrapped else at + i), magic, rng) for i in range(count)
         )
         at += count
         if is_wrapped:
-            codec = dice.choice((Codec.GZIP, Codec.SNAPPY, Codec.LZ4))
-            attributes = dice.choice((0, 8)) if magic else 0
+            codec = rng.choice((Codec.GZIP, Codec.SNAPPY, Codec.LZ4))
+            attributes = rng.choice((0, 8)) if magic else 0
             inner = wrapper(at - 1, inner, magic=magic, codec=codec, attributes=attributes)
         log += inner
     return log
 
 
-def _message(offset: int, magic: int, dice: Random) -> bytes:
-    key, value = dice.choice(_KEYS), dice.choice(_VALUES)
+def _message(offset: int, magic: int, rng: Random) -> bytes:
+    key, value = rng.choice(_KEYS), rng.choice(_VALUES)
     return message(offset, value, magic=magic, timestamp_ms=TIME_MS, key=key)
 
 
-def lying(log: bytes, dice: Random) -> bytes:
+def lying(log: bytes, rng: Random) -> bytes:
     """The sound log with one batch changed that then is summed anew, or moved, or dropped."""
     batches = list(cut_in_batches(log))
-    i = dice.randrange(len(batches))
-    kind = dice.random()
+    i = rng.randrange(len(batches))
+    kind = rng.random()
     if kind < 0.05:
-        batches.insert(dice.randrange(len(batches)), batches[i])
+        batches.insert(rng.randrange(len(batches)), batches[i])
     elif kind < 0.08:
         del batches[i]
     elif kind < 0.12:
         batches[i] = batches[i][:61]
     else:
         change = _changed_v2 if batches[i][16] == 2 else _changed_legacy
-        batches[i] = change(batches[i], dice)
+        batches[i] = change(batches[i], rng)
     return b"".join(batches)
 
 
-def _changed_v2(batch: bytes, dice: Random) -> bytes:
+def _changed_v2(batch: bytes, rng: Random) -> bytes:
     (attributes,) = struct.unpack_from(">h", batch, 21)
     (count,) = struct.unpack_from(">i", batch, 57)
-    kind = dice.random()
+    kind = rng.random()
     if kind < 0.4 or not count:
-        return summed(overwritten(batch, V2_FIELDS, dice))
+        return summed(overwritten(batch, V2_FIELDS, rng))
     if kind < 0.55:
-        return rebuilt(batch, harmed(batch[61:], dice))
+        return rebuilt(batch, corrupted(batch[61:], rng))
     codec = attributes & 7
     plain = plain_payload(codec, batch[61:]) if codec else batch[61:]
     if kind < 0.75:
-        plain = harmed(plain, dice)
+        plain = corrupted(plain, rng)
     else:
-        plain = lying_record(dice) * dice.choice((1, 1, 1, count))
-    if dice.random() < 0.2:
-        codec = dice.choice(list(Codec))
+        plain = lying_record(rng) * rng.choice((1, 1, 1, count))
+    if rng.random() < 0.2:
+        codec = rng.choice(list(Codec))
         batch = overwritten_at(batch, (21, "h"), attributes & ~7 | codec)
     return rebuilt(batch, compress(codec, plain))
 
 
-def lying_record(dice: Random) -> bytes:
+def lying_record(rng: Random) -> bytes:
     """A record of magic 2 in which a length, count or delta is none."""
     numbers = [b"\x00", b"\x00", b"\x02", b"\x04", b"\x02", b"\x02", b"\x00"]
-    numbers[dice.randrange(len(numbers))] = dice.choice(VARINT_EXTREMES)
+    numbers[rng.randrange(len(numbers))] = rng.choice(VARINT_EXTREMES)
     time, offset, key, value, headers, name, header = numbers
     body = b"\x00" + time + offset + key + b"k" + value + b"vv" + headers
-    if dice.random() < 0.7:
+    if rng.random() < 0.7:
         body += name + b"n" + header
     size = bytes([2 * len(body)]) if len(body) < 64 else bytes([2 * len(body) & 0x7F | 0x80, 1])
-    if dice.random() < 0.2:
-        size = dice.choice(VARINT_EXTREMES)
+    if rng.random() < 0.2:
+        size = rng.choice(VARINT_EXTREMES)
     return size + body
 
 
-def _changed_legacy(batch: bytes, dice: Random) -> bytes:
+def _changed_legacy(batch: bytes, rng: Random) -> bytes:
     magic = batch[16]
     fields = V1_FIELDS if magic else V0_FIELDS
     codec = batch[17] & 7
     value_at = fields[-1][0] + 8
-    kind = dice.random()
+    kind = rng.random()
     if not codec or kind < 0.4:
         if kind < 0.6:
-            return summed(overwritten(batch, fields, dice))
-        return summed(resized(harmed(batch, dice)))
+            return summed(overwritten(batch, fields, rng))
+        return summed(resized(corrupted(batch, rng)))
     stored = batch[value_at:]
     if kind < 0.55:
-        stored = harmed(stored, dice)
+        stored = corrupted(stored, rng)
     else:
         inner = list(cut_in_batches(plain_payload(codec, stored)))
-        i = dice.randrange(len(inner))
-        change = dice.random()
+        i = rng.randrange(len(inner))
+        change = rng.random()
         if change < 0.5:
-            inner[i] = overwritten(inner[i], fields, dice)
+            inner[i] = overwritten(inner[i], fields, rng)
         elif change < 0.9:
-            inner[i] = harmed(inner[i], dice)
+            inner[i] = corrupted(inner[i], rng)
         else:
             inner = []
         stored = compress(codec, b"".join(inner))
@@ -273,28 +273,28 @@ def summed(batch: bytes) -> bytes:
     return batch[:12] + struct.pack(">I", zlib.crc32(batch[16:])) + batch[16:]
 
 
-def malformed(log: bytes, dice: Random) -> bytes:
-    """Harmed by chance, lying, or both; now and then as it was."""
-    kind = dice.random()
+def malformed(log: bytes, rng: Random) -> bytes:
+    """Corrupted by chance, lying, or both; now and then as it was."""
+    kind = rng.random()
     if kind < 0.02:
         return log
     if kind < 0.25:
-        return harmed(log, dice)
-    log = lying(log, dice)
-    return harmed(log, dice) if kind > 0.95 else log
+        return corrupted(log, rng)
+    log = lying(log, rng)
+    return corrupted(log, rng) if kind > 0.95 else log
 
 
-def control_batch(dice: Random) -> bytes:
+def control_batch(rng: Random) -> bytes:
     """A control batch whose record says what it likes."""
-    key = struct.pack(">hh", interesting("h", dice), dice.choice((0, 1, 2, 5, 77)))
-    value = struct.pack(">hi", interesting("h", dice), interesting("i", dice))
+    key = struct.pack(">hh", interesting("h", rng), rng.choice((0, 1, 2, 5, 77)))
+    value = struct.pack(">hi", interesting("h", rng), interesting("i", rng))
     record = RecordDraft(
         offset=9,
         timestamp_ms=TIME_MS,
-        key=dice.choice((key, key, harmed(key, dice), None)),
-        value=dice.choice((value, harmed(value, dice), None)),
+        key=rng.choice((key, key, corrupted(key, rng), None)),
+        value=rng.choice((value, corrupted(value, rng), None)),
     )
-    records = dice.choice(((record,), (record,), (record, record), ()))
+    records = rng.choice(((record,), (record,), (record, record), ()))
     records = tuple(
         RecordDraft(offset=9 + i, timestamp_ms=TIME_MS, key=record.key, value=record.value)
         for i, record in enumerate(records)

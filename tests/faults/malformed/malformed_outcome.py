@@ -48,9 +48,9 @@ class Parser:
 
     def tried(self, seed: int, number: int) -> Outcome:
         """Judges input `number` of a seed."""
-        return self.judged(self.made(self.dice(seed, number)))
+        return self.judged(self.made(self.rng(seed, number)))
 
-    def dice(self, seed: int, number: int) -> Random:
+    def rng(self, seed: int, number: int) -> Random:
         """What an input is made of."""
         return Random(f"{self.name} {seed} {number}")
 

@@ -145,7 +145,7 @@ def main() -> int:
     chosen = tuple(PARSERS[name] for name in given.parser or PARSERS)
     if given.replay is not None:
         for each in chosen:
-            _say(repr(each.made(each.dice(given.seed, given.replay))))
+            _say(repr(each.made(each.rng(given.seed, given.replay))))
             _say(each.tried(given.seed, given.replay))
         return 0
     _say("| parser | inputs | refused | right | slowest | memory | failures |")

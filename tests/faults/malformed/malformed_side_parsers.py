@@ -14,7 +14,7 @@ from typing import Any, Final
 import google_crc32c
 import numpy as np
 
-from tests.faults.malformed.malformed_bytes import Field, harmed, interesting, overwritten
+from tests.faults.malformed.malformed_bytes import Field, corrupted, interesting, overwritten
 from tests.faults.malformed.malformed_outcome import Outcome, Parser, WrongAnswer, held, must_equal
 from tests.faults.malformed.malformed_reference import Meaningless
 from tests.storage.kafka_golden import START_OFFSET, golden
@@ -51,14 +51,14 @@ def _index_file(suffix: str, entry: str) -> Callable[[Random], tuple[bytes, int]
             fields.append((at, form))
             at += struct.calcsize(f">{form}")
 
-    def made(dice: Random) -> tuple[bytes, int]:
-        data = golden(suffix)[: size * dice.choice((0, 1, 5, 20, 10_000))]
-        change = harmed if dice.random() < 0.5 else _field_changed
-        start = dice.choice((START_OFFSET, START_OFFSET, 0, _LONG_MAX, _LONG_MAX - 40_000))
-        return change(data, dice), start
+    def made(rng: Random) -> tuple[bytes, int]:
+        data = golden(suffix)[: size * rng.choice((0, 1, 5, 20, 10_000))]
+        change = corrupted if rng.random() < 0.5 else _field_changed
+        start = rng.choice((START_OFFSET, START_OFFSET, 0, _LONG_MAX, _LONG_MAX - 40_000))
+        return change(data, rng), start
 
-    def _field_changed(data: bytes, dice: Random) -> bytes:
-        return overwritten(data, fields, dice) if data else data
+    def _field_changed(data: bytes, rng: Random) -> bytes:
+        return overwritten(data, fields, rng) if data else data
 
     return made
 
@@ -126,13 +126,13 @@ def _judged_indexes(given: tuple[bytes, bytes, int]) -> Outcome:
     return Outcome.RIGHT
 
 
-def _two_indexes(dice: Random) -> tuple[bytes, bytes, int]:
+def _two_indexes(rng: Random) -> tuple[bytes, bytes, int]:
     positions = struct.pack(">iiii", 29, 200, 40, 400)
     times = struct.pack(">qiqi", 8, 29, 9, 40)
-    start = dice.choice((0, 2**40))
-    if dice.random() < 0.5:
-        return harmed(positions, dice), times, start
-    return positions, harmed(times, dice), start
+    start = rng.choice((0, 2**40))
+    if rng.random() < 0.5:
+        return corrupted(positions, rng), times, start
+    return positions, corrupted(times, rng), start
 
 
 def _judged_transaction_index(given: tuple[bytes, int]) -> Outcome:
@@ -153,13 +153,13 @@ def _judged_transaction_index(given: tuple[bytes, int]) -> Outcome:
     return held(read, plain)
 
 
-def _snapshot(dice: Random) -> bytes:
+def _snapshot(rng: Random) -> bytes:
     body = golden("snapshot")[6:]
-    entry = dice.randrange((len(body) - 4) // 46) * 46
+    entry = rng.randrange((len(body) - 4) // 46) * 46
     fields: tuple[Field, ...] = ((0, "i"), (4 + entry, "q"), (22 + entry, "q"), (42 + entry, "q"))
-    body = overwritten(body, fields, dice) if dice.random() < 0.5 else harmed(body, dice)
+    body = overwritten(body, fields, rng) if rng.random() < 0.5 else corrupted(body, rng)
     data = struct.pack(">hI", 1, google_crc32c.value(body)) + body
-    return harmed(data, dice) if dice.random() < 0.3 else data
+    return corrupted(data, rng) if rng.random() < 0.3 else data
 
 
 def _judged_snapshot(data: bytes) -> Outcome:
@@ -190,16 +190,16 @@ def _judged_snapshot(data: bytes) -> Outcome:
     return held(read, plain)
 
 
-def _checkpoint(dice: Random) -> bytes:
-    rows = [(0, 0), (3, 40), (4, 2**33)][: dice.randrange(4)]
-    if rows and dice.random() < 0.5:
+def _checkpoint(rng: Random) -> bytes:
+    rows = [(0, 0), (3, 40), (4, 2**33)][: rng.randrange(4)]
+    if rows and rng.random() < 0.5:
         epoch, start = rows[-1]
-        rows[-1] = dice.choice(((interesting("i", dice), start), (epoch, interesting("q", dice))))
-    if rows and dice.random() < 0.2:
-        rows[-1] = dice.choice(((2**31, 50), (9, 2**63), (9_999_999_999, 50), (9, 10**19 - 1)))
+        rows[-1] = rng.choice(((interesting("i", rng), start), (epoch, interesting("q", rng))))
+    if rows and rng.random() < 0.2:
+        rows[-1] = rng.choice(((2**31, 50), (9, 2**63), (9_999_999_999, 50), (9, 10**19 - 1)))
     lines = ["0", str(len(rows)), *(f"{epoch} {start}" for epoch, start in rows)]
     data = "\n".join([*lines, ""]).encode()
-    return harmed(data, dice) if dice.random() < 0.5 else data
+    return corrupted(data, rng) if rng.random() < 0.5 else data
 
 
 def _judged_checkpoint(data: bytes) -> Outcome:
@@ -218,20 +218,20 @@ def _judged_checkpoint(data: bytes) -> Outcome:
     return held(read, plain)
 
 
-def _name(dice: Random) -> str:
+def _name(rng: Random) -> str:
     ids = ("rl6pHZECRGa_ZZ0E-cVE6g", "A" * 22, "-" * 21 + "A", "_" * 22)
-    topic = dice.choice(("orders", "a-b", "x" * 249, ".", "-1-2", "ü"))
-    partition = dice.choice(("0", "7", "2147483647", "2147483648", "01", "-1"))
-    start = dice.choice((0, 40261, 2**63 - 1, 2**63, 10**20 - 1))
-    part = dice.choice(("log", "index", "snapshot", "leader_epoch_checkpoint", "log.1", ""))
-    name = dice.choice(
+    topic = rng.choice(("orders", "a-b", "x" * 249, ".", "-1-2", "ü"))
+    partition = rng.choice(("0", "7", "2147483647", "2147483648", "01", "-1"))
+    start = rng.choice((0, 40261, 2**63 - 1, 2**63, 10**20 - 1))
+    part = rng.choice(("log", "index", "snapshot", "leader_epoch_checkpoint", "log.1", ""))
+    name = rng.choice(
         (
-            f"{topic}-{partition}-{dice.choice(ids)}",
-            f"{start:020d}-{dice.choice(ids)}.{part}",
+            f"{topic}-{partition}-{rng.choice(ids)}",
+            f"{start:020d}-{rng.choice(ids)}.{part}",
         )
     )
-    if dice.random() < 0.6:
-        name = harmed(name.encode(), dice).decode("utf-8", "surrogateescape")
+    if rng.random() < 0.6:
+        name = corrupted(name.encode(), rng).decode("utf-8", "surrogateescape")
     return name
 
 
@@ -285,16 +285,16 @@ _ODD_VALUES: Final = (
 )
 
 
-def _toml(dice: Random) -> str:
+def _toml(rng: Random) -> str:
     text = _TOML
-    if dice.random() < 0.5:
+    if rng.random() < 0.5:
         lines = text.splitlines()
-        i = dice.randrange(len(lines))
+        i = rng.randrange(len(lines))
         name, _, _ = lines[i].partition(" = ")
-        lines[i] = f"{name} = {dice.choice(_ODD_VALUES)}"
+        lines[i] = f"{name} = {rng.choice(_ODD_VALUES)}"
         text = "\n".join(lines)
-    if dice.random() < 0.6:
-        text = harmed(text.encode(), dice).decode("utf-8", "replace")
+    if rng.random() < 0.6:
+        text = corrupted(text.encode(), rng).decode("utf-8", "replace")
     return text
 
 

@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from tests.faults.malformed.malformed_bytes import harmed
+from tests.faults.malformed.malformed_bytes import corrupted
 from tests.faults.malformed.malformed_logs import legacy_log, malformed, v2_log
 from tests.faults.malformed.malformed_outcome import SCRATCH, Outcome, Parser, must_equal, refused
 from tests.faults.malformed.malformed_reference import (
@@ -58,9 +58,9 @@ class Objects:
     checkpoint: bytes
 
 
-def _objects(dice: Random, *, harm: bool) -> Objects:
-    """A sound log and what lies beside it; with `harm`, one of them or two malformed."""
-    log = dice.choice((v2_log, v2_log, legacy_log))(dice)
+def _objects(rng: Random, *, corrupt: bool) -> Objects:
+    """A sound log and what lies beside it; with `corrupt`, one of them or two malformed."""
+    log = rng.choice((v2_log, v2_log, legacy_log))(rng)
     heads = read_heads(np.frombuffer(log, np.uint8), where="a sound log")
     start = plain_batches(log)[0].base_offset
     offset_index, time_index = build_indexes(
@@ -72,12 +72,12 @@ def _objects(dice: Random, *, harm: bool) -> Objects:
         index_interval_bytes=INDEX_INTERVAL_BYTES,
     )
     parts = [log, offset_index, time_index, write_leader_epoch_checkpoint(_EPOCHS)]
-    if harm:
-        for i in dice.sample(range(4), dice.choice((1, 1, 2))):
-            parts[i] = malformed(log, dice) if i == 0 else harmed(parts[i], dice)
+    if corrupt:
+        for i in rng.sample(range(4), rng.choice((1, 1, 2))):
+            parts[i] = malformed(log, rng) if i == 0 else corrupted(parts[i], rng)
     log, offset_index, time_index, checkpoint = parts
-    if harm:
-        start = dice.choice((start, start, start, start + 1, 0, OFFSET_MAX))
+    if corrupt:
+        start = rng.choice((start, start, start, start + 1, 0, OFFSET_MAX))
     return Objects(
         start_offset=start,
         log=log,
@@ -184,10 +184,10 @@ def _is_due(batch: PlainBatch) -> bool:
     return bool(batch.attributes & 0x40) and batch.base_timestamp_ms <= NOW_MS
 
 
-def _without_aborts(dice: Random) -> Objects:
+def _without_aborts(rng: Random) -> Objects:
     """Objects in whose log no marker aborts anything, so that the dictionary is right."""
     while True:
-        objects = _objects(dice, harm=dice.random() < 0.9)
+        objects = _objects(rng, corrupt=rng.random() < 0.9)
         try:
             markers = [batch for batch in plain_batches(objects.log) if batch.is_control]
         except (Meaningless, LeftOpen):
@@ -199,7 +199,7 @@ def _without_aborts(dice: Random) -> Objects:
 TIER_PARSERS: Final = (
     Parser(
         name="first sight",
-        made=lambda dice: _objects(dice, harm=dice.random() < 0.95),
+        made=lambda rng: _objects(rng, corrupt=rng.random() < 0.95),
         judged=_judged_sight,
     ),
     Parser(

@@ -77,10 +77,10 @@ def test_a_sound_log_is_accepted_by_the_parsers_and_by_the_reference() -> None:
 def test_lies_get_past_the_checksum_and_half_of_them_change_what_is_read() -> None:
     met = 0
     for number in range(400):
-        dice = Random(f"lies {number}")
-        log = v2_log(dice)
+        rng = Random(f"lies {number}")
+        log = v2_log(rng)
         try:
-            met += plain_batches(lying(log, dice)) != plain_batches(log)
+            met += plain_batches(lying(log, rng)) != plain_batches(log)
         except Meaningless as error:
             met += str(error) != "crc"
         except LeftOpen:
@@ -149,5 +149,5 @@ def test_inputs_are_dealt_by_share_and_made_from_the_dice_alone() -> None:
     assert sum(dealt(1_000_000, parsers).values()) >= 1_000_000
     assert dealt(1, parsers) == dict.fromkeys(PARSERS, 1)
     for parser in parsers:
-        assert repr(parser.made(parser.dice(1, 7))) == repr(parser.made(parser.dice(1, 7)))
+        assert repr(parser.made(parser.rng(1, 7))) == repr(parser.made(parser.rng(1, 7)))
     assert malformed(log_bytes("v2none"), Random(3)) == malformed(log_bytes("v2none"), Random(3))

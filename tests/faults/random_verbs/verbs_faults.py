@@ -67,12 +67,12 @@ class Fault:
     def at_work(self) -> Iterator[None]:
         """The runs of this process meet it; a killed one's death ends here."""
         name = f"{self.call} {self.number}"
-        meddler = {
+        event_source = {
             "killed": killed(name, after=self.is_after),
             "fails": failing(name, _NO_ANSWER, after=self.is_after),
             "file error": left_alone,
         }[self.kind]
-        with pytest.MonkeyPatch.context() as patch, watched(meddler):
+        with pytest.MonkeyPatch.context() as patch, watched(event_source):
             if self.error:
                 proxy = FaultyOs(self.call, self.number, self.error)
                 patch.setattr(local_store, "os", proxy)

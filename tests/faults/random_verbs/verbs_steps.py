@@ -116,13 +116,13 @@ def _damage(machine: Machine) -> None:
     path = machine.rng.choice(paths)
     content = path.read_bytes()
     harms = ("removed", "cut", "flipped") if path.suffix == ".log" else ("removed",)
-    harm = machine.rng.choice(harms)
-    machine.say(f"{path.name} {harm}")
+    corrupt = machine.rng.choice(harms)
+    machine.say(f"{path.name} {corrupt}")
     partition.damaged[path] = content
     path.unlink()
-    if harm == "cut":
+    if corrupt == "cut":
         path.write_bytes(content[:-7])
-    elif harm == "flipped":
+    elif corrupt == "flipped":
         path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     machine.judge.noticed(partition)
 

@@ -120,9 +120,9 @@ def _cleared(machine: Machine) -> Deletion:
 def incomplete(machine: Machine, partition: Partition) -> Iterator[Held]:
     """Uploads that no row names and that lack something."""
     row = machine.judge.row.get(partition.topic_id)
-    harmed = {path.name.partition(".")[0] for path in partition.damaged}
+    corrupted = {path.name.partition(".")[0] for path in partition.damaged}
     for segment in unknown_to(row, partition.held()):
-        if not segment.is_complete and segment.upload.stem not in harmed:
+        if not segment.is_complete and segment.upload.stem not in corrupted:
             yield segment
 
 

@@ -81,11 +81,11 @@ def upload(actor: Actor, objects: Objects, log: History, count: int) -> None:
         if each.foreign_until and not actor.is_witness:
             continue  # Where its like is not there yet, nobody could tell that it is none.
         while not _is_uploaded(actor, tier, log, each):
-            dice = rng.random()
-            if dice < 0.5:
+            rng = rng.random()
+            if rng < 0.5:
                 actor.sleep(rng.choice((0, DAY_MS, 4 * DAY_MS)))
                 continue
-            log.to_come += [each] if dice < 0.8 else []
+            log.to_come += [each] if rng < 0.8 else []
             break
 
 

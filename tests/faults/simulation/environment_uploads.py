@@ -74,7 +74,7 @@ def drawn_shipments(rng: Random, written: Written) -> list[Shipment]:
         reached = min(max(reached, *(each.beyond for each in mine), 0), until)
     for place, each in late:
         found.insert(rng.randint(place, len(found)), each)
-    return _meddled(rng, found, has_fork=written.lost is not None)
+    return _interrupted(rng, found, has_fork=written.lost is not None)
 
 
 def _of_a_leader(rng: Random, written: Written, term: int, reached: int) -> list[Shipment]:
@@ -93,16 +93,16 @@ def _of_a_leader(rng: Random, written: Written, term: int, reached: int) -> list
     ]
 
 
-def _meddled(rng: Random, found: Sequence[Shipment], *, has_fork: bool) -> list[Shipment]:
+def _interrupted(rng: Random, found: Sequence[Shipment], *, has_fork: bool) -> list[Shipment]:
     """What copies, and people, make of it."""
     found = list(found)
-    dice = rng.random()
-    if dice < 0.08:
+    rng = rng.random()
+    if rng < 0.08:
         found = [replace(each, is_shuffled=True) for each in found]
         rng.shuffle(found)
-    elif dice < 0.13 and len(found) > 2:
+    elif rng < 0.13 and len(found) > 2:
         del found[rng.randrange(1, len(found))]
-    elif dice < 0.22 and not has_fork:
+    elif rng < 0.22 and not has_fork:
         place = rng.randrange(min(2, len(found)))
         true = found[place]
         beyond = rng.randint(true.beyond, len(true.branch.uploads))

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from tests.faults.simulation.environment_checks import Broken
 from tests.faults.simulation.simulation_actors import begin
 from tests.faults.simulation.simulation_ending import converge
-from tests.faults.simulation.simulation_settings import deterministic, drawn_world
+from tests.faults.simulation.simulation_settings import deterministic, drawn_environment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Story:
+class Scenario:
     """What happened under one seed."""
 
     seed: int
@@ -27,25 +27,25 @@ class Story:
     """The law that was broken, or what else ended it; empty: it came to its good end."""
 
 
-def played(seed: int) -> Story:
+def played(seed: int) -> Scenario:
     """Play the story of a seed, to its end or to the first law that is broken."""
-    world = drawn_world(seed)
+    environment = drawn_environment(seed)
     failure = ""
-    with deterministic(world):
+    with deterministic(environment):
         try:
-            begin(world)
-            world.scheduler.play()
-            world.scheduler.calm_down()
-            converge(world)
+            begin(environment)
+            environment.scheduler.play()
+            environment.scheduler.calm_down()
+            converge(environment)
         except Broken as error:
             failure = str(error)
         except Exception:  # noqa: BLE001 - whatever it is, it was not to happen
             failure = traceback.format_exc()
-    scheduler = world.scheduler
-    return Story(
+    scheduler = environment.scheduler
+    return Scenario(
         seed=seed,
         trace=tuple(scheduler.trace),
         faults=scheduler.faults,
-        outcomes=world.outcomes,
+        outcomes=environment.outcomes,
         failure=failure,
     )

@@ -28,7 +28,7 @@ from tests.faults.simulation.simulation_scheduler import (
     Actor,
     Fault,
 )
-from tests.faults.simulation.simulation_settings import World
+from tests.faults.simulation.simulation_settings import Environment
 from tierfold.compaction.deletion.deletion_plan import GRACE_MS, VacuumLimits
 from tierfold.compaction.discovery.view import Refusal
 from tierfold.compaction.model.errors import TierfoldError, UnreadableObject
@@ -50,15 +50,15 @@ FORGETS_A_FORK: Final = 0.9
 """How often somebody forgets what an unclean election cut off, where there was one."""
 
 
-def begin(world: World) -> None:
-    rng, scheduler = world.scheduler.rng, world.scheduler
+def begin(environment: Environment) -> None:
+    rng, scheduler = environment.scheduler.rng, environment.scheduler
     before = Actor(name="before", scheduler=scheduler, is_witness=True)
-    for log in tuple(world.histories.values()):
-        upload(before, world.objects, log, rng.randint(1, len(log.to_come)))
+    for log in tuple(environment.histories.values()):
+        upload(before, environment.objects, log, rng.randint(1, len(log.to_come)))
         # Where it begins late, the partition has been claimed before an upload is cut short.
         scheduler.spawn(
             f"broker of {log.key.topic}",
-            partial(_broker, world, log),
+            partial(_broker, environment, log),
             allowed=BROKER_FAULTS,
             after_ms=rng.choice((0, HOUR_MS, 2 * DAY_MS)),
         )
@@ -68,89 +68,93 @@ def begin(world: World) -> None:
         after_ms = rng.choice((0, HOUR_MS, 3 * DAY_MS) if number == 0 else (0, 0, HOUR_MS, DAY_MS))
         naps_at = rng.choice((0, 1, 2, 2, 3)) if number == 0 else 0
         scheduler.spawn(
-            f"run{number}", partial(_runs, world), after_ms=after_ms, naps_at=naps_at
+            f"run{number}", partial(_runs, environment), after_ms=after_ms, naps_at=naps_at
         )
     for number in range(rng.randint(1, 2)):
         after_ms = rng.choice((HOUR_MS, DAY_MS + HOUR_MS, 2 * DAY_MS))
-        scheduler.spawn(f"sweeper{number}", partial(_sweeps, world), after_ms=after_ms)
+        scheduler.spawn(f"sweeper{number}", partial(_sweeps, environment), after_ms=after_ms)
     for act, likely in PERSONS.items():
-        is_due = act is takes_back and any(log.written.lost for log in world.histories.values())
+        is_due = act is takes_back and any(
+            log.written.lost for log in environment.histories.values()
+        )
         if rng.random() < (FORGETS_A_FORK if is_due else likely):
             after_ms = rng.choice((MINUTE_MS, HOUR_MS, DAY_MS))
-            scheduler.spawn("person", partial(act, world), after_ms=after_ms)
+            scheduler.spawn("person", partial(act, environment), after_ms=after_ms)
     for number in range(rng.randint(0, 2)):
         after_ms = rng.choice((MINUTE_MS, HOUR_MS, DAY_MS))
         allowed = frozenset({Fault.STALLED})
-        scheduler.spawn(f"reader{number}", partial(_reader, world), allowed=allowed)
+        scheduler.spawn(f"reader{number}", partial(_reader, environment), allowed=allowed)
     if rng.random() < 0.2:
-        log = rng.choice(tuple(world.histories.values()))
+        log = rng.choice(tuple(environment.histories.values()))
         scheduler.spawn(
             "admin",
-            partial(_made_anew, world, log),
+            partial(_made_anew, environment, log),
             allowed=BROKER_FAULTS,
             after_ms=rng.choice((MINUTE_MS, HOUR_MS)),
         )
 
 
-def _runs(world: World, actor: Actor) -> None:
+def _runs(environment: Environment, actor: Actor) -> None:
     """A scheduler's runs, one after the other."""
-    for number in range(world.scheduler.rng.randint(1, 2)):
-        compact(world, f"{actor.name}.{number}", actor)
-        actor.sleep(_a_while_ms(world))
+    for number in range(environment.scheduler.rng.randint(1, 2)):
+        compact(environment, f"{actor.name}.{number}", actor)
+        actor.sleep(_a_while_ms(environment))
 
 
-def compact(world: World, run: str, actor: Actor) -> None:
+def compact(environment: Environment, run: str, actor: Actor) -> None:
     """What `jobs.verbs.compact.compact` does, without a session of Spark."""
-    context = world.run_context(actor, run)
-    tiers = {key: world.watch.tier(key) for key in world.histories}
+    context = environment.run_context(actor, run)
+    tiers = {key: environment.watch.tier(key) for key in environment.histories}
     try:
-        surveyed = survey(context, world.settings, Scope())
+        surveyed = survey(context, environment.settings, Scope())
     except TierfoldError as error:
-        world.happened(run, "survey failed", error.what)
+        environment.happened(run, "survey failed", error.what)
         return
     for partition in surveyed:
-        _judged(world, tiers.get(partition.key), partition, context.now_ms)
-    world.refused = {
+        _judged(environment, tiers.get(partition.key), partition, context.now_ms)
+    environment.refused = {
         partition.key: partition.choice.detail
         for partition in surveyed
         if isinstance(partition.choice, Refusal)
     }
     due = in_order_of_work(surveyed)
-    world.due += sum(not world.histories[partition.key].is_deleted for partition in due)
+    environment.due += sum(not environment.histories[partition.key].is_deleted for partition in due)
     waves = Waves(
         context=context,
-        pipeline=VirtualPipeline(driver=actor, world=world, tier=context.tier),
+        pipeline=VirtualPipeline(driver=actor, environment=environment, tier=context.tier),
         budget=UNBOUND,
         started_at_ms=context.now_ms,
         record=lambda *_: None,
     )
     for report in waves.run(due):
-        world.happened(run, report.outcome, f"{report.key}: {report.reason}")
+        environment.happened(run, report.outcome, f"{report.key}: {report.reason}")
     for each in surveyed:
         if isinstance(each.choice, Refusal):
             how = f"refused: {each.choice.reason}"
-            world.happened(run, how, f"{each.key}: {each.choice.detail}")
+            environment.happened(run, how, f"{each.key}: {each.choice.detail}")
 
 
-def _judged(world: World, before: Tier | None, partition: Surveyed, began_ms: int) -> None:
+def _judged(
+    environment: Environment, before: Tier | None, partition: Surveyed, began_ms: int
+) -> None:
     """Raises Broken where a partition is served stale, or nobody is told that it stands still.
 
     What the tier held before the look and still holds must have been seen.
     """
     if before is None or before.log.is_deleted or isinstance(partition.choice, Refusal):
         return
-    after = world.watch.tier(partition.key)
+    after = environment.watch.tier(partition.key)
     if _told(before, partition).is_cut_off:
-        world.broken(f"{partition.key} goes on, and its log was cut off below {before.row}")
+        environment.broken(f"{partition.key} goes on, and its log was cut off below {before.row}")
     if before.row is None or after.row is None or not isinstance(partition.choice, Rest):
         return
     if before.has_stood_still(began_ms) and after.has_stood_still(began_ms):
-        world.broken(
+        environment.broken(
             f"{partition.key} rests, and uploads beyond {after.reach} have waited for a day"
         )
     is_idle = partition.choice.reason is RestReason.NOTHING_DIRTY
     if is_idle and min(before.reach, after.reach) > after.row.next_offset:
-        world.broken(
+        environment.broken(
             f"{partition.key} rests, and {after.reach} can be reached: {partition.choice.detail}"
         )
 
@@ -167,61 +171,65 @@ def _told(tier: Tier, partition: Surveyed) -> Tier:
     return replace(tier, held=tuple(read))
 
 
-def _sweeps(world: World, actor: Actor) -> None:
-    for number in range(world.scheduler.rng.randint(2, 3)):
-        deletion(world, f"{actor.name}.{number}", actor)
-        actor.sleep(_a_while_ms(world))
+def _sweeps(environment: Environment, actor: Actor) -> None:
+    for number in range(environment.scheduler.rng.randint(2, 3)):
+        deletion(environment, f"{actor.name}.{number}", actor)
+        actor.sleep(_a_while_ms(environment))
 
 
-def deletion(world: World, run: str, actor: Actor, *, is_diverged: bool = False) -> None:
+def deletion(
+    environment: Environment, run: str, actor: Actor, *, is_diverged: bool = False
+) -> None:
     """`tierfold vacuum`, with `--diverged` or without."""
-    context = world.run_context(actor, run)
+    context = environment.run_context(actor, run)
     times = VacuumLimits(now_ms=context.now_ms, takes_set_apart=is_diverged)
     try:
-        reports = vacuum(context, world.settings, Scope(), times, QUIET)
+        reports = vacuum(context, environment.settings, Scope(), times, QUIET)
     except TierfoldError as error:
-        world.happened(run, "vacuum: no look", error.what)
+        environment.happened(run, "vacuum: no look", error.what)
         return
     due = [report for report in reports if report.outcome not in {NOTHING_TO_DO, REFUSED}]
-    world.due += sum(not world.histories[report.key].is_deleted for report in due)
+    environment.due += sum(not environment.histories[report.key].is_deleted for report in due)
     for report in reports:
         for candidate in report.candidates:
-            world.outcomes[f"{candidate.kind} deleted"] += candidate.is_gone
-        world.happened(run, f"vacuum: {report.outcome}", f"{report.key}: {report.reason}")
+            environment.outcomes[f"{candidate.kind} deleted"] += candidate.is_gone
+        environment.happened(run, f"vacuum: {report.outcome}", f"{report.key}: {report.reason}")
         if report.outcome == REFUSED:
-            world.refused.setdefault(report.key, report.reason)
-    world.outcomes["old versions deleted"] += catalog_cleaned(context, QUIET)
+            environment.refused.setdefault(report.key, report.reason)
+    environment.outcomes["old versions deleted"] += catalog_cleaned(context, QUIET)
 
 
-def _gives_up(world: World, actor: Actor) -> None:
+def _gives_up(environment: Environment, actor: Actor) -> None:
     """`tierfold vacuum --diverged`: a person gives up what lies outside the lineage."""
-    for log in world.histories.values():
+    for log in environment.histories.values():
         log.is_given_up = True
     for number in range(2):
         actor.sleep(2 * DAY_MS)
-        deletion(world, f"{actor.name}.{number}", actor, is_diverged=True)
+        deletion(environment, f"{actor.name}.{number}", actor, is_diverged=True)
 
 
-def _restores(world: World, actor: Actor) -> None:
+def _restores(environment: Environment, actor: Actor) -> None:
     """`tierfold restore`, to some earlier row."""
-    rng = world.scheduler.rng
+    rng = environment.scheduler.rng
     for number in range(rng.randint(1, 2)):
-        context = world.run_context(actor, f"{actor.name}.{number}")
-        keys = sorted(world.moments)
+        context = environment.run_context(actor, f"{actor.name}.{number}")
+        keys = sorted(environment.moments)
         if not keys:
             return
         key = rng.choice(keys)
-        moment_ms = rng.choice(world.moments[key][:3])
+        moment_ms = rng.choice(environment.moments[key][:3])
         try:
             done = restore(context, f"{key}-{key.topic_id}", str(moment_ms), QUIET)
         except TierfoldError as error:
-            world.happened(context.run, "restore: no look", error.what)
+            environment.happened(context.run, "restore: no look", error.what)
         else:
             report = done.report
-            world.happened(context.run, f"restore: {report.outcome}", f"{key}: {report.reason}")
+            environment.happened(
+                context.run, f"restore: {report.outcome}", f"{key}: {report.reason}"
+            )
 
 
-PERSONS: Final[dict[Callable[[World, Actor], None], float]] = {
+PERSONS: Final[dict[Callable[[Environment, Actor], None], float]] = {
     _restores: 0.4,
     _gives_up: 0.2,
     takes_back: 0.1,
@@ -229,46 +237,48 @@ PERSONS: Final[dict[Callable[[World, Actor], None], float]] = {
 """What people do in a story, and in how many of them."""
 
 
-def _broker(world: World, log: History, actor: Actor) -> None:
+def _broker(environment: Environment, log: History, actor: Actor) -> None:
     """What is not yet uploaded, until the topic is deleted."""
     while log.to_come and not log.is_deleted:
-        upload(actor, world.objects, log, 1)
-        actor.sleep(_a_while_ms(world))
+        upload(actor, environment.objects, log, 1)
+        actor.sleep(_a_while_ms(environment))
 
 
-def _a_while_ms(world: World) -> int:
-    return world.scheduler.rng.choice((0, MINUTE_MS, 5 * HOUR_MS, DAY_MS, 2 * DAY_MS))
+def _a_while_ms(environment: Environment) -> int:
+    return environment.scheduler.rng.choice((0, MINUTE_MS, 5 * HOUR_MS, DAY_MS, 2 * DAY_MS))
 
 
-def _made_anew(world: World, log: History, actor: Actor) -> None:
+def _made_anew(environment: Environment, log: History, actor: Actor) -> None:
     """A topic is deleted and created again: its name stays, its id does not."""
-    delete_topic(actor, world.objects, log)
-    anew = history(world.scheduler.rng, replace(log.key, topic_id=new_segment_id()), 2)
+    delete_topic(actor, environment.objects, log)
+    anew = history(environment.scheduler.rng, replace(log.key, topic_id=new_segment_id()), 2)
     # A vacuum that gives things up may be at work, and finds the new incarnation as well.
-    anew.is_given_up = any(log.is_given_up for log in world.histories.values())
-    world.histories[anew.key] = anew
-    upload(actor, world.objects, anew, 2 * len(anew.to_come))
+    anew.is_given_up = any(log.is_given_up for log in environment.histories.values())
+    environment.histories[anew.key] = anew
+    upload(actor, environment.objects, anew, 2 * len(anew.to_come))
 
 
-def _reader(world: World, actor: Actor) -> None:
+def _reader(environment: Environment, actor: Actor) -> None:
     """Reads a row, and then what it names: for the grace period all of it is there."""
-    context = world.run_context(actor, actor.name)
+    context = environment.run_context(actor, actor.name)
     for _ in range(6):
-        actor.sleep(_a_while_ms(world))
+        actor.sleep(_a_while_ms(environment))
         for state in context.catalog.read().values():
             for segment in state.segments:
-                _read(world, context, state, segment)
+                _read(environment, context, state, segment)
 
 
-def _read(world: World, context: RunContext, state: PartitionState, segment: Segment) -> None:
+def _read(
+    environment: Environment, context: RunContext, state: PartitionState, segment: Segment
+) -> None:
     for key in keys_of(state.key, segment):
         try:
             context.tier.store.read(key)
         except UnreadableObject as error:
-            if key in world.histories[state.key].moved_away:
+            if key in environment.histories[state.key].moved_away:
                 return
-            retired_at_ms = world.watch.retired_at_ms.get(key, world.scheduler.now_ms)
-            is_kept = world.scheduler.now_ms - retired_at_ms < GRACE_MS
-            if is_kept and not world.histories[state.key].is_deleted:
-                world.broken(f"a reader of epoch {state.epoch}: {error}")
+            retired_at_ms = environment.watch.retired_at_ms.get(key, environment.scheduler.now_ms)
+            is_kept = environment.scheduler.now_ms - retired_at_ms < GRACE_MS
+            if is_kept and not environment.histories[state.key].is_deleted:
+                environment.broken(f"a reader of epoch {state.epoch}: {error}")
             return

@@ -16,7 +16,7 @@ from tests.faults.simulation.environment_store import VirtualStore
 from tests.faults.simulation.simulation_actors import compact, deletion
 from tests.faults.simulation.simulation_forgetting import take_back
 from tests.faults.simulation.simulation_scheduler import DAY_MS, Actor
-from tests.faults.simulation.simulation_settings import World
+from tests.faults.simulation.simulation_settings import Environment
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.storage.segments.segment_check import CheckOrder, read_and_check
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, partition_folder
@@ -25,80 +25,84 @@ ROUNDS_MOST: Final = 8
 """So many quiet runs, a day apart, leave nothing to be done."""
 
 
-def converge(world: World) -> None:
+def converge(environment: Environment) -> None:
     """quiet runs and vacuums, days apart, until there is nothing to do; raises Broken if never."""
-    _tidied(world)
+    _tidied(environment)
     for number in range(ROUNDS_MOST):
-        world.scheduler.now_ms += 2 * DAY_MS
-        world.due = 0
-        _take_back(world, number)
+        environment.scheduler.now_ms += 2 * DAY_MS
+        environment.due = 0
+        _take_back(environment, number)
         for verb in (compact, deletion):
             run = f"last-{verb.__name__}.{number}"
-            world.scheduler.spawn("last", partial(verb, world, run))
-            world.scheduler.play()
-        if not _tidied(world) and world.due == 0:
+            environment.scheduler.spawn("last", partial(verb, environment, run))
+            environment.scheduler.play()
+        if not _tidied(environment) and environment.due == 0:
             break
     else:
-        raise Broken(f"{world.due} partitions are due for ever")
-    for fault in _final_faults(world):
+        raise Broken(f"{environment.due} partitions are due for ever")
+    for fault in _final_faults(environment):
         raise Broken(fault)
 
 
-def _take_back(world: World, number: int) -> None:
+def _take_back(environment: Environment, number: int) -> None:
     """Somebody who has begun to forget what was cut off goes on until it is done."""
-    for key, log in list(world.histories.items()):
-        if world.takes_back and not log.is_deleted and world.watch.tier(key).is_diverged:
+    for key, log in list(environment.histories.items()):
+        if (
+            environment.takes_back
+            and not log.is_deleted
+            and environment.watch.tier(key).is_diverged
+        ):
             run = f"last-forget.{number}"
-            world.scheduler.spawn("last", partial(_takes_back, world, key, run))
-            world.scheduler.play()
+            environment.scheduler.spawn("last", partial(_takes_back, environment, key, run))
+            environment.scheduler.play()
 
 
-def _takes_back(world: World, key: PartitionKey, run: str, actor: Actor) -> None:
-    world.due += take_back(world, key, run, actor)
+def _takes_back(environment: Environment, key: PartitionKey, run: str, actor: Actor) -> None:
+    environment.due += take_back(environment, key, run, actor)
 
 
-def _tidied(world: World) -> bool:
+def _tidied(environment: Environment) -> bool:
     """A person does what refusals say; whether there was anything to do."""
     candidates = [
         (log, attempt)
-        for key, log in world.histories.items()
-        for attempt in _strangers(world, key, log)
-        if world.objects.stored.keys() & set(attempt.keys.values())
+        for key, log in environment.histories.items()
+        for attempt in _strangers(environment, key, log)
+        if environment.objects.stored.keys() & set(attempt.keys.values())
     ]
     for log, attempt in candidates:
-        move_away(world.objects, log, attempt)
+        move_away(environment.objects, log, attempt)
     left = [
         (log, name)
-        for key, log in world.histories.items()
-        for name in _of_no_broker(world, key, log)
+        for key, log in environment.histories.items()
+        for name in _of_no_broker(environment, key, log)
     ]
     for log, name in left:
         log.moved_away.add(name)
-        world.objects.remove(name)
+        environment.objects.remove(name)
     return bool(candidates or left)
 
 
-def _of_no_broker(world: World, key: PartitionKey, log: History) -> list[str]:
+def _of_no_broker(environment: Environment, key: PartitionKey, log: History) -> list[str]:
     """What a zombie wrote once the row was forgotten, where first sight is refused.
 
     Where there is a row, `vacuum` needs no hand for it.
     """
-    if world.watch.tier(key).row is not None or key not in world.refused:
+    if environment.watch.tier(key).row is not None or key not in environment.refused:
         return []
     folder = f"{partition_folder(key)}/"
-    inside = {each for each in world.objects.stored if each.startswith(folder)}
+    inside = {each for each in environment.objects.stored if each.startswith(folder)}
     return sorted(inside - set(log.objects))
 
 
-def _strangers(world: World, key: PartitionKey, log: History) -> Iterator[Attempt]:
+def _strangers(environment: Environment, key: PartitionKey, log: History) -> Iterator[Attempt]:
     """What is to be moved away: what is no upload of the log, or not whole.
 
     Where there is a row, what merely lacks a part needs no hand: it is taken for what it is; unless
     that row is to be forgotten.
     """
-    tier = world.watch.tier(key)
-    is_on_first_sight = tier.row is None or (world.takes_back and tier.is_cut_off)
-    if not is_on_first_sight and key not in world.refused:
+    tier = environment.watch.tier(key)
+    is_on_first_sight = tier.row is None or (environment.takes_back and tier.is_cut_off)
+    if not is_on_first_sight and key not in environment.refused:
         return
     whole = [upload.attempt for upload in tier.held if upload.is_complete]
     for attempt in log.attempts:
@@ -107,17 +111,17 @@ def _strangers(world: World, key: PartitionKey, log: History) -> Iterator[Attemp
             yield attempt
 
 
-def _final_faults(world: World) -> Iterator[str]:
+def _final_faults(environment: Environment) -> Iterator[str]:
     """What is left to be said against a world at rest."""
-    for key, log in world.histories.items():
+    for key, log in environment.histories.items():
         if log.is_deleted:
             continue
-        tier = world.watch.tier(key)
-        state = world.watch.rows.get(key)
-        fault = _refusal_fault(world, key, tier)
+        tier = environment.watch.tier(key)
+        state = environment.watch.rows.get(key)
+        fault = _refusal_fault(environment, key, tier)
         if fault:
             yield f"{key}: {fault}"
-        if world.takes_back and tier.is_diverged and tier.may_be_forgotten:
+        if environment.takes_back and tier.is_diverged and tier.may_be_forgotten:
             yield f"{key}: cannot be forgotten"
         if state is None:
             continue
@@ -131,27 +135,29 @@ def _final_faults(world: World) -> Iterator[str]:
         ]
         if retired:
             yield f"{key}: still retired: {retired}"
-        yield from _unsound(world, state)
+        yield from _unsound(environment, state)
         if tier.row is not None and not tier.is_cut_off:
-            yield from _unfinished(world, state, tier)
-            yield from _unneeded(world, state, tier)
+            yield from _unfinished(environment, state, tier)
+            yield from _unneeded(environment, state, tier)
 
 
-def _refusal_fault(world: World, key: PartitionKey, tier: Tier) -> str:
+def _refusal_fault(environment: Environment, key: PartitionKey, tier: Tier) -> str:
     """How what is refused at rest is not what a person must look at."""
     if tier.row is None:
         # What is all within an open transaction is not claimed either: there is nothing to do.
         must = not tier.held or tier.is_refused_on_first_sight or tier.is_open
         is_refused = True
     else:
-        must = tier.is_cut_off or tier.waits_since(world.scheduler.now_ms)
-        is_refused = key in world.refused
+        must = tier.is_cut_off or tier.waits_since(environment.scheduler.now_ms)
+        is_refused = key in environment.refused
     if must == is_refused:
         return ""
-    return f"refused: {world.refused.get(key)}" if is_refused else "goes on, and must be refused"
+    return (
+        f"refused: {environment.refused.get(key)}" if is_refused else "goes on, and must be refused"
+    )
 
 
-def _unfinished(world: World, state: PartitionState, tier: Tier) -> Iterator[str]:
+def _unfinished(environment: Environment, state: PartitionState, tier: Tier) -> Iterator[str]:
     """What is not clean, or not as the model has it."""
     key = state.key
     if tier.is_open:
@@ -160,7 +166,9 @@ def _unfinished(world: World, state: PartitionState, tier: Tier) -> Iterator[str
     if not is_clean or state.next_offset != tier.reach:
         yield f"{key}: clean up to {state.cleaner_offset} of {tier.reach}"
     found = [
-        record for segment in state.segments for record in world.watch.records_of(key, segment)
+        record
+        for segment in state.segments
+        for record in environment.watch.records_of(key, segment)
     ]
     left = {name: (offset, value) for offset, name, value in found}
     expected = tier.branch.readable(state.log_start_offset, state.next_offset)
@@ -168,29 +176,29 @@ def _unfinished(world: World, state: PartitionState, tier: Tier) -> Iterator[str
         yield f"{key}: at rest there are {found}"
 
 
-def _unneeded(world: World, state: PartitionState, tier: Tier) -> Iterator[str]:
+def _unneeded(environment: Environment, state: PartitionState, tier: Tier) -> Iterator[str]:
     """What lies in the partition's folder, no row names, and nobody could miss."""
     folder = partition_folder(state.key)
     needed = {each for segment in state.segments for each in keys_of(state.key, segment)}
-    lowest = world.watch.lowest[state.key]
+    lowest = environment.watch.lowest[state.key]
     for held in tier.held:
         if held.attempt.is_torn or tier.holds_its_own(held, lowest):
             needed.update(held.attempt.keys.values())
     for attempt in tier.log.attempts:
         if attempt.is_torn:
             needed.update(attempt.keys.values())
-    for each in sorted(world.objects.stored.keys() | world.objects.unfinished.keys()):
+    for each in sorted(environment.objects.stored.keys() | environment.objects.unfinished.keys()):
         # Below the log start nobody can tell any more what is in whose place.
         is_below = each.rpartition("/")[2] < f"{state.log_start_offset:020d}"
         if each.startswith(folder) and each not in needed and not is_below:
             yield f"{state.key}: nobody needs {each}"
 
 
-def _unsound(world: World, state: PartitionState) -> Iterator[str]:
+def _unsound(environment: Environment, state: PartitionState) -> Iterator[str]:
     """What `verify` says of each live segment."""
-    witness = Actor(name="witness", scheduler=world.scheduler, is_witness=True)
-    tier = LocalTieredStorage(VirtualStore(witness, world.objects))
-    moved_away = world.histories[state.key].moved_away
+    witness = Actor(name="witness", scheduler=environment.scheduler, is_witness=True)
+    tier = LocalTieredStorage(VirtualStore(witness, environment.objects))
+    moved_away = environment.histories[state.key].moved_away
     for segment in state.segments:
         if not moved_away.isdisjoint(keys_of(state.key, segment)):
             continue

@@ -14,7 +14,7 @@ from rich.console import Console
 from tests.faults.simulation.environment_broker import commit_restore
 from tests.faults.simulation.environment_checks import keys_of
 from tests.faults.simulation.simulation_scheduler import DAY_MS, HOUR_MS, Actor
-from tests.faults.simulation.simulation_settings import World
+from tests.faults.simulation.simulation_settings import Environment
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.jobs.pipeline.partition_report import FORGOTTEN, REFUSED, RESTORED
@@ -31,79 +31,86 @@ _DOUBTFUL: Final = re.compile(r"the new log may need them: ([\w, -]+)")
 _ID_LENGTH: Final = 22
 
 
-def takes_back(world: World, actor: Actor) -> None:
+def takes_back(environment: Environment, actor: Actor) -> None:
     """Some partition, whether its log was cut off or not; in the end, all of which it was."""
-    rng = world.scheduler.rng
-    world.takes_back = True
+    rng = environment.scheduler.rng
+    environment.takes_back = True
     for number in range(rng.randint(2, 4)):
-        keys = sorted(world.histories)
-        cut_off = [key for key in keys if world.watch.tier(key).is_diverged]
+        keys = sorted(environment.histories)
+        cut_off = [key for key in keys if environment.watch.tier(key).is_diverged]
         key = rng.choice(cut_off if cut_off and rng.random() < 0.8 else keys)
         is_dry_run = rng.random() < 0.1
-        take_back(world, key, f"{actor.name}.{number}", actor, is_dry_run=is_dry_run)
+        take_back(environment, key, f"{actor.name}.{number}", actor, is_dry_run=is_dry_run)
         actor.sleep(rng.choice((0, HOUR_MS, DAY_MS, 2 * DAY_MS)))
 
 
 def take_back(
-    world: World, key: PartitionKey, run: str, actor: Actor, *, is_dry_run: bool = False
+    environment: Environment, key: PartitionKey, run: str, actor: Actor, *, is_dry_run: bool = False
 ) -> bool:
     """Whether anything was changed."""
     try:
         done = forget(
-            world.run_context(actor, run), f"{key}-{key.topic_id}", QUIET, is_dry_run=is_dry_run
+            environment.run_context(actor, run),
+            f"{key}-{key.topic_id}",
+            QUIET,
+            is_dry_run=is_dry_run,
         )
     except TierfoldError as error:
-        world.happened(run, "forget: no look", error.what)
+        environment.happened(run, "forget: no look", error.what)
         return False
     report = done.report
-    world.happened(run, f"forget: {report.outcome}", f"{key}: {report.reason}")
-    if world.watch.tier(key).row is None:
-        commit_restore(world.objects, world.histories[key])
+    environment.happened(run, f"forget: {report.outcome}", f"{key}: {report.reason}")
+    if environment.watch.tier(key).row is None:
+        commit_restore(environment.objects, environment.histories[key])
     if report.outcome != REFUSED:
         return report.outcome == FORGOTTEN
     found = _MOMENT.search(report.reason)
     if found is not None:
-        return _went_back(world, key, found[1], f"{run}.back", actor)
+        return _went_back(environment, key, found[1], f"{run}.back", actor)
     if _AT_FIRST in report.reason:
         return False
-    is_moved = _NO_WAY_BACK in report.reason and _moved_away(world, key, run)
-    return _put_by(world, key, report.reason, run) or is_moved
+    is_moved = _NO_WAY_BACK in report.reason and _moved_away(environment, key, run)
+    return _put_by(environment, key, report.reason, run) or is_moved
 
 
-def _went_back(world: World, key: PartitionKey, to: str, run: str, actor: Actor) -> bool:
+def _went_back(
+    environment: Environment, key: PartitionKey, to: str, run: str, actor: Actor
+) -> bool:
     try:
-        report = restore(world.run_context(actor, run), f"{key}-{key.topic_id}", to, QUIET).report
+        report = restore(
+            environment.run_context(actor, run), f"{key}-{key.topic_id}", to, QUIET
+        ).report
     except TierfoldError as error:
-        world.happened(run, "restore: no look", error.what)
+        environment.happened(run, "restore: no look", error.what)
         return False
-    world.happened(run, f"restore: {report.outcome}", f"{key}: {report.reason}")
+    environment.happened(run, f"restore: {report.outcome}", f"{key}: {report.reason}")
     return report.outcome == RESTORED
 
 
-def _moved_away(world: World, key: PartitionKey, run: str) -> bool:
+def _moved_away(environment: Environment, key: PartitionKey, run: str) -> bool:
     """What only the live segments of ours give is lost to the log; they are kept elsewhere."""
-    state, log = world.watch.rows[key], world.histories[key]
+    state, log = environment.watch.rows[key], environment.histories[key]
     ours = [segment for segment in state.segments if segment.written_by_run]
     names = [name for segment in ours for name in keys_of(key, segment)]
-    is_any = bool(world.objects.stored.keys() & set(names))
-    world.happened(run, "live segments moved away", f"{key}: {len(ours)}")
+    is_any = bool(environment.objects.stored.keys() & set(names))
+    environment.happened(run, "live segments moved away", f"{key}: {len(ours)}")
     log.moved_away.update(names)
     for name in names:
-        world.objects.remove(name)
+        environment.objects.remove(name)
     return is_any
 
 
-def _put_by(world: World, key: PartitionKey, refusal: str, run: str) -> bool:
+def _put_by(environment: Environment, key: PartitionKey, refusal: str, run: str) -> bool:
     """What the new log may need, and a dead run may have written: out of the tier for a while."""
-    found, log = _DOUBTFUL.search(refusal), world.histories[key]
+    found, log = _DOUBTFUL.search(refusal), environment.histories[key]
     if found is None:
         return False
     ids = [each[:_ID_LENGTH] for each in found[1].split(", ")]
-    world.happened(run, "doubtful segments moved away", f"{key}: {len(ids)}")
+    environment.happened(run, "doubtful segments moved away", f"{key}: {len(ids)}")
     folder = f"{partition_folder(key)}/"
-    for name in sorted(world.objects.stored):
+    for name in sorted(environment.objects.stored):
         if name.startswith(folder) and any(segment_id in name for segment_id in ids):
-            log.put_by[name] = bytes(world.objects.stored[name].data)
+            log.put_by[name] = bytes(environment.objects.stored[name].data)
             log.moved_away.add(name)
-            world.objects.remove(name)
+            environment.objects.remove(name)
     return True

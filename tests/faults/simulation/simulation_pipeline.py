@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 
 from tests.faults.simulation.environment_store import VirtualStore
 from tests.faults.simulation.simulation_scheduler import Actor
-from tests.faults.simulation.simulation_settings import World
+from tests.faults.simulation.simulation_settings import Environment
 from tests.pictures.sparkless import carried_out
 from tierfold.compaction.commits.receipts import GroupReceipt
 from tierfold.compaction.model.errors import TierfoldError
@@ -36,7 +36,7 @@ class VirtualPipeline:
     """What `jobs.pipeline.spark_executor.Pipeline` is to `Waves`."""
 
     driver: Actor
-    world: World
+    environment: Environment
     tier: LocalTieredStorage
     has_died: bool = False
     """No Spark, no session that could end."""
@@ -44,13 +44,15 @@ class VirtualPipeline:
     def run(self, rounds: Sequence[Round], catalog: Catalog) -> list[RoundResult]:
         """Scan, reduce, rewrite, check and commit; one result per round, in their order."""
         rewritten = [self._rewritten(work) for work in rounds]
-        began_ms = self.world.scheduler.now_ms
+        began_ms = self.environment.scheduler.now_ms
         results = check_and_commit(
-            rewritten, catalog, self.tier, lambda: self.world.scheduler.now_ms
+            rewritten, catalog, self.tier, lambda: self.environment.scheduler.now_ms
         )
         for result in results:
             if result.proposal is not None and result.proposal.at_ms < began_ms:
-                self.world.broken(f"a commit of {began_ms} bears the time {result.proposal.at_ms}")
+                self.environment.broken(
+                    f"a commit of {began_ms} bears the time {result.proposal.at_ms}"
+                )
         return results
 
     def _rewritten(self, work: Round) -> Rewritten:
@@ -79,7 +81,9 @@ class VirtualPipeline:
         """Its receipt is one that Spark throws away."""
         try:
             rewrite_group(
-                LocalTieredStorage(VirtualStore(twin, self.world.objects)), order.task, standing
+                LocalTieredStorage(VirtualStore(twin, self.environment.objects)),
+                order.task,
+                standing,
             )
         except TierfoldError as error:
             twin.scheduler.note(f"{twin.name}: {error.what}")

@@ -64,13 +64,13 @@ def summary_of(seeds: Iterable[int]) -> Summary:
 
 
 def _one(seed: int) -> Summary:
-    story = played(seed)
+    scenario = played(seed)
     return Summary(
         seeds=1,
-        steps=len(story.trace),
-        faults=story.faults,
-        outcomes=story.outcomes,
-        failures=((seed, story.failure),) if story.failure else (),
+        steps=len(scenario.trace),
+        faults=scenario.faults,
+        outcomes=scenario.outcomes,
+        failures=((seed, scenario.failure),) if scenario.failure else (),
     )
 
 
@@ -94,9 +94,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--replay", type=int, metavar="SEED", help="print one story instead")
     chosen = parser.parse_args(arguments)
     if chosen.replay is not None:
-        story = played(chosen.replay)
-        _say(*story.trace, story.failure or "it came to its good end")
-        return 1 if story.failure else 0
+        scenario = played(chosen.replay)
+        _say(*scenario.trace, scenario.failure or "it came to its good end")
+        return 1 if scenario.failure else 0
     total = NOTHING
     for part in summaries(chosen.first, chosen.seeds):
         total += part

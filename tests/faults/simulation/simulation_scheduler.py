@@ -71,7 +71,7 @@ class Killed(BaseException):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Temper:
+class FaultProfile:
     """How wild a story is; drawn once per seed, so that some are quiet and some are not."""
 
     faults: float
@@ -158,9 +158,9 @@ class Actor:
 class Scheduler:
     """Passes the baton, keeps the time, chooses the faults, and writes down what happened."""
 
-    def __init__(self, rng: Random, temper: Temper) -> None:
+    def __init__(self, rng: Random, fault_profile: FaultProfile) -> None:
         self.rng = rng
-        self.temper = temper
+        self.fault_profile = fault_profile
         self.now_ms = START_MS
         self.is_calm = False
         """No faults, leaps or sleep any more: the story comes to its end."""
@@ -239,7 +239,7 @@ class Scheduler:
         if fault is Fault.STALLED:
             for_ms = self.rng.choice(COMMIT_STALLS_MS) if call.is_commit else self._long_ms()
             actor.wakes_at_ms = self.now_ms + for_ms
-        if fault is Fault.STALLED or self.rng.random() < self.temper.switches * call.weight:
+        if fault is Fault.STALLED or self.rng.random() < self.fault_profile.switches * call.weight:
             self.pass_on(actor)
         self._let_time_pass()
         self.note(f"{actor.name}: {call.what}{'' if fault is Fault.NONE else f' [{fault}]'}")
@@ -303,7 +303,7 @@ class Scheduler:
         if actor.outage:
             actor.outage -= 1
             return Fault.FAILED
-        if self.rng.random() >= self.temper.faults * call.weight:
+        if self.rng.random() >= self.fault_profile.faults * call.weight:
             return Fault.NONE
         fault = self.rng.choice(call.faults)
         if fault not in actor.allowed:
@@ -316,7 +316,7 @@ class Scheduler:
         self.now_ms += self.rng.randrange(2 * SECOND_MS)
         if self.is_calm:
             return
-        if self.rng.random() < self.temper.leaps:
+        if self.rng.random() < self.fault_profile.leaps:
             self.now_ms += self._long_ms()
         if self.in_flight and self.rng.random() < 0.05:
             self._land(is_lost=self.rng.random() < 0.3)

@@ -17,7 +17,7 @@ from tests.faults.simulation.environment_broker import History, history
 from tests.faults.simulation.environment_checks import Broken, Watch, is_forgotten
 from tests.faults.simulation.environment_store import Objects, VirtualStore
 from tests.faults.simulation.environment_table import Buckets, TableLog, VirtualTable
-from tests.faults.simulation.simulation_scheduler import DAY_MS, Actor, Scheduler, Temper
+from tests.faults.simulation.simulation_scheduler import DAY_MS, Actor, FaultProfile, Scheduler
 from tests.jobs.tiers import key_of
 from tierfold.compaction.commits.commit import CommitProposal
 from tierfold.compaction.model.outcomes import Outcome
@@ -31,12 +31,12 @@ from tierfold.storage.catalog.delta_tables import TableLayout
 from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER, LocalTieredStorage
 
 TEMPERS: Final = (
-    Temper(faults=0.0, switches=0.5, leaps=0.0),
-    Temper(faults=0.004, switches=0.05, leaps=0.005),
-    Temper(faults=0.01, switches=0.3, leaps=0.002),
-    Temper(faults=0.02, switches=0.1, leaps=0.01),
-    Temper(faults=0.02, switches=0.6, leaps=0.01),
-    Temper(faults=0.04, switches=0.6, leaps=0.02),
+    FaultProfile(faults=0.0, switches=0.5, leaps=0.0),
+    FaultProfile(faults=0.004, switches=0.05, leaps=0.005),
+    FaultProfile(faults=0.01, switches=0.3, leaps=0.002),
+    FaultProfile(faults=0.02, switches=0.1, leaps=0.01),
+    FaultProfile(faults=0.02, switches=0.6, leaps=0.01),
+    FaultProfile(faults=0.04, switches=0.6, leaps=0.02),
 )
 
 
@@ -69,7 +69,7 @@ class WitnessedCatalog(Catalog):
 
 
 @dataclass(slots=True, kw_only=True)
-class World:
+class Environment:
     """Everything that the actors of one story share."""
 
     scheduler: Scheduler
@@ -166,13 +166,13 @@ class World:
         self.outcomes["release"] += before is not None and before.owner_run != after.owner_run == ""
 
 
-def drawn_world(seed: int) -> World:
+def drawn_environment(seed: int) -> Environment:
     """The world of a seed, before anybody moves."""
     rng = Random(seed)
     scheduler = Scheduler(rng, rng.choice(TEMPERS))
     keys = [key_of("orders"), key_of("payments")][: rng.choice((1, 1, 2))]
     histories = {key: history(rng, key, rng.randint(2, 5)) for key in keys}
-    return World(scheduler=scheduler, settings=_settings(*_drawn(rng)), histories=histories)
+    return Environment(scheduler=scheduler, settings=_settings(*_drawn(rng)), histories=histories)
 
 
 def _drawn(rng: Random) -> tuple[str, ...]:
@@ -196,19 +196,19 @@ def _settings(*drawn: str) -> Settings:
 
 
 @contextmanager
-def deterministic(world: World) -> Iterator[None]:
+def deterministic(environment: Environment) -> Iterator[None]:
     """The product's ids come from the seed, its clock is the world's, its pools have one thread."""
 
     def drawn_uuid() -> uuid.UUID:
-        return uuid.UUID(int=world.scheduler.rng.getrandbits(128), version=4)
+        return uuid.UUID(int=environment.scheduler.rng.getrandbits(128), version=4)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(uuid, "uuid4", drawn_uuid)
         for module in (survey, run_loop, check_and_commit, vacuum, vacuum_survey):
             patch.setattr(module, "READERS", 1)
         patch.setattr(restore, "CHECKERS", 1)
-        patch.setattr(run_loop, "now_ms", lambda: world.scheduler.now_ms)
-        patch.setattr(commits, "pause", world.scheduler.pause)
+        patch.setattr(run_loop, "now_ms", lambda: environment.scheduler.now_ms)
+        patch.setattr(commits, "pause", environment.scheduler.pause)
         # A run's record is no part of the protocol, and lies in a table of its own.
         patch.setattr(run_records, "record_run", lambda *_: None)
         yield

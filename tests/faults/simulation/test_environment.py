@@ -9,12 +9,12 @@ import pytest
 
 from tests.faults.simulation.environment_store import Objects, VirtualStore
 from tests.faults.simulation.environment_table import TableLog, VirtualTable
-from tests.faults.simulation.simulation_scheduler import Actor, Scheduler, Temper
+from tests.faults.simulation.simulation_scheduler import Actor, FaultProfile, Scheduler
 from tests.storage.catalog_contract import CatalogContract
 from tests.storage.object_store_contract import ObjectStoreContract
 from tierfold.storage.catalog.catalog import Catalog
 
-QUIET = Temper(faults=0.0, switches=0.0, leaps=0.0)
+QUIET = FaultProfile(faults=0.0, switches=0.0, leaps=0.0)
 
 
 def a_witness() -> Actor:

@@ -269,12 +269,12 @@ def compacted(once_compacted: Path, tmp_path: Path) -> Path:
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("harm", ["torn", "rubbish", "gone"])
 def test_a_damaged_catalog_is_one_clear_sentence(
-    compacted: Path, verb: str, harm: str
+    compacted: Path, verb: str, corrupt: str
 ) -> None:
     # Without its rows originals and replacements would both be taken for live: better none.
     log = compacted / "_tierfold" / "partitions" / "_delta_log"
     newest = sorted(log.glob("*.json"))[-1]
-    match harm:
+    match corrupt:
         case "torn":
             newest.write_bytes(newest.read_bytes()[:40])
         case "rubbish":

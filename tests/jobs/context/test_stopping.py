@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from tests.jobs.commands import tierfold, told
-from tests.jobs.concurrent_events import at_the, meddled
+from tests.jobs.concurrent_events import at_the, interrupted
 from tests.jobs.elections import histories
 from tests.jobs.tiers import files_below, updated_tier
 from tests.jobs.vacuum_tiers import ORDERS, compact, compacted, ids_in, live_ids, row, vacuum
@@ -94,7 +94,7 @@ def uncompacted(tmp_path: Path) -> Path:
 def test_compact_keeps_the_chunk_that_it_commits_and_leaves_the_rest(
     spark: SparkSession, uncompacted: Path
 ) -> None:
-    with meddled(before_commit=at_the(1, ctrl_c)):
+    with interrupted(before_commit=at_the(1, ctrl_c)):
         ran = compact(uncompacted, "--set", "chunk.bytes=1")
     assert ran.code == 130, ran.stderr
     assert not told(ran.stderr, "stopped by Ctrl-C (SIGINT)", "run again")
@@ -109,7 +109,7 @@ def test_compact_keeps_the_chunk_that_it_commits_and_leaves_the_rest(
 def test_compact_drops_the_chunk_that_it_has_claimed(
     spark: SparkSession, uncompacted: Path
 ) -> None:
-    with meddled(after_claim=ctrl_c):
+    with interrupted(after_claim=ctrl_c):
         ran = compact(uncompacted)
     assert ran.code == 130, ran.stderr
     assert ran.outcomes == {("orders", 0): "left"}
@@ -136,10 +136,10 @@ def test_retain_deletes_no_more_and_gives_its_claim_back(tier: Path, step: str) 
 def test_what_one_commit_does_is_done_and_reported(tier: Path, tmp_path: Path) -> None:
     lines = tierfold("history", tier, "orders-0", "--json").entries[0]["history"]
     to = lines[-1]["committed_at"]
-    with meddled(after_claim=ctrl_c):
+    with interrupted(after_claim=ctrl_c):
         restored = tierfold("restore", tier, "orders-0", "--to", to, "--json")
     cut_off, *_ = histories(tmp_path / "cut off")
-    with meddled(after_claim=ctrl_c):
+    with interrupted(after_claim=ctrl_c):
         forgot = tierfold("forget", cut_off, "orders-0", "--json")
     assert restored.outcomes == {("orders", 0): "restored"}
     assert forgot.outcomes == {("orders", 0): "forgotten"}

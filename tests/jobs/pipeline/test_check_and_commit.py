@@ -12,7 +12,7 @@ import pytest
 
 from tests.jobs.claimed_rounds import claimed_rounds
 from tests.jobs.commands import told
-from tests.jobs.concurrent_events import MeddledCatalog, no_answer
+from tests.jobs.concurrent_events import EventfulCatalog, no_answer
 from tests.jobs.tiers import files_below, folder_of, key_of, made_tier, put_updates
 from tests.storage.rotting_store import HARMS
 from tierfold.compaction.cleaning.transactions import TransactionStatus
@@ -107,11 +107,11 @@ def test_what_is_sound_is_published_and_the_row_is_known(staged: Staged) -> None
 @pytest.mark.parametrize("part", ALWAYS_THERE)
 @pytest.mark.parametrize("harm", ["gone", "shorter", "longer", "empty"])
 def test_an_object_that_changed_since_it_was_written_is_not_published(
-    staged: Staged, part: Part, harm: str
+    staged: Staged, part: Part, corrupt: str
 ) -> None:
     before = staged.context.catalog.read()[ORDERS]
     path = staged.path_of(part)
-    HARMS[harm](path)
+    HARMS[corrupt](path)
     results = staged.check_and_commit()
     orders = results["orders"]
     assert (orders.outcome, orders.state, orders.proposal) == (None, None, None)
@@ -185,7 +185,7 @@ def test_what_failed_on_the_way_is_passed_on_and_asks_the_catalog_nothing(
 
 
 def test_a_catalog_that_cannot_be_read_leaves_the_outcome_unknown(staged: Staged) -> None:
-    catalog = MeddledCatalog(staged.context.catalog_uri, before_commit=no_answer)
+    catalog = EventfulCatalog(staged.context.catalog_uri, before_commit=no_answer)
     results = check_and_commit(staged.rewritten, catalog, staged.context.tier, staged.context.clock)
     for result in results:
         assert result.proposal is not None
@@ -198,7 +198,7 @@ def test_a_catalog_that_cannot_be_read_leaves_the_outcome_unknown(staged: Staged
 @pytest.mark.parametrize("is_written", [True, False])
 def test_what_the_row_shows_settles_a_lost_answer(staged: Staged, is_written: bool) -> None:
     event = {"after_commit" if is_written else "before_commit": no_answer}
-    catalog = MeddledCatalog(staged.context.catalog_uri, **event)
+    catalog = EventfulCatalog(staged.context.catalog_uri, **event)
     staged.rewritten[1] = replace(staged.rewritten[1], failure="it broke")
     orders, payments = check_and_commit(
         staged.rewritten, catalog, staged.context.tier, staged.context.clock
@@ -216,7 +216,7 @@ def test_what_the_row_shows_settles_a_lost_answer(staged: Staged, is_written: bo
 
 
 def test_rows_that_cannot_be_read_settle_nothing(staged: Staged) -> None:
-    catalog = MeddledCatalog(
+    catalog = EventfulCatalog(
         staged.context.catalog_uri, after_commit=no_answer, before_resolve=no_answer
     )
     results = check_and_commit(staged.rewritten, catalog, staged.context.tier, staged.context.clock)

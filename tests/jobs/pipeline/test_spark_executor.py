@@ -16,7 +16,7 @@ from rich.console import Console
 
 from tests.jobs.claimed_rounds import ALWAYS, NOW_MS, claimed_rounds
 from tests.jobs.commands import status_of
-from tests.jobs.concurrent_events import MeddledCatalog, at_the
+from tests.jobs.concurrent_events import EventfulCatalog, at_the
 from tests.jobs.tiers import (
     files_below,
     folder_of,
@@ -224,7 +224,7 @@ def test_what_one_half_has_committed_is_told_though_a_signal_stops_the_other(
 
     context = replace(
         run_context(str(tier), None, NOW_MS),
-        catalog=MeddledCatalog(str(tier / "_tierfold"), before_commit=at_the(1, ctrl_c)),
+        catalog=EventfulCatalog(str(tier / "_tierfold"), before_commit=at_the(1, ctrl_c)),
     )
     kept: list[tuple[int, PartitionReport]] = []
     waves = Waves(

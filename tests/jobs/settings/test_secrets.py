@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.jobs.commands import ALWAYS, COMPACT, Ran, in_own_process, tierfold
-from tests.jobs.concurrent_events import meddled
+from tests.jobs.concurrent_events import interrupted
 from tests.jobs.tiers import key_of, made_tier, put_updates
 from tierfold.jobs.pipeline.stages.segment_rows import failure
 from tierfold.jobs.pipeline.survey import refusal_of
@@ -139,7 +139,7 @@ def test_a_bug_is_told_with_its_trace_and_without_secrets(
     tier = made_tier(tmp_path / "tier")
     put_updates(tier, key_of("orders"), 0)
     put_updates(tier, key_of("orders"), 1)
-    with meddled(before_claim=bug):
+    with interrupted(before_claim=bug):
         ran = tierfold("compact", tier, *ALWAYS)
     assert (ran.code, ran.stdout) == (1, "")
     assert "Traceback" in ran.stderr

@@ -83,7 +83,7 @@ def course(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Cou
         key = key_of(damage.name, KNOWN)
         live = before[key].segments[0].segment_id
         (victims[damage.name, KNOWN],) = folder_of(tier, key).glob(f"*{live}.log")
-    mends = [_harmed(damage, log) for damage in DAMAGES for log in _of(damage, victims)]
+    mends = [_corrupted(damage, log) for damage in DAMAGES for log in _of(damage, victims)]
     keys = [key_of(topic, partition) for topic in topics for partition in (NEW, KNOWN)]
     damaged = {key: files_below(folder_of(tier, key)) for key in keys}
     run = tierfold("compact", tier, *DO_ALL)
@@ -109,12 +109,12 @@ def _of(damage: Damage, victims: dict[Place, Path]) -> tuple[Path, Path]:
     return victims[damage.name, NEW], victims[damage.name, KNOWN]
 
 
-def _harmed(damage: Damage, log: Path) -> Callable[[], None]:
+def _corrupted(damage: Damage, log: Path) -> Callable[[], None]:
     """Damages the segment; what puts its parts back."""
     parts = {path: path.read_bytes() for path in log.parent.glob(f"{log.stem}.*")}
-    damage.harm(log)
-    harmed = {path: path.read_bytes() for path in log.parent.glob(f"{log.stem}.*")}
-    assert len([path for path in parts if parts[path] != harmed.get(path)]) == 1
+    damage.corrupt(log)
+    corrupted = {path: path.read_bytes() for path in log.parent.glob(f"{log.stem}.*")}
+    assert len([path for path in parts if parts[path] != corrupted.get(path)]) == 1
 
     def mend() -> None:
         for path, content in parts.items():

@@ -62,7 +62,7 @@ def raw_rows(tier: Path) -> list[Row]:
     return sorted(rows, key=lambda row: int(row["partition"]))
 
 
-def a_tier_with(folder: Path, harm: Any) -> Path:
+def a_tier_with(folder: Path, corrupt: Any) -> Path:
     """Two claimed partitions of two segments, the first one's row harmed by other hands."""
     tier = made_tier(folder / "tier")
     for key in (WRONG, BESIDE):
@@ -72,7 +72,7 @@ def a_tier_with(folder: Path, harm: Any) -> Path:
     views = [each.view for each in survey(context, resolve(ALWAYS[1::2]), Scope())]
     context.catalog.claim([state_with_new(view) for view in views if view], "first", at_ms=1)
     rows = raw_rows(tier)
-    harm(rows[0])
+    corrupt(rows[0])
     layout = TableLayout(schema=PARTITIONS, partition_by=PARTITION_COLUMNS)
     table = DeltaFolder(f"{tier}/_tierfold/partitions", layout).newest()
     bucket = bucket_of(WRONG.topic_id)
@@ -91,9 +91,9 @@ def a_tier_with(folder: Path, harm: Any) -> Path:
     ],
 )
 def test_a_row_that_cannot_be_true_stops_its_own_partition(
-    spark: object, tmp_path: Path, harm: Any, words: tuple[str, ...]
+    spark: object, tmp_path: Path, corrupt: Any, words: tuple[str, ...]
 ) -> None:
-    tier = a_tier_with(tmp_path, harm)
+    tier = a_tier_with(tmp_path, corrupt)
     outside, before = files_below(tmp_path), files_below(folder_of(tier, WRONG))
     row = raw_rows(tier)[0]
     planned = tierfold("plan", tier, *ALWAYS, "--json")

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.jobs.commands import ALWAYS, Ran, status_of, tierfold, told
-from tests.jobs.concurrent_events import meddled, rival_claims
+from tests.jobs.concurrent_events import interrupted, rival_claims
 from tests.jobs.tiers import (
     RECORDS_PER_SEGMENT,
     SAMPLE,
@@ -271,7 +271,7 @@ def two(spark: SparkSession, tmp_path: Path) -> Path:
 
 def test_a_run_whose_partition_was_taken_over_is_fenced(two: Path) -> None:
     live = [segment["id"] for segment in status_of(two)["orders", 0]["segments"]]
-    with meddled(before_commit=rival_claims(str(two / "_tierfold"), ORDERS)):
+    with interrupted(before_commit=rival_claims(str(two / "_tierfold"), ORDERS)):
         ran = tierfold("compact", two, *ALWAYS, "--json")
     assert ran.code == 4
     assert ran.outcomes == {("orders", 0): "fenced", ("payments", 0): "compacted"}
@@ -288,7 +288,7 @@ def test_a_run_that_comes_second_to_the_claim_leaves_the_partition_alone(two: Pa
     tierfold("compact", two, *ALWAYS)
     put_updates(two, ORDERS, 2)
     before = files_below(folder_of(two, ORDERS))
-    with meddled(before_claim=rival_claims(str(two / "_tierfold"), ORDERS)):
+    with interrupted(before_claim=rival_claims(str(two / "_tierfold"), ORDERS)):
         ran = tierfold("compact", two, *ALWAYS, "--json")
     assert ran.code == 4
     assert ran.outcomes["orders", 0] in {"fenced", "lost_race"}
@@ -298,7 +298,7 @@ def test_a_run_that_comes_second_to_the_claim_leaves_the_partition_alone(two: Pa
 def test_an_object_that_vanishes_after_the_claim_stops_its_partition_alone(two: Path) -> None:
     victim = sorted(folder_of(two, ORDERS).glob("*.log"))[0]
     content = victim.read_bytes()
-    with meddled(after_claim=victim.unlink):
+    with interrupted(after_claim=victim.unlink):
         ran = tierfold("compact", two, *ALWAYS, "--json")
     assert ran.code == 3
     assert ran.outcomes == {("orders", 0): "failed", ("payments", 0): "compacted"}
@@ -315,7 +315,7 @@ def test_an_object_that_vanishes_after_the_claim_stops_its_partition_alone(two: 
 def test_a_catalog_that_vanishes_before_the_commit_publishes_nothing(two: Path) -> None:
     live = {place: each["segments"] for place, each in status_of(two).items()}
     catalog = two / "_tierfold"
-    with meddled(before_commit=lambda: catalog.rename(two / "away")):
+    with interrupted(before_commit=lambda: catalog.rename(two / "away")):
         ran = tierfold("compact", two, *ALWAYS, "--json")
     assert (ran.code, set(ran.outcomes.values())) == (4, {"lost_race"})
     shutil.rmtree(catalog, ignore_errors=True)
@@ -333,7 +333,7 @@ def test_a_catalog_that_cannot_be_read_at_the_commit_is_told_partition_by_partit
         for commit in log.glob("*.json"):
             commit.write_bytes(b"rubbish")
 
-    with meddled(before_commit=damage):
+    with interrupted(before_commit=damage):
         ran = tierfold("compact", two, *ALWAYS, "--json")
     assert ran.code == 3
     assert set(ran.outcomes.values()) == {"unknown"}
@@ -346,7 +346,7 @@ def test_a_bug_of_ours_has_an_exit_code_of_its_own(two: Path) -> None:
     def break_a_law() -> None:
         raise InvariantBroken("a law is broken", where="row", remedy="Please report this bug.")
 
-    with meddled(before_claim=break_a_law):
+    with interrupted(before_claim=break_a_law):
         ran = tierfold("compact", two, *ALWAYS, "--set", "tier.binding=detached")
     assert (ran.code, ran.stdout) == (1, "")
     assert ran.stderr == "tierfold: row: a law is broken. Please report this bug.\n"

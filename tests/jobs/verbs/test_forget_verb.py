@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.jobs.commands import ALWAYS, COMPACT, Ran, tierfold, told
-from tests.jobs.concurrent_events import meddled, rival_claims
+from tests.jobs.concurrent_events import interrupted, rival_claims
 from tests.jobs.elections import (
     FIRST_MS,
     NEW,
@@ -187,10 +187,10 @@ def lost_log(tier: Path) -> str:
 
 @pytest.mark.parametrize("harm", [lost_gap, lost_part, lost_log])
 def test_where_discovery_would_refuse_what_is_left_nothing_is_forgotten(
-    cut_off: Histories, harm: Callable[[Path], str]
+    cut_off: Histories, corrupt: Callable[[Path], str]
 ) -> None:
     tier, *_ = cut_off
-    why = harm(tier)
+    why = corrupt(tier)
     ran = forget(tier)
     assert (ran.code, ran.outcomes) == (3, {("orders", 0): "refused"})
     assert not told(ran.entries[0]["reason"], "without its row, too", why)
@@ -299,10 +299,10 @@ def test_a_run_that_holds_the_partition_is_named_and_fenced(tmp_path: Path) -> N
 def test_one_that_was_overtaken_is_fenced(cut_off: Histories) -> None:
     tier, *_ = cut_off
     rival = rival_claims(str(tier / CATALOG_FOLDER), ORDERS)
-    with meddled(before_commit=rival):
+    with interrupted(before_commit=rival):
         ran = forget(tier)
     assert (ran.code, ran.outcomes) == (4, {("orders", 0): "fenced"})
-    with meddled(before_claim=rival):
+    with interrupted(before_claim=rival):
         ran = forget(tier)
     assert (ran.code, ran.outcomes) == (4, {("orders", 0): "lost_race"})
     assert len(row_of(tier).segments) == 2
@@ -312,7 +312,7 @@ def test_what_a_run_wrote_before_it_was_fenced_is_not_taken_for_an_upload(
     cut_off: Histories,
 ) -> None:
     tier, *_ = cut_off
-    with meddled(before_claim=lambda: upload(tier, 0, 5)):
+    with interrupted(before_claim=lambda: upload(tier, 0, 5)):
         ran = forget(tier)
     assert (ran.code, ran.outcomes) == (4, {("orders", 0): "lost_race"})
     assert "changed while it was looked at" in ran.entries[0]["reason"]

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from tests.compaction.builders import a_chain, a_segment, a_state, retired, segment_id
 from tests.jobs.commands import ALWAYS, Ran, status_of, tierfold, told
-from tests.jobs.concurrent_events import meddled, rival_claims
+from tests.jobs.concurrent_events import interrupted, rival_claims
 from tests.jobs.tiers import (
     files_below,
     key_of,
@@ -259,7 +259,7 @@ def test_what_is_being_deleted_is_not_restored(tier: Path) -> None:
 
 def test_a_deletion_that_begins_meanwhile_stops_the_restore(tier: Path) -> None:
     found = lines_of(tier)[3]
-    with meddled(before_claim=lambda: start_deletion(tier, found["segments"])):
+    with interrupted(before_claim=lambda: start_deletion(tier, found["segments"])):
         ran = restore(tier, found["committed_at"])
     assert ran.code == 4
     assert ran.outcomes["orders", 0] in {"fenced", "lost_race"}
@@ -272,10 +272,10 @@ def log_of(tier: Path, segment_id: str) -> Path:
 
 
 @pytest.mark.parametrize("harm", ["gone", "cut", "no index", "flipped", "wrong index"])
-def test_what_is_not_whole_is_not_restored(tier: Path, harm: str) -> None:
+def test_what_is_not_whole_is_not_restored(tier: Path, corrupt: str) -> None:
     found = lines_of(tier)[3]
     log = log_of(tier, found["segments"][1])
-    match harm:
+    match corrupt:
         case "gone":
             for part in log.parent.glob(f"{log.stem}.*"):
                 part.unlink()
@@ -294,7 +294,7 @@ def test_what_is_not_whole_is_not_restored(tier: Path, harm: str) -> None:
     assert (ran.code, ran.outcomes["orders", 0]) == (3, "refused"), ran
     assert not told(ran.entries[0]["reason"], found["segments"][1], "Nothing was changed")
     assert files_below(tier) == before
-    is_seen_from_afar = harm in {"gone", "cut", "no index"}
+    is_seen_from_afar = corrupt in {"gone", "cut", "no index"}
     assert restore(tier, found["committed_at"], "--dry-run").code == 3 * is_seen_from_afar
 
 
@@ -336,11 +336,11 @@ def test_a_restore_takes_over_from_a_run_that_holds_the_partition(tier: Path) ->
 def test_a_restore_that_was_overtaken_is_fenced(tier: Path) -> None:
     before, found = live_ids(tier), lines_of(tier)[3]
     uri = str(tier / "_tierfold")
-    with meddled(before_commit=rival_claims(uri, ORDERS)):
+    with interrupted(before_commit=rival_claims(uri, ORDERS)):
         ran = restore(tier, found["committed_at"])
     assert (ran.code, ran.outcomes["orders", 0]) == (4, "fenced")
     assert live_ids(tier) == before
-    with meddled(before_claim=rival_claims(uri, ORDERS)):
+    with interrupted(before_claim=rival_claims(uri, ORDERS)):
         ran = restore(tier, found["committed_at"])
     assert (ran.code, ran.entries[0]["outcome"]) == (4, "lost_race")
     assert live_ids(tier) == before

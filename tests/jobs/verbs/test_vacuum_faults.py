@@ -34,7 +34,7 @@ from tests.jobs.vacuum_tiers import (
     row,
     vacuum,
 )
-from tests.jobs.watched import Killed, Meddler, at, failing, killed, left_alone, watched
+from tests.jobs.watched import EventSource, Killed, at, failing, killed, left_alone, watched
 from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
 from tierfold.jobs.context.run_context import CATALOG_FOLDER
 from tierfold.storage.catalog.rows import RowsRead
@@ -95,9 +95,9 @@ def test_the_steps_come_in_this_order(tier: Path) -> None:
         )
     ],
 )
-def test_killed_anywhere_the_next_run_goes_on(tier: Path, meddler: Meddler) -> None:
+def test_killed_anywhere_the_next_run_goes_on(tier: Path, event_source: EventSource) -> None:
     strays = parts(orphan(tier, 1))
-    with watched(meddler), pytest.raises(Killed):
+    with watched(event_source), pytest.raises(Killed):
         vacuum(tier)
     assert is_sound(tier)
     marked = {retired_segment.segment.segment_id for retired_segment in row(tier).retired}

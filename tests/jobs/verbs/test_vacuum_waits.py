@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.jobs.commands import tierfold
-from tests.jobs.concurrent_events import meddled
+from tests.jobs.concurrent_events import interrupted
 from tests.jobs.elections import FIRST_MS, NEW, merged, old_history
 from tests.jobs.elections import upload as elected
 from tests.jobs.leaders import adopted, upload
@@ -32,7 +32,7 @@ def test_what_got_its_log_after_it_was_looked_at_stays(tier: Path) -> None:
         log.write_bytes(content)
         written(log, 0)
 
-    with meddled(after_claim=copy_goes_on):
+    with interrupted(after_claim=copy_goes_on):
         assert vacuum(tier, hours=72).code == 0
     assert copied in ids_in(tier)
     assert log.read_bytes() == content

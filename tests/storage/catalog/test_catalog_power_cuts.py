@@ -116,10 +116,10 @@ def harms(file: Path) -> Iterator[bytes | None]:
 
 
 def expected_rows(
-    stage: Stage, file: Path, harm: bytes | None
+    stage: Stage, file: Path, corrupt: bytes | None
 ) -> tuple[PartitionState | None, ...]:
     """What the row may be, where it is not refused; None: never claimed."""
-    if harm is None and file == stage.newest_commit:
+    if corrupt is None and file == stage.newest_commit:
         return (*stage.rows, None)[:2]
     return stage.rows[:1]
 
@@ -128,23 +128,23 @@ def test_no_file_that_is_cut_short_steps_the_catalog_back(stage: Stage, tmp_path
     files = list(files_of(stage))
     assert len(files) > 5
     refused = 0
-    for number, (file, harm) in enumerate((f, h) for f in files for h in harms(f)):
+    for number, (file, corrupt) in enumerate((f, h) for f in files for h in harms(f)):
         uri = tmp_path / str(number)
         shutil.copytree(stage.uri, uri, copy_function=os.link)
         hit = uri / file.relative_to(stage.uri)
         hit.unlink()
-        if harm is not None:
-            hit.write_bytes(harm)
-        refused += is_refused(stage, uri, file, harm)
+        if corrupt is not None:
+            hit.write_bytes(corrupt)
+        refused += is_refused(stage, uri, file, corrupt)
         shutil.rmtree(uri)
     assert refused > 4
 
 
-def is_refused(stage: Stage, uri: Path, file: Path, harm: bytes | None) -> bool:
+def is_refused(stage: Stage, uri: Path, file: Path, corrupt: bytes | None) -> bool:
     """Whether the catalog is refused; asserts that what it says is right where it is not."""
     log = uri / "partitions" / "_delta_log"
     before = {path.name for path in log.iterdir()}
-    error = refusal(stage, uri, expected_rows(stage, file, harm), is_gone=harm is None)
+    error = refusal(stage, uri, expected_rows(stage, file, corrupt), is_gone=corrupt is None)
     if error is None:
         return False
     assert "\n" not in str(error)

@@ -105,8 +105,8 @@ CORRUPT = {
 
 
 @pytest.mark.parametrize("harm", CORRUPT)
-def test_a_corrupt_log_is_named_with_its_place(harm: str) -> None:
-    log, found = CORRUPT[harm]
+def test_a_corrupt_log_is_named_with_its_place(corrupt: str) -> None:
+    log, found = CORRUPT[corrupt]
     with pytest.raises(CorruptLog, match=found) as caught:
         heads_of(log)
     assert str(caught.value).startswith("bucket/a.log: ")

@@ -49,9 +49,9 @@ def test_text_gets_smaller(codec: Codec) -> None:
 
 @pytest.mark.parametrize("codec", PACKED)
 @pytest.mark.parametrize("harm", ["cut", "nothing", "noise"])
-def test_what_cannot_be_decompressed_is_a_corrupt_log(codec: Codec, harm: str) -> None:
+def test_what_cannot_be_decompressed_is_a_corrupt_log(codec: Codec, corrupt: str) -> None:
     stored = compress(codec, TEXT)
-    broken = {"cut": stored[:-5], "nothing": b"", "noise": b"\xfe\x01\x02\x03" * 9}[harm]
+    broken = {"cut": stored[:-5], "nothing": b"", "noise": b"\xfe\x01\x02\x03" * 9}[corrupt]
     with pytest.raises(CorruptLog, match=f"a log: the {codec.name.lower()} payload cannot be"):
         decompress(codec, broken, where="a log")
 

@@ -115,8 +115,8 @@ CORRUPT = {
 
 
 @pytest.mark.parametrize("harm", CORRUPT)
-def test_a_corrupt_message_is_named_with_its_place(harm: str) -> None:
-    log, found = CORRUPT[harm]
+def test_a_corrupt_message_is_named_with_its_place(corrupt: str) -> None:
+    log, found = CORRUPT[corrupt]
     with pytest.raises(CorruptLog, match=found) as caught:
         decoded(log)
     assert caught.value.where.startswith("old.log")

@@ -20,14 +20,14 @@ UNTOUCHED = 0xA5
 
 @given(logs(), st.lists(st.booleans(), min_size=40, max_size=40), horizon_ms)
 def test_so_many_bytes_are_written_as_were_measured(
-    drafts: tuple[BatchDraft, ...], dice: list[bool], horizon: int | None
+    drafts: tuple[BatchDraft, ...], rng: list[bool], horizon: int | None
 ) -> None:
     log = np.frombuffer(b"".join(map(write_batch, drafts)), np.uint8)
     heads = read_heads(log, where="a.log")
     records = decode(log, heads, where="a.log")
     all_batches = np.ones(len(heads), np.bool_)
     horizons = np.full(len(heads), NO_HORIZON if horizon is None else horizon, np.int64)
-    keep = np.array(dice[: len(records)], np.bool_)
+    keep = np.array(rng[: len(records)], np.bool_)
     survivors = measure(heads, records, keep, all_batches, horizons)
     # A byte between neighbours shows whoever writes too far.
     position = np.cumsum(survivors.payload_bytes + 1) - survivors.payload_bytes

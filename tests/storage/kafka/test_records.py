@@ -118,8 +118,8 @@ CORRUPT = {
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.SNAPPY])
 @pytest.mark.parametrize("harm", CORRUPT)
-def test_a_corrupt_payload_is_named_with_its_place(harm: str, codec: Codec) -> None:
-    payload, count, found = CORRUPT[harm]
+def test_a_corrupt_payload_is_named_with_its_place(corrupt: str, codec: Codec) -> None:
+    payload, count, found = CORRUPT[corrupt]
     log = batch(0) + batch_around(compress(codec, payload), count=count, codec=codec)
     with pytest.raises(CorruptLog, match=found) as caught:
         decoded(log)

@@ -143,11 +143,11 @@ def test_one_without_a_log_is_not_read(tmp_path: Path) -> None:
     assert sum(store.of_part(part) for part in Part) == 0
 
 
-def damaged(path: Path, harm: str) -> None:
+def damaged(path: Path, corrupt: str) -> None:
     content = path.read_bytes()
-    if harm == "torn":
+    if corrupt == "torn":
         path.write_bytes(content[:-5])
-    elif harm == "empty":
+    elif corrupt == "empty":
         path.write_bytes(b"")
     else:
         path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
@@ -157,12 +157,12 @@ def damaged(path: Path, harm: str) -> None:
     ("harm", "said"), [("torn", "torn"), ("empty", "empty"), ("bit", "bad crc")]
 )
 def test_a_log_that_cannot_be_read_to_its_end_is_a_problem(
-    tmp_path: Path, tier: LocalTieredStorage, harm: str, said: str
+    tmp_path: Path, tier: LocalTieredStorage, corrupt: str, said: str
 ) -> None:
     segment = put(tier)
     without(tmp_path, tier, segment, CHECKPOINT)
     path = part_file(tmp_path, tier, segment, Part.LOG)
-    damaged(path, harm)
+    damaged(path, corrupt)
     each = found(tier)
     assert each.corruption.startswith(str(path))
     assert said in each.corruption.lower()
@@ -171,10 +171,10 @@ def test_a_log_that_cannot_be_read_to_its_end_is_a_problem(
 
 @pytest.mark.parametrize("harm", ["torn", "empty"])
 def test_a_complete_one_with_a_bad_log_is_a_problem(
-    tmp_path: Path, tier: LocalTieredStorage, harm: str
+    tmp_path: Path, tier: LocalTieredStorage, corrupt: str
 ) -> None:
     segment = put(tier)
-    damaged(part_file(tmp_path, tier, segment, Part.LOG), harm)
+    damaged(part_file(tmp_path, tier, segment, Part.LOG), corrupt)
     each = found(tier)
     assert each.corruption
     assert not each.is_readable

@@ -155,12 +155,12 @@ def test_the_transaction_index_holds_what_is_listed_and_is_absent_otherwise(log:
 
 
 @pytest.mark.parametrize("harm", ["bad crc", "torn", "not a batch"])
-def test_what_is_no_batch_is_refused_and_nothing_is_left(log: Log, harm: str) -> None:
+def test_what_is_no_batch_is_refused_and_nothing_is_left(log: Log, corrupt: str) -> None:
     before, first = files_of(log), a_batch(0, 1)
     stretch = a_batch(1, 2).copy()
-    if harm == "bad crc":
+    if corrupt == "bad crc":
         stretch[-1] ^= 1
-    elif harm == "torn":
+    elif corrupt == "torn":
         stretch = stretch[:-1]
     else:
         stretch[16] = 9
@@ -220,16 +220,16 @@ def test_the_writer_tells_its_objects_as_they_lie_there(
 @pytest.mark.parametrize("part", Part)
 @pytest.mark.parametrize("harm", HARMS)
 def test_an_object_that_the_store_does_not_give_back_as_it_was_is_told(
-    log: Log, part: Part, harm: str
+    log: Log, part: Part, corrupt: str
 ) -> None:
     assert isinstance(log.tier.store, LocalStore)
-    rotting = RottingStore(log.tier.store.root, part, HARMS[harm])
+    rotting = RottingStore(log.tier.store.root, part, HARMS[corrupt])
     log = replace(log, tier=replace(log.tier, store=rotting))
     with pytest.raises(UnreadableObject) as told:
         written(log, *[a_batch(i, i) for i in range(3)], listed=(AN_ABORT,))
     assert told.value.where.endswith(f".{part}")
-    assert harm == "gone" or "were written," in told.value.what
-    assert harm == "gone" or "Nothing was committed" in told.value.remedy
+    assert corrupt == "gone" or "were written," in told.value.what
+    assert corrupt == "gone" or "Nothing was committed" in told.value.remedy
 
 
 @pytest.mark.parametrize("part", [Part.SNAPSHOT, Part.LEADER_EPOCH_CHECKPOINT])
