@@ -2,7 +2,7 @@
 
     key_hash           a 64-bit hash of a key, in numba kernels
     key_columns        the keys of many records as columns
-    key_blocks         the unit of the shuffle: one packed block of keys per segment and bucket
+    key_blocks         the unit of the shuffle: one serialized block of keys per segment and bucket
     offset_map         the distributed offset map: which records are superseded
     transactions       aborted data and markers: which are kept, which may go
     record_retention   for every record and batch: kept, dropped, or emptied, and why

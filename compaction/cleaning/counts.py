@@ -1,6 +1,6 @@
-"""What became of every record of a round; it must add up (SEMANTICS 10).
+"""How many records of a round had which outcome; the counts must add up (SEMANTICS 10).
 
-Each record counts under the first fate that matches, in the order of `RECORD_OUTCOMES`.
+Each record counts under the first outcome that matches, in the order of `RECORD_OUTCOMES`.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ RECORD_OUTCOMES: Final = (
     "tombstones_expired",
     "markers_expired",
 )
-"""The names of the fates, by their number."""
+"""The names of the outcomes, by their number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """Records and their uncompressed bytes (length prefix included), by fate."""
+    """Records and their uncompressed bytes (length prefix included), by outcome."""
 
     records_in: int = 0
     kept: int = 0
@@ -48,10 +48,10 @@ class Counts:
     tombstones_expired_bytes: int = 0
     markers_expired_bytes: int = 0
     kept_markers: int = 0
-    """Of `kept`, those that are no records of a user: transaction markers."""
+    """Of `kept`, those that are transaction markers."""
     malformed_versions: int = 0
-    """Beside the fates, none of them: records that took part in `compaction.strategy=header` with
-    a version that is none, null or not of 8 bytes. They counted as without a version."""
+    """Not an outcome: records with a malformed version under `compaction.strategy=header`, null or
+    not of 8 bytes. They count as without a version."""
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(
@@ -60,14 +60,14 @@ class Counts:
 
     @property
     def adds_up(self) -> bool:
-        """Records and bytes in equal the sums over the fates."""
+        """Records and bytes in equal the sums over the outcomes."""
         records = sum(getattr(self, name) for name in RECORD_OUTCOMES)
         sizes = sum(getattr(self, f"{name}_bytes") for name in RECORD_OUTCOMES)
         return (records, sizes) == (self.records_in, self.record_bytes_in)
 
     @property
     def removed(self) -> int:
-        """Records that do not survive."""
+        """Records that are not kept."""
         return self.records_in - self.kept
 
 
@@ -76,8 +76,8 @@ def counts_of(
 ) -> Counts:
     """Counts `outcomes` (shape (records,), numbers of `RECORD_OUTCOMES`) and their `sizes` (bytes).
 
-    What came in is told apart, by who read the batch headers, so that a record that got no fate
-    shows as a difference.
+    What came in is passed separately, counted from the batch headers, so that a record without an
+    outcome shows as a difference.
     """
     counts = np.bincount(outcomes, minlength=len(RECORD_OUTCOMES))
     totals = [int(sizes[outcomes == number].sum()) for number in range(len(RECORD_OUTCOMES))]
@@ -86,6 +86,6 @@ def counts_of(
     return Counts(records_in=records_in, record_bytes_in=record_bytes_in, **by_name)
 
 
-def total(tallies: Iterable[Counts]) -> Counts:
-    """The sum of all tallies."""
-    return sum(tallies, Counts())
+def total(counts: Iterable[Counts]) -> Counts:
+    """The sum of all counts."""
+    return sum(counts, Counts())

@@ -1,4 +1,4 @@
-"""What is shuffled: per segment and key bucket one packed block of keys, never a row per key.
+"""The unit of the shuffle: one serialized block of keys per segment and key bucket.
 
 A row per key costs microseconds of JVM and shuffle time per record; a block costs one row.
 Layout, little-endian: int64 entries, int64 key bytes in all, int64 `competes_from`, int64 1 where
@@ -25,7 +25,7 @@ PARTS_AT_LEAST: Final = 64
 
 
 def parts_per_bucket(buckets: int) -> int:
-    """How many parts one of `buckets` buckets is made of."""
+    """How many parts each of `buckets` buckets has."""
     return max(1, -(-PARTS_AT_LEAST // buckets))
 
 
@@ -35,8 +35,8 @@ class KeyBlock:
 
     columns: KeyColumns
     competes_from: int
-    """Entries with an ordinal at or above this compete; those below can only lose. Of no account
-    where versions decide: then all compete."""
+    """Entries with an ordinal at or above this compete; those below can only be superseded.
+    Ignored where versions decide: then all compete."""
 
     @property
     def first_ordinal(self) -> int:

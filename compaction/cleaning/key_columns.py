@@ -19,12 +19,12 @@ from tierfold.compaction.cleaning.key_hash import hash_key, load_u64, part_of, s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Versions:
-    """What decides between records of a key instead of their offsets (KIP-280)."""
+    """Versions, which decide between records of a key instead of their offsets (KIP-280)."""
 
     value: NDArray[np.int64]
-    """Shape (n,): the higher one wins; 0 where none is known."""
+    """Shape (n,): the higher one stays; 0 where none is known."""
     is_known: NDArray[np.bool_]
-    """Shape (n,): a record without a version loses to one with any."""
+    """Shape (n,): one with any version supersedes a record without."""
 
     def __getitem__(self, rows: NDArray[np.int64]) -> Versions:
         """The versions at `rows` (shape (m,)), in that order."""

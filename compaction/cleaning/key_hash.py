@@ -1,8 +1,8 @@
 """A 64-bit hash of a key's bytes, inside numba kernels.
 
 The hash only orders and buckets keys; equality is always decided by the bytes themselves
-(SEMANTICS: "Keys are compared as bytes, exactly; no hash decides"), so its quality is a matter of
-speed, never of correctness. It must be the same in every worker of a run, and nothing stores it.
+(SEMANTICS: "Keys are compared as bytes, exactly; no hash decides"), so its quality affects
+speed, never correctness. It must be the same in every worker of a run, and nothing stores it.
 """
 
 from __future__ import annotations

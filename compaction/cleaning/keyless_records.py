@@ -1,7 +1,7 @@
 """Whether a round may drop as many records without a key as it met.
 
-Kafka's cleaner drops every such record of a compacted topic. On an event log that is all of them:
-`compact.keyless.max` is where a person says how many are plausible.
+Kafka's cleaner drops every such record of a compacted topic. On an event log that is all of them,
+so `compact.keyless.max` limits how many a round may drop.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class TooManyKeyless:
 
     @property
     def reason(self) -> str:
-        """What is wrong and what to do; the caller knows where."""
+        """What is wrong and what to do; the caller adds where."""
         have = "has" if self.without_key == 1 else "have"
         return (
             f"{spaced(self.without_key)} of {spaced(self.records_in)} records {have} no key"
@@ -36,7 +36,7 @@ class TooManyKeyless:
 
 
 def too_many_keyless(without_key: int, records_in: int, rules: Rules) -> TooManyKeyless | None:
-    """Why the round must not go on; None: it may, as it does where no limit is set.
+    """Why the round must stop; None: it may go on, as it does where no limit is set.
 
     Args:
         without_key: records of the round without a key, aborted ones aside.

@@ -3,11 +3,12 @@
 Kafka builds one map of key → last offset over the dirty region (`Cleaner.buildOffsetMap`) and keeps
 a record if its offset is not below its key's entry. This is the same rule without the map. Of the
 *competing* records of a key (those at or above `first_dirty`) the last one stays; it supersedes
-every other record of the key, clean or dirty. A key without a competing record loses nothing.
+every other record of the key, clean or dirty. Without a competing record, all records of the key
+stay.
 
 Two steps: each segment finds what is superseded within it, then the blocks of one bucket are
 reduced across segments. Both walk from the last record to the first: the first competing entry
-of a key stays, every later one is superseded. Equal hashes are settled by comparing the keys.
+of a key stays, every later one is superseded. Where hashes are equal, the keys are compared.
 
 Where versions decide (KIP-280) all records compete, clean ones too, and an entry found later takes
 over if its version is strictly higher. A superseded record may then lie above the one that stays,
@@ -181,7 +182,7 @@ def _walk_versions(
                         and key_bytes[other] == key_bytes[i]
                         and same_key(body, key_at[other], body, key_at[i], key_bytes[i])
                     ):
-                        # The other one lies above, so that it also wins a tie.
+                        # The other one lies above, so it also stays on a tie.
                         if not is_known[i] or (is_known[other] and version[other] >= version[i]):
                             latest = other
                         superseded[i], superseded[other] = latest == other, latest == i

@@ -1,8 +1,8 @@
-"""The fate of every record and every batch of a stretch of log, as filters over columns.
+"""Retention of the records and batches of a stretch of log, as filters over columns.
 
-The law is Kafka's, `Cleaner.cleanInto` and `MemoryRecords.filterTo`.
+The rules are Kafka's: `Cleaner.cleanInto` and `MemoryRecords.filterTo`.
 
-Order of judgement, per record: aborted, without key, superseded, expired tombstone, else kept; a
+Order of the checks, per record: aborted, without key, superseded, expired tombstone, else kept; a
 control record stays as long as its batch does. Then per batch: copied whole, rewritten, emptied
 but kept, or dropped.
 """
@@ -42,23 +42,23 @@ class BatchRetention(IntEnum):
     COPY = 1
     """The source's bytes, verbatim."""
     REWRITE = 2
-    """A new batch of the records that are kept, of which there must be one."""
+    """A new batch of the records that are kept, at least one."""
     EMPTY = 3
     """A header without records, which keeps the batch's place in the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchColumns:
-    """What the law needs to know of `b` batches and their `r` records."""
+    """What the rules need of `b` batches and their `r` records."""
 
     last_offset: NDArray[np.int64]
     producer_id: NDArray[np.int64]
     producer_epoch: NDArray[np.int16]
     is_control: NDArray[np.bool_]
     is_legacy: NDArray[np.bool_]
-    """Shape (b,): of magic 0 or 1, so that whatever of it is kept is converted."""
+    """Shape (b,): of magic 0 or 1; what is kept of it is converted."""
     is_emptied: NDArray[np.bool_]
-    """Shape (b,): already in the form an emptied batch has, so that nothing is to be written."""
+    """Shape (b,): already in the form of an emptied batch, so nothing needs rewriting."""
     horizon_ms: NDArray[np.int64]
     """Shape (b,): the delete horizon (KIP-534), `NO_HORIZON` where none is set."""
     record_batch: NDArray[np.int32]
@@ -69,17 +69,17 @@ class BatchColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordFacts:
-    """What is known from beyond the stretch."""
+    """What is known from outside the stretch."""
 
     aborted: NDArray[np.bool_]
     """Shape (b,): data batches of aborted transactions."""
     discardable: NDArray[np.bool_]
-    """Shape (b,): control batches whose transaction this pass met no batch of."""
+    """Shape (b,): control batches of whose transaction this pass met no batch."""
     superseded: NDArray[np.bool_]
-    """Shape (r,): records that lose their key to another one."""
+    """Shape (r,): records that another one of their key supersedes."""
     supersedes: NDArray[np.bool_]
-    """Shape (r,): records that made another lose in this pass, told only where versions decide:
-    such a tombstone stays until a pass after its losers are gone (SEMANTICS 3)."""
+    """Shape (r,): records that supersede another in this pass, set only where versions decide.
+    Such a tombstone stays until a pass after the superseded ones are gone (SEMANTICS 3)."""
     legacy_tombstones_go: bool
     """See `legacy_tombstones_go`."""
 
@@ -99,12 +99,12 @@ class RoundRules:
     legacy_delete_horizon_ms: int = 0
     """See `legacy_delete_horizon_ms`; 0: there is no clean segment."""
     keeps_tombstones: bool = False
-    """Whatever their horizons: what a tombstone is to supersede may survive this round."""
+    """Whatever their horizons: records that they supersede may survive this round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """The judgement over a stretch."""
+    """What is kept of a stretch."""
 
     record: NDArray[np.uint8]
     """Shape (r,): a number of `compaction.cleaning.counts.RECORD_OUTCOMES`."""
@@ -142,7 +142,7 @@ def _pairs(rows: list[tuple[int, int]]) -> NDArray[np.int64]:
 def _is_listed(
     pairs: NDArray[np.int64], first: NDArray[np.int64], second: NDArray[np.integer]
 ) -> NDArray[np.bool_]:
-    """Whether (first, second) stands among the sorted pairs, whose first values are unique."""
+    """Whether (first, second) is one of the sorted pairs, whose first values are unique."""
     if not len(pairs):
         return np.zeros(len(first), np.bool_)
     at = np.minimum(np.searchsorted(pairs[:, 0], first), len(pairs) - 1)
@@ -152,7 +152,7 @@ def _is_listed(
 def legacy_delete_horizon_ms(
     segments: Sequence[Segment], first_dirty: int, delete_retention_ms: int
 ) -> int:
-    """The time up to which tombstones of magic 0 and 1 may go, for their batches carry no horizon.
+    """The time up to which tombstones of magic 0 and 1 may go; their batches have no horizon.
 
     The last modified time, for us the max timestamp, of the last of `segments` (in offset order)
     that begins below `first_dirty`, less the retention; 0 where none does. Rule: Kafka's
@@ -166,8 +166,8 @@ def legacy_tombstones_go(max_timestamp_ms: int, rules: RoundRules) -> bool:
     """Whether tombstones of magic 0 and 1 may go from a segment of that max timestamp.
 
     Rule: Kafka's `retainLegacyDeletesAndTxnMarkers` in `Cleaner.cleanSegments`. A segment without
-    any timestamp keeps them: a broker asks for the file's own time then, which we do not have. As
-    they are converted they get a horizon, so that they wait `delete.retention.ms` and no longer.
+    any timestamp keeps them: a broker uses the file's own time then, which we do not have. They
+    get a horizon when they are converted, so they wait for `delete.retention.ms` and no longer.
     """
     is_timed = max_timestamp_ms != NO_TIMESTAMP_MS
     return is_timed and max_timestamp_ms <= rules.legacy_delete_horizon_ms
@@ -188,12 +188,12 @@ def must_stay(batches: BatchColumns, rules: RoundRules) -> NDArray[np.bool_]:
 
 
 def decide_retention(batches: BatchColumns, facts: RecordFacts, rules: RoundRules) -> Retention:
-    """The fate of every record and batch."""
+    """Decide the retention of every record and batch."""
     horizon_set = batches.horizon_ms != NO_HORIZON
     horizon_passed = horizon_set & (batches.horizon_ms <= rules.now_ms)
     at = batches.record_batch
     record = np.full(len(at), KEPT, np.uint8)
-    # The last assignment wins, so the reasons are written in reverse order of judgement.
+    # The last assignment counts, so the reasons are written in reverse order of the checks.
     if not rules.keeps_tombstones:
         goes = horizon_passed | (batches.is_legacy & facts.legacy_tombstones_go)
         record[goes[at] & ~batches.has_value & ~facts.supersedes] = TOMBSTONE_EXPIRED
@@ -209,7 +209,7 @@ def decide_retention(batches: BatchColumns, facts: RecordFacts, rules: RoundRule
     kept = np.bincount(at[survives], minlength=len(batches.last_offset))
     has_tombstone = np.zeros(len(count), np.bool_)
     has_tombstone[at[survives & ~batches.has_value]] = True
-    # A horizon beyond the end of time is none: what waits for it stays for ever, as in Kafka.
+    # A horizon beyond the latest timestamp is not set: its records stay for ever, as in Kafka.
     horizon_ms = rules.now_ms + rules.delete_retention_ms
     sets_horizon = (
         (kept > 0)
@@ -230,12 +230,12 @@ def decide_retention(batches: BatchColumns, facts: RecordFacts, rules: RoundRule
 
 
 def earliest_due_ms(batches: BatchColumns, retention: Retention, rules: RoundRules) -> int | None:
-    """The earliest horizon at which something goes of what a judged stretch leaves; None: never.
+    """The earliest horizon at which something that is kept may go; None: never.
 
-    Due is a tombstone or a control record under a horizon that had not passed yet: had it passed,
-    what could go is gone, but for a tombstone that other strategies than `offset` keep until its
-    losers are. A batch keeps its horizon when its last tombstone goes, and that is nothing to come
-    back for.
+    Due is a tombstone or a control record under a horizon that had not passed yet. Where it had
+    passed, what could go is gone, except a tombstone that other strategies than `offset` keep until
+    the records it supersedes are gone. A batch keeps its horizon when its last tombstone goes;
+    nothing of it is due then.
     """
     at = batches.record_batch
     is_kept = retention.record == KEPT

@@ -1,6 +1,6 @@
-"""Transactions: which batches are aborted, which markers may go, which are still to be listed.
+"""Transactions: which batches are aborted, which markers may go, which ones stay listed.
 
-The law is Kafka's `CleanedTransactionMetadata`, read per producer in offset order:
+The rules are those of Kafka's `CleanedTransactionMetadata`, per producer in offset order:
 
 - a transactional data batch that an aborted transaction covers is aborted, and goes at once;
 - an ABORT marker may go once this pass met no batch of its transaction; as long as it met one, the
@@ -8,8 +8,8 @@ The law is Kafka's `CleanedTransactionMetadata`, read per producer in offset ord
 - a COMMIT marker may go once this pass met no batch of its transaction;
 - a control batch that was emptied before may go; other control types stay.
 
-Beyond Kafka: an ABORT marker whose transaction met data but has no index entry is believed
-(SEMANTICS 5), for Kafka would serve that data as committed.
+Beyond Kafka: an ABORT marker also counts where its transaction has data but no index entry (an
+unindexed abort, SEMANTICS 5). Kafka would serve that data as committed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ COMMIT: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionBatches:
-    """What transactions leave in batch headers: transactional and control batches, offset order."""
+    """Transactional and control batches, by their headers, in offset order."""
 
     base_offset: NDArray[np.int64]
     last_offset: NDArray[np.int64]
@@ -49,7 +49,7 @@ class TransactionBatches:
 
 
 def joined_batches(pieces: Sequence[TransactionBatches]) -> TransactionBatches:
-    """The marks of all pieces, in their order."""
+    """The batches of all pieces, in their order."""
     return TransactionBatches(
         base_offset=_concatenated([p.base_offset for p in pieces], np.int64),
         last_offset=_concatenated([p.last_offset for p in pieces], np.int64),
@@ -64,7 +64,7 @@ def _concatenated(arrays: list[NDArray[Any]], dtype: type[np.generic]) -> NDArra
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTransaction:
-    """Data that no marker in view decides."""
+    """A transaction that no marker in view decides."""
 
     producer_id: int
     first_offset: int
@@ -72,7 +72,7 @@ class OpenTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionStatus:
-    """What the marks of one partition's round say."""
+    """The status of the transactions in one partition's round."""
 
     discardable: NDArray[np.int64]
     """Base offsets, ascending, of the control batches that may go once their horizon passed."""
@@ -81,13 +81,13 @@ class TransactionStatus:
     unindexed: tuple[AbortedTransaction, ...]
     """Transactions that an ABORT marker decides although no index lists them."""
     undecided: tuple[OpenTransaction, ...] = ()
-    """What no marker in view decides, by producer."""
+    """Transactions that no marker in view decides, by producer."""
 
 
 def aborted_batches(
     txn_batches: TransactionBatches, aborted: Sequence[AbortedTransaction]
 ) -> NDArray[np.bool_]:
-    """Shape (marks,): which are data batches of one of the aborted transactions.
+    """Shape (batches,): which are data batches of one of the aborted transactions.
 
     A transaction covers `[first_offset, last_offset]`, its marker being the last.
     """
@@ -136,9 +136,9 @@ def _cover(
 def transaction_status(
     txn_batches: TransactionBatches, aborted: Sequence[AbortedTransaction]
 ) -> TransactionStatus:
-    """Reads the marks of one partition's whole view in offset order.
+    """The status of the transactions in one partition's whole view.
 
-    Those above a round's end belong in it: a marker there decides data below.
+    `txn_batches` includes those above a round's end: a marker there decides data below.
     """
     is_aborted = aborted_batches(txn_batches, aborted)
     # Per producer in offset order; a stable sort keeps the offset order within a producer.
@@ -146,7 +146,7 @@ def transaction_status(
     may_go = np.zeros(len(txn_batches), np.bool_)
     met_from = np.full(len(txn_batches), -1, np.int64)
     open_from = np.full(len(txn_batches), -1, np.int64)
-    _judge(
+    _walk(
         order,
         (txn_batches.producer_id, txn_batches.base_offset, txn_batches.control_type),
         is_aborted,
@@ -210,7 +210,7 @@ def _last_stable_offset(
 
 
 @numba.njit(cache=True, nogil=True)
-def _judge(
+def _walk(
     order: np.ndarray,
     batches: tuple[np.ndarray, np.ndarray, np.ndarray],
     is_aborted: np.ndarray,

@@ -5,7 +5,7 @@ reads a row, asks `outcome_of` about it, writes `applied` under a condition, and
 
     claimed(state)          -> the row under the next compaction epoch
     proposed(row, updates)  -> the change of a claimed row, under its epoch
-    unmet(requires, state)  -> what no longer holds
+    violated(requires, state) -> the requirements that no longer hold
     outcome_of(proposal, row) -> the outcome that the row already decides, or None: free to write
     applied(proposal, row)  -> the row that the commit writes
 """
@@ -68,7 +68,7 @@ Requirement: TypeAlias = EpochIs | CommitIs | SegmentsAreLive | SegmentsAreRetir
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetireSegments:
-    """Take live segments out of the log; their objects stay until `vacuum` takes them."""
+    """Take live segments out of the log; their objects stay until `vacuum` deletes them."""
 
     ids: tuple[str, ...]
     at_ms: int
@@ -100,7 +100,7 @@ class NoteStrategy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseClaim:
-    """Say that `run` is done with the partition; the epoch stays."""
+    """Release the claim of `run`; the epoch stays."""
 
     run: str
 
@@ -114,9 +114,9 @@ class MoveLogStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartDeletion:
-    """Retired segments whose objects go now (Kafka `DELETE_SEGMENT_STARTED`).
+    """Start to delete the objects of retired segments (Kafka `DELETE_SEGMENT_STARTED`).
 
-    It is committed before the first object goes: what a row does not call so is whole.
+    It is committed before the first object is deleted: a segment without it is whole.
     """
 
     ids: tuple[str, ...]
@@ -125,22 +125,22 @@ class StartDeletion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishDeletion:
-    """Forget segments of which no object is left (Kafka `DELETE_SEGMENT_FINISHED`)."""
+    """Remove segments without any object left (Kafka `DELETE_SEGMENT_FINISHED`)."""
 
     ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreState:
-    """Make live again what an earlier row of the partition called live.
+    """Make the live segments of an earlier row live again.
 
-    Segments that are live now and not among `ids` are retired; retired ones among `ids` live.
+    Segments that are live now and not in `ids` are retired; retired ones in `ids` become live.
     """
 
     ids: tuple[str, ...]
-    """All segments that live afterwards."""
+    """All segments that are live afterwards."""
     cleaner_offset: int
-    """What the earlier row called clean; said anew under the present epoch."""
+    """The earlier row's, now under the present epoch."""
     log_start_offset: int
     strategies: tuple[str, ...]
     at_ms: int
@@ -149,7 +149,7 @@ class RestoreState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetPartition:
-    """Take back all that the row says of the log; its epoch stays, as a fence."""
+    """Remove all that the row holds about the log; its epoch stays, as a fence."""
 
     consent: tuple[str, ...]
     """Segments whose loss a person accepted."""
@@ -188,7 +188,7 @@ class CommitProposal:
 
     @property
     def is_restore(self) -> bool:
-        """It goes back to an earlier row, which no other commit may."""
+        """Whether it goes back to an earlier row, which no other commit may."""
         return any(isinstance(update, RestoreState) for update in self.updates)
 
 
@@ -199,7 +199,7 @@ def proposed(
     at_ms: int,
     requires: Sequence[Requirement] = (),
 ) -> CommitProposal:
-    """A change of the claimed row `row` as it was left there, under its epoch, and of no other.
+    """A proposal to change exactly the claimed row `row`, under its epoch.
 
     Args:
         row: as the claim, or the commit after it, wrote it.
@@ -223,7 +223,7 @@ def proposed(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violated:
-    """A requirement that the row contradicts, and what the row says instead."""
+    """A requirement that the row does not meet, and what the row has instead."""
 
     requirement: Requirement
     found: str
@@ -254,11 +254,11 @@ def _violation(need: Requirement, state: PartitionState) -> str:
 
 
 def outcome_of(proposal: CommitProposal, state: PartitionState) -> Outcome | None:
-    """How the proposal has ended, judged by the row as it is now; None: it may be written.
+    """The proposal's outcome, by the row as it is now; None: it may be written.
 
-    A commit that had succeeded is recognised by its commit id, or, once later commits lie over
-    it, by its segments: an id is used once, so nobody else can have brought them. A restore brings
-    none; its epoch, in which it is the one commit, says something of its cleaner offset.
+    A commit that succeeded is recognised by its commit id or, after later commits, by the segments
+    it added, because an id is used once. A restore adds none; it is recognised by the cleaner
+    offset of its epoch, in which it is the only commit.
     """
     if _took_place(proposal, state):
         return Committed(epoch=proposal.epoch, commit_id=proposal.commit_id)
@@ -268,7 +268,7 @@ def outcome_of(proposal: CommitProposal, state: PartitionState) -> Outcome | Non
 
 
 def lost(epoch: int, state: PartitionState) -> Fenced | LostRace:
-    """Why a write under `epoch` did not take place, judged by the row as it is now."""
+    """Why a write under `epoch` did not take place, by the row as it is now."""
     if state.epoch > epoch:
         return Fenced(epoch=epoch, by_epoch=state.epoch, by_run=state.owner_run)
     return LostRace(found_commit_id=state.commit_id)
@@ -295,7 +295,7 @@ def _added(proposal: CommitProposal) -> tuple[Segment, ...]:
 
 
 def applied(proposal: CommitProposal, state: PartitionState) -> PartitionState:
-    """The row after the proposal; it does not look at the requirements.
+    """The row after the proposal; it does not check the requirements.
 
     The cleaner offset moves first, whatever the order of the updates, because the added segments
     carry the vector that the commit leaves.
@@ -386,11 +386,11 @@ def _restored(state: PartitionState, update: RestoreState) -> PartitionState:
 def claimed(state: PartitionState, *, run: str, commit_id: str, at_ms: int) -> PartitionState:
     """The row once `run` has opened the next compaction epoch (KIP-1272).
 
-    What earlier epochs said stays as it is: the new epoch gets an entry in the cleaner offset
-    vector only with its first commit.
+    Entries of earlier epochs stay: the new epoch gets an entry in the cleaner offset vector only
+    with its first commit.
 
     Args:
-        state: the row as read, with newly seen segments adopted; or a fresh state of epoch 0.
+        state: the row as read, with newly found segments adopted; or a fresh state of epoch 0.
         run: the run that takes the partition over.
         commit_id: the claim's own commit id.
         at_ms: the time of the claim, epoch milliseconds.

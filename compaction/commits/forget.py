@@ -4,7 +4,7 @@ A partition whose log was cut off is refused, because the catalog's row contradi
 leader. Forgetting empties the row. Discovery then decides as if it saw the partition for the first
 time, and a person has agreed to lose what the new history lacks:
 
-    facts with the row    -> `divergence`  -> was the log cut off at all
+    facts with the row    -> `divergence`  -> whether the log was cut off
                           -> `in_the_way`  -> segments that only the row can tell from uploads
     facts without the row -> the view that discovery would make
     both                  -> `forgetting`  -> what is taken, what is set apart, which offsets vanish
@@ -77,7 +77,7 @@ def forgetting(facts: PartitionFacts, bare: PartitionFacts, view: PartitionView)
     """
     live = () if facts.row is None else facts.row.segments
     ids = {segment.segment_id for segment in view.set_apart}
-    apart = tuple(each for each in bare.inspected if each.listed.segment_id in ids)
+    apart = tuple(segment for segment in bare.inspected if segment.listed.segment_id in ids)
     given = [(segment.start_offset, segment.end_offset) for segment in live]
     given += [
         (inspected.listed.start_offset, inspected.end_offset)
@@ -106,8 +106,8 @@ class Obstacles:
     orphans: tuple[str, ...]
     doubtful: tuple[str, ...] = ()
     """Orphans that fit the new leader's log beyond what it shares with the row, so that `vacuum`
-    spares them. A dead run may have written them: beside live ones that tierfold wrote nothing
-    tells, beside uploads their batches do."""
+    keeps them. A dead run may have written them. Beside uploads, their batches show that; beside
+    live segments that tierfold wrote, nothing does."""
 
     def refusal(self, uploads_at: str) -> Refusal:
         """What to do first, in this order: a restore needs what a later step deletes.
@@ -164,7 +164,7 @@ class Obstacles:
 
 
 def in_the_way(facts: PartitionFacts, unlike: Collection[str] = ()) -> Obstacles | None:
-    """What must be gone before the row is emptied; None if nothing is.
+    """What prevents that the row is emptied; None: nothing does.
 
     Args:
         facts: what was read, with the present row.
@@ -174,65 +174,61 @@ def in_the_way(facts: PartitionFacts, unlike: Collection[str] = ()) -> Obstacles
     if row is None:
         return None
     ours = {segment.segment_id for segment in row.segments if segment.written_by_run}
-    known = [each.segment_id for each in facts.classified.known]
-    # Compaction's originals are whole uploads: they are no obstacle to first sight, but what was
-    # made of them beside them is. `vacuum` spares them while ours are named by the row.
-    by_us = {
-        entry.segment.segment_id
-        for entry in row.retired
-        if entry.segment.written_by_run
-    }
-    retired = [entry.segment_id for entry in facts.classified.retired]
-    spared = [each.listed.segment_id for each in _spared(facts, row)]
+    known_ids = [segment.segment_id for segment in facts.classified.known]
+    # Originals of compacted segments are whole uploads: discovery without a row may take them, but
+    # not beside what was made of them. `vacuum` keeps them while the row names segments of ours.
+    by_us = {entry.segment.segment_id for entry in row.retired if entry.segment.written_by_run}
+    retired_ids = [segment.segment_id for segment in facts.classified.retired]
+    spared_ids = [segment.listed.segment_id for segment in _spared(facts, row)]
     found = Obstacles(
-        written=tuple(segment for segment in known if segment in ours),
+        written=tuple(known_id for known_id in known_ids if known_id in ours),
         retired=tuple(
-            entry for entry in retired if entry in by_us or not ours
+            retired_id for retired_id in retired_ids if retired_id in by_us or not ours
         ),
-        orphans=tuple(each.segment_id for each in orphans_of_diverged(facts)),
-        doubtful=tuple(each for each in spared if ours or each in unlike),
+        orphans=tuple(orphan.segment_id for orphan in orphans_of_diverged(facts)),
+        doubtful=tuple(spared_id for spared_id in spared_ids if ours or spared_id in unlike),
     )
     is_any = found.written or found.retired or found.orphans or found.doubtful
     return found if is_any else None
 
 
 def comparisons_with_live(facts: PartitionFacts) -> Iterator[Comparison]:
-    """Stretches that tell what a dead run wrote: there it lacks batches of the live upload.
+    """Stretches to compare: a segment of a dead run lacks batches of the live upload there.
 
-    One that has all of them is as good as an upload. The second segment of each is the unknown one.
+    One that has all of them is as good as an upload. `second` is the unknown segment.
     """
     row = facts.row
     if row is None:
         return
-    known = {each.segment_id for each in facts.classified.known}
-    for each in _spared(facts, row):
+    known = {segment.segment_id for segment in facts.classified.known}
+    for spared in _spared(facts, row):
         for live in row.segments:
-            start = max(live.start_offset, each.listed.start_offset)
-            end = min(live.end_offset, each.end_offset or 0)
+            start = max(live.start_offset, spared.listed.start_offset)
+            end = min(live.end_offset, spared.end_offset or 0)
             is_there = live.segment_id in known and not live.written_by_run
-            if is_there and each.segment is not None and start <= end:
+            if is_there and spared.segment is not None and start <= end:
                 yield Comparison(
-                    first=live, second=each.segment, start_offset=start, end_offset=end
+                    first=live, second=spared.segment, start_offset=start, end_offset=end
                 )
 
 
 def _spared(facts: PartitionFacts, row: PartitionState) -> list[InspectedSegment]:
     """Orphans that `vacuum` keeps and that a run of ours may have written."""
-    deletable = {each.segment_id for each in orphans_of_diverged(facts)}
+    deletable = {orphan.segment_id for orphan in orphans_of_diverged(facts)}
     return [
-        each
-        for each in facts.inspected
-        if is_orphan(each, row)
-        and each.listed.segment_id not in deletable
-        and not _begins_amid_upload(each, row)
+        inspected
+        for inspected in facts.inspected
+        if is_orphan(inspected, row)
+        and inspected.listed.segment_id not in deletable
+        and not _begins_amid_upload(inspected, row)
     ]
 
 
 def _begins_amid_upload(segment: InspectedSegment, row: PartitionState) -> bool:
-    """Then a broker wrote it: a run's segments begin where one of its row's does.
+    """Whether it begins inside a live upload, so that a broker wrote it.
 
-    An upload that lives still has been whole in every row. No `.log` tells by its end: where
-    compaction removed the last batches of a group, it ends below them.
+    A run's segments begin where one of its row's does, and a live upload was whole in every row.
+    The end of a `.log` shows nothing: compaction may have removed the last batches of a group.
     """
     return any(
         live.start_offset < segment.listed.start_offset <= live.end_offset

@@ -1,7 +1,6 @@
-"""What happened to a partition, told by its rows: one entry per claim and commit. Pure.
+"""The history of a partition, from its rows: one entry per claim and commit. Pure.
 
-Everything goes from the newest row back, and no further than is asked for: each row that is read
-costs the opening of a version of the catalog's table.
+Rows are read lazily, newest first: each one costs opening a version of the catalog's table.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ class Event(StrEnum):
     FOUND = "found"
     """The first row, or the first after `forget`: the segments that brokers had uploaded."""
     EARLIER = "earlier"
-    """The oldest row that is remembered; what made it is not."""
+    """The oldest row that is kept; what made it is unknown."""
     CLAIMED = "claimed"
-    """A run opened the next epoch, and adopted what was new."""
+    """A run opened the next epoch and adopted new segments."""
     COMPACTED = "compacted"
     EXPIRED = "expired"
     """Segments were retired by retention, and the log start moved."""
@@ -32,19 +31,19 @@ class Event(StrEnum):
     """Retired segments are gone."""
     RESTORED = "restored"
     FORGOTTEN = "forgotten"
-    """What the row said of a log that was cut off was taken back."""
+    """The row of a log that was cut off was emptied."""
     RELEASED = "released"
-    """A run gave its claim back, and nothing else."""
+    """A run released its claim and changed nothing else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A row, and how it came about."""
+    """A row, and the event that made it."""
 
     state: PartitionState
     event: Event
     run: str
-    """Who wrote it; empty where the rows do not reach back to its claim."""
+    """The run that wrote it; empty where the rows do not reach back to its claim."""
     claimed_at_ms: int
     """When that run claimed the partition, as far as the rows reach back."""
     segments_in: int
@@ -54,7 +53,7 @@ class Entry:
 
 
 def entries(rows: Iterable[PartitionState]) -> Iterator[Entry]:
-    """The rows of one partition, newest first, each with what it did; lazily, epoch by epoch."""
+    """One entry per row of a partition, newest first; lazy, epoch by epoch."""
     of_epoch: list[PartitionState] = []
     for row in rows:
         if of_epoch and row.epoch != of_epoch[-1].epoch:
@@ -68,7 +67,7 @@ def entries(rows: Iterable[PartitionState]) -> Iterator[Entry]:
 
 
 def _entries(rows: Sequence[PartitionState], claim: PartitionState) -> Iterator[Entry]:
-    """All of them but the oldest, which is only what came before."""
+    """One entry per row but the oldest, which is only compared with."""
     for after, before in pairwise(rows):
         yield _entry(before, after, _event(before, after), claim)
 
@@ -115,7 +114,7 @@ def _event(before: PartitionState, after: PartitionState) -> Event:
 
 
 def told(found: Iterable[Entry]) -> Iterator[Entry]:
-    """The entries without claims and releases that left what lives as it was."""
+    """The entries without claims and releases that changed no live segment."""
     return (
         entry
         for entry in found
@@ -125,10 +124,10 @@ def told(found: Iterable[Entry]) -> Iterator[Entry]:
 
 
 def at(found: Iterable[Entry], time_ms: int) -> Entry | None:
-    """The partition at a moment: the newest entry of that very time, else the newest before it.
+    """The partition at a time: the newest entry of exactly that time, else the newest before it.
 
-    None: all are later. Clocks differ, and a run may be told what time it is: a time that is copied
-    from the history means that entry all the same.
+    None: all are later. Commit times need not rise, as clocks differ and a run's time can be set;
+    a time copied from the history selects its entry all the same.
     """
     before = None
     for entry in found:
@@ -140,7 +139,7 @@ def at(found: Iterable[Entry], time_ms: int) -> Entry | None:
 
 
 def left_by(found: Iterable[Entry], run: str) -> tuple[Entry, ...]:
-    """How the run left the partition, or each run whose name begins so; none: there is no such."""
+    """The last entry of the run, or of each run whose name has that prefix; empty: none has."""
     if not run:
         return ()
     begin_so: dict[str, Entry] = {}

@@ -1,7 +1,7 @@
-"""What holds between a row and the row that replaces it, whoever wrote the code that changed it.
+"""Invariants: what must hold between a catalog row and the row that replaces it.
 
 Each rule is a predicate on (before, after): the `Violation` that it found, or None. The catalog
-runs the lists below at every claim and commit; a breach is a bug of ours, so nothing is written.
+runs the lists below at every claim and commit; a violation is our bug, and nothing is written.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tierfold.compaction.model.units import OFFSET_SPAN_MAX
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
-    """A law and what broke it."""
+    """An invariant and what breaks it."""
 
     invariant: str
     """The predicate's name."""
@@ -35,7 +35,7 @@ def segments_are_contiguous(before: PartitionState, after: PartitionState) -> Vi
 
     A reader that finds a hole resets or stops; one that finds an overlap reads records twice.
     Compaction removes records, never ranges: a segment keeps the range of its sources. Uploads of
-    two leaders may overlap; each then gives only what the ones before it do not (SEMANTICS 1).
+    two leaders may overlap; each then gives only what those before it do not (SEMANTICS 1).
     """
     for segment in after.segments:
         if not 0 <= segment.own_start_offset <= segment.start_offset <= segment.end_offset:
@@ -55,10 +55,10 @@ def segments_are_contiguous(before: PartitionState, after: PartitionState) -> Vi
 
 
 def covered_span_is_kept(before: PartitionState, after: PartitionState) -> Violation | None:
-    """The live segments cover the same offsets before and after, but for a log start that moved.
+    """The live segments cover the same offsets before and after, unless the log start moved.
 
-    A span that is shorter at its head is deletion, and the log start says so: the first live
-    segment begins there. A longer one, or another end, would be data that nobody uploaded, or lost.
+    A span that is shorter at its head is a deletion: the log start moved to the first live segment.
+    A longer span would hold data that was never uploaded; one with a lower end has lost data.
     """
     is_moved = after.log_start_offset != before.log_start_offset
     start = after.log_start_offset if is_moved else _span(before)[0]
@@ -72,7 +72,7 @@ def covered_span_is_kept(before: PartitionState, after: PartitionState) -> Viola
 def log_start_only_rises(before: PartitionState, after: PartitionState) -> Violation | None:
     """The log start never moves back, nor beyond the log's end.
 
-    What consumers were told is gone stays gone (Kafka `UnifiedLog.maybeIncrementLogStartOffset`).
+    What is gone for consumers stays gone (Kafka `UnifiedLog.maybeIncrementLogStartOffset`).
     """
     if before.log_start_offset <= after.log_start_offset <= before.next_offset:
         return None
@@ -83,8 +83,8 @@ def log_start_only_rises(before: PartitionState, after: PartitionState) -> Viola
 def epoch_stays(before: PartitionState, after: PartitionState) -> Violation | None:
     """A commit is written under the epoch that the claim opened.
 
-    Only a claim opens an epoch. Were a commit to lower or raise it, a zombie's condition on the
-    epoch could hold again (KIP-1272).
+    Only a claim opens an epoch. If a commit changed it, a zombie's condition on the epoch could
+    hold again (KIP-1272).
     """
     if after.epoch == before.epoch:
         return None
@@ -92,7 +92,7 @@ def epoch_stays(before: PartitionState, after: PartitionState) -> Violation | No
 
 
 def epoch_rises_by_one(before: PartitionState, after: PartitionState) -> Violation | None:
-    """A claim opens exactly the next epoch, and says who holds it.
+    """A claim opens exactly the next epoch and names the run that holds it.
 
     Two runs that claim from the same row then want the same epoch, and one conditional update
     decides between them.
@@ -108,7 +108,7 @@ def cleaner_offset_is_kept(before: PartitionState, after: PartitionState) -> Vio
 
     What was cleaned stays clean; below the offset a pass may drop tombstones because no older
     value is left there. It may fall only where the log itself was truncated below it. A pass that
-    is told to clean everything again still ends at or above it.
+    cleans everything again still ends at or above it.
     """
     old, new = before.cleaner_offset, after.cleaner_offset
     if old is None:
@@ -120,7 +120,7 @@ def cleaner_offset_is_kept(before: PartitionState, after: PartitionState) -> Vio
 
 
 def earlier_epochs_are_frozen(before: PartitionState, after: PartitionState) -> Violation | None:
-    """What epochs before the present one said of their cleaner offset is not said anew.
+    """The cleaner offsets of earlier epochs do not change.
 
     Opening an epoch freezes its predecessors (KIP-1272); the oldest entries may be dropped.
     """
@@ -139,15 +139,15 @@ def ids_live_once(before: PartitionState, after: PartitionState) -> Violation | 
     `vacuum` deletes the objects of retired segments by their id; a live one must not share it.
     """
     counts = Counter(_live_ids(after) + _retired_ids(after))
-    twice = sorted(each for each, count in counts.items() if count > 1)
+    twice = sorted(segment_id for segment_id, count in counts.items() if count > 1)
     return _violation(ids_live_once, f"twice: {', '.join(twice)}") if twice else None
 
 
 def retired_never_return(before: PartitionState, after: PartitionState) -> Violation | None:
     """An id that was retired is never live again.
 
-    Objects are never overwritten, so a new segment has a new id. An old id that came back would
-    be a listing, or a zombie, that brought back what a commit had replaced.
+    Objects are never overwritten, so a new segment has a new id. If an old id is live
+    again, a listing or a zombie has brought back what a commit had replaced.
     """
     back = sorted(set(_retired_ids(before)) & set(_live_ids(after)))
     return _violation(retired_never_return, f"live again: {', '.join(back)}") if back else None
@@ -156,9 +156,9 @@ def retired_never_return(before: PartitionState, after: PartitionState) -> Viola
 def what_is_being_deleted_never_returns(
     before: PartitionState, after: PartitionState
 ) -> Violation | None:
-    """An id whose deletion has started is never live again, and the start is not taken back.
+    """An id whose deletion has started is never live again, and stays marked so.
 
-    Some of its objects may be gone, or go at this moment.
+    Some of its objects may be gone already.
     """
     going = _going_ids(before)
     whole = set(_live_ids(after)) | {
@@ -184,8 +184,8 @@ def segments_are_within_the_lineage(
 ) -> Violation | None:
     """Every live segment belongs to the partition's leader epoch lineage.
 
-    Otherwise it was written by a leader that lost its log, and is no part of this one (Kafka
-    `RemoteLogManager.isRemoteSegmentWithinLeaderEpochs`).
+    A segment outside it was written by a leader that lost its log, and is not part of this one
+    (Kafka `RemoteLogManager.isRemoteSegmentWithinLeaderEpochs`).
     """
     stray = [
         segment.segment_id
@@ -198,9 +198,9 @@ def segments_are_within_the_lineage(
 
 
 def segments_never_change(before: PartitionState, after: PartitionState) -> Violation | None:
-    """What the row says of a segment stays as it was said first, its effective start above all.
+    """A segment's metadata never changes, above all its effective start.
 
-    Were that computed anew, what was compacted or superseded could count once more (SEMANTICS 1).
+    If that were computed again, compacted or superseded records could count again (SEMANTICS 1).
     """
     said = {segment.segment_id: segment for segment in _named_segments(before)}
     changed = sorted(
@@ -214,7 +214,7 @@ def segments_never_change(before: PartitionState, after: PartitionState) -> Viol
 def overlaps_are_proven(before: PartitionState, after: PartitionState) -> Violation | None:
     """What a claim adopts was compared with every live upload that it shares offsets with.
 
-    The row notes it. Against what a run of ours wrote, the lineage suffices (SEMANTICS 1).
+    `agrees_with` lists them. Against what a run of ours wrote, the lineage suffices (SEMANTICS 1).
     """
     known = set(_live_ids(before))
     for place, segment in enumerate(after.segments):
@@ -222,11 +222,11 @@ def overlaps_are_proven(before: PartitionState, after: PartitionState) -> Violat
             continue
         unproven: list[str] = []
         for before_it in range(place - 1, -1, -1):
-            each = after.segments[before_it]
-            if each.end_offset < segment.own_start_offset:
-                break  # Ends rise: those before it share nothing either.
-            if not each.written_by_run and each.segment_id not in segment.agrees_with:
-                unproven.append(each.segment_id)
+            earlier = after.segments[before_it]
+            if earlier.end_offset < segment.own_start_offset:
+                break  # Ends rise, so those before it share nothing either.
+            if not earlier.written_by_run and earlier.segment_id not in segment.agrees_with:
+                unproven.append(earlier.segment_id)
         if unproven:
             found = f"{segment.segment_id} was not compared with {', '.join(unproven)}"
             return _violation(overlaps_are_proven, found)
@@ -251,10 +251,10 @@ def sizes_are_real(before: PartitionState, after: PartitionState) -> Violation |
 
 
 def new_spans_fit_an_index(before: PartitionState, after: PartitionState) -> Violation | None:
-    """A segment that becomes live spans no more offsets than an index entry can tell.
+    """A segment that becomes live spans no more offsets than an index entry can hold.
 
     An entry holds 31 bits above the segment's start (Kafka `AbstractIndex.canAppendOffset`). What
-    the row listed before stays as it is: to refuse it would not mend it.
+    the row listed before is not checked: to refuse it would not repair it.
     """
     known = {*_live_ids(before), *_retired_ids(before)}
     for segment in after.segments:
@@ -268,9 +268,9 @@ def new_spans_fit_an_index(before: PartitionState, after: PartitionState) -> Vio
 def consent_is_of_a_forgotten_row(
     before: PartitionState, after: PartitionState
 ) -> Violation | None:
-    """Only a row that says nothing of the log remembers whose loss was accepted.
+    """Only a forgotten row lists the segments whose loss was accepted.
 
-    Once a claim has taken a history, another truncation is another loss, to be accepted anew.
+    After a claim has adopted a history, another truncation is another loss and needs new consent.
     """
     if after.is_forgotten or not after.forgotten:
         return None
@@ -279,9 +279,9 @@ def consent_is_of_a_forgotten_row(
 
 
 def all_is_forgotten(before: PartitionState, after: PartitionState) -> Violation | None:
-    """Nothing that the row said of the log is left of it.
+    """A forgotten row holds nothing about the log.
 
-    What a cleaner offset, a log start or a strategy said was said of a history that was cut off.
+    Its cleaner offset, log start and strategies were those of a history that was cut off.
     """
     if after == after.emptied(after.forgotten):
         return None
@@ -299,14 +299,14 @@ STATE_INVARIANTS: Final[tuple[Invariant, ...]] = (
     new_spans_fit_an_index,
     consent_is_of_a_forgotten_row,
 )
-"""They hold after whatever changed the row."""
+"""They hold after every change of a row."""
 
 ROW_INVARIANTS: Final[tuple[Invariant, ...]] = (
     segments_are_contiguous,
     ids_live_once,
     sizes_are_real,
 )
-"""They hold of a row by itself; what breaks one was not written by a commit of ours."""
+"""They hold for a row by itself; no commit of ours writes a row that breaks one."""
 
 CLAIM_INVARIANTS: Final[tuple[Invariant, ...]] = (
     *STATE_INVARIANTS,
@@ -333,7 +333,7 @@ COMMIT_INVARIANTS: Final[tuple[Invariant, ...]] = (
     cleaner_offset_is_kept,
     log_start_only_rises,
 )
-"""Any other commit: segments become their compacted selves, are retired, or are deleted."""
+"""Any other commit: it compacts, retires or deletes segments."""
 
 
 def violations(
@@ -352,10 +352,10 @@ def ensure(
     after: PartitionState,
     invariants: Sequence[Invariant] = COMMIT_INVARIANTS,
 ) -> None:
-    """Refuse a row that breaks a law.
+    """Refuse a row that breaks an invariant.
 
     Raises:
-        InvariantBroken: it names every law that is broken.
+        InvariantBroken: it names every invariant that is broken.
     """
     broken = violations(before, after, invariants)
     if broken:

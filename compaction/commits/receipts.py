@@ -1,4 +1,4 @@
-"""What a worker says it did with a group of segments, and whether that can be true.
+"""What a worker reports of a group of segments, and how the report is checked.
 
 A worker returns receipts, never rows: the driver checks them and commits them as data.
 """
@@ -65,10 +65,9 @@ def receipt_violations(
     records_scanned: int,
     record_bytes_scanned: int,
 ) -> tuple[str, ...]:
-    """What contradicts: the sums of SEMANTICS 10, the groups planned, what the scan counted.
+    """How receipts contradict SEMANTICS 10, the planned groups, or the scan's counts; empty: not.
 
-    `receipts` are in the order of `groups`; bytes are uncompressed, as in `Counts`. No fault: an
-    empty tuple.
+    `receipts` are in the order of `groups`; bytes are uncompressed, as in `Counts`.
     """
     found: list[str] = []
     if len(groups) != len(receipts):
@@ -90,7 +89,7 @@ def _group_violations(group: SegmentGroup, receipt: GroupReceipt) -> list[str]:
     found: list[str] = []
     name = f"group [{group.start_offset}, {group.end_offset}]"
     if not receipt.counts.adds_up:
-        found.append(f"{name}: the tally does not add up: {receipt.counts}")
+        found.append(f"{name}: the counts do not add up: {receipt.counts}")
     if receipt.result is GroupResult.UNCHANGED and (
         len(group.segments) != 1 or receipt.counts.removed
     ):
@@ -110,14 +109,14 @@ def _group_violations(group: SegmentGroup, receipt: GroupReceipt) -> list[str]:
         found.append(
             f"{name}: {receipt.counts.kept} records were kept, {receipt.records_written} written"
         )
-    found.extend(f"{name}: {violation}" for violation in _size_faults(segment, receipt))
+    found.extend(f"{name}: {violation}" for violation in _size_violations(segment, receipt))
     if segment.segment_id in {source.segment_id for source in group.segments}:
         found.append(f"{name}: the new segment bears a source's id")
     return found
 
 
-def _size_faults(segment: Segment, receipt: GroupReceipt) -> list[str]:
-    """Where the segment as it is named is not the objects that were written."""
+def _size_violations(segment: Segment, receipt: GroupReceipt) -> list[str]:
+    """How the named segment differs from the objects that were written."""
     found: list[str] = []
     if segment.size_bytes <= 0 or segment.size_bytes != receipt.bytes_written:
         found.append(f"{receipt.bytes_written} bytes written, {segment.size_bytes} named")
@@ -126,7 +125,7 @@ def _size_faults(segment: Segment, receipt: GroupReceipt) -> list[str]:
         "index": segment.offset_index_bytes,
         "timeindex": segment.time_index_bytes,
     }
-    staged = {each.part: each.size_bytes for each in receipt.staged}
+    staged = {entry.part: entry.size_bytes for entry in receipt.staged}
     wanted = {*REQUIRED_PARTS}
     if segment.has_transaction_index:
         wanted.add(TRANSACTION_INDEX_PART)
@@ -143,7 +142,7 @@ def _size_faults(segment: Segment, receipt: GroupReceipt) -> list[str]:
 def listing_faults(
     receipts: Sequence[GroupReceipt], listed: Sequence[ListedSegment]
 ) -> tuple[str, ...]:
-    """What of the new segments does not lie in the tier as it was written, a phrase each.
+    """How the listed objects differ from the new segments as written, a phrase each.
 
     `listed` is the partition's folder, listed after all receipts had come in.
     """

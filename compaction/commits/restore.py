@@ -1,7 +1,7 @@
-"""Back to an earlier row of a partition: which segments would live again, or why none can. Pure.
+"""Restore of an earlier row of a partition: which segments become live again, or a refusal. Pure.
 
-What brokers uploaded since stays, in the form in which they uploaded it: a later pass may have
-dropped a tombstone whose older value the earlier row brings back.
+What brokers uploaded since stays, as they uploaded it: a later pass may have dropped a tombstone
+whose older value the earlier row brings back.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ class RestorePlan:
     state: PartitionState
     """The earlier row."""
     segments: tuple[Segment, ...]
-    """All that live afterwards, in offset order."""
+    """All that are live afterwards, in offset order."""
     back: tuple[Segment, ...]
     """Those of them that are retired now."""
     leaving: tuple[Segment, ...]
-    """Those that live now and are retired by it."""
+    """Those that are live now and are retired by it."""
 
     @property
     def is_nothing(self) -> bool:
-        """What should live does already."""
+        """The live segments stay the same."""
         return not (self.back or self.leaving)
 
     @property
@@ -57,10 +57,7 @@ def restore_plan_of(earlier: PartitionState, row: PartitionState) -> RestorePlan
     if earlier.is_forgotten or row.is_forgotten:
         return _FORGOTTEN
     live = {segment.segment_id: segment for segment in row.segments}
-    whole = {
-        entry.segment.segment_id: entry.segment
-        for entry in row.whole_retired
-    }
+    whole = {entry.segment.segment_id: entry.segment for entry in row.whole_retired}
     wanted = [*earlier.segments, *_uploaded_since(earlier, (*live.values(), *whole.values()))]
     gone = [
         segment.segment_id
@@ -94,8 +91,8 @@ def restore_plan_of(earlier: PartitionState, row: PartitionState) -> RestorePlan
     return RestorePlan(
         state=earlier,
         segments=tuple(whole.get(segment.segment_id, segment) for segment in wanted),
-        back=tuple(segment for each, segment in whole.items() if each in ids),
-        leaving=tuple(segment for each, segment in live.items() if each not in ids),
+        back=tuple(segment for segment_id, segment in whole.items() if segment_id in ids),
+        leaving=tuple(segment for segment_id, segment in live.items() if segment_id not in ids),
     )
 
 

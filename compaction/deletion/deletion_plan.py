@@ -1,19 +1,19 @@
-"""What `vacuum` may do to a partition: decided here, carried out by `jobs.verbs.vacuum`. Pure.
+"""What `vacuum` may delete of a partition; `jobs.verbs.vacuum` carries it out. Pure.
 
     live      -> retired   expired by retention; its objects stay for the grace period
     retired   -> going     the grace period is over; its objects are deleted from now on
     going     -> gone      an earlier run began to delete it; what is left of it goes
-    orphan    -> gone      no row names it, it holds nothing of its own, nobody can commit it
+    orphan    -> gone      no row names it, it holds nothing of its own, no run can commit it
     set apart -> gone      outside the leader epoch lineage, and a person gave it up
 
-That nobody can commit an orphan is not a matter of age: the run that wrote it may be stalled for
-days. It is certain once a newer epoch was opened *after* the listing that showed the orphan. Age
-only spares runs that are at work. (SEMANTICS 8 and 9.)
+Age does not prove that no run can commit an orphan: the run that wrote it may be stalled for days.
+It is certain once a newer epoch was opened *after* the listing that showed the orphan. Age only
+protects runs that are at work. (SEMANTICS 8 and 9.)
 
     deletion_plan_of(view, rules, times, …)
-                        what may be deleted, and why not more
-    taken_over          how it ended, where another run has the partition now
-    deletion_violations     why the row, read again, forbids the deletion; empty: nothing does
+                         what may be deleted, and why not more
+    taken_over           the outcome where another run holds the partition now
+    deletion_violations  why the row, read again, forbids the deletion; empty: it does not
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from tierfold.compaction.model.rules import DAY_MS, Rules
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, RetiredSegment
 
 GRACE_MS: Final = DAY_MS
-"""How long a retired segment stays at least: readers that know the row of before still need it,
-and `restore` brings it back."""
+"""How long a retired segment stays at least: readers of the earlier row still need it, and
+`restore` brings it back."""
 
 ORPHAN_AGE_MS: Final = DAY_MS
 """How old an orphan is at least: longer than a run takes."""
@@ -51,7 +51,7 @@ ORPHAN_AGE_MS: Final = DAY_MS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VacuumLimits:
-    """What a person asked for: when it is, how long things stay, and what else goes."""
+    """The limits of one `vacuum`: the time, how long things stay, and what else is deleted."""
 
     now_ms: int
     grace_ms: int = GRACE_MS
@@ -60,18 +60,18 @@ class VacuumLimits:
     """What lies outside the leader epoch lineage goes, too (`vacuum --diverged`)."""
 
     def is_old(self, modified_ms: int) -> bool:
-        """Whether what was written then is no longer spared for the run that may be at it."""
+        """Whether what was written then is too old to be of a run at work."""
         return self.now_ms - modified_ms >= self.orphan_age_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionPlan:
-    """What is to go of one partition, and why not more."""
+    """What is deleted of one partition, and why not more."""
 
     key: PartitionKey
     expired: tuple[Expired, ...] = ()
     log_start_offset: int = 0
-    """After it."""
+    """Afterwards."""
     starting: tuple[RetiredSegment, ...] = ()
     """Their deletion starts now."""
     going: tuple[RetiredSegment, ...] = ()
@@ -80,28 +80,26 @@ class DeletionPlan:
     set_apart: tuple[ListedSegment, ...] = ()
     """Outside the leader epoch lineage, given up by a person."""
     incomplete_uploads: tuple[IncompleteUpload, ...] = ()
-    """Of writes that never ended; no row can ever name them."""
+    """Left by writes that never ended; no row can ever name them."""
     notes: tuple[str, ...] = ()
     """What stays though it is not live, and why, a sentence each."""
 
     @property
     def needs_claim(self) -> bool:
-        """The row changes, or objects go that a run could still commit."""
+        """Whether the row changes, or objects go that a run could still commit."""
         return bool(
             self.expired or self.starting or self.going or self.orphans or self.set_apart
         )
 
     @property
     def is_nothing(self) -> bool:
-        """There is nothing to do."""
+        """Whether there is nothing to do."""
         return not (self.needs_claim or self.incomplete_uploads)
 
     @property
     def marked_ids(self) -> tuple[str, ...]:
-        """Retired segments whose objects go."""
-        return tuple(
-            entry.segment.segment_id for entry in (*self.going, *self.starting)
-        )
+        """Ids of the retired segments whose objects are deleted."""
+        return tuple(entry.segment.segment_id for entry in (*self.going, *self.starting))
 
     @property
     def requires(self) -> tuple[Requirement, ...]:
@@ -110,9 +108,7 @@ class DeletionPlan:
             SegmentsAreLive(
                 ids=tuple(expired_segment.segment.segment_id for expired_segment in self.expired)
             ),
-            SegmentsAreRetired(
-                ids=tuple(entry.segment.segment_id for entry in self.starting)
-            ),
+            SegmentsAreRetired(ids=tuple(entry.segment.segment_id for entry in self.starting)),
         )
 
     def updates(self, *, at_ms: int, run: str) -> tuple[Update, ...]:
@@ -132,9 +128,9 @@ class DeletionPlan:
 def holder(state: PartitionState | None, times: VacuumLimits) -> str:
     """The run that may be at work on the partition; empty: none.
 
-    Opening an epoch would throw its work away. One that has been silent for the orphan age is dead
-    or a zombie, and is fenced. So is one that is said to commit as long after now: by such clocks
-    its silence cannot be told, and it would hold the partition for as long as they differ.
+    Opening an epoch would discard its work. A run that has been silent for the orphan age is dead
+    or a zombie, and is fenced. So is one whose last commit lies as far in the future: with such
+    clocks it would hold the partition for as long as they differ.
     """
     if state is None or abs(times.now_ms - state.committed_at_ms) >= times.orphan_age_ms:
         return ""
@@ -149,23 +145,23 @@ def deletion_plan_of(
     incomplete_uploads: Sequence[IncompleteUpload] = (),
     is_refused: bool = False,
 ) -> DeletionPlan:
-    """What may go. Where the catalog has no row yet, only what has expired.
+    """What may be deleted; only what has expired where the catalog has no row yet.
 
     Args:
-        view: the listing held against the row.
+        view: the listing compared with the row.
         rules: the topic's settings.
         times: now, and how long things stay.
         incomplete_uploads: what unfinished writes left in the partition's folder.
-        is_refused: the partition's log was cut off. Nothing of it expires, for a person must look,
-            and the originals of what was compacted stay, for the way out leads through them.
+        is_refused: the partition's log was cut off. Nothing of it expires until a person looked,
+            and the originals of what was compacted stay, as the remedy needs them.
     """
     due = expired_head(view.segments, rules, view.log_start_offset, times.now_ms)
     expired = due if rules.is_detached and not is_refused else ()
     state = view.state
     past_grace = _past_grace(state, times)
-    may_go = tuple(each for each in past_grace if rules.is_detached or _is_ours(each))
+    may_go = tuple(entry for entry in past_grace if rules.is_detached or _is_ours(entry))
     needs_originals = is_refused and any(segment.written_by_run for segment in view.segments)
-    starting = tuple(each for each in may_go if _is_ours(each) or not needs_originals)
+    starting = tuple(entry for entry in may_go if _is_ours(entry) or not needs_originals)
     orphans = _old(view.orphans, times) if rules.is_detached else ()
     given_up = [segment for segment in view.set_apart if segment.segment_id not in view.needed]
     set_apart = _old(given_up, times) if rules.is_detached and times.takes_set_apart else ()
@@ -194,12 +190,12 @@ def deletion_plan_of(
 
 
 def _without(notes: Sequence[str], going: Sequence[ListedSegment]) -> tuple[str, ...]:
-    """The notes but those on what goes now: it is no longer kept."""
+    """The notes without those on segments that are deleted now."""
     return tuple(note for note in notes if not any(segment.segment_id in note for segment in going))
 
 
 def _kept(may_go: Sequence[RetiredSegment], starting: Sequence[RetiredSegment]) -> tuple[str, ...]:
-    """A nightly vacuum must not take the way out while a person is still asleep."""
+    """A note on originals that stay, so that a nightly vacuum leaves a restore possible."""
     if len(may_go) == len(starting):
         return ()
     count = len(may_go) - len(starting)
@@ -210,22 +206,22 @@ _Aged = TypeVar("_Aged", ListedSegment, IncompleteUpload)
 
 
 def _old(found: Sequence[_Aged], times: VacuumLimits) -> tuple[_Aged, ...]:
-    """Those that are no longer spared for the run, or the broker, that may be at work on them."""
-    return tuple(each for each in found if times.is_old(each.modified_ms))
+    """Those that are too old to be of a run or a broker at work."""
+    return tuple(aged for aged in found if times.is_old(aged.modified_ms))
 
 
 def taken_over(row: PartitionState | None, hold: EpochIs) -> Fenced | LostRace | None:
-    """How a run has ended that no longer holds the partition, by the row as it is now."""
+    """The outcome of a run that lost the partition, by the row as it is now; None: it holds it."""
     if row is None:
         return LostRace(found_commit_id="")
     return lost(hold.epoch, row) if violated((hold,), row) else None
 
 
 def deletion_violations(deletion: DeletionPlan, row: PartitionState) -> tuple[str, ...]:
-    """What speaks against deleting the planned objects, by the row as it is now; empty: nothing.
+    """Why the row as it is now forbids the deletion, a phrase each; empty: it does not.
 
-    It is asked in the same breath, by the row alone: what lives in it is never deleted, and of
-    what is retired only what the row says is going.
+    It is checked right before the deletion: live segments are never deleted, and retired ones only
+    once the row marks them as being deleted.
     """
     live = {segment.segment_id for segment in row.segments}
     retired = {entry.segment.segment_id for entry in row.retired}
@@ -243,31 +239,21 @@ def deletion_violations(deletion: DeletionPlan, row: PartitionState) -> tuple[st
 
 
 def _going(state: PartitionState) -> tuple[RetiredSegment, ...]:
-    return tuple(
-        entry
-        for entry in state.retired
-        if entry.deletion_started_at_ms is not None
-    )
+    return tuple(entry for entry in state.retired if entry.deletion_started_at_ms is not None)
 
 
-def _past_grace(
-    state: PartitionState | None, times: VacuumLimits
-) -> tuple[RetiredSegment, ...]:
+def _past_grace(state: PartitionState | None, times: VacuumLimits) -> tuple[RetiredSegment, ...]:
     retired = () if state is None else state.whole_retired
-    return tuple(
-        entry
-        for entry in retired
-        if times.now_ms - entry.retired_at_ms >= times.grace_ms
-    )
+    return tuple(entry for entry in retired if times.now_ms - entry.retired_at_ms >= times.grace_ms)
 
 
-def _is_ours(each: RetiredSegment) -> bool:
-    """No broker ever heard of it."""
-    return bool(each.segment.written_by_run)
+def _is_ours(entry: RetiredSegment) -> bool:
+    """Whether a run of ours wrote it: then no broker names it."""
+    return bool(entry.segment.written_by_run)
 
 
 def _emptied(view: PartitionView, expired: Sequence[Expired]) -> tuple[str, ...]:
-    """It may be meant so; where a setting is mistyped, this is the last moment to see it."""
+    """A note where every live segment expires, in case a setting is mistyped."""
     if not expired or len(expired) < len(view.segments):
         return ()
     return ("all that lives expires",)
@@ -290,10 +276,10 @@ class _Stay:
             (self.orphans, "orphaned"),
             (self.set_apart, "set apart"),
         )
-        told = ", ".join(f"{count} {what}" for count, what in counts if count)
-        if not told:
+        listed = ", ".join(f"{count} {what}" for count, what in counts if count)
+        if not listed:
             return ()
         return (
-            f"segments that stay, for a broker may still name them: {told}. Where no broker serves"
-            " this tier, say tier.binding=detached",
+            f"segments that stay, for a broker may still name them: {listed}. Where no broker"
+            " serves this tier, say tier.binding=detached",
         )

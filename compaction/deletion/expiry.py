@@ -1,8 +1,8 @@
 """Which live segments have expired: whole segments, oldest first (SEMANTICS 9).
 
-Rule: Kafka's `RemoteLogManager.RLMExpirationTask`; in its order, time before size, up to the first
-segment that stays. One difference: a segment below the log start counts as gone when the size of
-the rest is held against `retention.bytes`; there it is not, and more goes than was asked for.
+Rule: Kafka's `RemoteLogManager.RLMExpirationTask`, in its order: time before size, up to the first
+segment that stays. One difference: a segment below the log start counts as gone when the rest is
+compared with `retention.bytes`. In Kafka it does not, and more expires than was asked for.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tierfold.compaction.model.segments import Segment
 
 
 class ExpiryReason(StrEnum):
-    """What makes a segment go; by the name of the setting where it is one."""
+    """Why a segment expires; the name of the setting where it is one."""
 
     LOG_START = "below the log start"
     TIME = "retention.ms"
@@ -25,7 +25,7 @@ class ExpiryReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expired:
-    """A live segment whose time has come."""
+    """A live segment that expires, and why."""
 
     segment: Segment
     reason: ExpiryReason
@@ -36,9 +36,9 @@ def expired_head(
 ) -> tuple[Expired, ...]:
     """The segments at the log's head that may go, in offset order.
 
-    A segment without a timestamp has no age, and does not go by time: nobody knows that it is old.
-    (Kafka uploads the file's time in its place, which a copied tier no longer has.) Under a policy
-    without `delete` only what lies wholly below the log start goes.
+    A segment without a timestamp has no age, and does not expire by time. (Kafka uses the file's
+    time instead, which a copied tier no longer has.) Under a policy without `delete` only what lies
+    wholly below the log start expires.
 
     Args:
         segments: all live ones, in offset order.
@@ -46,20 +46,20 @@ def expired_head(
         log_start_offset: the first offset that consumers may read.
         now_ms: epoch milliseconds.
     """
-    byte_violations = _byte_violations(segments, rules)
+    excess_bytes = _excess_bytes(segments, rules)
     found: list[Expired] = []
     for segment in segments:
         reason = _reason(segment, rules, log_start_offset, now_ms)
-        if reason is None and byte_violations > 0 and segment.size_bytes <= byte_violations:
+        if reason is None and excess_bytes > 0 and segment.size_bytes <= excess_bytes:
             reason = ExpiryReason.SIZE
         if reason is None:
             break
-        byte_violations = max(0, byte_violations - segment.size_bytes)
+        excess_bytes = max(0, excess_bytes - segment.size_bytes)
         found.append(Expired(segment=segment, reason=reason))
     return tuple(found)
 
 
-def _byte_violations(segments: Sequence[Segment], rules: Rules) -> int:
+def _excess_bytes(segments: Sequence[Segment], rules: Rules) -> int:
     """By how much the log is larger than `retention.bytes`; 0 where that is not checked."""
     if not rules.is_deleted or rules.retention_bytes < 0:
         return 0

@@ -1,11 +1,11 @@
 """Which history of a partition its unknown segments belong to, by their leader epochs.
 
 After an unclean leader election the new leader writes other records at offsets that the tier holds
-already. Nothing but the leader epochs tells the two histories apart, so the epochs of every unknown
-segment that has a `.log` are read, wherever it begins (SEMANTICS 1, "Histories first"):
+already. Only the leader epochs distinguish the two histories, so they are read of every unknown
+segment that has a `.log`, wherever it begins (SEMANTICS 1, "Histories first"):
 
-    the highest epoch decides which lineage is the log's; checkpoints tell of epochs, and of an
-        upload that has none its batches
+    the highest epoch decides which lineage is the log's; checkpoints list the epochs, and for an
+        upload that has none its batches do
     a lineage that contradicts the catalog's row   -> the partition is refused
     a segment that does not fit the lineage         -> set apart: listed, never read
 
@@ -24,7 +24,7 @@ from tierfold.compaction.model.leader_epochs import are_within_lineage, epochs_i
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionState, Segment
 
 NO_EPOCH: Final = -1
-"""The leader epoch of a batch that carries none; it says nothing."""
+"""The leader epoch of a batch that carries none; it is ignored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class EpochStretch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InspectedSegment:
-    """An unknown segment and what its objects say."""
+    """An unknown segment and what its objects contain."""
 
     listed: ListedSegment
     segment: Segment | None = None
@@ -54,11 +54,11 @@ class InspectedSegment:
     corruption: str = ""
     """Why its `.log` cannot be read to the end, a sentence; empty: it can, or there is none."""
     seen_offset: int = -1
-    """Where that is so, the last offset of a batch before the trouble; -1: there is none."""
+    """In a corrupt `.log`, the last offset of a batch before the corruption; -1: there is none."""
 
     @property
     def is_readable(self) -> bool:
-        """Its end and its leader epochs are known."""
+        """Whether its end and its leader epochs are known."""
         return self.end_offset is not None and not self.corruption
 
     @property
@@ -87,20 +87,20 @@ class History:
 def decided_history(
     inspected: Sequence[InspectedSegment], row: PartitionState | None
 ) -> History:
-    """Decide which lineage is the log's, and hold every readable unknown segment against it.
+    """Decide which lineage is the log's, and check every readable unknown segment against it.
 
     Args:
         inspected: all unknown segments that have a `.log`.
-        row: the catalog's row; None on first sight.
+        row: the catalog's row; None: there is none yet.
     """
-    readable = [each for each in inspected if each.is_readable]
+    readable = [segment for segment in inspected if segment.is_readable]
     known = () if row is None else _known(row)
     decider = max(
-        (inspected for inspected in readable if inspected.checkpoint),
-        key=lambda inspected: (
-            inspected.checkpoint[-1].epoch,
-            inspected.end_offset,
-            inspected.listed.segment_id,
+        (segment for segment in readable if segment.checkpoint),
+        key=lambda segment: (
+            segment.checkpoint[-1].epoch,
+            segment.end_offset,
+            segment.listed.segment_id,
         ),
         default=None,
     )
@@ -111,13 +111,13 @@ def decided_history(
     lineage = _with_newer_batches(lineage, readable)
     if row is not None and not violation:
         violation = _truncation(inspected, row)
-    fitting = tuple(inspected for inspected in readable if fits(inspected, lineage))
-    fitting_ids = {inspected.listed.segment_id for inspected in fitting}
+    fitting = tuple(segment for segment in readable if fits(segment, lineage))
+    fitting_ids = {segment.listed.segment_id for segment in fitting}
     return History(
         lineage=lineage,
         fitting=fitting,
         apart=tuple(
-            inspected for inspected in readable if inspected.listed.segment_id not in fitting_ids
+            segment for segment in readable if segment.listed.segment_id not in fitting_ids
         ),
         violation=violation,
     )
@@ -141,8 +141,8 @@ def fits(segment: InspectedSegment, lineage: Sequence[LeaderEpoch]) -> bool:
 def shared_until(segment: InspectedSegment, lineage: Sequence[LeaderEpoch]) -> int:
     """The last offset up to which a readable segment is part of the log that `lineage` describes.
 
-    Below its start where its very first offset is of another history. Where a log was cut off amid
-    a segment, the segment's head is still part of it, and may be nowhere else.
+    Below its start if its first offset is of another history. Where a log was cut off inside a
+    segment, the segment's head is still part of it, and may be nowhere else.
     """
     start, end = segment.listed.start_offset, segment.end_offset
     if end is None:
@@ -164,10 +164,10 @@ def shared_until(segment: InspectedSegment, lineage: Sequence[LeaderEpoch]) -> i
 def with_older_epochs(
     lineage: tuple[LeaderEpoch, ...], known: tuple[LeaderEpoch, ...]
 ) -> tuple[LeaderEpoch, ...]:
-    """`lineage` with the older epochs that only the catalog remembers.
+    """`lineage` with the older epochs that only the catalog's row has.
 
     A broker cuts its checkpoint off where its log starts (Kafka `LeaderEpochFileCache`), and the
-    tier still holds what lies below. That is no other history.
+    tier still holds what lies below. That is not another history.
     """
     if not lineage:
         return known
@@ -184,10 +184,10 @@ def with_older_epochs(
 def _with_newer_batches(
     lineage: tuple[LeaderEpoch, ...], readable: Sequence[InspectedSegment]
 ) -> tuple[LeaderEpoch, ...]:
-    """`lineage` with the newer epochs that only batches tell of: their uploads have no checkpoint.
+    """`lineage` with the newer epochs that only batches show: their uploads have no checkpoint.
 
-    An epoch begins at or below the first batch that is seen of it. What older epochs wrote from
-    there on was cut off, as where a leader assigns its epoch (Kafka `LeaderEpochFileCache.assign`).
+    An epoch begins at or below its first batch found. What older epochs wrote from there on was cut
+    off, as where a leader assigns its epoch (Kafka `LeaderEpochFileCache.assign`).
     """
     newest = lineage[-1].epoch if lineage else NO_EPOCH
     first_offsets: dict[int, int] = {}
@@ -202,15 +202,16 @@ def _with_newer_batches(
 
 
 def _known(row: PartitionState) -> tuple[LeaderEpoch, ...]:
-    """The row's lineage as far as something lives.
+    """The row's lineage up to the end of its live segments.
 
-    Catalogs of format 3 hold what newer uploads said that were never taken; it may be cut off.
+    Catalogs of format 3 also hold epochs of newer uploads that were never taken; those may be cut
+    off.
     """
     return tuple(entry for entry in row.lineage if entry.start_offset < row.next_offset)
 
 
 def _violation(decider: InspectedSegment, row: PartitionState | None) -> str:
-    """Where the deciding checkpoint and the row cannot both be true of one log."""
+    """How the deciding checkpoint contradicts the row; empty: it does not."""
     if row is None or not _known(row):
         return ""
     known = {entry.epoch: entry.start_offset for entry in _known(row)}
@@ -230,18 +231,18 @@ def _violation(decider: InspectedSegment, row: PartitionState | None) -> str:
 
 
 def _truncation(inspected: Sequence[InspectedSegment], row: PartitionState) -> str:
-    """What decides nothing tells of a truncation, too.
+    """How any unknown segment shows a truncation; empty: none does.
 
-    An upload without its checkpoint does by its batches, one whose log is torn by its checkpoint.
+    An upload without its checkpoint shows it by its batches, one with a torn log by its checkpoint.
     """
     known = _known(row)
     newest = known[-1].epoch if known else NO_EPOCH
-    for each in inspected:
-        epochs = [(entry.epoch, entry.start_offset) for entry in each.checkpoint]
-        epochs += [(stretch.epoch, stretch.first_offset) for stretch in each.stretches]
+    for segment in inspected:
+        epochs = [(entry.epoch, entry.start_offset) for entry in segment.checkpoint]
+        epochs += [(stretch.epoch, stretch.first_offset) for stretch in segment.stretches]
         for epoch, start_offset in epochs:
             if epoch > newest and start_offset < row.next_offset:
-                return _truncated(each, epoch, start_offset, row)
+                return _truncated(segment, epoch, start_offset, row)
     return ""
 
 

@@ -1,11 +1,11 @@
-"""What a folder listing says about a partition: names and sizes, nothing opened.
+"""A folder listing of a partition: names and sizes, nothing is opened.
 
-Where neither a manifest nor a metadata topic says what lives, the listing is held against the
-catalog's row (SEMANTICS 1, "Discovery"):
+Without a manifest or a metadata topic, the listing is compared with the catalog's row
+(SEMANTICS 1, "Discovery"):
 
-    known    the catalog's live segments, all there, of the size it remembers
-    retired  what a commit replaced: listed until `vacuum` takes it, never live again
-    unknown  no row names it; what its objects say decides (`compaction.discovery.unknown_segments`)
+    known    the catalog's live segments, complete, of the size in the row
+    retired  what a commit replaced: listed until `vacuum` deletes it, never live again
+    unknown  no row names it; its objects decide (`compaction.discovery.unknown_segments`)
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ class ListedSegment:
 
     @property
     def is_complete(self) -> bool:
-        """All required parts exist."""
+        """Whether all required parts exist."""
         return not self.missing_parts
 
     @property
     def has_log(self) -> bool:
-        """It may hold records: there is a `.log`, whatever else is missing."""
+        """Whether it may hold records: there is a `.log`, whatever else is missing."""
         return self.part_bytes(LOG_PART) is not None
 
     @property
@@ -70,7 +70,7 @@ class ListedSegment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncompleteUpload:
-    """What a write that never ended left: no object, and no name that a row could hold."""
+    """What a write that never ended left in the store: not an object, and no row can name it."""
 
     object_key: str
     """Its key in the store, which is what deletes it."""
@@ -80,7 +80,7 @@ class IncompleteUpload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Classified:
-    """A listing held against the catalog; every listed segment is in exactly one of the lists."""
+    """A listing compared with the catalog; every listed segment is in exactly one of the lists."""
 
     known: tuple[ListedSegment, ...]
     retired: tuple[ListedSegment, ...]
@@ -90,31 +90,19 @@ class Classified:
 
 
 def classify(listed: Sequence[ListedSegment], state: PartitionState | None) -> Classified:
-    """Sort a partition's listed segments by what the catalog knows of them.
+    """Sort a partition's listed segments by what the catalog has of them.
 
-    `state` is None where the catalog has no row yet (first sight).
+    `state` is None where the catalog has no row yet.
     """
     in_order = sorted(listed, key=lambda segment: (segment.start_offset, segment.segment_id))
     live_ids = set() if state is None else {segment.segment_id for segment in state.segments}
-    retired_ids = (
-        set()
-        if state is None
-        else {entry.segment.segment_id for entry in state.retired}
-    )
-    known = tuple(
-        listed_segment for listed_segment in in_order if listed_segment.segment_id in live_ids
-    )
+    retired_ids = set() if state is None else {entry.segment.segment_id for entry in state.retired}
+    known = tuple(segment for segment in in_order if segment.segment_id in live_ids)
     return Classified(
         known=known,
-        retired=tuple(
-            listed_segment
-            for listed_segment in in_order
-            if listed_segment.segment_id in retired_ids
-        ),
+        retired=tuple(segment for segment in in_order if segment.segment_id in retired_ids),
         unknown=tuple(
-            listed_segment
-            for listed_segment in in_order
-            if listed_segment.segment_id not in live_ids | retired_ids
+            segment for segment in in_order if segment.segment_id not in live_ids | retired_ids
         ),
         corruptions=corrupted_parts(
             () if state is None else state.segments, known, kind="live segment"
@@ -125,31 +113,31 @@ def classify(listed: Sequence[ListedSegment], state: PartitionState | None) -> C
 def corrupted_parts(
     segments: Iterable[Segment], listed: Iterable[ListedSegment], *, kind: str
 ) -> tuple[str, ...]:
-    """How a listing contradicts what the catalog remembers of segments, a sentence each.
+    """How a listing contradicts the catalog's metadata of segments, a sentence each.
 
     `kind` is what the segments are called in it, such as "live segment".
     """
     by_id = {segment.segment_id: segment for segment in listed}
     return tuple(
-        corruption for segment in segments for corruption in _damages(segment, by_id, kind)
+        corruption for segment in segments for corruption in _corruptions(segment, by_id, kind)
     )
 
 
-def _damages(segment: Segment, by_id: dict[str, ListedSegment], kind: str) -> tuple[str, ...]:
+def _corruptions(segment: Segment, by_id: dict[str, ListedSegment], kind: str) -> tuple[str, ...]:
     name = f"{kind} {segment.segment_id} (start {segment.own_start_offset})"
-    each = by_id.get(segment.segment_id)
-    if each is None:
+    listed = by_id.get(segment.segment_id)
+    if listed is None:
         return (f"{name} is gone from the tier",)
     found: list[str] = []
-    if each.start_offset != segment.own_start_offset:
-        found.append(f"{name} is listed with start {each.start_offset}")
-    if not each.is_complete:
-        found.append(f"{name} lacks {each.lacking}")
-    log_bytes = each.part_bytes(LOG_PART)
+    if listed.start_offset != segment.own_start_offset:
+        found.append(f"{name} is listed with start {listed.start_offset}")
+    if not listed.is_complete:
+        found.append(f"{name} lacks {listed.lacking}")
+    log_bytes = listed.part_bytes(LOG_PART)
     if log_bytes is not None and log_bytes != segment.log_bytes:
         found.append(
             f"{name} has a .log of {log_bytes} bytes, the catalog says {segment.log_bytes}"
         )
-    if segment.has_transaction_index and each.part_bytes(TRANSACTION_INDEX_PART) is None:
+    if segment.has_transaction_index and listed.part_bytes(TRANSACTION_INDEX_PART) is None:
         found.append(f"{name} lacks the .txnindex that the catalog promises")
     return tuple(found)

@@ -1,6 +1,6 @@
-"""Uploads that overlap: which segments are taken, and from which offset on each of them counts.
+"""Overlapping uploads: which segments are taken, and from which offset on each counts.
 
-After a change of leader the new one uploads whole segments of its own cut. Complete segments of one
+A new leader uploads whole segments with borders of its own. Complete segments of one
 lineage then share offsets, and hold the same batches there (SEMANTICS 1, "Overlaps are normal"):
 
     reached  0 ────────── 10
@@ -12,7 +12,7 @@ lineage then share offsets, and hold the same batches there (SEMANTICS 1, "Overl
     comparisons(live, chain)           -> the stretches that must agree before anything is adopted
     with_proof(chain, proof)           -> the segments to be taken, as the row will name them
 
-What was compacted stays compacted: an effective start lies beyond all that lives, and never moves.
+What was compacted stays compacted: an effective start lies above all live segments and never moves.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverlapProof:
-    """What the batches of overlapping segments say."""
+    """The result of comparing the batches of overlapping segments."""
 
     cuts: Mapping[str, Cut]
     """By segment id, of every taken segment that is not taken from its own start on."""
@@ -114,16 +114,16 @@ def comparisons(live: Sequence[Segment], chain: Chain) -> tuple[Comparison, ...]
     open_segments: list[Segment] = []
     for segment in ordered:
         start_offset = segment.own_start_offset
-        open_segments = [segment for segment in open_segments if segment.end_offset >= start_offset]
+        open_segments = [s for s in open_segments if s.end_offset >= start_offset]
         found += [
             Comparison(
-                first=each,
+                first=earlier,
                 second=segment,
                 start_offset=start_offset,
-                end_offset=min(each.end_offset, segment.end_offset),
+                end_offset=min(earlier.end_offset, segment.end_offset),
             )
-            for each in open_segments
-            if {each.segment_id, segment.segment_id} & unknown_ids
+            for earlier in open_segments
+            if {earlier.segment_id, segment.segment_id} & unknown_ids
         ]
         open_segments.append(segment)
     return tuple(found)
@@ -134,8 +134,8 @@ def with_proof(
 ) -> tuple[Segment, ...]:
     """The segments to be taken as the row names them: cut, and with what they were compared to."""
     agrees: dict[str, set[str]] = {segment.segment_id: set() for segment in chain.taken}
-    for each in compared:
-        first, second = each.first.segment_id, each.second.segment_id
+    for comparison in compared:
+        first, second = comparison.first.segment_id, comparison.second.segment_id
         for one, other in ((first, second), (second, first)):
             if one in agrees:
                 agrees[one].add(other)

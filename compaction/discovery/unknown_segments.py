@@ -1,12 +1,12 @@
-"""Which unknown segments become part of a partition's log, decided of what was read of them. Pure.
+"""Which unknown segments become part of a partition's log, by what was read of them. Pure.
 
     listing + catalog row -> `discovery.listing.classify` -> the unknown ones are read once
     -> `drafted`: which history, which are taken, what must be compared (PartitionDraft | Refusal)
     -> the overlaps are compared -> `view_of` -> PartitionView | Refusal
 
-The catalog's live segments are trusted; what is unknown must belong to their history, reach beyond
-them without a gap, and agree with them where it overlaps (SEMANTICS 1, "Discovery"). On first sight
-there is nothing to trust, so whatever does not chain refuses the partition.
+The catalog's live segments are trusted; unknown ones must belong to their history, reach beyond
+them without a gap, and agree with them where they overlap (SEMANTICS 1, "Discovery"). Without a row
+there is nothing to trust, so a partition whose segments do not chain is refused.
 """
 
 from __future__ import annotations
@@ -56,12 +56,13 @@ class PartitionFacts:
 
     @property
     def row(self) -> PartitionState | None:
-        """What the catalog knows of the log; None on first sight, and after `tierfold forget`."""
+        """The row, if it knows the log; None where there is none, and after `tierfold forget`."""
         return None if self.state is None or self.state.is_forgotten else self.state
 
     def history(self) -> History:
-        """What the leader epochs of all that has a `.log` say; decided anew at each call."""
-        return decided_history([each for each in self.inspected if each.listed.has_log], self.row)
+        """The history by the leader epochs of all segments with a `.log`; computed at each call."""
+        with_log = [inspected for inspected in self.inspected if inspected.listed.has_log]
+        return decided_history(with_log, self.row)
 
 
 def divergence(facts: PartitionFacts) -> Refusal | None:
@@ -75,7 +76,7 @@ def divergence(facts: PartitionFacts) -> Refusal | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionDraft:
-    """What would be taken of a partition, were the overlaps found to agree."""
+    """What is taken of a partition if its overlaps agree."""
 
     facts: PartitionFacts
     history: History
@@ -102,7 +103,7 @@ def drafted(facts: PartitionFacts) -> PartitionDraft | Refusal:
         reached = row.next_offset - 1
         complete = [segment for segment in complete if segment.end_offset > reached]
     chain = chain_of(reached, complete)
-    refusal = None if row is not None else _refused_on_first_sight(facts, history, chain)
+    refusal = None if row is not None else _refused_without_row(facts, history, chain)
     if refusal is not None:
         return refusal
     return PartitionDraft(
@@ -126,7 +127,7 @@ def view_of(draft: PartitionDraft, proof: OverlapProof) -> PartitionView | Refus
     first = segments[0].start_offset if segments else 0
     log_start_offset = first if row is None else row.log_start_offset
     end_offset = segments[-1].end_offset if segments else log_start_offset - 1
-    orphans = tuple(each.listed for each in facts.inspected if is_orphan(each, row))
+    orphans = tuple(found.listed for found in facts.inspected if is_orphan(found, row))
     waiting = tuple(_waiting(draft, orphans))
     return PartitionView(
         key=facts.key,
@@ -142,7 +143,7 @@ def view_of(draft: PartitionDraft, proof: OverlapProof) -> PartitionView | Refus
             default=None,
         ),
         retired=facts.classified.retired,
-        # What lies beyond the live end is not ours to remember: it may still be cut off.
+        # Epochs beyond the live end are left out: they may still be cut off.
         lineage=tuple(epoch for epoch in history.lineage if epoch.start_offset <= end_offset),
         log_start_offset=log_start_offset,
         notes=tuple(_notes(draft, waiting)),
@@ -150,10 +151,10 @@ def view_of(draft: PartitionDraft, proof: OverlapProof) -> PartitionView | Refus
 
 
 def row_view(facts: PartitionFacts, refusal: Refusal) -> PartitionView | None:
-    """The row alone, of a partition that is refused as diverged: what may still be deleted of it.
+    """A view of the row alone, for what may still be deleted of a diverged partition; None: no row.
 
-    Nothing unknown is taken. Set apart is what belongs neither to the row's history nor to the
-    one that contradicts it. None where there is no row.
+    Nothing unknown is taken. Set apart are segments that belong neither to the row's history nor to
+    the one that contradicts it.
     """
     row = facts.row
     if row is None:
@@ -201,10 +202,10 @@ def is_orphan(segment: InspectedSegment, row: PartitionState | None) -> bool:
 
 
 def orphans_of_diverged(facts: PartitionFacts) -> tuple[ListedSegment, ...]:
-    """The orphans of a partition whose log was cut off: of no use to either history.
+    """The orphans of a partition whose log was cut off: neither history needs them.
 
-    Of the row's segments only the first ones are part of the new history, too. What its leader
-    uploaded beyond them may alone give it offsets, though the row's segments have them.
+    Only the first of the row's segments are part of the new history, too. Beyond them, what its
+    leader uploaded may be the only source of offsets that the row's segments have otherwise.
     """
     row = facts.row
     if row is None:
@@ -212,10 +213,10 @@ def orphans_of_diverged(facts: PartitionFacts) -> tuple[ListedSegment, ...]:
     history = facts.history()
     shared = _shared_end(row, history)
     return tuple(
-        each.listed
-        for each in facts.inspected
-        if is_orphan(each, row)
-        and not ((each.end_offset or 0) > shared and fits(each, history.lineage))
+        inspected.listed
+        for inspected in facts.inspected
+        if is_orphan(inspected, row)
+        and not ((inspected.end_offset or 0) > shared and fits(inspected, history.lineage))
     )
 
 
@@ -228,19 +229,19 @@ def _shared_end(row: PartitionState, history: History) -> int:
 
 
 def _needed(history: History, reached: int) -> tuple[str, ...]:
-    """Ids of what is apart and alone gives the history offsets beyond those it has reached."""
+    """Ids of segments that are apart and alone give the history offsets beyond `reached`."""
     found = ((inspected, shared_until(inspected, history.lineage)) for inspected in history.apart)
     return tuple(
-        each.listed.segment_id
-        for each, shared in found
-        if max(each.listed.start_offset, reached + 1) <= shared
+        inspected.listed.segment_id
+        for inspected, shared in found
+        if max(inspected.listed.start_offset, reached + 1) <= shared
     )
 
 
 def _lowest_named(row: PartitionState) -> int:
     """The first offset that the row knows of; below it, an upload may hold what nothing else has.
 
-    A copy of a tier whose head arrives last is seen from its middle on.
+    A tier may be copied with its head last, so that the row begins in the middle of the log.
     """
     expired = (entry.segment.start_offset for entry in row.retired)
     return min((row.log_start_offset, *expired))
@@ -271,21 +272,23 @@ _NOT_MOVED: Final = (
 def _refused_by_listing(facts: PartitionFacts) -> Refusal | None:
     corruptions, row = facts.classified.corruptions, facts.row
     if corruptions:
-        # On the way out of an election live objects were perhaps moved away, as `forget` asks for.
+        # After an election, live objects may have been moved away, as `forget` asks for.
         cut = None if row is None else _refused_by_history(facts.history(), row.segments)
         return Refusal(
             reason=RefusalReason.DATA_GONE,
             detail="; ".join((*corruptions, *(() if cut is None else (cut.detail,)))),
             remedy=_BRING_BACK if cut is None else f"{_FORGET} {_NOT_MOVED}",
         )
-    partial = [each.listed for each in facts.inspected if not each.listed.is_complete]
+    partial = [found.listed for found in facts.inspected if not found.listed.is_complete]
     if partial and row is None:
         return Refusal(
             reason=RefusalReason.PARTIAL_SEGMENT,
             detail="; ".join(f"{segment} lacks {segment.lacking}" for segment in partial),
             remedy="Run again once the upload is complete, or move what a dead upload left away.",
         )
-    unreadable = [each for each in facts.inspected if each.corruption and _may_be_new(each, row)]
+    unreadable = [
+        found for found in facts.inspected if found.corruption and _may_be_new(found, row)
+    ]
     if unreadable:
         return Refusal(
             reason=RefusalReason.UNREADABLE,
@@ -296,13 +299,13 @@ def _refused_by_listing(facts: PartitionFacts) -> Refusal | None:
 
 
 def _may_be_new(segment: InspectedSegment, row: PartitionState | None) -> bool:
-    """It is whole by its objects' names, and would have been taken next."""
+    """Whether it is complete by its objects' names, and would have been taken next."""
     is_beyond = row is None or segment.listed.start_offset >= row.next_offset
     return is_beyond and segment.listed.is_complete
 
 
 def _refused_by_history(history: History, live: Sequence[Segment]) -> Refusal | None:
-    """What the catalog calls live was cut off by an unclean leader election."""
+    """A refusal where an unclean leader election cut off what the catalog calls live."""
     found = history.violation
     strays = [segment for segment in live if not is_within_lineage(segment, history.lineage)]
     if strays and not found:
@@ -313,10 +316,10 @@ def _refused_by_history(history: History, live: Sequence[Segment]) -> Refusal | 
     return Refusal(reason=RefusalReason.LINEAGE_DIVERGED, detail=found, remedy=_FORGET)
 
 
-def _refused_on_first_sight(
+def _refused_without_row(
     facts: PartitionFacts, history: History, chain: Chain
 ) -> Refusal | None:
-    """Without a row nothing says which of two claims is right, or that nothing was lost."""
+    """Without a row it is unknown which history is right, and whether something was lost."""
     if chain.waiting:
         last, after = chain.taken[-1], chain.waiting[0]
         return gap(last, after)
@@ -348,14 +351,15 @@ def _waiting(
     reached = _reached(draft)
     settled |= {inspected.listed.segment_id for inspected in draft.history.apart}
     settled -= set(_needed(draft.history, reached))
-    for each in draft.facts.inspected:
-        is_covered = each.is_readable and each.end_offset is not None and each.end_offset <= reached
-        if each.listed.segment_id not in settled and not is_covered:
-            yield each
+    for found in draft.facts.inspected:
+        end = found.end_offset
+        is_covered = found.is_readable and end is not None and end <= reached
+        if found.listed.segment_id not in settled and not is_covered:
+            yield found
 
 
 def _reached(draft: PartitionDraft) -> int:
-    """The last offset that lives or is taken; -1 where nothing is."""
+    """The last offset that is live or taken; -1: none is."""
     taken, row = draft.chain.taken, draft.facts.row
     return taken[-1].end_offset if taken else -1 if row is None else row.next_offset - 1
 
@@ -373,23 +377,23 @@ def _notes(draft: PartitionDraft, waiting: Sequence[InspectedSegment]) -> Iterat
     for inspected in draft.history.apart:
         if inspected.listed.segment_id not in needed:
             yield f"{inspected} is set apart, outside the leader epoch lineage: kept, not read"
-    for each in draft.history.fitting:
-        is_taken = each.listed.segment_id in taken
-        if row is not None and not is_taken and each.listed.start_offset < _lowest_named(row):
+    for fitting in draft.history.fitting:
+        is_taken = fitting.listed.segment_id in taken
+        if row is not None and not is_taken and fitting.listed.start_offset < _lowest_named(row):
             yield (
-                f"{each} begins below the log start {row.log_start_offset}, where nothing is known"
-                " to have been: kept, not read"
+                f"{fitting} begins below the log start {row.log_start_offset}, where nothing is"
+                " known to have been: kept, not read"
             )
-    for each in waiting:
-        if each.corruption:
-            yield f"{each.listed} is kept, not read: {each.corruption}"
-        elif each.listed.segment_id in needed:
-            shared = shared_until(each, draft.history.lineage)
+    for late in waiting:
+        if late.corruption:
+            yield f"{late.listed} is kept, not read: {late.corruption}"
+        elif late.listed.segment_id in needed:
+            shared = shared_until(late, draft.history.lineage)
             yield (
-                f"{each} is set apart, though part of the log up to offset {shared}, where that was"
+                f"{late} is set apart, though part of the log up to offset {shared}, where that was"
                 " cut off: kept, not read"
             )
-        elif each.segment is not None:
-            yield f"{each} is not taken yet: offset {reached + 1} is missing below it"
+        elif late.segment is not None:
+            yield f"{late} is not taken yet: offset {reached + 1} is missing below it"
         else:
-            yield f"{each} lacks {each.listed.lacking}: not taken until its upload is complete"
+            yield f"{late} lacks {late.listed.lacking}: not taken until its upload is complete"

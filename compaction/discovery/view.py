@@ -1,7 +1,7 @@
-"""What planning sees of one partition, and why it may see nothing.
+"""One partition as planning sees it, or why it is refused.
 
-`compaction.discovery.unknown_segments` makes a view of a listing and the catalog's row; the newly
-found segments are adopted in it, and `state_with_new` is the row that a claim writes of it.
+`compaction.discovery.unknown_segments` makes a view from a listing and the catalog's row. The view
+includes newly found segments; `state_with_new` is the row that a claim writes from it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey, PartitionState, Segment
 
 PLACE: Final = "TIER PARTITION"
-"""Stands in a remedy's commands for what only the caller knows; see `Refusal.at`."""
+"""A placeholder in a remedy's commands, which the caller replaces with `Refusal.at`."""
 
 
 class RefusalReason(StrEnum):
-    """Why nothing may be decided about a partition."""
+    """Why a partition is refused."""
 
     PARTIAL_SEGMENT = "partial segment"
     GAP = "gap"
@@ -35,7 +35,7 @@ class RefusalReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """The partition is left as it is, and a person must look; the fleet goes on."""
+    """The partition is left unchanged until a person has looked; other partitions go on."""
 
     reason: RefusalReason
     detail: str
@@ -48,7 +48,7 @@ class Refusal:
 
     @property
     def sentence(self) -> str:
-        """All that a person is told."""
+        """The whole message: the detail and the remedy."""
         return f"{self.detail.rstrip('.')}. {self.remedy}"
 
 
@@ -58,7 +58,7 @@ class PartitionView:
 
     key: PartitionKey
     state: PartitionState | None
-    """The catalog's row as read; None on first sight."""
+    """The catalog's row as read; None: there is none yet."""
     segments: tuple[Segment, ...]
     """Live segments in offset order, contiguous, the new ones included."""
     new_ids: tuple[str, ...]
@@ -83,7 +83,7 @@ class PartitionView:
 
     @property
     def next_offset(self) -> int:
-        """The first offset beyond the live range; the log start where nothing lives."""
+        """The first offset beyond the live range; the log start where no segment is live."""
         return self.segments[-1].next_offset if self.segments else self.log_start_offset
 
     @property
@@ -98,7 +98,7 @@ class PartitionView:
 
 
 def never_claimed(key: PartitionKey) -> PartitionState:
-    """The row of a partition that nobody has claimed yet: epoch 0, and nothing of the log."""
+    """The row of a partition that no run has claimed yet: epoch 0, and nothing about the log."""
     return PartitionState(
         key=key,
         epoch=0,
@@ -111,7 +111,7 @@ def never_claimed(key: PartitionKey) -> PartitionState:
 
 
 def fresh_state(view: PartitionView) -> PartitionState:
-    """That row with the view's segments adopted."""
+    """The row of a partition that no run has claimed yet, with the view's segments adopted."""
     return replace(
         never_claimed(view.key),
         log_start_offset=view.log_start_offset,
@@ -138,7 +138,7 @@ CATALOG_FIRST: Final = (
     " name it with --catalog. Only if it never has, move the segment that the brokers do not name"
     " out of the tier."
 )
-"""A replacement overlaps its originals: without the catalog nobody can tell which to move."""
+"""A replacement overlaps its originals: without the catalog it is unknown which to move."""
 
 
 def first_break(segments: Sequence[Segment]) -> Refusal | None:
@@ -157,7 +157,7 @@ def first_break(segments: Sequence[Segment]) -> Refusal | None:
 
 
 def gap(before: Segment, after: Segment) -> Refusal:
-    """What refuses a partition in which the offsets between two segments are missing."""
+    """The refusal of a partition that lacks the offsets between two segments."""
     return Refusal(
         reason=RefusalReason.GAP,
         detail=f"segment {before.segment_id} ends at offset {before.end_offset},"

@@ -1,15 +1,14 @@
-"""model: the nouns that every other package uses.
+"""model: the types that every other package uses.
 
     units                  offset spans and sizes
     segments               partition, segment, and the catalog's row of a partition
     rules                  the effective settings of one topic
-    strategies             the compaction strategy a partition was compacted by, and what a change
-                           means
+    strategies             the compaction strategies of a partition, and what a change means
     producers              a producer's state, as the producer snapshot keeps it
     aborted_transactions   an aborted transaction, as the transaction index lists it
     leader_epochs          which leader epochs a segment holds
     outcomes               how a claim or a commit ends
     errors                 what can go wrong, by who must act
     redaction              text that is safe to show: no secrets, no terminal escapes
-    wording                how sentences write numbers
+    wording                how messages and tables write numbers
 """

@@ -6,8 +6,8 @@
     ├── BadSettings       fix conf/ or the command line; nothing was read
     └── InvariantBroken   a bug of ours, caught before anything was written; report it
 
-Lost races and fences are no exceptions but outcomes (`compaction.model.outcomes`). Errors are told,
-stored and passed on: no secret and no terminal's escape is ever in one
+Lost races and fences are outcomes, not exceptions (`compaction.model.outcomes`). Errors are
+printed, stored and passed on, so none contains a secret or a terminal escape
 (`compaction.model.redaction`).
 """
 
@@ -34,7 +34,7 @@ class TierfoldError(Exception):
 
 
 def unexpected(error: Exception) -> str:
-    """A stranger's exception as part of a sentence, on one line; see `redaction`."""
+    """A foreign exception as part of a sentence, on one line; see `redaction`."""
     return shown(f"unexpected {type(error).__name__}: {' '.join(str(error).split())}")
 
 
@@ -55,4 +55,4 @@ class BadSettings(TierfoldError):
 
 
 class InvariantBroken(TierfoldError):
-    """A row about to be written breaks a law of `compaction.commits.invariants`."""
+    """A row about to be written breaks one of `compaction.commits.invariants`."""

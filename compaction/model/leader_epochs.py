@@ -1,4 +1,4 @@
-"""Leader epochs: which of them a segment holds, and whether it belongs to the partition's log.
+"""Which leader epochs a segment holds, and whether it belongs to the partition's log.
 
 A segment that an old leader uploaded and a newer leader's log does not contain is outside the
 lineage: never read, never extended. The rules are those of Kafka's `RemoteLogManager`.
@@ -16,7 +16,7 @@ def epochs_in(
 ) -> tuple[LeaderEpoch, ...]:
     """The epochs of `lineage` within offsets `start_offset` to `end_offset`, both inclusive.
 
-    Each has the lowest offset of it in that range. Rule: what `RemoteLogManager` uploads with a
+    Each has its lowest offset in that range. Rule: what `RemoteLogManager` uploads with a
     segment (`LeaderEpochFileCache`, truncated at both ends). `lineage` is in offset order.
     """
     begun = [entry for entry in lineage if entry.start_offset <= start_offset]
@@ -49,9 +49,9 @@ def are_within_lineage(
 ) -> bool:
     """Whether a segment with these leader epochs is part of the log that `lineage` describes.
 
-    Rule: `RemoteLogManager.isRemoteSegmentWithinLeaderEpochs`, but for its last sentence: the end
-    of the log is not known here. Epochs below the lineage's first were cut off with the log's head
-    and are not looked at; of the lineage's first epoch the start has moved up with the log start.
+    Rule: `RemoteLogManager.isRemoteSegmentWithinLeaderEpochs`, without its last check: the end of
+    the log is not known here. Epochs below the lineage's first were cut off with the log's head and
+    are ignored. The start of the lineage's first epoch has moved up with the log start.
 
     Args:
         epochs: per epoch the lowest offset in the segment.

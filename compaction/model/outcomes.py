@@ -1,9 +1,8 @@
-"""How a claim or a commit can end: four outcomes, never a bool.
+"""How a claim or a commit ends: one of four outcomes.
 
-`Unknown` means that the answer was lost, not that the commit was: it is resolved by reading the
-commit id back, never by trying again blind. A row that shows the commit, or a later one, settles
-it. A row that is still the one proposed on does not: the write may arrive late, until the next
-claim opens a newer epoch and so shuts it out.
+`Unknown` means that the answer was lost, not the commit. It is resolved by reading the commit id
+back, never by a blind retry. A row with the commit, or a later one, resolves it. An unchanged row
+does not: the write may arrive late, until the next claim opens a newer epoch and fences it.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ class Committed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostRace:
-    """Somebody committed first under the same epoch; plan again from a fresh view."""
+    """Another commit came first under the same epoch; plan again from a fresh view."""
 
     found_commit_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fenced:
-    """A newer epoch lives; leave now."""
+    """Another run opened a newer epoch; stop now."""
 
     epoch: int
     by_epoch: int
@@ -38,13 +37,13 @@ class Fenced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown:
-    """The store did not say; `commit_id` is what a read back must look for."""
+    """The store gave no answer; look for `commit_id` when reading the row back."""
 
     commit_id: str
     cause: str
     """Why no answer came."""
     is_untraced: bool = False
-    """The row was read since and is still the one proposed on."""
+    """The row was read again since, and is unchanged."""
 
 
 Outcome: TypeAlias = Committed | LostRace | Fenced | Unknown

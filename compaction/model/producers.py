@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 NO_DATA_OFFSET: Final = -1
-"""In `ProducerEntry.last_data_offset`: of this producer no data batch is known any more."""
+"""In `ProducerEntry.last_data_offset`: no data batch of this producer is known any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

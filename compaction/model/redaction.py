@@ -1,10 +1,10 @@
-"""What may be shown of foreign text: no secret in it, and nothing that drives a terminal.
+"""Redaction of foreign text: hides secrets, and escapes what is not printable.
 
-Every error (`compaction.model.errors`) and every stranger's exception goes through `shown`, so that
-what logs, tables, the catalog and `--json` repeat of them is fit to be read and passed on.
+Every error (`compaction.model.errors`) and every foreign exception goes through `shown`, so that
+logs, tables, the catalog and `--json` can repeat them safely.
 
 Secrets are hidden as Kafka hides them (`Password.HIDDEN`): the user part and the query of a URI,
-and what is assigned to a name that speaks of a secret. In doubt more is hidden than need be.
+and the value of a name that suggests a secret. In doubt, more is hidden.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import re
 from typing import Final
 
 HIDDEN: Final = "[hidden]"
-"""What stands where a secret was (Kafka `org.apache.kafka.common.config.types.Password`)."""
+"""The placeholder for a secret (Kafka `org.apache.kafka.common.config.types.Password`)."""
 
 # Up to two slashes: a path that was a URI has lost one, and `file:///` has no user part.
 _URI: Final = re.compile(r"([A-Za-z0-9+.-]{0,10}):(/{1,2})(?!/)(\S*)")
 
 _CONTAINER_SCHEMES: Final = ("abfs", "abfss", "wasb", "wasbs")
 _CONTAINER: Final = re.compile(r"[a-z0-9$-]{1,63}")
-"""What Azure's URIs have in the place of a user: `abfss://container@account/…`."""
+"""A container, which Azure's URIs have in the place of a user: `abfss://container@account/…`."""
 
 _ASSIGNED: Final = re.compile(
     r"((?:secret|passw|token|credential|signature|jaas|\bsig|\bsas"
@@ -28,14 +28,14 @@ _ASSIGNED: Final = re.compile(
     r"(=\s*(?:\[hidden\]|\"[^\"]*\"|'[^']*'|\S+)|:\s*(?:Some\()?(?:\"[^\"]*\"|'[^']*'))",
     re.IGNORECASE,
 )
-"""`password=…`, `"secret": "…"`; a colon counts before quotes only, for it also ends a topic."""
+"""`password=…`, `"secret": "…"`; a colon counts only before quotes, as it also follows a topic."""
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,60}(\.[a-zA-Z0-9_-]{1,60}){0,20}|")
 """What a setting may be called, or nothing."""
 
 
 def shown(text: str) -> str:
-    """Foreign text, fit for a terminal, a log or a table; what is fit already stays as it is."""
+    """Foreign text made safe for a terminal, a log or a table; safe text stays unchanged."""
     return printable(without_secrets(text))
 
 
@@ -45,17 +45,17 @@ def without_secrets(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    r"""The text with escapes (`\x1b`, `\n`, `\u202e`) for what is no printable character."""
+    r"""The text with escapes (`\x1b`, `\n`, `\u202e`) for characters that are not printable."""
     if text.isprintable():
         return text
     return "".join(
-        each if each.isprintable() else each.encode("unicode_escape").decode("ascii")
-        for each in text
+        char if char.isprintable() else char.encode("unicode_escape").decode("ascii")
+        for char in text
     )
 
 
 def setting_name(name: str) -> str:
-    """A setting's name that nobody knows, quoted; `HIDDEN` where it may be no name at all."""
+    """An unknown setting's name, quoted; `HIDDEN` where it does not look like a name."""
     return repr(name) if _NAME.fullmatch(name) else HIDDEN
 
 
@@ -65,7 +65,7 @@ def _hidden_parts(found: re.Match[str]) -> str:
     authority = rest if first is None else rest[: first.start()]
     user, at, _ = authority.partition("@")
     is_container = scheme in _CONTAINER_SCHEMES and _CONTAINER.fullmatch(user) is not None
-    # A secret may hold slashes that nobody escaped: all up to the last @ may be of it.
+    # A secret may contain unescaped slashes: all up to the last @ may belong to it.
     if "@" in rest and (at or ":" in rest) and not (is_container and rest.count("@") == 1):
         rest = HIDDEN + rest[rest.rindex("@") :]
     query = re.search(r"[?#]", rest)

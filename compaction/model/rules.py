@@ -1,4 +1,4 @@
-"""The effective settings of one topic, resolved: what the law needs to know of the configuration.
+"""The effective settings of one topic, resolved.
 
 Names are Kafka's topic configs with underscores; units last.
 """
@@ -19,13 +19,13 @@ class TierBinding(StrEnum):
     """Whether brokers serve the topics of a tier (tierfold's own setting)."""
 
     BOUND = "bound"
-    """They do: they still name what they uploaded."""
+    """They do, and still name what they uploaded."""
     DETACHED = "detached"
     """None does: the tier is a copy, or an archive."""
 
 
 class CompactionStrategy(StrEnum):
-    """Which record of a key wins (KIP-280 `compaction.strategy`); among equals the last one."""
+    """Which record of a key stays (KIP-280 `compaction.strategy`); on a tie, the last one."""
 
     OFFSET = "offset"
     """The highest offset, as in Kafka."""
@@ -40,10 +40,10 @@ class Rules:
     """Effective settings of one topic; defaults are Kafka's (`LogConfig`, `CleanerConfig`)."""
 
     cleanup_policy: frozenset[str] = frozenset()
-    """Of `compact` and `delete`; empty: nobody said, the topic is left alone."""
+    """Of `compact` and `delete`; empty: not set, and the topic is left alone."""
     compaction_strategy: CompactionStrategy = CompactionStrategy.OFFSET
     compaction_strategy_header: str = ""
-    """Name of the header that holds a record's version; empty: nobody said."""
+    """Name of the header that holds a record's version; empty: not set."""
     min_cleanable_dirty_ratio: Fraction = Fraction(1, 2)
     """Exact, so that a ratio is compared by whole numbers multiplied crosswise."""
     min_compaction_lag_ms: int = 0
@@ -62,13 +62,13 @@ class Rules:
     segment_index_bytes: int = 10 * 2**20
     index_interval_bytes: int = 4096
     chunk_bytes: int | None = None
-    """At most so many dirty bytes are cleaned per commit, and at least one segment (tierfold's own
+    """How many dirty bytes a commit cleans at most, but at least one segment (tierfold's own
     setting); None: the whole dirty region at once."""
     compact_keyless_max: int | None = None
-    """At most so many records without a key are dropped per commit (tierfold's own setting); None:
-    however many there are."""
+    """How many records without a key a commit drops at most (tierfold's own setting); None: no
+    limit."""
     tier_binding: TierBinding | None = None
-    """None: nobody said; then a broker may still name what it uploaded."""
+    """None: not set; then a broker may still name what it uploaded."""
 
     @property
     def is_compacted(self) -> bool:
@@ -89,8 +89,8 @@ class Rules:
 def outlasting(rules: Rules) -> tuple[str, ...]:
     """The fields that should be below `delete_retention_ms` and are not (KIP-280).
 
-    For so long a late record may stay in the active segment, or uncompacted. Where the tombstone of
-    its key goes before that, the record wins and the key is back. Under `offset` a late record wins
+    A late record may stay that long in the active segment, or uncompacted. If the tombstone of its
+    key goes before that, the record stays and the key is back. Under `offset` a late record stays
     anyway.
     """
     if rules.compaction_strategy is CompactionStrategy.OFFSET:
@@ -111,7 +111,7 @@ class SettingViolation:
 
 
 def plan_violations(rules: Rules) -> tuple[SettingViolation, ...]:
-    """What cannot hold together; empty: all is well."""
+    """Settings that contradict each other; empty: none do."""
     found = []
     # KIP-354, Kafka's `LogConfig.validateValues`.
     if rules.max_compaction_lag_ms < rules.min_compaction_lag_ms:
@@ -123,7 +123,7 @@ def plan_violations(rules: Rules) -> tuple[SettingViolation, ...]:
                 remedy="Raise the former or lower the latter.",
             )
         )
-    # KIP-280 falls back to `offset` without a word: what the user asked for would not happen.
+    # KIP-280 silently falls back to `offset`, which is not what the user asked for.
     is_by_header = rules.compaction_strategy is CompactionStrategy.HEADER
     if is_by_header and not rules.compaction_strategy_header:
         found.append(

@@ -1,4 +1,4 @@
-"""The nouns: a partition, its segments, and the one row that says which of them live."""
+"""A partition, its segments, and the catalog's row that lists the live ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class PartitionKey:
-    """A topic-partition of one incarnation of a topic (a topic made anew has another id)."""
+    """A topic-partition of one incarnation of a topic (a recreated topic has another id)."""
 
     topic: str
     partition: int
@@ -51,7 +51,7 @@ class Segment:
     time_index_bytes: int
     max_timestamp_ms: int
     leader_epochs: tuple[LeaderEpoch, ...]
-    """Per epoch the lowest offset of it that lies in this segment's range."""
+    """Per epoch its lowest offset in this segment's range."""
     has_transaction_index: bool
     first_timestamp_ms: int
     """The first batch's max timestamp, which KIP-354 takes as a segment's earliest."""
@@ -87,15 +87,15 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetiredSegment:
-    """A segment that left the log; its objects stay until `vacuum` takes them."""
+    """A segment that left the log; its objects stay until `vacuum` deletes them."""
 
     segment: Segment
     retired_at_ms: int
     retired_by_epoch: int
     retired_by_run: str
     deletion_started_at_ms: int | None = None
-    """From then on its objects go and it never comes back (Kafka `DELETE_SEGMENT_STARTED`); None:
-    it is whole, and may be restored."""
+    """From then on its objects are deleted and it is never live again (Kafka
+    `DELETE_SEGMENT_STARTED`); None: it is whole, and may be restored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,22 +118,22 @@ class PartitionState:
     """Changes with every commit; a conditional update names the one it read."""
     committed_at_ms: int = 0
     strategies: tuple[str, ...] = ()
-    """Under which compaction strategies it was compacted, each once, the latest one last; empty:
-    under offset alone, if at all."""
+    """The strategies it was compacted under, each once, the latest one last; empty: `offset` alone,
+    if any."""
     forgotten: tuple[str, ...] = ()
     """Ids of segments whose loss a person accepted with `tierfold forget`; only in a forgotten
     row."""
 
     @property
     def is_forgotten(self) -> bool:
-        """`tierfold forget` removed all it said of the log; the epoch stays, as a fence.
+        """`tierfold forget` emptied the row; its epoch stays, as a fence.
 
-        One of which all has expired still says where the log starts.
+        A row whose segments have all expired still has a log start offset.
         """
         return not (self.segments or self.lineage or self.retired or self.log_start_offset)
 
     def emptied(self, consent: Iterable[str]) -> PartitionState:
-        """The row once all that it says of the log is taken back.
+        """The row without anything about the log.
 
         Args:
             consent: ids of the segments whose loss a person accepted.
@@ -157,15 +157,11 @@ class PartitionState:
     @property
     def whole_retired(self) -> tuple[RetiredSegment, ...]:
         """The retired segments whose deletion has not started."""
-        return tuple(
-            entry
-            for entry in self.retired
-            if entry.deletion_started_at_ms is None
-        )
+        return tuple(entry for entry in self.retired if entry.deletion_started_at_ms is None)
 
     @property
     def next_offset(self) -> int:
-        """The first offset beyond the live range; the log start where nothing lives."""
+        """The first offset beyond the live range; the log start where no segment is live."""
         return self.segments[-1].next_offset if self.segments else self.log_start_offset
 
     @property

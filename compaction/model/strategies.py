@@ -1,4 +1,4 @@
-"""Under which compaction strategies a partition was compacted, and what a change of it means."""
+"""The compaction strategies of a partition, and what a change means."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ def named_strategy(name: str) -> tuple[CompactionStrategy, str]:
 
 def with_strategy(known: tuple[str, ...], name: str) -> tuple[str, ...]:
     """The strategies known so far, each once, and `name` as the latest one."""
-    return (*(partition for partition in known if partition != name), name)
+    return (*(strategy for strategy in known if strategy != name), name)
 
 
 def latest_strategy(state: PartitionState) -> str:
-    """The strategy of the last round; who never heard of another went by offset."""
+    """The strategy of the last round; `offset` where the row names none."""
     return state.strategies[-1] if state.strategies else BY_OFFSET
 
 
 def strategy_change(state: PartitionState | None, rules: Rules) -> tuple[str, ...]:
-    """What is to be said where the strategy is not the one of the last round; empty: nothing."""
+    """A note where the strategy is not that of the last round; empty: it is."""
     if state is None or state.cleaner_offset is None:
         return ()
     last, name = latest_strategy(state), strategy_name(rules)

@@ -1,4 +1,4 @@
-"""Units and spans: one word for one thing, said once.
+"""Units, limits and offset spans.
 
 Offsets, timestamps and sizes are plain integers whose names carry the unit, unit last
 (`start_offset`, `now_ms`, `segment_bytes`). Spans are half open, `[start, end)`; only a

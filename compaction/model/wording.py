@@ -1,16 +1,16 @@
-"""How sentences write numbers: one way, in reasons as in tables.
+"""How messages and tables write numbers.
 
-Bytes and counts are spaced; offsets, epochs and ids are not, for people copy those.
+Bytes and counts are spaced; offsets, epochs and ids are not, as people copy those.
 """
 
 from __future__ import annotations
 
 
 def spaced(number: int) -> str:
-    """Thousands apart, as SI writes them."""
+    """The number with spaces between thousands, as in SI."""
     return f"{number:,}".replace(",", " ")
 
 
 def counted(number: int, noun: str) -> str:
-    """A number and its noun, in the plural where it is not one."""
+    """A number and its noun, in the plural unless the number is 1."""
     return f"{spaced(number)} {noun}{'' if number == 1 else 's'}"

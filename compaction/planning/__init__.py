@@ -4,9 +4,9 @@
     eligibility      how dirty a partition is, how long it has waited, what is due
     grouping         which neighbouring segments become one
     plan             the choice: compact, rest, or refuse, with its reason
-    plan_check       the plan checked by other code than made it
+    plan_check       a check of the plan, by separate code
     chunks           how much of a plan is done at once, under limits of bytes, space and partitions
-    explanation      the plan, told segment by segment
+    explanation      the plan, explained segment by segment
     empty_groups     groups of which nothing is kept: a neighbour takes their offsets
     load_balancing   how work is divided among tasks, evenly by bytes
 """

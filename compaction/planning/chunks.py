@@ -2,14 +2,14 @@
 
 A chunk is a round that ends earlier: all of `[log start, its end)`, its dirty part whole segments,
 at least one. The clean part below is read again with each chunk, as Kafka's `Cleaner` does where
-its map is full. What loses its key within a chunk loses it in the whole as well, and what wins one
-meets the records of the next chunk then, so that the end is the same however a log is cut.
+its map is full. A record superseded within a chunk is superseded in the whole as well, and one
+that stays meets the records of the next chunk, so the result is the same however a log is cut.
 
     Due      a plan, or what is left of it          RemainingBudget    what a wave may take
     Chunk    the part of it that is next, and why   Wave    chunks that share a pass over the data
 
-    next_wave(due, room)   ->  Wave, of the first partitions of `due`
-    rest_of_plan(plan, ...)   ->  the plan for what lies beyond a chunk that was committed
+    next_wave(due, budget_left)  ->  Wave, of the first partitions of `due`
+    rest_of_plan(plan, ...)      ->  the plan for what lies beyond a chunk that was committed
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ SPACE_SHARE: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What one run may take; None: as much as there is."""
+    """The limits of one run; None: no limit."""
 
     max_partitions: int | None = None
     max_bytes: int | None = None
     """Bytes of source logs, the clean part of each chunk among them."""
     max_duration_ms: int | None = None
-    """No chunk is begun once so much time has passed."""
+    """No chunk begins once this much time has passed."""
 
 
 UNBOUND: Final = Budget()
@@ -46,7 +46,7 @@ UNBOUND: Final = Budget()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """A partition that is to be compacted."""
+    """A partition that is due for compaction."""
 
     plan: Compact
     """All that is left to be done."""
@@ -90,12 +90,12 @@ class Wave:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Limit:
-    """One bound, as the next partition finds it."""
+    """One limit, as it stands for the next partition."""
 
     whole_bytes: int
     left_bytes: int
     is_untouched: bool
-    """Nothing has been taken of it: then at least one segment is."""
+    """Nothing has been taken of it yet: then at least one segment may be."""
     cuts: bool
     """A partition is cut to fit where it never would as a whole; else it goes alone."""
     why: str
@@ -104,15 +104,15 @@ class _Limit:
 
 
 def next_wave(due: Sequence[Due], budget_left: RemainingBudget) -> Wave:
-    """What is begun next: chunks of the first partitions in their order, as many as there is room.
+    """The next wave: chunks of the first partitions in their order, as many as the budget allows.
 
-    Nobody overtakes: the first one that must wait lets all behind it wait. A chunk of the first
-    always goes, unless the run's bytes are spent, so that each run gets on.
+    The order is kept: once a partition must wait, all behind it wait. The first partition always
+    gets a chunk, unless the run's bytes are spent, so that each run makes progress.
     """
     chunks: list[Chunk] = []
     taken_bytes = 0
-    for each in due:
-        found = _fitting(each, tuple(_limits(budget_left, taken_bytes)))
+    for partition in due:
+        found = _fitting(partition, tuple(_limits(budget_left, taken_bytes)))
         if isinstance(found, _Limit):
             return Wave(chunks=tuple(chunks), stop=found.stop)
         chunks.append(found)
@@ -152,7 +152,7 @@ def _limits(budget_left: RemainingBudget, taken_bytes: int) -> Iterator[_Limit]:
 
 
 def _fitting(due: Due, limits: Sequence[_Limit]) -> Chunk | _Limit:
-    """The largest chunk within `chunk.bytes` and the limits, or the limit that lets it wait."""
+    """The largest chunk within `chunk.bytes` and the limits, or the limit that makes it wait."""
     sources = sources_of(due.plan)
     clean = [source for source in sources if source.next_offset <= due.plan.first_dirty]
     dirty = sources[len(clean) :]

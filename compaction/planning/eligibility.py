@@ -92,11 +92,11 @@ def due_segments(
     """The clean segments that hold a tombstone or marker whose delete horizon has passed.
 
     Beyond Kafka, where they wait for new dirty data (SEMANTICS 2). Only where the cleaner offset
-    is believed: a tombstone above it may still have older values below. None where a person chose
+    is trusted: a tombstone above it may still have older values below. None where a person chose
     the first dirty offset.
 
-    Under the strategies `timestamp` and `header` what waits above may be older than a tombstone
-    here: only where all is clean, and was cleaned under the same strategy.
+    Under the strategies `timestamp` and `header`, dirty records above may be older than a tombstone
+    here, so all must be clean, and cleaned under the same strategy.
     """
     if regions.is_forced or not _is_settled(view, regions, rules):
         return ()
@@ -111,7 +111,7 @@ def due_segments(
 
 
 def _is_settled(view: PartitionView, regions: Regions, rules: Rules) -> bool:
-    """Nothing in view can still lose to a tombstone of the clean region."""
+    """Whether no record in view can still be superseded by a tombstone of the clean region."""
     if rules.compaction_strategy is CompactionStrategy.OFFSET:
         return True
     is_same = view.state is not None and latest_strategy(view.state) == strategy_name(rules)

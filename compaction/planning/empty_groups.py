@@ -1,7 +1,7 @@
-"""Groups of which nothing survived: their offsets go to a neighbour (SEMANTICS 7).
+"""Merge of empty groups, those without a kept record, with a neighbour (SEMANTICS 7).
 
-No offset range may be left without a segment, and none is written for nothing, so an empty group
-joins the group before it, or else the one after it. Where that would span more than 31 bits, which
+Every offset range needs a segment, and none is written without need, so an empty group joins the
+group before it, or else the one after it. Where that would span more than 31 bits, which
 no index can hold, it stands alone, and one empty batch is written in its place.
 """
 
@@ -16,20 +16,20 @@ from tierfold.compaction.planning.grouping import SegmentGroup
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergedGroups:
-    """The groups of a round once every empty one that can be joined has been."""
+    """The groups of a round after the merge of empty ones."""
 
     groups: tuple[SegmentGroup, ...]
     """In offset order; they cover what the groups before covered."""
     empty: frozenset[int]
-    """The numbers, from 0, of those of which nothing survives: each must become one empty batch."""
+    """The numbers, from 0, of groups that are still empty: each must become one empty batch."""
 
 
 def merge_empty(groups: Sequence[SegmentGroup], is_empty: Sequence[bool]) -> MergedGroups:
     """Join empty groups to their neighbours, as many as the offset span of a segment allows.
 
-    `is_empty` has one entry per group. From the first group on each result is as long as can be, so
-    there are as few as can be, and absorbing them once more changes nothing. Limits on a group's
-    size do not bind: an empty group adds nothing to the output but its offsets.
+    `is_empty` has one entry per group. From the first group on each result is as long as possible,
+    so there are as few as possible, and a second merge changes nothing. Limits on a group's size do
+    not apply: an empty group adds nothing to the output but its offsets.
     """
     joined: list[tuple[SegmentGroup, bool]] = []
     for group, empty in zip(groups, is_empty, strict=True):

@@ -1,11 +1,11 @@
-"""Why each segment of a partition meets what it meets: the plan, told segment by segment.
+"""The plan, explained segment by segment: what happens to each segment, and why.
 
     Region            where a segment lies (SEMANTICS 1)
-    SegmentAction       what the plan does with it
+    SegmentAction     what the plan does with it
     ExplainedSegment  both, its ages, and the rule with the numbers that decided
-    SegmentRun        neighbours alike, told together
+    SegmentRun        similar neighbours, shown together
 
-Nothing is decided here: regions and choice are given, and a sentence names what made them.
+Nothing is decided here: regions and choice are arguments, and a sentence names their reasons.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _UNITS_MS: Final = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 
 
 
 class Region(StrEnum):
-    """A region of a partition, by the word for people."""
+    """A region of a partition, by its name in messages."""
 
     CLEANED = "cleaned"
     DIRTY = "dirty"
@@ -44,7 +44,7 @@ class SegmentAction(StrEnum):
     REWRITTEN = "rewritten"
     """Alone in its group it stays as it is, if nothing of it goes."""
     TRANSACTIONS_READ = "transactions read"
-    """It stays; what it says of transactions decides records of others."""
+    """It stays; its transaction batches decide records of other segments."""
     WAITS = "waits"
     """It is dirty, and not cleaned now."""
     LEFT = "left"
@@ -53,7 +53,7 @@ class SegmentAction(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedSegment:
-    """One live segment, and why it meets what it meets."""
+    """One live segment, what happens to it, and why."""
 
     segment: Segment
     regions: tuple[Region, ...]
@@ -75,14 +75,14 @@ class ExplainedSegment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentRun:
-    """Neighbouring segments, at least one, that are told in one row."""
+    """Neighbouring segments, at least one, that are shown in one row."""
 
     segments: tuple[ExplainedSegment, ...]
 
     @property
     def size_bytes(self) -> int:
         """Bytes of their `.log`s."""
-        return sum(each.segment.size_bytes for each in self.segments)
+        return sum(entry.segment.size_bytes for entry in self.segments)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +97,7 @@ class _Case:
 
     @property
     def reads_all_transactions(self) -> bool:
-        """A round that no chunk cuts short reads the marks of every live segment."""
+        """A round that no chunk cuts short reads the transaction batches of every live segment."""
         choice = self.choice
         if not isinstance(choice, Compact):
             return False
@@ -129,10 +129,10 @@ def explained(
 
 
 def folded(segments: Sequence[ExplainedSegment], rows_max: int) -> tuple[SegmentRun, ...]:
-    """One run per segment; where those are too many, neighbours of one region and fate in one."""
+    """One run per segment; if those are too many, neighbours of one region and action in one."""
     if len(segments) <= rows_max:
-        return tuple(SegmentRun(segments=(explained,)) for explained in segments)
-    alike = groupby(segments, key=lambda explained: (explained.regions, explained.action))
+        return tuple(SegmentRun(segments=(segment,)) for segment in segments)
+    alike = groupby(segments, key=lambda segment: (segment.regions, segment.action))
     return tuple(SegmentRun(segments=tuple(run)) for _, run in alike)
 
 

@@ -1,4 +1,4 @@
-"""How work is dealt to tasks: evenly by bytes, no task far larger than the rest."""
+"""How work is assigned to tasks: evenly by bytes, no task far larger than the rest."""
 
 from __future__ import annotations
 

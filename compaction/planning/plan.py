@@ -1,7 +1,7 @@
-"""What should happen to a partition: a value of a closed set, with its reason.
+"""What should happen to a partition, and why.
 
     Rest      nothing to do, and why
-    Compact   these groups, up to here, why, and why not more
+    Compact   these groups, up to this offset; why, and why not more
     Refusal   a person must look first (`compaction.discovery.view`)
 
 Every choice is frozen and printable; `dataclasses.asdict` turns it into what JSON can hold.
@@ -25,7 +25,7 @@ from tierfold.compaction.planning.grouping import SegmentGroup, grouped
 from tierfold.compaction.planning.regions import Regions
 
 STALL_AGE_MS: Final = DAY_MS
-"""How long uploads may wait for one that is missing: longer than a broker takes for it."""
+"""How long uploads may wait for one that is missing: longer than a broker takes to upload it."""
 
 
 class RestReason(StrEnum):
@@ -60,7 +60,7 @@ class Rest:
     detail: str
     """A sentence with the numbers that decided."""
     notes: tuple[str, ...] = ()
-    """What was found beside, a sentence each."""
+    """Other findings, a sentence each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ class Compact:
     held_back: tuple[str, ...] = ()
     """Why the round does not reach the end of the remote range, a sentence each."""
     notes: tuple[str, ...] = ()
-    """What was found beside, a sentence each."""
+    """Other findings, a sentence each."""
 
     @property
     def source_ids(self) -> tuple[str, ...]:
@@ -101,9 +101,9 @@ Choice: TypeAlias = Rest | Compact | Refusal
 
 
 def rest_by_policy(rules: Rules) -> Rest | None:
-    """A topic is compacted only if somebody said so: there is no default (SEMANTICS 2).
+    """Rest where the topic's `cleanup.policy`, which has no default, lacks `compact` (SEMANTICS 2).
 
-    Asked before anything of the partition is read.
+    It is checked before anything of the partition is read.
     """
     if not rules.cleanup_policy:
         return Rest(
@@ -122,10 +122,11 @@ def rest_by_policy(rules: Rules) -> Rest | None:
 def propose(view: PartitionView, rules: Rules, regions: Regions, now_ms: int) -> Choice:
     """Choose what to do with a partition; the same arguments give the same choice.
 
-    Eligible is what is dirtier than `min.cleanable.dirty.ratio`, what `max.compaction.lag.ms`
-    demands, and what a person asks for (Kafka `grabFilthiestCompactedLog`); beyond Kafka, where
-    none of these holds, clean segments whose delete horizon has passed. A partition that rests
-    while uploads have waited for `STALL_AGE_MS` is refused: nobody would notice otherwise.
+    A partition is eligible if it is dirtier than `min.cleanable.dirty.ratio`, if
+    `max.compaction.lag.ms` demands it, or if a person asks for it (Kafka
+    `grabFilthiestCompactedLog`). Beyond Kafka, clean segments whose delete horizon has passed are
+    eligible where none of these holds. A partition that rests while uploads have waited for
+    `STALL_AGE_MS` is refused, because it would go unnoticed otherwise.
     """
     if (by_policy := rest_by_policy(rules)) is not None:
         return by_policy

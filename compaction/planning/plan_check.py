@@ -1,7 +1,7 @@
-"""A plan held against a view by code that did not make it.
+"""Checks a plan against a fresh view, with code of its own.
 
-A plan may be minutes old. Before a claim and again before a commit it is checked against a fresh
-view; one fault is enough to drop it. Nothing here calls what `compaction.planning.plan` calls.
+A plan may be minutes old. It is checked before a claim and again before a commit; one violation is
+enough to drop it. Nothing here calls what `compaction.planning.plan` calls.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tierfold.compaction.planning.plan import Compact
 from tierfold.compaction.planning.regions import LastStable
 
 
-class FaultKind(StrEnum):
+class ViolationKind(StrEnum):
     """What is wrong with a plan."""
 
     OTHER_PARTITION = "other partition"
@@ -35,10 +35,10 @@ class FaultKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class PlanViolation:
     """One reason not to carry a plan out."""
 
-    kind: FaultKind
+    kind: ViolationKind
     detail: str
 
 
@@ -48,8 +48,8 @@ def violations(
     last_stable: LastStable | None,
     rules: Rules,
     now_ms: int,
-) -> tuple[Fault, ...]:
-    """All that is wrong with `plan` where `view` holds; empty: it may be carried out.
+) -> tuple[PlanViolation, ...]:
+    """The violations of `plan` against `view`; empty: it may be carried out.
 
     Args:
         plan: what was proposed, from this view or an older one.
@@ -61,9 +61,10 @@ def violations(
     sources = tuple(segment for group in plan.groups for segment in group.segments)
     if plan.key != view.key:
         detail = f"the plan is for {plan.key}, the view shows {view.key}"
-        return (Fault(kind=FaultKind.OTHER_PARTITION, detail=detail),)
+        return (PlanViolation(kind=ViolationKind.OTHER_PARTITION, detail=detail),)
     if not sources or not all(group.segments for group in plan.groups):
-        return (Fault(kind=FaultKind.NO_SOURCES, detail="a group without a segment, or no group"),)
+        detail = "a group without a segment, or no group"
+        return (PlanViolation(kind=ViolationKind.NO_SOURCES, detail=detail),)
     return (
         *_sources_not_live(sources, view),
         *_sources_out_of_lineage(sources, view),
@@ -81,22 +82,27 @@ def violations(
     )
 
 
-def _sources_not_live(sources: tuple[Segment, ...], view: PartitionView) -> tuple[Fault, ...]:
-    """Same id is not enough: a source must be the very segment that the view shows."""
+def _sources_not_live(
+    sources: tuple[Segment, ...], view: PartitionView
+) -> tuple[PlanViolation, ...]:
+    """The same id is not enough: a source must equal the segment in the view."""
     live = {segment.segment_id: segment for segment in view.segments}
     return tuple(
-        Fault(
-            kind=FaultKind.NOT_LIVE, detail=f"segment {segment.segment_id} is not live as planned"
+        PlanViolation(
+            kind=ViolationKind.NOT_LIVE,
+            detail=f"segment {segment.segment_id} is not live as planned",
         )
         for segment in sources
         if live.get(segment.segment_id) != segment
     )
 
 
-def _sources_out_of_lineage(sources: tuple[Segment, ...], view: PartitionView) -> tuple[Fault, ...]:
+def _sources_out_of_lineage(
+    sources: tuple[Segment, ...], view: PartitionView
+) -> tuple[PlanViolation, ...]:
     return tuple(
-        Fault(
-            kind=FaultKind.OUT_OF_LINEAGE,
+        PlanViolation(
+            kind=ViolationKind.OUT_OF_LINEAGE,
             detail=f"segment {segment.segment_id} lies outside the leader epoch lineage",
         )
         for segment in sources
@@ -104,11 +110,11 @@ def _sources_out_of_lineage(sources: tuple[Segment, ...], view: PartitionView) -
     )
 
 
-def _breaks(sources: tuple[Segment, ...]) -> tuple[Fault, ...]:
+def _breaks(sources: tuple[Segment, ...]) -> tuple[PlanViolation, ...]:
     """A gap, an overlap, a repeated segment, or groups out of order."""
     return tuple(
-        Fault(
-            kind=FaultKind.NOT_CONTIGUOUS,
+        PlanViolation(
+            kind=ViolationKind.NOT_CONTIGUOUS,
             detail=f"segment {before.segment_id} ends at offset {before.end_offset},"
             f" {after.segment_id} follows at {after.start_offset}",
         )
@@ -117,11 +123,11 @@ def _breaks(sources: tuple[Segment, ...]) -> tuple[Fault, ...]:
     )
 
 
-def _breaks_in_groups(plan: Compact) -> tuple[Fault, ...]:
+def _breaks_in_groups(plan: Compact) -> tuple[PlanViolation, ...]:
     """As `_breaks`, but between two groups a live segment may stay as it is."""
     between = tuple(
-        Fault(
-            kind=FaultKind.NOT_CONTIGUOUS,
+        PlanViolation(
+            kind=ViolationKind.NOT_CONTIGUOUS,
             detail=f"group [{before.start_offset}, {before.end_offset}] is followed by"
             f" [{after.start_offset}, {after.end_offset}]",
         )
@@ -134,12 +140,12 @@ def _breaks_in_groups(plan: Compact) -> tuple[Fault, ...]:
 
 def _not_due(
     plan: Compact, sources: tuple[Segment, ...], view: PartitionView, now_ms: int
-) -> tuple[Fault, ...]:
+) -> tuple[PlanViolation, ...]:
     """A partial plan may touch only what is clean, and holds something that may go now."""
     clean_until = -1 if view.cleaner_offset is None else view.cleaner_offset
     found = [
-        Fault(
-            kind=FaultKind.NOT_DUE,
+        PlanViolation(
+            kind=ViolationKind.NOT_DUE,
             detail=f"segment {segment.segment_id} holds nothing whose delete horizon has passed",
         )
         for segment in sources
@@ -150,13 +156,13 @@ def _not_due(
             f"the plan ends before {plan.next_offset} and takes what lies below"
             f" {plan.first_dirty} for clean, the cleaner offset is {view.cleaner_offset}"
         )
-        found.append(Fault(kind=FaultKind.FIRST_DIRTY_OUT_OF_RANGE, detail=detail))
+        found.append(PlanViolation(kind=ViolationKind.FIRST_DIRTY_OUT_OF_RANGE, detail=detail))
     return tuple(found)
 
 
 def _too_young(
     plan: Compact, sources: tuple[Segment, ...], view: PartitionView, rules: Rules, now_ms: int
-) -> tuple[Fault, ...]:
+) -> tuple[PlanViolation, ...]:
     """A dirty segment within `min.compaction.lag.ms`, with none overdue at or above it.
 
     What is overdue may lie above the plan: it may be a chunk, or end at an open transaction.
@@ -179,43 +185,43 @@ def _too_young(
     if not is_young or dirty[-1].end_offset <= overdue_until:
         return ()
     detail = f"segment {dirty[-1].segment_id} holds or follows records that are too young"
-    return (Fault(kind=FaultKind.TOO_YOUNG, detail=detail),)
+    return (PlanViolation(kind=ViolationKind.TOO_YOUNG, detail=detail),)
 
 
 def _wrong_end(
     plan: Compact, sources: tuple[Segment, ...], view: PartitionView
-) -> tuple[Fault, ...]:
-    found: list[Fault] = []
+) -> tuple[PlanViolation, ...]:
+    found: list[PlanViolation] = []
     if sources[-1].end_offset + 1 != plan.next_offset:
         detail = f"sources end at {sources[-1].end_offset}, the plan before {plan.next_offset}"
-        found.append(Fault(kind=FaultKind.WRONG_COVER, detail=detail))
+        found.append(PlanViolation(kind=ViolationKind.WRONG_COVER, detail=detail))
     if plan.next_offset not in {segment.end_offset + 1 for segment in view.segments}:
         detail = f"no live segment ends right before offset {plan.next_offset}"
-        found.append(Fault(kind=FaultKind.END_NOT_ON_BOUNDARY, detail=detail))
+        found.append(PlanViolation(kind=ViolationKind.END_NOT_ON_BOUNDARY, detail=detail))
     return tuple(found)
 
 
 def _wrong_edges(
     plan: Compact, sources: tuple[Segment, ...], view: PartitionView
-) -> tuple[Fault, ...]:
-    found: list[Fault] = []
+) -> tuple[PlanViolation, ...]:
+    found: list[PlanViolation] = []
     if not view.segments or sources[0].start_offset != view.segments[0].start_offset:
         detail = f"the plan begins at offset {sources[0].start_offset}, not at the log's first"
-        found.append(Fault(kind=FaultKind.WRONG_COVER, detail=detail))
+        found.append(PlanViolation(kind=ViolationKind.WRONG_COVER, detail=detail))
     if not view.log_start_offset <= plan.first_dirty < plan.next_offset:
         detail = (
             f"the first dirty offset {plan.first_dirty} lies outside"
             f" [{view.log_start_offset}, {plan.next_offset})"
         )
-        found.append(Fault(kind=FaultKind.FIRST_DIRTY_OUT_OF_RANGE, detail=detail))
+        found.append(PlanViolation(kind=ViolationKind.FIRST_DIRTY_OUT_OF_RANGE, detail=detail))
     return tuple(found)
 
 
-def _unstable(plan: Compact, last_stable: LastStable | None) -> tuple[Fault, ...]:
+def _unstable(plan: Compact, last_stable: LastStable | None) -> tuple[PlanViolation, ...]:
     if last_stable is None or plan.next_offset <= last_stable.offset:
         return ()
     detail = (
         f"the plan reaches offset {plan.next_offset - 1}, an open transaction begins at"
         f" {last_stable.offset}"
     )
-    return (Fault(kind=FaultKind.UNSTABLE, detail=detail),)
+    return (PlanViolation(kind=ViolationKind.UNSTABLE, detail=detail),)

@@ -27,7 +27,7 @@ class LastStable:
     offset: int
     """The first offset of the oldest transaction that is still undecided here."""
     producer_id: int | None = None
-    """Whose transaction it is; None where only batch heads told the offset."""
+    """The transaction's producer; None where only batch headers show the offset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class Regions:
     first_dirty: int
     first_uncleanable: int
     unstable_from: int
-    """Where the segments begin that an open transaction holds back; `next_offset`: none are."""
+    """The start of the first segment that an open transaction holds back; `next_offset`: none."""
     next_offset: int
     """The first offset beyond the remote range."""
     last_stable: LastStable | None
@@ -46,7 +46,7 @@ class Regions:
     earliest_dirty_ms: int | None = None
     """The earliest timestamp of the uncompacted segments; None: none of them has one (KIP-354)."""
     reset: str | None = None
-    """Why the stored cleaner offset was not believed, a sentence."""
+    """Why the stored cleaner offset was not trusted, a sentence."""
     is_forced: bool = False
     """A person chose `first_dirty`."""
 
@@ -75,7 +75,7 @@ class Regions:
 def last_stable_of(producers: Sequence[ProducerEntry]) -> LastStable | None:
     """The oldest open transaction in the newest producer snapshot in view; None: none is open.
 
-    The marker that decides it may sit in a segment that only a broker has: undecided all the same.
+    Its marker may be in a segment that only a broker has; here it counts as undecided.
     """
     opened = [
         (entry.current_txn_first_offset, entry.producer_id)
@@ -100,7 +100,7 @@ def regions_of(
 
     Args:
         view: the partition.
-        last_stable: from `last_stable_of`, or from the batch heads where there is no snapshot.
+        last_stable: from `last_stable_of`, or from batch headers where there is no snapshot.
         rules: the topic's settings.
         now_ms: the time, epoch milliseconds.
         forced_first_dirty: `--first-dirty`, instead of the stored cleaner offset; below the log

@@ -1,6 +1,6 @@
-"""Whether two sets of segments tell the same latest value of every key.
+"""Whether two sets of segments have the same latest value of every key.
 
-A key that is gone and was a tombstone before is the same: both say that there is no value.
+A key that is gone and was a tombstone before is the same: it has no value in either.
 
 Where versions decide (KIP-280), an expired tombstone may be gone before a record arrives that is
 older than it. Such a late record survives, and is no difference; `KeysCompared.late` counts them.
@@ -22,7 +22,7 @@ from tierfold.compaction.cleaning.key_hash import same_key
 from tierfold.compaction.verification.latest_values import NO_VALUE, LatestValues, numbered
 
 EXAMPLES_MAX: Final = 3
-"""Differing keys that are named; a person needs one to begin with, not all."""
+"""How many differing keys are named, as examples."""
 
 NEVER: Final = 2**63 - 1
 """An offset that no record has."""
@@ -80,23 +80,21 @@ class KeysCompared:
 
 
 def sum_of(found: Iterable[KeysCompared]) -> KeysCompared:
-    """What the comparisons of all buckets say together."""
+    """The sum of the comparisons of all buckets."""
     listed = list(found)
     return KeysCompared(
-        keys=sum(compared.keys for compared in listed),
-        deleted=sum(compared.deleted for compared in listed),
-        differing=sum(compared.differing for compared in listed),
-        late=sum(compared.late for compared in listed),
-        examples=_first(
-            [example for compared in listed for example in compared.examples]
-        ),
+        keys=sum(bucket.keys for bucket in listed),
+        deleted=sum(bucket.deleted for bucket in listed),
+        differing=sum(bucket.differing for bucket in listed),
+        late=sum(bucket.late for bucket in listed),
+        examples=_first([example for bucket in listed for example in bucket.examples]),
     )
 
 
 def compared(before: LatestValues, now: LatestValues, passes: Sequence[int] = ()) -> KeysCompared:
     """Compare two sides that hold each key at most once.
 
-    `passes` are the offsets at which passes ended that let versions decide, ascending; none where
+    `passes` are the end offsets of the passes under which versions decided, ascending; none where
     offsets decide.
     """
     match = _matches(before, now)
@@ -136,7 +134,7 @@ def _is_late(
 ) -> NDArray[np.bool_]:
     """Shape of `rows`: the entry was a tombstone, and a pass ended between it and the one now.
 
-    Only such a pass can have taken the tombstone without meeting the record that it hides.
+    Only such a pass can have removed the tombstone without meeting the record it supersedes.
     """
     ends = np.array([*passes, NEVER], np.int64)
     next_end = ends[np.searchsorted(ends, before.offset[rows], side="right")]

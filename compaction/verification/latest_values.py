@@ -2,9 +2,9 @@
 
 The latest record of a key is the one that the compaction strategy keeps: the last one, or, where
 versions decide (KIP-280), the last of those with the highest version. A length and a digest stand
-for a value, so that values stay where they were read. Built up in steps that are all the same: of
-entries in log order the latest of each key stays. A window of a segment first, then the segment,
-then all segments of a bucket.
+for a value, so that values stay where they were read. They are built in equal steps: of entries
+in log order the latest of each key stays, first in a window of a segment, then in the segment, then
+in all segments of a bucket.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Fields(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatestValues:
-    """Of some records the latest one of each key; `n` keys, one entry each."""
+    """The latest record of each key; `n` keys, one entry each."""
 
     keys: KeyColumns
     """`ordinal` is the number of the entry; with versions where they decide."""
@@ -177,7 +177,7 @@ def deserialize_latest(data: bytes) -> LatestValues:
 
 
 def _latest_of_each(columns: KeyColumns) -> KeyColumns:
-    """The entries that lose to none of the same key, ordered by part."""
+    """The entries that no other of their key supersedes, ordered by part."""
     ordered, starts = ordered_by_part(columns, PARTS_AT_LEAST)
     return taken(ordered, np.flatnonzero(~superseded_in_segment(ordered, starts, 0).superseded))
 

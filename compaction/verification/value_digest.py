@@ -2,8 +2,8 @@
 
 Two hashes of 64 bits with constants and steps of their own run over the same words. Each step is a
 bijection of the word it takes, so values of one length that differ in a single word of eight bytes
-never share a digest; for any others it would take a chance of 2⁻¹²⁸. It tells values apart that
-something broke, not values that somebody forged. Nothing stores it.
+never share a digest; any others share one with a chance of 2⁻¹²⁸. It detects corrupted values,
+not forged ones. Nothing stores it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Small factories for the nouns, so that a test states only what it is about."""
+"""Small factories, so that a test states only what it is about."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def facts(
 ) -> PartitionFacts:
     """A tier that holds all that the row names, and what was found beside."""
     known = () if state is None else (*state.segments, *(e.segment for e in state.retired))
-    listing = [*map(listed, known), *(each.listed for each in found)]
+    listing = [*map(listed, known), *(inspected.listed for inspected in found)]
     return PartitionFacts(
         key=KEY, state=state, classified=classify(listing, state), inspected=tuple(found)
     )

@@ -1,4 +1,4 @@
-"""A row of the old leader's segments, and what a new one uploads whose log has offset 60 anew."""
+"""A row of the old leader's segments, and uploads of a new one whose log has its own offset 60."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def old(start: int, end: int, **fields: object) -> Segment:
 def new(start: int, end: int) -> InspectedSegment:
     """Uploaded by the new leader, whose log has offset 60 of its own."""
     epochs = tuple(
-        LeaderEpoch(epoch=each.epoch, start_offset=max(start, each.start_offset))
-        for each in NEW
-        if each.start_offset <= end and (each.epoch == 4 or start < 60)
+        LeaderEpoch(epoch=entry.epoch, start_offset=max(start, entry.start_offset))
+        for entry in NEW
+        if entry.start_offset <= end and (entry.epoch == 4 or start < 60)
     )
     segment = a_segment(start, end, segment_id=segment_id(f"new{start}"), leader_epochs=epochs)
     return unknown(segment, checkpoint=NEW)

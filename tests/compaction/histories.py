@@ -78,8 +78,8 @@ class Life:
             at_ms=len(self.rows),
         )
         after = applied(proposal, before)
-        laws = RESTORE_INVARIANTS if proposal.is_restore else COMMIT_INVARIANTS
-        assert violations(before, after, laws) == ()
+        invariants = RESTORE_INVARIANTS if proposal.is_restore else COMMIT_INVARIANTS
+        assert violations(before, after, invariants) == ()
         self.rows.append(after)
 
     def restore(self, restore_plan: RestorePlan) -> None:
@@ -98,8 +98,8 @@ class Life:
     def _upload(self, first: int, second: int) -> Sequence[Update]:
         came = a_chain(*[1 + second] * (1 + first % 2), start_offset=self.now.next_offset)
         came = tuple(
-            replace(each, segment_id=segment_id(f"up {len(self.uploads) + i}"))
-            for i, each in enumerate(came)
+            replace(segment, segment_id=segment_id(f"up {len(self.uploads) + i}"))
+            for i, segment in enumerate(came)
         )
         self.uploads += came
         self.claim(replace(self.now, segments=(*self.now.segments, *came)))

@@ -1,4 +1,4 @@
-"""Uploads that no row names, as several leaders cut and write them."""
+"""Uploads that no row names, as several leaders write them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tierfold.compaction.model.segments import LeaderEpoch, PartitionState
 
 
 def epochs(*pairs: tuple[int, int]) -> tuple[LeaderEpoch, ...]:
-    """(epoch, first offset) of each."""
+    """One leader epoch per (epoch, first offset)."""
     return tuple(LeaderEpoch(epoch=epoch, start_offset=start) for epoch, start in pairs)
 
 
@@ -27,9 +27,9 @@ def upload(
         end,
         segment_id=segment_id(f"{start}-{end}"),
         leader_epochs=tuple(
-            replace(each, start_offset=max(start, each.start_offset))
-            for each, after in zip(own, (*own[1:], None), strict=True)
-            if each.start_offset <= end and (after is None or after.start_offset > start)
+            replace(entry, start_offset=max(start, entry.start_offset))
+            for entry, after in zip(own, (*own[1:], None), strict=True)
+            if entry.start_offset <= end and (after is None or after.start_offset > start)
         ),
     )
     return unknown(
@@ -39,9 +39,9 @@ def upload(
 
 def torn(start: int, *, lacking: str = "") -> InspectedSegment:
     """A log of ten offsets that cannot be read."""
-    each = upload(start, start + 9, lacking=lacking)
+    found = upload(start, start + 9, lacking=lacking)
     return replace(
-        each, segment=None, end_offset=None, checkpoint=(), corruption=f"{start}.log: torn"
+        found, segment=None, end_offset=None, checkpoint=(), corruption=f"{start}.log: torn"
     )
 
 
@@ -78,7 +78,7 @@ def spans(seen: PartitionView) -> list[str]:
 
 
 def starts(found: Sequence[Any]) -> list[int]:
-    return [each.start_offset for each in found]
+    return [entry.start_offset for entry in found]
 
 
 LATE: Final = upload(11, 18, (0, 0), (1, 11))

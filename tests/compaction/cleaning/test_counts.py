@@ -1,4 +1,4 @@
-"""The tally: records and bytes by fate, and whether they add up."""
+"""Counts: records and bytes by outcome, and whether they add up."""
 
 from __future__ import annotations
 
@@ -22,37 +22,37 @@ from tierfold.compaction.cleaning.counts import (
     total,
 )
 
-fated = st.lists(st.tuples(st.integers(0, len(RECORD_OUTCOMES) - 1), st.integers(0, 2**40)))
+outcomes = st.lists(st.tuples(st.integers(0, len(RECORD_OUTCOMES) - 1), st.integers(0, 2**40)))
 
 
-def tallied(records: list[tuple[int, int]]) -> Counts:
+def counted(records: list[tuple[int, int]]) -> Counts:
     return counts_of(
         len(records),
         sum(size for _, size in records),
-        np.array([retention for retention, _ in records], np.uint8),
+        np.array([outcome for outcome, _ in records], np.uint8),
         np.array([size for _, size in records], np.int64),
     )
 
 
-@given(fated)
-def test_every_record_counts_once_under_its_fate(records: list[tuple[int, int]]) -> None:
-    found = asdict(tallied(records))
+@given(outcomes)
+def test_every_record_counts_once_under_its_outcome(records: list[tuple[int, int]]) -> None:
+    found = asdict(counted(records))
     for number, name in enumerate(RECORD_OUTCOMES):
-        sizes = [size for retention, size in records if retention == number]
+        sizes = [size for outcome, size in records if outcome == number]
         assert (found[name], found[f"{name}_bytes"]) == (len(sizes), sum(sizes))
 
 
-@given(fated, fated)
-def test_tallies_add_field_by_field(
+@given(outcomes, outcomes)
+def test_counts_add_field_by_field(
     one: list[tuple[int, int]], other: list[tuple[int, int]]
 ) -> None:
-    assert tallied(one) + tallied(other) == tallied(one + other)
-    assert total([tallied(one), tallied(other)]) == tallied(one + other)
-    assert tallied(one).adds_up
-    assert tallied(one).removed == sum(retention != KEPT for retention, _ in one)
+    assert counted(one) + counted(other) == counted(one + other)
+    assert total([counted(one), counted(other)]) == counted(one + other)
+    assert counted(one).adds_up
+    assert counted(one).removed == sum(outcome != KEPT for outcome, _ in one)
 
 
-def test_the_numbers_name_the_fates() -> None:
+def test_the_numbers_name_the_outcomes() -> None:
     numbers = (KEPT, ABORTED, WITHOUT_KEY, SUPERSEDED, TOMBSTONE_EXPIRED, MARKER_EXPIRED)
     assert [RECORD_OUTCOMES[number] for number in numbers] == list(RECORD_OUTCOMES)
 
@@ -64,14 +64,14 @@ def test_nothing_adds_up_to_nothing() -> None:
 
 @pytest.mark.parametrize("name", [*RECORD_OUTCOMES, "records_in"])
 def test_one_record_or_one_byte_too_many_does_not_add_up(name: str) -> None:
-    sound = tallied([(retention, 10) for retention in range(len(RECORD_OUTCOMES))])
+    sound = counted([(outcome, 10) for outcome in range(len(RECORD_OUTCOMES))])
     size_name = "record_bytes_in" if name == "records_in" else f"{name}_bytes"
     assert sound.adds_up
     assert not replace(sound, **{name: getattr(sound, name) + 1}).adds_up
     assert not replace(sound, **{size_name: getattr(sound, size_name) + 1}).adds_up
 
 
-def test_a_record_without_a_fate_shows_as_a_difference() -> None:
+def test_a_record_without_an_outcome_shows_as_a_difference() -> None:
     assert not counts_of(2, 10, np.array([KEPT], np.uint8), np.array([10], np.int64)).adds_up
 
 

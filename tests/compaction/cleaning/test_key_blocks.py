@@ -1,4 +1,4 @@
-"""Key blocks: what a shuffle carries comes out as it went in, and every key has one bucket."""
+"""Key blocks survive serialization unchanged, and every key has one bucket."""
 
 from __future__ import annotations
 

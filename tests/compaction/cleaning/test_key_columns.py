@@ -1,4 +1,4 @@
-"""Keys as columns: gathered, joined, ordered by part, and none of them bent on the way."""
+"""Keys as columns: gathered, joined, ordered by part, and none of them altered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many records without a key may go, and what is said where more would."""
+"""How many records without a key may go, and the message where more would."""
 
 from __future__ import annotations
 

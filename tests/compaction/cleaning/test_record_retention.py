@@ -1,4 +1,4 @@
-"""The fates of records and batches: every combination, against a judge of one batch."""
+"""Retention of records and batches: every combination, against a check of one batch."""
 
 from __future__ import annotations
 
@@ -60,31 +60,31 @@ class ABatch:
 def decided_alone(
     batch: ABatch, *, keeps_tombstones: bool = False, legacy_go: bool = False
 ) -> tuple[list[int], BatchRetention, int | None]:
-    """The law, one batch at a time: its records' fates, its own, the horizon it is written with."""
+    """The rules for one batch: its records' outcomes, its own, the horizon it is written with."""
     is_over = batch.horizon_ms is not None and batch.horizon_ms <= NOW_MS
     is_over = is_over or (batch.is_legacy and legacy_go)
-    retention = [
-        _fate_of(record, batch, is_over=is_over, keeps_tombstones=keeps_tombstones)
+    outcomes = [
+        _outcome_of(record, batch, is_over=is_over, keeps_tombstones=keeps_tombstones)
         for record in batch.records
     ]
     kept = [
         record
-        for record, retention in zip(batch.records, retention, strict=True)
-        if retention == KEPT
+        for record, outcome in zip(batch.records, outcomes, strict=True)
+        if outcome == KEPT
     ]
     if not kept:
         if not batch.stays:
-            return retention, BatchRetention.DROP, None
-        return retention, BatchRetention.COPY if batch.is_emptied else BatchRetention.EMPTY, None
+            return outcomes, BatchRetention.DROP, None
+        return outcomes, BatchRetention.COPY if batch.is_emptied else BatchRetention.EMPTY, None
     waits = any(not record.has_value for record in kept)
     waits = waits or (batch.is_control and batch.discardable)
     if waits and batch.horizon_ms is None:
-        return retention, BatchRetention.REWRITE, NOW_MS + RETENTION_MS
+        return outcomes, BatchRetention.REWRITE, NOW_MS + RETENTION_MS
     is_whole = len(kept) == len(batch.records) and not batch.is_legacy
-    return retention, BatchRetention.COPY if is_whole else BatchRetention.REWRITE, batch.horizon_ms
+    return outcomes, BatchRetention.COPY if is_whole else BatchRetention.REWRITE, batch.horizon_ms
 
 
-def _fate_of(
+def _outcome_of(
     record: ARecord, batch: ABatch, *, is_over: bool, keeps_tombstones: bool
 ) -> int:
     if batch.is_control:
@@ -113,7 +113,7 @@ def decided(
 def decided_with_due(
     batches: list[ABatch], *, keeps_tombstones: bool = False, legacy_go: bool = False
 ) -> tuple[Retention, int | None]:
-    """The fates, and when something of what is left is due."""
+    """What is kept, and when something of what is left is due."""
     count = len(batches)
     records = [(i, record) for i, batch in enumerate(batches) for record in batch.records]
     horizons = [NO_HORIZON if b.horizon_ms is None else b.horizon_ms for b in batches]
@@ -187,25 +187,25 @@ def every_batch() -> Iterator[ABatch]:
 
 @pytest.mark.parametrize("legacy_go", [False, True])
 @pytest.mark.parametrize("keeps_tombstones", [False, True])
-def test_every_combination_is_judged_as_the_law_says(
+def test_every_combination_follows_the_rules(
     *, keeps_tombstones: bool, legacy_go: bool
 ) -> None:
     batches = list(every_batch())
-    told = {"keeps_tombstones": keeps_tombstones, "legacy_go": legacy_go}
-    found = decided(batches, **told)
-    expected = [decided_alone(batch, **told) for batch in batches]
+    flags = {"keeps_tombstones": keeps_tombstones, "legacy_go": legacy_go}
+    found = decided(batches, **flags)
+    expected = [decided_alone(batch, **flags) for batch in batches]
     assert found.record.tolist() == [
-        retention for retention, _, _ in expected for retention in retention
+        outcome for outcomes, _, _ in expected for outcome in outcomes
     ]
     wrong = [
         (batch, BatchRetention(retention), horizon)
-        for batch, retention, horizon, (_, law, horizon_by_rule) in zip(
+        for batch, retention, horizon, (_, by_rule, horizon_by_rule) in zip(
             batches, found.batch, found.horizon_ms.tolist(), expected, strict=True
         )
         # A batch that goes or is emptied has no horizon to be written.
-        if retention != law
+        if retention != by_rule
         or (
-            law in {BatchRetention.COPY, BatchRetention.REWRITE}
+            by_rule in {BatchRetention.COPY, BatchRetention.REWRITE}
             and batch.records
             and horizon != (NO_HORIZON if horizon_by_rule is None else horizon_by_rule)
         )
@@ -213,7 +213,7 @@ def test_every_combination_is_judged_as_the_law_says(
     assert wrong == []
 
 
-def test_nothing_to_judge_has_no_fates() -> None:
+def test_without_records_there_are_no_outcomes() -> None:
     found = decided([])
     assert (found.record.tolist(), found.batch.tolist()) == ([], [])
 
@@ -236,11 +236,11 @@ LOST_TOMBSTONE = ARecord(has_value=False, superseded=True)
         (ABatch(), None),
         (ABatch(is_control=True), None),
         (ABatch(records=(), stays=True), None),
-        # The horizon stays when what had it is gone: nothing to come back for.
+        # The horizon stays when what had it is gone: nothing is due then.
         (ABatch(records=(TOMBSTONE, ARecord()), horizon_ms=NOW_MS), None),
         (ABatch(records=(LOST_TOMBSTONE, ARecord()), horizon_ms=NOW_MS + 1), None),
         (ABatch(records=(TOMBSTONE,), aborted=True, horizon_ms=NOW_MS + 1), None),
-        # Passed, and still there: only a pass over what holds it back lets it go.
+        # Passed, and still there: it goes only in a pass over what holds it back.
         (ABatch(is_control=True, horizon_ms=NOW_MS), None),
     ],
 )
@@ -248,13 +248,13 @@ def test_what_a_batch_is_due_for_and_when(batch: ABatch, due_ms: int | None) -> 
     assert decided_with_due([batch])[1] == due_ms
 
 
-def test_the_earliest_of_a_stretch_is_told() -> None:
+def test_the_earliest_of_a_stretch_counts() -> None:
     waiting = [ABatch(records=(TOMBSTONE,), horizon_ms=NOW_MS + at) for at in (30, 20, 25)]
     assert decided_with_due([ABatch(), *waiting])[1] == NOW_MS + 20
     assert decided_with_due([])[1] is None
 
 
-def fates_of(batch: ABatch) -> list[int]:
+def outcomes_of(batch: ABatch) -> list[int]:
     found = decided([batch]).record.tolist()
     assert found == decided_alone(batch)[0]
     return found
@@ -265,8 +265,8 @@ def test_a_record_counts_under_the_first_reason_that_matches() -> None:
     keyed = ARecord(has_value=False, superseded=True)
     newest = ARecord(has_value=False)
     reasons = (everything, keyed, newest)
-    assert fates_of(ABatch(records=reasons, aborted=True, horizon_ms=0)) == [ABORTED] * 3
-    assert fates_of(ABatch(records=reasons, horizon_ms=0)) == [
+    assert outcomes_of(ABatch(records=reasons, aborted=True, horizon_ms=0)) == [ABORTED] * 3
+    assert outcomes_of(ABatch(records=reasons, horizon_ms=0)) == [
         WITHOUT_KEY,
         SUPERSEDED,
         TOMBSTONE_EXPIRED,
@@ -274,31 +274,31 @@ def test_a_record_counts_under_the_first_reason_that_matches() -> None:
 
 
 @pytest.mark.parametrize(
-    ("horizon_ms", "retention"),
+    ("horizon_ms", "outcome"),
     [(NOW_MS - 1, TOMBSTONE_EXPIRED), (NOW_MS, TOMBSTONE_EXPIRED), (NOW_MS + 1, KEPT)],
 )
-def test_a_tombstone_goes_from_the_very_millisecond_of_its_horizon(
-    horizon_ms: int, retention: int
+def test_a_tombstone_goes_from_the_millisecond_of_its_horizon(
+    horizon_ms: int, outcome: int
 ) -> None:
-    assert fates_of(ABatch(records=(ARecord(has_value=False),), horizon_ms=horizon_ms)) == [
-        retention
+    assert outcomes_of(ABatch(records=(ARecord(has_value=False),), horizon_ms=horizon_ms)) == [
+        outcome
     ]
 
 
 @pytest.mark.parametrize(
-    ("horizon_ms", "retention"),
+    ("horizon_ms", "outcome"),
     [(NOW_MS - 1, MARKER_EXPIRED), (NOW_MS, MARKER_EXPIRED), (NOW_MS + 1, KEPT), (None, KEPT)],
 )
-def test_a_marker_goes_from_the_very_millisecond_of_its_horizon(
-    horizon_ms: int | None, retention: int
+def test_a_marker_goes_from_the_millisecond_of_its_horizon(
+    horizon_ms: int | None, outcome: int
 ) -> None:
     marker = ABatch(is_control=True, discardable=True, horizon_ms=horizon_ms)
-    assert fates_of(marker) == [retention]
+    assert outcomes_of(marker) == [outcome]
 
 
 def test_a_horizon_may_lie_before_1970() -> None:
     # Base timestamps may be negative; only `NO_HORIZON` means that none is set.
-    assert fates_of(ABatch(records=(ARecord(has_value=False),), horizon_ms=-1)) == [
+    assert outcomes_of(ABatch(records=(ARecord(has_value=False),), horizon_ms=-1)) == [
         TOMBSTONE_EXPIRED
     ]
 
@@ -363,8 +363,8 @@ def test_without_data_a_producers_markers_of_its_epoch_stay(
 
 @pytest.mark.parametrize(("last", "stays"), [(98, False), (99, True), (100, False)])
 def test_the_last_batch_of_the_round_stays(last: int, *, stays: bool) -> None:
-    nobodys = of_producer(last=last, producer=NO_PRODUCER_ID)
-    assert must_stay(nobodys, rules(next_offset=100)).tolist() == [stays]
+    without_producer = of_producer(last=last, producer=NO_PRODUCER_ID)
+    assert must_stay(without_producer, rules(next_offset=100)).tolist() == [stays]
 
 
 @pytest.mark.parametrize(
@@ -385,6 +385,6 @@ def test_the_last_clean_segments_age_is_the_horizon_of_legacy_tombstones(
 def test_legacy_tombstones_go_from_segments_as_old_as_the_horizon(
     max_timestamp_ms: int, horizon_ms: int, *, go: bool
 ) -> None:
-    # Without a timestamp nothing tells how old a segment is.
+    # Without a timestamp the age of a segment is unknown.
     known = replace(rules(), legacy_delete_horizon_ms=horizon_ms)
     assert legacy_tombstones_go(max_timestamp_ms, known) is go

@@ -1,4 +1,4 @@
-"""The offset map as a reduce, against the same law written over a dictionary."""
+"""The offset map as a reduce, against the same rule written over a dictionary."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def superseded_by_rule(case: Case) -> set[int]:
 
 
 def superseded_by_versions(case: Case) -> tuple[set[int], set[int]]:
-    """Losers, and latest that made another lose: the highest version, then the last, wins."""
+    """Superseded and superseding places: the highest version stays, on a tie the last."""
     latest: dict[bytes, int] = {}
     for place, key in enumerate(case.log):
         if key is not None:
@@ -86,24 +86,24 @@ def stretches(case: Case, number: int) -> Iterator[KeyColumns]:
         columns = columns_of(segment[first : first + case.stretch], first_ordinal=first)
         versions = None
         if case.versions is not None:
-            told = [case.versions[start + int(ordinal)] for ordinal in columns.ordinal]
+            known = [case.versions[start + int(ordinal)] for ordinal in columns.ordinal]
             versions = Versions(
-                value=np.array([each or 0 for each in told], np.int64),
-                is_known=np.array([each is not None for each in told], np.bool_),
+                value=np.array([version or 0 for version in known], np.int64),
+                is_known=np.array([version is not None for version in known], np.bool_),
             )
         cut = columns.hash & np.uint64(case.hash_mask)
         yield replace(columns, hash=cut, versions=versions)
 
 
-def losers_by_reduce(case: Case, order: st.DataObject | None = None) -> list[int]:
-    """Places of all losers, as the stages of a run find them; a place twice would be a bug."""
+def places_by_reduce(case: Case, order: st.DataObject | None = None) -> list[int]:
+    """Superseded places, as the stages of a run find them; a place twice would be a bug."""
     return superseded_by_reduce(case, order)[0]
 
 
 def superseded_by_reduce(
     case: Case, order: st.DataObject | None = None
 ) -> tuple[list[int], set[int]]:
-    """The same, and the places of all that made another lose and did not lose themselves."""
+    """The same, and the places that supersede another and are not superseded themselves."""
     parts = parts_per_bucket(case.buckets)
     starts = list(accumulate(map(len, case.segments), initial=0))
     superseded: list[int] = []
@@ -130,11 +130,11 @@ def superseded_by_reduce(
                 shuffled[bucket].append((number, deserialize(serialize(block))))
     for arrived in shuffled.values():
         met = order.draw(st.permutations(arrived)) if order else arrived
-        in_log_order = sorted(met, key=lambda each: (each[0], each[1].first_ordinal))
+        in_log_order = sorted(met, key=lambda arrival: (arrival[0], arrival[1].first_ordinal))
         found = superseded_in_bucket([block for _, block in in_log_order], case.buckets, parts)
-        for (number, _), told in zip(in_log_order, found, strict=True):
-            superseded += [starts[number] + int(ordinal) for ordinal in told.superseded]
-            superseding |= {starts[number] + int(ordinal) for ordinal in told.superseding}
+        for (number, _), ordinals in zip(in_log_order, found, strict=True):
+            superseded += [starts[number] + int(ordinal) for ordinal in ordinals.superseded]
+            superseding |= {starts[number] + int(ordinal) for ordinal in ordinals.superseding}
     return sorted(superseded), superseding - set(superseded)
 
 
@@ -153,7 +153,7 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 @given(cases(), st.data())
-def test_the_reduce_finds_the_losers_of_the_law(case: Case, order: st.DataObject) -> None:
+def test_the_reduce_finds_what_the_rule_supersedes(case: Case, order: st.DataObject) -> None:
     assert superseded_by_reduce(case, order) == (sorted(superseded_by_rule(case)), set())
 
 
@@ -204,28 +204,28 @@ def test_many_keys_that_come_twice_lose_once(hash_mask: int) -> None:
     # More entries than a table starts with, so that it has to grow.
     keys = tuple(b"%d" % number for number in range(40)) + TRICKY
     case = Case(segments=(keys, keys), first_dirty=0, buckets=3, hash_mask=hash_mask)
-    assert losers_by_reduce(case) == list(range(len(keys)))
+    assert places_by_reduce(case) == list(range(len(keys)))
 
 
 def test_a_record_below_first_dirty_loses_only_to_a_competing_one() -> None:
     case = Case(segments=((b"a", b"b", b"a"), (b"a", b"b")), first_dirty=4)
     # Both clean `a` of the first segment and the clean one of the second stay.
-    assert losers_by_reduce(case) == [1]
+    assert places_by_reduce(case) == [1]
 
 
 def test_duplicates_among_clean_records_stay() -> None:
     case = Case(segments=((b"a", b"a"), (b"a",)), first_dirty=3)
-    assert losers_by_reduce(case) == []
+    assert places_by_reduce(case) == []
 
 
 def test_first_dirty_may_lie_inside_a_segment() -> None:
     case = Case(segments=((b"a", b"a", b"b", b"b"),), first_dirty=2)
-    assert losers_by_reduce(case) == [2]
+    assert places_by_reduce(case) == [2]
 
 
 def test_the_empty_key_is_a_key_like_any_other() -> None:
     case = Case(segments=((b"", b"x"), (b"", None)), first_dirty=0)
-    assert losers_by_reduce(case) == [0]
+    assert places_by_reduce(case) == [0]
 
 
 def test_no_blocks_have_no_losers() -> None:
@@ -251,7 +251,7 @@ def test_many_keys_in_every_part_find_their_latest(buckets: int, hash_mask: int)
     case = Case(
         segments=segments, first_dirty=250, buckets=buckets, stretch=90, hash_mask=hash_mask
     )
-    assert losers_by_reduce(case) == sorted(superseded_by_rule(case))
+    assert places_by_reduce(case) == sorted(superseded_by_rule(case))
     versions = tuple(chance.randint(-9, 9) for _ in case.log)
     superseded, superseding = superseded_by_versions(replace(case, versions=versions))
     assert superseded_by_reduce(replace(case, versions=versions)) == (

@@ -162,7 +162,7 @@ def views(draw: st.DrawFn) -> View:
 
 
 @given(views())
-def test_the_verdict_is_the_rules(view: View) -> None:
+def test_the_status_follows_the_rule(view: View) -> None:
     expected = by_the_rule(view.txn_batches, view.entries)
     txn_batches = transaction_batches_of(view.txn_batches)
     aborted = aborted_batches(txn_batches, view.entries)
@@ -257,7 +257,7 @@ def test_an_abort_marker_without_data_may_go_and_is_listed_no_more() -> None:
     assert (found.discardable.tolist(), found.listed, found.unindexed) == ([1], (), ())
 
 
-def test_an_abort_marker_with_data_and_no_entry_is_believed() -> None:
+def test_an_abort_marker_with_data_and_no_entry_is_an_unindexed_abort() -> None:
     found = transaction_status(
         transaction_batches_of([mark(3, DATA), mark(5, DATA), mark(6, ABORT)]), []
     )
@@ -266,7 +266,7 @@ def test_an_abort_marker_with_data_and_no_entry_is_believed() -> None:
     assert found.discardable.tolist() == []
 
 
-def test_a_believed_transaction_leaves_an_older_open_one_unstable() -> None:
+def test_an_unindexed_abort_leaves_an_older_open_transaction_unstable() -> None:
     txn_batches = [
         mark(2, DATA, producer=7),
         mark(3, DATA),

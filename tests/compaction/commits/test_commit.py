@@ -75,9 +75,9 @@ def test_a_commit_swaps_retires_advances_and_releases_at_once() -> None:
         segments=(replace(MERGED, cleaner_offsets=vector), THIRD),
         retired=tuple(
             RetiredSegment(
-                segment=each, retired_at_ms=77, retired_by_epoch=2, retired_by_run="mine"
+                segment=segment, retired_at_ms=77, retired_by_epoch=2, retired_by_run="mine"
             )
-            for each in (FIRST, SECOND)
+            for segment in (FIRST, SECOND)
         ),
         commit_id="swap",
         committed_at_ms=78,
@@ -149,7 +149,7 @@ ROWS: Final[dict[str, tuple[PartitionState, object]]] = {
         replace(CLAIMED, commit_id="else"),
         LostRace(found_commit_id="else"),
     ),
-    "put back to an older epoch": (
+    "restored to an older epoch": (
         replace(CLAIMED, epoch=1, commit_id="old"),
         LostRace(found_commit_id="old"),
     ),

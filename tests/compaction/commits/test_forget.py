@@ -1,4 +1,4 @@
-"""What is lost with the row of a log that was cut off, and what stays till then."""
+"""What is lost with the row of a log that was cut off, and what stays until then."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def forgotten(
     """What forgetting the row would come to, its live segments still in the tier."""
     live = () if state is None else state.segments
     everything = [*(unknown(segment) for segment in live), *uploads]
-    without = row_without(KEY, state, [each.listed.segment_id for each in everything])
+    without = row_without(KEY, state, [segment.listed.segment_id for segment in everything])
     bare = facts(without, everything)
     draft = drafted(bare)
     view = draft if isinstance(draft, Refusal) else view_of(draft, agreeing(draft))
@@ -62,7 +62,7 @@ def told(found: Forgetting | Refusal) -> tuple[list[int], list[int], list[str]]:
     return (
         [segment.start_offset for segment in found.taken],
         [segment.listed.start_offset for segment in found.set_apart],
-        [str(each) for each in found.vanishing],
+        [str(offsets) for offsets in found.vanishing],
     )
 
 
@@ -138,7 +138,7 @@ def test_no_other_trouble_is_a_truncation() -> None:
     lineage = row(*chain).lineage
     beyond = unknown(old(120, 150), checkpoint=lineage)
     assert divergence(facts(row(*chain), [beyond])) is None
-    gap = [unknown(each, checkpoint=lineage) for each in (old(0, 49), old(60, 99))]
+    gap = [unknown(segment, checkpoint=lineage) for segment in (old(0, 49), old(60, 99))]
     assert divergence(facts(None, gap)) is None
     assert isinstance(drafted(facts(None, gap)), Refusal)
 
@@ -211,7 +211,7 @@ def test_a_partition_of_which_all_has_expired_is_not_forgotten() -> None:
 # Told, and undone no more.
 
 
-def test_a_forgotten_row_has_its_place_in_the_story_and_ends_what_can_be_restored() -> None:
+def test_a_forgotten_row_has_its_place_in_the_history_and_ends_what_can_be_restored() -> None:
     found = replace(row(old(0, 49), old(50, 99)), epoch=1, owner_run="first")
     held = claimed(found, run="me", commit_id="claim", at_ms=1)
     gone = replace(held.emptied(["apart"]), owner_run="")
@@ -221,8 +221,8 @@ def test_a_forgotten_row_has_its_place_in_the_story_and_ends_what_can_be_restore
         commit_id="again",
         at_ms=2,
     )
-    story = [entry.event for entry in entries([again, gone, held, found])]
-    assert story == [Event.FOUND, Event.FORGOTTEN, Event.CLAIMED, Event.FOUND]
+    events = [entry.event for entry in entries([again, gone, held, found])]
+    assert events == [Event.FOUND, Event.FORGOTTEN, Event.CLAIMED, Event.FOUND]
     for earlier, now in ((found, gone), (gone, again), (gone, gone)):
         refusal = restore_plan_of(earlier, now)
         assert isinstance(refusal, Refusal)

@@ -1,4 +1,4 @@
-"""What is in the way of forgetting a row, what a dead run may have written, and the way out."""
+"""Obstacles to forgetting a row, what a dead run may have written, and the remedy."""
 
 from __future__ import annotations
 
@@ -85,14 +85,14 @@ def test_what_a_dead_run_may_have_written_is_compared_with_the_uploads_that_live
 
     def compared() -> list[tuple[Segment, str, int, int]]:
         return [
-            (each.first, each.second.segment_id, each.start_offset, each.end_offset)
-            for each in comparisons_with_live(found)
+            (pair.first, pair.second.segment_id, pair.start_offset, pair.end_offset)
+            for pair in comparisons_with_live(found)
         ]
 
     name = again.listed.segment_id
     pairs = [(uploads[0], name, 30, 39), (uploads[1], name, 40, 49), (uploads[2], name, 50, 55)]
     assert compared() == pairs
-    known = [each for each in found.classified.known if each.segment_id != segment_id(40)]
+    known = [s for s in found.classified.known if s.segment_id != segment_id(40)]
     found = replace(found, classified=replace(found.classified, known=tuple(known)))
     assert compared() == [pairs[0], pairs[2]]
     found = facts(row(*uploads), [unknown(old(50, 55, segment_id=name)), new(60, 79)])
@@ -142,8 +142,8 @@ def test_each_kind_has_its_way_out() -> None:
 
 def test_of_many_some_are_named() -> None:
     chain = [
-        replace(each, leader_epochs=(LeaderEpoch(epoch=3, start_offset=each.start_offset),))
-        for each in a_chain(*[10] * (NAMED + 2), written_by_run="a run")
+        replace(segment, leader_epochs=(LeaderEpoch(epoch=3, start_offset=segment.start_offset),))
+        for segment in a_chain(*[10] * (NAMED + 2), written_by_run="a run")
     ]
     said = sentence(row(*chain))
     assert chain[NAMED - 1].segment_id in said

@@ -1,4 +1,4 @@
-"""Rows told as a story, from its end: who did what, and which moment or run means which row."""
+"""History from rows, newest first: what each did, and which row a time or a run selects."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tierfold.compaction.commits.history import Entry, Event, at, entries, left_
 from tierfold.compaction.model.segments import PartitionState
 
 
-def story(rows: Sequence[PartitionState]) -> list[Entry]:
+def history(rows: Sequence[PartitionState]) -> list[Entry]:
     """The entries of rows that are given oldest first, as tests make them; newest first."""
     return list(entries(rows[::-1]))
 
 
 def events(*steps: Step) -> list[Event]:
-    """What is told of a life of these steps, oldest first, after its first row."""
-    return [entry.event for entry in told(story(lived(steps).rows))][-2::-1]
+    """The notable events of a life of these steps, oldest first, after its first row."""
+    return [entry.event for entry in told(history(lived(steps).rows))][-2::-1]
 
 
 def test_each_row_says_what_it_did() -> None:
@@ -33,26 +33,26 @@ def test_each_row_says_what_it_did() -> None:
         Event.DELETED,
     ]
     assert events(("compact", 0, 0), ("undo", 0, 0)) == [Event.COMPACTED, Event.RESTORED]
-    # All came out as it was: nothing moved but what is clean.
+    # All segments stayed the same: only the cleaner offset moved.
     assert events(("compact", 7, 0)) == [Event.COMPACTED]
 
 
 def test_the_first_row_is_how_brokers_left_it_unless_older_ones_are_forgotten() -> None:
     rows = lived([("compact", 0, 0)]).rows
-    assert story(rows)[-1].event is Event.FOUND
+    assert history(rows)[-1].event is Event.FOUND
     for forgotten in range(1, len(rows)):
-        assert story(rows[forgotten:])[-1].event is Event.EARLIER
-    assert story([]) == []
+        assert history(rows[forgotten:])[-1].event is Event.EARLIER
+    assert history([]) == []
 
 
 def test_an_entry_has_its_run_and_what_it_moved() -> None:
-    compacted, claim, released, found = story(lived([("compact", 0, 2)]).rows)
+    compacted, claim, released, found = history(lived([("compact", 0, 2)]).rows)
     assert (found.run, found.segments_in, found.segments_out) == ("run 0", 0, 3)
     assert (released.event, released.run) == (Event.RELEASED, "run 0")
     assert (claim.event, claim.segments_in, claim.segments_out) == (Event.CLAIMED, 0, 0)
     assert (compacted.run, compacted.segments_in, compacted.segments_out) == ("run 2", 3, 1)
-    # Without its claim nobody knows whose epoch it was.
-    assert story(lived([]).rows[1:])[0].run == ""
+    # Without its claim the run of the epoch is unknown.
+    assert history(lived([]).rows[1:])[0].run == ""
     assert (claim.claimed_at_ms, compacted.claimed_at_ms, released.claimed_at_ms) == (2, 2, 0)
 
 
@@ -71,9 +71,9 @@ def test_no_row_is_read_before_it_is_needed() -> None:
 
 
 @given(STEPS)
-def test_every_state_that_ever_lived_is_told_of_and_found_by_its_time(steps: list[Step]) -> None:
+def test_every_state_is_listed_and_found_by_its_time(steps: list[Step]) -> None:
     life = lived(steps)
-    found = story(life.rows)
+    found = history(life.rows)
     assert [entry.state for entry in found] == life.rows[::-1]
     shown = list(told(found))
     assert {entry.state.segments for entry in shown} == {row.segments for row in life.rows}
@@ -88,26 +88,26 @@ def test_every_state_that_ever_lived_is_told_of_and_found_by_its_time(steps: lis
 @given(STEPS)
 def test_a_run_means_the_last_row_of_its_epoch(steps: list[Step]) -> None:
     life = lived(steps)
-    found = story(life.rows)
+    found = history(life.rows)
     for claim in (row for row in life.rows if row.owner_run):
         (meant,) = left_by(found, claim.owner_run)
         assert meant.state == [row for row in life.rows if row.epoch == claim.epoch][-1]
         assert meant in left_by(found, "run")
 
 
-def test_of_rows_at_the_same_moment_the_last_is_meant() -> None:
+def test_of_rows_at_the_same_time_the_last_is_meant() -> None:
     rows = [replace(row, committed_at_ms=5) for row in lived([("compact", 0, 0)]).rows]
-    meant = at(story(rows), 5)
+    meant = at(history(rows), 5)
     assert meant is not None
     assert meant.state == rows[-1]
-    assert at(story(rows), 4) is None
-    assert at(story(rows), 6) == meant
+    assert at(history(rows), 4) is None
+    assert at(history(rows), 6) == meant
 
 
-def test_a_time_that_an_entry_bears_means_it_though_a_clock_was_wrong() -> None:
+def test_the_time_of_an_entry_selects_it_though_a_clock_was_wrong() -> None:
     rows = lived([("compact", 0, 0), ("upload", 0, 0)]).rows
     times_ms = (10, 20, 90, 30, 40, 5)
-    found = story(
+    found = history(
         [replace(row, committed_at_ms=ms) for row, ms in zip(rows, times_ms, strict=True)]
     )
     for entry in found:
@@ -116,14 +116,14 @@ def test_a_time_that_an_entry_bears_means_it_though_a_clock_was_wrong() -> None:
     assert at(found, 91) == found[0]
 
 
-def test_a_run_may_be_named_by_the_begin_of_its_name() -> None:
+def test_a_run_may_be_named_by_a_prefix_of_its_name() -> None:
     live = a_chain(10)
     names = ("20261121T1-aaa", "20261121T1-aab", "20261121T1-aa")
     rows = [
         a_state(live, epoch=epoch, owner_run=name, commit_id=name)
         for epoch, name in enumerate(names, start=1)
     ]
-    found = story(rows)
+    found = history(rows)
     assert [entry.run for entry in left_by(found, "20261121T1-aab")] == ["20261121T1-aab"]
     assert [entry.run for entry in left_by(found, "20261121T1-aa")] == ["20261121T1-aa"]
     assert [entry.run for entry in left_by(found, "20261121T1-a")] == list(names)[::-1]

@@ -152,12 +152,12 @@ BROKEN: Final[dict[str, tuple[str, PartitionState]]] = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_each_law_is_found_broken(case: str) -> None:
+def test_each_broken_invariant_is_found(case: str) -> None:
     invariant, after = BROKEN[case]
     assert invariant in invariants(BEFORE, after)
 
 
-def test_every_law_has_a_case_and_a_reason() -> None:
+def test_every_invariant_has_a_case_and_a_reason() -> None:
     names = {invariant.__name__ for invariant in COMMIT_INVARIANTS}
     assert names == {invariant for invariant, _ in BROKEN.values()}
     everything = {*COMMIT_INVARIANTS, *CLAIM_INVARIANTS, *RESTORE_INVARIANTS, *FORGET_INVARIANTS}
@@ -227,7 +227,7 @@ def test_a_forget_alone_may_take_everything_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "law"),
+    ("fields", "invariant"),
     [
         ({"epoch": 4}, "epoch_stays"),
         ({"segments": LIVE[:1]}, "all_is_forgotten"),
@@ -324,7 +324,7 @@ def test_what_the_row_says_of_a_segment_never_changes_live_or_retired(
     assert invariants(BEFORE, as_retired) == {"segments_never_change"}
 
 
-def test_a_broken_row_is_refused_with_every_law_it_breaks() -> None:
+def test_a_broken_row_is_refused_with_every_invariant_it_breaks() -> None:
     wrong = after_with(replace(MERGED, size_bytes=0, end_offset=18))
     with pytest.raises(InvariantBroken, match="orders-3, epoch 3, commit swap") as refused:
         ensure(BEFORE, wrong)

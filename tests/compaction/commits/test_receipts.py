@@ -1,4 +1,4 @@
-"""Receipts: each thing that a worker may not say."""
+"""Receipts: each report of a worker that is a violation."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ EMPTIED = GroupReceipt(
     bytes_read=1000,
     bytes_written=61,
     staged=tuple(
-        replace(each, size_bytes=61) if each.part == "log" else each for each in STAGED
+        replace(entry, size_bytes=61) if entry.part == "log" else entry for entry in STAGED
     ),
 )
 SOUND = (WRITTEN, UNCHANGED, EMPTIED)
@@ -73,7 +73,9 @@ def violations(
 
 def with_sizes(**sizes: int) -> tuple[StagedObject, ...]:
     """The objects of `WRITTEN`, some of another size."""
-    return tuple(replace(each, size_bytes=sizes.get(each.part, each.size_bytes)) for each in STAGED)
+    return tuple(
+        replace(entry, size_bytes=sizes.get(entry.part, entry.size_bytes)) for entry in STAGED
+    )
 
 
 def test_sound_receipts_have_no_fault() -> None:
@@ -112,10 +114,10 @@ def test_what_was_kept_was_written(written: int) -> None:
 @pytest.mark.parametrize(
     "change", [{"kept": 14}, {"superseded": 6}, {"record_bytes_in": 91}, {"aborted_bytes": 1}]
 )
-def test_a_tally_adds_up(change: dict[str, int]) -> None:
+def test_counts_add_up(change: dict[str, int]) -> None:
     wrong = replace(WRITTEN, counts=replace(WRITTEN.counts, **change))
     assert violations(wrong, UNCHANGED, EMPTIED).startswith(
-        "group [0, 19]: the tally does not add up: Counts("
+        "group [0, 19]: the counts do not add up: Counts("
     )
 
 
@@ -183,7 +185,7 @@ def test_an_object_is_as_large_as_the_segment_says(part: str) -> None:
 
 @pytest.mark.parametrize("part", REQUIRED_PARTS)
 def test_every_required_object_was_written(part: str) -> None:
-    wrong = replace(WRITTEN, staged=tuple(each for each in STAGED if each.part != part))
+    wrong = replace(WRITTEN, staged=tuple(entry for entry in STAGED if entry.part != part))
     assert violations(wrong, UNCHANGED, EMPTIED).startswith("group [0, 19]: objects [")
 
 

@@ -1,4 +1,4 @@
-"""Back to any earlier row: exactly what lived then and came since, or a refusal. Never less."""
+"""Restore of any earlier row: its live segments and later uploads exactly, or a refusal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may go of a partition whose log was cut off, and of what is set apart in it."""
+"""What may be deleted of a partition whose log was cut off, and of what is set apart in it."""
 
 from __future__ import annotations
 

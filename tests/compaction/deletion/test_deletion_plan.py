@@ -1,4 +1,4 @@
-"""What may go of a partition, and that nothing which a live row names ever does (SEMANTICS 8)."""
+"""What may be deleted of a partition, and that a live row's segments never are (SEMANTICS 8)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ DELETE: Final = replace(
     DETACHED, cleanup_policy=frozenset({"delete"}), retention_ms=DAY_MS, retention_bytes=-1
 )
 CHAIN: Final = a_chain(10, 10, 10, max_timestamp_ms=NOW_MS)
-LEFTOVER: Final = IncompleteUpload(
+INCOMPLETE: Final = IncompleteUpload(
     object_key="f/.x.staged", size_bytes=7, modified_ms=NOW_MS - DAY_MS
 )
 
@@ -79,13 +79,11 @@ def stray(
         segment_id=segment_id(f"stray{start}"),
         leader_epochs=(LeaderEpoch(epoch=epoch, start_offset=start),),
     )
-    each = unknown(segment, lacking=lacking.split(), **fields)
-    return replace(each, listed=replace(each.listed, modified_ms=NOW_MS - age_ms))
+    found = unknown(segment, lacking=lacking.split(), **fields)
+    return replace(found, listed=replace(found.listed, modified_ms=NOW_MS - age_ms))
 
 
-def seen(
-    state: PartitionState | None, found: Sequence[InspectedSegment] = ()
-) -> PartitionView:
+def seen(state: PartitionState | None, found: Sequence[InspectedSegment] = ()) -> PartitionView:
     """The row, all that it names, and what lies beside."""
     view = discovered(state, found)
     assert isinstance(view, PartitionView)
@@ -112,7 +110,7 @@ def ids(vacuumed: DeletionPlan) -> tuple[list[str], ...]:
     )
 
 
-A, B, C = (each.segment_id for each in CHAIN)
+A, B, C = (segment.segment_id for segment in CHAIN)
 
 
 @pytest.mark.parametrize(("for_ms", "is_due"), [(DAY_MS, True), (DAY_MS - 1, False)])
@@ -138,9 +136,9 @@ def test_where_a_broker_may_name_it_only_what_we_wrote_goes(binding: TierBinding
     row = a_state((replace(CHAIN[2], max_timestamp_ms=0),), retired=(theirs, ours))
     view = seen(row, [stray(25, 26)])
     rules = replace(DELETE, tier_binding=binding)
-    vacuumed = deletion(view, rules, incomplete_uploads=[LEFTOVER])
+    vacuumed = deletion(view, rules, incomplete_uploads=[INCOMPLETE])
     assert ids(vacuumed) == ([], [B], [], [])
-    assert vacuumed.incomplete_uploads == (LEFTOVER,)
+    assert vacuumed.incomplete_uploads == (INCOMPLETE,)
     assert vacuumed.log_start_offset == 20
     (note,) = vacuumed.notes
     assert "may still name them: 1 expired, 1 retired, 1 orphaned." in note
@@ -149,11 +147,11 @@ def test_where_a_broker_may_name_it_only_what_we_wrote_goes(binding: TierBinding
 
 
 @pytest.mark.parametrize(("age_ms", "is_due"), [(DAY_MS, True), (DAY_MS - 1, False)])
-def test_an_orphan_and_a_leftover_stay_while_a_run_may_be_at_them(
+def test_an_orphan_and_an_incomplete_upload_stay_while_a_run_may_be_at_them(
     age_ms: int, is_due: bool
 ) -> None:
     view = seen(a_state(CHAIN), [stray(10, 19, age_ms=age_ms)])
-    young = replace(LEFTOVER, modified_ms=NOW_MS - age_ms)
+    young = replace(INCOMPLETE, modified_ms=NOW_MS - age_ms)
     vacuumed = deletion(view, incomplete_uploads=[young])
     assert ids(vacuumed)[3] == ([segment_id("stray10")] if is_due else [])
     assert vacuumed.incomplete_uploads == ((young,) if is_due else ())
@@ -238,21 +236,21 @@ def test_what_is_set_apart_goes_only_where_a_person_gave_it_up(
     assert ids(vacuumed) == ([], [], [], [])
     kept = [note for note in vacuumed.notes if "set apart, outside the leader epoch" in note]
     assert len(kept) is not goes
-    is_told = binding is not TierBinding.DETACHED
-    assert any("1 set apart." in note for note in vacuumed.notes) is is_told
+    is_reported = binding is not TierBinding.DETACHED
+    assert any("1 set apart." in note for note in vacuumed.notes) is is_reported
 
 
 def test_what_no_run_has_adopted_yet_expires_as_well() -> None:
-    old = [replace(each, max_timestamp_ms=0) for each in a_chain(10, 10)]
+    old = [replace(segment, max_timestamp_ms=0) for segment in a_chain(10, 10)]
     first = seen(None, list(map(unknown, old)))
-    vacuumed = deletion(first, DELETE, incomplete_uploads=[LEFTOVER])
+    vacuumed = deletion(first, DELETE, incomplete_uploads=[INCOMPLETE])
     assert [gone.reason for gone in vacuumed.expired] == [ExpiryReason.TIME] * 2
     assert (vacuumed.log_start_offset, vacuumed.incomplete_uploads) == (20, ())
     assert deletion(first).is_nothing
 
 
-def test_it_is_said_where_nothing_will_be_left() -> None:
-    old = [replace(each, max_timestamp_ms=0) for each in CHAIN]
+def test_a_note_says_where_nothing_will_be_left() -> None:
+    old = [replace(segment, max_timestamp_ms=0) for segment in CHAIN]
     assert deletion(seen(a_state(old)), DELETE).notes == ("all that lives expires",)
     assert deletion(seen(a_state([*old[:2], CHAIN[2]])), DELETE).notes == ()
     assert deletion(seen(a_state(CHAIN)), DELETE).notes == ()
@@ -274,7 +272,7 @@ def test_a_deletion_is_asked_for_only_while_the_segment_is_whole() -> None:
     vacuumed = deletion(seen(row))
     assert vacuumed.updates(at_ms=5, run="r") == (StartDeletion(ids=(A,), at_ms=5),)
     restored = a_state(CHAIN)
-    assert [len(violated(vacuumed.requires, each)) for each in (row, restored)] == [0, 1]
+    assert [len(violated(vacuumed.requires, state)) for state in (row, restored)] == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -295,7 +293,7 @@ def test_a_run_holds_a_partition_until_it_is_silent_for_the_orphan_age(
     assert holder(None, TIMES) == ""
 
 
-def test_whoever_lost_the_row_is_told_by_whom() -> None:
+def test_a_run_that_lost_the_row_learns_to_whom() -> None:
     hold = EpochIs(epoch=3, owner_run="we")
     row = a_state(CHAIN, epoch=3, owner_run="we", commit_id="x")
     assert taken_over(row, hold) is None
@@ -304,7 +302,7 @@ def test_whoever_lost_the_row_is_told_by_whom() -> None:
     assert taken_over(replace(row, owner_run="they"), hold) == LostRace(found_commit_id="x")
 
 
-def test_the_row_has_the_last_word_on_what_is_deleted() -> None:
+def test_the_row_decides_what_is_deleted() -> None:
     started = replace(gone(CHAIN[0], for_ms=DAY_MS), deletion_started_at_ms=NOW_MS)
     row = a_state(CHAIN[1:], retired=(started,))
     vacuumed = deletion(seen(row, [stray(15, 20)]))
@@ -341,15 +339,15 @@ def partitions(draw: st.DrawFn) -> tuple[PartitionView, Rules]:
     ages = draw(st.lists(st.integers(0, 3), min_size=1, max_size=6))
     first_live = draw(st.integers(0, len(ages)))
     chain = [
-        replace(each, max_timestamp_ms=NOW_MS - age * DAY_MS)
-        for each, age in zip(a_chain(*[10] * len(ages)), ages, strict=True)
+        replace(segment, max_timestamp_ms=NOW_MS - age * DAY_MS)
+        for segment, age in zip(a_chain(*[10] * len(ages)), ages, strict=True)
     ]
     retired = [
         replace(
-            gone(each, for_ms=draw(st.integers(0, 2)) * DAY_MS, is_ours=draw(st.booleans())),
+            gone(segment, for_ms=draw(st.integers(0, 2)) * DAY_MS, is_ours=draw(st.booleans())),
             deletion_started_at_ms=draw(st.none() | st.just(NOW_MS)),
         )
-        for each in chain[:first_live]
+        for segment in chain[:first_live]
     ]
     row = a_state(
         chain[first_live:], retired=tuple(retired), log_start_offset=10 * first_live, epoch=1
@@ -365,9 +363,7 @@ def partitions(draw: st.DrawFn) -> tuple[PartitionView, Rules]:
 
 
 @given(partitions())
-def test_nothing_that_a_live_row_names_is_ever_swept(
-    found: tuple[PartitionView, Rules],
-) -> None:
+def test_nothing_that_a_live_row_names_is_ever_deleted(found: tuple[PartitionView, Rules]) -> None:
     view, rules = found
     vacuumed = deletion(view, rules, order=TAKES_APART)
     expired, starting, going, orphans = map(set, ids(vacuumed))
@@ -381,7 +377,7 @@ def test_nothing_that_a_live_row_names_is_ever_swept(
     assert len(expired | starting | going | orphans) == sum(map(len, ids(vacuumed)))
     if not rules.is_detached:
         assert not expired | orphans
-    # As the catalog writes it, every law of which holds; then the objects may go.
+    # As the catalog writes it: every invariant holds, then the objects may go.
     row = claimed(state_with_new(view), run="vacuum", commit_id="1", at_ms=NOW_MS)
     after = row
     for number, updates in enumerate(

@@ -26,9 +26,9 @@ def log(*ages_ms: int | None, sizes: Sequence[int] = ()) -> tuple[Segment, ...]:
     bytes_each = sizes or [100] * len(ages_ms)
     return tuple(
         replace(
-            each, max_timestamp_ms=-1 if age_ms is None else NOW_MS - age_ms, size_bytes=size
+            segment, max_timestamp_ms=-1 if age_ms is None else NOW_MS - age_ms, size_bytes=size
         )
-        for each, age_ms, size in zip(chain, ages_ms, bytes_each, strict=True)
+        for segment, age_ms, size in zip(chain, ages_ms, bytes_each, strict=True)
     )
 
 
@@ -40,8 +40,8 @@ def reasons(
     segments: Sequence[Segment], of: Rules, log_start_offset: int = 0
 ) -> list[ExpiryReason]:
     found = expired_head(segments, of, log_start_offset, NOW_MS)
-    assert [each.segment for each in found] == list(segments[: len(found)])
-    return [each.reason for each in found]
+    assert [expired.segment for expired in found] == list(segments[: len(found)])
+    return [expired.reason for expired in found]
 
 
 @pytest.mark.parametrize(
@@ -114,12 +114,12 @@ def kafkas_loop(segments: Sequence[Segment], of: Rules) -> list[ExpiryReason]:
     total = sum(segment.size_bytes for segment in segments)
     remaining = total - of.retention_bytes if 0 <= of.retention_bytes < total else None
     found: list[ExpiryReason] = []
-    for each in segments:
-        if cleanup_until_ms is not None and each.max_timestamp_ms < cleanup_until_ms:
-            remaining = None if remaining is None else max(0, remaining - each.size_bytes)
+    for segment in segments:
+        if cleanup_until_ms is not None and segment.max_timestamp_ms < cleanup_until_ms:
+            remaining = None if remaining is None else max(0, remaining - segment.size_bytes)
             found.append(TIME)
-        elif remaining is not None and remaining > 0 and remaining - each.size_bytes >= 0:
-            remaining -= each.size_bytes
+        elif remaining is not None and remaining > 0 and remaining - segment.size_bytes >= 0:
+            remaining -= segment.size_bytes
             found.append(SIZE)
         else:
             break

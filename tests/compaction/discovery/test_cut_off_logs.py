@@ -1,4 +1,4 @@
-"""What becomes of uploads where a log was cut off: amid a segment, or below what the row has.
+"""What becomes of uploads where a log was cut off: inside a segment, or below what the row has.
 
     row        0 ──────────── 10
     current              8 ────── 12     a newer epoch begins at 8

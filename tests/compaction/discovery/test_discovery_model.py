@@ -23,17 +23,17 @@ from tierfold.compaction.model.segments import PartitionState
 
 @st.composite
 def uploads(draw: st.DrawFn) -> list[InspectedSegment]:
-    """One log of 30 offsets, as several leaders of its lineage cut it, in any order of arrival."""
+    """One log of 30 offsets, as several leaders of its lineage upload it, in any order."""
     found: dict[str, InspectedSegment] = {}
     for _ in range(draw(st.integers(1, 3))):
         at = draw(st.integers(0, 12))
         for length in draw(st.lists(st.integers(1, 8), min_size=1, max_size=4)):
             end = min(at + length - 1, 29)
             lacking = draw(st.sampled_from(["", "", "", "index", "leader_epoch_checkpoint", "log"]))
-            each = upload(at, end, lacking=lacking)
+            segment = upload(at, end, lacking=lacking)
             if lacking and draw(st.integers(0, 3)) == 0:
-                each = replace(each, end_offset=None, corruption="torn")
-            found.setdefault(each.listed.segment_id, each)
+                segment = replace(segment, end_offset=None, corruption="torn")
+            found.setdefault(segment.listed.segment_id, segment)
             at = end + 1
             if at > 29:
                 break
@@ -41,7 +41,7 @@ def uploads(draw: st.DrawFn) -> list[InspectedSegment]:
 
 
 def offsets_of(segment: InspectedSegment) -> set[int]:
-    """What it holds, were it read; nothing without its `.log`."""
+    """The offsets it holds; none without its `.log`."""
     if not segment.listed.has_log:
         return set()
     start, end = segment.listed.segment_id.rstrip("A").rstrip("_").split("-")
@@ -53,7 +53,7 @@ def is_whole(segment: InspectedSegment) -> bool:
 
 
 def checked(row: PartitionState | None, found: Sequence[InspectedSegment]) -> PartitionView | None:
-    """The view, held against a dictionary of offsets; None: refused."""
+    """The view, compared with a dictionary of offsets; None: refused."""
     seen = discovered(row, found)
     named = () if row is None else (*row.segments, *(entry.segment for entry in row.retired))
     first = min((segment.start_offset for segment in named), default=0)
@@ -61,11 +61,11 @@ def checked(row: PartitionState | None, found: Sequence[InspectedSegment]) -> Pa
     # A head that comes late: no part of the log, and nothing else is known to hold it.
     late = set(range(first))
     no_offsets: set[int] = set()
-    whole = no_offsets.union(*(offsets_of(each) for each in found if is_whole(each)))
+    whole = no_offsets.union(*(offsets_of(other) for other in found if is_whole(other)))
     if isinstance(seen, Refusal):
         assert row is None
         lowest, highest = min(whole, default=0), max(whole, default=-1)
-        is_cut_short = any(not is_whole(each) for each in found)
+        is_cut_short = any(not is_whole(other) for other in found)
         assert is_cut_short or whole != set(range(lowest, highest + 1))
         return None
     # Effective ranges: in order, no overlap, no hole, and exactly what a dictionary holds.
@@ -81,15 +81,15 @@ def checked(row: PartitionState | None, found: Sequence[InspectedSegment]) -> Pa
     assert given_by == list(range(start, end))
     ends = [segment.end_offset for segment in seen.segments]
     assert ends == sorted(set(ends))
-    # Nothing unique goes: an orphan's offsets are all live in the committed row.
-    for each in found:
-        name = each.listed.segment_id
-        held = offsets_of(each)
+    # Nothing unique is deleted: an orphan's offsets are all live in the committed row.
+    for segment in found:
+        name = segment.listed.segment_id
+        held = offsets_of(segment)
         if name in {orphan.segment_id for orphan in seen.orphans}:
             assert held <= live
-        elif each.is_readable and held and held <= live:
+        elif segment.is_readable and held and held <= live:
             raise AssertionError(f"{name} is no orphan")
-        others = no_offsets.union(*(offsets_of(other) for other in found if other is not each))
+        others = no_offsets.union(*(offsets_of(other) for other in found if other is not segment))
         kept = set(seen.new_ids) | {waits.segment_id for waits in seen.waiting}
         assert not held & late or name not in {orphan.segment_id for orphan in seen.orphans}
         if held - live - late - others:
@@ -112,8 +112,8 @@ def test_uploads_of_one_lineage_are_taken_as_a_dictionary_of_offsets_says(
         if data.draw(st.booleans(), label="is compacted"):
             row = compacted(row)
     named = () if row is None else (*row.segments, *(entry.segment for entry in row.retired))
-    known = {each.segment_id for each in named}
-    left = [each for each in found if each.listed.segment_id not in known]
+    known = {segment.segment_id for segment in named}
+    left = [segment for segment in found if segment.listed.segment_id not in known]
     second = checked(row, left)
     if row is not None and second is not None:
         grown = state_with_new(second)

@@ -37,7 +37,7 @@ def test_a_late_upload_is_set_apart_and_the_partition_goes_on() -> None:
 
 
 @pytest.mark.parametrize("others", [(0, 10), (19, 25)])
-def test_on_first_sight_what_is_set_apart_and_alone_holds_offsets_refuses(
+def test_without_a_row_a_segment_apart_that_alone_holds_offsets_refuses(
     others: tuple[int, int],
 ) -> None:
     # The lineage is epoch 2's; it ends below 18, or starts above 11.

@@ -56,7 +56,7 @@ def a_row(*lineage: tuple[int, int]) -> PartitionState:
 
 
 def names(found: tuple[InspectedSegment, ...]) -> list[str]:
-    return [each.listed.segment_id.strip("_A").rstrip("_") for each in found]
+    return [segment.listed.segment_id.strip("_A").rstrip("_") for segment in found]
 
 
 def decided(row: PartitionState | None, *found: InspectedSegment) -> tuple[History, str]:
@@ -104,7 +104,7 @@ def test_an_epoch_of_which_only_the_last_checkpoint_entry_is_left_may_start_late
 
 
 @pytest.mark.parametrize("start", [5, 7])
-def test_a_common_epoch_that_starts_elsewhere_is_a_contradiction(start: int) -> None:
+def test_a_common_epoch_that_starts_elsewhere_is_a_violation(start: int) -> None:
     row = a_row((2, 0), (3, 6))
     history = decided_history([upload(4, 15, (2, 0), (3, start))], row)
     assert history.violation == (
@@ -292,9 +292,9 @@ def test_without_a_checkpoint_the_batches_tell_where_it_was_cut_off(
     epoch: int, expected: int
 ) -> None:
     lineage = epochs((3, 0), (4, 8))
-    each = cut_short(4, 10, (epoch, 4, 10))
-    assert shared_until(each, lineage) == expected
-    assert shared_until(replace(each, end_offset=None), lineage) == 3
+    segment = cut_short(4, 10, (epoch, 4, 10))
+    assert shared_until(segment, lineage) == expected
+    assert shared_until(replace(segment, end_offset=None), lineage) == 3
 
 
 def test_an_epoch_that_the_row_has_beyond_its_live_end_says_nothing() -> None:

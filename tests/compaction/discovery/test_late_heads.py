@@ -1,4 +1,4 @@
-"""What no row can place: a head that comes late, a newer leader's upload without its checkpoint."""
+"""Uploads that no row explains: a late head, a newer leader's upload without its checkpoint."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tierfold.compaction.discovery.view import PartitionView
 from tierfold.compaction.model.segments import LeaderEpoch
 
 
-def test_a_head_that_comes_after_first_sight_is_no_orphan() -> None:
+def test_a_head_that_comes_after_the_first_row_is_no_orphan() -> None:
     """A tier is copied, and its first segments arrive last: nothing else has what they hold."""
     head, *rest = a_chain(5, 5, 5)
     row = a_state(rest)

@@ -32,20 +32,20 @@ CHAIN = a_chain(100, 100, 100, 100)
 
 
 def test_a_complete_segment_lacks_nothing_but_perhaps_the_transaction_index() -> None:
-    each = listed(CHAIN[0])
-    assert each.is_complete
-    assert each.part_bytes("log") == 1000
-    assert each.part_bytes("txnindex") is None
+    segment = listed(CHAIN[0])
+    assert segment.is_complete
+    assert segment.part_bytes("log") == 1000
+    assert segment.part_bytes("txnindex") is None
 
 
 def test_each_required_part_is_missed() -> None:
     for part in REQUIRED_PARTS:
-        each = listed(CHAIN[0], lacking=[part])
-        assert not each.is_complete
-        assert each.missing_parts == (part,)
+        segment = listed(CHAIN[0], lacking=[part])
+        assert not segment.is_complete
+        assert segment.missing_parts == (part,)
 
 
-def test_on_first_sight_every_segment_is_unknown_complete_or_not() -> None:
+def test_without_a_row_every_segment_is_unknown_complete_or_not() -> None:
     classified = classify([listed(CHAIN[1], lacking=["index"]), listed(CHAIN[0])], None)
     assert found(classified) == {"unknown": [A, B]}
     assert classified.corruptions == ()
@@ -64,8 +64,8 @@ def test_what_no_row_names_is_unknown_wherever_it_begins() -> None:
 
 
 def test_a_listed_segment_has_a_log_or_none_and_names_what_it_lacks() -> None:
-    each = listed(CHAIN[2], lacking=["index", "log"])
-    assert (each.has_log, each.lacking) == (False, ".log, .index")
+    segment = listed(CHAIN[2], lacking=["index", "log"])
+    assert (segment.has_log, segment.lacking) == (False, ".log, .index")
     assert (listed(CHAIN[2], lacking=["index"]).has_log, listed(CHAIN[2]).lacking) == (True, "")
 
 
@@ -78,34 +78,34 @@ def test_what_was_retired_never_comes_back() -> None:
     merged = a_segment(0, 199, segment_id=segment_id("merged"))
     last = a_segment(200, 299, segment_id=segment_id("last"))
     state = a_state([merged], retired=tuple(map(retired, [*CHAIN[:2], last])))
-    classified = classify([listed(each) for each in [merged, *CHAIN[:2], last]], state)
+    classified = classify([listed(segment) for segment in [merged, *CHAIN[:2], last]], state)
     assert found(classified) == {
         "known": [merged.segment_id],
         "retired": [A, B, last.segment_id],
     }
 
 
-def problems(listing: list[ListedSegment], state: PartitionState) -> tuple[str, ...]:
+def corruptions(listing: list[ListedSegment], state: PartitionState) -> tuple[str, ...]:
     return classify(listing, state).corruptions
 
 
 def test_live_data_that_is_gone_refuses_the_partition() -> None:
     state = a_state(CHAIN[:2])
-    assert problems([listed(CHAIN[0])], state) == (
+    assert corruptions([listed(CHAIN[0])], state) == (
         f"live segment {B} (start 100) is gone from the tier",
     )
 
 
 def test_a_live_segment_without_a_required_part_refuses_the_partition() -> None:
     listing = [listed(CHAIN[0]), listed(CHAIN[1], lacking=["snapshot"])]
-    assert problems(listing, a_state(CHAIN[:2])) == (
+    assert corruptions(listing, a_state(CHAIN[:2])) == (
         f"live segment {B} (start 100) lacks .snapshot",
     )
 
 
 def test_a_live_log_of_another_size_refuses_the_partition() -> None:
     cut = a_segment(0, 99, size_bytes=999)
-    assert problems([listed(cut)], a_state(CHAIN[:1])) == (
+    assert corruptions([listed(cut)], a_state(CHAIN[:1])) == (
         f"live segment {A} (start 0) has a .log of 999 bytes, the catalog says 1000",
     )
 
@@ -113,15 +113,15 @@ def test_a_live_log_of_another_size_refuses_the_partition() -> None:
 def test_a_promised_transaction_index_that_is_absent_refuses_the_partition() -> None:
     promised = a_segment(0, 99, has_transaction_index=True)
     state = a_state([promised])
-    assert problems([listed(promised)], state) == ()
-    assert problems([listed(CHAIN[0])], state) == (
+    assert corruptions([listed(promised)], state) == ()
+    assert corruptions([listed(CHAIN[0])], state) == (
         f"live segment {A} (start 0) lacks the .txnindex that the catalog promises",
     )
 
 
 def test_a_live_segment_under_another_start_offset_refuses_the_partition() -> None:
     moved = a_segment(7, 99, segment_id=A)
-    assert problems([listed(moved)], a_state(CHAIN[:1])) == (
+    assert corruptions([listed(moved)], a_state(CHAIN[:1])) == (
         f"live segment {A} (start 0) is listed with start 7",
     )
 
@@ -131,18 +131,18 @@ def test_a_live_segment_that_is_cut_is_known_by_its_own_start_and_its_whole_size
     cut = a_segment(10, 99, segment_id=A, skipped_offsets=10, size_bytes=900, skipped_bytes=100)
     state = a_state([a_segment(0, 9, segment_id=B), cut])
     listing = [listed(a_segment(0, 9, segment_id=B)), listed(CHAIN[0])]
-    assert problems(listing, state) == ()
-    assert problems([listing[0], listed(replace(cut, skipped_bytes=99))], state) == (
+    assert corruptions(listing, state) == ()
+    assert corruptions([listing[0], listed(replace(cut, skipped_bytes=99))], state) == (
         f"live segment {A} (start 0) has a .log of 999 bytes, the catalog says 1000",
     )
-    assert problems([listing[0], listed(replace(cut, skipped_offsets=9))], state) == (
+    assert corruptions([listing[0], listed(replace(cut, skipped_offsets=9))], state) == (
         f"live segment {A} (start 0) is listed with start 1",
     )
 
 
 @st.composite
 def listings(draw: st.DrawFn) -> tuple[list[ListedSegment], PartitionState | None]:
-    """A row over some of the listed segments, and strangers of every kind beside them."""
+    """A row over some of the listed segments, and others of every kind beside them."""
     live = a_chain(*draw(st.lists(st.integers(1, 4), max_size=4)))
     gone = tuple(
         a_segment(start, start + 1, segment_id=segment_id(f"r{place}"))
@@ -168,8 +168,8 @@ def test_every_listed_segment_lies_in_exactly_one_list(
 ) -> None:
     listing, state = drawn
     lists = found(classify(listing, state))
-    assert sorted(each for some in lists.values() for each in some) == sorted(
-        listed_segment.segment_id for listed_segment in listing
+    assert sorted(name for names in lists.values() for name in names) == sorted(
+        segment.segment_id for segment in listing
     )
 
 

@@ -44,7 +44,7 @@ def drawn(chain: Chain) -> str:
         for segment in chain.taken
     )
     lists = taken, map(name, chain.superseded), map(name, chain.waiting)
-    return " | ".join(" ".join(each) for each in lists).strip()
+    return " | ".join(" ".join(names) for names in lists).strip()
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def drawn(chain: Chain) -> str:
 def test_each_upload_that_reaches_further_is_taken(
     reached: int, uploads: str, expected: str
 ) -> None:
-    segments = [upload(each) for each in uploads.split()]
+    segments = [upload(name) for name in uploads.split()]
     for arrived in (segments, segments[::-1]):
         assert drawn(chain_of(reached, arrived)) == expected
 
@@ -130,7 +130,7 @@ LIVE: Final = [upload("0-4"), upload("5-10")]
 def test_what_shares_offsets_is_compared_where_something_is_taken(
     uploads: str, expected: list[str]
 ) -> None:
-    assert pairs(LIVE, chain_of(10, [upload(each) for each in uploads.split()])) == expected
+    assert pairs(LIVE, chain_of(10, [upload(name) for name in uploads.split()])) == expected
 
 
 def test_against_what_a_run_of_ours_wrote_the_lineage_suffices() -> None:
@@ -169,7 +169,7 @@ SPANS: Final = st.tuples(st.integers(0, 30), st.integers(0, 12)).map(
 def test_the_chain_is_what_a_dictionary_of_offsets_says(
     uploads: list[str], reached: int, data: st.DataObject
 ) -> None:
-    segments = [upload(each) for each in uploads]
+    segments = [upload(name) for name in uploads]
     chain = chain_of(reached, data.draw(st.permutations(segments)))
     # The shortest model: go on by one offset for as long as any upload holds it.
     spans = (range(segment.start_offset, segment.next_offset) for segment in segments)
@@ -183,7 +183,7 @@ def test_the_chain_is_what_a_dictionary_of_offsets_says(
         for offset in range(segment.start_offset, segment.next_offset)
     ]
     assert given_by == list(range(reached + 1, end + 1))
-    assert all(each.end_offset <= end for each in chain.superseded)
+    assert all(segment.end_offset <= end for segment in chain.superseded)
     assert all(segment.own_start_offset > end + 1 for segment in chain.waiting)
     everything = (*chain.taken, *chain.superseded, *chain.waiting)
     assert sorted(segment.segment_id for segment in everything) == sorted(
@@ -196,7 +196,7 @@ def test_every_shared_offset_of_an_upload_that_counts_is_compared(
     uploads: list[str], first: int, second: int
 ) -> None:
     live = [upload(f"0-{first}"), upload(f"{first + 1}-{first + 1 + second}")]
-    segments = [each for each in map(upload, uploads) if each.end_offset > live[1].end_offset]
+    segments = [s for s in map(upload, uploads) if s.end_offset > live[1].end_offset]
     chain = chain_of(live[1].end_offset, segments)
     compared = {
         (frozenset((comparison.first.segment_id, comparison.second.segment_id)), offset)

@@ -59,7 +59,7 @@ LATER_MS: Final = 5_000_000
 
 
 @pytest.mark.parametrize("row", [None, ROW])
-def test_overlapping_uploads_are_taken_on_first_sight_and_beside_a_row(
+def test_overlapping_uploads_are_taken_without_a_row_and_beside_one(
     row: PartitionState | None,
 ) -> None:
     found = [upload(8, 15), upload(16, 23), *([] if row else [upload(0, 10)])]
@@ -82,7 +82,7 @@ def test_overlaps_that_disagree_refuse_the_partition(row: PartitionState | None)
     assert (seen.remedy == CATALOG_FIRST) is (row is None)
 
 
-def test_the_way_out_of_an_overlap_on_first_sight_is_the_lost_catalog() -> None:
+def test_the_remedy_of_an_overlap_without_a_row_is_the_lost_catalog() -> None:
     # A replacement overlaps its originals; without the catalog each could be the wrong one.
     assert CATALOG_FIRST == (
         "If tierfold has compacted this tier before, its catalog is missing: bring `_tierfold`"
@@ -164,10 +164,10 @@ def test_a_torn_log_that_was_cut_short_beyond_the_live_end_waits() -> None:
     assert (starts(seen.waiting), seen.stalled_since_ms) == ([11], 1_000_000)
 
 
-# First sight.
+# A partition without a row.
 
 
-def test_first_sight_refuses_a_gap_and_names_both_sides() -> None:
+def test_without_a_row_a_gap_is_refused_and_both_sides_are_named() -> None:
     found = refusal(None, upload(0, 10), upload(12, 20))
     assert found.reason is RefusalReason.GAP
     assert found.detail == (
@@ -177,13 +177,13 @@ def test_first_sight_refuses_a_gap_and_names_both_sides() -> None:
 
 
 @pytest.mark.parametrize("lacking", REQUIRED_PARTS)
-def test_first_sight_refuses_a_partial_segment(lacking: str) -> None:
+def test_without_a_row_a_partial_segment_is_refused(lacking: str) -> None:
     found = refusal(None, upload(0, 10), upload(11, 20, lacking=lacking))
     assert found.reason is RefusalReason.PARTIAL_SEGMENT
     assert found.detail == f"segment {segment_id('11-20')} (start 11) lacks .{lacking}"
 
 
-def test_on_first_sight_the_log_starts_at_the_lineages_lowest_segment() -> None:
+def test_without_a_row_the_log_starts_at_the_lineages_lowest_segment() -> None:
     assert view(None, upload(40, 50), upload(45, 60)).log_start_offset == 40
     assert view(None).segments == ()
 

@@ -51,10 +51,10 @@ def found(
     new: Sequence[Segment], checkpoint: tuple[LeaderEpoch, ...] = ()
 ) -> list[InspectedSegment]:
     """Complete segments that no row names; `checkpoint` is that of the last one."""
-    each = [unknown(segment) for segment in new]
+    inspected = [unknown(segment) for segment in new]
     if checkpoint:
-        each[-1] = replace(each[-1], checkpoint=checkpoint)
-    return each
+        inspected[-1] = replace(inspected[-1], checkpoint=checkpoint)
+    return inspected
 
 
 def refused(
@@ -71,7 +71,7 @@ def epochs(*pairs: tuple[int, int]) -> tuple[LeaderEpoch, ...]:
     return tuple(LeaderEpoch(epoch=epoch, start_offset=start) for epoch, start in pairs)
 
 
-def test_first_sight_takes_a_contiguous_log() -> None:
+def test_without_a_row_a_contiguous_log_is_taken() -> None:
     view = seen([CHAIN[1], CHAIN[0]])
     assert view.segments == CHAIN[:2]
     assert view.new_ids == (A, B)
@@ -79,22 +79,22 @@ def test_first_sight_takes_a_contiguous_log() -> None:
     assert view.cleaner_offset is None
 
 
-def test_first_sight_of_a_log_whose_head_is_gone_starts_there() -> None:
+def test_without_a_row_a_log_whose_head_is_gone_starts_there() -> None:
     assert seen(CHAIN[2:]).log_start_offset == 200
 
 
-def test_first_sight_of_nothing_is_an_empty_view() -> None:
+def test_without_a_row_nothing_is_an_empty_view() -> None:
     view = seen([])
     assert (view.segments, view.log_start_offset, view.next_offset) == ((), 0, 0)
 
 
-def test_first_sight_refuses_a_gap_and_names_both_sides() -> None:
+def test_without_a_row_a_gap_is_refused_and_both_sides_are_named() -> None:
     refusal = refused([CHAIN[0], CHAIN[2]])
     assert refusal.reason is RefusalReason.GAP
     assert refusal.detail == f"segment {A} ends at offset 99, segment {C} starts at 200"
 
 
-def test_first_sight_refuses_a_partial_segment() -> None:
+def test_without_a_row_a_partial_segment_is_refused() -> None:
     refusal = discovered(None, [unknown(CHAIN[0], lacking=["log"])])
     assert isinstance(refusal, Refusal)
     assert refusal.reason is RefusalReason.PARTIAL_SEGMENT
@@ -159,7 +159,7 @@ def test_a_missing_middle_segment_is_a_gap_of_exactly_its_offsets(
     chain = a_chain(*lengths)
     assert first_break(chain) is None
     missing = data.draw(st.integers(0, len(chain) - 1))
-    refusal = first_break([each for each in chain if each is not chain[missing]])
+    refusal = first_break([segment for segment in chain if segment is not chain[missing]])
     if missing in (0, len(chain) - 1):
         assert refusal is None
     else:

@@ -137,6 +137,6 @@ def test_errors_are_fit_to_be_shown_and_stay_so_on_their_way_from_a_worker() -> 
     assert (type(back), str(back)) == (CorruptLog, str(error))
 
 
-def test_a_strangers_exception_is_one_line() -> None:
+def test_a_foreign_exception_is_one_line() -> None:
     told = unexpected(ValueError(f"two\n\tlines of \x1b s3://k:{SECRET}@b"))
     assert told == r"unexpected ValueError: two lines of \x1b s3://[hidden]@b"

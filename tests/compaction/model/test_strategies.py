@@ -1,4 +1,4 @@
-"""What is remembered of compaction strategies, and what is said when one changes."""
+"""Which compaction strategies a row keeps, and the note when one changes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CLEANED = a_state(a_chain(10), cleaner_offsets=cleaned_to(10))
 
 
 def test_a_header_strategy_is_told_by_its_header() -> None:
-    assert [strategy_name(each) for each in (OFFSET, TIMESTAMP, HEADER)] == [
+    assert [strategy_name(rules) for rules in (OFFSET, TIMESTAMP, HEADER)] == [
         "offset",
         "timestamp",
         "header=v",

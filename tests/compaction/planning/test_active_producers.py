@@ -1,4 +1,4 @@
-"""Which producers are still active, and by what they are known."""
+"""Which producers are still active, and what identifies them."""
 
 from __future__ import annotations
 

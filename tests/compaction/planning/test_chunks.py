@@ -1,4 +1,4 @@
-"""What is begun next: chunks of a partition, waves of a run, and why each ends where it ends."""
+"""Chunks of a partition, waves of a run, and why each ends where it ends."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def test_waves_come_to_an_end_at_the_end_of_the_plan(
         # Each wave as the first of a run: something is always begun.
         budget_left = RemainingBudget(budget_bytes=budget_bytes, free_bytes=free_bytes)
         (chunk,) = next_wave([due(left, chunk_bytes, done)], budget_left).chunks
-        dirty = [each.size_bytes for each in sources_of(chunk.plan)][left.first_dirty // 10 :]
+        dirty = [source.size_bytes for source in sources_of(chunk.plan)][left.first_dirty // 10 :]
         assert dirty
         if len(dirty) > 1:
             assert sum(dirty) <= (chunk_bytes or sum(sizes))

@@ -1,4 +1,4 @@
-"""Groups of which nothing survived: a neighbour takes their offsets, if they fit its span."""
+"""Empty groups: a neighbour takes their offsets, if they fit its span."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def groups_of(*sizes: int, offsets: int = 3) -> list[SegmentGroup]:
     return [SegmentGroup(segments=tuple(next(chain) for _ in range(size))) for size in sizes]
 
 
-def absorbed_as(picture: str, offsets: int = 3) -> str:
+def merged_as(picture: str, offsets: int = 3) -> str:
     """`x` a group that survives, `.` an empty one; the result, its groups parted by `|`.
 
     What is left to be one empty batch ends in `!`.
@@ -58,7 +58,7 @@ def absorbed_as(picture: str, offsets: int = 3) -> str:
 def test_an_empty_group_goes_to_the_one_before_it_and_at_the_head_to_the_one_after(
     picture: str, expected: str
 ) -> None:
-    assert absorbed_as(picture) == expected
+    assert merged_as(picture) == expected
 
 
 @pytest.mark.parametrize(
@@ -89,12 +89,12 @@ def test_an_empty_group_goes_to_the_one_before_it_and_at_the_head_to_the_one_aft
 def test_what_no_neighbours_span_can_take_becomes_one_empty_batch(
     picture: str, offsets: int, expected: str
 ) -> None:
-    assert absorbed_as(picture, offsets) == expected
+    assert merged_as(picture, offsets) == expected
 
 
 def test_the_one_after_is_asked_where_the_one_before_has_no_room() -> None:
     full, empty, small = a_chain(MOST, 10, 10)
-    groups = [SegmentGroup(segments=(each,)) for each in (full, empty, small)]
+    groups = [SegmentGroup(segments=(segment,)) for segment in (full, empty, small)]
     found = merge_empty(groups, [False, True, False])
     assert found == MergedGroups(
         groups=(groups[0], SegmentGroup(segments=(empty, small))), empty=frozenset()
@@ -108,7 +108,8 @@ LENGTHS = st.sampled_from([1, 7, MOST // 5, MOST // 3, MOST // 2, MOST // 2 + 1,
 def test_neighbours_alone_are_joined_as_few_as_can_be_and_nothing_is_lost(
     drawn: list[tuple[int, bool]],
 ) -> None:
-    groups = [SegmentGroup(segments=(each,)) for each in a_chain(*[length for length, _ in drawn])]
+    chain = a_chain(*[length for length, _ in drawn])
+    groups = [SegmentGroup(segments=(segment,)) for segment in chain]
     is_empty = [empty for _, empty in drawn]
     found = merge_empty(groups, is_empty)
     segments = [segment for group in groups for segment in group.segments]

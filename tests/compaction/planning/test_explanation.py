@@ -30,8 +30,8 @@ MAX = replace(NEVER, max_compaction_lag_ms=80)
 HOLD = LastStable(offset=212, producer_id=2999)
 DUE = a_view(
     [
-        replace(each, earliest_due_ms=due_ms)
-        for each, due_ms in zip(
+        replace(segment, earliest_due_ms=due_ms)
+        for segment, due_ms in zip(
             a_chain(100, 100, 100), (NOW_MS - 5, NOW_MS + 2000, None), strict=True
         )
     ],
@@ -138,7 +138,7 @@ def words(segments: tuple[ExplainedSegment, ...]) -> list[str]:
         ),
     ],
 )
-def test_each_segment_is_told_its_region_its_fate_and_why(
+def test_each_segment_has_its_region_its_action_and_why(
     segments: tuple[ExplainedSegment, ...], expected: list[str], why: tuple[int, str]
 ) -> None:
     assert words(segments) == expected

@@ -1,4 +1,4 @@
-"""Dealing work to tasks: all of it, and evenly."""
+"""Work is assigned to tasks completely and evenly."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_loads_differ_by_no_more_than_the_largest_item(items: list[int], tasks: 
     assert max(loads) - min(loads) <= max(items, default=0) + 1
 
 
-def test_the_largest_items_are_dealt_first() -> None:
+def test_the_largest_items_are_assigned_first() -> None:
     # In the order given, 10 would join a task that already has work.
     assert assigned([1, 2, 3, 10], 2) == [1, 1, 1, 0]
 

@@ -141,7 +141,7 @@ def test_a_round_takes_all_live_segments_below_its_end() -> None:
         (0, 199),
         (200, 399),
     ]
-    assert plan.source_ids == tuple(each.segment_id for each in CHAIN)
+    assert plan.source_ids == tuple(segment.segment_id for segment in CHAIN)
     assert (plan.bytes_in, plan.bytes_out_estimate) == (4000, 4061)
     assert plan.ratio == DirtyRatio(clean_bytes=1000, cleanable_bytes=3000)
     assert (plan.held_back, plan.notes) == ((), ())

@@ -18,7 +18,7 @@ from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import LeaderEpoch, Segment
 from tierfold.compaction.planning.grouping import SegmentGroup
 from tierfold.compaction.planning.plan import Compact, propose
-from tierfold.compaction.planning.plan_check import FaultKind, violations
+from tierfold.compaction.planning.plan_check import ViolationKind, violations
 from tierfold.compaction.planning.regions import LastStable, Regions, regions_of
 
 NOW_MS = 2_000_000
@@ -49,7 +49,7 @@ def the_plan() -> Compact:
 
 def kinds(
     plan: Compact, view: PartitionView, last_stable: LastStable | None = None
-) -> list[FaultKind]:
+) -> list[ViolationKind]:
     return [violation.kind for violation in violations(plan, view, last_stable, RULES, NOW_MS)]
 
 
@@ -70,52 +70,52 @@ def test_what_was_uploaded_since_is_no_fault() -> None:
     [
         (
             lambda plan: replace(plan, key=replace(KEY, partition=4)),
-            [FaultKind.OTHER_PARTITION],
+            [ViolationKind.OTHER_PARTITION],
         ),
         # A topic made anew has another id.
         (
             lambda plan: replace(plan, key=replace(KEY, topic_id="U" * 22)),
-            [FaultKind.OTHER_PARTITION],
+            [ViolationKind.OTHER_PARTITION],
         ),
-        (lambda plan: replace(plan, groups=()), [FaultKind.NO_SOURCES]),
-        (lambda plan: replace(plan, groups=groups(CHAIN, ())), [FaultKind.NO_SOURCES]),
+        (lambda plan: replace(plan, groups=()), [ViolationKind.NO_SOURCES]),
+        (lambda plan: replace(plan, groups=groups(CHAIN, ())), [ViolationKind.NO_SOURCES]),
         # A segment left out.
         (
             lambda plan: replace(plan, groups=groups(CHAIN[:1], CHAIN[2:])),
-            [FaultKind.NOT_CONTIGUOUS],
+            [ViolationKind.NOT_CONTIGUOUS],
         ),
         # A segment named twice.
         (
             lambda plan: replace(plan, groups=groups(CHAIN[:2], CHAIN[1:])),
-            [FaultKind.NOT_CONTIGUOUS],
+            [ViolationKind.NOT_CONTIGUOUS],
         ),
         # Groups out of order: 400 then 0.
         (
             lambda plan: replace(plan, groups=groups(CHAIN[2:], CHAIN[:2])),
-            [FaultKind.NOT_CONTIGUOUS, FaultKind.WRONG_COVER, FaultKind.WRONG_COVER],
+            [ViolationKind.NOT_CONTIGUOUS, ViolationKind.WRONG_COVER, ViolationKind.WRONG_COVER],
         ),
         # The log's head left out.
-        (lambda plan: replace(plan, groups=groups(CHAIN[1:])), [FaultKind.WRONG_COVER]),
+        (lambda plan: replace(plan, groups=groups(CHAIN[1:])), [ViolationKind.WRONG_COVER]),
         # The last group left out, the end as before.
-        (lambda plan: replace(plan, groups=groups(CHAIN[:2])), [FaultKind.WRONG_COVER]),
+        (lambda plan: replace(plan, groups=groups(CHAIN[:2])), [ViolationKind.WRONG_COVER]),
         # The end inside a segment.
         (
             lambda plan: replace(plan, next_offset=399),
-            [FaultKind.WRONG_COVER, FaultKind.END_NOT_ON_BOUNDARY],
+            [ViolationKind.WRONG_COVER, ViolationKind.END_NOT_ON_BOUNDARY],
         ),
         (
             lambda plan: replace(plan, first_dirty=-1),
-            [FaultKind.FIRST_DIRTY_OUT_OF_RANGE],
+            [ViolationKind.FIRST_DIRTY_OUT_OF_RANGE],
         ),
         # A round that cleans nothing.
         (
             lambda plan: replace(plan, first_dirty=400),
-            [FaultKind.FIRST_DIRTY_OUT_OF_RANGE],
+            [ViolationKind.FIRST_DIRTY_OUT_OF_RANGE],
         ),
     ],
 )
 def test_a_plan_that_was_tampered_with_is_caught(
-    change: Callable[[Compact], Compact], expected: list[FaultKind]
+    change: Callable[[Compact], Compact], expected: list[ViolationKind]
 ) -> None:
     assert kinds(change(the_plan()), a_view(CHAIN)) == expected
 
@@ -123,43 +123,43 @@ def test_a_plan_that_was_tampered_with_is_caught(
 def test_a_source_that_was_replaced_since_is_caught_and_named() -> None:
     merged = a_segment(0, 199, segment_id="merged")
     found = violations(the_plan(), a_view([merged, *CHAIN[2:]]), None, RULES, NOW_MS)
-    assert [violation.kind for violation in found] == [FaultKind.NOT_LIVE] * 2
+    assert [violation.kind for violation in found] == [ViolationKind.NOT_LIVE] * 2
     assert CHAIN[0].segment_id in found[0].detail
 
 
 def test_a_source_with_the_same_id_and_other_metadata_is_caught() -> None:
     changed = replace(CHAIN[0], size_bytes=999)
-    assert kinds(the_plan(), a_view([changed, *CHAIN[1:]])) == [FaultKind.NOT_LIVE]
+    assert kinds(the_plan(), a_view([changed, *CHAIN[1:]])) == [ViolationKind.NOT_LIVE]
 
 
 def test_a_live_end_that_moved_back_is_caught() -> None:
     assert kinds(the_plan(), a_view(CHAIN[:3])) == [
-        FaultKind.NOT_LIVE,
-        FaultKind.END_NOT_ON_BOUNDARY,
+        ViolationKind.NOT_LIVE,
+        ViolationKind.END_NOT_ON_BOUNDARY,
     ]
 
 
 def test_a_log_start_that_moved_is_caught() -> None:
     assert kinds(the_plan(), a_view(CHAIN[1:])) == [
-        FaultKind.NOT_LIVE,
-        FaultKind.WRONG_COVER,
-        FaultKind.FIRST_DIRTY_OUT_OF_RANGE,
+        ViolationKind.NOT_LIVE,
+        ViolationKind.WRONG_COVER,
+        ViolationKind.FIRST_DIRTY_OUT_OF_RANGE,
     ]
 
 
 def test_a_view_in_which_nothing_lives_any_more_is_caught() -> None:
-    assert FaultKind.WRONG_COVER in kinds(the_plan(), a_view(()))
+    assert ViolationKind.WRONG_COVER in kinds(the_plan(), a_view(()))
 
 
 def test_a_source_out_of_lineage_is_caught() -> None:
     cut = (*LINEAGE, LeaderEpoch(epoch=1, start_offset=350))
     view = replace(a_view(CHAIN), lineage=cut)
-    assert kinds(the_plan(), view) == [FaultKind.OUT_OF_LINEAGE]
+    assert kinds(the_plan(), view) == [ViolationKind.OUT_OF_LINEAGE]
 
 
 def test_a_plan_that_reaches_an_open_transaction_is_caught() -> None:
     view = a_view(CHAIN)
-    assert kinds(the_plan(), view, LastStable(offset=399)) == [FaultKind.UNSTABLE]
+    assert kinds(the_plan(), view, LastStable(offset=399)) == [ViolationKind.UNSTABLE]
     assert kinds(the_plan(), view, LastStable(offset=400)) == []
 
 
@@ -215,46 +215,49 @@ def test_a_partial_plan_has_no_fault_in_the_view_it_was_made_from() -> None:
         # A segment of which nothing is due.
         (
             lambda plan: replace(plan, groups=groups(DUE[:1], DUE[1:2], DUE[3:])),
-            [FaultKind.NOT_DUE],
+            [ViolationKind.NOT_DUE],
         ),
         # One group of what does not follow.
         (
             lambda plan: replace(plan, groups=groups((DUE[1], DUE[3]))),
-            [FaultKind.NOT_CONTIGUOUS],
+            [ViolationKind.NOT_CONTIGUOUS],
         ),
         # Groups out of order, and twice the same.
         (
             lambda plan: replace(plan, groups=groups(DUE[3:], DUE[1:2])),
-            [FaultKind.NOT_CONTIGUOUS, FaultKind.WRONG_COVER],
+            [ViolationKind.NOT_CONTIGUOUS, ViolationKind.WRONG_COVER],
         ),
         (
             lambda plan: replace(plan, groups=groups(DUE[1:2], DUE[1:2], DUE[3:])),
-            [FaultKind.NOT_CONTIGUOUS],
+            [ViolationKind.NOT_CONTIGUOUS],
         ),
-        (lambda plan: replace(plan, next_offset=300), [FaultKind.WRONG_COVER]),
+        (lambda plan: replace(plan, next_offset=300), [ViolationKind.WRONG_COVER]),
         # What it takes for clean is not.
-        (lambda plan: replace(plan, first_dirty=401), [FaultKind.FIRST_DIRTY_OUT_OF_RANGE]),
-        (lambda plan: replace(plan, first_dirty=300), [FaultKind.FIRST_DIRTY_OUT_OF_RANGE]),
+        (lambda plan: replace(plan, first_dirty=401), [ViolationKind.FIRST_DIRTY_OUT_OF_RANGE]),
+        (lambda plan: replace(plan, first_dirty=300), [ViolationKind.FIRST_DIRTY_OUT_OF_RANGE]),
     ],
 )
 def test_a_partial_plan_that_was_tampered_with_is_caught(
-    change: Callable[[Compact], Compact], expected: list[FaultKind]
+    change: Callable[[Compact], Compact], expected: list[ViolationKind]
 ) -> None:
     assert kinds(change(the_partial_plan()), due_view()) == expected
 
 
 def test_a_partial_plan_whose_time_has_not_come_is_caught() -> None:
     found = violations(the_partial_plan(), due_view(), None, RULES, NOW_MS - 1)
-    assert [violation.kind for violation in found] == [FaultKind.NOT_DUE]
+    assert [violation.kind for violation in found] == [ViolationKind.NOT_DUE]
     assert DUE[1].segment_id in found[0].detail
 
 
 @pytest.mark.parametrize(
     ("cleaned", "expected"),
-    [(300, [FaultKind.FIRST_DIRTY_OUT_OF_RANGE]), (500, [FaultKind.FIRST_DIRTY_OUT_OF_RANGE])],
+    [
+        (300, [ViolationKind.FIRST_DIRTY_OUT_OF_RANGE]),
+        (500, [ViolationKind.FIRST_DIRTY_OUT_OF_RANGE]),
+    ],
 )
 def test_a_partial_plan_whose_segments_are_clean_no_more_is_caught(
-    cleaned: int, expected: list[FaultKind]
+    cleaned: int, expected: list[ViolationKind]
 ) -> None:
     assert kinds(the_partial_plan(), due_view(cleaned)) == expected
 
@@ -282,7 +285,7 @@ def test_a_plan_that_takes_in_what_is_too_young_is_caught(
     lags = replace(RULES, min_compaction_lag_ms=50, max_compaction_lag_ms=100)
     plan = replace(the_plan(), groups=groups(view.segments))
     found = violations(plan, view, None, lags, AGED_AT_MS)
-    assert [violation.kind for violation in found] == [FaultKind.TOO_YOUNG] * is_caught
+    assert [violation.kind for violation in found] == [ViolationKind.TOO_YOUNG] * is_caught
 
 
 def test_what_was_clean_before_may_be_young() -> None:

@@ -155,7 +155,7 @@ def test_regions_are_ordered_and_end_on_a_segment_boundary_at_or_below_every_hol
     last_stable = last_stable_of([producer(pid, at) for pid, at in enumerate(opened)])
     regions = divided(a_view(chain, cleaner_offsets=vector), last_stable)
     end = chain[-1].next_offset
-    boundaries = [each.start_offset for each in chain] + [end]
+    boundaries = [segment.start_offset for segment in chain] + [end]
     assert regions.log_start <= regions.first_dirty <= regions.next_offset == end
     assert regions.first_uncleanable in boundaries
     # The highest boundary that no open transaction forbids; the log's first where all do.

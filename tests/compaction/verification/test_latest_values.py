@@ -58,9 +58,9 @@ def model_of_versions(
 ) -> dict[bytes, tuple[int, int, tuple[int, ...]]]:
     """A dictionary by key: the highest version wins, any wins over none, ties go by offset."""
     best: dict[bytes, tuple[bool, int, int, bytes | None]] = {}
-    for offset, (key, value, version) in enumerate(each for piece in pieces for each in piece):
+    for offset, (key, value, version) in enumerate(record for piece in pieces for record in piece):
         rank = (version is not None, version or 0, offset, value)
-        best[key] = max(rank, best.get(key, rank), key=lambda each: each[:3])
+        best[key] = max(rank, best.get(key, rank), key=lambda entry: entry[:3])
     told_of = sorted((offset, key, value) for key, (_, _, offset, value) in best.items())
     return {key: model([(key, value)], offset)[key] for offset, key, value in told_of}
 
@@ -95,7 +95,7 @@ def test_versions_decide_over_windows_segments_and_buckets(
 ) -> None:
     starts = [0, *accumulate(len(piece) for piece in pieces)]
     windows = [
-        window([each[:2] for each in piece], start, versions=[each[2] for each in piece])
+        window([entry[:2] for entry in piece], start, versions=[entry[2] for entry in piece])
         for piece, start in zip(pieces, starts, strict=False)
     ]
     parted = [block for window in windows for block in in_buckets(window, buckets)]
@@ -106,7 +106,7 @@ def test_versions_decide_over_windows_segments_and_buckets(
         for bucket in range(buckets)
     ]
     expected = model_of_versions(pieces)
-    assert {key: entry for each in found for key, entry in told(each).items()} == expected
+    assert {key: entry for latest in found for key, entry in told(latest).items()} == expected
 
 
 @given(records, st.integers(1, 5))
