@@ -1,7 +1,7 @@
-"""After a power cut a file of the tier may be empty, shorter, or gone: what each verb then says.
+"""After a power cut a file of the tier may be empty, shorter, or gone; every verb must notice.
 
 One tier is compacted, and later vacuumed; every file of the partition is damaged, one at a time.
-Nothing may be told as sound that is not, and nothing may be written over it.
+No verb may report damage as sound, or overwrite it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REFUSED: Final = 3
 def states(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Path]:
-    """The tier after a commit, and after the replaced segments were deleted."""
+    """The tier after a commit, and after the vacuum of the replaced segments."""
     committed = updated_tier(tmp_path_factory.mktemp("cut") / "committed", [ORDERS], 3)
     assert tierfold("compact", committed, *ALWAYS, "--now", str(NOW_MS)).code == 0
     vacuumed = committed.with_name("vacuumed")
@@ -39,7 +39,7 @@ def states(
 
 
 def damaged(path: Path) -> Iterator[str]:
-    """The file after each kind of power cut."""
+    """Apply every kind of power cut to the file and restore it at the end."""
     whole = path.read_bytes()
     if whole:
         path.write_bytes(b"")
@@ -63,7 +63,7 @@ def is_one_sentence(ran: Ran) -> bool:
 
 
 def verified(tier: Path, files: list[Path], suffixes: set[str]) -> set[str]:
-    """Which side files `verify` calls damaged, where all of these are empty."""
+    """Return the side files that `verify` reports as damaged if all of these are empty."""
     for file in files:
         if file.suffix in suffixes:
             file.write_bytes(b"")
@@ -81,17 +81,17 @@ def test_a_damaged_file_of_a_live_segment_is_refused_or_is_not_read(
     stem = live_stem(tier)
     files = sorted(folder_of(tier, ORDERS).glob(f"{stem}.*"))
     assert len(files) == 5
-    told = {}
+    codes = {}
     for file in files:
         for kind in damaged(file):
             before = files_below(tier)
             ran = tierfold("plan", tier, *ALWAYS, "--json", "--now", str(NOW_MS))
             assert files_below(tier) == before
-            told[file.suffix, kind] = ran.code
+            codes[file.suffix, kind] = ran.code
             assert ran.code == 0 or is_one_sentence(ran)
-    # Side files are read when they are needed, and a rewrite makes the indexes anew.
+    # Side files are read only when they are needed, and a rewrite builds new indexes.
     unread = {".timeindex", ".snapshot", ".leader_epoch_checkpoint"}
-    passed = {(suffix, kind) for (suffix, kind), code in told.items() if code != REFUSED}
+    passed = {(suffix, kind) for (suffix, kind), code in codes.items() if code != REFUSED}
     assert passed == {(suffix, kind) for suffix in unread for kind in ("empty", "short")}
     assert verified(tier, files, unread) == unread
 

@@ -1,8 +1,8 @@
-"""Blows against a running `tierfold compact`: who is killed, and at which instant.
+"""Blows against a running `tierfold compact`: which process is killed, and when.
 
-Seconds of every run pass before Spark is up, so instants that are drawn over the whole run hit
-little of the work. Most are counted from a sign of work that is seen from outside: a new name in
-the tier, a new version of the catalog.
+Every run spends seconds until Spark is up, so times drawn over the whole run seldom hit the work.
+Most are counted from a sign of work that is visible from outside: a new name in the tier, a new
+version of the catalog.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ LOOK_EVERY_S: Final = 0.002
 
 
 class Whom(StrEnum):
-    """Who is killed."""
+    """Which process is killed."""
 
     ALL = "all"
-    """Every process of the run at once, as when the machine's memory or power fails."""
+    """Every process of the run at once, as when the machine loses power."""
     DRIVER = "driver"
     """The Python process that the user started."""
     JVM = "JVM"
@@ -43,18 +43,18 @@ class Whom(StrEnum):
 
 
 SURVIVED: Final = frozenset({Whom.WORKER, Whom.DAEMON})
-"""Those whose death a run gets over."""
+"""The processes whose death a run survives."""
 
 
 class Sign(StrEnum):
-    """What an instant is counted from."""
+    """The event from which the time of a blow is counted."""
 
     STARTED = "start"
-    """Of the run's process; where that is longer ago, the blow falls at once."""
+    """The start of the run's process; if that was longer ago, the blow comes at once."""
     WRITTEN = "new name"
-    """The tier has so many new names; hidden ones of objects being written count."""
+    """The `count`th new name in the tier, hidden files of unfinished objects included."""
     COMMITTED = "version"
-    """The catalog has so many new versions; the first of a run is its claim."""
+    """The `count`th new version of the catalog; the first of a run is its claim."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +64,9 @@ class Blow:
     whom: Whom
     sign: Sign
     count: int
-    """Of the sign; 0 for the start."""
+    """The number of the sign; 0 for the start."""
     delay_s: float
-    """From the sign on."""
+    """Delay after the sign."""
 
     def __str__(self) -> str:
         after = str(self.sign) if self.sign is Sign.STARTED else f"{self.sign} {self.count}"
@@ -76,11 +76,11 @@ class Blow:
 _WHOM: Final = (*(4 * (Whom.ALL,)), Whom.DRIVER, Whom.JVM, Whom.WORKER, Whom.DAEMON)
 _SIGNS: Final = (Sign.STARTED, *(4 * (Sign.WRITTEN,)), *(3 * (Sign.COMMITTED,)))
 HAND: Final = len(_WHOM)
-"""So many blows in a row have everybody killed, and every sign."""
+"""This many blows in a row cover every process and every sign."""
 
 
 def blows(seed: int) -> Iterator[Blow]:
-    """Without end; the same for the same seed."""
+    """Yield endless blows; the same for the same seed."""
     rnd = random.Random(seed)
     while True:
         hand = zip(rnd.sample(_WHOM, HAND), rnd.sample(_SIGNS, HAND), strict=True)
@@ -94,7 +94,7 @@ def blows(seed: int) -> Iterator[Blow]:
 
 
 def struck(blow: Blow, run: Application, tier: Path) -> bool:
-    """Waits for the instant and kills; False: the run had ended before."""
+    """Wait for the time and kill; False: the run ended before."""
     names, versions = _names(tier), catalog_versions(tier)
 
     def is_time() -> bool | None:
@@ -117,10 +117,10 @@ def struck(blow: Blow, run: Application, tier: Path) -> bool:
         found = _targets(blow.whom, run)
         return found if found or run.process.poll() is not None else None
 
-    # Spark may not have come so far that there is a JVM, or a worker.
+    # The JVM or a worker may not have started yet.
     found = awaited(f"a {blow.whom}", targets, LOOK_EVERY_S)
-    told = [signalled(pid, signal.SIGKILL) for pid in found]
-    return any(told)
+    hits = [signalled(pid, signal.SIGKILL) for pid in found]
+    return any(hits)
 
 
 def _targets(whom: Whom, run: Application) -> set[int]:

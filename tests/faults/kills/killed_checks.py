@@ -1,7 +1,7 @@
-"""What must hold of a tier at any instant at which a run on it was killed, as sentences of faults.
+"""Invariants of a tier after a run on it was killed at any time; violations are sentences.
 
-The catalog is read version by version: each one was the state of the tier for a while, so each must
-have named nothing but complete objects, offset after offset.
+The catalog is read version by version: each version was the state of the tier for a while, so it
+must name only complete objects, without gaps in the offsets.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from tierfold.storage.tiers.local_tiered_storage import Part, partition_folder, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left:
-    """What a kill left behind."""
+    """The state of a tier after a kill."""
 
     versions: int
-    """Commits in the catalog, claims among them."""
+    """Commits in the catalog, claims included."""
     hidden: int
-    """Files of objects that were being written."""
+    """Hidden files of unfinished objects."""
     orphans: int
-    """Segments that nobody names, complete or not."""
+    """Segments that the catalog does not name, complete or not."""
     clean_until: tuple[int, ...]
     """The partitions' cleaner offsets; 0: never compacted."""
     faults: tuple[str, ...]
-    """Sentences; empty: all is as it must be."""
+    """Violations, a sentence each."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Examiner:
-    """Examines one tier again and again, and remembers which versions it has seen."""
+    """Examines one tier repeatedly; every catalog version once."""
 
     written: WrittenTier
     lab: KafkaLab
@@ -50,16 +50,19 @@ class Examiner:
     versions_seen: int = 0
 
     def examined(self) -> Left:
-        """All checks; nothing of the tier is changed."""
+        """Run all checks; changes nothing in the tier."""
         tier = self.written.path
         faults = [*self._history(), *_verified(tier)]
         ran = tierfold("status", tier, "--json")
         entries = {_key_of(entry): entry for entry in ran.entries}
-        faults += [f"{key}: {each['refusal']}" for key, each in entries.items() if each["refusal"]]
+        faults += [
+            f"{key}: {entry['refusal']}" for key, entry in entries.items() if entry["refusal"]
+        ]
         if entries.keys() != self.written.truth.keys():
             faults.append(f"status ended with {ran.code} and knows {entries.keys()}")
         elif not faults:
-            faults += [fault for each in entries.items() for fault in self._of_partition(*each)]
+            for key, entry in entries.items():
+                faults += self._of_partition(key, entry)
         return Left(
             versions=self.versions_seen,
             hidden=len(hidden_files(tier)),
@@ -69,12 +72,12 @@ class Examiner:
         )
 
     def _history(self) -> Iterator[str]:
-        """Every version of the catalog since the last look."""
+        """Check every version of the catalog since the last call."""
         versions = catalog_versions(self.written.path)
         uri = str(catalog_folder(self.written.path))
         for version in range(self.versions_seen, versions):
             rows = pa.table(DeltaTable(uri, version=version).scan())
-            for state in rows_read(rows, where=uri).unindexed().states:
+            for state in rows_read(rows, where=uri).trusted().states:
                 for fault in self._of_state(state):
                     yield f"version {version}: {state.key}: {fault}"
         self.versions_seen = versions
@@ -91,7 +94,7 @@ class Examiner:
             yield from _incomplete(self.written.path, state.key, segment)
 
     def _of_partition(self, key: PartitionKey, entry: dict[str, Any]) -> Iterator[str]:
-        """What status says of the partition's objects, and what Kafka's reader finds in them."""
+        """Check the orphans that status lists, and the records that Kafka's reader finds."""
         left = unnamed(self.written.path, key, entry)
         if left != set(entry["orphans"]):
             yield f"{key}: orphans are {left}, and status says {entry['orphans']}"
@@ -103,7 +106,7 @@ class Examiner:
                 return
 
     def _newest(self, key: PartitionKey, entry: dict[str, Any]) -> dict[bytes, Newest]:
-        """The newest committed record per key, as Kafka's own classes read the live segments."""
+        """Return the newest committed record per key, read by Kafka's own classes."""
         view = self.scratch / f"{key.topic}-{key.partition}"
         shutil.rmtree(view, ignore_errors=True)
         segments = [
@@ -119,24 +122,24 @@ class Examiner:
 
 
 def catalog_folder(tier: Path) -> Path:
-    """The table that says which segments live."""
+    """Return the folder of the table of live segments."""
     return tier / "_tierfold" / "partitions"
 
 
 def catalog_versions(tier: Path) -> int:
-    """How many commits the catalog has had."""
+    """Return the number of commits in the catalog."""
     return len(list((catalog_folder(tier) / "_delta_log").glob("*.json")))
 
 
 def hidden_files(tier: Path) -> list[Path]:
-    """The files of objects that are being written, or were when their writer died."""
+    """Return the files of unfinished objects, whether their writer lives or died."""
     return list(tier.glob("kafka-tiered-storage/*/.*"))
 
 
 def unnamed(tier: Path, key: PartitionKey, status_entry: dict[str, Any]) -> set[str]:
-    """The ids of the partition's segments, complete or not, that the catalog's row does not name.
+    """Return ids of the partition's segments, complete or not, that the row does not name.
 
-    Raises AssertionError where one is named twice.
+    Raises AssertionError if the row names a segment twice.
     """
     named = [segment["id"] for segment in (*status_entry["segments"], *status_entry["retired"])]
     assert len(named) == len(set(named)), named
@@ -156,7 +159,7 @@ def _key_of(entry: dict[str, Any]) -> PartitionKey:
 
 
 def _newest_of(lab: KafkaLab, view: Path) -> dict[bytes, Newest]:
-    """As a consumer of committed records: what the transaction indexes list is left out."""
+    """Read like a consumer of committed records: skip what the transaction indexes list."""
     aborted = lab.side_files(view)["txnindex"]
     newest: dict[bytes, Newest] = {}
     for batch in lab.batches(view):
@@ -180,7 +183,7 @@ def _is_aborted(batch: Batch, aborted: list[dict[str, Any]]) -> bool:
 
 
 def _incomplete(tier: Path, key: PartitionKey, segment: Segment) -> Iterator[str]:
-    """The segment's objects that are not there, or not of the size that the catalog names."""
+    """Yield the segment's objects that are missing or differ in size from the catalog."""
     sizes: dict[Part, int | None] = {
         Part.LOG: segment.size_bytes,
         Part.OFFSET_INDEX: segment.offset_index_bytes,

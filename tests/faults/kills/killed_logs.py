@@ -1,7 +1,6 @@
-"""Logs for runs that are killed, and the truth about them: the newest record of every key.
+"""Logs for runs that are killed, and the expected result: the newest record of every key.
 
-The truth is written down while the log is, record by record, by whoever appends; nobody decodes
-anything for it.
+The expected result is recorded while the log is written, so nothing is decoded for it.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ LARGE_RECORDS: Final = 16
 """Per segment."""
 
 _LARGE_VALUE: Final = bytes(512 * 1024)
-"""So large that a segment is mapped, and takes a while to write."""
+"""Large enough that a segment is memory-mapped and takes a while to write."""
 
 PARTITIONS: Final = (("orders", 0), ("orders", 1), ("payments", 0))
 KEYS: Final = 400
@@ -33,7 +32,7 @@ VALUE_BYTES_MOST: Final = 2000
 
 
 class Newest(NamedTuple):
-    """A key's newest committed record, by what Kafka's tools print of one."""
+    """A key's newest committed record, with the fields that Kafka's tools print."""
 
     offset: int
     value_bytes: int
@@ -44,7 +43,7 @@ class Newest(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Author:
-    """Appends to one partition, and knows what a consumer of committed records must find."""
+    """Appends to one partition and records what a consumer of committed records must find."""
 
     rnd: random.Random
     broker: Broker = field(default_factory=Broker)
@@ -54,7 +53,7 @@ class Author:
     )
 
     def segment(self) -> None:
-        """Some dozen batches in a segment of their own."""
+        """Write a segment of about a dozen appends."""
         self.broker.roll()
         for _ in range(self.rnd.randint(10, 20)):
             producer = self.rnd.choice((-1, -1, *PRODUCERS))
@@ -63,7 +62,7 @@ class Author:
                 self._end(producer)
 
     def closed(self) -> None:
-        """No transaction stays open; what is in the broker's hand is left out of the uploads."""
+        """End all transactions and roll an active segment, which is not uploaded."""
         self.broker.roll()
         for producer in PRODUCERS:
             self._end(producer)
@@ -109,18 +108,18 @@ def _newest(offset: int, value: bytes | None) -> Newest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenTier:
-    """A tier, and what must come out of it whatever happens."""
+    """A tier and its expected result."""
 
     path: Path
     truth: Mapping[PartitionKey, Mapping[bytes, Newest]]
     end_offsets: Mapping[PartitionKey, int]
-    """The first offset beyond each partition."""
+    """The offset after the last record of each partition."""
 
 
 def put_large(tier: Path, segments: int) -> dict[bytes, int]:
-    """A partition of which every segment but the last loses half its records to the last.
+    """Write a partition in which the last segment supersedes half the records of the others.
 
-    Returns each key's newest segment, which is the last byte of its value.
+    Returns the number of each key's newest segment, which is the last byte of its value.
     """
     newest: dict[bytes, int] = {}
     for number in range(segments):
@@ -134,12 +133,12 @@ def put_large(tier: Path, segments: int) -> dict[bytes, int]:
 
 
 def large_newest(status_entry: dict[str, Any]) -> dict[bytes | None, int]:
-    """What lives of such a partition, by its entry of `status --json`."""
+    """Return the live keys and segment numbers of such a partition, by its `status --json`."""
     return {key: (value or b"")[-1] for key, value in live_values(status_entry).items()}
 
 
 def written_tier(folder: Path, seed: int, segments: int) -> WrittenTier:
-    """Every partition with so many segments and one to close them, in the new folder `folder`."""
+    """Write all partitions, with `segments` segments and a closing one, in the new `folder`."""
     rnd = random.Random(seed)
     made_tier(folder)
     truth: dict[PartitionKey, Mapping[bytes, Newest]] = {}

@@ -1,10 +1,10 @@
-"""Real runs, killed again and again at random instants; the tier is examined after each.
+"""Real runs, killed repeatedly at random times; the tier is examined after each kill.
 
     python -m tests.faults.kills.killed_run --kills 50 --seed 1
 
-A tier takes so many kills and is then finished by a run that nobody disturbs; what lives in the end
-must be what one undisturbed run leaves. A new tier comes next, until all kills are done. A failure
-tells how to replay its tier: the instants are the same, what they meet depends on the machine.
+After some kills an undisturbed run finishes the tier. Its live records must equal those of a tier
+with a single undisturbed run. New tiers follow until all kills are done. A failure prints how to
+replay its tier: the blows are the same, but what they hit depends on the machine.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.jobs.commands import ALWAYS, ROOT, tierfold, users_environment
 from tests.oracle.kafka_lab import KafkaLab
 
 SEGMENTS: Final = 12
-"""Per partition; each is a chunk, so that a run has about so many waves and commits."""
+"""Per partition; every segment is a chunk, so a run has about as many waves and commits."""
 
 KILLS_PER_TIER: Final = 8
 OPTIONS: Final = (
@@ -43,28 +43,28 @@ OPTIONS: Final = (
 )
 DONE: Final = frozenset({0})
 KILLED: Final = frozenset({-9})
-TOLD: Final = frozenset({2, 3})
-"""What a driver says that has lost its JVM: nothing was begun, or the partitions failed."""
+REPORTED: Final = frozenset({2, 3})
+"""Exit codes of a driver without its JVM: nothing was begun, or the partitions failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kill:
-    """A blow, and what was found after it."""
+    """A blow, and the tier before and after it."""
 
     blow: Blow
     code: int | None
-    """How the run ended; None: it went on. What a signal ended is negative."""
+    """The run's exit code, negative for a signal; None: the run went on."""
     before: Left
     after: Left
 
     @property
     def ended(self) -> str:
-        """What became of the run."""
+        """How the run ended."""
         return "went on" if self.code is None else f"exit {self.code}"
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """A row of the table."""
+        """The row of the table."""
         if self.code is None:
             return (str(self.blow.whom), str(self.blow), self.ended)
         before, after = self.before, self.after
@@ -80,12 +80,12 @@ class Kill:
 
 
 HEADINGS: Final = ("killed", "when", "the run", "commits", "hidden", "orphans", "clean until")
-"""Commits, hidden files and orphans are those that came since the kill before."""
+"""Commits, hidden files and orphans are those since the previous kill."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Course:
-    """One tier on its way through its kills."""
+    """One tier and its kills so far."""
 
     seed: int
     written: WrittenTier
@@ -97,7 +97,7 @@ class Course:
     faults: list[str] = field(default_factory=list)
 
     def strike(self, blow: Blow) -> Kill | None:
-        """Carries the blow out on the run that goes on, or on a new one; None: it came too late."""
+        """Apply a blow to the current run, or to a new one; None: the run ended before it."""
         run = self.run or started_run(self.folder, self.written.path)
         self.run = run
         if not struck(blow, run, self.written.path):
@@ -106,7 +106,7 @@ class Course:
         code: int | None = None
         after = self.last
         if blow.whom not in SURVIVED:
-            code = self._ended(run, expected=TOLD if blow.whom is Whom.JVM else KILLED)
+            code = self._ended(run, expected=REPORTED if blow.whom is Whom.JVM else KILLED)
             after = self._examined()
         kill = Kill(blow=blow, code=code, before=self.last, after=after)
         self.kills.append(kill)
@@ -114,7 +114,7 @@ class Course:
         return kill
 
     def finish(self) -> None:
-        """The run that goes on, or the next, comes to the end, and to what nobody disturbed."""
+        """Let a run finish the tier, and compare it with an undisturbed one."""
         run = self.run or started_run(self.folder, self.written.path)
         self._ended(run, expected=DONE)
         self.last = self._examined()
@@ -130,12 +130,12 @@ class Course:
 
     def _ended(self, run: Application, *, expected: frozenset[int]) -> int:
         ran = run.ended()
-        # Where only the driver died, the others find out by themselves.
+        # If only the driver died, the other processes notice and end.
         awaited("the end of the run's other processes", lambda: None if run.session else True)
         self.run = None
-        # PySpark itself prints one where its JVM dies.
-        is_told = expected == TOLD or "Traceback" not in ran.stderr
-        if ran.code not in expected or not is_told:
+        # PySpark itself prints a traceback if its JVM dies.
+        is_clean = expected == REPORTED or "Traceback" not in ran.stderr
+        if ran.code not in expected or not is_clean:
             codes = sorted(expected)
             self.faults.append(f"the run ended with {ran.code}, not in {codes}: {ran.stderr}")
         return ran.code
@@ -147,9 +147,9 @@ class Course:
 
 
 def started_run(folder: Path, tier: Path) -> Application:
-    """`tierfold compact` on the tier; whatever Spark leaves behind lies in `folder`."""
+    """Start `tierfold compact` on the tier; Spark's temporary files are in `folder`."""
     name = f"run-{len(list(folder.glob('run-*.out'))) + 1}"
-    # Longer than the path of a socket may be: none may lie there.
+    # Longer than the path of a socket may be, so no socket can be there.
     scratch = folder / f"scratch-{'long' * 20}"
     scratch.mkdir(exist_ok=True)
     environment = users_environment() | {
@@ -163,7 +163,7 @@ def started_run(folder: Path, tier: Path) -> Application:
 
 
 def begun(folder: Path, seed: int, lab: KafkaLab) -> Course:
-    """A tier of this seed, in the new folder, that nobody has touched."""
+    """Write a tier of this seed in the new folder."""
     folder.mkdir()
     written = written_tier(folder / "tier", seed, SEGMENTS)
     examiner = Examiner(written=written, lab=lab, scratch=folder)
@@ -172,7 +172,7 @@ def begun(folder: Path, seed: int, lab: KafkaLab) -> Course:
 
 
 def undisturbed(folder: Path, seed: int) -> Path:
-    """The same tier after one run that nobody touched."""
+    """Write the same tier and compact it with one undisturbed run."""
     tier = written_tier(folder / "undisturbed", seed, SEGMENTS).path
     ran = tierfold("compact", tier, *OPTIONS)
     assert set(ran.outcomes.values()) == {"compacted"}, ran.stderr
@@ -180,19 +180,20 @@ def undisturbed(folder: Path, seed: int) -> Path:
 
 
 def unlike(tier: Path, other: Path) -> list[str]:
-    """The topics of which other records live than in the other tier."""
+    """Return the topics whose live records differ from those of the other tier."""
     found, expected = live_records(tier), live_records(other)
-    return [f"{topic}: other records live" for topic in expected if found[topic] != expected[topic]]
+    differing = [topic for topic in expected if found[topic] != expected[topic]]
+    return [f"{topic}: the live records differ" for topic in differing]
 
 
 def killed(
-    folder: Path, seed: int, kills: int, lab: KafkaLab, tell: Callable[[str], None]
+    folder: Path, seed: int, kills: int, lab: KafkaLab, report: Callable[[str], None]
 ) -> Course:
-    """A tier of this seed through at most so many kills, and finished; it ends at a fault."""
+    """Apply at most `kills` kills to a tier of this seed and finish it; stops at a fault."""
     course = begun(folder, seed, lab)
     for blow in islice(blows(seed), kills):
         kill = course.strike(blow)
-        tell(f"{blow.whom}, {blow}: {'the run had ended' if kill is None else kill.ended}")
+        report(f"{blow.whom}, {blow}: {'the run had ended' if kill is None else kill.ended}")
         if kill is None or course.faults:
             break
     if not course.faults:
@@ -211,7 +212,7 @@ def _shown(console: Console, kills: Sequence[Kill]) -> None:
 @click.option("--kills", type=click.IntRange(min=1), default=50, show_default=True)
 @click.option("--seed", type=int, default=1, show_default=True, help="Of the first tier.")
 def soak(kills: int, seed: int) -> None:
-    """Kill runs until so many were killed; exit code 1 at the first fault."""
+    """Kill `kills` runs; exit code 1 at the first fault."""
     console = Console()
     done: list[Kill] = []
     folder = Path(tempfile.mkdtemp(prefix="tierfold-killed-"))

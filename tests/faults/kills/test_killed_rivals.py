@@ -1,4 +1,4 @@
-"""Two runs on one tier, in processes of their own: begun at once, or one paused and overtaken."""
+"""Two runs on one tier, in two processes: started together, or one paused and overtaken."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ def written(tmp_path: Path) -> WrittenTier:
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Iterator[list[Application]]:
-    """Those that a test starts; none outlives it."""
+    """The runs that a test starts; they are stopped at its end."""
     begun: list[Application] = []
     yield begun
-    for partition in begun:
-        partition.stop()
+    for run in begun:
+        run.stop()
 
 
 def is_whole(written: WrittenTier, lab: KafkaLab, scratch: Path) -> bool:
-    """Every version of the catalog, every live object and every key is as it must be."""
+    """Check the tier; returns whether every partition is clean to its end."""
     left = Examiner(written=written, lab=lab, scratch=scratch).examined()
     assert left.faults == ()
     return left.clean_until == tuple(written.end_offsets.values())
 
 
 def each_stretch_once(written: WrittenTier) -> bool:
-    """The chunks that were committed, by whichever run, follow one another in every partition."""
+    """Check that the committed chunks of every partition follow one another, whichever run's."""
     rows = RunsTable(str(written.path / "_tierfold")).read()
     for key, end_offset in written.end_offsets.items():
         at = 0
@@ -76,7 +76,7 @@ def test_of_two_runs_begun_at_once_each_chunk_is_committed_by_one(
 
 
 def live_ids(tier: Path) -> dict[tuple[str, int], list[str]]:
-    """By partition, in offset order."""
+    """Return the ids of the live segments by partition, in offset order."""
     return {
         place: [segment["id"] for segment in entry["segments"]]
         for place, entry in status_of(tier).items()

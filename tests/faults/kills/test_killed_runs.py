@@ -1,4 +1,4 @@
-"""Runs killed at random instants, by the operating system: nothing is lost, nothing is half done.
+"""Runs killed at random times by SIGKILL: nothing is lost, and nothing is left half done.
 
 `make soak` does the same with many more kills (tests/faults/kills/killed_run.py).
 """
@@ -15,14 +15,14 @@ from tests.faults.kills.killed_run import Course, Kill, killed
 from tests.oracle.kafka_lab import KafkaLab
 
 SEED = 7
-"""With it the JVM dies while Spark starts."""
+"""With this seed the JVM dies while Spark starts."""
 
 
 @pytest.fixture(scope="module")
 def courses(
     spark: SparkSession, lab: KafkaLab, tmp_path_factory: pytest.TempPathFactory
 ) -> list[Course]:
-    """One tier through eight kills; a run that ends before its blow leaves the rest to another."""
+    """Eight kills on one tier; after a run that ends before its blow, another tier goes on."""
     folder = tmp_path_factory.mktemp("killed")
     found: list[Course] = []
     while (left := HAND - len(kills_of(found))) > 0:
@@ -37,7 +37,7 @@ def kills_of(courses: list[Course]) -> list[Kill]:
     return [kill for course in courses for kill in course.kills]
 
 
-def test_whoever_is_killed_whenever_the_tier_is_whole_and_the_next_run_finishes(
+def test_after_any_kill_the_tier_is_whole_and_the_next_run_finishes(
     courses: list[Course],
 ) -> None:
     assert [fault for course in courses for fault in course.faults] == []
@@ -45,9 +45,9 @@ def test_whoever_is_killed_whenever_the_tier_is_whole_and_the_next_run_finishes(
 
 
 def test_the_kills_met_the_work(courses: list[Course]) -> None:
-    # What each meets depends on the machine; that none meets the work is no test.
-    assert any(each.after.orphans + each.after.hidden for each in kills_of(courses))
-    assert len({each.after.clean_until for each in kills_of(courses)}) > 1
+    # What a kill hits depends on the machine; if none hit the work, nothing was tested.
+    assert any(kill.after.orphans + kill.after.hidden for kill in kills_of(courses))
+    assert len({kill.after.clean_until for kill in kills_of(courses)}) > 1
 
 
 def test_a_hand_of_blows_strikes_everybody_by_every_sign() -> None:

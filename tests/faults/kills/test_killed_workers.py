@@ -1,4 +1,4 @@
-"""Python workers that die in mid-task: Spark tries again, and what they left is never live."""
+"""Python workers that die in mid-task: Spark retries, and what they left is never live."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pyspark.sql import SparkSession
 
 from tests.faults.kills.killed_checks import unnamed
 from tests.faults.kills.killed_logs import LARGE, LARGE_RECORDS, large_newest, put_large
-from tests.faults.kills.worker_killer import candidates
+from tests.faults.kills.worker_killer import workers_killed
 from tests.jobs.commands import ALWAYS, status_of, tierfold, told
 from tests.jobs.tiers import folder_of, key_of, made_tier, put_updates
 
 SEGMENTS: Final = 4
 STAGES: Final = {"scan": 0, "rewrite": 2}
-"""What a worker is at when it dies: the object of that number is begun, or one is read."""
+"""When a worker dies: as it begins the object of that number; 0: as it reads one."""
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -26,12 +26,12 @@ def test_a_worker_that_dies_in_mid_task_is_replaced_and_nothing_is_published_twi
     tier = made_tier(tmp_path / "tier")
     newest = put_large(tier, SEGMENTS)
     dead = tmp_path / "dead"
-    with candidates(spark, folder_of(tier, LARGE), writes=STAGES[stage], once=dead):
+    with workers_killed(spark, folder_of(tier, LARGE), writes=STAGES[stage], once=dead):
         ran = tierfold("compact", tier, *ALWAYS, "--set", "segment.bytes=1", "--json")
     assert dead.exists()
     assert ran.code == 0, ran.stderr
     report = ran.partitions["large", 0]
-    # Of the last segment nothing goes, so that it stays as it is.
+    # The last segment loses no record, so it is not rewritten.
     assert (report["outcome"], report["objects_written"]) == ("compacted", SEGMENTS - 1)
     counts = report["counts"]
     assert (counts["records_in"], counts["kept"]) == (SEGMENTS * LARGE_RECORDS, len(newest))
@@ -48,14 +48,14 @@ def test_data_that_take_every_worker_down_stop_their_own_partition_alone(
     put_large(tier, SEGMENTS)
     for number in range(2):
         put_updates(tier, key_of("small"), number)
-    with candidates(spark, folder_of(tier, LARGE)):
+    with workers_killed(spark, folder_of(tier, LARGE)):
         ran = tierfold("compact", tier, *ALWAYS, "--json")
     assert ran.code == 3, ran.stderr
     assert ran.outcomes == {("large", 0): "failed", ("small", 0): "compacted"}
     reason = ran.partitions["large", 0]["reason"]
     assert not told(reason, "large-0: a Spark worker died", "Python worker exited", "more memory")
     assert status_of(tier)["large", 0]["retired"] == []
-    with candidates(spark, folder_of(tier, LARGE)):
+    with workers_killed(spark, folder_of(tier, LARGE)):
         ran = tierfold("verify", tier, "--json")
     assert ran.code == 3
     assert not told(ran.stderr, "Spark's workers died while they read", str(tier), "--topic")

@@ -1,4 +1,4 @@
-"""Spark workers that die of the data they touch: every time, and not only when a killer is fast."""
+"""Kills Spark workers when they touch certain data: deterministic, unlike an outside killer."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ KILLER: Final = Path(__file__).parent / "killer"
 
 
 @contextmanager
-def candidates(
+def workers_killed(
     spark: SparkSession, folder: Path, *, writes: int = 0, once: Path | None = None
 ) -> Iterator[None]:
-    """Whoever opens a file below the folder dies at once, by SIGKILL.
+    """Kill every worker that opens a file below the folder, by SIGKILL.
 
-    With `writes`, whoever begins the object of that number there. With `once`, a file that is not
-    there yet, only the first. Spark keeps workers of another environment apart, so that those of
-    other tests live on.
+    With `writes`, a worker dies when it begins the object of that number there. With `once`, a file
+    that does not exist yet, only the first worker dies. Spark does not share workers between
+    environments, so workers of other tests are not affected.
     """
     environment = spark.sparkContext.environment
     before = dict(environment)
     environment |= {
         "PYTHONPATH": str(KILLER),
-        "DOOM_FOLDER": f"{folder}/",
-        "DOOM_WRITES": str(writes),
-        "DOOM_ONCE": str(once or ""),
+        "KILL_FOLDER": f"{folder}/",
+        "KILL_WRITES": str(writes),
+        "KILL_ONCE": str(once or ""),
     }
     try:
         yield

@@ -1,4 +1,4 @@
-"""Corruption done to bytes: by chance, and to numbers at known places."""
+"""Corruptions of bytes: random ones, and of numbers at known positions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from random import Random
 from typing import Final, TypeAlias
 
 Field: TypeAlias = tuple[int, str]
-"""Where a number lies, and its struct form."""
+"""The position of a number, and its struct format."""
 
 VARINT_EXTREMES: Final = tuple(
     bytes.fromhex(text)
@@ -36,7 +36,7 @@ _BITS: Final = {"b": 8, "h": 16, "i": 32, "q": 64}
 
 
 def interesting(form: str, rng: Random) -> int:
-    """A number of that signed struct form that a parser may stumble over."""
+    """Draw a number of that signed struct format that a parser may handle wrongly."""
     bits = _BITS[form]
     edge = 2 ** (bits - 1)
     near = rng.choice((0, 0, 0, 1, -1, 2, 7, 60, 61, 62, 255, 256, 4096))
@@ -45,7 +45,7 @@ def interesting(form: str, rng: Random) -> int:
 
 
 def overwritten(data: bytes, fields: Sequence[Field], rng: Random) -> bytes:
-    """One of these numbers changed to an interesting one, or by a little."""
+    """Change one of these numbers to an interesting one, or by a little."""
     at, form = rng.choice(fields)
     size = struct.calcsize(f">{form}")
     if at + size > len(data):
@@ -60,9 +60,9 @@ def overwritten(data: bytes, fields: Sequence[Field], rng: Random) -> bytes:
 
 
 def corrupted(data: bytes, rng: Random) -> bytes:
-    """One to three harms of any kind, one after the other."""
+    """Apply one to three corruptions of any kind."""
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
-        data = rng.choice(_HARMS)(data, rng)
+        data = rng.choice(_CORRUPTIONS)(data, rng)
     return data
 
 
@@ -108,7 +108,7 @@ def _repeated(data: bytes, rng: Random) -> bytes:
 
 
 def _spliced(data: bytes, rng: Random) -> bytes:
-    """A stretch put where another one was."""
+    """Replace a range of bytes with another one."""
     start, end = _stretch(data, rng)
     to, to_end = _stretch(data, rng)
     return data[:to] + data[start:end] + data[to_end:]
@@ -124,7 +124,7 @@ def _zeroed(data: bytes, rng: Random) -> bytes:
     return data[:start] + bytes(end - start) + data[end:]
 
 
-_HARMS: Final[Sequence[Callable[[bytes, Random], bytes]]] = (
+_CORRUPTIONS: Final[Sequence[Callable[[bytes, Random], bytes]]] = (
     _bit_flipped,
     _bit_flipped,
     _byte_set,

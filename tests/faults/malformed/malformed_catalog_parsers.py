@@ -68,7 +68,9 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def _runs() -> pa.Table:
-    columns = [column_of([getattr(_RUN, _field_of(run.name))] * 2, run.type) for run in RUNS]
+    columns = [
+        column_of([getattr(_RUN, _field_of(field.name))] * 2, field.type) for field in RUNS
+    ]
     return pa.table(columns, RUNS)
 
 
@@ -79,7 +81,7 @@ def _malformed(table: pa.Table, rng: Random) -> pa.Table:
 
 
 def _value_changed(table: pa.Table, rng: Random) -> pa.Table:
-    """One value of one row, however deep it lies."""
+    """Change one value of one row, at any depth."""
     i = rng.randrange(table.num_columns)
     field, values = table.schema.field(i), table.column(i).to_pylist()
     if not values:
@@ -158,34 +160,34 @@ _CHANGES: Final[tuple[Callable[[pa.Table, Random], pa.Table], ...]] = (
 )
 
 
-def _judged_partitions(rows: pa.Table) -> Outcome:
+def _checked_partitions(rows: pa.Table) -> Outcome:
     return held(
         lambda: [
-            _plain_state(state) for state in rows_read(rows, where="a table").unindexed().states
+            _plain_state(state) for state in rows_read(rows, where="a table").trusted().states
         ],
-        lambda: [_row_of(each) for each in rows.to_pylist()],
+        lambda: [_row_of(row) for row in rows.to_pylist()],
     )
 
 
 def _plain_state(state: Any) -> dict[str, Any]:
-    told = asdict(state)
-    told |= told.pop("key")
-    return _listed(told)
+    found = asdict(state)
+    found |= found.pop("key")
+    return _listed(found)
 
 
 def _row_of(row: Mapping[str, Any]) -> dict[str, Any]:
     derived = {"live_bytes", "clean_bytes", "dirty_bytes", "format_version", "bucket"}
     return _listed(
         {
-            partition.name: _as(row[partition.name], partition)
-            for partition in PARTITIONS
-            if partition.name not in derived
+            column.name: _as(row[column.name], column)
+            for column in PARTITIONS
+            if column.name not in derived
         }
     )
 
 
 def _as(value: Any, field: pa.Field) -> Any:
-    """Numbers in a column of strings are read as strings, and the other way round."""
+    """Read numbers in a column of strings as strings, and the other way round."""
     if pa.types.is_string(field.type):
         return f"{value:g}" if isinstance(value, float) else str(value)
     if pa.types.is_integer(field.type):
@@ -194,19 +196,19 @@ def _as(value: Any, field: pa.Field) -> Any:
 
 
 def _listed(value: Any) -> Any:
-    """Tuples as lists, all the way down."""
+    """Convert tuples to lists, at any depth."""
     match value:
         case dict():
-            return {name: _listed(each) for name, each in value.items()}
+            return {name: _listed(inner) for name, inner in value.items()}
         case tuple() | list():
-            return [_listed(each) for each in value]
+            return [_listed(inner) for inner in value]
         case _:
             return value
 
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    """A table at a URI, as `RunsTable` reads one."""
+    """A table at a URI, as `RunsTable` reads it."""
 
     rows: pa.Table
     uri: str = "a table"
@@ -215,19 +217,21 @@ class _Folder:
         return self.rows
 
 
-def _judged_runs(rows: pa.Table) -> Outcome:
+def _checked_runs(rows: pa.Table) -> Outcome:
     def opened(_uri: str, _layout: TableLayout) -> Any:
         return _Folder(rows)
 
     def plain() -> list[dict[str, Any]]:
-        told = rows.to_pylist()
         return sorted(
-            ({_field_of(run.name): _as(row[run.name], run) for run in RUNS} for row in told),
+            (
+                {_field_of(column.name): _as(row[column.name], column) for column in RUNS}
+                for row in rows.to_pylist()
+            ),
             key=_when,
         )
 
     return held(
-        lambda: [_fields(each) for each in RunsTable("a table", opened).read()], plain
+        lambda: [_fields(run) for run in RunsTable("a table", opened).read()], plain
     )
 
 
@@ -236,14 +240,14 @@ def _field_of(column: str) -> str:
 
 
 def _when(row: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[each] for each in ("finished_at_ms", "run", "topic", "partition", "chunk"))
+    return tuple(row[name] for name in ("finished_at_ms", "run", "topic", "partition", "chunk"))
 
 
 CATALOG_PARSERS: Final = (
     Parser(
         name="catalog rows",
         made=lambda rng: _malformed(_partitions(), rng),
-        judged=_judged_partitions,
+        checked=_checked_partitions,
     ),
-    Parser(name="runs rows", made=lambda rng: _malformed(_runs(), rng), judged=_judged_runs),
+    Parser(name="runs rows", made=lambda rng: _malformed(_runs(), rng), checked=_checked_runs),
 )

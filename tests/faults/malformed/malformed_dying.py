@@ -1,4 +1,4 @@
-"""A child for the tests of the run: its one parser dies in every way that a parser can die."""
+"""A child process for tests of the run: its one parser dies in every possible way."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tests.faults.malformed.malformed_parsers import PARSERS
 
 
 def _number(rng: Random) -> int:
-    """The input's number, which its dice tell."""
+    """Find the input's number by its RNG."""
     made = {Random(f"dying 1 {number}").random(): number for number in range(7)}
     return made.get(rng.random(), -1)
 
 
-def _judged(number: int) -> Outcome:
+def _checked(number: int) -> Outcome:
     match number:
         case 1:
             ctypes.string_at(0)
@@ -32,5 +32,5 @@ def _judged(number: int) -> Outcome:
 
 if __name__ == "__main__":
     malformed_child.CPU_SECONDS_MAX = 0.5
-    PARSERS["dying"] = Parser(name="dying", made=_number, judged=_judged)
+    PARSERS["dying"] = Parser(name="dying", made=_number, checked=_checked)
     main()

@@ -1,4 +1,4 @@
-"""The parsers of a log's bytes, each with its judge."""
+"""The parsers of a log's bytes, and their checks."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ from tierfold.storage.segments.segment_reader import Batch, SegmentContent
 from tierfold.storage.segments.segment_walk import walk
 
 _WINDOW_BYTES: Final = 300
-"""Small, so that a small log is several windows."""
+"""Small, so that a small log has several windows."""
 _KEY: Final = PartitionKey(topic="malformed", partition=0, topic_id="M" * 22)
 _FIELDS: Final = pa.schema(
     [
@@ -110,18 +110,18 @@ def _logs(sound: Callable[[Random], bytes]) -> Callable[[Random], bytes]:
     return lambda rng: malformed(sound(rng), rng)
 
 
-def _judged_log(log: bytes) -> Outcome:
+def _checked_log(log: bytes) -> Outcome:
     return held(lambda: _read(log, check_crc=True), lambda: plain_batches(log))
 
 
-def _judged_unsummed(log: bytes) -> Outcome:
+def _checked_unsummed(log: bytes) -> Outcome:
     return held(
         lambda: _read(log, check_crc=False), lambda: plain_batches(log, has_sums=False)
     )
 
 
-def _judged_columns(log: bytes) -> Outcome:
-    """What Spark's reader makes of a log, and the versions that the header strategy finds."""
+def _checked_columns(log: bytes) -> Outcome:
+    """Check the rows of Spark's reader, and the versions that the header strategy finds."""
     try:
         heads = read_heads(_view(log), where="a log")
         heads = with_inner_heads(_view(log), heads, window_bytes=_WINDOW_BYTES, where="a log")
@@ -136,11 +136,11 @@ def _judged_columns(log: bytes) -> Outcome:
             versions += _versions(chosen)
     except TierfoldError as error:
         return refused(error)
-    told = (heads.base_offset.tolist(), heads.count.tolist(), rows, versions)
-    return held(lambda: told, lambda: _told(plain_batches(log)))
+    found = (heads.base_offset.tolist(), heads.count.tolist(), rows, versions)
+    return held(lambda: found, lambda: _expected(plain_batches(log)))
 
 
-def _told(batches: list[PlainBatch]) -> tuple[list[Any], ...]:
+def _expected(batches: list[PlainBatch]) -> tuple[list[Any], ...]:
     records = [(batch, record) for batch in batches for record in batch.records]
     return (
         [batch.base_offset for batch in batches],
@@ -173,7 +173,7 @@ def _row(batch: PlainBatch, record: PlainRecord) -> dict[str, Any]:
 
 
 def _versions(chosen: ChosenRecords) -> list[tuple[int | None, int]]:
-    """Per record its version, and whether it is malformed: one by one, to tell which it is."""
+    """Return every record's version, and whether it is malformed; one by one, to know which is."""
     source = VersionSource(strategy=CompactionStrategy.HEADER, header=HEADER)
     found = []
     for row in chosen.rows:
@@ -194,7 +194,7 @@ def _version(record: PlainRecord) -> tuple[int | None, int]:
 
 
 def _payload(rng: Random) -> tuple[int, bytes, bool]:
-    """A codec, what should be of it, and whether the lz4 header is to be mended."""
+    """Draw a codec, a payload, and whether to mend the lz4 header."""
     codec = rng.choice(list(Codec)[1:])
     plain = b"".join(
         rng.choice((b"{'name': 'value'}", rng.randbytes(9), bytes(70)))
@@ -206,7 +206,7 @@ def _payload(rng: Random) -> tuple[int, bytes, bool]:
     return codec, corrupted(stored, rng), rng.random() < 0.5
 
 
-def _judged_payload(given: tuple[int, bytes, bool]) -> Outcome:
+def _checked_payload(given: tuple[int, bytes, bool]) -> Outcome:
     codec, stored, mend = given
     return held(
         lambda: decompress(codec, stored, where="a payload", mend_lz4_header=mend),
@@ -214,7 +214,7 @@ def _judged_payload(given: tuple[int, bytes, bool]) -> Outcome:
     )
 
 
-def _judged_control(log: bytes) -> Outcome:
+def _checked_control(log: bytes) -> Outcome:
     try:
         heads = read_heads(_view(log), where="a log")
         records = decode_any(_view(log), heads, where="a log")
@@ -244,8 +244,8 @@ def _type_of(key: bytes) -> int:
     return int(number) if version >= 0 else -1
 
 
-def _judged_walk(log: bytes) -> Outcome:
-    """Batch by batch from a file: what can be told of each is told, up to where none can be."""
+def _checked_walk(log: bytes) -> Outcome:
+    """Check a log file read batch by batch, up to the first place without a batch."""
     with tempfile.NamedTemporaryFile(suffix=".log", dir=SCRATCH) as file:
         file.write(log)
         file.flush()
@@ -253,13 +253,13 @@ def _judged_walk(log: bytes) -> Outcome:
         try:
             for batch in walk(Path(file.name)):
                 if batch.is_valid:
-                    outcome = max(outcome, _judged_walked(batch.data.tobytes(), batch.records))
+                    outcome = max(outcome, _checked_walked(batch.data.tobytes(), batch.records))
         except TierfoldError as error:
             return refused(error)
     return outcome
 
 
-def _judged_walked(data: bytes, records: Callable[[], tuple[Any, ...]]) -> Outcome:
+def _checked_walked(data: bytes, records: Callable[[], tuple[Any, ...]]) -> Outcome:
     return held(
         lambda: [(record.offset, record.key, record.value, record.headers) for record in records()],
         lambda: [
@@ -270,40 +270,40 @@ def _judged_walked(data: bytes, records: Callable[[], tuple[Any, ...]]) -> Outco
 
 
 LOG_PARSERS: Final = (
-    Parser(name="batches", made=_logs(v2_log), judged=_judged_log, decompresses=True, share=6),
+    Parser(name="batches", made=_logs(v2_log), checked=_checked_log, decompresses=True, share=6),
     Parser(
         name="batches unsummed",
         made=_logs(v2_log),
-        judged=_judged_unsummed,
+        checked=_checked_unsummed,
         decompresses=True,
         share=2,
     ),
     Parser(
         name="legacy messages",
         made=_logs(legacy_log),
-        judged=_judged_log,
+        checked=_checked_log,
         decompresses=True,
         share=4,
     ),
     Parser(
         name="record columns",
         made=_logs(lambda rng: rng.choice((v2_log, legacy_log))(rng)),
-        judged=_judged_columns,
+        checked=_checked_columns,
         decompresses=True,
         share=2,
     ),
-    Parser(name="payloads", made=_payload, judged=_judged_payload, decompresses=True, share=4),
+    Parser(name="payloads", made=_payload, checked=_checked_payload, decompresses=True, share=4),
     Parser(
         name="control records",
         made=lambda rng: malformed(control_batch(rng), rng),
-        judged=_judged_control,
+        checked=_checked_control,
         decompresses=True,
         share=2,
     ),
     Parser(
         name="log file",
         made=_logs(lambda rng: rng.choice((v2_log, legacy_log))(rng)),
-        judged=_judged_walk,
+        checked=_checked_walk,
         decompresses=True,
         share=1,
     ),

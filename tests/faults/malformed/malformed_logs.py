@@ -1,7 +1,7 @@
-"""Logs that lie: sound ones, harmed in a way that knows the format and renews the checksum.
+"""Lying logs: sound ones, corrupted with knowledge of the format and a renewed checksum.
 
-So the parsers behind the checksum are met too: what they see was put there on purpose, as whoever
-can write to a topic, or a client with a bug, can put it.
+They reach the parsers behind the checksum: anyone who can write to a topic, or a client with a bug,
+can write such batches.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ V1_FIELDS: Final[Sequence[Field]] = (
 )
 V0_FIELDS: Final[Sequence[Field]] = (*V1_FIELDS[:5], (18, "i"))
 HEADER: Final = "version"
-"""The header that versions are in."""
+"""The header that holds the version."""
 TIME_MS: Final = 1_700_000_000_000
 BATCHES_MOST: Final = 4
 _KEYS: Final = (b"a", b"b", b"", b"a long key, longer than eight", None)
@@ -66,7 +66,7 @@ _VERSIONS: Final = (struct.pack(">q", 5), struct.pack(">q", -2), b"short", None)
 
 @functools.cache
 def golden(prefix: str) -> tuple[bytes, ...]:
-    """Pieces of logs that Kafka wrote, a few batches each; `prefix`: v0, v1 or v2."""
+    """Return pieces of a few batches of logs that Kafka wrote; `prefix`: v0, v1 or v2."""
     pieces: list[bytes] = []
     for name in NAMES:
         if name.startswith(prefix):
@@ -79,7 +79,7 @@ def golden(prefix: str) -> tuple[bytes, ...]:
 
 
 def v2_log(rng: Random) -> bytes:
-    """A sound log of magic 2."""
+    """Draw a sound log of magic 2."""
     if rng.random() < 0.4:
         return rng.choice(golden("v2"))
     batches, at = [], rng.choice((0, 7, 2**31, 2**40))
@@ -141,7 +141,7 @@ def _records(base_offset: int, rng: Random) -> list[RecordDraft]:
 
 
 def legacy_log(rng: Random) -> bytes:
-    """A sound log of magic 0 or 1."""
+    """Draw a sound log of magic 0 or 1."""
     magic = rng.randrange(2)
     if rng.random() < 0.4:
         return rng.choice(golden(f"v{magic}"))
@@ -167,7 +167,7 @@ def _message(offset: int, magic: int, rng: Random) -> bytes:
 
 
 def lying(log: bytes, rng: Random) -> bytes:
-    """The sound log with one batch changed that then is summed anew, or moved, or dropped."""
+    """Change one batch of a sound log and renew its checksum, or repeat, drop or cut it."""
     batches = list(cut_in_batches(log))
     i = rng.randrange(len(batches))
     kind = rng.random()
@@ -204,7 +204,7 @@ def _changed_v2(batch: bytes, rng: Random) -> bytes:
 
 
 def lying_record(rng: Random) -> bytes:
-    """A record of magic 2 in which a length, count or delta is none."""
+    """Draw a record of magic 2 with a wrong length, count or delta."""
     numbers = [b"\x00", b"\x00", b"\x02", b"\x04", b"\x02", b"\x02", b"\x00"]
     numbers[rng.randrange(len(numbers))] = rng.choice(VARINT_EXTREMES)
     time, offset, key, value, headers, name, header = numbers
@@ -246,17 +246,17 @@ def _changed_legacy(batch: bytes, rng: Random) -> bytes:
 
 
 def rebuilt(batch: bytes, payload: bytes) -> bytes:
-    """The batch of magic 2 around another payload."""
+    """Return the batch of magic 2 with another payload."""
     return summed(resized(batch[:61] + payload))
 
 
 def resized(batch: bytes) -> bytes:
-    """The batch with its length told right."""
+    """Return the batch with the right length field."""
     return overwritten_at(batch, (8, "i"), len(batch) - 12)
 
 
 def overwritten_at(data: bytes, field: Field, value: int) -> bytes:
-    """The bytes with that number there, if there is room for it."""
+    """Return the bytes with that number at a field, if the field is within them."""
     at, form = field
     size = struct.calcsize(f">{form}")
     if len(data) < at + size:
@@ -265,7 +265,7 @@ def overwritten_at(data: bytes, field: Field, value: int) -> bytes:
 
 
 def summed(batch: bytes) -> bytes:
-    """The batch with its checksum renewed, by what its magic byte says."""
+    """Return the batch with a renewed checksum, by its magic byte."""
     if len(batch) < 26:
         return batch
     if batch[16] == 2:
@@ -274,7 +274,7 @@ def summed(batch: bytes) -> bytes:
 
 
 def malformed(log: bytes, rng: Random) -> bytes:
-    """Corrupted by chance, lying, or both; now and then as it was."""
+    """Corrupt a log at random, make it lie, or both; rarely leave it as it is."""
     kind = rng.random()
     if kind < 0.02:
         return log
@@ -285,7 +285,7 @@ def malformed(log: bytes, rng: Random) -> bytes:
 
 
 def control_batch(rng: Random) -> bytes:
-    """A control batch whose record says what it likes."""
+    """Draw a control batch with an arbitrary record."""
     key = struct.pack(">hh", interesting("h", rng), rng.choice((0, 1, 2, 5, 77)))
     value = struct.pack(">hi", interesting("h", rng), interesting("i", rng))
     record = RecordDraft(

@@ -1,4 +1,4 @@
-"""What may come of malformed input: a clear error or a right answer, and nothing else."""
+"""The allowed outcomes of malformed input: a clear error or a right answer."""
 
 from __future__ import annotations
 
@@ -14,49 +14,49 @@ from typing import Any, Final, TypeVar
 from tests.faults.malformed.malformed_reference import LeftOpen
 from tierfold.compaction.model.errors import TierfoldError
 
-_Told = TypeVar("_Told")
+_Answer = TypeVar("_Answer")
 
 _MEMORY: Final = Path("/dev/shm")
 SCRATCH: Final = str(_MEMORY) if os.access(_MEMORY, os.W_OK) else None
-"""Where small files go, by the hundred thousand: a disk would have each of them written out."""
+"""The folder for hundreds of thousands of small files; in memory if possible."""
 
 
 class Outcome(StrEnum):
-    """The two allowed ones; anything else is an exception."""
+    """The two allowed outcomes; anything else is an exception."""
 
     REFUSED = "refused"
     RIGHT = "right"
 
 
 class WrongAnswer(Exception):
-    """A parser said something that the bytes do not say."""
+    """A parser's answer differs from the bytes' meaning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parser:
-    """One parser of the product, its malformed inputs, and its judge."""
+    """One parser of the product, its malformed inputs, and its check."""
 
     name: str
     made: Callable[[Random], Any]
-    """An input; everything about it is the dice's."""
-    judged: Callable[[Any], Outcome]
-    """Raises `WrongAnswer`, or whatever the parser let through that is no clear error."""
+    """Draws an input from the RNG alone."""
+    checked: Callable[[Any], Outcome]
+    """Checks the parser on an input; raises `WrongAnswer`, or the parser's unclear error."""
     decompresses: bool = False
-    """May take what a compressed payload is believed to hold."""
+    """It may use as much memory as a compressed payload claims to hold."""
     share: int = 1
-    """Its weight among the parsers when inputs are dealt."""
+    """Its weight when inputs are divided among the parsers."""
 
     def tried(self, seed: int, number: int) -> Outcome:
-        """Judges input `number` of a seed."""
-        return self.judged(self.made(self.rng(seed, number)))
+        """Check input `number` of a seed."""
+        return self.checked(self.made(self.rng(seed, number)))
 
     def rng(self, seed: int, number: int) -> Random:
-        """What an input is made of."""
+        """Return the RNG of an input."""
         return Random(f"{self.name} {seed} {number}")
 
 
-def held(read: Callable[[], _Told], plain: Callable[[], _Told]) -> Outcome:
-    """`read` is the product's answer; where it is none of its clear errors `plain` must agree."""
+def held(read: Callable[[], _Answer], plain: Callable[[], _Answer]) -> Outcome:
+    """Call `read`, the product's parser: it must raise a clear error, or agree with `plain`."""
     try:
         found = read()
     except TierfoldError as error:
@@ -67,9 +67,9 @@ def held(read: Callable[[], _Told], plain: Callable[[], _Told]) -> Outcome:
 
 
 def refused(error: TierfoldError) -> Outcome:
-    """The error says what, where and what to do."""
+    """Check that an error says what is wrong, where, and what to do."""
     is_whole = all(part.strip() for part in (error.what, error.where, error.remedy))
-    if not is_whole or " ()" in error.what:  # A cause was to be named, and had no words.
+    if not is_whole or " ()" in error.what:  # The cause's message was empty.
         raise WrongAnswer(f"an error with nothing in it: {error!r}")
     if "more memory than there is" in error.what:
         raise WrongAnswer(f"a small input asked for it: {error!r}")
@@ -77,6 +77,6 @@ def refused(error: TierfoldError) -> Outcome:
 
 
 def must_equal(found: object, expected: object) -> None:
-    """Raises `WrongAnswer` where the two differ."""
+    """Raise `WrongAnswer` if the two differ."""
     if found != expected:
         raise WrongAnswer(f"found    {found!r}\nexpected {expected!r}")

@@ -15,7 +15,7 @@ PARSERS: Final = {
 }
 
 
-def dealt(inputs: int, parsers: tuple[Parser, ...]) -> dict[str, int]:
-    """How many of the inputs each parser gets, by its share; one at least."""
+def inputs_by_parser(inputs: int, parsers: tuple[Parser, ...]) -> dict[str, int]:
+    """Divide the inputs among parsers by their shares; every parser gets at least one."""
     shares = sum(parser.share for parser in parsers)
     return {parser.name: max(1, -(-inputs * parser.share // shares)) for parser in parsers}

@@ -1,7 +1,7 @@
-"""What bytes mean, straight from the format's definition: plain Python, slow, nothing clever.
+"""The meaning of bytes by the format's definition: a reference in plain, slow Python.
 
-The judges' measure. It refuses only what has no meaning; what else a parser refuses is its own
-affair, for a refusal is always an allowed answer.
+It refuses only bytes without a meaning. A parser may refuse more, since a refusal is always an
+allowed outcome.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Headers: TypeAlias = tuple[tuple[bytes, bytes | None], ...]
 
 
 class Meaningless(Exception):
-    """No reader could make sense of these bytes."""
+    """These bytes have no meaning to any reader."""
 
 
 class LeftOpen(Exception):
-    """The format forbids it, and every reader's library gives something all the same."""
+    """The format forbids these bytes, but the libraries of readers accept them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,17 +57,17 @@ class PlainBatch:
 
     @property
     def is_control(self) -> bool:
-        """Holds what consumers never see."""
+        """Whether it is a control batch, which consumers never see."""
         return self.magic == 2 and bool(self.attributes & 0x20)
 
 
 def plain_batches(log: bytes, *, has_sums: bool = True) -> list[PlainBatch]:
-    """Every batch of a log; `has_sums`: the checksums count."""
+    """Return every batch of a log; `has_sums`: check the checksums."""
     return [plain_batch(batch, has_sums=has_sums) for batch in cut_in_batches(log)]
 
 
 def cut_in_batches(log: bytes) -> Iterator[bytes]:
-    """The batches' bytes."""
+    """Yield the bytes of every batch."""
     at = 0
     while at < len(log):
         if len(log) - at < 17:
@@ -80,7 +80,7 @@ def cut_in_batches(log: bytes) -> Iterator[bytes]:
 
 
 def plain_batch(batch: bytes, *, has_sums: bool) -> PlainBatch:
-    """One batch; `batch` is all of it."""
+    """Parse one batch; `batch` is all its bytes."""
     magic = batch[16]
     if magic == 2:
         if len(batch) < 61:
@@ -109,7 +109,7 @@ def _v2(batch: bytes) -> PlainBatch:
     ) = struct.unpack_from(">hiqqqhii", batch, 21)
     payload = batch[61:]
     if count == 0 and attributes & 7:
-        payload = b""  # Kafka does not look at it.
+        payload = b""  # Kafka ignores it.
     records: list[PlainRecord] = []
     if attributes & 7 and count:
         payload = plain_payload(attributes & 7, payload)
@@ -146,7 +146,7 @@ class _Reader:
         return self.data[self.at - size : self.at]
 
     def varint(self, bits: int = 32) -> int:
-        """Zigzag; no more than five bytes for 32 bits, ten for 64, what is beyond is lost."""
+        """Read a zigzag number of at most 5 bytes for 32 bits, 10 for 64; higher bits are lost."""
         raw = 0
         for i in range(5 if bits == 32 else 10):
             byte = self.take(1)[0]
@@ -188,7 +188,7 @@ def _record(reader: _Reader, base_offset: int, base_ms: int, append_ms: int | No
 
 
 def signed(number: int) -> int:
-    """As 64 bits hold it."""
+    """Wrap a number to signed 64 bits."""
     return (number + 2**63) % 2**64 - 2**63
 
 
@@ -232,7 +232,7 @@ def _legacy(message: bytes) -> PlainBatch:
 
 
 def _message(message: bytes) -> tuple[int, int, int, bytes | None, bytes | None]:
-    """Offset, timestamp, attributes, key, value."""
+    """Return offset, timestamp, attributes, key and value."""
     magic = message[16]
     reader = _Reader(message)
     (offset,) = struct.unpack(">q", reader.take(8))
@@ -251,7 +251,7 @@ def _sized(reader: _Reader) -> bytes | None:
 
 
 def plain_payload(codec: int, stored: bytes) -> bytes:
-    """The payload decompressed, by other code than the product's."""
+    """Decompress a payload without the product's code."""
     try:
         match codec:
             case 1:
@@ -284,7 +284,7 @@ def _unsnapped(stored: bytes) -> bytes:
 
 
 def _unsnapped_block(block: bytes) -> bytes:
-    """Literals and copies (google/snappy, format_description.txt)."""
+    """Decompress literals and copies (google/snappy, format_description.txt)."""
     size, at, shift = 0, 0, 0
     while True:
         size |= (block[at] & 0x7F) << shift
@@ -311,12 +311,12 @@ def _unsnapped_block(block: bytes) -> bytes:
         at += wide
         _copied(plain, back, length)
     if len(plain) != size:
-        raise Meaningless("snappy: another size than was told")
+        raise Meaningless("snappy: another size than declared")
     return bytes(plain)
 
 
 def _unlz4(stored: bytes) -> bytes:
-    """One frame (lz4_Frame_format.md); no checksum is looked at."""
+    """Decompress one frame (lz4_Frame_format.md); checksums are ignored."""
     flags, at, plain = stored[4], 7 + (8 if stored[4] & 8 else 0), bytearray()
     while size := int.from_bytes(stored[at : at + 4], "little"):
         block = _Reader(stored[at + 4 :]).take(size & 0x7FFFFFFF)

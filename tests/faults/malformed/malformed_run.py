@@ -1,10 +1,10 @@
-"""A million malformed inputs: every parser in a process of its own, kernels with checked bounds.
+"""Run a million malformed inputs: one process per parser, kernels with checked bounds.
 
     python -m tests.faults.malformed.malformed_run --inputs 1000000 --seed 1
     python -m tests.faults.malformed.malformed_run --parser 'batches' --seed 1 --replay 4711
 
-Exit code 1: an input was neither refused clearly nor read right, or a process died of it. An input
-is made from the parser's name, the seed and its number alone, so that it can be had again.
+Exit code 1: an input was neither refused clearly nor read right, or it killed the process. An input
+depends only on the parser's name, the seed and its number, so it can be replayed.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.faults.malformed.malformed_child import FAILURES_MOST, NUMBER, Told, replay
-from tests.faults.malformed.malformed_parsers import PARSERS, dealt
+from tests.faults.malformed.malformed_child import FAILURES_MOST, NUMBER, Findings, replay
+from tests.faults.malformed.malformed_parsers import PARSERS, inputs_by_parser
 
 CHECKED_CACHE: Final = Path("~/.cache/tierfold/kernels-with-checked-bounds").expanduser()
 _CHILD: Final = "tests.faults.malformed.malformed_child"
 _POLL_S: Final = 0.5
 _IDLE_POLLS_MOST: Final = 1200
-"""A child that neither computes nor gets on for so long waits for what never comes."""
+"""A child that is idle for this many polls is killed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,18 +40,18 @@ class Order:
     inputs: int
     checks_bounds: bool = True
     child: str = _CHILD
-    """The module that is run; tests have one that dies."""
+    """The module to run; tests use one that dies."""
 
 
-def run(order: Order) -> Told:
-    """The parser's inputs, in one child after the other where one died."""
-    whole, first = Told(), 0
+def run(order: Order) -> Findings:
+    """Run a parser's inputs in a child; if it dies, a new child continues."""
+    whole, first = Findings(), 0
     with tempfile.TemporaryDirectory(prefix="tierfold-malformed-") as folder:
         file = Path(folder) / "number"
         while first < order.inputs and len(whole.failures) < FAILURES_MOST:
             file.write_bytes(NUMBER.pack(first))
-            told, died = _child(order, first, file)
-            _add(whole, told)
+            found, died = _child(order, first, file)
+            _add(whole, found)
             if not died:
                 break
             (number,) = NUMBER.unpack(file.read_bytes())
@@ -61,8 +61,8 @@ def run(order: Order) -> Told:
     return whole
 
 
-def _child(order: Order, first: int, file: Path) -> tuple[Told, str]:
-    """What it told, and what it died of; empty: it did not."""
+def _child(order: Order, first: int, file: Path) -> tuple[Findings, str]:
+    """Return a child's findings and its cause of death; empty: it did not die."""
     environment = os.environ | {"PYTHONFAULTHANDLER": "1"}
     if order.checks_bounds:
         CHECKED_CACHE.mkdir(parents=True, exist_ok=True)
@@ -79,12 +79,12 @@ def _child(order: Order, first: int, file: Path) -> tuple[Told, str]:
         out.seek(0)
         said.seek(0)
         if child.returncode == 0:
-            return Told(**json.loads(out.read())), ""
-        return Told(), f"exit code {child.returncode}{stopped}\n{said.read()[-4000:]}"
+            return Findings(**json.loads(out.read())), ""
+        return Findings(), f"exit code {child.returncode}{stopped}\n{said.read()[-4000:]}"
 
 
 def _watched(child: subprocess.Popen[bytes], file: Path, order: Order) -> str:
-    """Waits for the child's end, tells how far it is, and ends it where it stands still."""
+    """Wait for the child's end, print its progress, and kill it if it hangs."""
     for number in _numbers(child, file):
         if sys.stderr.isatty():
             sys.stderr.write(f"\r{order.name}: {number} of {order.inputs} ")
@@ -96,10 +96,10 @@ def _watched(child: subprocess.Popen[bytes], file: Path, order: Order) -> str:
 
 
 def _numbers(child: subprocess.Popen[bytes], file: Path) -> Iterator[int | None]:
-    """The number it is at, again and again until it ends; None: it has not moved for too long."""
+    """Yield the number of the child's current input until it ends; None: it hangs."""
     before, idle = -1, 0
     while child.poll() is None:
-        # Polls are counted, not seconds: whoever halts both processes must not be taken for a hang.
+        # Polls are counted, not seconds: pausing both processes must not count as a hang.
         time.sleep(_POLL_S)
         (number,) = NUMBER.unpack(file.read_bytes())
         idle = idle + 1 if number == before else 0
@@ -107,21 +107,21 @@ def _numbers(child: subprocess.Popen[bytes], file: Path) -> Iterator[int | None]
         yield None if idle > _IDLE_POLLS_MOST else number
 
 
-def _add(whole: Told, told: Told) -> None:
-    whole.inputs += told.inputs
-    whole.refused += told.refused
-    whole.right += told.right
-    if told.slowest_s > whole.slowest_s:
-        whole.slowest_s, whole.slowest = told.slowest_s, told.slowest
-    whole.peak_bytes = max(whole.peak_bytes, told.peak_bytes)
-    whole.failures += told.failures
+def _add(whole: Findings, found: Findings) -> None:
+    whole.inputs += found.inputs
+    whole.refused += found.refused
+    whole.right += found.right
+    if found.slowest_s > whole.slowest_s:
+        whole.slowest_s, whole.slowest = found.slowest_s, found.slowest
+    whole.peak_bytes = max(whole.peak_bytes, found.peak_bytes)
+    whole.failures += found.failures
 
 
-def _row(name: str, told: Told) -> str:
+def _row(name: str, found: Findings) -> str:
     return (
-        f"| {name} | {told.inputs:,} | {told.refused:,} | {told.right:,} | "
-        f"{1000 * told.slowest_s:.0f} ms | {told.peak_bytes / 2**20:.0f} MiB | "
-        f"{len(told.failures)} |"
+        f"| {name} | {found.inputs:,} | {found.refused:,} | {found.right:,} | "
+        f"{1000 * found.slowest_s:.0f} ms | {found.peak_bytes / 2**20:.0f} MiB | "
+        f"{len(found.failures)} |"
     )
 
 
@@ -140,22 +140,22 @@ def _arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Prints a table; the exit code."""
+    """Print a table; returns the exit code."""
     given = _arguments()
     chosen = tuple(PARSERS[name] for name in given.parser or PARSERS)
     if given.replay is not None:
-        for each in chosen:
-            _say(repr(each.made(each.rng(given.seed, given.replay))))
-            _say(each.tried(given.seed, given.replay))
+        for parser in chosen:
+            _say(repr(parser.made(parser.rng(given.seed, given.replay))))
+            _say(parser.tried(given.seed, given.replay))
         return 0
     _say("| parser | inputs | refused | right | slowest | memory | failures |")
     _say("|---|---|---|---|---|---|---|")
-    whole = Told()
-    for name, inputs in dealt(given.inputs, chosen).items():
-        told = run(Order(name=name, seed=given.seed, inputs=inputs))
-        _add(whole, told)
-        _say(_row(name, told))
-        for failure in told.failures:
+    whole = Findings()
+    for name, inputs in inputs_by_parser(given.inputs, chosen).items():
+        found = run(Order(name=name, seed=given.seed, inputs=inputs))
+        _add(whole, found)
+        _say(_row(name, found))
+        for failure in found.failures:
             sys.stderr.write(f"{failure}\n")
     _say(_row("all", whole))
     return 1 if whole.failures else 0

@@ -1,4 +1,4 @@
-"""The parsers of what lies beside a log: side files, names, settings; each with its judge."""
+"""The parsers of side files, object names and settings, and their checks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _meant(condition: bool) -> None:
 
 
 def _index_file(suffix: str, entry: str) -> Callable[[Random], tuple[bytes, int]]:
-    """The index's bytes, a few entries of it or all; and the segment's start offset."""
+    """Return a maker of inputs: an index's bytes, and the segment's start offset."""
     size = struct.calcsize(f">{entry}")
     fields: list[Field] = []
     for i in range(20):
@@ -63,7 +63,7 @@ def _index_file(suffix: str, entry: str) -> Callable[[Random], tuple[bytes, int]
     return made
 
 
-def _judged_offset_index(given: tuple[bytes, int]) -> Outcome:
+def _checked_offset_index(given: tuple[bytes, int]) -> Outcome:
     data, start = given
 
     def read() -> list[tuple[int, int]]:
@@ -79,7 +79,7 @@ def _judged_offset_index(given: tuple[bytes, int]) -> Outcome:
     return held(read, plain)
 
 
-def _judged_time_index(given: tuple[bytes, int]) -> Outcome:
+def _checked_time_index(given: tuple[bytes, int]) -> Outcome:
     data, start = given
 
     def read() -> list[tuple[int, int]]:
@@ -95,8 +95,8 @@ def _judged_time_index(given: tuple[bytes, int]) -> Outcome:
     return held(read, plain)
 
 
-def _judged_indexes(given: tuple[bytes, bytes, int]) -> Outcome:
-    """Both against a log of five batches: whatever the bytes are, nothing is raised."""
+def _checked_indexes(given: tuple[bytes, bytes, int]) -> Outcome:
+    """Check both indexes against a log of five batches: no bytes may raise an error."""
     offset_index, time_index, start = given
     last = np.array([9, 19, 29, 39, 40], np.int64) + start
     places = BatchPlaces(
@@ -116,7 +116,7 @@ def _judged_indexes(given: tuple[bytes, bytes, int]) -> Outcome:
     )
     if found.corruptions:
         return Outcome.REFUSED
-    # Every entry of both is one of those that a broker could have written.
+    # A broker could have written every entry of both.
     for delta, position in struct.iter_unpack(">ii", offset_index):
         if position % 100 or delta not in last[position // 100 :] - start:
             raise WrongAnswer(f"offset {delta} at position {position}")
@@ -135,13 +135,13 @@ def _two_indexes(rng: Random) -> tuple[bytes, bytes, int]:
     return positions, corrupted(times, rng), start
 
 
-def _judged_transaction_index(given: tuple[bytes, int]) -> Outcome:
+def _checked_transaction_index(given: tuple[bytes, int]) -> Outcome:
     data, _ = given
 
     def read() -> list[tuple[int, ...]]:
         return [
-            (each.producer_id, each.first_offset, each.last_offset, each.last_stable_offset)
-            for each in read_transaction_index(np.frombuffer(data, np.uint8), _WHERE)
+            (entry.producer_id, entry.first_offset, entry.last_offset, entry.last_stable_offset)
+            for entry in read_transaction_index(np.frombuffer(data, np.uint8), _WHERE)
         ]
 
     def plain() -> list[tuple[int, ...]]:
@@ -162,29 +162,29 @@ def _snapshot(rng: Random) -> bytes:
     return corrupted(data, rng) if rng.random() < 0.3 else data
 
 
-def _judged_snapshot(data: bytes) -> Outcome:
+def _checked_snapshot(data: bytes) -> Outcome:
     def read() -> list[tuple[int, ...]]:
         return [
             (
-                each.producer_id,
-                each.epoch,
-                each.last_sequence,
-                max(each.last_data_offset, -1),
-                each.last_offset_delta,
-                each.last_timestamp_ms,
-                each.coordinator_epoch,
-                -1 if each.current_txn_first_offset is None else each.current_txn_first_offset,
+                entry.producer_id,
+                entry.epoch,
+                entry.last_sequence,
+                max(entry.last_data_offset, -1),
+                entry.last_offset_delta,
+                entry.last_timestamp_ms,
+                entry.coordinator_epoch,
+                -1 if entry.current_txn_first_offset is None else entry.current_txn_first_offset,
             )
-            for each in read_producer_snapshot(data, _WHERE)
+            for entry in read_producer_snapshot(data, _WHERE)
         ]
 
     def plain() -> list[tuple[int, ...]]:
         version, crc, count = struct.unpack_from(">hIi", data)
         _meant(version == 1 and crc == google_crc32c.value(data[6:]))
         _meant(len(data) == 10 + 46 * count)
-        entries = [list(each) for each in struct.iter_unpack(">qhiqiqiq", data[10:])]
-        for each in entries:
-            each[3], each[7] = max(each[3], -1), max(each[7], -1)
+        entries = [list(entry) for entry in struct.iter_unpack(">qhiqiqiq", data[10:])]
+        for entry in entries:
+            entry[3], entry[7] = max(entry[3], -1), max(entry[7], -1)
         return [tuple(entry) for entry in entries]
 
     return held(read, plain)
@@ -202,10 +202,10 @@ def _checkpoint(rng: Random) -> bytes:
     return corrupted(data, rng) if rng.random() < 0.5 else data
 
 
-def _judged_checkpoint(data: bytes) -> Outcome:
+def _checked_checkpoint(data: bytes) -> Outcome:
     def read() -> list[tuple[int, int]]:
         found = read_leader_epoch_checkpoint(data, _WHERE)
-        return [(each.epoch, each.start_offset) for each in found]
+        return [(leader_epoch.epoch, leader_epoch.start_offset) for leader_epoch in found]
 
     def plain() -> list[tuple[int, int]]:
         numbers = [int(word) for word in data.split()]
@@ -235,8 +235,8 @@ def _name(rng: Random) -> str:
     return name
 
 
-def _judged_name(name: str) -> Outcome:
-    """What is recognised is written the same way again, and is what Kafka could have written."""
+def _checked_name(name: str) -> Outcome:
+    """Check that a recognized name is written the same way again, and is valid in Kafka."""
     key, segment = partition_key(name), segment_name(name)
     if key is not None:
         must_equal(partition_folder(key).partition("/")[2], name)
@@ -298,19 +298,20 @@ def _toml(rng: Random) -> str:
     return text
 
 
-def _judged_toml(text: str) -> Outcome:
+def _checked_toml(text: str) -> Outcome:
     def read() -> dict[str, list[Any]]:
         config = config_of_toml(text, where=_WHERE)
-        told = {f"topics {table.pattern}": table.layer for table in config.tables}
-        told["broker"] = config.broker
+        layers = {f"topics {table.pattern}": table.layer for table in config.tables}
+        layers["broker"] = config.broker
         return {
-            name: sorted(repr(each.value) for each in layer.values())
-            for name, layer in told.items()
+            name: sorted(repr(setting.value) for setting in layer.values())
+            for name, layer in layers.items()
         }
 
     def plain() -> dict[str, list[Any]]:
         document = tomllib.loads(text, parse_float=str)
-        tables = {f"topics {name}": each for name, each in document.get("topics", {}).items()}
+        topics = document.get("topics", {})
+        tables = {f"topics {name}": table for name, table in topics.items()}
         tables["broker"] = document.get("broker", {})
         return {name: sorted(map(_plain_value, table.items())) for name, table in tables.items()}
 
@@ -318,7 +319,7 @@ def _judged_toml(text: str) -> Outcome:
 
 
 def _plain_value(item: tuple[str, Any]) -> str:
-    """A setting's value as its kind says: by its name, each kind the obvious way."""
+    """Return a setting's value, parsed in the obvious way by the kind that its name implies."""
     name, value = item
     if name.endswith("policy"):
         names = value if isinstance(value, list) else value.split(",")
@@ -336,16 +337,16 @@ def _plain_value(item: tuple[str, Any]) -> str:
 
 
 SIDE_PARSERS: Final = (
-    Parser(name="offset index", made=_index_file("index", "ii"), judged=_judged_offset_index),
-    Parser(name="time index", made=_index_file("timeindex", "qi"), judged=_judged_time_index),
-    Parser(name="indexes of a log", made=_two_indexes, judged=_judged_indexes),
+    Parser(name="offset index", made=_index_file("index", "ii"), checked=_checked_offset_index),
+    Parser(name="time index", made=_index_file("timeindex", "qi"), checked=_checked_time_index),
+    Parser(name="indexes of a log", made=_two_indexes, checked=_checked_indexes),
     Parser(
         name="transaction index",
         made=_index_file("txnindex", "hqqqq"),
-        judged=_judged_transaction_index,
+        checked=_checked_transaction_index,
     ),
-    Parser(name="producer snapshot", made=_snapshot, judged=_judged_snapshot),
-    Parser(name="leader epochs", made=_checkpoint, judged=_judged_checkpoint),
-    Parser(name="object names", made=_name, judged=_judged_name),
-    Parser(name="settings", made=_toml, judged=_judged_toml),
+    Parser(name="producer snapshot", made=_snapshot, checked=_checked_snapshot),
+    Parser(name="leader epochs", made=_checkpoint, checked=_checked_checkpoint),
+    Parser(name="object names", made=_name, checked=_checked_name),
+    Parser(name="settings", made=_toml, checked=_checked_toml),
 )

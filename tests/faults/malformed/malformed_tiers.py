@@ -1,7 +1,7 @@
-"""Malformed objects in a tier, read the way a run reads them: first sight, and a round over them.
+"""Malformed objects in a tier, read as by a run: segment metadata, and a round over the segment.
 
-Here a wrong survivor would show: either the partition is refused, or what lives after the round is
-what a dictionary makes of the same bytes.
+Either the partition is refused, or the live records after the round equal those that a dictionary
+keeps of the same bytes.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from tierfold.storage.indexes.index_builder import build_indexes
 from tierfold.storage.indexes.leader_epoch_checkpoint import write_leader_epoch_checkpoint
 from tierfold.storage.indexes.producer_snapshot import write_producer_snapshot
 from tierfold.storage.kafka.batch_headers import read_heads
-from tierfold.storage.segments.segment_metadata import listed_checkpoint, sight
+from tierfold.storage.segments.segment_metadata import listed_checkpoint, read_segment_metadata
 from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER, LocalTieredStorage, Part
 from tierfold.storage.tiers.tier_uris import open_tier
 
 NOW_MS: Final = 1000
-"""Some delete horizons of the logs have passed by then, some have not."""
+"""Between the delete horizons of the logs."""
 _EPOCHS: Final = (LeaderEpoch(epoch=0, start_offset=0), LeaderEpoch(epoch=3, start_offset=2**39))
 
 
@@ -59,7 +59,7 @@ class Objects:
 
 
 def _objects(rng: Random, *, corrupt: bool) -> Objects:
-    """A sound log and what lies beside it; with `corrupt`, one of them or two malformed."""
+    """Draw a sound log and its side files; with `corrupt`, one or two of them malformed."""
     log = rng.choice((v2_log, v2_log, legacy_log))(rng)
     heads = read_heads(np.frombuffer(log, np.uint8), where="a sound log")
     start = plain_batches(log)[0].base_offset
@@ -105,28 +105,28 @@ def _put(tier: LocalTieredStorage, objects: Objects) -> ListedSegment:
     return tier.listing(KEY)[-1]
 
 
-def _judged_sight(objects: Objects) -> Outcome:
+def _checked_metadata(objects: Objects) -> Outcome:
     with _tier() as tier:
         listed = _put(tier, objects)
         try:
-            found = sight(tier, KEY, listed, listed_checkpoint(tier, KEY, listed))
+            found = read_segment_metadata(tier, KEY, listed, listed_checkpoint(tier, KEY, listed))
         except TierfoldError as error:
             return refused(error)
     _must_fit(found)
     try:
-        # No checksum is looked at yet, nor a record; of a legacy wrapper the end is its own offset.
+        # Neither checksums nor records are read yet; a legacy wrapper ends at its own offset.
         last = list(cut_in_batches(objects.log))[-1]
         (end_offset,) = struct.unpack_from(">q", last)
         if last[16] == 2:
             end_offset += struct.unpack_from(">i", last, 23)[0]
         must_equal(found.end_offset, end_offset)
     except Meaningless:
-        pass  # Torn before the last index entry, where first sight does not look.
+        pass  # Torn before the last index entry, which the metadata does not read.
     return Outcome.RIGHT
 
 
 def _must_fit(segment: Segment) -> None:
-    """Every number fits its column in the catalog, and the offset beyond the end does too."""
+    """Check that every number, and the offset after the end, fits its column in the catalog."""
     must_equal(0 <= segment.start_offset <= segment.end_offset <= OFFSET_MAX, True)
     must_equal(-(2**63) <= segment.max_timestamp_ms < 2**63, True)
     for epoch in segment.leader_epochs:
@@ -134,12 +134,12 @@ def _must_fit(segment: Segment) -> None:
         must_equal(0 <= epoch.start_offset <= OFFSET_MAX, True)
 
 
-def _judged_round(objects: Objects) -> Outcome:
-    """A first round over the segment alone, by offset."""
+def _checked_round(objects: Objects) -> Outcome:
+    """Check a first round over the segment alone, by offset."""
     with _tier() as tier:
         try:
             listed = _put(tier, objects)
-            segment = sight(tier, KEY, listed, listed_checkpoint(tier, KEY, listed))
+            segment = read_segment_metadata(tier, KEY, listed, listed_checkpoint(tier, KEY, listed))
             log = Log(tier=tier, segments=(segment,), lineage=_EPOCHS, is_last_beyond=False)
             after = passed(log, now_ms=NOW_MS).log
         except TierfoldError as error:
@@ -160,32 +160,32 @@ def _judged_round(objects: Objects) -> Outcome:
 
 
 def survivors(batches: Sequence[PlainBatch]) -> list[PlainRecord]:
-    """What a dictionary keeps: of each key the last record, unless it is a tombstone that is due.
+    """Return what a dictionary keeps: the last record of each key, expired tombstones excepted.
 
-    No transaction is aborted here: no marker of the logs says so, and no index does.
+    The logs and indexes here have no aborted transactions.
     """
     data = [
         (batch, record) for batch in batches if not batch.is_control for record in batch.records
     ]
-    newest = {each.key: each.offset for _, each in data}
+    newest = {record.key: record.offset for _, record in data}
     return [
-        each
-        for batch, each in data
-        if each.key is not None
-        and newest[each.key] == each.offset
-        and (each.value is not None or not _is_due(batch))
+        record
+        for batch, record in data
+        if record.key is not None
+        and newest[record.key] == record.offset
+        and (record.value is not None or not _is_due(batch))
     ]
 
 
 def _is_due(batch: PlainBatch) -> bool:
-    """A tombstone of magic 2 waits for its horizon; an older one is as old as its segment."""
+    """Whether a batch's tombstones are past their horizon; before magic 2 they have none."""
     if batch.magic < 2:
         return False
     return bool(batch.attributes & 0x40) and batch.base_timestamp_ms <= NOW_MS
 
 
 def _without_aborts(rng: Random) -> Objects:
-    """Objects in whose log no marker aborts anything, so that the dictionary is right."""
+    """Draw objects without abort markers, so that the dictionary is right."""
     while True:
         objects = _objects(rng, corrupt=rng.random() < 0.9)
         try:
@@ -198,14 +198,14 @@ def _without_aborts(rng: Random) -> Objects:
 
 TIER_PARSERS: Final = (
     Parser(
-        name="first sight",
+        name="segment metadata",
         made=lambda rng: _objects(rng, corrupt=rng.random() < 0.95),
-        judged=_judged_sight,
+        checked=_checked_metadata,
     ),
     Parser(
         name="survivors",
         made=_without_aborts,
-        judged=_judged_round,
+        checked=_checked_round,
         decompresses=True,
     ),
 )

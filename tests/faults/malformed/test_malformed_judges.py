@@ -1,4 +1,4 @@
-"""The measure of the judges is right, and a judge can say no."""
+"""The reference that checks compare with is right, and a check can fail."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from tests.faults.malformed.malformed_logs import lying, malformed, v2_log
 from tests.faults.malformed.malformed_outcome import Outcome, WrongAnswer, held, refused
-from tests.faults.malformed.malformed_parsers import PARSERS, dealt
+from tests.faults.malformed.malformed_parsers import PARSERS, inputs_by_parser
 from tests.faults.malformed.malformed_reference import (
     LeftOpen,
     Meaningless,
@@ -37,7 +37,7 @@ def test_the_reference_reads_what_kafka_reads(name: str) -> None:
         for read in kafka
     ]
     records = [record for batch in plain_batches(log_bytes(name)) for record in batch.records]
-    assert [_told(record) for record in records] == [
+    assert [_fields(record) for record in records] == [
         (
             record["offset"],
             record["timestamp"],
@@ -50,7 +50,7 @@ def test_the_reference_reads_what_kafka_reads(name: str) -> None:
     ]
 
 
-def _told(record: Any) -> tuple[Any, ...]:
+def _fields(record: Any) -> tuple[Any, ...]:
     return (
         record.offset,
         record.timestamp_ms,
@@ -71,7 +71,7 @@ def test_a_sound_log_is_accepted_by_the_parsers_and_by_the_reference() -> None:
         log = v2_log(Random(f"sound {number}"))
         plain_batches(log)
         for name in ("batches", "batches unsummed", "record columns", "log file"):
-            assert PARSERS[name].judged(log) is Outcome.RIGHT
+            assert PARSERS[name].checked(log) is Outcome.RIGHT
 
 
 def test_lies_get_past_the_checksum_and_half_of_them_change_what_is_read() -> None:
@@ -144,10 +144,10 @@ def test_the_survivors_of_a_dictionary_are_the_newest_of_each_key() -> None:
     assert [survivor.offset for survivor in survivors(plain_batches(log))] == [3, 10, 12]
 
 
-def test_inputs_are_dealt_by_share_and_made_from_the_dice_alone() -> None:
+def test_inputs_are_divided_by_share_and_made_from_the_rng_alone() -> None:
     parsers = tuple(PARSERS.values())
-    assert sum(dealt(1_000_000, parsers).values()) >= 1_000_000
-    assert dealt(1, parsers) == dict.fromkeys(PARSERS, 1)
+    assert sum(inputs_by_parser(1_000_000, parsers).values()) >= 1_000_000
+    assert inputs_by_parser(1, parsers) == dict.fromkeys(PARSERS, 1)
     for parser in parsers:
         assert repr(parser.made(parser.rng(1, 7))) == repr(parser.made(parser.rng(1, 7)))
     assert malformed(log_bytes("v2none"), Random(3)) == malformed(log_bytes("v2none"), Random(3))

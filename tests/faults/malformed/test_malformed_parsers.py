@@ -1,7 +1,6 @@
-"""Every parser under some twenty thousand malformed inputs: refused clearly, or read right.
+"""Every parser refuses malformed input clearly, or reads it right; some twenty thousand inputs.
 
-`python -m tests.faults.malformed.malformed_run` does a million of them, with limits and checked
-bounds.
+`python -m tests.faults.malformed.malformed_run` runs a million, with limits and checked bounds.
 """
 
 from __future__ import annotations
@@ -11,10 +10,10 @@ from collections import Counter
 import pytest
 
 from tests.faults.malformed.malformed_outcome import Outcome
-from tests.faults.malformed.malformed_parsers import PARSERS, dealt
+from tests.faults.malformed.malformed_parsers import PARSERS, inputs_by_parser
 
 SEED = 2026
-INPUTS = dealt(20_000, tuple(PARSERS.values()))
+INPUTS = inputs_by_parser(20_000, tuple(PARSERS.values()))
 
 
 @pytest.mark.parametrize("name", PARSERS)
@@ -26,5 +25,5 @@ def test_malformed_input_is_refused_clearly_or_read_right(name: str) -> None:
         except Exception as error:
             error.add_note(f"{name}: seed {SEED}, input {number}")
             raise
-    # Both are met often, or the inputs test nothing.
-    assert min(outcomes[each] for each in Outcome) > INPUTS[name] / 50
+    # If one outcome is rare, the inputs test nothing.
+    assert min(outcomes[outcome] for outcome in Outcome) > INPUTS[name] / 50

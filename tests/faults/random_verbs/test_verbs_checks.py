@@ -1,4 +1,4 @@
-"""Each law that the state machine's judge knows is broken here by hand, and found."""
+"""Every invariant of the state machine's checker is violated by hand, and the checker finds it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from tests.faults.random_verbs import verbs_broker as broker
-from tests.faults.random_verbs.verbs_checks import Broken, Deletion, Judge, rows_of
+from tests.faults.random_verbs.verbs_checks import Broken, Checker, Deletion, rows_of
 from tests.faults.random_verbs.verbs_expected import STALL_MS, Entry, stalled
 from tests.faults.random_verbs.verbs_model import Log, Partition, Upload
 
@@ -50,7 +50,7 @@ def uploaded(
 
 
 def elected(partition: Partition, start: int) -> Log:
-    """The next epoch, with other records from `start` on."""
+    """Elect the next epoch, with other records from `start` on."""
     log = partition.log.handed_on(partition.log.epoch + 1, start)
     partition.logs[log.epoch] = log
     for offset in range(start, start + 4):
@@ -89,29 +89,29 @@ def entry_of(partition: Partition, segments: Sequence[Entry], **said: Any) -> En
     return {"segments": shown, "refusal": "", "orphans": [], "out_of_lineage": [], **said}
 
 
-def judged(partition: Partition, *segments: Entry, **said: Any) -> None:
+def checked(partition: Partition, *segments: Entry, **said: Any) -> None:
     row, entry = row_of(segments), entry_of(partition, segments, **said)
-    Judge().judge(partition, row, entry)
+    Checker().check(partition, row, entry)
 
 
 def test_a_sound_partition_is_found_sound(partition: Partition) -> None:
     segments = [named(uploaded(partition, 0, 5)), named(uploaded(partition, 3, 9), 6)]
-    judged(partition, *segments)
+    checked(partition, *segments)
 
 
-def test_on_first_sight_too(partition: Partition) -> None:
+def test_a_sound_partition_without_a_row_is_found_sound(partition: Partition) -> None:
     segments = [named(uploaded(partition, 0, 5)), named(uploaded(partition, 3, 9), 6)]
-    Judge().judge(partition, None, entry_of(partition, segments))
+    Checker().check(partition, None, entry_of(partition, segments))
 
 
 def test_a_key_whose_tombstone_went_with_it_is_sound(partition: Partition) -> None:
     kept = [batch for batch in partition.log.batches if batch.base_offset % 2]
     written = replace_log(partition, uploaded(partition, 0, 9), kept)
-    judged(partition, named(written))
+    checked(partition, named(written))
 
 
 def replace_log(partition: Partition, upload: Upload, batches: Sequence[Any]) -> Upload:
-    """As if the upload's `.log` held these batches, which is what a compaction may leave."""
+    """Replace the batches in the upload's `.log`, as a compaction may."""
     lean = broker.segment(random.Random(9), partition, partition.log, batches)
     (partition.folder / f"{upload.stem}.log").write_bytes(lean.parts["log"])
     upload.parts["log"] = lean.parts["log"]
@@ -131,7 +131,7 @@ def test_what_readers_must_not_find(partition: Partition, kept: list[int], words
     batches = [batch for batch in partition.log.batches if batch.base_offset in kept]
     written = replace_log(partition, uploaded(partition, 0, 9), batches)
     with pytest.raises(Broken) as found:
-        judged(partition, named(written))
+        checked(partition, named(written))
     assert words in str(found.value)
 
 
@@ -141,7 +141,7 @@ def test_a_record_of_another_history(partition: Partition) -> None:
     stale = uploaded(partition, 0, 9, log=old)
     row = row_of([named(stale)], *new.lineage)
     with pytest.raises(Broken, match=r"\(6, b'a', b'of 6'\) lives in"):
-        Judge().judge(partition, row, entry_of(partition, [], refusal="refused"))
+        Checker().check(partition, row, entry_of(partition, [], refusal="refused"))
 
 
 def test_a_stale_view_beside_a_sound_row(partition: Partition) -> None:
@@ -151,7 +151,7 @@ def test_a_stale_view_beside_a_sound_row(partition: Partition) -> None:
     uploaded(partition, 6, 9, log=new)
     entry = entry_of(partition, [named(first), named(tail)])
     with pytest.raises(Broken, match=r"\(6, b'a', b'of 6'\) lives in"):
-        Judge().judge(partition, row_of([named(first)]), entry)
+        Checker().check(partition, row_of([named(first)]), entry)
 
 
 def test_a_lineage_that_no_leader_had(partition: Partition) -> None:
@@ -160,21 +160,21 @@ def test_a_lineage_that_no_leader_had(partition: Partition) -> None:
     partition.logs[1] = partition.log.handed_on(1, 5)
     partition.logs[1].batches = partition.logs[0].batches
     with pytest.raises(Broken, match="the row's lineage is"):
-        Judge().judge(partition, row, entry_of(partition, [], refusal="refused"))
+        Checker().check(partition, row, entry_of(partition, [], refusal="refused"))
 
 
 def test_a_batch_that_straddles_the_effective_start(partition: Partition) -> None:
     partition.log.append([(b"a", b"x"), (b"a", b"y")], NOW_MS)
     segments = [named(uploaded(partition, 0, 10)), named(uploaded(partition, 10, 11), 11)]
     with pytest.raises(Broken, match="straddles offset 11"):
-        judged(partition, *segments)
+        checked(partition, *segments)
 
 
 def test_a_live_object_that_is_gone(partition: Partition) -> None:
     upload = uploaded(partition, 0, 9)
     (partition.folder / f"{upload.stem}.snapshot").unlink()
     with pytest.raises(Broken, match=r"live object .*\.snapshot is gone"):
-        judged(partition, named(upload), refusal="")
+        checked(partition, named(upload), refusal="")
 
 
 def test_a_live_log_that_is_gone(partition: Partition) -> None:
@@ -183,72 +183,72 @@ def test_a_live_log_that_is_gone(partition: Partition) -> None:
     content = path.read_bytes()
     path.unlink()
     with pytest.raises(Broken, match=r"live object .*\.log is gone"):
-        judged(partition, named(upload))
+        checked(partition, named(upload))
     partition.damaged[path] = content
-    judged(partition, named(upload))
+    checked(partition, named(upload))
 
 
 def test_a_refusal_of_what_is_sound(partition: Partition) -> None:
     first = named(uploaded(partition, 0, 9))
     with pytest.raises(Broken, match="status refuses what is sound: why not"):
-        judged(partition, first, refusal="why not")
+        checked(partition, first, refusal="why not")
 
 
 def test_a_row_whose_history_was_cut_off(partition: Partition) -> None:
     first = uploaded(partition, 0, 9)
     uploaded(partition, 6, 9, log=elected(partition, 6), parts=2)
     with pytest.raises(Broken, match="though epoch 1 has other records at live offsets"):
-        judged(partition, named(first))
-    judged(partition, named(first), refusal="it diverged")
+        checked(partition, named(first))
+    checked(partition, named(first), refusal="it diverged")
 
 
 @pytest.mark.parametrize(
     ("uploads", "words"),
     [
-        ([(0, 3, None), (4, 9, 2)], "though an upload is incomplete on first sight"),
-        ([(0, 3, None), (6, 9, None)], "though offsets are missing on first sight"),
+        ([(0, 3, None), (4, 9, 2)], "though an upload is incomplete without a row"),
+        ([(0, 3, None), (6, 9, None)], "though offsets are missing without a row"),
     ],
     ids=["incomplete", "gap"],
 )
-def test_what_must_be_refused_on_first_sight(
+def test_what_must_be_refused_without_a_row(
     partition: Partition, uploads: list[tuple[int, int, int | None]], words: str
 ) -> None:
     first, *_ = [uploaded(partition, start, end, parts=n) for start, end, n in uploads]
     with pytest.raises(Broken, match=words):
-        Judge().judge(partition, None, entry_of(partition, [named(first)]))
-    Judge().judge(partition, None, entry_of(partition, [], refusal="refused"))
+        Checker().check(partition, None, entry_of(partition, [named(first)]))
+    Checker().check(partition, None, entry_of(partition, [], refusal="refused"))
 
 
 @pytest.mark.parametrize(("start", "end"), [(0, 7), (4, 9)], ids=["below", "beyond"])
-def test_what_another_history_alone_holds_on_first_sight(
+def test_what_only_another_history_holds_is_refused_without_a_row(
     partition: Partition, start: int, end: int
 ) -> None:
     old, new = partition.log, elected(partition, 6)
     lives = uploaded(partition, 3, 8, log=new)
     uploaded(partition, start, end, log=old)
     entry = entry_of(partition, [named(lives)])
-    with pytest.raises(Broken, match="though what another history alone holds"):
-        Judge().judge(partition, None, entry)
+    with pytest.raises(Broken, match="though only another history holds"):
+        Checker().check(partition, None, entry)
 
 
 def test_an_upload_that_could_be_taken_and_is_not(partition: Partition) -> None:
     first = uploaded(partition, 0, 5)
     uploaded(partition, 3, 9)
     with pytest.raises(Broken, match="the view ends at 5, uploads reach 9"):
-        judged(partition, named(first))
+        checked(partition, named(first))
 
 
 def test_an_orphan_that_alone_holds_offsets(partition: Partition) -> None:
     first, torn = uploaded(partition, 0, 5), uploaded(partition, 6, 9, parts=2)
     with pytest.raises(Broken, match="is called an orphan, the log lives to 5"):
-        judged(partition, named(first), orphans=[torn.segment_id])
-    judged(partition, named(first), orphans=[uploaded(partition, 2, 4).segment_id])
+        checked(partition, named(first), orphans=[torn.segment_id])
+    checked(partition, named(first), orphans=[uploaded(partition, 2, 4).segment_id])
 
 
 def test_an_upload_of_the_log_that_is_set_apart(partition: Partition) -> None:
     first, other = uploaded(partition, 0, 5), uploaded(partition, 2, 4)
     with pytest.raises(Broken, match="is set apart, and is the log's"):
-        judged(partition, named(first), out_of_lineage=[other.segment_id])
+        checked(partition, named(first), out_of_lineage=[other.segment_id])
 
 
 def lower_epoch(row: Entry) -> None:
@@ -284,36 +284,36 @@ def hole(row: Entry) -> None:
 )
 def test_a_row_that_goes_back(partition: Partition, change: Change, words: str) -> None:
     segments = [named(uploaded(partition, *ends)) for ends in ((0, 3), (4, 5), (6, 9))]
-    judge, row = Judge(), row_of(segments)
-    judge.judge(partition, row, entry_of(partition, segments))
+    checker, row = Checker(), row_of(segments)
+    checker.check(partition, row, entry_of(partition, segments))
     after = {**row, "segments": list(segments)}
     change(after)
     with pytest.raises(Broken, match=words):
-        judge.judge(partition, after, entry_of(partition, [], refusal="refused"))
+        checker.check(partition, after, entry_of(partition, [], refusal="refused"))
 
 
 def test_a_row_that_is_gone(partition: Partition) -> None:
     first = named(uploaded(partition, 0, 9))
-    judge, entry = Judge(), entry_of(partition, [first])
-    judge.judge(partition, row_of([first]), entry)
+    checker, entry = Checker(), entry_of(partition, [first])
+    checker.check(partition, row_of([first]), entry)
     with pytest.raises(Broken, match="its row is gone"):
-        judge.judge(partition, None, entry)
-    judge.forget(partition.topic_id)
-    judge.judge(partition, None, entry)
+        checker.check(partition, None, entry)
+    checker.forget(partition.topic_id)
+    checker.check(partition, None, entry)
 
 
 def gone(
-    partition: Partition, candidates: Upload, deletion: Deletion | None, **retired: Any
+    partition: Partition, candidate: Upload, deletion: Deletion | None, **retired: Any
 ) -> None:
-    """Offsets 0 to 5 live; `candidates` was there before a step, and is not after it."""
-    judge, first = Judge(), uploaded(partition, 0, 5)
+    """Check a step after which the `.log` of `candidate` is gone; offsets 0 to 5 are live."""
+    checker, first = Checker(), uploaded(partition, 0, 5)
     row, entry = row_of([named(first)]), entry_of(partition, [named(first)])
     if retired:
-        row["retired"] = [{"segment": named(candidates), **retired}]
-    judge.row[partition.topic_id] = row
-    judge.noticed(partition)
-    (partition.folder / f"{candidates.stem}.log").unlink()
-    judge.judge(partition, row, entry, deletion)
+        row["retired"] = [{"segment": named(candidate), **retired}]
+    checker.row[partition.topic_id] = row
+    checker.noticed(partition)
+    (partition.folder / f"{candidate.stem}.log").unlink()
+    checker.check(partition, row, entry, deletion)
 
 
 def test_an_upload_goes_when_its_time_has_come(partition: Partition) -> None:
@@ -359,9 +359,9 @@ def test_an_upload_that_a_step_takes_that_deletes_nothing(partition: Partition) 
 
 
 def test_an_upload_that_alone_held_something(partition: Partition) -> None:
-    for candidates in (uploaded(partition, 4, 7, parts=2), uploaded(partition, 2, 4, parts=1)):
+    for candidate in (uploaded(partition, 4, 7, parts=2), uploaded(partition, 2, 4, parts=1)):
         with pytest.raises(Broken, match="with records that no live segment gives"):
-            gone(partition, candidates, GONE)
+            gone(partition, candidate, GONE)
 
 
 def test_an_upload_of_a_history_that_was_cut_off_alone_held_something(
@@ -369,12 +369,12 @@ def test_an_upload_of_a_history_that_was_cut_off_alone_held_something(
 ) -> None:
     old, new = partition.log, elected(partition, 4)
     first = uploaded(partition, 0, 7, log=new)
-    candidates = uploaded(partition, 3, 6, log=old)
-    judge, row = Judge(), row_of([named(first)], *new.lineage)
-    judge.noticed(partition)
-    (partition.folder / f"{candidates.stem}.log").unlink()
+    candidate = uploaded(partition, 3, 6, log=old)
+    checker, row = Checker(), row_of([named(first)], *new.lineage)
+    checker.noticed(partition)
+    (partition.folder / f"{candidate.stem}.log").unlink()
     with pytest.raises(Broken, match="with records that no live segment gives"):
-        judge.judge(partition, row, entry_of(partition, [named(first)]), GONE)
+        checker.check(partition, row, entry_of(partition, [named(first)]), GONE)
 
 
 def test_uploads_that_wait_for_a_day(partition: Partition) -> None:

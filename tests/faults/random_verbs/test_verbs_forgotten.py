@@ -1,4 +1,4 @@
-"""Each law on what `tierfold forget` takes back is broken here by hand, and found."""
+"""Every invariant of `tierfold forget` is violated by hand, and the checker finds it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.faults.random_verbs.test_verbs_checks import (
     row_of,
     uploaded,
 )
-from tests.faults.random_verbs.verbs_checks import Broken, Deletion, Forgetting, Judge
+from tests.faults.random_verbs.verbs_checks import Broken, Checker, Deletion, Forgetting
 from tests.faults.random_verbs.verbs_expected import Entry, log_in_view, refusals
 from tests.faults.random_verbs.verbs_forgotten import is_set_apart
 from tests.faults.random_verbs.verbs_model import Upload
@@ -38,42 +38,42 @@ class CutOff:
         self.old = self.partition.log
         self.head = uploaded(self.partition, 0, 3)
         self.tail = uploaded(self.partition, 4, 9)
-        self.judge = Judge()
+        self.checker = Checker()
 
     @property
     def row(self) -> Entry:
         return row_of([named(self.head), named(self.tail)])
 
     def elects(self) -> None:
-        """Its leader uploads all that it has."""
+        """Elect the leader of epoch 1, which uploads its whole log."""
         self.new = elected(self.partition, 6)
         self.next = uploaded(self.partition, 4, 9)
 
     def known(self) -> None:
-        """The row of before is what the next step is compared with."""
+        """Let the checker compare the next step with this row."""
         entry = entry_of(self.partition, [], refusal="refused")
-        self.judge.judge(self.partition, self.row, entry)
+        self.checker.check(self.partition, self.row, entry)
 
     def refused(self, row: Entry, allowed: Deletion | Forgetting | None = None) -> None:
         entry = entry_of(self.partition, [], refusal="refused")
-        self.judge.judge(self.partition, row, entry, allowed)
+        self.checker.check(self.partition, row, entry, allowed)
 
     def emptied(self, *given_up: Upload, **said: Any) -> Entry:
-        ids = [each.segment_id for each in given_up]
+        ids = [upload.segment_id for upload in given_up]
         nothing = {"segments": [], "lineage": [], "forgotten": ids}
         return row_of([named(self.head)]) | nothing | said
 
     def forgotten(self, row: Entry, **said: Any) -> None:
-        """The judge sees it, and what discovery would take."""
+        """Check a step that forgets, with the segments that discovery would take."""
         taken = said.pop("taken", [named(self.head), named(self.next)])
         entry = entry_of(self.partition, taken, **said)
         allowed = Forgetting(topic_id=self.partition.topic_id)
-        self.judge.judge(self.partition, row, entry, allowed)
+        self.checker.check(self.partition, row, entry, allowed)
 
 
 @pytest.fixture
 def cut_off(tmp_path: Path) -> CutOff:
-    """As the row knows it, and what contradicts it."""
+    """A row of epoch 0, and the uploads of epoch 1 that conflict with it."""
     found = CutOff(tmp_path)
     found.elects()
     found.known()
@@ -84,9 +84,9 @@ def test_what_was_cut_off_is_forgotten_and_goes_on_by_the_new_log(cut_off: CutOf
     cut_off.forgotten(cut_off.emptied(cut_off.tail))
     taken = [named(cut_off.head), named(cut_off.next)]
     after = row_of(taken, *cut_off.new.lineage)
-    cut_off.judge.judge(cut_off.partition, after, entry_of(cut_off.partition, taken))
-    assert len(cut_off.judge.met["a row was forgotten"]) == 1
-    assert len(cut_off.judge.met["a forgotten row went on"]) == 1
+    cut_off.checker.check(cut_off.partition, after, entry_of(cut_off.partition, taken))
+    assert len(cut_off.checker.met["a row was forgotten"]) == 1
+    assert len(cut_off.checker.met["a forgotten row went on"]) == 1
 
 
 def test_the_log_that_was_cut_off_is_not_taken_again(cut_off: CutOff) -> None:
@@ -95,13 +95,13 @@ def test_the_log_that_was_cut_off_is_not_taken_again(cut_off: CutOff) -> None:
         cut_off.forgotten(cut_off.emptied(cut_off.tail), taken=taken)
 
 
-def test_a_loss_that_nobody_accepted_refuses_the_rest(cut_off: CutOff) -> None:
+def test_a_loss_that_was_not_accepted_refuses_the_rest(cut_off: CutOff) -> None:
     cut_off.new.batches.pop()
     for part in cut_off.partition.folder.glob(f"{cut_off.next.stem}.*"):
         part.unlink()
     cut_off.next = uploaded(cut_off.partition, 4, 8)
-    cut_off.judge.noticed(cut_off.partition)
-    with pytest.raises(Broken, match="though what another history alone holds"):
+    cut_off.checker.noticed(cut_off.partition)
+    with pytest.raises(Broken, match="though only another history holds"):
         cut_off.forgotten(cut_off.emptied())
     cut_off.forgotten(cut_off.emptied(cut_off.tail))
 
@@ -122,9 +122,9 @@ def test_a_sound_partition_that_is_forgotten(tmp_path: Path) -> None:
     sound = CutOff(tmp_path)
     sound.next = sound.tail
     for before in (sound.row, None):
-        judge = sound.judge = Judge()
+        checker = sound.checker = Checker()
         if before is not None:
-            judge.judge(sound.partition, before, entry_of(sound.partition, before["segments"]))
+            checker.check(sound.partition, before, entry_of(sound.partition, before["segments"]))
         with pytest.raises(Broken, match="no leader has cut its log off"):
             sound.forgotten(sound.emptied(sound.tail))
 
@@ -151,13 +151,13 @@ def test_a_forgotten_row_that_still_says_something(
         cut_off.forgotten(row, refusal="refused")
 
 
-# What nobody may delete of a log that was cut off.
+# Uploads of a cut-off log that must not be deleted.
 
 
-def vacuumed(cut_off: CutOff, row: Entry, candidates: Upload, deletion: Deletion = GONE) -> None:
-    cut_off.judge.row[cut_off.partition.topic_id] = row
-    cut_off.judge.noticed(cut_off.partition)
-    (cut_off.partition.folder / f"{candidates.stem}.log").unlink()
+def vacuumed(cut_off: CutOff, row: Entry, candidate: Upload, deletion: Deletion = GONE) -> None:
+    cut_off.checker.row[cut_off.partition.topic_id] = row
+    cut_off.checker.noticed(cut_off.partition)
+    (cut_off.partition.folder / f"{candidate.stem}.log").unlink()
     cut_off.refused(row, deletion)
 
 
@@ -183,14 +183,14 @@ def test_an_original_that_a_restore_would_go_back_to(cut_off: CutOff) -> None:
     vacuumed(cut_off, row, original)
 
 
-def set_apart(cut_off: CutOff, candidates: Upload, deletion: Deletion) -> None:
-    """The row goes on by the new log."""
+def set_apart(cut_off: CutOff, candidate: Upload, deletion: Deletion) -> None:
+    """Delete the `.log` of `candidate` while the row follows the new log."""
     row = row_of([named(cut_off.head), named(cut_off.next)], *cut_off.new.lineage)
-    cut_off.judge.row[cut_off.partition.topic_id] = row
-    cut_off.judge.noticed(cut_off.partition)
-    (cut_off.partition.folder / f"{candidates.stem}.log").unlink()
+    cut_off.checker.row[cut_off.partition.topic_id] = row
+    cut_off.checker.noticed(cut_off.partition)
+    (cut_off.partition.folder / f"{candidate.stem}.log").unlink()
     entry = entry_of(cut_off.partition, row["segments"])
-    cut_off.judge.judge(cut_off.partition, row, entry, deletion)
+    cut_off.checker.check(cut_off.partition, row, entry, deletion)
 
 
 def test_what_is_set_apart_goes_where_a_person_gives_it_up(cut_off: CutOff) -> None:
@@ -223,35 +223,35 @@ def test_and_not_what_has_a_head_that_is_nowhere_else(cut_off: CutOff) -> None:
     assert not is_set_apart(cut_off.partition, row, held, held[cut_off.tail.segment_id])
 
 
-# What the model makes of it.
+# The model.
 
 
-def test_a_live_segment_that_a_person_moved_away_is_missed_by_nobody(cut_off: CutOff) -> None:
+def test_a_live_segment_that_a_person_moved_away_counts_as_there(cut_off: CutOff) -> None:
     for path in list(cut_off.partition.folder.glob(f"{cut_off.tail.stem}.*")):
         cut_off.partition.move_away(path)
-    cut_off.judge.noticed(cut_off.partition)
+    cut_off.checker.noticed(cut_off.partition)
     cut_off.known()
 
 
-def test_and_refuses_what_would_else_be_sound(tmp_path: Path) -> None:
+def test_a_moved_live_segment_refuses_a_partition_that_is_sound_otherwise(tmp_path: Path) -> None:
     sound = CutOff(tmp_path)
     assert list(refusals(sound.partition, sound.row, [])) == []
     sound.partition.move_away(sound.partition.folder / f"{sound.tail.stem}.log")
     (reason,) = refusals(sound.partition, sound.row, [])
-    assert reason.what == "somebody moved a live segment away"
+    assert reason.what == "a live segment was moved away"
 
 
-def test_a_batch_tells_only_that_its_epoch_has_begun(tmp_path: Path) -> None:
-    told = CutOff(tmp_path)
-    new = elected(told.partition, 6)
-    late = uploaded(told.partition, 8, 9, log=new, parts=2)
-    held = [told.partition.held()[late.segment_id]]
-    log = log_in_view(told.partition, told.row, held)
+def test_a_batch_shows_only_that_its_epoch_has_begun(tmp_path: Path) -> None:
+    shown = CutOff(tmp_path)
+    new = elected(shown.partition, 6)
+    late = uploaded(shown.partition, 8, 9, log=new, parts=2)
+    held = [shown.partition.held()[late.segment_id]]
+    log = log_in_view(shown.partition, shown.row, held)
     assert (log.lineage, log.batches[7], log.batches[8]) == (
         ((0, 0), (1, 8)),
-        told.old.batches[7],
+        shown.old.batches[7],
         new.batches[8],
     )
-    assert log_in_view(told.partition, told.row, []).lineage == ((0, 0),)
-    whole = uploaded(told.partition, 7, 9).segment_id
-    assert log_in_view(told.partition, told.row, [told.partition.held()[whole]]) is new
+    assert log_in_view(shown.partition, shown.row, []).lineage == ((0, 0),)
+    whole = uploaded(shown.partition, 7, 9).segment_id
+    assert log_in_view(shown.partition, shown.row, [shown.partition.held()[whole]]) is new

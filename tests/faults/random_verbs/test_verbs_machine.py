@@ -1,4 +1,4 @@
-"""Random verbs on one tier: a hundred steps break no law, and the machine finds planted bugs.
+"""Random verbs on one tier: a hundred steps violate no invariant, and planted bugs are found.
 
 `make soak` plays thousands, with runs killed in processes of their own (`verbs_run`).
 """
@@ -32,13 +32,13 @@ SEED = 4
 STEPS = 100
 
 
-def test_a_hundred_steps_break_no_law_and_meet_what_they_are_for(
+def test_a_hundred_steps_violate_no_invariant_and_reach_what_they_are_for(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     machine = Machine(tmp_path / "tier", SEED)
     play(machine, STEPS)
     assert len(machine.trace) == STEPS
-    assert {what for what, found in machine.judge.met.items() if found} >= {
+    assert {what for what, found in machine.checker.met.items() if found} >= {
         "an overlapping upload was taken",
         "a segment was compacted",
         "an upload was set apart",
@@ -62,7 +62,7 @@ def test_a_seed_draws_the_same_steps_again(tmp_path: Path, monkeypatch: Any) -> 
 
 @pytest.fixture
 def machine(spark: SparkSession, tmp_path: Path) -> Machine:
-    """A tier that was compacted once, with all that its brokers have."""
+    """A tier with its brokers' whole logs, compacted once."""
     found = Machine(tmp_path / "tier", SEED)
     found.trace.append("first")
     for partition in found.partitions:
@@ -74,7 +74,7 @@ def machine(spark: SparkSession, tmp_path: Path) -> Machine:
 
 
 def uploaded(machine: Machine, *, parts: int | None = None) -> Partition:
-    """The first partition has one upload more, or so many parts of it."""
+    """Add an upload, or its first `parts` objects, to the first partition."""
     partition = machine.partitions[0]
     broker.append(machine.rng, partition, 2, machine.now_ms)
     upload = broker.next_segment(random.Random(0), partition)
@@ -93,7 +93,7 @@ def vacuum(machine: Machine, *, hours: int) -> None:
     machine.look(order)
 
 
-def test_an_upload_cut_short_that_alone_holds_offsets_and_is_swept_is_found(
+def test_an_incomplete_upload_that_alone_holds_offsets_and_is_vacuumed_is_found(
     machine: Machine, monkeypatch: Any
 ) -> None:
     uploaded(machine, parts=2)
@@ -125,7 +125,7 @@ def test_a_history_that_was_cut_off_and_is_still_served_is_found(
 
 
 def cut_off(machine: Machine) -> Partition:
-    """The first partition's log, of which all that lives was compacted, is cut off."""
+    """Cut off the log of the first partition, whose live segments are compacted."""
     partition = machine.partitions[0]
     broker.elect_uncleanly(machine.rng, partition)
     uploaded(machine)
@@ -142,7 +142,7 @@ def test_what_was_cut_off_is_forgotten_in_the_end_and_goes_on(machine: Machine) 
     assert machine.counts["forget: forgotten"] == 1
     machine.verb("compact", machine.tier, *ALWAYS)
     machine.look()
-    assert len(machine.judge.met["a forgotten row went on"]) == 1
+    assert len(machine.checker.met["a forgotten row went on"]) == 1
 
 
 def test_a_forget_that_takes_any_partition_is_found(machine: Machine, monkeypatch: Any) -> None:
@@ -176,7 +176,7 @@ def test_a_way_out_that_leads_in_circles_is_found(machine: Machine, monkeypatch:
 
 
 def _as_if_done(verb: Any) -> Any:
-    """Nobody restores anything."""
+    """Skip `restore`."""
 
     def played(self: Machine, *words: Any, **named: Any) -> Any:
         return None if words[0] == "restore" else verb(self, *words, **named)
@@ -201,7 +201,7 @@ def test_an_overlapping_upload_that_is_never_taken_is_found(
 
 
 def stalled(machine: Machine) -> None:
-    """An upload has waited for two days for one that never came."""
+    """Let an upload wait for two days for a missing one."""
     partition = machine.partitions[0]
     broker.append(machine.rng, partition, 8, machine.now_ms)
     assert broker.next_segment(machine.rng, partition) is not None
@@ -214,14 +214,14 @@ def test_a_partition_that_stands_still_with_exit_0_is_found(
     machine: Machine, monkeypatch: Any
 ) -> None:
     stalled(machine)
-    # What else is due is done first: tombstones may go by now.
+    # First do what else is due, such as expired tombstones.
     machine.verb("compact", machine.tier, *ALWAYS)
     machine.look()
     ran = machine.verb("plan", machine.tier, *ALWAYS)
     assert ran is not None
     assert ran.code == 3
     monkeypatch.setattr(plan, "STALL_AGE_MS", 99 * HOUR_MS)
-    with pytest.raises(Broken, match="rests, and for a day there waited"):
+    with pytest.raises(Broken, match="rests, though these waited for a day"):
         machine.verb("plan", machine.tier, *ALWAYS)
 
 
@@ -255,12 +255,12 @@ def test_a_status_that_hides_a_problem_from_its_exit_code_is_found(
         machine.look()
 
 
-def test_what_a_person_harms_is_no_fault_of_the_verbs(machine: Machine) -> None:
+def test_what_a_person_damages_is_no_fault_of_the_verbs(machine: Machine) -> None:
     partition = machine.partitions[0]
     log = Path(machine.entries[partition.topic_id]["segments"][0]["log"])
     partition.damaged[log] = log.read_bytes()
     log.unlink()
-    machine.judge.noticed(partition)
+    machine.checker.noticed(partition)
     machine.look()
     assert machine.problem(partition)
 

@@ -1,4 +1,4 @@
-"""The judges' own reader of batches, against what a broker writes."""
+"""The checks' own reader of batches, against what a broker writes."""
 
 from __future__ import annotations
 

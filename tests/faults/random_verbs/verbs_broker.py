@@ -1,6 +1,6 @@
-"""Brokers of the state machine: they write logs, elect leaders, and upload what they cut.
+"""Brokers of the state machine: they write logs, elect leaders, and upload segments.
 
-Everything is decided by the generator that is handed in, segment ids included.
+The RNG that is passed in decides everything, segment ids included.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ TIER_FOLDER: Final = "kafka-tiered-storage"
 
 
 def kafka_uuid(rng: Random) -> str:
-    """22 characters, as Kafka prints one; none begins with what an option begins with."""
+    """Return 22 characters, as Kafka prints an id; it never begins like an option."""
     return "A" + base64.urlsafe_b64encode(rng.randbytes(16)).decode()[1:22]
 
 
 def new_partition(rng: Random, tier: Path, topic: str, number: int) -> Partition:
-    """An empty partition of a new topic, led by epoch 0."""
+    """Create an empty partition of a new topic, led by epoch 0."""
     topic_id = kafka_uuid(rng)
     folder = tier / TIER_FOLDER / f"{topic}-{number}-{topic_id}"
     folder.mkdir()
@@ -38,12 +38,12 @@ def new_partition(rng: Random, tier: Path, topic: str, number: int) -> Partition
 
 
 def removed(partition: Partition) -> None:
-    """Its topic is deleted, by the brokers."""
+    """Delete the topic's objects, as brokers do."""
     shutil.rmtree(partition.folder)
 
 
 def append(rng: Random, partition: Partition, batches: int, now_ms: int) -> None:
-    """Records by few keys; one in four is a tombstone. No two have the same value."""
+    """Append records of a few keys; one in four is a tombstone, and every value is unique."""
     log = partition.log
     for _ in range(batches):
         base = log.next_offset
@@ -62,16 +62,16 @@ def append(rng: Random, partition: Partition, batches: int, now_ms: int) -> None
 
 
 def elect_cleanly(rng: Random, partition: Partition) -> None:
-    """A new leader with the whole log; it uploads from a border of its own on, some way back."""
+    """Elect a leader with the whole log; its uploads begin at or before the next offset."""
     log = partition.log
     _led_by(partition, log.handed_on(log.epoch + 1, log.next_offset))
     _steps_back(rng, partition)
 
 
 def elect_uncleanly(rng: Random, partition: Partition) -> None:
-    """The new leader lacks the end of the log: one to six batches, never all.
+    """Elect a leader that lacks the last one to six batches of the log, never all.
 
-    Half of the times they are the last ones of those that were uploaded, and what came after them.
+    Half of the time that includes batches that were uploaded.
     """
     log = partition.log
     uploaded = sum(batch.base_offset < partition.next_upload for batch in log.batches)
@@ -84,7 +84,7 @@ def elect_uncleanly(rng: Random, partition: Partition) -> None:
 
 def _led_by(partition: Partition, log: Log) -> None:
     partition.logs[log.epoch] = log
-    # What the old leader has on its way may still arrive; the new one does not wait for it.
+    # The old leader's uploads may still arrive; the new leader does not wait for them.
 
 
 def _steps_back(rng: Random, partition: Partition) -> None:
@@ -93,7 +93,7 @@ def _steps_back(rng: Random, partition: Partition) -> None:
 
 
 def next_segment(rng: Random, partition: Partition) -> Upload | None:
-    """What the leader uploads next; None: nothing is left."""
+    """Return the leader's next upload; None: nothing is left."""
     rest = [b for b in partition.log.batches if b.base_offset >= partition.next_upload]
     cut = rest[: rng.randint(1, 4)]
     if not cut:
@@ -103,7 +103,7 @@ def next_segment(rng: Random, partition: Partition) -> Upload | None:
 
 
 def late_segment(rng: Random, partition: Partition) -> Upload:
-    """Some stretch of some leader's log, cut as nobody has cut it; deposed leaders included."""
+    """Return a segment with new borders from a leader's log; deposed leaders included."""
     log = partition.logs[rng.choice(sorted(partition.logs)[-3:])]
     first = max(0, len(log.batches) - rng.randint(1, 10))
     cut = log.batches[first : first + rng.randint(1, 5)]
@@ -111,7 +111,7 @@ def late_segment(rng: Random, partition: Partition) -> Upload:
 
 
 def segment(rng: Random, partition: Partition, log: Log, batches: Sequence[Batch]) -> Upload:
-    """A segment of these batches, as a broker with this log uploads it; nothing is written."""
+    """Return a segment of these batches, as a broker with this log uploads it; writes nothing."""
     start, end = batches[0].base_offset, batches[-1].last_offset
     upload = BrokerUpload(
         start_offset=start,
@@ -137,7 +137,7 @@ def _draft(batch: Batch) -> BatchDraft:
 
 
 def put(partition: Partition, upload: Upload, now_ms: int, *, parts: int | None = None) -> None:
-    """Write an upload, or its first `parts` objects, of which the last is the only one torn."""
+    """Write an upload, or its first `parts` objects; a `.log` alone is torn."""
     names = list(upload.parts)[:parts]
     for name in names:
         content = upload.parts[name]
@@ -148,5 +148,5 @@ def put(partition: Partition, upload: Upload, now_ms: int, *, parts: int | None 
 
 
 def written(path: Path, now_ms: int) -> None:
-    """The object, as if it was written then."""
+    """Set the object's modification time."""
     os.utime(path, (now_ms / 1000, now_ms / 1000))

@@ -1,9 +1,9 @@
-"""What must hold after every step, judged by the model and by plain reads of the tier's files.
+"""Invariants checked after every step, by the model and by plain reads of the tier's files.
 
-    the row     its history is one that a leader had; readers of its segments get each key's newest
-                record, no deleted key, and nothing from another history; its objects are there
-    the view    `status` refuses what it must, and nothing else; what can be taken is shown as taken
-    the tier    no upload is gone unless the row's segments give all of it, and its time had come
+    the row     its history is one that a leader had; readers of its segments get the newest record
+                of each key, no deleted key, and nothing from another history; its objects exist
+    the view    `status` refuses what it must, and nothing else; uploads that fit are live
+    the tier    an upload is gone only if the row's segments give all of it, after its grace period
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from deltalake import DeltaTable
 
 from tests.faults.random_verbs.verbs_expected import (
     Entry,
+    effective_row,
     end_of,
     epoch_of,
     gives,
@@ -27,7 +28,6 @@ from tests.faults.random_verbs.verbs_expected import (
     reached_by,
     refusals,
     retired_of,
-    said_by,
     unknown_to,
 )
 from tests.faults.random_verbs.verbs_forgotten import (
@@ -41,7 +41,7 @@ from tests.faults.random_verbs.verbs_reader import FoundBatch, whole_batches
 
 
 class Broken(AssertionError):
-    """A law does not hold."""
+    """An invariant does not hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forgetting:
-    """A step may take back what the row of this topic says; any other step may not."""
+    """A step may empty the row of this topic; any other step may not."""
 
     topic_id: str
 
@@ -66,42 +66,43 @@ Allowed: TypeAlias = Deletion | Forgetting | None
 
 
 def rows_of(tier: Path) -> dict[str, Entry]:
-    """The catalog's rows by topic id, read without the product; empty where there is none."""
+    """Read the catalog's rows by topic id, without the product; empty without a catalog."""
     folder = tier / "_tierfold" / "partitions"
     if not (folder / "_delta_log").exists():
         return {}
     found = DeltaTable(str(folder)).to_pyarrow_table().to_pylist()
-    return {each["topic_id"]: each for each in found}
+    return {row["topic_id"]: row for row in found}
 
 
 @dataclass(slots=True, kw_only=True)
-class Judge:
-    """Compares a partition with what it was before the step."""
+class Checker:
+    """Compares a partition with its state before the step."""
 
     row: dict[str, Entry] = field(default_factory=dict)
-    """As of the last look, by topic id; likewise the next."""
+    """The row after the last step, by topic id."""
     held: dict[str, dict[str, Held]] = field(default_factory=dict)
+    """The uploads after the last step, by topic id and segment id."""
     met: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    """What the steps led to, and the ids of the segments or topics it happened to."""
+    """What the steps led to, with the ids of the segments or topics concerned."""
     _read: dict[tuple[Path, int, int], list[FoundBatch]] = field(default_factory=dict)
 
     def noticed(self, partition: Partition) -> None:
-        """Somebody else changed its objects: that is no step of the product's."""
+        """Accept that someone other than tierfold changed its objects."""
         self.held[partition.topic_id] = partition.held()
 
     def forget(self, topic_id: str) -> None:
-        """The topic is no more."""
+        """Drop a deleted topic."""
         self.row.pop(topic_id, None)
         self.held.pop(topic_id, None)
 
-    def judge(
+    def check(
         self,
         partition: Partition,
         row: Entry | None,
         entry: Entry,
         allowed: Allowed = None,
     ) -> None:
-        """Raises Broken; otherwise what is found now is what the next step is compared with."""
+        """Compare with the state before the step and remember the new one; raises Broken."""
         held = partition.held()
         topic_id = partition.topic_id
         before, held_before = self.row.get(topic_id), self.held.get(topic_id, {})
@@ -111,18 +112,18 @@ class Judge:
             if allowed != Forgetting(topic_id=topic_id):
                 faults.append("a step that forgets nothing of it has emptied its row")
         else:
-            faults = [*_row_faults(partition, said_by(before), row)]
+            faults = [*_row_faults(partition, effective_row(before), row)]
         faults += [
             *_fence_faults(before, row),
             *self._content_faults(partition, row),
             *self._view_faults(partition, row, entry, held),
             *(
                 fault
-                for each in held_before.values()
-                if _is_gone(each, held)
+                for upload in held_before.values()
+                if _is_gone(upload, held)
                 for fault in (
-                    *_gone_faults(_Gone(partition, before, held_before, each), row, deletion),
-                    *needed_faults(partition, before, held_before, each),
+                    *_gone_faults(_Gone(partition, before, held_before, upload), row, deletion),
+                    *needed_faults(partition, before, held_before, upload),
                 )
             ),
         ]
@@ -131,7 +132,7 @@ class Judge:
         self._note(partition, row, entry, held_before.keys() - held.keys())
         if row is not None and is_emptied(before, row):
             self.met["a row was forgotten"].add(f"{topic_id} {row['epoch']}")
-        if before is not None and said_by(before) is None and said_by(row) is not None:
+        if before is not None and effective_row(before) is None and effective_row(row) is not None:
             self.met["a forgotten row went on"].add(f"{topic_id} {before['epoch']}")
         if row is not None:
             self.row[topic_id] = row
@@ -162,18 +163,18 @@ class Judge:
             return
         log = partition.logs[epoch_of(row)]
         end = end_of(row["segments"])
-        said = tuple(
+        lineage = tuple(
             (leader_epoch["epoch"], leader_epoch["start_offset"]) for leader_epoch in row["lineage"]
         )
-        if said != log.lineage_to(end):
-            yield f"the row's lineage is {said}, the leader's {log.lineage_to(end)}"
+        if lineage != log.lineage_to(end):
+            yield f"the row's lineage is {lineage}, the leader's {log.lineage_to(end)}"
         named = [(segment, log_path(partition, segment)) for segment in row["segments"]]
         yield from self._records_faults(partition, named, log)
 
     def _records_faults(
         self, partition: Partition, named: Sequence[tuple[Entry, Path]], log: Log
     ) -> Iterator[str]:
-        """How what these segments give differs from the log's records."""
+        """Yield how the records of these segments differ from the log's."""
         start, end = named[0][0]["start_offset"], named[-1][0]["end_offset"]
         truth = {record[0]: record for record in log.records(start, end)}
         found = []
@@ -186,14 +187,14 @@ class Judge:
         expected = newest(truth.values())
         for key, record in expected.items():
             if record[1] is None and key not in lives:
-                continue  # Its tombstone is gone, too.
+                continue  # Its tombstone was removed as well.
             if lives.get(key) != record:
                 yield f"key {key!r} is {lives.get(key)}, its newest record is {record}"
 
     def _records(
         self, partition: Partition, segment: Entry, path: Path
     ) -> Iterator[tuple[int, bytes | None, bytes | None]]:
-        """Those from the segment's effective start on; a batch that straddles it is Broken."""
+        """Yield records from the effective start on; raises Broken if a batch straddles it."""
         start = segment["start_offset"]
         missed = partition.damaged | partition.moved_away
         if path in missed:
@@ -240,7 +241,7 @@ class Judge:
 
 
 def _fence_faults(before: Entry | None, row: Entry | None) -> Iterator[str]:
-    """What holds of a forgotten row, too."""
+    """Yield violations that apply to forgotten rows as well."""
     if before is not None and row is None:
         yield "its row is gone"
     elif before is not None and row is not None and row["epoch"] < before["epoch"]:
@@ -273,7 +274,7 @@ def _row_faults(
 def _listed_faults(
     partition: Partition, row: Entry | None, entry: Entry, held: Mapping[str, Held], log: Log
 ) -> Iterator[str]:
-    """What status calls an orphan holds nothing of its own; what is set apart is not the log's."""
+    """Yield orphans that alone hold records, and set-apart uploads that belong to the log."""
     end = end_of((row or {}).get("segments", ()))
     for name in set(entry["orphans"]) & held.keys():
         if held[name].has_log and not gives(partition, row, held[name]):
@@ -289,26 +290,27 @@ def _is_gone(held: Held, now: Mapping[str, Held]) -> bool:
 
 
 class _Gone(NamedTuple):
-    """An upload whose `.log` is gone, and what there was beside it."""
+    """An upload whose `.log` is gone, with the partition's state before that."""
 
     partition: Partition
     row: Entry | None
     held: Mapping[str, Held]
-    each: Held
+    lost: Held
 
 
 def _gone_faults(gone: _Gone, row: Entry | None, deletion: Deletion | None) -> Iterator[str]:
-    """What is wrong with an upload's `.log` being gone, by the row as it is now."""
-    each, stem = gone.each, gone.each.upload.stem
-    retired = {one["segment_id"]: one for one in retired_of(gone.row)}.get(each.upload.segment_id)
+    """Yield why an upload's `.log` must not be gone, by the current row."""
+    upload, stem = gone.lost, gone.lost.upload.stem
+    by_id = {segment["segment_id"]: segment for segment in retired_of(gone.row)}
+    retired = by_id.get(upload.upload.segment_id)
     if deletion is None:
         yield f"{stem} is gone"
-    elif not gives(gone.partition, row, each) and not (
+    elif not gives(gone.partition, row, upload) and not (
         deletion.takes_set_apart and is_set_apart(*gone)
     ):
         yield f"{stem} is gone, with records that no live segment gives"
     elif retired is None:
-        if deletion.now_ms - each.modified_ms < deletion.orphan_age_ms:
+        if deletion.now_ms - upload.modified_ms < deletion.orphan_age_ms:
             yield f"{stem} is gone, and is too young for an orphan"
         if not deletion.is_detached:
             yield f"{stem} is gone, and a broker may name it"

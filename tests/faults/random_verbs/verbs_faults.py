@@ -1,7 +1,7 @@
-"""What goes wrong while a verb runs: its process ends, a call fails, a file cannot be read.
+"""Faults while a verb runs: its process is killed, a call fails, a file cannot be read.
 
-Calls to the store and the catalog are met by `tests.jobs.watched`; errors of the operating system
-are raised where the real store asks it.
+`tests.jobs.watched` intercepts calls to the store and the catalog; errors of the operating system
+are raised from the real store's `os` calls.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NO_ANSWER: Final = UnreadableObject("no answer", where="the store", remedy="Loo
 
 @dataclass(slots=True)
 class FaultyOs:
-    """The module `os`, of which one call fails once."""
+    """The module `os` with one call that fails once."""
 
     call: str
     number: int
@@ -48,14 +48,14 @@ class FaultyOs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One fault, before it strikes; where its call never comes, it does not."""
+    """One fault at a numbered call; without that call it does not happen."""
 
     kind: str
     """`killed`, `fails`, `no answer` or `file error`."""
     call: str
     number: int
     is_after: bool = False
-    """The call was made first."""
+    """The call takes effect first."""
     error: int = 0
 
     def __str__(self) -> str:
@@ -65,14 +65,14 @@ class Fault:
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """The runs of this process meet it; a killed one's death ends here."""
+        """Apply the fault to the runs of this process; ends quietly if a run is killed."""
         name = f"{self.call} {self.number}"
-        event_source = {
+        events = {
             "killed": killed(name, after=self.is_after),
             "fails": failing(name, _NO_ANSWER, after=self.is_after),
             "file error": left_alone,
         }[self.kind]
-        with pytest.MonkeyPatch.context() as patch, watched(event_source):
+        with pytest.MonkeyPatch.context() as patch, watched(events):
             if self.error:
                 proxy = FaultyOs(self.call, self.number, self.error)
                 patch.setattr(local_store, "os", proxy)
@@ -83,7 +83,7 @@ class Fault:
 
 
 def drawn_fault(rng: Random) -> Fault:
-    """Any of them."""
+    """Draw a fault."""
     kind = rng.choice(("killed", "killed", "fails", "file error"))
     if kind == "file error":
         call, error = rng.choice(_SYSTEM_CALLS), rng.choice(_ERRORS)

@@ -1,8 +1,8 @@
-"""What `tierfold forget` may take back, and what nobody may delete of a log that was cut off.
+"""Which rows `tierfold forget` may empty, and which uploads of a cut-off log must be kept.
 
     forget_faults    a row was emptied: was the log cut off, what is in the way, what is given up
-    needed_faults    an upload is gone that the way out, or the current leader's log, needs
-    is_set_apart     an upload is of no log that counts, and none of it is missed
+    needed_faults    an upload is gone that a restore, or the current leader's log, needs
+    is_set_apart     an upload is outside the current histories, and none of it is missed
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping
 
 from tests.faults.random_verbs.verbs_expected import (
     Entry,
+    effective_row,
     epoch_of,
     log_in_view,
     reached_by,
     refusals,
     retired_of,
-    said_by,
     shared_end,
     unknown_to,
 )
@@ -24,15 +24,17 @@ from tests.faults.random_verbs.verbs_model import REQUIRED, Held, Partition
 
 
 def is_emptied(before: Entry | None, row: Entry) -> bool:
-    """A row says nothing any more, or other losses are accepted than before."""
+    """Whether a row was emptied, or other losses are accepted than before."""
     given_up = [] if before is None else before["forgotten"]
-    return said_by(row) is None and (said_by(before) is not None or row["forgotten"] != given_up)
+    if effective_row(row) is not None:
+        return False
+    return effective_row(before) is not None or row["forgotten"] != given_up
 
 
 def forget_faults(
     partition: Partition, before: Entry | None, row: Entry, held: Mapping[str, Held]
 ) -> Iterator[str]:
-    """What is wrong with a row that was emptied; `held` is what was in the tier before that."""
+    """Yield what is wrong with an emptied row; `held` is the tier before that."""
     if not is_cut_off(partition, before, held):
         yield "its row is forgotten, and no leader has cut its log off"
     for path in sorted(partition.folder.glob("0*")):
@@ -48,36 +50,37 @@ def forget_faults(
 
 
 def is_cut_off(partition: Partition, row: Entry | None, held: Mapping[str, Held]) -> bool:
-    """The tier tells of a leader whose log lacks something that the row, or another log, has."""
+    """Whether the tier shows a leader whose log lacks batches of the row or of another log."""
     return any(refusal.is_cut_off for refusal in refusals(partition, row, unknown_to(row, held)))
 
 
 def needed_faults(
-    partition: Partition, row: Entry | None, held: Mapping[str, Held], each: Held
+    partition: Partition, row: Entry | None, held: Mapping[str, Held], upload: Held
 ) -> Iterator[str]:
-    """Why an upload may not go that was there, beside this row, before it went."""
+    """Yield why a deleted upload was still needed, by the row before the deletion."""
     if row is None or not is_cut_off(partition, row, held):
         return
-    retired = {one["segment_id"]: one for one in retired_of(row)}.get(each.upload.segment_id)
+    by_id = {segment["segment_id"]: segment for segment in retired_of(row)}
+    retired = by_id.get(upload.upload.segment_id)
     if retired is None:
         log = log_in_view(partition, row, unknown_to(row, held))
-        if log.holds(each.batches) and each.end_offset > shared_end(partition, row, log):
-            yield f"{each.upload.stem} is gone, and is the current leader's"
+        if log.holds(upload.batches) and upload.end_offset > shared_end(partition, row, log):
+            yield f"{upload.upload.stem} is gone, and is the current leader's"
     elif retired["deletion_started_at_ms"] is None and any(
         segment["written_by_run"] for segment in row["segments"]
     ):
-        yield f"{each.upload.stem} is gone, and is what a restore would go back to"
+        yield f"{upload.upload.stem} is gone, and is what a restore would go back to"
 
 
 def is_set_apart(
-    partition: Partition, row: Entry | None, held: Mapping[str, Held], each: Held
+    partition: Partition, row: Entry | None, held: Mapping[str, Held], upload: Held
 ) -> bool:
-    """An upload is part of no log that counts, and what it shares with one is elsewhere, too."""
+    """Whether an upload is of no current history, and batches it shares with one are elsewhere."""
     unknown = unknown_to(row, held)
     log = log_in_view(partition, row, unknown)
     is_refused = row is not None and is_cut_off(partition, row, held)
-    lives = partition.logs[epoch_of(row)] if is_refused and said_by(row) is not None else log
-    shared = [one.last_offset for one in each.batches if log.holds((one,))]
+    lives = partition.logs[epoch_of(row)] if is_refused and effective_row(row) is not None else log
+    shared = [batch.last_offset for batch in upload.batches if log.holds((batch,))]
     reached = reached_by(partition, row, unknown, log)
-    is_of_none = not log.holds(each.batches) and not lives.holds(each.batches)
-    return is_of_none and not each.is_torn and max(shared, default=-1) <= reached
+    is_of_none = not log.holds(upload.batches) and not lives.holds(upload.batches)
+    return is_of_none and not upload.is_torn and max(shared, default=-1) <= reached

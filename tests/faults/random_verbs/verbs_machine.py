@@ -1,9 +1,9 @@
-"""Real verbs in random order on one tier, with everything that happens to a tier in between.
+"""Real verbs in random order on one tier, with everything else that happens to a tier in between.
 
 Every step is drawn from a seed (`tests.faults.random_verbs.verbs_steps`): brokers append, elect,
-upload in and out of order, and die on the way; a person runs a verb, damages an object, brings it
-back; clocks jump both ways. After each step `tests.faults.random_verbs.verbs_checks` looks at the
-tier. Only the run's own names and ids differ from one play of a seed to the next.
+upload in and out of order, and die midway; a person runs a verb, damages an object, restores it;
+clocks jump both ways. After each step `tests.faults.random_verbs.verbs_checks` checks the tier. Two
+plays of a seed differ only in the names and ids of tierfold's runs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from random import Random
 from typing import Final
 
 from tests.faults.random_verbs import verbs_broker as broker
-from tests.faults.random_verbs.verbs_checks import Allowed, Broken, Judge, rows_of
+from tests.faults.random_verbs.verbs_checks import Allowed, Broken, Checker, rows_of
 from tests.faults.random_verbs.verbs_expected import Entry, stalled
 from tests.faults.random_verbs.verbs_faults import Fault, drawn_fault
 from tests.faults.random_verbs.verbs_model import Partition
@@ -27,7 +27,7 @@ HOUR_MS: Final = 3_600_000
 THEN_MS: Final = 1_800_000_000_000
 PLACES: Final = (("orders", 0), ("events", 1))
 UPLOADS_MOST: Final = 120
-"""A partition that has seen so many is deleted and made anew, so that steps stay quick."""
+"""A partition with more uploads is deleted and created again, so that steps stay fast."""
 
 BAD: Final = frozenset({"refused", "failed", "unknown", "fenced", "lost_race"})
 
@@ -39,16 +39,16 @@ class Machine:
     tier: Path
     seed: int
     kills: Callable[[Machine], None] | None = None
-    """Runs a verb in a process of its own and kills it; None: nobody does."""
+    """Runs a verb in a process of its own and kills it; None: there are no such steps."""
     rng: Random = field(init=False)
     now_ms: int = THEN_MS
     partitions: list[Partition] = field(default_factory=list)
-    judge: Judge = field(default_factory=Judge)
+    checker: Checker = field(default_factory=Checker)
     trace: list[str] = field(default_factory=list)
-    """What was done, a line each."""
+    """What was done, one line per step."""
     counts: Counter[str] = field(default_factory=Counter)
     entries: dict[str, Entry] = field(default_factory=dict)
-    """Of the last `status --json`, by topic id."""
+    """The entries of the last `status --json`, by topic id."""
 
     def __post_init__(self) -> None:
         self.rng = Random(self.seed)
@@ -58,7 +58,7 @@ class Machine:
         self.look()
 
     def look(self, allowed: Allowed = None) -> None:
-        """Judge every partition; raises Broken."""
+        """Check every partition; raises Broken."""
         self._date_new_files()
         rows = rows_of(self.tier)
         ran = tierfold("status", self.tier, "--json", *self.clock)
@@ -67,7 +67,7 @@ class Machine:
         if ran.code != (3 if is_bad else 0):
             raise Broken(f"status ended with {ran.code}: {ran.stderr}")
         for partition in self.partitions:
-            self.judge.judge(
+            self.checker.check(
                 partition, rows.get(partition.topic_id), self.entries[partition.topic_id], allowed
             )
 
@@ -77,17 +77,17 @@ class Machine:
 
     @property
     def clock(self) -> tuple[str, str]:
-        """As an option."""
+        """This machine's time as an option."""
         return "--now", str(self.now_ms)
 
     def any_partition(self) -> Partition:
-        """One of them."""
+        """Draw a partition."""
         found = self.rng.choice(self.partitions)
         self.say(str(found))
         return found
 
     def verb(self, *words: str | Path, fault: Fault | None = None) -> Ran | None:
-        """Run a verb at this machine's time; None: it was killed. A bug's exit code is Broken."""
+        """Run a verb at this machine's time; None: it was killed. Raises Broken after a bug."""
         self.say(" ".join(map(str, words[:1] + words[2:])))
         ran: Ran | None = None
         if fault is not None:
@@ -106,13 +106,13 @@ class Machine:
         return ran
 
     def a_fault(self, chance: float) -> Fault | None:
-        """One, sometimes."""
+        """Draw a fault with this probability."""
         return drawn_fault(self.rng) if self.rng.random() < chance else None
 
     def made_anew(self, partition: Partition) -> None:
-        """Its topic is deleted and created again, under another id."""
+        """Delete its topic and create it again, under another id."""
         broker.removed(partition)
-        self.judge.forget(partition.topic_id)
+        self.checker.forget(partition.topic_id)
         again = self._new(partition.topic, partition.number)
         self.partitions[self.partitions.index(partition)] = again
 
@@ -125,39 +125,39 @@ class Machine:
         return found
 
     def _justify(self, verb: str, ran: Ran) -> None:
-        """Nothing ends badly that nothing is wrong with."""
+        """Check that a bad outcome has a reason; raises Broken."""
         for entry in ran.entries:
             partition = self._of(entry["topic_id"])
             self.counts[f"{verb}: {entry.get('outcome', 'read')}"] += 1
             if partition is None or partition.damaged or self.problem(partition):
                 continue
-            # A run's name, or a moment of a clock that went back, may stand for another line.
+            # A run's name, or a time after the clock went back, may select another line.
             is_other_line = verb == "restore" and entry["outcome"] == "refused"
             is_bad = entry.get("outcome") in BAD and not is_other_line
             if is_bad and not self._stalled(partition):
                 raise Broken(f"{verb}: {partition} is {entry['outcome']}: {entry['reason']}")
-            if entry.get("faults"):
-                raise Broken(f"{verb}: {partition}: {entry['faults']}")
+            if entry.get("corruptions"):
+                raise Broken(f"{verb}: {partition}: {entry['corruptions']}")
             if entry.get("outcome") in {"planned", "forgotten"} and verb == "forget":
                 raise Broken(f"{partition} is sound, and forget takes it: {entry['outcome']}")
             if verb in {"plan", "compact"} and entry["outcome"] == "nothing_to_do":
                 waiting = self._stalled(partition)
                 if waiting:
-                    raise Broken(f"{partition} rests, and for a day there waited {waiting}")
+                    raise Broken(f"{partition} rests, though these waited for a day: {waiting}")
 
     def _of(self, topic_id: str) -> Partition | None:
         return next((p for p in self.partitions if p.topic_id == topic_id), None)
 
     def problem(self, partition: Partition) -> str:
-        """Why status refuses it; empty: it does not."""
+        """Return why status refuses it; empty: it does not."""
         return str(self.entries[partition.topic_id]["refusal"])
 
     def _stalled(self, partition: Partition) -> list[str]:
-        row, entry = self.judge.row.get(partition.topic_id), self.entries[partition.topic_id]
+        row, entry = self.checker.row.get(partition.topic_id), self.entries[partition.topic_id]
         return stalled(partition, row, entry, partition.held(), self.now_ms)
 
     def _date_new_files(self) -> None:
-        """What a run has just written bears the real clock's time, which is not this machine's."""
+        """Set the machine's time on files that a run wrote, which have the real clock's time."""
         for path in self.tier.glob(f"{broker.TIER_FOLDER}/*/*"):
             if path.stat().st_mtime < THEN_MS / 1000 - 60 * 24 * 3600:
                 broker.written(path, self.now_ms)

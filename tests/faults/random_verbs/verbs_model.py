@@ -1,8 +1,8 @@
-"""What the state machine knows without asking the product: every log there ever was, every upload.
+"""The state machine's model: every log and every upload there ever was; no code of the product.
 
-A leader epoch has one log. A clean election hands it on; an unclean one cuts it off, and what the
-new leader writes there are other records at the same offsets. So each epoch keeps its whole log,
-and a batch is written once and is the same object in all logs that hold it.
+A leader epoch has one log. A clean election hands it on. An unclean one cuts it off, and the new
+leader writes other records at the same offsets. So every epoch keeps its whole log, and a batch is
+the same object in all logs that hold it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Record: TypeAlias = tuple[int, Key, bytes | None]
 """Offset, key, value."""
 
 Newest: TypeAlias = dict[Key, tuple[int, bytes | None]]
-"""Offset and value of each key's newest record; a tombstone is one."""
+"""Offset and value of the newest record by key, tombstones included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Batch:
-    """Some records appended by one leader at once; compared by identity."""
+    """Records that a leader appended at once; compared by identity."""
 
     base_offset: int
     epoch: int
@@ -46,22 +46,22 @@ class Log:
 
     epoch: int
     lineage: tuple[tuple[int, int], ...]
-    """Leader epochs and where each begins."""
+    """Leader epochs and their start offsets."""
     batches: list[Batch] = field(default_factory=list)
 
     @property
     def next_offset(self) -> int:
-        """Beyond its last record."""
+        """The offset after its last record."""
         return self.batches[-1].last_offset + 1 if self.batches else 0
 
     def append(self, records: Sequence[tuple[Key, bytes | None]], at_ms: int) -> None:
-        """One more batch."""
+        """Append a batch."""
         base = self.next_offset
         batch = Batch(base_offset=base, epoch=self.epoch, at_ms=at_ms, records=tuple(records))
         self.batches.append(batch)
 
     def handed_on(self, epoch: int, start_offset: int) -> Log:
-        """The next leader's log: what begins at or beyond `start_offset` is cut off."""
+        """Return the next leader's log, without batches from `start_offset` on."""
         kept = tuple(
             leader_epoch for leader_epoch in self.lineage if leader_epoch[1] < start_offset
         )
@@ -72,23 +72,23 @@ class Log:
         )
 
     def lineage_to(self, end_offset: int) -> tuple[tuple[int, int], ...]:
-        """The epochs that begin at or below an offset."""
+        """Return the epochs that begin at or below an offset."""
         return tuple(leader_epoch for leader_epoch in self.lineage if leader_epoch[1] <= end_offset)
 
     def holds(self, batches: Iterable[Batch]) -> bool:
-        """All of these are its own."""
+        """Whether all these batches are its own."""
         own = set(map(id, self.batches))
         return all(id(batch) in own for batch in batches)
 
     def agrees_with(self, other: Log, next_offset: int) -> bool:
-        """Both hold the same batches below an offset."""
+        """Whether both hold the same batches below an offset."""
         return self._below(next_offset) == other._below(next_offset)
 
     def _below(self, next_offset: int) -> list[Batch]:
         return [batch for batch in self.batches if batch.base_offset < next_offset]
 
     def records(self, start_offset: int, end_offset: int) -> Iterator[Record]:
-        """Offset, key and value of all from `start_offset` to `end_offset`, both inclusive."""
+        """Yield its records from `start_offset` to `end_offset`, both inclusive."""
         for batch in self.batches:
             for offset, (key, value) in enumerate(batch.records, batch.base_offset):
                 if start_offset <= offset <= end_offset:
@@ -96,24 +96,24 @@ class Log:
 
 
 def newest(records: Iterable[Record]) -> Newest:
-    """Each key's last record, tombstones included."""
+    """Return the last record of each key, tombstones included."""
     return {key: (offset, value) for offset, key, value in records}
 
 
 @dataclass(slots=True, kw_only=True)
 class Upload:
-    """A segment as some leader cut it; how much of it is in the tier the tier says."""
+    """A segment as a leader cut it; the tier may hold all of it, a part, or nothing."""
 
     segment_id: str
     log: Log
-    """The leader's."""
+    """The leader's log."""
     batches: tuple[Batch, ...]
     parts: dict[str, bytes]
-    """What a whole upload consists of, by suffix, in the order of writing."""
+    """Content of all its objects by suffix, in the order of writing."""
 
     @property
     def start_offset(self) -> int:
-        """Of its first batch."""
+        """The offset of its first batch."""
         return self.batches[0].base_offset
 
     @property
@@ -123,86 +123,86 @@ class Upload:
 
     @property
     def stem(self) -> str:
-        """What its objects' names have in common."""
+        """The common prefix of its objects' names."""
         return f"{self.start_offset:020d}-{self.segment_id}"
 
 
 class Held(NamedTuple):
-    """What is in the tier of an upload."""
+    """The part of an upload that is in the tier."""
 
     upload: Upload
     parts: frozenset[str]
     batches: tuple[Batch, ...]
-    """Those that its `.log` holds in full."""
+    """Batches that its `.log` holds in full."""
     is_torn: bool
-    """There is a `.log`, and where it ends cannot be told."""
+    """There is a `.log` whose last offset is unknown."""
     modified_ms: int
 
     @property
     def has_log(self) -> bool:
-        """It may hold records."""
+        """Whether its `.log` is there."""
         return "log" in self.parts
 
     @property
     def is_readable(self) -> bool:
-        """Its end can be told."""
+        """Whether its last offset is known."""
         return self.has_log and not self.is_torn
 
     @property
     def is_complete(self) -> bool:
-        """All that a segment must have is there, and can be read."""
+        """Whether all required objects are there, and its log is readable."""
         return self.is_readable and self.parts >= set(REQUIRED)
 
     @property
     def end_offset(self) -> int:
-        """The last offset that can be read; below its start: none."""
+        """The last readable offset; below its start: none."""
         return self.batches[-1].last_offset if self.batches else self.upload.start_offset - 1
 
     @property
-    def told_epoch(self) -> int:
-        """The newest leader epoch of its checkpoint; −1: it has none that counts."""
+    def checkpoint_epoch(self) -> int:
+        """The newest leader epoch of its checkpoint; −1: no checkpoint, or an unreadable log."""
         if not self.is_readable or CHECKPOINT not in self.parts:
             return -1
         return self.upload.log.lineage_to(self.end_offset)[-1][0]
 
     @property
-    def telling(self) -> tuple[Batch, ...]:
-        """Where it has no checkpoint, its batches tell of leader epochs."""
+    def epoch_batches(self) -> tuple[Batch, ...]:
+        """Its batches if they are its only source of leader epochs: it has no checkpoint."""
         return self.batches if self.is_readable and CHECKPOINT not in self.parts else ()
 
 
 @dataclass(slots=True, kw_only=True)
 class Partition:
-    """One partition of one incarnation of a topic."""
+    """A partition of one incarnation of a topic."""
 
     topic: str
     number: int
     topic_id: str
     folder: Path
-    """Of its objects."""
+    """The folder of its objects."""
     logs: dict[int, Log] = field(default_factory=dict)
     """By leader epoch, the current one last."""
     uploads: dict[str, Upload] = field(default_factory=dict)
-    """All there ever were, by segment id."""
+    """All uploads there ever were, by segment id."""
     next_upload: int = 0
     """Where the current leader's next segment begins."""
     delayed: list[Upload] = field(default_factory=list)
-    """On their way; the leader's next ones may overtake them."""
+    """Uploads in progress; later ones may overtake them."""
     damaged: dict[Path, bytes] = field(default_factory=dict)
-    """Objects that somebody harmed, and what they were."""
+    """Damaged objects and their original content."""
     moved_away: dict[Path, bytes] = field(default_factory=dict)
-    """Objects that somebody took out of the tier for good, as a refusal asked for, and kept."""
+    """Objects that a person moved out of the tier because a refusal asked for it; with content."""
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.number}"
 
     @property
     def log(self) -> Log:
-        """The current leader's."""
+        """The current leader's log."""
         return self.logs[max(self.logs)]
 
     def held(self) -> dict[str, Held]:
-        """The uploads of which any object is in the tier, by segment id."""
+        """Return the uploads with an object in the tier, by segment id."""
         parts: dict[str, dict[str, Path]] = {}
         for path in self.folder.glob("0*"):
             stem, _, suffix = path.name.partition(".")
@@ -228,6 +228,6 @@ class Partition:
         )
 
     def move_away(self, path: Path) -> None:
-        """Take an object out of the tier, for good, and keep it."""
+        """Move an object out of the tier and keep its content."""
         self.moved_away[path] = path.read_bytes()
         path.unlink()

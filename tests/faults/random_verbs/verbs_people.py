@@ -1,4 +1,4 @@
-"""The person of the state machine: runs verbs in random order, and helps what is refused."""
+"""The state machine's person: runs verbs in random order, and resolves refusals."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.faults.random_verbs.verbs_checks import Deletion
-from tests.faults.random_verbs.verbs_expected import said_by
+from tests.faults.random_verbs.verbs_expected import effective_row
 from tests.faults.random_verbs.verbs_machine import HOUR_MS, UPLOADS_MOST, Machine
 from tests.faults.random_verbs.verbs_way_out import (
     forget_in_the_end,
@@ -18,10 +18,10 @@ from tests.jobs.commands import ALWAYS
 
 
 def way_out(machine: Machine) -> None:
-    """A refused partition is helped, or else its topic is made anew.
+    """Resolve the refusal of a partition, or create its topic again.
 
-    One whose log was cut off is mostly forgotten; on first sight incomplete uploads are moved away,
-    as the refusal says; for the others what is missing may yet arrive.
+    A partition whose log was cut off is mostly forgotten. Without a row, incomplete uploads are
+    moved away, as the refusal says. In other cases missing uploads may still arrive.
     """
     old = [partition for partition in machine.partitions if len(partition.uploads) > UPLOADS_MOST]
     bad = [p for p in machine.partitions if machine.problem(p) and not p.damaged]
@@ -30,13 +30,13 @@ def way_out(machine: Machine) -> None:
     partition = machine.rng.choice(old or bad)
     machine.say(str(partition))
     unfinished = list(incomplete(machine, partition))
-    is_new = said_by(machine.judge.row.get(partition.topic_id)) is None
+    is_new = effective_row(machine.checker.row.get(partition.topic_id)) is None
     if not old and is_new and unfinished:
         moved_away(machine, partition, unfinished)
     elif not old and is_diverged(machine, partition) and machine.rng.random() < 0.8:
         forget_in_the_end(machine, partition)
     elif old or machine.rng.random() < 0.5:
-        machine.say("made anew")
+        machine.say("created again")
         machine.made_anew(partition)
 
 
@@ -87,10 +87,10 @@ def restore(machine: Machine) -> None:
     partition, rng = machine.any_partition(), machine.rng
     ran = machine.verb("history", machine.tier, partition.folder.name)
     lines: Sequence[dict[str, Any]] = ran.entries[0]["history"] if ran is not None else ()
-    ways_back = [line for line in lines if line["is_restorable"]]
-    if not ways_back:
+    restorable = [line for line in lines if line["is_restorable"]]
+    if not restorable:
         return
-    to = rng.choice(ways_back)
+    to = rng.choice(restorable)
     word = str(to["committed_at_ms"]) if rng.random() < 0.5 else str(to["run"])
     dry = ("--dry-run",) if rng.random() < 0.2 else ()
     machine.verb(

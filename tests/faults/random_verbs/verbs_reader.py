@@ -1,4 +1,4 @@
-"""A reader of Kafka's batches for judges: plain Python that shares nothing with the product.
+"""A reader of Kafka's batches for the checks: plain Python that shares nothing with the product.
 
 It reads magic 2 without compression, which is all that the state machine's brokers write.
 """
@@ -17,7 +17,7 @@ _CONTROL_BIT: Final = 0x20
 
 
 class FoundBatch(NamedTuple):
-    """A batch as it lies in a `.log`."""
+    """A batch in a `.log`."""
 
     base_offset: int
     last_offset: int
@@ -26,7 +26,7 @@ class FoundBatch(NamedTuple):
 
 
 def whole_batches(log: bytes) -> tuple[list[FoundBatch], bool]:
-    """The batches that are there in full, and whether something else follows the last of them."""
+    """Return the complete batches, and whether other bytes follow the last of them."""
     found: list[FoundBatch] = []
     at = 0
     while at + _HEADER.size <= len(log):
@@ -67,7 +67,7 @@ def _content(data: bytes, at: int) -> tuple[bytes | None, int]:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A zigzag number, and where the next thing begins."""
+    """Return a zigzag number, and the position after it."""
     shift = raw = 0
     while True:
         byte = data[at]

@@ -1,9 +1,9 @@
-"""Thousands of steps of the state machine over real verbs, with runs that are killed for real.
+"""Play thousands of steps of the state machine over real verbs, with runs killed by SIGKILL.
 
     python -m tests.faults.random_verbs.verbs_run --steps 2000 --seed 1
 
-Each tier gets so many steps; then comes a new one, with the next seed. Exit code 1 at the first law
-that is broken: the seed and its last steps are printed, and the tier is left as it is.
+A new tier with the next seed follows every 250 steps. Exit code 1 at the first violation: the seed
+and its last steps are printed, and the tier is kept.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from tierfold.jobs.spark.session import tierfold_session
 
 STEPS_PER_TIER: Final = 250
 ENDS: Final = {Whom.JVM: frozenset({-9, 0, 2, 3})}
-"""How a run may end whose blow fell there; a JVM that dies may take the driver's answer along."""
+"""Allowed exit codes by killed process; without its JVM the driver may exit with 0, 2 or 3."""
 OTHER_ENDS: Final = frozenset({-9, 0, 3})
 
 
 def killer(folder: Path, seed: int) -> Callable[[Machine], None]:
-    """Runs `compact` in a process of its own, and carries out the next blow of the seed."""
+    """Return a step that runs `compact` in a process of its own and applies the next blow."""
     due: Iterator[Blow] = blows(seed)
 
     def kill(machine: Machine) -> None:
@@ -57,15 +57,15 @@ def killer(folder: Path, seed: int) -> Callable[[Machine], None]:
 
 
 def played(folder: Path, seed: int, steps: int, *, is_killed: bool) -> Machine:
-    """A tier of this seed in the new folder, through so many steps; raises Broken."""
+    """Play a tier of this seed in the new folder; raises Broken."""
     folder.mkdir()
     machine = Machine(folder / "tier", seed, killer(folder, seed) if is_killed else None)
     play(machine, steps)
     return machine
 
 
-def told(counts: Counter[str], met: dict[str, set[str]]) -> Iterator[str]:
-    """What was done and what it met, a line each."""
+def summary_lines(counts: Counter[str], met: dict[str, set[str]]) -> Iterator[str]:
+    """Yield what was done and what it met, line by line."""
     for what, count in sorted(counts.items()):
         yield f"{count:>7} {what}"
     for what, found in sorted(met.items()):
@@ -77,7 +77,7 @@ def told(counts: Counter[str], met: dict[str, set[str]]) -> Iterator[str]:
 @click.option("--seed", type=int, default=1, show_default=True, help="Of the first tier.")
 @click.option("--kills/--no-kills", "is_killed", default=True, help="Whether runs are killed.")
 def soak(steps: int, seed: int, is_killed: bool) -> None:
-    """Play so many steps; exit code 1 at the first law that is broken."""
+    """Play `steps` steps; exit code 1 at the first violation."""
     spark: SparkSession = tierfold_session()  # The verbs of this process share it.
     counts: Counter[str] = Counter()
     met: dict[str, set[str]] = {}
@@ -93,13 +93,13 @@ def soak(steps: int, seed: int, is_killed: bool) -> None:
             click.echo(f"python -m tests.faults.random_verbs.verbs_run {again}")
             sys.exit(1)
         counts += machine.counts
-        for what, found in machine.judge.met.items():
+        for what, found in machine.checker.met.items():
             met.setdefault(what, set()).update(found)
         done += wanted
         click.echo(f"seed {seed}: {done} of {steps} steps, nothing broken")
         shutil.rmtree(folder / str(seed))
         seed += 1
-    click.echo("\n".join(told(counts, met)))
+    click.echo("\n".join(summary_lines(counts, met)))
     spark.stop()
 
 

@@ -1,7 +1,7 @@
-"""What the state machine draws from: all that happens to a tier, step by step.
+"""The steps of the state machine: what may happen to a tier, drawn by weight.
 
-    play    so many steps, each judged
-    step    one: brokers upload and elect, clocks jump, somebody harms an object or brings it back,
+    play    many steps, each checked
+    step    one: brokers upload and elect, clocks jump, an object is damaged or restored,
             a person runs a verb (`verbs_people`, `verbs_way_out`)
 """
 
@@ -22,17 +22,17 @@ _JUMPS: Final = (1, 6, 25, 25, 49, -1, -30)
 
 
 def play(machine: Machine, steps: int) -> None:
-    """So many steps; raises Broken with the steps that led there."""
+    """Play `steps` steps; raises Broken with the steps that led there."""
     try:
         for _ in range(steps):
             step(machine)
     except (AssertionError, ValueError, LookupError) as error:
-        told = "\n".join(machine.trace[-60:])
-        raise Broken(f"seed {machine.seed}, step {len(machine.trace)}: {error}\n{told}") from error
+        lines = "\n".join(machine.trace[-60:])
+        raise Broken(f"seed {machine.seed}, step {len(machine.trace)}: {error}\n{lines}") from error
 
 
 def step(machine: Machine) -> None:
-    """One, and a look at what it left."""
+    """Play one step and check the tier."""
     machine.now_ms += 60_000
     actions = [*_ACTIONS, *(((_kill, 4),) if machine.kills else ())]
     (action,) = machine.rng.choices([act for act, _ in actions], [weight for _, weight in actions])
@@ -43,7 +43,7 @@ def step(machine: Machine) -> None:
 
 
 def _upload(machine: Machine) -> None:
-    """The leader uploads what it has rolled: whole, cut short, or so slowly that others pass it."""
+    """The leader uploads its next segment: whole, incomplete, or so slowly that others pass it."""
     partition, rng = machine.any_partition(), machine.rng
     broker.append(rng, partition, rng.randint(1, 6), machine.now_ms)
     upload = broker.next_segment(rng, partition)
@@ -66,19 +66,19 @@ def _arrives(machine: Machine, partition: Partition, upload: Upload) -> None:
 
 
 def _late_upload(machine: Machine) -> None:
-    """Some leader's, of any of the last three epochs, with borders of its own."""
+    """A leader of one of the last three epochs uploads a segment with borders of its own."""
     partition = machine.any_partition()
     _arrives(machine, partition, broker.late_segment(machine.rng, partition))
 
 
 def _catch_up(machine: Machine) -> None:
-    """What was delayed arrives; what was cut short is brought to its end."""
+    """Delayed uploads arrive, and incomplete ones are completed."""
     partition = machine.any_partition()
     for upload in partition.delayed:
         broker.put(partition, upload, machine.now_ms)
     partition.delayed.clear()
-    for each in incomplete(machine, partition):
-        broker.put(partition, each.upload, machine.now_ms)
+    for held in incomplete(machine, partition):
+        broker.put(partition, held.upload, machine.now_ms)
 
 
 def _elect(machine: Machine) -> None:
@@ -86,7 +86,7 @@ def _elect(machine: Machine) -> None:
 
 
 def _elect_uncleanly(machine: Machine) -> None:
-    """Half of the deposed leaders have an upload on its way that the new one cut off."""
+    """Elect uncleanly; half of the time an upload that the new leader cut off still arrives."""
     partition = machine.any_partition()
     deposed = partition.log
     if len(deposed.batches) < 2:
@@ -105,7 +105,7 @@ def _jump(machine: Machine) -> None:
 
 
 def _damage(machine: Machine) -> None:
-    """Somebody harms an object: of a live segment any, of an upload its end or a part."""
+    """Damage an object of a live segment: remove it, or cut or flip the end of a log."""
     partition = machine.any_partition()
     if partition.damaged:
         return
@@ -115,27 +115,27 @@ def _damage(machine: Machine) -> None:
         return
     path = machine.rng.choice(paths)
     content = path.read_bytes()
-    harms = ("removed", "cut", "flipped") if path.suffix == ".log" else ("removed",)
-    corrupt = machine.rng.choice(harms)
-    machine.say(f"{path.name} {corrupt}")
+    kinds = ("removed", "cut", "flipped") if path.suffix == ".log" else ("removed",)
+    kind = machine.rng.choice(kinds)
+    machine.say(f"{path.name} {kind}")
     partition.damaged[path] = content
     path.unlink()
-    if corrupt == "cut":
+    if kind == "cut":
         path.write_bytes(content[:-7])
-    elif corrupt == "flipped":
+    elif kind == "flipped":
         path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    machine.judge.noticed(partition)
+    machine.checker.noticed(partition)
 
 
 def _heal(machine: Machine) -> None:
-    """What was harmed is brought back, unless all of its segment is gone by now."""
+    """Restore damaged objects, unless their whole segment is gone."""
     for partition in machine.partitions:
         for path, content in partition.damaged.items():
             if any(partition.folder.glob(f"{path.name.partition('.')[0]}.*")):
                 path.write_bytes(content)
                 broker.written(path, machine.now_ms)
         partition.damaged.clear()
-        machine.judge.noticed(partition)
+        machine.checker.noticed(partition)
 
 
 def _kill(machine: Machine) -> None:
@@ -160,4 +160,4 @@ _ACTIONS: Final[tuple[tuple[Callable[[Machine], Allowed], int], ...]] = (
     (people.restore, 5),
     (forget, 5),
 )
-"""With how often each comes, in relation to the others."""
+"""The steps and their weights."""

@@ -1,7 +1,7 @@
-"""How a person gets a partition going again whose log was cut off: `tierfold forget`.
+"""A person recovers a partition whose log was cut off, with `tierfold forget`.
 
     forget              one try, at the right time or not
-    forget_in_the_end   again and again, doing what each refusal says, until it is forgotten
+    forget_in_the_end   follow the refusals until the partition is forgotten
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ TRIES: Final = 12
 DAY_MS: Final = 24 * HOUR_MS
 
 _RESTORE: Final = re.compile(r"`tierfold restore [^`]* --to (\S+)`")
-_RETAIN: Final = re.compile(r"`tierfold vacuum` (deletes|with)")
+_VACUUM: Final = re.compile(r"`tierfold vacuum` (deletes|with)")
 _DOUBTFUL: Final = re.compile(r"the new log may need them: ([^.]+)\. ")
 _GAP: Final = re.compile(r"move the segments below offset (\d+) out of the tier")
 _NOT_CUT_OFF: Final = "no unclean leader election cut its log off"
 
 
 def is_diverged(machine: Machine, partition: Partition) -> bool:
-    """Status says so, and nobody has harmed it."""
+    """Whether status says so, and no object is damaged."""
     return "tierfold forget" in machine.problem(partition) and not partition.damaged
 
 
 def forget(machine: Machine) -> Forgetting:
-    """Mostly where the log was cut off, sometimes where it was not; nothing more is done."""
+    """Run `tierfold forget` once, mostly on a partition whose log was cut off."""
     rng = machine.rng
     diverged = [partition for partition in machine.partitions if is_diverged(machine, partition)]
     partition = rng.choice(diverged if diverged and rng.random() < 0.8 else machine.partitions)
@@ -44,7 +44,7 @@ def forget(machine: Machine) -> Forgetting:
 
 
 def forget_in_the_end(machine: Machine, partition: Partition) -> None:
-    """Raises Broken where what the refusals say leads nowhere."""
+    """Follow the refusals of `tierfold forget`; raises Broken if they lead nowhere."""
     reason = ""
     doubtful: set[str] = set()
     for _ in range(TRIES):
@@ -65,14 +65,14 @@ def forget_in_the_end(machine: Machine, partition: Partition) -> None:
 
 
 def _helped(machine: Machine, partition: Partition, reason: str) -> Deletion | None:
-    """What the refusal asks for first; raises Broken where that is nothing."""
+    """Do what the refusal asks for first; raises Broken if it asks for nothing."""
     back, gap = _RESTORE.search(reason), _GAP.search(reason)
     if back is not None:
         machine.verb("restore", machine.tier, partition.folder.name, "--to", back[1])
-    elif _RETAIN.search(reason):
+    elif _VACUUM.search(reason):
         return _cleared(machine)
     elif "live segments out of the tier" in reason:
-        row = machine.judge.row[partition.topic_id]
+        row = machine.checker.row[partition.topic_id]
         ours = {segment["segment_id"] for segment in row["segments"] if segment["written_by_run"]}
         _taken_out(machine, partition, ours)
     elif gap is not None:
@@ -83,17 +83,17 @@ def _helped(machine: Machine, partition: Partition, reason: str) -> Deletion | N
         if machine.rng.random() < 0.5:
             moved_away(machine, partition, short)
         else:
-            for each in short:
-                broker.put(partition, each.upload, machine.now_ms)
+            for held in short:
+                broker.put(partition, held.upload, machine.now_ms)
     elif _DOUBTFUL.search(reason) is None:
         raise Broken(f"{partition} is not forgotten, and nothing can be done: {reason}")
     return None
 
 
 def _set_aside(machine: Machine, partition: Partition, reason: str) -> set[str]:
-    """What a dead run may have written is moved away; ids of that which brokers uploaded."""
+    """Move away segments that a dead run may have written; returns the brokers' ids of them."""
     found = _DOUBTFUL.search(reason)
-    if found is None or "bring back what" not in reason or _RETAIN.search(reason):
+    if found is None or "bring back what" not in reason or _VACUUM.search(reason):
         return set()
     named = set(re.findall(r"[\w-]{22}", found[1]))
     _taken_out(machine, partition, named)
@@ -101,15 +101,15 @@ def _set_aside(machine: Machine, partition: Partition, reason: str) -> set[str]:
 
 
 def _brought_back(machine: Machine, partition: Partition, segment_ids: set[str]) -> None:
-    for path in [each for each in partition.moved_away if each.name[21:43] in segment_ids]:
+    for path in [path for path in partition.moved_away if path.name[21:43] in segment_ids]:
         path.write_bytes(partition.moved_away.pop(path))
         broker.written(path, machine.now_ms)
     machine.counts["segments brought back"] += len(segment_ids)
-    machine.judge.noticed(partition)
+    machine.checker.noticed(partition)
 
 
 def _cleared(machine: Machine) -> Deletion:
-    """A day later, on a detached tier, what is retired or an orphan goes."""
+    """Run `tierfold vacuum` a day later, on a detached tier."""
     machine.now_ms += DAY_MS + HOUR_MS
     machine.verb("vacuum", machine.tier, *ALWAYS, "--set", "tier.binding=detached")
     return Deletion(
@@ -118,8 +118,8 @@ def _cleared(machine: Machine) -> Deletion:
 
 
 def incomplete(machine: Machine, partition: Partition) -> Iterator[Held]:
-    """Uploads that no row names and that lack something."""
-    row = machine.judge.row.get(partition.topic_id)
+    """Yield incomplete uploads that the row does not name."""
+    row = machine.checker.row.get(partition.topic_id)
     corrupted = {path.name.partition(".")[0] for path in partition.damaged}
     for segment in unknown_to(row, partition.held()):
         if not segment.is_complete and segment.upload.stem not in corrupted:
@@ -127,8 +127,8 @@ def incomplete(machine: Machine, partition: Partition) -> Iterator[Held]:
 
 
 def moved_away(machine: Machine, partition: Partition, uploads: Iterable[Held]) -> None:
-    """All that is there of some uploads."""
-    _taken_out(machine, partition, {each.upload.segment_id for each in uploads})
+    """Move all objects of some uploads out of the tier."""
+    _taken_out(machine, partition, {held.upload.segment_id for held in uploads})
 
 
 def _taken_out(machine: Machine, partition: Partition, segment_ids: set[str]) -> None:
@@ -137,4 +137,4 @@ def _taken_out(machine: Machine, partition: Partition, segment_ids: set[str]) ->
     for path in sorted(partition.folder.glob("0*")):
         if path.name[21:43] in segment_ids:
             partition.move_away(path)
-    machine.judge.noticed(partition)
+    machine.checker.noticed(partition)

@@ -1,7 +1,7 @@
-"""Brokers at work: they upload what `world_uploads` has drawn, part by part, and not all arrives.
+"""Brokers: upload the segments that `environment_uploads` draws, part by part; some fail midway.
 
-An upload may end before all its parts are there, and a log may be torn: then it is made again at
-once, after all the others, or never.
+An upload may miss parts, and a log may be torn. The broker then uploads the segment again at once,
+after all the others, or never.
 """
 
 from __future__ import annotations
@@ -23,74 +23,74 @@ from tierfold.storage.kafka.kafka_uuid import new_segment_id
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
 
 BROKER_FAULTS: Final = frozenset({Fault.STALLED, Fault.FAILED})
-"""A broker knows which of its uploads ended, and says so where this version does not listen: of two
-that both ended nobody here could tell which one counts."""
+"""Leaves out unanswered writes. A broker tracks which uploads ended, but tierfold does not read
+that: of two complete uploads of a segment it could not choose."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """A segment of which at least one object was to be written."""
+    """An upload of a segment, under an id of its own."""
 
     segment_id: str
     keys: dict[Part, str]
-    """Its objects, those included that never came."""
+    """Keys of its objects, including those that never arrive."""
     is_torn: bool
-    """Its log ends too early."""
+    """Its log is cut short."""
     is_foreign: bool
-    """It is no part of the log."""
+    """Its records are not of this partition's log."""
 
 
 @dataclass(slots=True, kw_only=True)
 class History:
-    """One partition of one incarnation of a topic, as its producers and brokers wrote it."""
+    """A partition of one incarnation of a topic, as its producers and brokers wrote it."""
 
     key: PartitionKey
     written: Written
     to_come: list[Shipment]
-    """What is not uploaded yet, in the order in which it is tried."""
+    """Shipments not uploaded yet, in the order of the attempts."""
     attempts: list[Attempt] = field(default_factory=list)
     moved_away: set[str] = field(default_factory=set)
-    """Keys that a person takes out of the tier."""
+    """Keys of objects that a person moved out of the tier."""
     put_by: dict[str, bytes] = field(default_factory=dict)
-    """Those of them that come back if brokers uploaded them, and their content."""
+    """Content by key of moved objects; those that brokers uploaded are brought back later."""
     is_given_up: bool = False
-    """A person has given up what belongs to no history that counts."""
+    """A person gave up the segments outside the current history."""
     is_deleted: bool = False
-    """The topic was deleted: its broker takes its objects away."""
+    """The topic was deleted: its broker removes its objects."""
 
     @property
     def objects(self) -> list[str]:
-        """Keys of all that brokers wrote, or tried to."""
+        """Keys of all objects that brokers wrote or tried to write."""
         return [key for attempt in self.attempts for key in attempt.keys.values()]
 
 
 def history(rng: Random, key: PartitionKey, segments: int) -> History:
-    """A log of about so many segments, and how it will be uploaded."""
+    """Draw a log of about `segments` segments and its uploads."""
     written = drawn_log(rng, segments)
     return History(key=key, written=written, to_come=drawn_shipments(rng, written))
 
 
 def upload(actor: Actor, objects: Objects, log: History, count: int) -> None:
-    """The next segments of a log; which way an upload goes that did not end, the dice say."""
+    """Upload the next `count` segments; a failed upload is retried, postponed or dropped."""
     tier = LocalTieredStorage(VirtualStore(actor, objects))
     rng = actor.scheduler.rng
     for _ in range(count):
         if not log.to_come:
             return
-        each = log.to_come.pop(0)
-        if each.foreign_until and not actor.is_witness:
-            continue  # Where its like is not there yet, nobody could tell that it is none.
-        while not _is_uploaded(actor, tier, log, each):
-            rng = rng.random()
-            if rng < 0.5:
+        shipment = log.to_come.pop(0)
+        if shipment.foreign_until and not actor.is_witness:
+            continue  # Without the true segment beside it, it cannot be recognized as foreign.
+        while not _is_uploaded(actor, tier, log, shipment):
+            draw = rng.random()
+            if draw < 0.5:
                 actor.sleep(rng.choice((0, DAY_MS, 4 * DAY_MS)))
                 continue
-            log.to_come += [each] if rng < 0.8 else []
+            log.to_come += [shipment] if draw < 0.8 else []
             break
 
 
 def _is_uploaded(actor: Actor, tier: LocalTieredStorage, log: History, shipment: Shipment) -> bool:
-    """One attempt, under an id of its own; some end on the way and leave what they wrote."""
+    """Make one attempt, under a new id; some stop midway and leave what they wrote."""
     rng = actor.scheduler.rng
     content = shipment.upload
     parts = segment_parts(
@@ -122,9 +122,9 @@ def _is_uploaded(actor: Actor, tier: LocalTieredStorage, log: History, shipment:
 
 
 def _torn(log: bytes, length: int) -> bytes:
-    """The first bytes of a log, one fewer where a batch ends there.
+    """Return the first bytes of a log, one fewer where a batch ends there.
 
-    Nobody could tell such a log from a whole one, so nothing that it shares would be its own.
+    A log that ends with a batch looks like a complete one.
     """
     return log[: length - (length in accumulate(map(len, cut_in_batches(log))))]
 
@@ -138,7 +138,7 @@ def _is_put(tier: LocalTieredStorage, key: str, content: bytes) -> bool:
 
 
 def delete_topic(actor: Actor, objects: Objects, log: History) -> None:
-    """The broker takes away what it knows of: its own objects, one by one."""
+    """Delete a topic: its broker removes its own objects, one by one."""
     log.is_deleted = True
     for key in log.objects:
         actor.do(
@@ -151,8 +151,8 @@ def delete_topic(actor: Actor, objects: Objects, log: History) -> None:
         )
 
 
-def commit_restore(objects: Objects, log: History) -> None:
-    """A person brings back what brokers uploaded, as their metadata says."""
+def bring_back(objects: Objects, log: History) -> None:
+    """A person brings back the moved objects that brokers uploaded, by the brokers' metadata."""
     theirs = log.put_by.keys() & set(log.objects)
     for key in () if log.is_deleted else sorted(theirs):
         objects.put(key, log.put_by[key])
@@ -161,7 +161,7 @@ def commit_restore(objects: Objects, log: History) -> None:
 
 
 def move_away(objects: Objects, log: History, attempt: Attempt) -> None:
-    """A person takes a segment out of the tier."""
+    """A person moves a segment out of the tier."""
     log.moved_away.update(attempt.keys.values())
     for key in attempt.keys.values():
         objects.remove(key)

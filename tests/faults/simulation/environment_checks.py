@@ -1,7 +1,7 @@
-"""What must hold after every step, by checks that share nothing with the code they judge.
+"""Invariants checked after every step, by code that shares nothing with the product.
 
-The product's invariants look at what a commit says. These look at what is there: the bytes of the
-live objects, and the broker's own list of what was written.
+The product's own invariants check a commit. These check the bytes of the live objects and the
+brokers' list of what they wrote.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from tierfold.storage.segments.segment_reader import read_segment
 from tierfold.storage.tiers.local_tiered_storage import Part, partition_folder
 
 ALWAYS: tuple[Part, ...] = tuple(part for part in Part if part is not Part.TRANSACTION_INDEX)
-"""What every segment has."""
+"""The objects that every segment has."""
 
 
 class Broken(AssertionError):
-    """A law does not hold."""
+    """An invariant does not hold."""
 
 
 def keys_of(key: PartitionKey, segment: Segment) -> tuple[str, ...]:
-    """The objects of a segment, its log first."""
+    """Return the keys of a segment's objects, its log first."""
     stem = f"{partition_folder(key)}/{segment.own_start_offset:020d}-{segment.segment_id}"
     listed = (Part.TRANSACTION_INDEX,) if segment.has_transaction_index else ()
     return tuple(f"{stem}.{part.value}" for part in (*ALWAYS, *listed))
@@ -47,26 +47,26 @@ def keys_of(key: PartitionKey, segment: Segment) -> tuple[str, ...]:
 
 @dataclass(slots=True, kw_only=True)
 class Watch:
-    """Looks at the world after each step that changed it."""
+    """Checks the environment after each step that changes it."""
 
     objects: Objects
     histories: dict[PartitionKey, History]
     seen: Callable[[PartitionState | None, PartitionState], None]
-    """Told of each change of a row."""
+    """Called with each changed row, before and after."""
     rows: dict[PartitionKey, PartitionState] = field(default_factory=dict)
-    """As of now."""
+    """The current rows."""
     took_place: set[tuple[PartitionKey, str]] = field(default_factory=set)
-    """Partition and commit id of all claims and commits: one claim of several has one id."""
+    """Partition and commit id of all claims and commits; a joint claim has one id."""
     retired_at_ms: dict[str, int] = field(default_factory=dict)
-    """By object key."""
+    """When each object was retired, by its key."""
     lowest: dict[PartitionKey, int] = field(default_factory=dict)
-    """The first offset that any row gave."""
+    """The log start offset of the partition's first row."""
     _records: dict[tuple[str, int], tuple[Record, ...]] = field(default_factory=dict)
-    """By segment id and skipped bytes: what is written is never changed, but another row, after
-    the first one was forgotten, may skip another part of it."""
+    """By segment id and skipped bytes. Segments never change, but after a row was forgotten the
+    next one may skip more of a segment."""
 
     def version(self, written: Buckets) -> None:
-        """The buckets that a version wrote anew; raises Broken."""
+        """Check the buckets that a version rewrote; raises Broken."""
         for bucket, table in written.items():
             found = {state.key: state for state in map(_state, table.to_pylist())}
             known = {key for key in self.rows if bucket_of(key.topic_id) == bucket}
@@ -85,7 +85,7 @@ class Watch:
         for fault in faults:
             raise Broken(f"{after.key}, epoch {after.epoch} of {after.owner_run}: {fault}")
         self.rows[after.key] = after
-        if says_nothing(after):
+        if is_blank(after):
             self._let_go(after.key)
             self.seen(before, after)
             self.took_place.add((after.key, after.commit_id))
@@ -101,17 +101,17 @@ class Watch:
         self.seen(before, after)
 
     def tier(self, key: PartitionKey) -> Tier:
-        """A partition as it is now."""
+        """Return the partition's current state."""
         log, row = self.histories[key], self.rows.get(key)
         return Tier(
             log=log,
             held=held_in(log, self.objects),
-            row=None if row is None or says_nothing(row) else row,
+            row=None if row is None or is_blank(row) else row,
             given_up=frozenset(() if row is None else row.forgotten),
         )
 
     def deletes(self, key: str) -> None:
-        """An object is about to go; raises Broken where it alone has what it holds."""
+        """Check an object before its deletion; raises Broken if no other holds its records."""
         for log in self.histories.values():
             if log.is_deleted or key in log.moved_away or key in self.retired_at_ms:
                 continue
@@ -124,7 +124,7 @@ class Watch:
                     raise Broken(f"{key} is deleted, and alone has what it holds: {upload}")
 
     def removed(self, key: str, now_ms: int) -> None:
-        """An object is gone; raises Broken."""
+        """Check an object's deletion; raises Broken."""
         for state in self.rows.values():
             for fault in self._missing(state):
                 raise Broken(f"{state.key}: {fault}")
@@ -136,13 +136,13 @@ class Watch:
             raise Broken(f"{key} was deleted {now_ms - retired_at_ms} ms after it was retired")
 
     def records_of(self, key: PartitionKey, segment: Segment) -> tuple[Record, ...]:
-        """What a reader gets of a segment, from its bytes; aborted records are among them."""
+        """Return the records in a segment's bytes, aborted ones included."""
         place = segment.segment_id, segment.skipped_bytes
         found = self._records.get(place)
         if found is None:
             name = keys_of(key, segment)[0]
             stored = self.objects.stored.get(name)
-            # A run may still commit what a person has put by.
+            # A run may still commit a segment that a person has moved away.
             log = self.histories[key].put_by[name] if stored is None else stored.data
             log = log[segment.skipped_bytes :]
             found = tuple(
@@ -155,15 +155,15 @@ class Watch:
         return found
 
     def answer_fault(self, key: PartitionKey, outcome: Outcome, commit_id: str) -> str:
-        """How what a run was told of its claim or commit is not what happened."""
+        """Return how the reported outcome of a claim or commit differs from what happened."""
         did = (key, commit_id) in self.took_place
-        told_so = isinstance(outcome, Committed)
-        if told_so == did or isinstance(outcome, Unknown):
+        reported = isinstance(outcome, Committed)
+        if reported == did or isinstance(outcome, Unknown):
             return ""
         return f"commit {commit_id} {'took place' if did else 'did not take place'}: {outcome}"
 
     def content_fault(self, state: PartitionState) -> str:
-        """How the newest record of a key is not what a reader of the live objects gets."""
+        """Return how the newest records differ from what a reader of the live objects gets."""
         branch = branch_of(self.histories[state.key], state)
         foreign = {
             attempt.keys[Part.LOG]
@@ -199,7 +199,7 @@ class Watch:
                 yield fault
 
     def _forget_faults(self, before: PartitionState, after: PartitionState) -> Iterator[str]:
-        """How `tierfold forget` took back what it must not, or gave up what was not cut off."""
+        """Yield what `tierfold forget` must not have forgotten or given up."""
         log, tier = self.histories[before.key], self.tier(before.key)
         if log.is_deleted:
             return
@@ -209,7 +209,7 @@ class Watch:
             yield f"is forgotten, and still says {after.cleaner_offsets}"
         written = [segment for segment in before.segments if segment.written_by_run]
         retired = [retired_segment.segment for retired_segment in before.retired]
-        # Where what was made of them is moved away, originals count as what they are: uploads.
+        # Once the rewritten segments are moved away, the originals count as uploads.
         obstacles = [
             retired_segment
             for retired_segment in retired
@@ -224,11 +224,11 @@ class Watch:
             yield f"{wrongly} is given up, and is part of the log"
 
     def _let_go(self, key: PartitionKey) -> None:
-        """What a row that says nothing any more had said."""
+        """Drop what was remembered of a row that is blank now."""
         self.lowest.pop(key, None)
         folder = partition_folder(key)
-        for each in [each for each in self.retired_at_ms if each.startswith(f"{folder}/")]:
-            del self.retired_at_ms[each]
+        for name in [name for name in self.retired_at_ms if name.startswith(f"{folder}/")]:
+            del self.retired_at_ms[name]
 
     def _missing(self, state: PartitionState) -> Iterator[str]:
         log = self.histories[state.key]
@@ -246,19 +246,19 @@ class Watch:
                     yield f"{key} has {len(stored.data)} bytes, the row says {segment.log_bytes}"
 
 
-def says_nothing(state: PartitionState) -> bool:
-    """A row of no segments that does not even say where the log starts."""
+def is_blank(state: PartitionState) -> bool:
+    """Whether a row has no segments, no leader epochs and no log start offset."""
     return not (state.segments or state.retired or state.lineage or state.log_start_offset)
 
 
 def is_forgotten(before: PartitionState, after: PartitionState) -> bool:
-    """Whether this change took back what a row said, or gave something up."""
+    """Whether this change emptied a row or accepted a loss."""
     gives_up = before.forgotten != after.forgotten
-    return says_nothing(after) and (gives_up or not says_nothing(before))
+    return is_blank(after) and (gives_up or not is_blank(before))
 
 
 def _state(row: Mapping[str, Any]) -> PartitionState:
-    """A row of the table, read without the product's own reader."""
+    """Parse a row of the table without the product's reader."""
     key = {name: row[name] for name in ("topic", "partition", "topic_id")}
     said = {field.name: row[field.name] for field in fields(PartitionState) if field.name in row}
     said["cleaner_offsets"] = tuple(CleanerOffset(**offset) for offset in row["cleaner_offsets"])
@@ -292,7 +292,7 @@ def _cover_faults(state: PartitionState) -> Iterator[str]:
 
 
 def _history_faults(before: PartitionState | None, after: PartitionState) -> Iterator[str]:
-    """Epochs only rise, and what earlier ones said stays said."""
+    """Yield violations: epochs only rise, and cleaner offsets of earlier epochs never change."""
     if before is None:
         return
     if after.epoch < before.epoch:

@@ -1,8 +1,8 @@
-"""A partition's log as its leaders wrote it, under real epochs, and what must be read of it.
+"""A partition's log as its leaders wrote it, with leader epochs, and what consumers must read.
 
-    drawn_log(rng, segments)   -> Written: the log, and what an unclean election cut off of it
+    drawn_log(rng, segments)   -> Written: the log, and what an unclean election cut off
 
-The model is a dictionary: of each key the newest record that was not aborted, unless that is a
+The model is a dictionary: the newest record of each key that was not aborted, unless that is a
 tombstone.
 """
 
@@ -34,7 +34,7 @@ Batch: TypeAlias = tuple[int, int, int]
 
 
 def readable(records: Iterable[Record]) -> Readable:
-    """What a reader knows who has read records in offset order."""
+    """Return what a reader keeps after reading records in offset order."""
     found: Readable = {}
     for offset, key, value in records:
         if value is None:
@@ -49,19 +49,19 @@ class Branch:
     """One history of a partition, from its first batch to its last."""
 
     uploads: tuple[Upload, ...]
-    """Its batches, each as a segment of its own would be uploaded."""
+    """Its batches, each as the upload of a one-batch segment."""
     records: tuple[Record, ...]
-    """All that were not aborted, and have a key, in offset order."""
+    """Its committed records with a key, in offset order."""
     lineage: tuple[LeaderEpoch, ...]
 
     @property
     def next_offset(self) -> int:
-        """Beyond the last batch."""
+        """The offset after the last batch."""
         return beyond(self.uploads[-1].batches[-1])
 
     @property
     def batches(self) -> frozenset[Batch]:
-        """What tells them apart."""
+        """The identities of its batches."""
         return frozenset(
             (batch.base_offset, beyond(batch) - 1, batch.leader_epoch)
             for upload in self.uploads
@@ -69,13 +69,13 @@ class Branch:
         )
 
     def readable(self, start_offset: int, next_offset: int) -> Readable:
-        """By the model, of the offsets `[start_offset, next_offset)`."""
+        """Return the model's dictionary for the offsets `[start_offset, next_offset)`."""
         return readable(
             record for record in self.records if start_offset <= record[0] < next_offset
         )
 
     def lineage_below(self, offset: int) -> tuple[LeaderEpoch, ...]:
-        """The leader epochs that begin below an offset."""
+        """Return the leader epochs that begin below an offset."""
         return tuple(
             leader_epoch for leader_epoch in self.lineage if leader_epoch.start_offset < offset
         )
@@ -86,17 +86,17 @@ class Written:
     """What the leaders of a partition wrote, one after the other."""
 
     log: Branch
-    """What counts."""
+    """The current history."""
     terms: tuple[int, ...]
-    """How many batches there were at the end of each leader's term; the last is all of `log`."""
+    """The number of batches at the end of each leader's term; the last is all of `log`."""
     lost: Branch | None = None
-    """The log of a leader whose end was cut off by an unclean election; None: there was none."""
+    """The log whose end an unclean election cut off; None: there was no such election."""
     lost_term: int = -1
-    """Whose it is, counted from 0."""
+    """The term of the leader that wrote it, counted from 0."""
 
     @property
     def fork_offset(self) -> int:
-        """From here on the two histories differ; beyond everything where there is but one."""
+        """The first offset at which the two histories differ; the log's end without a second."""
         if self.lost is None:
             return self.log.next_offset
         place = self.terms[self.lost_term]
@@ -104,13 +104,13 @@ class Written:
 
 
 def beyond(batch: BatchDraft) -> int:
-    """The first offset after a batch."""
+    """Return the first offset after a batch."""
     return batch.base_offset + len(batch.records)
 
 
 @dataclass(slots=True, kw_only=True)
 class _Writer:
-    """A leader at work; a copy of it is a follower that has all its log."""
+    """A leader; a deep copy of it is a follower that is in sync."""
 
     epoch: int = FIRST_EPOCH
     lineage: list[LeaderEpoch] = field(
@@ -121,7 +121,7 @@ class _Writer:
     pending: dict[int, list[Record]] = field(default_factory=dict)
 
     def write(self, rng: Random) -> None:
-        """The next batch: of a transaction or of none, or a marker."""
+        """Write the next batch, transactional or not, or a marker."""
         producer = rng.choice((-1, -1, -1, *PRODUCERS))
         if producer in self.pending and rng.random() < 0.6:
             self._end(rng, producer)
@@ -138,12 +138,12 @@ class _Writer:
         self._sign()
 
     def elect(self, epochs: int) -> None:
-        """Another leader, so many epochs later."""
+        """Elect another leader, `epochs` epochs later."""
         self.epoch += epochs
         self.lineage.append(LeaderEpoch(epoch=self.epoch, start_offset=self.broker.next_offset))
 
     def ended(self, rng: Random) -> Branch:
-        """Its log, once every transaction has ended."""
+        """End every transaction and return the log."""
         for producer in sorted(self.pending):
             self._end(rng, producer)
         self.broker.roll()
@@ -167,7 +167,7 @@ class _Writer:
 
 
 def drawn_log(rng: Random, segments: int) -> Written:
-    """A log of about so many segments, in which every transaction ends."""
+    """Draw a log of about `segments` segments, in which every transaction ends."""
     count = sum(rng.randint(1, 3) for _ in range(segments))
     elections = min(rng.choice((0, 0, 1, 1, 2)), count - 1)
     places = sorted(rng.sample(range(1, count), elections))
@@ -184,20 +184,20 @@ def drawn_log(rng: Random, segments: int) -> Written:
 
 
 def _cut_off(rng: Random, leader: _Writer) -> Branch:
-    """What a leader wrote on alone, before it came back as a follower and truncated its log."""
+    """Return the log of a leader that writes on alone before it comes back and truncates it."""
     for _ in range(rng.randint(1, 3)):
         leader.write(rng)
     return leader.ended(rng)
 
 
 def _pair(rng: Random, offset: int) -> tuple[bytes | None, bytes | None]:
-    """One in ten has no key and is dropped by compaction; one in four is a tombstone."""
+    """Draw a record: one in ten has no key, so compaction drops it; one in four is a tombstone."""
     key = None if rng.random() < 0.1 else rng.choice(KEYS)
     return key, None if rng.random() < 0.25 else b"value of %d" % offset
 
 
 def joined(uploads: Sequence[Upload]) -> Upload:
-    """Neighbouring batches as one segment."""
+    """Join neighbouring batches into one segment."""
     return Upload(
         start_offset=uploads[0].start_offset,
         batches=[batch for upload in uploads for batch in upload.batches],

@@ -1,9 +1,9 @@
-"""What a partition's tier holds, by its bytes, and what must come of it: no code of the product's.
+"""A model of what a partition's tier holds and what must follow; shares no code with the product.
 
     held_in(log, objects)   every `.log` that brokers wrote, batch by batch
-    Tier(log, held, row)    what of it counts, how far it reaches, what must be refused
+    Tier(log, held, row)    which uploads count, how far they reach, what must be refused
 
-Two histories are told apart by what the brokers' own list of batches says.
+The brokers' own list of batches distinguishes two histories.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HEAD: Final = struct.Struct(">q i i 7x i")
 _LENGTH_COUNTS_FROM: Final = 12
 
 FAR_AHEAD_MS: Final = 2**62
-"""Whatever lies there was written before."""
+"""A time that no object's modification reaches."""
 
 FAR_AHEAD: Final = 2**62
 """An offset that no log reaches."""
@@ -34,34 +34,34 @@ FAR_AHEAD: Final = 2**62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """A log that a broker wrote, as it lies in the tier."""
+    """An upload whose log is in the tier."""
 
     attempt: Attempt
     batches: tuple[Batch, ...]
-    """Those that are whole."""
+    """The complete ones of its log."""
     parts: frozenset[Part]
     modified_ms: int
     """When the newest of its objects was written."""
 
     @property
     def start_offset(self) -> int:
-        """Its first."""
+        """The offset of its first batch."""
         return self.batches[0][0]
 
     @property
     def next_offset(self) -> int:
-        """Beyond its last."""
+        """The offset after its last batch."""
         return self.batches[-1][1] + 1
 
     @property
     def is_complete(self) -> bool:
-        """All is there, and whole."""
+        """Whether all its objects are there, and its log is not torn."""
         needed = set(self.attempt.keys) - {Part.TRANSACTION_INDEX}
         return needed <= self.parts and not self.attempt.is_torn
 
 
 def whole_batches(data: bytes | bytearray) -> Iterator[Batch]:
-    """The batches of a log, up to the first that is torn."""
+    """Yield the batches of a log, up to the first that is torn."""
     position = 0
     while position + _HEAD.size <= len(data):
         base, length, epoch, delta = _HEAD.unpack_from(data, position)
@@ -71,11 +71,11 @@ def whole_batches(data: bytes | bytearray) -> Iterator[Batch]:
 
 
 def held_in(log: History, objects: Objects) -> tuple[Held, ...]:
-    """What brokers wrote of a partition and is there; of a log of which no batch is whole, none."""
+    """Return a partition's uploads in the tier whose log has at least one complete batch."""
     found = []
     for attempt in log.attempts:
         stored = {part: objects.stored.get(key) for part, key in attempt.keys.items()}
-        there = {part: each for part, each in stored.items() if each is not None}
+        there = {part: entry for part, entry in stored.items() if entry is not None}
         batches = tuple(whole_batches(there[Part.LOG].data)) if Part.LOG in there else ()
         if batches:
             found.append(
@@ -83,14 +83,14 @@ def held_in(log: History, objects: Objects) -> tuple[Held, ...]:
                     attempt=attempt,
                     batches=batches,
                     parts=frozenset(there),
-                    modified_ms=max(each.modified_ms for each in there.values()),
+                    modified_ms=max(entry.modified_ms for entry in there.values()),
                 )
             )
     return tuple(found)
 
 
 def branch_of(log: History, state: PartitionState) -> Branch | None:
-    """The history whose leader epochs a row names up to its end; None: there is none such."""
+    """Return the history with a row's leader epochs up to its end; None: there is none."""
     for branch in (log.written.log, log.written.lost):
         if branch is not None and branch.lineage_below(state.next_offset) == state.lineage:
             return branch
@@ -99,23 +99,23 @@ def branch_of(log: History, state: PartitionState) -> Branch | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tier:
-    """A partition at one moment: what brokers uploaded of it, and its row."""
+    """A partition at one time: its uploads and its row."""
 
     log: History
     held: tuple[Held, ...]
     row: PartitionState | None
-    """None: there is none, or it says nothing any more."""
+    """None: there is none, or it is blank."""
     given_up: frozenset[str] = frozenset()
     """Ids of the segments whose loss a person has accepted with `tierfold forget`."""
 
     @property
     def is_diverged(self) -> bool:
-        """An unclean election cut the log off, and nobody has said yet what is to become of it."""
+        """Whether an unclean election cut the log off, and no loss was accepted yet."""
         return self.is_cut_off if self.row is not None else any(self._alone())
 
     @property
     def apart(self) -> frozenset[str]:
-        """Ids of what the election cut off, wholly or in part."""
+        """Ids of the uploads that the election cut off, wholly or in part."""
         return frozenset(
             upload.attempt.segment_id
             for upload in self.held
@@ -124,23 +124,23 @@ class Tier:
 
     @property
     def is_cut_off(self) -> bool:
-        """The row goes on where an unclean election cut the log off, and the tier shows it."""
-        is_below = self.row is not None and self._told_from < self.row.next_offset
+        """Whether the row goes beyond an unclean election's cut, and the tier shows it."""
+        is_below = self.row is not None and self._newer_log_from < self.row.next_offset
         return self._is_on_the_lost_one and is_below
 
     @property
     def branch(self) -> Branch:
-        """The history that counts, as far as the tier shows it."""
+        """The current history, as far as the tier shows it."""
         log, lost = self.log.written.log, self.log.written.lost
         if lost is None:
             return log
         if self.row is not None and self.row.next_offset > self.log.written.fork_offset:
             return branch_of(self.log, self.row) or log
-        return log if self._told_from == self.log.written.fork_offset else lost
+        return log if self._newer_log_from == self.log.written.fork_offset else lost
 
     @property
     def reach(self) -> int:
-        """Beyond the last offset that complete uploads give without a gap."""
+        """The offset after the last that complete uploads hold without a gap."""
         whole = [upload for upload in self.held if upload.is_complete and self._counts(upload)]
         reach = min((upload.start_offset for upload in whole), default=0)
         if self.row is not None:
@@ -152,7 +152,7 @@ class Tier:
             reach = max(ends)
 
     def waits_since(self, before_ms: int) -> bool:
-        """Whether something that counts has lain beyond the reach since then."""
+        """Whether an upload that counts has been beyond the reach since `before_ms`."""
         reach = self.reach
         return any(
             upload.next_offset > reach and upload.modified_ms <= before_ms
@@ -161,12 +161,12 @@ class Tier:
         )
 
     def has_stood_still(self, now_ms: int) -> bool:
-        """Something has waited for longer than a broker takes to bring what is missing."""
+        """Whether an upload has waited for a day, longer than a broker takes to fill a gap."""
         return self.waits_since(now_ms - DAY_MS)
 
     @property
     def is_open(self) -> bool:
-        """Transactions that began below the reach end beyond it, or never."""
+        """Whether a transaction that began below the reach does not end below it."""
         ended = [upload for upload in self.branch.uploads if upload.start_offset < self.reach]
         return any(
             entry.current_txn_first_offset is not None
@@ -175,22 +175,22 @@ class Tier:
         )
 
     @property
-    def is_refused_on_first_sight(self) -> bool:
-        """Without a row: something is missing, cut short, or only of the history that was lost."""
+    def is_refused_without_row(self) -> bool:
+        """Whether it must be refused without a row: a gap, an incomplete upload, a lost history."""
         is_whole = all(upload.is_complete for upload in self.held)
         return self.waits_since(FAR_AHEAD_MS) or not is_whole or any(self._alone())
 
     @property
     def may_be_forgotten(self) -> bool:
-        """Nothing but what was cut off would refuse what is left without the row."""
+        """Whether, without the row, only the cut-off uploads would cause a refusal."""
         ids = frozenset(upload.attempt.segment_id for upload in self.held)
         bare = replace(self, row=None, given_up=ids)
-        return bool(self.held) and not bare.is_refused_on_first_sight
+        return bool(self.held) and not bare.is_refused_without_row
 
     def holds_its_own(self, held: Held, lowest: int) -> bool:
-        """Whether an upload that no row names has something that the row's segments do not give.
+        """Whether an unnamed upload may hold records that the row's segments do not.
 
-        What cannot be read to its end may. `lowest` is the first offset that any row gave.
+        A torn log may. `lowest` is the log start offset of the first row.
         """
         branch = None if self.row is None else branch_of(self.log, self.row)
         if self.row is None or branch is None or held.attempt.is_torn:
@@ -200,12 +200,12 @@ class Tier:
         return held.start_offset < lowest or held.next_offset > self.row.next_offset
 
     def may_be_given_up(self, held: Held) -> bool:
-        """Whether a person who gives up what is set apart gives up this: the log goes on."""
+        """Whether a person gave up this upload, which is set apart while the log goes on."""
         is_other = not self.branch.batches.issuperset(held.batches)
         return self.log.is_given_up and is_other and not (self.is_cut_off or held.attempt.is_torn)
 
     def _alone(self) -> Iterator[Held]:
-        """What is no part of the history that counts, and has offsets that nothing of it has."""
+        """Yield uploads outside the current history with offsets that no upload inside it has."""
         start = min((h.start_offset for h in self.held if self._counts(h)), default=0)
         for upload in self.held:
             is_beyond = upload.next_offset > self.reach or upload.start_offset < start
@@ -222,24 +222,24 @@ class Tier:
 
     def _counts(self, held: Held) -> bool:
         is_known = self.branch.batches.issuperset(held.batches)
-        is_lost = self.branch is self.log.written.lost and held.next_offset > self._told_from
+        is_lost = self.branch is self.log.written.lost and held.next_offset > self._newer_log_from
         return is_known and not is_lost and not held.attempt.is_foreign
 
     @property
-    def _told_from(self) -> int:
-        """From here on everybody can know that there is a newer history; `FAR_AHEAD`: nobody can.
+    def _newer_log_from(self) -> int:
+        """The offset from which the tier shows a newer history; `FAR_AHEAD`: it does not.
 
-        A checkpoint tells where it begins; without one, batches tell that it has begun.
+        A checkpoint shows where that begins; without one, batches show that it has begun.
         """
         fork, log = self.log.written.fork_offset, self.log.written.log
         epoch = next((e.epoch for e in log.lineage if e.start_offset >= fork), FAR_AHEAD)
-        told = FAR_AHEAD
+        found = FAR_AHEAD
         for upload in self.held:
             of_it = [base for base, _, written in upload.batches if written >= epoch]
             if not of_it or upload.attempt.is_torn:
                 continue
             if Part.LEADER_EPOCH_CHECKPOINT in upload.parts:
                 return fork
-            # On first sight one without is refused, whatever its batches say.
-            told = min(told, *of_it) if self.row is not None else told
-        return told
+            # Without a row, an upload without a checkpoint is refused, whatever its batches are.
+            found = min(found, *of_it) if self.row is not None else found
+        return found

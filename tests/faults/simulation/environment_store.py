@@ -17,15 +17,15 @@ from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.storage.tiers.object_store import Bytes, ObjectEntry, ObjectWriter, as_view
 
 PAGE: Final = 9
-"""Objects per page of a listing: a folder changes between two pages."""
+"""Objects per page of a listing; a folder may change between two pages."""
 
 WRITE_WEIGHT: Final = 2
-"""How much more often a write goes wrong than a read."""
+"""How much more often a write fails than a read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """An object, or what its writer has written so far."""
+    """An object's content, or what its writer has written so far."""
 
     data: bytes | bytearray
     modified_ms: int
@@ -33,24 +33,24 @@ class Stored:
 
 @dataclass(slots=True, kw_only=True)
 class Objects:
-    """What exists, and what did."""
+    """The objects that exist, and the keys of those that were deleted."""
 
     now_ms: Callable[[], int]
     removed: Callable[[str], None]
-    """Called after each deletion, with the key."""
+    """Called with the key after each deletion."""
     deletes: Callable[[str], None]
-    """Called before it."""
+    """Called with the key before each deletion."""
     folders: frozenset[str] = frozenset()
-    """At the top, there although nothing is in them."""
+    """Top-level folders that exist even when empty."""
     stored: dict[str, Stored] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
     """Keys that were deleted."""
     unfinished: dict[str, Stored] = field(default_factory=dict)
-    """Hidden files of writers that are at work, or dead."""
+    """Hidden files of writers that are writing or died."""
     _hidden: count[int] = field(default_factory=count)
 
     def begin(self, key: str) -> str:
-        """The hidden name beside `key`; raises UnreadableObject where that is taken."""
+        """Start a hidden file beside `key`; returns its name, raises UnreadableObject if taken."""
         if key in self.stored:
             raise _taken(key)
         folder, _, name = key.rpartition("/")
@@ -59,19 +59,19 @@ class Objects:
         return hidden
 
     def end(self, key: str, hidden: str, data: bytes) -> None:
-        """Raises UnreadableObject where the key is taken, or the hidden file was vacuumed away."""
+        """Link a hidden file; raises UnreadableObject if the key is taken or the file is gone."""
         if key not in self.stored and self.unfinished.pop(hidden, None) is None:
             raise _missing(key)
         self.put(key, data)
 
     def put(self, key: str, data: bytes) -> None:
-        """Raises UnreadableObject where the key is taken."""
+        """Add an object; raises UnreadableObject if the key is taken."""
         new = Stored(data=data, modified_ms=self.now_ms())
         if self.stored.setdefault(key, new) is not new:
             raise _taken(key)
 
     def remove(self, key: str) -> None:
-        """One that is not there is gone as well."""
+        """Delete an object; a missing one is not an error."""
         self.unfinished.pop(key, None)
         if key in self.stored:
             self.deletes(key)
@@ -80,13 +80,13 @@ class Objects:
             self.removed(key)
 
     def get(self, key: str) -> bytes | bytearray:
-        """Raises UnreadableObject where it is not there."""
+        """Return an object's content; raises UnreadableObject if it is missing."""
         if key not in self.stored:
             raise _missing(key)
         return self.stored[key].data
 
     def inside(self, folder: str, *, beyond: str, unfinished: bool) -> list[ObjectEntry]:
-        """The next page of a listing."""
+        """Return the next page of a listing: keys after `beyond`."""
         among = self.unfinished if unfinished else self.stored
         inside = f"{folder}/" if folder else ""
         keys = sorted(
@@ -102,7 +102,7 @@ class Objects:
         ]
 
     def folders_in(self, folder: str) -> list[str]:
-        """Sorted names."""
+        """Return the names of its folders, sorted."""
         inside = f"{folder}/" if folder else ""
         rests = (key[len(inside) :] for key in self.stored if key.startswith(inside))
         names = {rest.partition("/")[0] for rest in rests if "/" in rest}
@@ -111,13 +111,13 @@ class Objects:
 
 @dataclass(frozen=True, slots=True)
 class VirtualStore:
-    """The store in one actor's hands; each call is a point."""
+    """The `ObjectStore` of one actor; each call is a scheduling point."""
 
     actor: Actor
     objects: Objects
 
     def list(self, folder: str) -> Iterator[ObjectEntry]:
-        """See `ObjectStore.list`; page by page, each as of its own moment."""
+        """See `ObjectStore.list`; each page shows the store at another time."""
         yield from self._listed("list", folder, unfinished=False)
 
     def unfinished(self, folder: str) -> Iterator[ObjectEntry]:
@@ -233,7 +233,7 @@ class _VirtualWriter:
 
 
 def _short(key: str) -> str:
-    """Enough of a key to know it: of the topic's id, and all of the file's name."""
+    """Shorten a key to a piece of the topic's id and the file's name."""
     folder, _, name = key.rpartition("/")
     return f"{folder[-22:-16]}/{name.lstrip('0')}"
 

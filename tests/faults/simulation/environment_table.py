@@ -1,10 +1,9 @@
 """A Delta table in memory, as one actor sees it: what the catalog asks of `DeltaFolder`.
 
-Versions follow each other. A write against a version checks which buckets the versions since have
-touched, and then creates the newest one: two steps, and much may happen in between. One that finds
-its version taken checks again. Old versions are deleted, below a boundary: a write that comes back
-from a long sleep may then create its version a second time, which no reader ever sees. A write that
-timed out is one creation without a client behind it.
+A write against a version checks which buckets later versions touched, then creates the next one:
+two steps, with other actors' steps in between. If its version is taken, it checks again. Old
+versions are deleted below a boundary. A write that sleeps for long may then create its version a
+second time, which no reader sees. A write that timed out is one creation without a client.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ from tierfold.storage.catalog import log_boundary
 from tierfold.storage.catalog.delta_tables import TableLayout
 
 COMMIT_WEIGHT: Final = 10
-"""How much more often a commit goes wrong than a read: there are far fewer of them."""
+"""How much more often a commit fails than a read; there are far fewer commits."""
 
 LOG_KEPT_MS: Final = DAY_MS
-"""How long versions are kept: far shorter than the product does, as the stories are shorter."""
+"""How long versions are kept; far shorter than in the product, as scenarios are short."""
 
 _NUMBER: Final = re.compile(r"\d+")
 
@@ -40,30 +39,31 @@ Buckets = dict[int, pa.Table]
 
 @dataclass(slots=True, kw_only=True)
 class TableLog:
-    """The versions of a table, shared by all who open it."""
+    """The versions of a table, shared by all actors."""
 
     changed: Callable[[Buckets], None]
-    """Called after each version, with what it wrote."""
+    """Called after each version with the buckets it wrote."""
     now_ms: Callable[[], int]
     versions: list[Buckets] = field(default_factory=lambda: [{}])
     touched: list[frozenset[int]] = field(default_factory=lambda: [frozenset()])
-    """Per version the buckets that it wrote."""
+    """The buckets that each version wrote."""
     written_at_ms: list[int] = field(default_factory=lambda: [0])
     boundary: int = 0
-    """The lowest version that is kept, as whoever deletes the others says first."""
+    """The lowest version kept; raised before the versions below are deleted."""
     oldest: int = 0
-    """The lowest version that is there, but for strays."""
+    """The lowest version that exists, without strays."""
     strays: set[int] = field(default_factory=set)
-    """Versions below it that were created a second time."""
+    """Versions below `oldest` that were created a second time."""
 
     def conflicts(self, version: int, buckets: frozenset[int]) -> bool:
-        """Whether a version since has touched one of these buckets."""
+        """Whether a later version touched one of these buckets."""
         return any(buckets & touched for touched in self.touched[version + 1 :])
 
     def write(self, buckets: frozenset[int], rows: pa.Table) -> None:
-        """The next version: these buckets anew, the others as they are."""
+        """Append a version that replaces these buckets."""
+        numbers = rows["bucket"].to_pylist()
         split = {
-            bucket: rows.filter(pa.array([each == bucket for each in rows["bucket"].to_pylist()]))
+            bucket: rows.filter(pa.array([number == bucket for number in numbers]))
             for bucket in buckets
         }
         self.versions.append({**self.versions[-1], **split})
@@ -72,7 +72,7 @@ class TableLog:
         self.changed(split)
 
     def create(self, version: int, buckets: frozenset[int], rows: pa.Table) -> bool:
-        """Create the commit of a version; False: it is there."""
+        """Create the commit of a version; False: it exists."""
         if self.oldest <= version < len(self.versions) or version in self.strays:
             return False
         if version < self.oldest:
@@ -82,26 +82,26 @@ class TableLog:
         return True
 
     def old_below(self) -> int:
-        """The version that was the newest one when what is kept begins."""
+        """Return the newest version at the start of the retention period."""
         kept_since_ms = self.now_ms() - LOG_KEPT_MS
         return max(
-            (each for each, at_ms in enumerate(self.written_at_ms) if at_ms <= kept_since_ms),
+            (version for version, at_ms in enumerate(self.written_at_ms) if at_ms <= kept_since_ms),
             default=0,
         )
 
     def raise_boundary(self, version: int) -> None:
-        """From here on versions below may go."""
+        """Allow the deletion of versions below."""
         self.boundary = max(self.boundary, version)
 
     def cut(self, version: int) -> None:
-        """The versions below are gone, strays as well."""
+        """Delete the versions below, strays included."""
         self.oldest = max(self.oldest, version)
         self.strays = {stray for stray in self.strays if stray >= version}
 
 
 @dataclass(frozen=True, slots=True)
 class VirtualVersion:
-    """What `DeltaVersion` is."""
+    """A `DeltaVersion` in memory."""
 
     table: VirtualTable
     version: int
@@ -126,7 +126,7 @@ class VirtualVersion:
 
 
 class VirtualTable:
-    """What `DeltaFolder` is, in one actor's hands; each call is a point."""
+    """The `DeltaFolder` of one actor; each call is a scheduling point."""
 
     def __init__(self, actor: Actor, log: TableLog, uri: str, layout: TableLayout) -> None:
         self._actor = actor
@@ -151,11 +151,11 @@ class VirtualTable:
         return self._asked("open table", lambda: VirtualVersion(self, len(self.log.versions) - 1))
 
     def rows(self, version: int, predicate: str) -> pa.Table:
-        """The rows of a version."""
+        """Read the rows of a version."""
         return self._asked(f"read version {version}", lambda: self._rows(version, predicate))
 
     def next_free(self, since: int, buckets: frozenset[int]) -> int | None:
-        """The version to create, by a look at those since; None: one has touched the buckets."""
+        """Return the version to create next; None: a later version touched the buckets."""
 
         def look() -> int | None:
             if since + 1 < self.log.oldest:
@@ -166,7 +166,7 @@ class VirtualTable:
         return found
 
     def created(self, version: int, buckets: frozenset[int], rows: pa.Table) -> bool:
-        """Whether a commit was created, as its client is told."""
+        """Whether a commit was created, as reported to its client."""
         return bool(
             self._written(
                 f"create version {version}",
@@ -176,7 +176,7 @@ class VirtualTable:
         )
 
     def boundary_read(self) -> int:
-        """What the product reads after its write, and where its sync may fail."""
+        """Sync and read the boundary, as the product does after its write; either may fail."""
         return int(self._asked("sync and read the boundary", lambda: self.log.boundary))
 
     def sync(self) -> None:
@@ -184,7 +184,7 @@ class VirtualTable:
         self._asked("sync", lambda: None)
 
     def clean_up(self, *, is_dry_run: bool = False) -> int:
-        """See `DeltaFolder.clean_up`: the boundary first, then old versions go."""
+        """See `DeltaFolder.clean_up`: raises the boundary first, then deletes old versions."""
         kept = int(self._asked("look for old versions", self.log.old_below))
         gone = max(0, kept - self.log.oldest)
         if gone and not is_dry_run:
@@ -217,9 +217,9 @@ class VirtualTable:
         )
 
     def _refused(self, cause: str) -> UnreadableObject:
-        return UnreadableObject(cause, where=self.uri, remedy="Inspection again.")
+        return UnreadableObject(cause, where=self.uri, remedy="Look again.")
 
 
 def buckets_in(predicate: str) -> frozenset[int]:
-    """The buckets that `bucket IN (…)` names."""
+    """Return the buckets that `bucket IN (…)` names."""
     return frozenset(map(int, _NUMBER.findall(predicate)))

@@ -1,9 +1,8 @@
-"""Which segments brokers upload of a log, and in which order: every leader by borders of its own.
+"""Which segments of a log brokers upload, and in which order; every leader has its own borders.
 
-After a change of leader the new one begins at its segment that holds the first missing offset, or
-further back where it knows less of what is there. A deposed one may come late with what it had in
-hand. A tier may be a copy, whose segments arrive in any order. And one segment in a few stories
-never comes, or somebody lays one there that is none of the log.
+A new leader begins at its segment with the first missing offset, or further back if its metadata is
+old. A deposed leader may upload late. A tier may be a copy, whose segments arrive in any order. In
+a few scenarios a segment never arrives, or there is a segment whose records are not of the log.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ class Shipment:
     first: int
     beyond: int
     is_shuffled: bool = False
-    """Its parts come in any order: of a copy, not of a broker."""
+    """Its parts arrive in any order, as in a copy."""
     foreign_until: int = 0
-    """Below this batch one holds other records than the log; nobody's upload. 0: none does."""
+    """Batches below this one hold other records than the log; 0: none does."""
 
     @property
     def upload(self) -> Upload:
@@ -42,13 +41,13 @@ class Shipment:
 
     @property
     def lineage(self) -> tuple[LeaderEpoch, ...]:
-        """What its checkpoint says."""
+        """The leader epochs in its checkpoint."""
         last = self.branch.uploads[self.beyond - 1]
         return self.branch.lineage_below(last.batches[-1].base_offset + 1)
 
 
 def _made_other(batches: list[BatchDraft]) -> list[BatchDraft]:
-    """The same keys with other values, at the same offsets; markers as they were."""
+    """Return the batches with other values at the same offsets; markers are unchanged."""
     return [
         batch
         if batch.is_control
@@ -60,7 +59,7 @@ def _made_other(batches: list[BatchDraft]) -> list[BatchDraft]:
 
 
 def drawn_shipments(rng: Random, written: Written) -> list[Shipment]:
-    """All that will be uploaded, in the order of the attempts."""
+    """Draw all uploads, in the order of the attempts."""
     found: list[Shipment] = []
     late: list[tuple[int, Shipment]] = []
     reached = 0
@@ -68,17 +67,18 @@ def drawn_shipments(rng: Random, written: Written) -> list[Shipment]:
         mine = _of_a_leader(rng, written, term, reached)
         if term < len(written.terms) - 1:
             kept = rng.randint(0, len(mine))
-            late += [(len(found) + kept, each) for each in mine[kept:] if rng.random() < 0.3]
+            left = mine[kept:]
+            late += [(len(found) + kept, shipment) for shipment in left if rng.random() < 0.3]
             mine = mine[:kept]
         found += mine
-        reached = min(max(reached, *(each.beyond for each in mine), 0), until)
-    for place, each in late:
-        found.insert(rng.randint(place, len(found)), each)
+        reached = min(max(reached, *(shipment.beyond for shipment in mine), 0), until)
+    for place, shipment in late:
+        found.insert(rng.randint(place, len(found)), shipment)
     return _interrupted(rng, found, has_fork=written.lost is not None)
 
 
 def _of_a_leader(rng: Random, written: Written, term: int, reached: int) -> list[Shipment]:
-    """What a leader would upload until it is deposed; the last one is not."""
+    """Draw what a leader would upload in its term; the last term does not end."""
     is_lost = term == written.lost_term and written.lost is not None
     branch = written.lost if is_lost and written.lost is not None else written.log
     until = len(branch.uploads) if is_lost else written.terms[term]
@@ -94,20 +94,20 @@ def _of_a_leader(rng: Random, written: Written, term: int, reached: int) -> list
 
 
 def _interrupted(rng: Random, found: Sequence[Shipment], *, has_fork: bool) -> list[Shipment]:
-    """What copies, and people, make of it."""
+    """Apply what copies and people do: shuffle, drop a segment, or add a foreign one."""
     found = list(found)
-    rng = rng.random()
-    if rng < 0.08:
-        found = [replace(each, is_shuffled=True) for each in found]
+    draw = rng.random()
+    if draw < 0.08:
+        found = [replace(shipment, is_shuffled=True) for shipment in found]
         rng.shuffle(found)
-    elif rng < 0.13 and len(found) > 2:
+    elif draw < 0.13 and len(found) > 2:
         del found[rng.randrange(1, len(found))]
-    elif rng < 0.22 and not has_fork:
+    elif draw < 0.22 and not has_fork:
         place = rng.randrange(min(2, len(found)))
         true = found[place]
         beyond = rng.randint(true.beyond, len(true.branch.uploads))
         other = replace(true, beyond=beyond, foreign_until=true.beyond)
-        # Of markers alone the copy would be a true one.
+        # A segment of markers alone would be unchanged.
         if not all(batch.is_control for batch in true.upload.batches):
             found.insert(place + 1, other)
     return found

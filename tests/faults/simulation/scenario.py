@@ -1,6 +1,6 @@
-"""A story: several runs, a zombie among them, brokers, readers; then calm, and what must be left.
+"""A scenario: runs, one of them a zombie, brokers and readers; then calm, and the final checks.
 
-    played(seed)   all that a seed decides, checked after every step; and why it failed, if it did
+    played(seed)   play the scenario of a seed, checked after every step; says why it failed
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Scenario:
     faults: Counter[str]
     outcomes: Counter[str]
     failure: str
-    """The law that was broken, or what else ended it; empty: it came to its good end."""
+    """The violation, or the error that ended it; empty: it succeeded."""
 
 
 def played(seed: int) -> Scenario:
-    """Play the story of a seed, to its end or to the first law that is broken."""
+    """Play the scenario of a seed, to its end or to the first violation."""
     environment = drawn_environment(seed)
     failure = ""
     with deterministic(environment):
@@ -39,7 +39,7 @@ def played(seed: int) -> Scenario:
             converge(environment)
         except Broken as error:
             failure = str(error)
-        except Exception:  # noqa: BLE001 - whatever it is, it was not to happen
+        except Exception:  # noqa: BLE001 - any error is a failure of the scenario
             failure = traceback.format_exc()
     scheduler = environment.scheduler
     return Scenario(

@@ -1,4 +1,4 @@
-"""Who acts in a story: runs, brokers, readers, and whoever deletes a topic and creates it again."""
+"""The actors of a scenario: runs, vacuums, brokers, readers, and people who run verbs."""
 
 from __future__ import annotations
 
@@ -47,15 +47,16 @@ from tierfold.storage.kafka.kafka_uuid import new_segment_id
 QUIET: Final = Console(quiet=True)
 
 FORGETS_A_FORK: Final = 0.9
-"""How often somebody forgets what an unclean election cut off, where there was one."""
+"""How often a person runs `tierfold forget` after an unclean election."""
 
 
 def begin(environment: Environment) -> None:
+    """Upload some segments and start all actors."""
     rng, scheduler = environment.scheduler.rng, environment.scheduler
     before = Actor(name="before", scheduler=scheduler, is_witness=True)
     for log in tuple(environment.histories.values()):
         upload(before, environment.objects, log, rng.randint(1, len(log.to_come)))
-        # Where it begins late, the partition has been claimed before an upload is cut short.
+        # If it begins late, the partition is claimed before an upload is cut short.
         scheduler.spawn(
             f"broker of {log.key.topic}",
             partial(_broker, environment, log),
@@ -63,8 +64,8 @@ def begin(environment: Environment) -> None:
             after_ms=rng.choice((0, HOUR_MS, 2 * DAY_MS)),
         )
     for number in range(rng.randint(2, 4)):
-        # The first is a zombie: it sleeps for long over its claim, or over one of its commits.
-        # One that comes late often finds what no other run will do instead of it.
+        # The first is a zombie: it sleeps for long in its claim or in one of its commits.
+        # A late one often finds work that no other run will do instead of it.
         after_ms = rng.choice((0, HOUR_MS, 3 * DAY_MS) if number == 0 else (0, 0, HOUR_MS, DAY_MS))
         naps_at = rng.choice((0, 1, 2, 2, 3)) if number == 0 else 0
         scheduler.spawn(
@@ -72,7 +73,7 @@ def begin(environment: Environment) -> None:
         )
     for number in range(rng.randint(1, 2)):
         after_ms = rng.choice((HOUR_MS, DAY_MS + HOUR_MS, 2 * DAY_MS))
-        scheduler.spawn(f"sweeper{number}", partial(_sweeps, environment), after_ms=after_ms)
+        scheduler.spawn(f"vacuum{number}", partial(_vacuums, environment), after_ms=after_ms)
     for act, likely in PERSONS.items():
         is_due = act is takes_back and any(
             log.written.lost for log in environment.histories.values()
@@ -95,14 +96,14 @@ def begin(environment: Environment) -> None:
 
 
 def _runs(environment: Environment, actor: Actor) -> None:
-    """A scheduler's runs, one after the other."""
+    """Runs of `compact`, one after the other, as a job scheduler starts them."""
     for number in range(environment.scheduler.rng.randint(1, 2)):
         compact(environment, f"{actor.name}.{number}", actor)
         actor.sleep(_a_while_ms(environment))
 
 
 def compact(environment: Environment, run: str, actor: Actor) -> None:
-    """What `jobs.verbs.compact.compact` does, without a session of Spark."""
+    """Do what `jobs.verbs.compact.compact` does, without a Spark session."""
     context = environment.run_context(actor, run)
     tiers = {key: environment.watch.tier(key) for key in environment.histories}
     try:
@@ -111,7 +112,7 @@ def compact(environment: Environment, run: str, actor: Actor) -> None:
         environment.happened(run, "survey failed", error.what)
         return
     for partition in surveyed:
-        _judged(environment, tiers.get(partition.key), partition, context.now_ms)
+        _check_choice(environment, tiers.get(partition.key), partition, context.now_ms)
     environment.refused = {
         partition.key: partition.choice.detail
         for partition in surveyed
@@ -128,23 +129,23 @@ def compact(environment: Environment, run: str, actor: Actor) -> None:
     )
     for report in waves.run(due):
         environment.happened(run, report.outcome, f"{report.key}: {report.reason}")
-    for each in surveyed:
-        if isinstance(each.choice, Refusal):
-            how = f"refused: {each.choice.reason}"
-            environment.happened(run, how, f"{each.key}: {each.choice.detail}")
+    for partition in surveyed:
+        if isinstance(partition.choice, Refusal):
+            how = f"refused: {partition.choice.reason}"
+            environment.happened(run, how, f"{partition.key}: {partition.choice.detail}")
 
 
-def _judged(
+def _check_choice(
     environment: Environment, before: Tier | None, partition: Surveyed, began_ms: int
 ) -> None:
-    """Raises Broken where a partition is served stale, or nobody is told that it stands still.
+    """Raise Broken if a partition is served stale, or stands still without a refusal.
 
-    What the tier held before the look and still holds must have been seen.
+    The survey must have seen what the tier held before it and still holds.
     """
     if before is None or before.log.is_deleted or isinstance(partition.choice, Refusal):
         return
     after = environment.watch.tier(partition.key)
-    if _told(before, partition).is_cut_off:
+    if _as_read(before, partition).is_cut_off:
         environment.broken(f"{partition.key} goes on, and its log was cut off below {before.row}")
     if before.row is None or after.row is None or not isinstance(partition.choice, Rest):
         return
@@ -159,8 +160,8 @@ def _judged(
         )
 
 
-def _told(tier: Tier, partition: Surveyed) -> Tier:
-    """The tier without what this look says that the store did not let it read."""
+def _as_read(tier: Tier, partition: Surveyed) -> Tier:
+    """Return the tier without the uploads that the store refused to read in this survey."""
     notes = () if partition.view is None else partition.view.notes
     failed = [note for note in notes if NOT_TAKEN in note]
     read = (
@@ -171,7 +172,7 @@ def _told(tier: Tier, partition: Surveyed) -> Tier:
     return replace(tier, held=tuple(read))
 
 
-def _sweeps(environment: Environment, actor: Actor) -> None:
+def _vacuums(environment: Environment, actor: Actor) -> None:
     for number in range(environment.scheduler.rng.randint(2, 3)):
         deletion(environment, f"{actor.name}.{number}", actor)
         actor.sleep(_a_while_ms(environment))
@@ -180,7 +181,7 @@ def _sweeps(environment: Environment, actor: Actor) -> None:
 def deletion(
     environment: Environment, run: str, actor: Actor, *, is_diverged: bool = False
 ) -> None:
-    """`tierfold vacuum`, with `--diverged` or without."""
+    """Run `tierfold vacuum`, with `--diverged` or without."""
     context = environment.run_context(actor, run)
     times = VacuumLimits(now_ms=context.now_ms, takes_set_apart=is_diverged)
     try:
@@ -200,7 +201,7 @@ def deletion(
 
 
 def _gives_up(environment: Environment, actor: Actor) -> None:
-    """`tierfold vacuum --diverged`: a person gives up what lies outside the lineage."""
+    """Run `tierfold vacuum --diverged`: a person gives up segments outside the lineage."""
     for log in environment.histories.values():
         log.is_given_up = True
     for number in range(2):
@@ -209,17 +210,17 @@ def _gives_up(environment: Environment, actor: Actor) -> None:
 
 
 def _restores(environment: Environment, actor: Actor) -> None:
-    """`tierfold restore`, to some earlier row."""
+    """Run `tierfold restore` to an earlier row."""
     rng = environment.scheduler.rng
     for number in range(rng.randint(1, 2)):
         context = environment.run_context(actor, f"{actor.name}.{number}")
-        keys = sorted(environment.moments)
+        keys = sorted(environment.commit_times_ms)
         if not keys:
             return
         key = rng.choice(keys)
-        moment_ms = rng.choice(environment.moments[key][:3])
+        to_ms = rng.choice(environment.commit_times_ms[key][:3])
         try:
-            done = restore(context, f"{key}-{key.topic_id}", str(moment_ms), QUIET)
+            done = restore(context, f"{key}-{key.topic_id}", str(to_ms), QUIET)
         except TierfoldError as error:
             environment.happened(context.run, "restore: no look", error.what)
         else:
@@ -234,11 +235,11 @@ PERSONS: Final[dict[Callable[[Environment, Actor], None], float]] = {
     _gives_up: 0.2,
     takes_back: 0.1,
 }
-"""What people do in a story, and in how many of them."""
+"""What people do in a scenario, and how often."""
 
 
 def _broker(environment: Environment, log: History, actor: Actor) -> None:
-    """What is not yet uploaded, until the topic is deleted."""
+    """Upload the rest of a log, until the topic is deleted."""
     while log.to_come and not log.is_deleted:
         upload(actor, environment.objects, log, 1)
         actor.sleep(_a_while_ms(environment))
@@ -249,17 +250,17 @@ def _a_while_ms(environment: Environment) -> int:
 
 
 def _made_anew(environment: Environment, log: History, actor: Actor) -> None:
-    """A topic is deleted and created again: its name stays, its id does not."""
+    """Delete a topic and create it again, under the same name with another id."""
     delete_topic(actor, environment.objects, log)
     anew = history(environment.scheduler.rng, replace(log.key, topic_id=new_segment_id()), 2)
-    # A vacuum that gives things up may be at work, and finds the new incarnation as well.
+    # A running `vacuum --diverged` may find the new incarnation as well.
     anew.is_given_up = any(log.is_given_up for log in environment.histories.values())
     environment.histories[anew.key] = anew
     upload(actor, environment.objects, anew, 2 * len(anew.to_come))
 
 
 def _reader(environment: Environment, actor: Actor) -> None:
-    """Reads a row, and then what it names: for the grace period all of it is there."""
+    """Read a row, then its segments; within the grace period all must be there."""
     context = environment.run_context(actor, actor.name)
     for _ in range(6):
         actor.sleep(_a_while_ms(environment))

@@ -1,6 +1,6 @@
-"""The end of a story: nothing goes wrong any more, and what must be left is there.
+"""The end of a scenario: without faults everything is finished, and the final checks hold.
 
-    converge(world)    quiet runs and vacuums, days apart, until nothing is due; then the last laws
+    converge(environment)   quiet runs and vacuums, days apart, until nothing is due; then checks
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from tierfold.storage.segments.segment_check import CheckOrder, read_and_check
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, partition_folder
 
 ROUNDS_MOST: Final = 8
-"""So many quiet runs, a day apart, leave nothing to be done."""
+"""After this many quiet runs, days apart, nothing is due."""
 
 
 def converge(environment: Environment) -> None:
-    """quiet runs and vacuums, days apart, until there is nothing to do; raises Broken if never."""
+    """Run quiet runs and vacuums, days apart, until nothing is due; raises Broken if never."""
     _tidied(environment)
     for number in range(ROUNDS_MOST):
         environment.scheduler.now_ms += 2 * DAY_MS
@@ -45,7 +45,7 @@ def converge(environment: Environment) -> None:
 
 
 def _take_back(environment: Environment, number: int) -> None:
-    """Somebody who has begun to forget what was cut off goes on until it is done."""
+    """Finish `tierfold forget` on the partitions that are diverged, if a person began it."""
     for key, log in list(environment.histories.items()):
         if (
             environment.takes_back
@@ -62,11 +62,11 @@ def _takes_back(environment: Environment, key: PartitionKey, run: str, actor: Ac
 
 
 def _tidied(environment: Environment) -> bool:
-    """A person does what refusals say; whether there was anything to do."""
+    """Move away what refusals ask for; returns whether there was anything."""
     candidates = [
         (log, attempt)
         for key, log in environment.histories.items()
-        for attempt in _strangers(environment, key, log)
+        for attempt in _to_move_away(environment, key, log)
         if environment.objects.stored.keys() & set(attempt.keys.values())
     ]
     for log, attempt in candidates:
@@ -83,36 +83,35 @@ def _tidied(environment: Environment) -> bool:
 
 
 def _of_no_broker(environment: Environment, key: PartitionKey, log: History) -> list[str]:
-    """What a zombie wrote once the row was forgotten, where first sight is refused.
+    """Return the keys that a zombie wrote after the row was forgotten, if that causes a refusal.
 
-    Where there is a row, `vacuum` needs no hand for it.
+    If there is a row, `vacuum` deletes them.
     """
     if environment.watch.tier(key).row is not None or key not in environment.refused:
         return []
     folder = f"{partition_folder(key)}/"
-    inside = {each for each in environment.objects.stored if each.startswith(folder)}
+    inside = {name for name in environment.objects.stored if name.startswith(folder)}
     return sorted(inside - set(log.objects))
 
 
-def _strangers(environment: Environment, key: PartitionKey, log: History) -> Iterator[Attempt]:
-    """What is to be moved away: what is no upload of the log, or not whole.
+def _to_move_away(environment: Environment, key: PartitionKey, log: History) -> Iterator[Attempt]:
+    """Yield the uploads to move away: foreign, torn, or, without a row, incomplete.
 
-    Where there is a row, what merely lacks a part needs no hand: it is taken for what it is; unless
-    that row is to be forgotten.
+    A row that is about to be forgotten counts as none.
     """
     tier = environment.watch.tier(key)
-    is_on_first_sight = tier.row is None or (environment.takes_back and tier.is_cut_off)
-    if not is_on_first_sight and key not in environment.refused:
+    is_new = tier.row is None or (environment.takes_back and tier.is_cut_off)
+    if not is_new and key not in environment.refused:
         return
     whole = [upload.attempt for upload in tier.held if upload.is_complete]
     for attempt in log.attempts:
-        is_cut_short = is_on_first_sight and attempt not in whole
+        is_cut_short = is_new and attempt not in whole
         if attempt.is_torn or attempt.is_foreign or is_cut_short:
             yield attempt
 
 
 def _final_faults(environment: Environment) -> Iterator[str]:
-    """What is left to be said against a world at rest."""
+    """Yield the violations in an environment at rest."""
     for key, log in environment.histories.items():
         if log.is_deleted:
             continue
@@ -127,7 +126,7 @@ def _final_faults(environment: Environment) -> Iterator[str]:
             continue
         if state.owner_run.startswith("last"):
             yield f"{key}: {state.owner_run} still holds epoch {state.epoch}"
-        # What was uploaded of a log that was cut off stays until a person has looked.
+        # Uploads of a log that was cut off stay until a person acts.
         retired = [
             entry
             for entry in state.retired
@@ -142,10 +141,10 @@ def _final_faults(environment: Environment) -> Iterator[str]:
 
 
 def _refusal_fault(environment: Environment, key: PartitionKey, tier: Tier) -> str:
-    """How what is refused at rest is not what a person must look at."""
+    """Return how a refusal at rest differs from the model's; empty: it does not."""
     if tier.row is None:
-        # What is all within an open transaction is not claimed either: there is nothing to do.
-        must = not tier.held or tier.is_refused_on_first_sight or tier.is_open
+        # A partition wholly within an open transaction is not claimed: there is nothing to do.
+        must = not tier.held or tier.is_refused_without_row or tier.is_open
         is_refused = True
     else:
         must = tier.is_cut_off or tier.waits_since(environment.scheduler.now_ms)
@@ -158,7 +157,7 @@ def _refusal_fault(environment: Environment, key: PartitionKey, tier: Tier) -> s
 
 
 def _unfinished(environment: Environment, state: PartitionState, tier: Tier) -> Iterator[str]:
-    """What is not clean, or not as the model has it."""
+    """Yield what is not clean, or differs from the model."""
     key = state.key
     if tier.is_open:
         return
@@ -177,9 +176,9 @@ def _unfinished(environment: Environment, state: PartitionState, tier: Tier) -> 
 
 
 def _unneeded(environment: Environment, state: PartitionState, tier: Tier) -> Iterator[str]:
-    """What lies in the partition's folder, no row names, and nobody could miss."""
+    """Yield objects in the partition's folder that should have been deleted."""
     folder = partition_folder(state.key)
-    needed = {each for segment in state.segments for each in keys_of(state.key, segment)}
+    needed = {name for segment in state.segments for name in keys_of(state.key, segment)}
     lowest = environment.watch.lowest[state.key]
     for held in tier.held:
         if held.attempt.is_torn or tier.holds_its_own(held, lowest):
@@ -187,15 +186,15 @@ def _unneeded(environment: Environment, state: PartitionState, tier: Tier) -> It
     for attempt in tier.log.attempts:
         if attempt.is_torn:
             needed.update(attempt.keys.values())
-    for each in sorted(environment.objects.stored.keys() | environment.objects.unfinished.keys()):
-        # Below the log start nobody can tell any more what is in whose place.
-        is_below = each.rpartition("/")[2] < f"{state.log_start_offset:020d}"
-        if each.startswith(folder) and each not in needed and not is_below:
-            yield f"{state.key}: nobody needs {each}"
+    for name in sorted(environment.objects.stored.keys() | environment.objects.unfinished.keys()):
+        # Below the log start it is unknown which segment replaced which.
+        is_below = name.rpartition("/")[2] < f"{state.log_start_offset:020d}"
+        if name.startswith(folder) and name not in needed and not is_below:
+            yield f"{state.key}: {name} is not needed"
 
 
 def _unsound(environment: Environment, state: PartitionState) -> Iterator[str]:
-    """What `verify` says of each live segment."""
+    """Yield the corruptions that `verify` finds in the live segments."""
     witness = Actor(name="witness", scheduler=environment.scheduler, is_witness=True)
     tier = LocalTieredStorage(VirtualStore(witness, environment.objects))
     moved_away = environment.histories[state.key].moved_away
@@ -212,4 +211,4 @@ def _unsound(environment: Environment, state: PartitionState) -> Iterator[str]:
             aborted_now=None,
             aborted_before=None,
         )
-        yield from read_and_check(tier, order).checked.faults
+        yield from read_and_check(tier, order).checked.corruptions

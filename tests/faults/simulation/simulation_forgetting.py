@@ -1,7 +1,7 @@
-"""Somebody runs `tierfold forget`, at the right time or not, and does what its refusals say.
+"""A person runs `tierfold forget`, at the right time or not, and follows its refusals.
 
-    takes_back(world, actor)            a person of the story, who tries a few times
-    take_back(world, key, run, actor)   one try, and what a refusal says must be done first
+    takes_back(environment, actor)            a person of the scenario, who tries a few times
+    take_back(environment, key, run, actor)   one try, and what its refusal asks for
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 from rich.console import Console
 
-from tests.faults.simulation.environment_broker import commit_restore
+from tests.faults.simulation.environment_broker import bring_back
 from tests.faults.simulation.environment_checks import keys_of
 from tests.faults.simulation.simulation_scheduler import DAY_MS, HOUR_MS, Actor
 from tests.faults.simulation.simulation_settings import Environment
@@ -24,15 +24,15 @@ from tierfold.storage.tiers.local_tiered_storage import partition_folder
 
 QUIET: Final = Console(quiet=True)
 
-_MOMENT: Final = re.compile(r"--to (\S+)`")
-_NO_WAY_BACK: Final = "objects of these live segments out of the tier"
+_RESTORE_TO: Final = re.compile(r"--to (\S+)`")
+_NOT_RESTORABLE: Final = "objects of these live segments out of the tier"
 _AT_FIRST: Final = "First `tierfold vacuum`"
 _DOUBTFUL: Final = re.compile(r"the new log may need them: ([\w, -]+)")
 _ID_LENGTH: Final = 22
 
 
 def takes_back(environment: Environment, actor: Actor) -> None:
-    """Some partition, whether its log was cut off or not; in the end, all of which it was."""
+    """Forget a few partitions, cut off or not; `converge` forgets the rest of the cut-off ones."""
     rng = environment.scheduler.rng
     environment.takes_back = True
     for number in range(rng.randint(2, 4)):
@@ -47,7 +47,7 @@ def takes_back(environment: Environment, actor: Actor) -> None:
 def take_back(
     environment: Environment, key: PartitionKey, run: str, actor: Actor, *, is_dry_run: bool = False
 ) -> bool:
-    """Whether anything was changed."""
+    """Run `tierfold forget` once and do what a refusal asks for; returns whether that changed."""
     try:
         done = forget(
             environment.run_context(actor, run),
@@ -61,15 +61,15 @@ def take_back(
     report = done.report
     environment.happened(run, f"forget: {report.outcome}", f"{key}: {report.reason}")
     if environment.watch.tier(key).row is None:
-        commit_restore(environment.objects, environment.histories[key])
+        bring_back(environment.objects, environment.histories[key])
     if report.outcome != REFUSED:
         return report.outcome == FORGOTTEN
-    found = _MOMENT.search(report.reason)
+    found = _RESTORE_TO.search(report.reason)
     if found is not None:
         return _went_back(environment, key, found[1], f"{run}.back", actor)
     if _AT_FIRST in report.reason:
         return False
-    is_moved = _NO_WAY_BACK in report.reason and _moved_away(environment, key, run)
+    is_moved = _NOT_RESTORABLE in report.reason and _moved_away(environment, key, run)
     return _put_by(environment, key, report.reason, run) or is_moved
 
 
@@ -88,7 +88,7 @@ def _went_back(
 
 
 def _moved_away(environment: Environment, key: PartitionKey, run: str) -> bool:
-    """What only the live segments of ours give is lost to the log; they are kept elsewhere."""
+    """Move the live segments that tierfold wrote out of the tier."""
     state, log = environment.watch.rows[key], environment.histories[key]
     ours = [segment for segment in state.segments if segment.written_by_run]
     names = [name for segment in ours for name in keys_of(key, segment)]
@@ -101,11 +101,11 @@ def _moved_away(environment: Environment, key: PartitionKey, run: str) -> bool:
 
 
 def _put_by(environment: Environment, key: PartitionKey, refusal: str, run: str) -> bool:
-    """What the new log may need, and a dead run may have written: out of the tier for a while."""
+    """Move segments out of the tier for a while: the new log may need them, or a dead run's."""
     found, log = _DOUBTFUL.search(refusal), environment.histories[key]
     if found is None:
         return False
-    ids = [each[:_ID_LENGTH] for each in found[1].split(", ")]
+    ids = [word[:_ID_LENGTH] for word in found[1].split(", ")]
     environment.happened(run, "doubtful segments moved away", f"{key}: {len(ids)}")
     folder = f"{partition_folder(key)}/"
     for name in sorted(environment.objects.stored):

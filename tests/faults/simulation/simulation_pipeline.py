@@ -1,7 +1,7 @@
-"""Stages 4 to 8 of a run in one process: Spark's distribution of the work, and nothing else of it.
+"""Stages 4 to 8 of a run in one process, with the faults of Spark's task scheduling.
 
-A task may run twice, at the same time or long after its twin, and only one receipt counts; a worker
-may die over a group and take its job with it, which Spark tells the driver.
+A task may run twice, at the same time or long after its twin, and only one receipt counts. A worker
+may die in a group, which fails the job.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class VirtualPipeline:
     environment: Environment
     tier: LocalTieredStorage
     has_died: bool = False
-    """No Spark, no session that could end."""
+    """Always false: there is no Spark session that could end."""
 
     def run(self, rounds: Sequence[Round], catalog: Catalog) -> list[RoundResult]:
         """Scan, reduce, rewrite, check and commit; one result per round, in their order."""
@@ -64,7 +64,7 @@ class VirtualPipeline:
             return Rewritten(round=work, failure=str(error))
 
     def _by_workers(
-        self, tier: LocalTieredStorage, order: GroupOrder, standing: RecordBits
+        self, tier: LocalTieredStorage, order: GroupOrder, bits: RecordBits
     ) -> GroupReceipt:
         scheduler = self.driver.scheduler
         if not scheduler.is_calm and scheduler.rng.random() < DEATHS:
@@ -73,17 +73,17 @@ class VirtualPipeline:
         if not scheduler.is_calm and scheduler.rng.random() < TWINS:
             scheduler.count("task ran twice")
             scheduler.spawn(
-                f"{self.driver.name}'s twin", lambda twin: self._twin(twin, order, standing)
+                f"{self.driver.name}'s twin", lambda twin: self._twin(twin, order, bits)
             )
-        return rewrite_group(tier, order.task, standing)
+        return rewrite_group(tier, order.task, bits)
 
-    def _twin(self, twin: Actor, order: GroupOrder, standing: RecordBits) -> None:
-        """Its receipt is one that Spark throws away."""
+    def _twin(self, twin: Actor, order: GroupOrder, bits: RecordBits) -> None:
+        """Rewrite a group a second time; Spark drops its receipt."""
         try:
             rewrite_group(
                 LocalTieredStorage(VirtualStore(twin, self.environment.objects)),
                 order.task,
-                standing,
+                bits,
             )
         except TierfoldError as error:
             twin.scheduler.note(f"{twin.name}: {error.what}")

@@ -1,9 +1,9 @@
-"""Stories by the thousand, or one of them line by line.
+"""Play thousands of scenarios, or replay one line by line.
 
-    python -m tests.faults.simulation.simulation_run --seeds 10000 --from 0       a night's work
-    python -m tests.faults.simulation.simulation_run --replay 4711    what happened under that seed
+    python -m tests.faults.simulation.simulation_run --seeds 10000 --from 0    takes a night
+    python -m tests.faults.simulation.simulation_run --replay 4711    prints that seed's trace
 
-Exit code 1: a law was broken, and the line to replay it is printed.
+Exit code 1: a scenario failed, and the command to replay it is printed.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ SEEDS_AT_A_TIME: Final = 25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """What many stories come to."""
+    """The counts and failures of many scenarios."""
 
     seeds: int = 0
     steps: int = 0
     faults: Counter[str]
     outcomes: Counter[str]
     failures: tuple[tuple[int, str], ...] = ()
-    """Seed, and how it failed."""
+    """Seed and failure."""
 
     def __add__(self, other: Summary) -> Summary:
         return Summary(
@@ -75,27 +75,27 @@ def _one(seed: int) -> Summary:
 
 
 def summaries(first: int, count: int) -> Iterator[Summary]:
-    """Of `count` seeds from `first` on, some at a time, by as many processes as there are cores."""
+    """Yield summaries of `count` seeds from `first` on, played by one process per core."""
     beyond = first + count
     parts = [
         range(start, min(start + SEEDS_AT_A_TIME, beyond))
         for start in range(first, beyond, SEEDS_AT_A_TIME)
     ]
-    # Spawned: a fork would inherit the locks of threads that it has not.
+    # Spawned: a fork would inherit locks of threads that it does not have.
     with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as processes:
         yield from processes.map(summary_of, parts)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """See the module; the exit code."""
+    """Run the command line; returns the exit code."""
     parser = argparse.ArgumentParser(description="Simulate the protocol under faults.")
     parser.add_argument("--seeds", type=int, default=500, help="how many")
     parser.add_argument("--from", type=int, default=0, dest="first", help="the first of them")
-    parser.add_argument("--replay", type=int, metavar="SEED", help="print one story instead")
+    parser.add_argument("--replay", type=int, metavar="SEED", help="print one scenario instead")
     chosen = parser.parse_args(arguments)
     if chosen.replay is not None:
         scenario = played(chosen.replay)
-        _say(*scenario.trace, scenario.failure or "it came to its good end")
+        _say(*scenario.trace, scenario.failure or "it succeeded")
         return 1 if scenario.failure else 0
     total = NOTHING
     for part in summaries(chosen.first, chosen.seeds):

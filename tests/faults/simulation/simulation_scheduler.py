@@ -1,9 +1,9 @@
-"""One seed decides everything: who goes on, how late it is, and what goes wrong at each call.
+"""Deterministic scheduler: one seed decides who runs, what time it is, and which calls fail.
 
-Each actor is a thread, and exactly one of them runs at a time: it holds the baton. Whatever an
-actor asks of the store or of the table is a *point*. There the dice may pass the baton on, let time
-pass, put the actor to sleep for hours or days, and choose a fault for the call. No dice are thrown
-anywhere else, so that a seed, thrown again, gives the same story to the letter.
+Each actor is a thread, and exactly one of them runs at a time: it holds the token. Every call of an
+actor to the store or the table is a scheduling *point*. There the RNG may pass the token on, let
+time pass, put the actor to sleep for hours or days, and choose a fault for the call. Nothing is
+random elsewhere, so the same seed gives exactly the same scenario.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 60 * MINUTE_MS
 DAY_MS: Final = 24 * HOUR_MS
 STEPS_MOST: Final = 100_000
-"""More steps than any story of so few actors needs: one of them does not end."""
+"""More steps than any scenario of so few actors needs; beyond it, an actor does not end."""
 
 COMMIT_STALLS_MS: Final = (3 * HOUR_MS, 2 * DAY_MS, 4 * DAY_MS)
-"""How long one sleeps over a claim or a commit: most longer than orphans and retired are spared."""
+"""How long an actor sleeps in a claim or commit; mostly longer than the grace periods."""
 
 Effect = Callable[[], object]
 
@@ -38,91 +38,91 @@ class Fault(StrEnum):
 
     NONE = "none"
     STALLED = "stalled"
-    """The actor sleeps for hours or days, then does it: a zombie."""
+    """The actor sleeps for hours or days, then the call takes effect: a zombie."""
     FAILED = "failed"
-    """It is not done, and the actor is told so."""
+    """The call has no effect and reports a failure."""
     UNANSWERED = "unanswered"
-    """It is done, and the actor is told that it failed."""
+    """The call takes effect and reports a failure."""
     LATE = "late"
-    """The actor is told that it failed; it is done later, among the steps of others, or never."""
+    """The call reports a failure and takes effect later, between others' steps, or never."""
     TWICE = "twice"
-    """A client's retry: the second attempt finds what the first one did."""
+    """A client's retry: the call takes effect, and a second attempt finds that."""
     KILLED = "killed"
-    """The process dies before it is done."""
+    """The process dies before the call takes effect."""
     KILLED_AFTER = "killed after"
-    """The process dies right after it was done."""
+    """The process dies right after the call takes effect."""
 
 
 READ_FAULTS: Final = (Fault.STALLED, Fault.FAILED, Fault.KILLED)
-WRITE_FAULTS: Final = tuple(each for each in Fault if each is not Fault.NONE)
+WRITE_FAULTS: Final = tuple(fault for fault in Fault if fault is not Fault.NONE)
 
 
 _REFUSED: Final = frozenset({Fault.FAILED, Fault.UNANSWERED, Fault.LATE})
 
 NOT_TAKEN: Final = "the store did not take the call"
-"""What an actor is told of a call that failed."""
+"""The error that a failed call reports."""
 
 OUTAGES: Final = 0.4
-"""How often a call that failed is followed by some more: the network is cut off, not one call."""
+"""How often more calls fail after a failed one, as in a network outage."""
 
 
 class Killed(BaseException):
-    """The end of a process: nothing of the product catches it."""
+    """Ends a process; the product never catches it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultProfile:
-    """How wild a story is; drawn once per seed, so that some are quiet and some are not."""
+    """How often things go wrong; drawn once per seed, so some scenarios are quiet."""
 
     faults: float
-    """How often a call goes wrong."""
+    """The probability that a call fails."""
     switches: float
-    """How often the baton passes on."""
+    """The probability that the token is passed on."""
     leaps: float
-    """How often hours or days pass between two calls."""
+    """The probability that hours or days pass between two calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """What an actor asks of the store or of the table."""
+    """An actor's call to the store or the table."""
 
     what: str
     effect: Effect
     faults: Sequence[Fault]
-    """What may go wrong with it."""
+    """The faults that may happen."""
     refusal: Callable[[str], Exception]
-    """How its actor is told, given the cause."""
+    """The error to raise, given the cause."""
     late: Effect | None = None
-    """What lands of it once nobody waits any more; None: the effect itself."""
+    """The effect of a late call; None: `effect`."""
     is_commit: bool = False
-    """It would change the table."""
+    """It changes the table."""
     weight: int = 1
-    """How much more often than others it goes wrong, and lets somebody else go first."""
+    """How much more often than others it fails, and passes the token on."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Actor:
-    """A process of its own. It is known by the handle that it calls through, not by its thread."""
+    """A process. Its calls go through this handle, whatever thread makes them."""
 
     name: str
     scheduler: Scheduler
     allowed: frozenset[Fault] = frozenset(Fault)
-    """What may go wrong with its calls."""
+    """The faults that its calls may meet."""
     is_witness: bool = False
-    """It looks on from outside: its calls are no points."""
+    """It only observes: its calls are not scheduling points."""
     is_dead: bool = False
     wakes_at_ms: int = 0
     outage: int = 0
     """How many of its next calls fail."""
     naps_at: int = 0
-    """At which of its claims and commits, counted from 1, it sleeps for days; 0: at none."""
+    """The number, from 1, of the claim or commit in which it sleeps for days; 0: none."""
     gate: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self.gate.acquire()
 
     def do(self, call: Call) -> Any:
-        """The point, then the effect, as the dice have it."""
+        """Make a call: a scheduling point, then the effect, with the fault that was drawn."""
         if self.is_witness:
             return call.effect()
         match self.scheduler.point(self, call):
@@ -145,27 +145,27 @@ class Actor:
         return call.effect()
 
     def sleep(self, for_ms: int) -> None:
-        """Nothing to be done for so long."""
+        """Sleep for `for_ms`."""
         self.wakes_at_ms = self.scheduler.now_ms + for_ms
         self.scheduler.pass_on(self)
 
     def die(self) -> None:
-        """Nothing that this actor asks for from now on is done, not even by its clean-up."""
+        """Kill this actor: its later calls have no effect, not even those of its clean-up."""
         self.is_dead = True
         raise Killed
 
 
 class Scheduler:
-    """Passes the baton, keeps the time, chooses the faults, and writes down what happened."""
+    """Passes the token, keeps the time, draws the faults, and records a trace."""
 
     def __init__(self, rng: Random, fault_profile: FaultProfile) -> None:
         self.rng = rng
         self.fault_profile = fault_profile
         self.now_ms = START_MS
         self.is_calm = False
-        """No faults, leaps or sleep any more: the story comes to its end."""
+        """Without faults, leaps or sleep: the end of the scenario."""
         self.in_flight: list[tuple[str, Effect]] = []
-        """Writes that time out, and may land yet."""
+        """Writes that timed out and may still land."""
         self.trace: list[str] = []
         self.faults: Counter[str] = Counter()
         self.failure: BaseException | None = None
@@ -175,7 +175,7 @@ class Scheduler:
 
     @property
     def steps(self) -> int:
-        """How many calls there were."""
+        """The length of the trace."""
         return len(self.trace)
 
     def spawn(
@@ -187,7 +187,7 @@ class Scheduler:
         after_ms: int = 0,
         naps_at: int = 0,
     ) -> None:
-        """An actor that begins once `after_ms` have passed; `body` gets it as its handle."""
+        """Start an actor once `after_ms` have passed; `body` gets it as its handle."""
         actor = Actor(
             name=name,
             scheduler=self,
@@ -201,7 +201,7 @@ class Scheduler:
         thread.start()
 
     def play(self) -> None:
-        """Until every actor has ended; raises what any of them, or a check, has raised."""
+        """Run until every actor has ended; raises what an actor or a check raised first."""
         if self._actors:
             self._over.clear()
             self._chosen().gate.release()
@@ -213,26 +213,26 @@ class Scheduler:
             raise self.failure
 
     def count(self, what: str) -> None:
-        """Something else that went wrong."""
+        """Count and record another kind of fault."""
         self.faults[what] += 1
         self.note(what)
 
     def pause(self, for_ms: int) -> None:
-        """Somebody waits."""
+        """Let time pass."""
         self.now_ms += for_ms
 
     def note(self, what: str) -> None:
-        """A line of the trace."""
+        """Add a line to the trace."""
         self.trace.append(f"{self.now_ms - START_MS:>11} {what}")
 
     def calm_down(self) -> None:
-        """From here on nothing goes wrong; what is in flight lands now, or is lost for good."""
+        """Stop all faults; writes in flight land now or never."""
         self.is_calm = True
         while self.in_flight:
             self._land(is_lost=self.rng.random() < 0.3)
 
     def point(self, actor: Actor, call: Call) -> Fault:
-        """Called by `actor`, which holds the baton, before its call; what goes wrong with it."""
+        """Return the fault of a call; called by `actor`, which holds the token, before the call."""
         if actor.is_dead:
             raise Killed
         fault = self._fault(actor, call)
@@ -249,12 +249,12 @@ class Scheduler:
         return fault
 
     def fail(self, error: BaseException) -> NoReturn:
-        """A law is broken: the story ends here, whatever the code that runs now would catch."""
+        """End the scenario with an error that the running code cannot catch."""
         self._stop(error)
         raise Killed
 
     def pass_on(self, actor: Actor) -> None:
-        """The baton goes to whoever the dice choose among those that are awake."""
+        """Pass the token to an actor drawn from those that are awake."""
         chosen = self._chosen()
         if chosen is not actor:
             chosen.gate.release()
@@ -278,13 +278,13 @@ class Scheduler:
             self._over.set()
 
     def _stop(self, error: BaseException) -> None:
-        """Everybody ends at their next call, and the first failure is told."""
+        """End every actor at its next call; the first failure is kept."""
         self.failure = self.failure or error
         for actor in self._actors:
             actor.is_dead = True
 
     def _chosen(self) -> Actor:
-        """One that is awake; where all sleep, time goes on until one wakes."""
+        """Draw an actor that is awake; if all sleep, skip the time until one wakes."""
         if self.is_calm or self.failure is not None:
             return self.rng.choice(self._actors)
         awake = [actor for actor in self._actors if actor.wakes_at_ms <= self.now_ms]
@@ -322,7 +322,7 @@ class Scheduler:
             self._land(is_lost=self.rng.random() < 0.3)
 
     def _land(self, *, is_lost: bool) -> None:
-        """A write of long ago: what refuses it now refuses it there, where nobody listens."""
+        """Let a late write take effect or get lost; nobody receives its error."""
         what, effect = self.in_flight.pop(self.rng.randrange(len(self.in_flight)))
         self.note(f"{what} [{'never lands' if is_lost else 'lands'}]")
         self.faults["never lands" if is_lost else "lands"] += 1

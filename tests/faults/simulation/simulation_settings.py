@@ -1,4 +1,4 @@
-"""One seed's world: its logs, its temper, its settings, and who lives in it."""
+"""The environment of one seed: its logs, fault profile, settings, store and table."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tierfold.storage.catalog.catalog import Catalog, Claim
 from tierfold.storage.catalog.delta_tables import TableLayout
 from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER, LocalTieredStorage
 
-TEMPERS: Final = (
+FAULT_PROFILES: Final = (
     FaultProfile(faults=0.0, switches=0.5, leaps=0.0),
     FaultProfile(faults=0.004, switches=0.05, leaps=0.005),
     FaultProfile(faults=0.01, switches=0.3, leaps=0.002),
@@ -40,51 +40,51 @@ TEMPERS: Final = (
 )
 
 
-Told = Callable[[str, PartitionKey, Outcome, str], None]
-"""Told of each answer: claim or commit, partition, outcome, commit id."""
+OnAnswer = Callable[[str, PartitionKey, Outcome, str], None]
+"""Called with each answer: claim or commit, partition, outcome, commit id."""
 
 
 class WitnessedCatalog(Catalog):
-    """The catalog, and somebody who hears what it answers."""
+    """The catalog, with a callback for its answers."""
 
-    def __init__(self, uri: str, open_table: Callable[..., Any], told: Told) -> None:
+    def __init__(self, uri: str, open_table: Callable[..., Any], on_answer: OnAnswer) -> None:
         super().__init__(uri, open_table)
-        self._told = told
+        self._on_answer = on_answer
 
     def claim(
         self, states: Sequence[PartitionState], run: str, *, at_ms: int
     ) -> dict[PartitionKey, Claim]:
         """See `Catalog.claim`."""
         claims = super().claim(states, run, at_ms=at_ms)
-        for key, each in claims.items():
-            self._told("claim", key, each.outcome, each.state.commit_id)
+        for key, claim in claims.items():
+            self._on_answer("claim", key, claim.outcome, claim.state.commit_id)
         return claims
 
     def commit(self, proposals: Sequence[CommitProposal]) -> dict[PartitionKey, Outcome]:
         """See `Catalog.commit`."""
         outcomes = super().commit(proposals)
         for proposal in proposals:
-            self._told("commit", proposal.key, outcomes[proposal.key], proposal.commit_id)
+            self._on_answer("commit", proposal.key, outcomes[proposal.key], proposal.commit_id)
         return outcomes
 
 
 @dataclass(slots=True, kw_only=True)
 class Environment:
-    """Everything that the actors of one story share."""
+    """The state that the actors of one scenario share."""
 
     scheduler: Scheduler
     settings: Settings
     histories: dict[PartitionKey, History]
     outcomes: Counter[str] = field(default_factory=Counter)
-    """What became of claims, commits, runs."""
+    """How many claims, commits and runs ended in which way."""
     due: int = 0
     """How many partitions the last survey found due."""
     refused: dict[PartitionKey, str] = field(default_factory=dict)
-    """Why a person must look, by the last run and the vacuums since."""
+    """Why a partition is refused, by the last run and the vacuums since."""
     takes_back: bool = False
-    """A person forgets what an unclean election cut off."""
-    moments: dict[PartitionKey, list[int]] = field(default_factory=dict)
-    """When each row was written."""
+    """A person runs `tierfold forget` on partitions that an unclean election cut off."""
+    commit_times_ms: dict[PartitionKey, list[int]] = field(default_factory=dict)
+    """The commit times of each row, in their order."""
     objects: Objects = field(init=False)
     table: TableLog = field(init=False)
     watch: Watch = field(init=False)
@@ -100,7 +100,7 @@ class Environment:
         self.watch = Watch(objects=self.objects, histories=self.histories, seen=self._seen)
 
     def run_context(self, actor: Actor, run: str) -> RunContext:
-        """What a verb of the product works with, in one actor's hands."""
+        """Return the run context of a verb that this actor runs."""
 
         def open_table(uri: str, layout: TableLayout) -> Any:
             return VirtualTable(actor, self.table, uri, layout)
@@ -109,28 +109,28 @@ class Environment:
             tier_uri="virtual:",
             tier=LocalTieredStorage(VirtualStore(actor, self.objects)),
             catalog_uri="virtual:catalog",
-            catalog=WitnessedCatalog("virtual:catalog", open_table, self.told),
+            catalog=WitnessedCatalog("virtual:catalog", open_table, self.answered),
             now_ms=self.scheduler.now_ms,
             clock=lambda: self.scheduler.now_ms,
             run=run,
         )
 
     def happened(self, who: str, how: str, detail: str) -> None:
-        """How something ended, for the trace and the summary."""
+        """Record how something ended, for the trace and the summary."""
         self.scheduler.note(f"{who}: {how}: {detail}")
         self.outcomes[how] += 1
 
-    def told(self, what: str, key: PartitionKey, outcome: Outcome, commit_id: str) -> None:
-        """How somebody's claim or commit has ended, as the catalog tells it."""
+    def answered(self, what: str, key: PartitionKey, outcome: Outcome, commit_id: str) -> None:
+        """Record and check how a claim or commit ended, as the catalog reports it."""
         self.outcomes[f"{what}: {type(outcome).__name__}"] += 1
         fault = self.watch.answer_fault(key, outcome, commit_id)
         if fault:
             self.broken(fault)
 
-    def broken(self, law: str) -> NoReturn:
-        """A law does not hold: the story ends."""
-        self.scheduler.note(f"BROKEN: {law}")
-        self.scheduler.fail(Broken(law))
+    def broken(self, violation: str) -> NoReturn:
+        """End the scenario with a violation."""
+        self.scheduler.note(f"BROKEN: {violation}")
+        self.scheduler.fail(Broken(violation))
 
     def _changed(self, written: Buckets) -> None:
         self._checked(lambda: self.watch.version(written))
@@ -145,7 +145,7 @@ class Environment:
             self.broken(str(error))
 
     def _seen(self, before: PartitionState | None, after: PartitionState) -> None:
-        """Counts what became of a row, by what it says."""
+        """Count the kind of change of a row."""
         if before is None or after.epoch > before.epoch:
             took = before is not None and before.owner_run != ""
             who = after.owner_run.partition(".")[0].rstrip("0123456789")
@@ -162,21 +162,21 @@ class Environment:
             self.outcomes["swap"] += 1
         elif before.whole_retired != after.whole_retired:
             self.outcomes["deletion started"] += 1
-        self.moments.setdefault(after.key, []).append(after.committed_at_ms)
+        self.commit_times_ms.setdefault(after.key, []).append(after.committed_at_ms)
         self.outcomes["release"] += before is not None and before.owner_run != after.owner_run == ""
 
 
 def drawn_environment(seed: int) -> Environment:
-    """The world of a seed, before anybody moves."""
+    """Draw the environment of a seed, before any actor starts."""
     rng = Random(seed)
-    scheduler = Scheduler(rng, rng.choice(TEMPERS))
+    scheduler = Scheduler(rng, rng.choice(FAULT_PROFILES))
     keys = [key_of("orders"), key_of("payments")][: rng.choice((1, 1, 2))]
     histories = {key: history(rng, key, rng.randint(2, 5)) for key in keys}
     return Environment(scheduler=scheduler, settings=_settings(*_drawn(rng)), histories=histories)
 
 
 def _drawn(rng: Random) -> tuple[str, ...]:
-    """Settings that matter to so small a log."""
+    """Draw the settings that matter to so small a log."""
     drawn = {
         "chunk.bytes": rng.choice(("1", "250", "100000")),
         "segment.bytes": rng.choice(("1", "300", "2000")),
@@ -197,7 +197,7 @@ def _settings(*drawn: str) -> Settings:
 
 @contextmanager
 def deterministic(environment: Environment) -> Iterator[None]:
-    """The product's ids come from the seed, its clock is the world's, its pools have one thread."""
+    """Take the product's ids from the seed and its time from the scheduler; one thread per pool."""
 
     def drawn_uuid() -> uuid.UUID:
         return uuid.UUID(int=environment.scheduler.rng.getrandbits(128), version=4)
@@ -209,6 +209,6 @@ def deterministic(environment: Environment) -> Iterator[None]:
         patch.setattr(restore, "CHECKERS", 1)
         patch.setattr(run_loop, "now_ms", lambda: environment.scheduler.now_ms)
         patch.setattr(commits, "pause", environment.scheduler.pause)
-        # A run's record is no part of the protocol, and lies in a table of its own.
+        # A run's record is not part of the protocol; it is in a table of its own.
         patch.setattr(run_records, "record_run", lambda *_: None)
         yield

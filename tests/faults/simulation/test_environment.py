@@ -1,4 +1,4 @@
-"""The virtual world obeys the laws that the real one obeys."""
+"""The simulated store and catalog pass the same contract tests as the real ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def a_witness() -> Actor:
 
 
 def nothing(*_: object) -> None:
-    """Nobody looks."""
+    """Ignore the call."""
 
 
 class TestVirtualStore(ObjectStoreContract):
@@ -36,7 +36,7 @@ class TestVirtualStore(ObjectStoreContract):
 
 
 def opener() -> Callable[..., VirtualTable]:
-    """Opens one table in memory, whoever asks."""
+    """Return a function that opens the same table in memory every time."""
     log = TableLog(changed=nothing, now_ms=lambda: 0)
     return lambda uri, layout: VirtualTable(a_witness(), log, uri, layout)
 

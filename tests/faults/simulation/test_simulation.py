@@ -1,4 +1,4 @@
-"""Many stories, none of which breaks a law; and they reach what they are told for."""
+"""Many scenarios without a violation, which reach every fault and outcome."""
 
 from __future__ import annotations
 
@@ -20,36 +20,35 @@ def total() -> Summary:
     return reduce(Summary.__add__, summaries(0, SEEDS), NOTHING)
 
 
-def test_no_seed_breaks_a_law(total: Summary) -> None:
+def test_no_seed_violates_an_invariant(total: Summary) -> None:
     assert total.seeds == SEEDS
     assert not total.failures, str(total)
 
 
 def test_everything_goes_wrong_somewhere(total: Summary) -> None:
-    told = {"lands", "never lands", "worker died", "task ran twice"}
-    kinds = {each.value for each in Fault} - {Fault.NONE.value}
-    assert kinds | told <= total.faults.keys(), str(total)
+    others = {"lands", "never lands", "worker died", "task ran twice"}
+    kinds = {fault.value for fault in Fault} - {Fault.NONE.value}
+    assert kinds | others <= total.faults.keys(), str(total)
 
 
 def test_everything_that_a_run_can_end_with_happens(total: Summary) -> None:
     rows = {"swap", "release", "log start moved", "deletion started", "forgotten", "restored"}
     owners = {
-        f"{how} by a {who}" for how in ("claim", "takeover") for who in ("run", "sweeper", "person")
+        f"{how} by a {who}" for how in ("claim", "takeover") for who in ("run", "vacuum", "person")
     }
-    told = {"claim: Committed", "claim: LostRace", "claim: Fenced", "claim: Unknown"} | {
-        f"commit: {each}" for each in ("Committed", "Fenced", "Unknown")
-    }
+    answers = {"claim: Committed", "claim: LostRace", "claim: Fenced", "claim: Unknown"}
+    answers |= {f"commit: {answer}" for answer in ("Committed", "Fenced", "Unknown")}
     ends = {"compacted", "failed", "fenced", "lost_race", "unknown", "survey failed"}
-    ends |= {f"refused: {each}" for each in ("gap", "overlap", "partial segment", "unreadable")}
+    ends |= {f"refused: {why}" for why in ("gap", "overlap", "partial segment", "unreadable")}
     ends |= {"refused: lineage diverged"}
-    ends |= {f"vacuum: {each}" for each in ("vacuumed", "left", "refused", "failed", "unknown")}
-    ends |= {f"restore: {each}" for each in ("restored", "refused", "nothing_to_do")}
+    ends |= {f"vacuum: {how}" for how in ("vacuumed", "left", "refused", "failed", "unknown")}
+    ends |= {f"restore: {how}" for how in ("restored", "refused", "nothing_to_do")}
     deleted = {"retired deleted", "orphan deleted", "incomplete deleted", "set apart deleted"}
-    expected = rows | owners | told | ends | deleted
+    expected = rows | owners | answers | ends | deleted
     assert expected <= {what for what, count in total.outcomes.items() if count}, str(total)
 
 
-def test_a_seed_tells_the_same_story_in_another_process() -> None:
+def test_a_seed_gives_the_same_scenario_in_another_process() -> None:
     with ProcessPoolExecutor(1, get_context("spawn")) as processes:
         elsewhere = processes.submit(played, 11).result()
     here = played(11)
@@ -57,11 +56,11 @@ def test_a_seed_tells_the_same_story_in_another_process() -> None:
     assert here.outcomes == elsewhere.outcomes
 
 
-def test_seeds_tell_different_stories() -> None:
+def test_seeds_give_different_scenarios() -> None:
     assert played(1).trace != played(2).trace
 
 
-def test_a_story_is_replayed_line_by_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_scenario_is_replayed_line_by_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--replay", "11"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[:-1] == list(played(11).trace)

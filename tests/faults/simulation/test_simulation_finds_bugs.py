@@ -1,7 +1,7 @@
-"""The simulation can fail: what the protocol is there to exclude, brought back bug by bug.
+"""The simulation finds bugs: each bug that the protocol excludes is planted and found.
 
-How many seeds each takes is written down in docs/reliability.md; the bounds here are wider, since
-every change of the product changes the stories that the seeds tell.
+docs/reliability.md says how many seeds each takes; the bounds here are wider, since every change of
+the product changes the scenarios of the seeds.
 """
 
 from __future__ import annotations
@@ -21,13 +21,11 @@ from tests.faults.simulation.scenario import played
 from tierfold.compaction.commits import commit
 from tierfold.compaction.commits.forget import Forgetting
 from tierfold.compaction.deletion.deletion_plan import DeletionPlan, VacuumLimits
-from tierfold.compaction.discovery import overlaps
-from tierfold.compaction.discovery import unknown_segments as discovery
+from tierfold.compaction.discovery import overlaps, unknown_segments
 from tierfold.compaction.discovery.histories import History, InspectedSegment, decided_history
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
-from tierfold.jobs.pipeline import check_and_commit as publishing
-from tierfold.jobs.pipeline import discovery as looking
+from tierfold.jobs.pipeline import check_and_commit, discovery
 from tierfold.jobs.verbs import forget as forget_job
 from tierfold.storage.catalog import log_boundary
 from tierfold.storage.segments.segment_writer import SegmentWriter
@@ -37,12 +35,12 @@ Bug = Callable[[pytest.MonkeyPatch], None]
 
 
 def versions_are_not_checked(patch: pytest.MonkeyPatch) -> None:
-    """A write lands whatever was written since the version that it was judged by."""
+    """A write succeeds whatever was written since the version that it read."""
     patch.setattr(TableLog, "conflicts", lambda *_: False)
 
 
 def the_answer_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
-    """A write that met a conflict counts as done: rows updated are not counted, as it were."""
+    """A write that met a conflict counts as done, as if updated rows were not counted."""
     replace = VirtualVersion.replace
     patch.setattr(VirtualVersion, "replace", lambda *given: replace(*given) or True)
 
@@ -56,20 +54,20 @@ _OF_SOURCES = commit.SegmentsAreLive | commit.SegmentsAreRetired
 
 
 def epochs_do_not_fence(patch: pytest.MonkeyPatch) -> None:
-    """A commit asks for its sources alone: neither for the epoch nor for the row it was made on."""
+    """A commit requires only its sources, neither the epoch nor the row it was made on."""
     violated = commit.violated
 
     def of_sources(
         requires: tuple[commit.Requirement, ...], state: PartitionState
     ) -> tuple[commit.Violated, ...]:
         found = violated(requires, state)
-        return tuple(each for each in found if isinstance(each.requirement, _OF_SOURCES))
+        return tuple(item for item in found if isinstance(item.requirement, _OF_SOURCES))
 
-    patch.setattr(commit, "unmet", of_sources)
+    patch.setattr(commit, "violated", of_sources)
 
 
 def orphans_go_by_age_alone(patch: pytest.MonkeyPatch) -> None:
-    """Nobody is fenced before orphans are deleted: one that slept may commit what is gone."""
+    """Deleting orphans fences no run, so a run that slept may commit deleted segments."""
 
     def changes_the_row(deletion: DeletionPlan) -> bool:
         return bool(deletion.expired or deletion.starting or deletion.going)
@@ -82,7 +80,7 @@ def orphans_go_by_age_alone(patch: pytest.MonkeyPatch) -> None:
 
 
 def there_is_no_grace(patch: pytest.MonkeyPatch) -> None:
-    """What was replaced is deleted at once, under the eyes of its readers."""
+    """Replaced segments are deleted at once, while readers read them."""
     made = VacuumLimits.__init__
     patch.setattr(
         VacuumLimits, "__init__", lambda times, **said: made(times, **{**said, "grace_ms": 0})
@@ -90,7 +88,7 @@ def there_is_no_grace(patch: pytest.MonkeyPatch) -> None:
 
 
 def commits_come_before_the_upload_ends(patch: pytest.MonkeyPatch) -> None:
-    """The last part goes up by itself, and nobody looks whether it arrived."""
+    """The last part is uploaded in the background, and nothing checks that it arrived."""
     put = StagedSegment.put
 
     def put_meanwhile(staged: StagedSegment, part: Part, data: bytes) -> None:
@@ -108,37 +106,38 @@ def commits_come_before_the_upload_ends(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(StagedSegment, "put", put_meanwhile)
     patch.setattr(SegmentWriter, "_read_back", lambda _: None)
-    patch.setattr(publishing, "listing_faults", lambda *_: ())
+    patch.setattr(check_and_commit, "listing_faults", lambda *_: ())
 
 
 def what_is_cut_short_counts_as_covered(patch: pytest.MonkeyPatch) -> None:
-    """Whatever lacks a part is an orphan: nobody looks into its log."""
-    is_orphan = discovery.is_orphan
+    """An incomplete upload counts as an orphan, whatever its log holds."""
+    is_orphan = unknown_segments.is_orphan
 
     def or_incomplete(segment: InspectedSegment, row: PartitionState | None) -> bool:
         return row is not None and (not segment.listed.is_complete or is_orphan(segment, row))
 
-    patch.setattr(discovery, "is_orphan", or_incomplete)
+    patch.setattr(unknown_segments, "is_orphan", or_incomplete)
 
 
 def epochs_are_read_beyond_the_end_alone(patch: pytest.MonkeyPatch) -> None:
-    """What begins within the live range counts as covered, whoever wrote it."""
-    is_orphan = discovery.is_orphan
+    """A segment within the live range counts as covered, whichever leader wrote it."""
+    is_orphan = unknown_segments.is_orphan
 
     def of_the_rest(inspected: Sequence[InspectedSegment], row: PartitionState | None) -> History:
         end = 0 if row is None else row.next_offset
-        return decided_history([each for each in inspected if each.listed.start_offset >= end], row)
+        rest = [segment for segment in inspected if segment.listed.start_offset >= end]
+        return decided_history(rest, row)
 
     def or_within(segment: InspectedSegment, row: PartitionState | None) -> bool:
         is_within = row is not None and segment.end_offset is not None and segment.is_readable
         return is_orphan(segment, row) or (is_within and segment.end_offset < row.next_offset)
 
-    patch.setattr(discovery, "decided_history", of_the_rest)
-    patch.setattr(discovery, "is_orphan", or_within)
+    patch.setattr(unknown_segments, "decided_history", of_the_rest)
+    patch.setattr(unknown_segments, "is_orphan", or_within)
 
 
 def overlaps_are_never_taken(patch: pytest.MonkeyPatch) -> None:
-    """Only what begins where the log ends is new; what begins below is left lying."""
+    """Only a segment that begins where the log ends is taken; overlapping ones are ignored."""
 
     def chain_of(reached: int, candidates: Sequence[Segment]) -> overlaps.Chain:
         found = overlaps.chain_of(reached, candidates)
@@ -146,11 +145,11 @@ def overlaps_are_never_taken(patch: pytest.MonkeyPatch) -> None:
         left = found.taken[len(taken) :]
         return replace(found, taken=taken, superseded=(*found.superseded, *left))
 
-    patch.setattr(discovery, "chain_of", chain_of)
+    patch.setattr(unknown_segments, "chain_of", chain_of)
 
 
 def the_whole_of_a_cut_segment_is_read(patch: pytest.MonkeyPatch) -> None:
-    """Where it counts from is forgotten: what others gave already is read once more."""
+    """A segment is read from its own start: offsets that another one gives are read twice."""
 
     def read_whole(
         tier: LocalTieredStorage, key: PartitionKey, segment: Segment
@@ -161,37 +160,37 @@ def the_whole_of_a_cut_segment_is_read(patch: pytest.MonkeyPatch) -> None:
 
 
 def overlaps_are_taken_without_proof(patch: pytest.MonkeyPatch) -> None:
-    """Two segments that share offsets are believed to hold the same there."""
-    prove = looking.prove_overlaps
+    """Two segments that share offsets are assumed to hold the same records there."""
+    prove = discovery.prove_overlaps
     patch.setattr(
-        looking,
+        discovery,
         "prove_overlaps",
         lambda *given: replace(prove(*given), disagreements=()),
     )
 
 
 def what_was_not_cut_off_is_forgotten(patch: pytest.MonkeyPatch) -> None:
-    """Whoever asks for it gets a partition forgotten."""
+    """Every partition may be forgotten."""
     refusal = Refusal(reason=RefusalReason.LINEAGE_DIVERGED, detail="so it was asked", remedy="")
     patch.setattr(forget_job, "divergence", lambda _: refusal)
 
 
 def what_only_the_row_tells_from_uploads_is_no_obstacle(patch: pytest.MonkeyPatch) -> None:
-    """The row goes while what compaction wrote, or retired, is there."""
+    """A row is emptied while segments that compaction wrote or retired are there."""
     patch.setattr(forget_job, "in_the_way", lambda *_: None)
 
 
 def all_that_lived_is_given_up(patch: pytest.MonkeyPatch) -> None:
-    """With what was cut off, what is part of the current history."""
+    """Segments of the current history are given up along with what was cut off."""
 
     def consent(found: Forgetting) -> tuple[str, ...]:
-        return tuple(each.segment_id for each in (*found.forgotten, *found.taken))
+        return tuple(segment.segment_id for segment in (*found.forgotten, *found.taken))
 
     patch.setattr(Forgetting, "consent", property(consent))
 
 
 def where_the_old_history_ended_is_kept(patch: pytest.MonkeyPatch) -> None:
-    """An emptied row goes on where its last segment ended."""
+    """An emptied row continues where its last segment ended."""
     emptied = PartitionState.emptied
     patch.setattr(
         PartitionState,
@@ -201,7 +200,7 @@ def where_the_old_history_ended_is_kept(patch: pytest.MonkeyPatch) -> None:
 
 
 def seeds_until_found(bug: Bug, most: int) -> tuple[int, str]:
-    """How many seeds it takes from 0 on, and what was found."""
+    """Return how many seeds from 0 on it takes, and the failure."""
     for seed in range(most):
         with pytest.MonkeyPatch.context() as patch:
             bug(patch)

@@ -1,4 +1,4 @@
-"""What the simulation takes for granted of a look, of a person, and of what a row skips."""
+"""What the simulation assumes about a survey, a person, and the skipped head of a segment."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import count
 from tests.compaction.builders import a_segment, a_state, a_view
 from tests.faults.simulation.environment_broker import History, upload
 from tests.faults.simulation.environment_model import Tier, held_in
-from tests.faults.simulation.simulation_actors import _told
+from tests.faults.simulation.simulation_actors import _as_read
 from tests.faults.simulation.simulation_ending import _tidied
 from tests.faults.simulation.simulation_scheduler import NOT_TAKEN, Actor
 from tests.faults.simulation.simulation_settings import Environment, drawn_environment
@@ -18,7 +18,7 @@ from tierfold.storage.tiers.local_tiered_storage import Part, partition_folder
 
 
 def uploaded(seed: int) -> tuple[Environment, History]:
-    """A world in which all that brokers have is there."""
+    """Return an environment in which brokers have uploaded their whole logs."""
     environment = drawn_environment(seed)
     log = next(iter(environment.histories.values()))
     upload(
@@ -31,7 +31,7 @@ def uploaded(seed: int) -> tuple[Environment, History]:
 
 
 def cut_off() -> tuple[Environment, Tier]:
-    """A tier whose row goes on where an election cut the log off."""
+    """Return a tier whose row goes beyond an unclean election's cut."""
     for seed in count():
         environment, log = uploaded(seed)
         if log.written.lost is None:
@@ -54,16 +54,16 @@ def looked(environment: Environment, tier: Tier, notes: tuple[str, ...]) -> Surv
     )
 
 
-def test_a_look_is_not_blamed_for_what_the_store_kept_from_it() -> None:
+def test_a_survey_is_not_blamed_for_what_the_store_did_not_let_it_read() -> None:
     environment, tier = cut_off()
     ids = [upload.attempt.segment_id for upload in tier.held]
     failed = [
         f"segment {segment_id} (start 0) is kept, not read: {NOT_TAKEN}." for segment_id in ids
     ]
-    assert not _told(tier, looked(environment, tier, tuple(failed))).is_cut_off
-    torn = [each.replace(NOT_TAKEN, "the log is torn") for each in failed]
-    assert _told(tier, looked(environment, tier, tuple(torn))).is_cut_off
-    assert _told(tier, looked(environment, tier, ("segment of nobody",))).is_cut_off
+    assert not _as_read(tier, looked(environment, tier, tuple(failed))).is_cut_off
+    torn = [note.replace(NOT_TAKEN, "the log is torn") for note in failed]
+    assert _as_read(tier, looked(environment, tier, tuple(torn))).is_cut_off
+    assert _as_read(tier, looked(environment, tier, ("segment of nobody",))).is_cut_off
     others = [
         note
         for held, note in zip(tier.held, failed, strict=True)
@@ -71,10 +71,10 @@ def test_a_look_is_not_blamed_for_what_the_store_kept_from_it() -> None:
         and tier.log.written.lost.batches.issuperset(held.batches)
     ]
     assert others
-    assert _told(tier, looked(environment, tier, tuple(others))).is_cut_off
+    assert _as_read(tier, looked(environment, tier, tuple(others))).is_cut_off
 
 
-def test_a_person_moves_away_what_no_broker_uploaded_and_first_sight_refuses() -> None:
+def test_a_person_moves_away_what_no_broker_uploaded_if_it_is_refused_without_a_row() -> None:
     environment, log = uploaded(1)
     theirs = set(environment.objects.stored)
     left = f"{partition_folder(log.key)}/{0:020d}-Tosfr1BUToSbxEoYIIt7sw.log"
@@ -101,7 +101,8 @@ def test_where_a_row_names_segments_nothing_of_ours_is_moved_away() -> None:
 
 def test_a_segment_is_read_anew_where_another_row_skips_more_of_it() -> None:
     environment, log = uploaded(2)
-    held = next(each for each in held_in(log, environment.objects) if len(each.batches) > 1)
+    uploads = held_in(log, environment.objects)
+    held = next(upload for upload in uploads if len(upload.batches) > 1)
     data = environment.objects.stored[held.attempt.keys[Part.LOG]].data
     skipped = int.from_bytes(data[8:12], "big") + 12
     whole = a_segment(held.start_offset, held.next_offset - 1, segment_id=held.attempt.segment_id)
@@ -114,5 +115,5 @@ def test_a_segment_is_read_anew_where_another_row_skips_more_of_it() -> None:
     )
     before = environment.watch.records_of(log.key, whole)
     after = environment.watch.records_of(log.key, cut)
-    assert after == tuple(each for each in before if each[0] >= cut.start_offset)
+    assert after == tuple(record for record in before if record[0] >= cut.start_offset)
     assert after != before

@@ -1,8 +1,7 @@
-"""What Python loads of itself at its start: here, the end of a Spark worker that touches some data.
+"""Python loads this module at its start; here it kills a Spark worker that touches certain data.
 
-The folder of this file is in the PYTHONPATH of the workers that are meant, and of no other process
-(`tests.faults.kills.worker_killer`). It is the kernel that kills, as where the memory of the
-machine is spent: no `finally` is run, no buffer is flushed, nobody is told.
+Only workers to kill have this folder in their PYTHONPATH (`tests.faults.kills.worker_killer`).
+The kernel kills the process, as when memory runs out: no `finally` runs and no buffer is flushed.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-FOLDER: Final = os.environ.get("DOOM_FOLDER", "")
-"""Below it lies what nobody survives; empty: nothing does."""
-WRITES: Final = int(os.environ.get("DOOM_WRITES", "0"))
-"""Dies as the object of this number is begun there; 0: as one is read."""
-ONCE: Final = os.environ.get("DOOM_ONCE", "")
-"""A file that the first to die makes, and that spares all others; empty: spares nobody."""
+FOLDER: Final = os.environ.get("KILL_FOLDER", "")
+"""Opening a file below this folder kills; empty: nothing kills."""
+WRITES: Final = int(os.environ.get("KILL_WRITES", "0"))
+"""The worker dies when it begins the object of this number; 0: when it reads one."""
+ONCE: Final = os.environ.get("KILL_ONCE", "")
+"""The first worker to die creates this file, which spares all others; empty: all die."""
 
 _begun = 0
 
