@@ -113,7 +113,7 @@ def _event(before: PartitionState, after: PartitionState) -> Event:
     return Event.RELEASED
 
 
-def told(found: Iterable[Entry]) -> Iterator[Entry]:
+def notable(found: Iterable[Entry]) -> Iterator[Entry]:
     """The entries without claims and releases that changed no live segment."""
     return (
         entry

@@ -139,7 +139,7 @@ def _size_violations(segment: Segment, receipt: GroupReceipt) -> list[str]:
     return found
 
 
-def listing_faults(
+def listing_violations(
     receipts: Sequence[GroupReceipt], listed: Sequence[ListedSegment]
 ) -> tuple[str, ...]:
     """How the listed objects differ from the new segments as written, a phrase each.

@@ -13,16 +13,16 @@ printed, stored and passed on, so none contains a secret or a terminal escape
 
 from __future__ import annotations
 
-from tierfold.compaction.model.redaction import shown
+from tierfold.compaction.model.redaction import redacted
 
 
 class TierfoldError(Exception):
     """One clear sentence: where, what was found, what to do."""
 
     def __init__(self, what: str, *, where: str, remedy: str) -> None:
-        self.what = shown(what)
-        self.where = shown(where)
-        self.remedy = shown(remedy)
+        self.what = redacted(what)
+        self.where = redacted(where)
+        self.remedy = redacted(remedy)
         super().__init__(self.what, self.where, self.remedy)
 
     def __str__(self) -> str:
@@ -35,7 +35,7 @@ class TierfoldError(Exception):
 
 def unexpected(error: Exception) -> str:
     """A foreign exception as part of a sentence, on one line; see `redaction`."""
-    return shown(f"unexpected {type(error).__name__}: {' '.join(str(error).split())}")
+    return redacted(f"unexpected {type(error).__name__}: {' '.join(str(error).split())}")
 
 
 def _rebuild(kind: type[TierfoldError], what: str, where: str, remedy: str) -> TierfoldError:

@@ -1,6 +1,6 @@
 """Redaction of foreign text: hides secrets, and escapes what is not printable.
 
-Every error (`compaction.model.errors`) and every foreign exception goes through `shown`, so that
+Every error (`compaction.model.errors`) and every foreign exception goes through `redacted`, so that
 logs, tables, the catalog and `--json` can repeat them safely.
 
 Secrets are hidden as Kafka hides them (`Password.HIDDEN`): the user part and the query of a URI,
@@ -34,7 +34,7 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,60}(\.[a-zA-Z0-9_-]{1,60}){0,20}|"
 """What a setting may be called, or nothing."""
 
 
-def shown(text: str) -> str:
+def redacted(text: str) -> str:
     """Foreign text made safe for a terminal, a log or a table; safe text stays unchanged."""
     return printable(without_secrets(text))
 

@@ -110,7 +110,7 @@ class SettingViolation:
     remedy: str
 
 
-def plan_violations(rules: Rules) -> tuple[SettingViolation, ...]:
+def setting_violations(rules: Rules) -> tuple[SettingViolation, ...]:
     """Settings that contradict each other; empty: none do."""
     found = []
     # KIP-354, Kafka's `LogConfig.validateValues`.

@@ -9,7 +9,7 @@ from hypothesis import given
 
 from tests.compaction.builders import a_chain, a_state
 from tests.compaction.histories import STEPS, Step, lived
-from tierfold.compaction.commits.history import Entry, Event, at, entries, left_by, told
+from tierfold.compaction.commits.history import Entry, Event, at, entries, left_by, notable
 from tierfold.compaction.model.segments import PartitionState
 
 
@@ -20,7 +20,7 @@ def history(rows: Sequence[PartitionState]) -> list[Entry]:
 
 def events(*steps: Step) -> list[Event]:
     """The notable events of a life of these steps, oldest first, after its first row."""
-    return [entry.event for entry in told(history(lived(steps).rows))][-2::-1]
+    return [entry.event for entry in notable(history(lived(steps).rows))][-2::-1]
 
 
 def test_each_row_says_what_it_did() -> None:
@@ -75,7 +75,7 @@ def test_every_state_is_listed_and_found_by_its_time(steps: list[Step]) -> None:
     life = lived(steps)
     found = history(life.rows)
     assert [entry.state for entry in found] == life.rows[::-1]
-    shown = list(told(found))
+    shown = list(notable(found))
     assert {entry.state.segments for entry in shown} == {row.segments for row in life.rows}
     for entry in shown:
         assert at(found, entry.state.committed_at_ms) == entry

@@ -12,7 +12,7 @@ from tierfold.compaction.commits.receipts import (
     GroupReceipt,
     GroupResult,
     StagedObject,
-    listing_faults,
+    listing_violations,
     receipt_violations,
 )
 from tierfold.compaction.discovery.listing import REQUIRED_PARTS, ListedSegment
@@ -223,13 +223,13 @@ def listing_with(**sizes: int | None) -> ListedSegment:
 
 
 def test_what_lies_there_as_it_was_written_has_no_fault() -> None:
-    assert listing_faults((WRITTEN, UNCHANGED), [listed(FIRST), LISTED]) == ()
+    assert listing_violations((WRITTEN, UNCHANGED), [listed(FIRST), LISTED]) == ()
 
 
 @pytest.mark.parametrize("part", REQUIRED_PARTS)
 def test_an_object_that_is_gone_is_named(part: str) -> None:
     expected = f"{NAME}.{part} was {SIZES[part]} bytes and is gone"
-    assert listing_faults((WRITTEN, UNCHANGED), [listing_with(**{part: None})]) == (expected,)
+    assert listing_violations((WRITTEN, UNCHANGED), [listing_with(**{part: None})]) == (expected,)
 
 
 @pytest.mark.parametrize("part", REQUIRED_PARTS)
@@ -237,9 +237,9 @@ def test_an_object_that_is_gone_is_named(part: str) -> None:
 def test_an_object_of_another_size_is_named(part: str, more: int) -> None:
     size = SIZES[part]
     expected = f"{NAME}.{part} was {size} bytes and has {size + more}"
-    found = listing_faults((WRITTEN, UNCHANGED), [listing_with(**{part: size + more})])
+    found = listing_violations((WRITTEN, UNCHANGED), [listing_with(**{part: size + more})])
     assert found == (expected,)
 
 
 def test_a_segment_that_is_gone_lacks_every_object() -> None:
-    assert len(listing_faults((WRITTEN, UNCHANGED), [])) == len(REQUIRED_PARTS)
+    assert len(listing_violations((WRITTEN, UNCHANGED), [])) == len(REQUIRED_PARTS)

@@ -12,8 +12,8 @@ from tierfold.compaction.model.errors import CorruptLog, unexpected
 from tierfold.compaction.model.redaction import (
     HIDDEN,
     printable,
+    redacted,
     setting_name,
-    shown,
     without_secrets,
 )
 
@@ -45,14 +45,14 @@ SECRET = "wJalrXUtnFEMI"
     ],
 )
 def test_a_secret_is_hidden_and_what_it_belongs_to_is_told(text: str, told: str) -> None:
-    assert shown(text) == told
+    assert redacted(text) == told
 
 
 @pytest.mark.parametrize("separator", ["", "-", "_", "."])
 @pytest.mark.parametrize("of", ["access", "account", "api", "private", "master", "keystore"])
 def test_a_key_is_hidden_however_its_name_is_spelled(of: str, separator: str) -> None:
-    assert shown(f"{of}{separator}key={SECRET}") == f"{of}{separator}key=[hidden]"
-    assert shown(f"X-{of.title()}{separator}Key = '{SECRET}'").endswith("ey =[hidden]")
+    assert redacted(f"{of}{separator}key={SECRET}") == f"{of}{separator}key=[hidden]"
+    assert redacted(f"X-{of.title()}{separator}Key = '{SECRET}'").endswith("ey =[hidden]")
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_key_is_hidden_however_its_name_is_spelled(of: str, separator: str) ->
     ],
 )
 def test_what_holds_no_secret_stays_as_it_is(text: str) -> None:
-    assert shown(text) == text
+    assert redacted(text) == text
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_what_holds_no_secret_stays_as_it_is(text: str) -> None:
     ],
 )
 def test_nothing_drives_a_terminal(text: str, told: str) -> None:
-    assert printable(text) == shown(text) == told
+    assert printable(text) == redacted(text) == told
 
 
 PIECES = st.sampled_from([*"s3:/@?#=.a ", "password", "'", '"', HIDDEN])
@@ -95,9 +95,9 @@ PIECES = st.sampled_from([*"s3:/@?#=.a ", "password", "'", '"', HIDDEN])
 
 @given(st.text() | st.lists(PIECES).map("".join))
 def test_what_is_fit_to_be_shown_stays_so(text: str) -> None:
-    once = shown(text)
+    once = redacted(text)
     assert once.isprintable()
-    assert shown(once) == once
+    assert redacted(once) == once
 
 
 @given(

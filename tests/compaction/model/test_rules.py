@@ -11,7 +11,7 @@ from tierfold.compaction.model.rules import (
     CompactionStrategy,
     Rules,
     outlasting,
-    plan_violations,
+    setting_violations,
 )
 
 HEADER = CompactionStrategy.HEADER
@@ -55,7 +55,7 @@ NAMELESS = ("compaction_strategy", "needs", "compaction_strategy_header")
 def test_what_cannot_hold_together(
     rules: Rules, expected: list[tuple[str, str, str]], source: str
 ) -> None:
-    found = plan_violations(rules)
+    found = setting_violations(rules)
     assert [
         (violation.first, violation.says, violation.second) for violation in found
     ] == expected, source

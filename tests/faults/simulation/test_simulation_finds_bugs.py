@@ -106,7 +106,7 @@ def commits_come_before_the_upload_ends(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(StagedSegment, "put", put_meanwhile)
     patch.setattr(SegmentWriter, "_read_back", lambda _: None)
-    patch.setattr(check_and_commit, "listing_faults", lambda *_: ())
+    patch.setattr(check_and_commit, "listing_violations", lambda *_: ())
 
 
 def what_is_cut_short_counts_as_covered(patch: pytest.MonkeyPatch) -> None:
