@@ -133,7 +133,6 @@ def view_of(draft: PartitionDraft, proof: OverlapProof) -> PartitionView | Refus
         key=facts.key,
         state=facts.state,
         segments=segments,
-        new_ids=tuple(segment.segment_id for segment in taken),
         orphans=orphans,
         set_apart=tuple(inspected.listed for inspected in history.apart),
         needed=_needed(history, _reached(draft)),
@@ -167,7 +166,6 @@ def row_view(facts: PartitionFacts, refusal: Refusal) -> PartitionView | None:
         key=facts.key,
         state=facts.state,
         segments=row.segments,
-        new_ids=(),
         orphans=orphans_of_diverged(facts),
         set_apart=tuple(
             inspected.listed for inspected in history.apart if not fits(inspected, row.lineage)

@@ -61,8 +61,6 @@ class PartitionView:
     """The catalog's row as read; None: there is none yet."""
     segments: tuple[Segment, ...]
     """Live segments in offset order, contiguous, the new ones included."""
-    new_ids: tuple[str, ...]
-    """Those of `segments` that the catalog does not name yet."""
     orphans: tuple[ListedSegment, ...]
     """They hold nothing of their own: no `.log`, or only offsets that the row's segments give."""
     set_apart: tuple[ListedSegment, ...]

@@ -159,3 +159,9 @@ def a_view(segments: Sequence[Segment], **fields: Any) -> PartitionView:
     view = discovered(a_state(segments, **fields))
     assert isinstance(view, PartitionView)
     return view
+
+
+def new_ids(view: PartitionView) -> tuple[str, ...]:
+    """The live segments that the catalog's row does not name yet."""
+    named = () if view.state is None else {segment.segment_id for segment in view.state.segments}
+    return tuple(s.segment_id for s in view.segments if s.segment_id not in named)

@@ -1,4 +1,4 @@
-"""One round over a picture: the functions that the stages of a run call, without Spark."""
+"""Cleans a drawn log in one round, with the stages' functions but without Spark."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ def passed(
     is_last_chunk: bool = True,
 ) -> Pass:
     """The same, with what the workers said; `clean_until`: where it is below `first_dirty`."""
-    each = replace(_round(log, now_ms, rules, first_dirty), is_last_chunk=is_last_chunk)
+    round_ = replace(_round(log, now_ms, rules, first_dirty), is_last_chunk=is_last_chunk)
     if clean_until is not None:
         vector = (CleanerOffset(epoch=1, offset=clean_until),)
-        each = replace(each, state=replace(each.state, cleaner_offsets=vector))
-    return _carried_out(log, each)
+        round_ = replace(round_, state=replace(round_.state, cleaner_offsets=vector))
+    return _carried_out(log, round_)
 
 
 def seen(log: Log, *, cleaner_offset: int | None = None) -> PartitionView:
@@ -77,7 +77,6 @@ def seen(log: Log, *, cleaner_offset: int | None = None) -> PartitionView:
         key=KEY,
         state=replace(_state(log), cleaner_offsets=offsets),
         segments=log.segments,
-        new_ids=(),
         orphans=(),
         set_apart=(),
         waiting=(),
@@ -108,13 +107,13 @@ def vacuumed(log: Log, *, now_ms: int, rules: Rules = RULES) -> Log:
     plan = planned(log, cleaner_offset=log.segments[-1].next_offset, now_ms=now_ms, rules=rules)
     assert isinstance(plan, Compact)
     assert plan.is_partial
-    each = replace(
+    round_ = replace(
         _round(log, now_ms, rules, plan.first_dirty),
         next_offset=plan.next_offset,
         groups=plan.groups,
         is_partial=True,
     )
-    return _carried_out(log, each).log
+    return _carried_out(log, round_).log
 
 
 def _carried_out(log: Log, work: Round) -> Pass:

@@ -15,6 +15,7 @@ from tests.compaction.builders import (
     a_segment,
     a_state,
     discovered,
+    new_ids,
     segment_id,
     unknown,
 )
@@ -369,11 +370,11 @@ def test_nothing_that_a_live_row_names_is_ever_deleted(found: tuple[PartitionVie
     expired, starting, going, orphans = map(set, ids(vacuumed))
     assert view.state is not None
     live = {segment.segment_id for segment in view.state.segments}
-    assert expired <= live | set(view.new_ids)
+    assert expired <= live | set(new_ids(view))
     assert not (starting | going | orphans) & live
     apart = {segment.segment_id for segment in vacuumed.set_apart}
     assert not apart & (live | orphans)
-    assert not (apart | orphans) & set(view.new_ids)
+    assert not (apart | orphans) & set(new_ids(view))
     assert len(expired | starting | going | orphans) == sum(map(len, ids(vacuumed)))
     if not rules.is_detached:
         assert not expired | orphans
@@ -394,6 +395,6 @@ def test_nothing_that_a_live_row_names_is_ever_deleted(found: tuple[PartitionVie
         ensure(before, after)
         assert number or deletion_violations(vacuumed, after) == ()
     live_after = {segment.segment_id for segment in after.segments}
-    assert live_after == (live | set(view.new_ids)) - expired
+    assert live_after == (live | set(new_ids(view))) - expired
     assert not (starting | going) & {entry.segment.segment_id for entry in after.retired}
     assert expired <= {entry.segment.segment_id for entry in after.whole_retired}

@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from tests.compaction.builders import a_segment, a_state, facts, retired, segment_id
+from tests.compaction.builders import a_segment, a_state, facts, new_ids, retired, segment_id
 from tests.compaction.uploads import (
     LATE,
     a_row,
@@ -85,7 +85,7 @@ def test_of_a_diverged_partition_the_row_is_left_and_what_no_history_has() -> No
     deposed = upload(2, 8, (0, 0), (1, 2))
     seen = rest_of(row, current, upload(3, 5, (0, 0), (3, 2)), deposed)
     assert seen is not None
-    assert (spans(seen), seen.new_ids, seen.lineage) == (["0-10"], (), lineage)
+    assert (spans(seen), new_ids(seen), seen.lineage) == (["0-10"], (), lineage)
     assert (starts(seen.orphans), starts(seen.set_apart)) == ([], [2])
     assert (seen.waiting, seen.stalled_since_ms, seen.log_start_offset) == ((), None, 0)
     assert "epoch 4, whose log has offset 6" in seen.notes[0]
@@ -138,7 +138,7 @@ def test_the_next_leaders_first_upload_cut_short_waits_and_is_not_set_apart() ->
 
 def test_a_deposed_leaders_tail_is_not_taken_where_batches_tell_of_the_next_leader() -> None:
     seen = view(a_row((0, 10)), upload(11, 12), by_batches(11, 15, 4))
-    assert (seen.new_ids, starts(seen.set_apart)) == ((), [11])
+    assert (new_ids(seen), starts(seen.set_apart)) == ((), [11])
 
 
 def test_without_a_row_nothing_of_a_diverged_partition_may_go() -> None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.compaction.builders import a_segment, a_state, discovered, retired, segment_id
+from tests.compaction.builders import a_segment, a_state, discovered, new_ids, retired, segment_id
 from tests.compaction.uploads import upload
 from tierfold.compaction.commits.commit import claimed
 from tierfold.compaction.commits.invariants import CLAIM_INVARIANTS, violations
@@ -90,7 +90,7 @@ def checked(row: PartitionState | None, found: Sequence[InspectedSegment]) -> Pa
         elif segment.is_readable and held and held <= live:
             raise AssertionError(f"{name} is no orphan")
         others = no_offsets.union(*(offsets_of(other) for other in found if other is not segment))
-        kept = set(seen.new_ids) | {waits.segment_id for waits in seen.waiting}
+        kept = set(new_ids(seen)) | {waits.segment_id for waits in seen.waiting}
         assert not held & late or name not in {orphan.segment_id for orphan in seen.orphans}
         if held - live - late - others:
             assert name in kept, f"{name} alone holds offsets"
@@ -142,6 +142,6 @@ def test_the_order_of_arrival_in_one_listing_does_not_matter(
     other = discovered(row, data.draw(st.permutations(found)))
     assert isinstance(one, PartitionView)
     assert isinstance(other, PartitionView)
-    assert (one.segments, one.new_ids) == (other.segments, other.new_ids)
+    assert (one.segments, new_ids(one)) == (other.segments, new_ids(other))
     for list_of in ("orphans", "waiting", "notes"):
         assert sorted(map(str, getattr(one, list_of))) == sorted(map(str, getattr(other, list_of)))

@@ -18,6 +18,7 @@ from tests.compaction.builders import (
     a_state,
     agreeing,
     facts,
+    new_ids,
     retired,
     segment_id,
 )
@@ -66,7 +67,7 @@ def test_overlapping_uploads_are_taken_without_a_row_and_beside_one(
     for arrived in (found, found[::-1]):
         seen = view(row, *arrived)
         assert spans(seen) == ["0-10", "11-15", "16-23"]
-        assert seen.new_ids[-2:] == (segment_id("8-15"), segment_id("16-23"))
+        assert new_ids(seen)[-2:] == (segment_id("8-15"), segment_id("16-23"))
         assert (seen.notes, seen.orphans, seen.waiting, seen.set_apart) == ((), (), (), ())
         assert seen.log_start_offset == 0
 

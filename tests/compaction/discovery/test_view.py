@@ -16,6 +16,7 @@ from tests.compaction.builders import (
     cleaned_to,
     discovered,
     listed,
+    new_ids,
     retired,
     segment_id,
     unknown,
@@ -74,7 +75,7 @@ def epochs(*pairs: tuple[int, int]) -> tuple[LeaderEpoch, ...]:
 def test_without_a_row_a_contiguous_log_is_taken() -> None:
     view = seen([CHAIN[1], CHAIN[0]])
     assert view.segments == CHAIN[:2]
-    assert view.new_ids == (A, B)
+    assert new_ids(view) == (A, B)
     assert (view.log_start_offset, view.next_offset, view.live_bytes) == (0, 200, 2000)
     assert view.cleaner_offset is None
 
@@ -115,7 +116,7 @@ def test_live_data_that_is_gone_refuses_with_its_own_reason() -> None:
 def test_new_segments_chain_to_the_live_end() -> None:
     view = seen(CHAIN[2:], a_state(CHAIN[:2], log_start_offset=30))
     assert view.segments == CHAIN
-    assert view.new_ids == (C, D)
+    assert new_ids(view) == (C, D)
     assert view.log_start_offset == 30
     assert view.notes == ()
 
