@@ -3,7 +3,7 @@
 #   PYTHON=python3.12   the interpreter that makes the virtual environment
 #   VENV=/some/folder   where that environment lives
 #   KILLS=50            how many runs `make soak` kills
-#   SEEDS=10000         how many stories of the protocol it plays
+#   SEEDS=10000         how many scenarios of the protocol it simulates
 #   STEPS=2000          how many steps of real verbs in random order it takes
 #   INPUTS=1000000      how much malformed input it feeds to the parsers
 #   SEED=1              where `make soak` begins; a failure names the seed that replays it
@@ -17,7 +17,7 @@ SEED ?= 1
 
 BIN := $(VENV)/bin
 # What an installation depends on; code is installed in place and needs no second installation.
-PAPERS := setup.cfg pyproject.toml
+PACKAGING := setup.cfg pyproject.toml
 RUNTIME := $(VENV)/.tierfold-runtime
 TESTING := $(VENV)/.tierfold-testing
 
@@ -34,11 +34,11 @@ demo: $(RUNTIME) ## compact a copy of the bundled sample tier and verify it (bui
 dist: $(RUNTIME) ## build the archive that a cluster's executors need (dist/)
 	@$(BIN)/python scripts/cluster_archive.py dist
 
-test: $(TESTING) ## every check: the whole test suite, linters, types and walls included
+test: $(TESTING) ## every check: the whole test suite, linters, types and import rules included
 	@scripts/require-java javac
 	@$(BIN)/python -m pytest --numprocesses 2
 
-lint: $(TESTING) ## the linters alone: style, types, and which room may import which
+lint: $(TESTING) ## the linters alone: style, types, and which package may import which
 	@$(BIN)/ruff check .
 	@$(BIN)/python -m mypy
 	@$(BIN)/lint-imports --no-cache
@@ -58,7 +58,7 @@ clean: ## remove what these verbs made: environment, builds, caches
 	rm -rf $(VENV) build dist tierfold.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(RUNTIME): $(PAPERS)
+$(RUNTIME): $(PACKAGING)
 	@scripts/require-python $(PYTHON)
 	@echo "installing tierfold into $(VENV)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -1,16 +1,16 @@
-"""jobs: what runs: the verbs, Spark, settings, the command line.
+"""jobs: the verbs, Spark, settings and the command line.
 
-    context    what a run works with: tier, catalog, clock, scope; how it is stopped
-    settings   what a topic's settings are, and who set them
+    context    the tier, catalog, clock and scope of a run; signals
+    settings   a topic's settings, and where each value comes from
     spark      the Spark session and its Python workers
     pipeline   from the survey of partitions to the commit
     sources    `kafka-segments` and the catalog as DataFrames
     verbs      one module per verb
-    reports    what people see: tables and pictures
+    reports    tables and pictures for people
     cli        the command line
 
-`VERB_job.py` at the top of this folder are launchers for spark-submit, without logic.
+Each `VERB_job.py` in this folder launches a verb under spark-submit and holds no logic.
 
-The flow: view → plan → claim → scan → reduce → rewrite → check → commit → report. A run that loses
-a race starts again from a fresh view. Each package imports only the packages above it in this list.
+Flow: view → plan → claim → scan → reduce → rewrite → check → commit → report. A run that loses a
+race starts again from a fresh view. Each package imports only the packages above it in this list.
 """

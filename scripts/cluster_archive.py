@@ -1,10 +1,10 @@
-"""Builds what a cluster's executors need: one archive for spark-submit's `--archives`.
+"""Builds the archive for a cluster's executors, for spark-submit's `--archives`.
 
     python scripts/cluster_archive.py dist
 
-It holds our packages, with every kernel compiled, and the packages of others that the executors
-import; what only the driver needs is left out. Run it with the interpreter of the environment that
-holds these packages: the archive is for executors of that Python's minor version, on that platform.
+It holds tierfold with every kernel compiled, and the third-party packages that the executors
+import, without those of the driver. Run it with the interpreter of the environment that has these
+packages: the archive works for executors with the same minor version of Python and platform.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ OTHERS: Final = (
     "pyarrow",
     "zstandard",
 )
-"""PySpark itself is where Spark is: on the executors."""
+"""PySpark is left out: the executors have it with Spark."""
 
 NOT_RUN: Final = frozenset({"__pycache__", "include", "src", "test", "tests"})
-"""Folders of others that nothing imports: their tests, and what one compiles against them."""
+"""Third-party folders that nothing imports: tests and C headers."""
 
 GZIP_LEVEL: Final = 4
 
 
 def main(folder: Path) -> Path:
-    """Builds the archive in `folder`, and returns its path."""
+    """Build the archive in `folder`; return its path."""
     archive = folder / f"tierfold-cluster-{version('tierfold')}-{_platform()}.tar.gz"
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".tierfold-", dir=folder) as scratch:
@@ -66,7 +66,7 @@ def _platform() -> str:
 
 
 def _copy_distribution(name: str, content: Path) -> None:
-    """The files that pip installed, at the same place below `content`."""
+    """Copy the files that pip installed to the same place below `content`."""
     for file in distribution(name).files or ():
         is_outside = ".." in file.parts  # Its commands, which lie in `bin`.
         if not is_outside and NOT_RUN.isdisjoint(file.parts):
@@ -76,7 +76,7 @@ def _copy_distribution(name: str, content: Path) -> None:
 
 
 def _compile(content: Path) -> None:
-    """Kernels to machine code, modules to bytecode: nothing is left for the executors to do."""
+    """Compile kernels and modules, so that the executors compile nothing."""
     environment = {
         name: text for name, text in os.environ.items() if not name.startswith("NUMBA_")
     }
@@ -100,7 +100,7 @@ def _pack(content: Path, archive: Path) -> None:
 
 
 def _of_nobody(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Whoever unpacks it owns it."""
+    """Clear the owner: the user who unpacks the archive owns the files."""
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = ""
     return entry

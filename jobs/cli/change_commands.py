@@ -1,4 +1,4 @@
-"""The verbs that change what the catalog says, beside `compact`: restore, forget, vacuum."""
+"""The other verbs that change the catalog, beside `compact`: restore, forget, vacuum."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def restore_verb(partition_name: str, to: str, dry_run: bool, **given: Any) -> N
     What brokers uploaded since stays. The segments that come back are read and checked first; those
     that leave are retired, so that a restore can be undone by a restore.
 
-    To undo a run, name the moment of the line below it in `tierfold history`; to undo the very
+    To undo a run, name the time of the line below it in `tierfold history`; to undo the very
     first run, that of the line "found".
 
     \b
@@ -76,11 +76,11 @@ def forget_verb(partition_name: str, dry_run: bool, **given: Any) -> None:
 
     After an unclean leader election brokers go on with a log that lacks what the tier has, and
     every verb refuses the partition. This accepts the loss: the next `compact` takes the new
-    history, as on first sight. No object is deleted; `vacuum --diverged` deletes what is no part
-    of the new history.
+    history, as for a new partition. No object is deleted; `vacuum --diverged` deletes what is no
+    part of the new history.
 
     It is refused while segments that tierfold wrote, retired ones or orphans are in the tier, and
-    says what to do first. There is no way back: look at --dry-run.
+    says what to do first. It cannot be undone: look at --dry-run.
 
     \b
     Examples:
@@ -160,7 +160,7 @@ def vacuum_verb(dry_run: bool, **given: Any) -> None:
         print_vacuum(for_people(), found, title)
     catalog_files = catalog_cleaned(asked.context, stderr, is_dry_run=dry_run)
     if given["as_json"]:
-        entries = (each.as_json() for each in found)
+        entries = (report.as_json() for report in found)
         run = {} if dry_run else {"run": asked.context.run}
         click.echo(document(entries, catalog_files=catalog_files, **run, **remarks.as_json()))
     else:

@@ -1,8 +1,8 @@
 """The command line: `tierfold VERB …`, also `python -m tierfold VERB …` and under spark-submit.
 
 Exit codes: 0 done, or nothing to do, or left for the next run; 1 a bug; 2 a wrong setting or usage;
-3 a partition failed; 4 fenced: another run took over a partition. Where both happened, 3 is told.
-130 stopped by Ctrl-C, 143 by SIGTERM.
+3 a partition failed; 4 fenced: another run took over a partition. 3 goes before 4. 130 stopped by
+Ctrl-C, 143 by SIGTERM.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def compact_verb(**given: Any) -> None:
     else:
         remarks = remarks_on_tier(settings, asked.context)
         tell_people(remarks, given)
-        # Progress is no result: it goes to stderr, always.
+        # Progress is not a result, so it always goes to stderr.
         stderr = beside_result(as_json=given["as_json"])
         reports = compact(asked.context, settings, asked.scope, stderr, budget)
         of_brokers = Remarks(warnings=broker_warnings(settings, reports))
@@ -171,10 +171,10 @@ def status_verb(**given: Any) -> None:
     tell_people(remarks, given)
     found = status(asked.context, settings, asked.scope)
     if given["as_json"]:
-        click.echo(document((each.as_json() for each in found), **remarks.as_json()))
+        click.echo(document((partition.as_json() for partition in found), **remarks.as_json()))
     else:
         print_status(for_people(), found)
-    if any(each.refusal for each in found):
+    if any(partition.refusal for partition in found):
         sys.exit(EXIT_PARTITION_FAILED)
 
 
@@ -203,10 +203,10 @@ def verify_verb(second_opinion: bool, **given: Any) -> None:
     stderr = beside_result(as_json=given["as_json"])
     found = verify(asked.context, settings, asked.scope, stderr, second_opinion=second_opinion)
     if given["as_json"]:
-        click.echo(document((each.as_json() for each in found), **remarks.as_json()))
+        click.echo(document((partition.as_json() for partition in found), **remarks.as_json()))
     else:
         print_verified(for_people(), found)
-    if any(each.corruptions for each in found):
+    if any(partition.corruptions for partition in found):
         sys.exit(EXIT_PARTITION_FAILED)
 
 
@@ -263,7 +263,7 @@ def config_verb(topic: str, **given: Any) -> None:
     remarks = remarks_on_topic(settings, topic)
     tell_people(remarks, given)
     if given["as_json"]:
-        settled = {"topic": topic, "settings": [each.as_json() for each in found]}
+        settled = {"topic": topic, "settings": [setting.as_json() for setting in found]}
         click.echo(json.dumps(settled | remarks.as_json(), indent=2))
     else:
         print_settings(for_people(), topic, found)
@@ -276,7 +276,7 @@ for changing in (restore_verb, forget_verb, vacuum_verb):
 def _told(
     reports: list[PartitionReport], title: str, as_json: bool, **of_all: str | list[str]
 ) -> None:
-    """Print the reports and leave with the exit code they call for."""
+    """Print the reports and exit with their exit code."""
     if as_json:
         click.echo(
             document(
@@ -291,14 +291,14 @@ def _told(
 
 
 def main(prog_name: str = "tierfold", first_arguments: Sequence[str] = ()) -> None:
-    """The console script, its stderr without chatter."""
+    """Run the console script, with Spark's chatter on stderr hidden."""
     print_what_can_be()
     with chatter_hidden():
         _main(prog_name, first_arguments)
 
 
 def _main(prog_name: str, first_arguments: Sequence[str]) -> None:
-    """Run the verb; errors that a person must act on, and signals, are one sentence."""
+    """Run the verb; expected errors and signals print one sentence, bugs a traceback."""
     try:
         with stoppable():
             tierfold.main(
@@ -310,13 +310,13 @@ def _main(prog_name: str, first_arguments: Sequence[str]) -> None:
     except TierfoldError as error:
         click.echo(f"{prog_name}: {error}", err=True)
         sys.exit(_exit_code(error))
-    except Exception:  # noqa: BLE001 - a bug: its trace is told, fit to be reported
+    except Exception:  # noqa: BLE001 - a bug: its traceback is printed for a bug report
         click.echo(trace(), err=True)
         sys.exit(EXIT_BUG)
 
 
 def _exit_code(error: TierfoldError) -> int:
-    """By who must act: on a setting, on data, or on tierfold itself."""
+    """The exit code says what to fix: a setting, the data, or tierfold itself."""
     match error:
         case BadSettings():
             return EXIT_WRONG_SETTING

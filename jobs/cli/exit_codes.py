@@ -1,4 +1,4 @@
-"""How a verb ends: where people read, what machines read, the exit code."""
+"""Consoles for people, output for machines, and exit codes."""
 
 from __future__ import annotations
 
@@ -27,39 +27,39 @@ EXIT_WRONG_SETTING: Final = 2
 EXIT_PARTITION_FAILED: Final = 3
 EXIT_FENCED: Final = 4
 EXIT_BROKEN_PIPE: Final = 128 + 13
-"""As a shell tells of a process that SIGPIPE has ended."""
+"""The exit code that a shell reports for a process that SIGPIPE ended."""
 
 WIDTH_WITHOUT_TERMINAL: Final = 120
-"""Columns of a table that goes to a file or a pipe."""
+"""Columns of a table that is written to a file or a pipe."""
 
 
 _PLAIN: Final = {"→": "->", "–": "-", "…": "...", "≤": "<=", "·": "-", "│": "|"}
-"""What stands for these where the terminal's encoding lacks them."""
+"""Replacements for characters that the terminal's encoding lacks."""
 
 
 class _PeoplesConsole(Console):
-    """A console whose reader may go away, as `head` does once it has its lines."""
+    """A console whose reader may close the pipe early, as `head` does."""
 
     def on_broken_pipe(self) -> None:
-        """See `rich.console.Console`: end as a process does that the signal ends."""
+        """See `rich.console.Console`: exit like a process that SIGPIPE ended."""
         leave_broken_pipe()
 
 
 def for_people() -> Console:
-    """Where people read."""
+    """Return the console for people, on stdout."""
     width = None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL
     return _PeoplesConsole(file=sys.stdout, width=width, highlight=False)
 
 
 def leave_broken_pipe() -> None:
-    """The reader is gone: exit quietly, and drop what is not yet written."""
-    # Python writes what is left when it ends, and would complain then.
+    """Exit quietly after the reader is gone, and drop unwritten output."""
+    # Python flushes the rest at exit, and would print an error then.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(EXIT_BROKEN_PIPE)
 
 
 def print_what_can_be() -> None:
-    """Whatever the encodings of stdout and stderr lack is replaced, never an error."""
+    """Replace characters that the encodings of stdout and stderr lack, instead of raising."""
     codecs.register_error("tierfold", _replaced)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -70,17 +70,17 @@ def _replaced(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     lacking = error.object[error.start : error.end]
-    return "".join(_PLAIN.get(each, "?") for each in lacking), error.end
+    return "".join(_PLAIN.get(character, "?") for character in lacking), error.end
 
 
 def beside_result(*, as_json: bool) -> Console:
-    """Where progress and warnings go: stderr; nowhere where that would spoil a document."""
-    # spark-submit joins stderr to stdout: there a document must have both to itself.
+    """Return the console for progress and warnings: stderr, or none if that spoils a document."""
+    # spark-submit merges stderr into stdout, so nothing may be printed beside a document.
     return Console(stderr=True, quiet=as_json and under_spark_submit())
 
 
 def leave(reports: Sequence[PartitionReport | VacuumReport]) -> None:
-    """Exit with the code that the reports call for; where that is 0, go on."""
+    """Exit with the exit code of the reports; return if it is 0."""
     outcomes = {report.outcome for report in reports}
     if outcomes & {FAILED, REFUSED, UNKNOWN}:
         sys.exit(EXIT_PARTITION_FAILED)

@@ -1,4 +1,4 @@
-"""The options that verbs share, and what they stand for: settings, tier, scope, clock, budget."""
+"""The options that verbs share: settings, tier, scope, clock, budget."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tierfold.jobs.settings.remarks import Remarks
 from tierfold.jobs.settings.resolution import Settings, resolve
 
 INT64: Final = click.IntRange(0, 2**63 - 1)
-"""A time or an offset as Kafka stores it: what is larger fits in no array and in no table."""
+"""A time or an offset as Kafka stores it; larger numbers fit into no array or table."""
 
 CONFIG_VARIABLE: Final = "TIERFOLD_CONFIG"
 
@@ -34,17 +34,17 @@ JSON_OPTION: Final = click.option(
 )
 
 _NOW_MIN_MS: Final = 10**12
-"""September 2001, before Kafka: what is below are seconds. Were they believed, what is retired now
-would seem to have been so for half a century, and the next `vacuum` would spare it no hour."""
+"""September 2001, before Kafka: smaller numbers are seconds. A time in seconds would date new
+retirements half a century back, and the next `vacuum` would delete them without a grace period."""
 
 _NOW_MAX_MS: Final = 2**63 - 1
 
 _DIGITS_MAX: Final = 100
-"""Python reads no number of thousands of digits."""
+"""Python refuses to parse numbers of thousands of digits."""
 
 
 class _Timestamp(click.ParamType[int]):
-    """A time as `restore --to` takes it, within the bounds of what can be meant."""
+    """A time as `restore --to` takes it, within plausible bounds."""
 
     name = "time"
 
@@ -74,14 +74,14 @@ _Verb = TypeVar("_Verb", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedOfTier:
-    """What a verb about a tier is told."""
+    """The arguments of a verb about a tier."""
 
     context: RunContext
     scope: Scope
 
 
 def settings_options(verb: _Verb) -> _Verb:
-    """--config and --set: every verb takes them."""
+    """--config and --set, which every verb takes."""
     options = (
         click.option(
             "--config",
@@ -102,12 +102,12 @@ def settings_options(verb: _Verb) -> _Verb:
 
 
 def clock_options(verb: _Verb) -> _Verb:
-    """--now and settings: a verb decides what another's run decided with them."""
+    """--now and settings: with them a verb repeats the decisions of another run."""
     return with_options((_NOW_OPTION,), settings_options(verb))
 
 
 def replay_options(verb: _Verb) -> _Verb:
-    """--now, --first-dirty, settings: a verb that reads a tier replays another's run with them."""
+    """--now, --first-dirty and settings: with them a verb that reads a tier replays a run."""
     first_dirty = click.option(
         "--first-dirty",
         type=INT64,
@@ -141,7 +141,7 @@ def tier_options(verb: _Verb) -> _Verb:
 
 
 def budget_options(verb: _Verb) -> _Verb:
-    """What a run may take; what is left goes on with the next run."""
+    """The limits of a run; the next run goes on with the rest."""
     options = (
         click.option(
             "--max-partitions",
@@ -167,23 +167,23 @@ def budget_options(verb: _Verb) -> _Verb:
 
 
 def with_options(options: Sequence[Callable[[_Verb], _Verb]], verb: _Verb) -> _Verb:
-    """The verb with these options, shown in their order."""
+    """Return the verb with these options, shown in their order."""
     return functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), verb)
 
 
 def settings_of(given: dict[str, Any]) -> Settings:
-    """What was said of settings; asked for first, so that nothing is read where it is wrong."""
+    """Resolve the settings; call this first, so that nothing is read if they are wrong."""
     return resolve(given["overrides"], given["config"])
 
 
 def tell_people(remarks: Remarks, given: dict[str, Any]) -> None:
-    """Remarks go to stderr at once; a document has both outputs to itself and holds them."""
+    """Print remarks to stderr at once; with --json they are in the document instead."""
     if not given["as_json"]:
         remarks.print_to(Console(stderr=True))
 
 
 def asked_of_tier(given: dict[str, Any]) -> AskedOfTier:
-    """The tier, opened, and which of its partitions; raises BadSettings where it is none."""
+    """Open the tier and return it with the scope; raises BadSettings if there is no tier."""
     scope = Scope(
         topics=given.get("topics") or ("*",),
         partitions=given.get("partitions") or ("*",),
@@ -195,7 +195,7 @@ def asked_of_tier(given: dict[str, Any]) -> AskedOfTier:
 
 
 def budget_of(given: dict[str, Any]) -> Budget:
-    """What the run may take."""
+    """Return the limits of the run."""
     return Budget(
         max_partitions=given["max_partitions"],
         max_bytes=given["max_bytes"],

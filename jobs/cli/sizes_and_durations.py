@@ -22,7 +22,7 @@ class Quantity(click.ParamType[int]):
     def convert(
         self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
     ) -> int:
-        """What `value` stands for; a text that says nothing is a wrong use of the command."""
+        """Parse `value`; malformed text is a usage error."""
         if isinstance(value, int):
             return value
         found = _WRITTEN.fullmatch(value.strip())
@@ -44,11 +44,11 @@ SIZE_BYTES: Final = Quantity(
     | {f"{prefix}iB": 1024**power for power, prefix in enumerate(("K", "M", "G", "T"), start=1)},
     "10GiB",
 )
-"""Bytes; without a unit it is bytes too."""
+"""Bytes; the unit is optional."""
 
 DURATION_MS: Final = Quantity(
     "duration",
     {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000},
     "90m",
 )
-"""Milliseconds; the unit must be said: a grace period of 24 seconds is soon over."""
+"""Milliseconds; the unit is required, because 24 seconds is not a grace period of 24 hours."""

@@ -1,8 +1,8 @@
-"""context: what a run works with.
+"""context: the tier, catalog, clock and scope of a run.
 
     run_context   the tier, its catalog, the clock, the run's name
-    scope         which partitions a person means
-    timestamps    points in time as people write them
+    scope         the partitions that a verb works on
+    timestamps    parses and prints timestamps
     stopping      Ctrl-C and SIGTERM
-    versions      which tierfold this is
+    versions      the version of tierfold
 """

@@ -1,6 +1,6 @@
-"""The live things of a run: the tier, its catalog, the clock, the run's name.
+"""The context of a run: the tier, its catalog, the clock, the run's name.
 
-Nothing else constructs them; everything else is handed values.
+Only this module constructs them.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, tier
 from tierfold.storage.tiers.tier_uris import open_tier
 
 CATALOG_FOLDER: Final = "_tierfold"
-"""Where a tier's catalog lies unless --catalog says otherwise: beside `kafka-tiered-storage`."""
+"""The default folder of a tier's catalog, beside `kafka-tiered-storage`; --catalog overrides it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
-    """What a verb works with."""
+    """The context of a verb."""
 
     tier_uri: str
     tier: LocalTieredStorage
@@ -34,13 +34,13 @@ class RunContext:
     """An absolute path."""
     catalog: Catalog
     now_ms: int
-    """When the run began: what is decided, is decided for this moment."""
+    """When the run began; all decisions are made for this time."""
     clock: Callable[[], int]
-    """The time, epoch milliseconds: `now_ms` at first. What is written bears it."""
+    """Returns the time in epoch milliseconds, `now_ms` at first. Writes are stamped with it."""
     run: str
-    """This run's name: its begin, and enough of an id to be unique."""
+    """This run's name: its start, and enough of an id to be unique."""
     catalog_words: tuple[str, ...] = ()
-    """What names the catalog on a command line; empty where it lies in the tier."""
+    """The arguments that name the catalog; empty if it lies in the tier."""
 
     def place(self, key: PartitionKey) -> str:
         """The arguments of a verb that name this tier, its catalog and the partition."""
@@ -50,9 +50,9 @@ class RunContext:
 def run_context(
     tier_uri: str, catalog_uri: str | None = None, now: int | None = None
 ) -> RunContext:
-    """Opens the tier at `tier_uri` and its catalog; `now` (ms) replaces the clock.
+    """Open the tier at `tier_uri` and its catalog; `now` (ms) replaces the clock.
 
-    Raises BadSettings where there is no such tier, or `local_path` refuses a path or URI.
+    Raises BadSettings if there is no such tier, or `local_path` refuses a path or URI.
     """
     begun_ms = now_ms()
     time_ms = begun_ms if now is None else now

@@ -1,6 +1,6 @@
-"""Which partitions a person means: patterns, or one by its name.
+"""Selects partitions by patterns, or one by its name.
 
-A name is `orders-0`, or the partition's folder, which names the topic's id too.
+A name is `orders-0`, or the partition's folder, which also contains the topic's id.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ _ALL_NAMED: Final = "`tierfold status TIER` names all that there is."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Which partitions a verb is about, and how they are to be looked at."""
+    """The partitions that a verb works on."""
 
     topics: tuple[str, ...] = ("*",)
-    """Shell patterns; a topic that matches one is in."""
+    """Shell patterns; a topic must match one of them."""
     partitions: tuple[str, ...] = ("*",)
-    """Shell patterns over the partition's number."""
+    """Shell patterns for the partition's number."""
     first_dirty: int | None = None
-    """Where the dirty region begins, instead of at the cleaner offset."""
+    """The start of the dirty region, instead of the cleaner offset."""
 
     def chosen(self, among: Iterable[PartitionKey]) -> list[PartitionKey]:
-        """Those of the partitions that are in scope, in their order.
+        """Return the partitions that are in scope, in their order.
 
-        A pattern may match nothing. A name that does is mistyped, and a job that does nothing night
-        after night would look well: raises BadSettings.
+        A pattern may match nothing. A name that matches nothing is probably mistyped, and the job
+        would silently do nothing: raises BadSettings.
         """
         keys = list(among)
         _refuse_unknown("topic", self.topics, {key.topic for key in keys})
@@ -60,15 +60,15 @@ def _refuse_unknown(what: str, patterns: Iterable[str], names: set[str]) -> None
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """What a mistyped name may have been meant as, or where all names are to be seen."""
+    """A sentence with the names closest to a mistyped one, or with where to find all names."""
     found = get_close_matches(name, names, n=1)
     return f"Did you mean {found[0]}?" if found else _ALL_NAMED
 
 
 def named(among: Iterable[PartitionKey], name: str, *, where: str) -> PartitionKey:
-    """The one of the partitions that has that name.
+    """Return the partition with that name.
 
-    Raises BadSettings where it is none, or several; `where` is what the name was given to.
+    Raises BadSettings if none or several have it; `where` is the argument that held the name.
     """
     keys = list(among)
     found = [key for key in keys if name in {str(key), _folder(key)}]

@@ -1,12 +1,12 @@
-"""Ctrl-C and SIGTERM: a verb stops where nothing is half done, and gives back what it holds.
+"""Ctrl-C and SIGTERM: a verb stops between two steps and releases its claims.
 
-Outside `deferred` a signal raises Stopped at once. Within, where partitions are held, it is only
-noted: `check` raises it where that does no harm, and the caller releases what it has claimed.
-Without `stoppable`, in a notebook say, all of this does nothing.
+Outside `deferred` a signal raises Stopped at once. Within it, while partitions are claimed, the
+signal is only recorded: `check` raises it at a safe point, and the caller releases its claims.
+Without `stoppable`, for example in a notebook, all of this does nothing.
 
-spark-submit runs Python as a child of its JVM. A terminal's Ctrl-C reaches both; a scheduler's
-SIGTERM reaches the JVM alone, whose end takes the container, and Python with it. So the JVM passes
-it on, and ends only after this process has.
+spark-submit runs Python as a child of its JVM. Ctrl-C in a terminal reaches both. SIGTERM from a
+scheduler reaches only the JVM; when that exits, the container ends and Python with it. So the JVM
+passes the signal on, and exits after this process.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _NAMES: Final = {signal.SIGINT: "Ctrl-C (SIGINT)", signal.SIGTERM: "SIGTERM"}
 
 
 class Stopped(BaseException):
-    """The process was told to stop. No Exception, so that no handler of errors takes it for one."""
+    """A signal asks the process to stop; not an Exception, so that no error handler catches it."""
 
     def __init__(self, signum: int) -> None:
         self.by = _NAMES[signal.Signals(signum)]
-        """The signal, as people know it."""
+        """The signal's name for people."""
         self.exit_code = 128 + signum
-        """By the shells' convention."""
+        """The exit code by the convention of shells."""
         super().__init__(
             f"stopped by {self.by}: what was committed stays, the rest is as it was; run again to"
             " go on"
@@ -42,7 +42,7 @@ class Stopped(BaseException):
 
 @dataclass(slots=True)
 class _Stop:
-    """What is known of signals in this process."""
+    """The state of signals in this process."""
 
     asked: int | None = None
     """The first signal that came."""
@@ -54,9 +54,9 @@ _stop: Final = _Stop()
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Within it Ctrl-C and SIGTERM raise Stopped, here at the latest; for the main thread.
+    """Make Ctrl-C and SIGTERM raise Stopped, at the latest at the end; for the main thread.
 
-    A signal that this process was started to ignore, by `nohup` or a shell's `&`, stays ignored.
+    A signal that the process ignores from its start (`nohup`, a shell's `&`) stays ignored.
     """
     heeded = [name for name in _NAMES if signal.getsignal(name) is not signal.SIG_IGN]
     before = {name: signal.signal(name, _on_signal) for name in heeded}
@@ -75,7 +75,7 @@ def stoppable() -> Iterator[None]:
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """Within it a signal is only noted: `check` raises it, or `stoppable` at its end."""
+    """Only record a signal: `check` raises it, or `stoppable` at its end."""
     _stop.deferrals += 1
     try:
         yield
@@ -84,21 +84,21 @@ def deferred() -> Iterator[None]:
 
 
 def is_stopping() -> bool:
-    """A signal has come."""
+    """Whether a signal has arrived."""
     return _stop.asked is not None
 
 
 def check() -> None:
-    """Raises Stopped where a signal has come."""
+    """Raise Stopped if a signal has arrived."""
     if _stop.asked is not None:
         raise Stopped(_stop.asked)
 
 
 @contextmanager
 def signals_kept() -> Iterator[None]:
-    """For the making of a Spark context, which handles Ctrl-C in its own way from then on.
+    """Restore the handler for Ctrl-C after a Spark context is created, which replaces it.
 
-    Its handler calls the JVM amid whatever call is under way, and both fail.
+    Its handler for Ctrl-C calls the JVM during other calls, and both fail.
     """
     yield
     if signal.getsignal(signal.SIGTERM) is _on_signal:
@@ -106,12 +106,12 @@ def signals_kept() -> Iterator[None]:
 
 
 def under_spark_submit() -> bool:
-    """Spark's launcher runs this process, and joins its stderr to its stdout."""
+    """Whether spark-submit runs this process; it merges stderr into stdout."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def _on_signal(signum: int, _: FrameType | None) -> None:
-    # The first one counts: under spark-submit a Ctrl-C comes twice, by the terminal and the JVM.
+    # The first one counts: under spark-submit Ctrl-C arrives twice, from the terminal and the JVM.
     if _stop.asked is None:
         _stop.asked = signum
         if not _stop.deferrals:
@@ -119,18 +119,18 @@ def _on_signal(signum: int, _: FrameType | None) -> None:
 
 
 def _ending(_signum: int, _: FrameType | None) -> None:
-    """Once one signal is heeded the process ends by itself, with an exit code that says so."""
+    """Ignore further signals: the process is already ending, with the exit code of the first."""
 
 
 def _ignore_signals() -> None:
-    """Python's last steps take its handlers away, and a signal would decide how it has ended."""
+    """Ignore signals while Python shuts down: without handlers they would change the exit code."""
     for signum in _NAMES:
         signal.signal(signum, signal.SIG_IGN)
 
 
 def _outlived_by_jvm() -> None:
-    """Let the JVM that started this process, when it is told to end, tell us and wait."""
-    with suppress(Py4JError, OSError):  # It has died already: Spark will say so where needed.
+    """Make the JVM that started this process pass its SIGTERM on and wait for this process."""
+    with suppress(Py4JError, OSError):  # It has died already: Spark reports that where needed.
         SparkContext._ensure_initialized()  # noqa: SLF001 - PySpark has no public way to its JVM
         jvm: Any = SparkContext._jvm  # noqa: SLF001
         this = jvm.java.lang.ProcessHandle.of(os.getpid()).get()

@@ -1,4 +1,4 @@
-"""Points in time as people write and read them: ISO 8601 to the millisecond, in UTC by default."""
+"""Parses and prints timestamps: ISO 8601 with milliseconds, in UTC by default."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Final
 from tierfold.compaction.model.errors import BadSettings
 
 _BEGINS_AS_DATE: Final = re.compile(r"[0-9]{4}-[0-9]")
-"""Nothing else that is asked for in the same place does."""
+"""No other value of the same argument begins like this."""
 
 _MILLISECONDS: Final = re.compile(r"[0-9]{13,19}")
-"""Since 2001 moments have 13 digits; fewer may begin a run's name. No Kafka timestamp has more than
-19, and Python, which takes a few thousand, then raises."""
+"""Timestamps since 2001 have 13 digits; fewer may be a prefix of a run's name. No Kafka timestamp
+has more than 19 digits, and Python raises on a few thousand."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 def timestamp_text(time_ms: int) -> str:
-    """Epoch milliseconds as ISO 8601 in UTC; as they are from year 10000 on."""
+    """Format epoch milliseconds as ISO 8601 in UTC; from year 10000 on, as the number."""
     try:
         text = (_EPOCH + time_ms * _MILLISECOND).isoformat(timespec="milliseconds")
     except OverflowError:
@@ -29,9 +29,9 @@ def timestamp_text(time_ms: int) -> str:
 
 
 def timestamp_ms_of(text: str, *, where: str) -> int | None:
-    """The epoch milliseconds that ISO 8601 or a whole number says; None: it is something else.
+    """Parse ISO 8601 or a whole number into epoch milliseconds; None: `text` is something else.
 
-    Raises BadSettings for a date that the calendar does not have; `where` is what it was given to.
+    Raises BadSettings for a date that does not exist; `where` is the argument that held it.
     """
     if _MILLISECONDS.fullmatch(text):
         return int(text)
@@ -41,7 +41,7 @@ def timestamp_ms_of(text: str, *, where: str) -> int | None:
         found = datetime.fromisoformat(text)
     except ValueError as error:
         raise BadSettings(
-            f"{text!r} is no moment: {error}",
+            f"{text!r} is no timestamp: {error}",
             where=where,
             remedy="Write it as 2026-11-21T15:30:46.123Z, or as epoch milliseconds.",
         ) from error

@@ -1,4 +1,4 @@
-"""Which tierfold this is."""
+"""The version of tierfold."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 
 def tierfold_version() -> str:
-    """The installed distribution's version; a clone that nobody installed has none."""
+    """Return the installed distribution's version; a clone that is not installed has none."""
     try:
         return version("tierfold")
     except PackageNotFoundError:

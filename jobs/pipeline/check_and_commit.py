@@ -1,7 +1,7 @@
-"""Stages 7 and 8 of rounds whose groups are rewritten: check, and commit. Without Spark.
+"""Stages 7 and 8 of rewritten rounds: check and commit. Without Spark.
 
-What is checked is what the workers say and what lies in the tier now. A partition with a fault is
-not committed, nothing of it; the others go on.
+The check compares the workers' receipts with each other and with the objects in the tier. A
+partition that fails the check is not committed; the others go on.
 """
 
 from __future__ import annotations
@@ -11,7 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from tierfold.compaction.commits.commit import CommitProposal, applied
-from tierfold.compaction.commits.receipts import GroupReceipt, listing_faults, receipt_violations
+from tierfold.compaction.commits.receipts import (
+    GroupReceipt,
+    listing_violations,
+    receipt_violations,
+)
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.outcomes import Committed, Outcome
 from tierfold.compaction.model.segments import PartitionState
@@ -25,7 +29,7 @@ from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewritten:
-    """A round after stage 6: what its workers said, or why it stopped on the way."""
+    """A round after stage 6: the receipts of its workers, or why it stopped."""
 
     round: Round
     receipts: tuple[GroupReceipt, ...] = ()
@@ -35,9 +39,9 @@ class Rewritten:
     """Their bytes, uncompressed."""
     failure: str | None = None
     unindexed: int = 0
-    """Aborted transactions that only their marker told of."""
+    """Aborted transactions that have a marker but no index entry."""
     malformed_versions: int = 0
-    """Records whose version header is none, under `compaction.strategy=header`."""
+    """Records whose version header is malformed, under `compaction.strategy=header`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,15 +51,15 @@ class RoundResult:
     round: Round
     receipts: tuple[GroupReceipt, ...] = ()
     outcome: Outcome | None = None
-    """None where it failed before the commit."""
+    """None if the round failed before the commit."""
     failure: str | None = None
     unindexed: int = 0
     malformed_versions: int = 0
     """Both as in `Rewritten`."""
     proposal: CommitProposal | None = None
-    """What the catalog was asked to accept; None where it was asked nothing."""
+    """The proposal sent to the catalog; None if none was sent."""
     state: PartitionState | None = None
-    """The row that the commit left; None where none took place."""
+    """The row that the commit wrote; None if there was no commit."""
 
 
 def check_and_commit(
@@ -64,28 +68,28 @@ def check_and_commit(
     tier: LocalTieredStorage,
     clock: Callable[[], int],
 ) -> list[RoundResult]:
-    """Check every round and commit the sound ones at once; one result per round, in their order.
+    """Check every round, commit the valid ones together; return one result per round, in order.
 
-    `clock` tells the time, epoch milliseconds, that the commits bear.
+    `clock` returns the time of the commits in epoch milliseconds.
     """
     with ThreadPoolExecutor(READERS) as pool:
         failures = list(pool.map(lambda rewritten: fault_of(rewritten, tier), rewritten))
     proposals = {
-        each.round.key: proposal_of(each.round, each.receipts, new_commit_id(), clock())
-        for each, failure in zip(rewritten, failures, strict=True)
+        done.round.key: proposal_of(done.round, done.receipts, new_commit_id(), clock())
+        for done, failure in zip(rewritten, failures, strict=True)
         if not failure
     }
     outcomes = committed(catalog, [*proposals.values()])
     return [
-        _result(each, failure, proposals.get(each.round.key), outcomes.get(each.round.key))
-        for each, failure in zip(rewritten, failures, strict=True)
+        _result(done, failure, proposals.get(done.round.key), outcomes.get(done.round.key))
+        for done, failure in zip(rewritten, failures, strict=True)
     ]
 
 
 def read_back(results: Sequence[RoundResult], catalog: Catalog) -> list[RoundResult]:
-    """The results, where the answer to the commit was lost, as the rows tell within a few looks.
+    """Resolve the results whose commit got no answer by reading the rows a few times.
 
-    Nothing is written. `Unknown` stays what no row settles, or nobody can read.
+    Nothing is written. The outcome stays `Unknown` if no row shows it or the rows are unreadable.
     """
     proposals = [result.proposal for result in results if result.proposal is not None]
     known = {result.round.key: result.outcome for result in results if result.outcome is not None}
@@ -98,10 +102,10 @@ def read_back(results: Sequence[RoundResult], catalog: Catalog) -> list[RoundRes
 
 
 def fault_of(rewritten: Rewritten, tier: LocalTieredStorage) -> str:
-    """Stage 7: why nothing of the round may be published; empty: it may be.
+    """Stage 7: why the round must not be committed; empty: it may be.
 
-    What its workers say must add up, and what they wrote must lie in the tier as they wrote it:
-    the folder is listed for that, once.
+    The receipts must be consistent, and the tier must hold the new objects as they were written.
+    The partition's folder is listed once.
     """
     if rewritten.failure is not None:
         return rewritten.failure
@@ -119,7 +123,7 @@ def fault_of(rewritten: Rewritten, tier: LocalTieredStorage) -> str:
     if not any(receipt.staged for receipt in rewritten.receipts):
         return ""
     try:
-        violations = listing_faults(rewritten.receipts, tier.listing(rewritten.round.key))
+        violations = listing_violations(rewritten.receipts, tier.listing(rewritten.round.key))
     except TierfoldError as error:
         return str(error)
     if violations:
@@ -149,7 +153,7 @@ def _result(
 def _left_by(
     proposal: CommitProposal | None, of_round: Round, outcome: Outcome | None
 ) -> PartitionState | None:
-    """The row that the commit wrote, known without reading it; None where it wrote none."""
+    """The row that the commit wrote, computed without reading it; None if it wrote none."""
     if proposal is None or not isinstance(outcome, Committed):
         return None
     return applied(proposal, of_round.state)

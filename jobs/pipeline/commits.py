@@ -1,4 +1,4 @@
-"""Commits, and what became of those that got no answer. Without Spark."""
+"""Commits proposals and resolves commits that got no answer. Without Spark."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.clock import pause
 
 READ_BACK_AFTER_MS: Final = (0, 500, 1000, 2000, 4000)
-"""How long to wait before each look for a commit without an answer: a store that was restarted or a
-network that failed over is there again; who needs longer is told to run again."""
+"""Waits before each attempt to read back a commit without an answer: enough for a store to restart
+or a network to fail over. After that the user is asked to run again."""
 
 
 def committed(
     catalog: Catalog, proposals: Sequence[CommitProposal]
 ) -> dict[PartitionKey, Outcome]:
-    """How each ended; where the catalog cannot be read, nobody knows what it took before."""
+    """Commit and return the outcomes; all are `Unknown` if the catalog cannot be read."""
     try:
         return catalog.commit(proposals)
     except (CorruptLog, UnreadableObject) as error:
@@ -36,9 +36,9 @@ def settled(
     proposals: Sequence[CommitProposal],
     outcomes: Mapping[PartitionKey, Outcome],
 ) -> dict[PartitionKey, Outcome]:
-    """The outcomes, where the answer was lost, as the rows tell; it waits between its looks.
+    """Resolve the unknown outcomes by reading the rows, with waits between the attempts.
 
-    Nothing is written. `Unknown` stays what no row settles, or nobody can read.
+    Nothing is written. An outcome stays `Unknown` if no row shows it or the rows are unreadable.
     """
     found = dict(outcomes)
     for wait_ms in READ_BACK_AFTER_MS:

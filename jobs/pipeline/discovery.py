@@ -1,11 +1,11 @@
-"""What lies in a partition of the tier, and what of it belongs to the log.
+"""Reads a partition of the tier and decides which segments belong to the log.
 
-    facts_of   row and listing; each unknown segment is read once: its ends, its leader epochs
-    facts_from the same, of a listing that was made before
-    viewed     what `compaction.discovery` decides of them, the overlaps compared in between
+    facts_of     reads the row, the listing, and the ends and leader epochs of unknown segments
+    facts_from   the same, from an existing listing
+    viewed       compares overlaps and returns the decision of `compaction.discovery`
 
-Nothing is written. An overlap is compared anew at each look until a claim has noted in the row that
-it agrees.
+Nothing is written. An overlap is compared on each run until a claim stores in the row that the
+segments agree.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tierfold.storage.segments.segment_inspection import inspected
 def facts_of(
     context: RunContext, key: PartitionKey, state: PartitionState | None
 ) -> PartitionFacts:
-    """All that is read of a partition before anything is decided; raises TierfoldError."""
+    """Read all facts about a partition, before any decision; raises TierfoldError."""
     return facts_from(context, key, state, context.tier.listing(key))
 
 
@@ -34,7 +34,7 @@ def facts_from(
     state: PartitionState | None,
     listed: Sequence[ListedSegment],
 ) -> PartitionFacts:
-    """All that is read of a partition with this listing; raises TierfoldError."""
+    """Read all facts about a partition that has this listing; raises TierfoldError."""
     classified = classify(listed, state)
     return PartitionFacts(
         key=key,
@@ -47,12 +47,12 @@ def facts_from(
 def viewed(
     context: RunContext, key: PartitionKey, state: PartitionState | None
 ) -> PartitionView | Refusal:
-    """The partition as the tier and the catalog's row show it; raises TierfoldError."""
+    """Return the partition's view from the tier and the catalog's row; raises TierfoldError."""
     return view_from(context, facts_of(context, key, state))
 
 
 def view_from(context: RunContext, facts: PartitionFacts) -> PartitionView | Refusal:
-    """The view that these facts make, once overlaps are compared; raises TierfoldError."""
+    """Compare overlaps and return the view of these facts; raises TierfoldError."""
     draft = drafted(facts)
     if isinstance(draft, Refusal):
         return draft.at(context.place(facts.key))

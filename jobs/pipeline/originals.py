@@ -1,6 +1,6 @@
-"""The segments that brokers wrote, from the log start on: live ones, and replaced ones still there.
+"""Finds the segments that brokers wrote, from the log start on: live ones and replaced ones.
 
-While all of them are there, they say what the latest value of every key must be.
+As long as all of them exist, they define the latest value of every key.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from tierfold.storage.tiers.local_tiered_storage import Part
 
 
 def originals_of(context: RunContext, view: PartitionView) -> tuple[Segment, ...] | str:
-    """The originals in offset order; where they do not cover the live range, a clause says why.
+    """Return the originals in offset order, or a clause why they do not cover the live range.
 
-    Raises UnreadableObject where the partition cannot be listed.
+    Raises UnreadableObject if the partition cannot be listed.
     """
     originals = _originals(view)
     gone = _gone(context, view.key, originals)
@@ -28,9 +28,9 @@ def originals_of(context: RunContext, view: PartitionView) -> tuple[Segment, ...
 
 
 def _originals(view: PartitionView) -> list[Segment]:
-    """The uploads of brokers that are not being deleted, from the log start on, in offset order.
+    """The uploads of brokers from the log start on, in offset order, except those being deleted.
 
-    What expired below it is no part of the log; what is being deleted may go while it is read.
+    Segments below the log start have expired; segments being deleted may vanish during the read.
     """
     retired = view.state.whole_retired if view.state is not None else ()
     known = [*view.segments, *(entry.segment for entry in retired)]
@@ -55,7 +55,7 @@ def _covers(originals: Sequence[Segment], view: PartitionView) -> bool:
 
 
 def _gone(context: RunContext, key: PartitionKey, segments: Sequence[Segment]) -> int:
-    """How many of the segments lack what is needed to read their keys."""
+    """How many of the segments lack an object that is needed to read their keys."""
     listed = {
         listed_segment.segment_id: listed_segment for listed_segment in context.tier.listing(key)
     }

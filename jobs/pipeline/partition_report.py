@@ -1,4 +1,4 @@
-"""What is told of each partition: one value, whatever happened, for people and machines alike."""
+"""The outcome of each partition as one value, for tables and for JSON."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from tierfold.jobs.pipeline.check_and_commit import RoundResult
 from tierfold.jobs.pipeline.survey import Surveyed
 
 PLANNED: Final = "planned"
-"""A dry run: this would be compacted."""
+"""A dry run: the partition would be compacted."""
 COMPACTED: Final = "compacted"
 RESTORED: Final = "restored"
-"""An earlier state lives again."""
+"""An earlier state is live again."""
 FORGOTTEN: Final = "forgotten"
-"""The row says nothing of the log any more; it is a fence."""
+"""The row is empty; it only fences earlier runs."""
 LEFT: Final = "left"
-"""Due, but this run's budget ends before it, or another is at work on it; the next goes on."""
+"""Due, but this run's budget is spent or another run holds it; left for the next run."""
 VACUUMED: Final = "vacuumed"
-"""What was due is deleted, or retired."""
+"""Everything due is deleted or retired."""
 NOTHING_TO_DO: Final = "nothing_to_do"
 REFUSED: Final = "refused"
-"""A person must look first; nothing was tried."""
+"""A person must act first; nothing was tried."""
 FAILED: Final = "failed"
-"""It was tried, and stopped; the live segments are as they were."""
+"""It was tried and stopped; the live segments are unchanged."""
 FENCED: Final = "fenced"
 """Another run took the partition over."""
 LOST_RACE: Final = "lost_race"
 """Another run changed the partition first; plan again."""
 UNKNOWN: Final = "unknown"
-"""The catalog did not answer, nor later in the run; the next run finds out."""
+"""The catalog gave no answer during the run; the next run resolves it."""
 
 NOT_BEGUN: Final = frozenset({LEFT, NOTHING_TO_DO, REFUSED})
-"""Nothing of the partition was tried."""
+"""Outcomes of partitions that were not tried."""
 
 _WHY: Final[Mapping[CompactReason, tuple[str, ...]]] = {
     CompactReason.DIRTY: (),
@@ -49,7 +49,7 @@ _WHY: Final[Mapping[CompactReason, tuple[str, ...]]] = {
         "only the segments with tombstones or markers whose delete horizon has passed",
     ),
 }
-"""What is said of a round beyond its numbers."""
+"""The reasons that are reported with a plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,10 +60,9 @@ class PartitionReport:
     outcome: str
     """One of the constants of this module."""
     reason: str = ""
-    """Why, as a sentence; empty where the outcome says it all."""
+    """Why, as a sentence; empty if the outcome needs no reason."""
     epoch: int = 0
-    """The partition's compaction epoch: the one that the run opened, else the one that it found;
-    0: no run has claimed it."""
+    """The compaction epoch that the run opened, else the one it found; 0: never claimed."""
     first_dirty: int | None = None
     next_offset: int | None = None
     """The first offset beyond the round."""
@@ -71,13 +70,13 @@ class PartitionReport:
     segments_out: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
-    """Bytes of the live logs that replaced those of `bytes_in`; in a plan, at most so many."""
+    """Bytes of the live logs that replaced those of `bytes_in`; in a plan, an upper bound."""
     objects_written: int = 0
     counts: Counts = field(default_factory=Counts)
     ratio: DirtyRatio | None = None
-    """How dirty and how overdue it was found; None where it was not looked at."""
+    """How dirty and how overdue it was; None if it was not inspected."""
     should_have_rolled_at_ms: int | None = None
-    """When its active segment should have rolled, at the earliest; None: it need not have yet."""
+    """The earliest time at which its active segment should have rolled; None: not due yet."""
     notes: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
@@ -85,7 +84,7 @@ class PartitionReport:
         entry = asdict(self)
         key = entry.pop("key")
         if self.outcome == PLANNED:
-            entry["counts"] = None  # Not zeros: nothing is scanned yet.
+            entry["counts"] = None  # Not zeros: nothing has been scanned.
         return {"topic": key["topic"], "partition": key["partition"], **key, **entry}
 
 
@@ -96,7 +95,7 @@ def max_compaction_delay_secs(reports: Iterable[PartitionReport]) -> int:
 
 
 def survey_report(partition: Surveyed) -> PartitionReport:
-    """What planning says, which is all there is to say unless something is then done."""
+    """Report the plan; this is the final report unless the partition is then compacted."""
     return replace(
         _planned(partition),
         epoch=partition.epoch,
@@ -131,14 +130,14 @@ def _planned(partition: Surveyed) -> PartitionReport:
 
 
 def failure_report(planned: PartitionReport, reason: str) -> PartitionReport:
-    """It stopped before the commit: nothing came out."""
+    """Report a partition that stopped before the commit, without results."""
     return replace(
         planned, outcome=FAILED, reason=reason, segments_out=planned.segments_in, bytes_out=0
     )
 
 
 def claim_report(planned: PartitionReport, outcome: Outcome) -> PartitionReport:
-    """A claim that ended other than committed: nothing was begun."""
+    """Report a claim that was not committed: nothing was begun."""
     if not isinstance(outcome, Unknown):
         return outcome_report(planned, outcome)
     reason = (
@@ -149,7 +148,7 @@ def claim_report(planned: PartitionReport, outcome: Outcome) -> PartitionReport:
 
 
 def outcome_report(planned: PartitionReport, outcome: Outcome) -> PartitionReport:
-    """How a commit ended, told of what was planned."""
+    """Report the outcome of the commit of a planned round."""
     match outcome:
         case Fenced():
             reason = f"{fenced_by(outcome)}; nothing was committed; run again"
@@ -164,14 +163,14 @@ def outcome_report(planned: PartitionReport, outcome: Outcome) -> PartitionRepor
 
 
 def fenced_by(outcome: Fenced) -> str:
-    """Who has the partition now, or had it."""
+    """A clause: which run holds the partition now, or held it."""
     if outcome.by_run:
         return f"run {outcome.by_run} holds epoch {outcome.by_epoch}"
     return f"another run took the partition over, under epoch {outcome.by_epoch}, and is done"
 
 
 def _unknown(outcome: Unknown) -> str:
-    """Whatever became of it, the next run reads the row and claims it: that settles it."""
+    """The reason for `UNKNOWN`; the next run claims the row, which settles the outcome."""
     since = "the catalog could not be read since"
     if outcome.is_untraced:
         since = "the row does not show it, but a write may still arrive late"
@@ -182,7 +181,7 @@ def _unknown(outcome: Unknown) -> str:
 
 
 def result_report(planned: PartitionReport, result: RoundResult) -> PartitionReport:
-    """What became of a round."""
+    """Report the result of a round."""
     planned = replace(planned, epoch=result.round.state.epoch)
     if result.failure is not None or result.outcome is None:
         return failure_report(planned, result.failure or "the commit was not tried")
@@ -230,7 +229,7 @@ def result_report(planned: PartitionReport, result: RoundResult) -> PartitionRep
 
 
 def left_report(planned: PartitionReport, why: str) -> PartitionReport:
-    """The budget of the run ended before anything of the partition was begun."""
+    """Report a partition that was not begun because the run's budget is spent."""
     reason = f"left for the next run: {why}"
     return replace(
         planned,
@@ -242,10 +241,10 @@ def left_report(planned: PartitionReport, why: str) -> PartitionReport:
 
 
 def whole_report(chunks: Sequence[PartitionReport], *, left: str = "") -> PartitionReport:
-    """One report of all chunks of a partition that a run tried, at least one, in their order.
+    """Merge the reports of all chunks of a partition, at least one, in their order.
 
-    Each chunk reads what the one before it left, which counts once. `left`: why the run ended
-    before the last chunk.
+    Each chunk reads the output of the previous one again; that counts once. `left`: why the run
+    ended before the last chunk.
     """
     done = [report for report in chunks if report.outcome == COMPACTED]
     last = chunks[-1]
@@ -273,13 +272,13 @@ def whole_report(chunks: Sequence[PartitionReport], *, left: str = "") -> Partit
 
 
 def _summed(done: Sequence[PartitionReport], taken: str, left: str) -> int:
-    """What came in over all chunks, without what one chunk left to the next."""
+    """The sum of `taken` over all chunks, minus what each chunk left to the next."""
     came_in = sum(getattr(report, taken) for report in done)
     return int(came_in - sum(getattr(report, left) for report in done[:-1]))
 
 
 def _handed_on(counts: Counts) -> Counts:
-    """What takes the records that the next chunk reads again out of a sum."""
+    """Negative counts that cancel the records which the next chunk reads again."""
     return Counts(
         records_in=-counts.kept,
         kept=-counts.kept,

@@ -1,4 +1,4 @@
-"""From a round's receipts to the commit the catalog is asked to accept."""
+"""Turns a round's receipts into a commit proposal."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from tierfold.jobs.pipeline.task_assignment import Round
 def proposal_of(
     work: Round, receipts: Sequence[GroupReceipt], commit_id: str, at_ms: int
 ) -> CommitProposal:
-    """Sources out, results in, the cleaner offset moved: one atomic step, under our epoch.
+    """Propose one atomic commit: retire the sources, add the results, move the cleaner offset.
 
-    A group that came out unchanged stays live as it is. The claim lasts until the last chunk.
-    `at_ms` is the time now, not when the run began: from it on the sources' grace period counts.
+    An unchanged group stays live as it is. The claim lasts until the last chunk. `at_ms` is the
+    current time, not the run's start: the sources' grace period starts there.
     """
     run = work.state.owner_run
     written = [
@@ -56,24 +56,24 @@ def proposal_of(
 
 
 def release_of(state: PartitionState, commit_id: str, at_ms: int) -> CommitProposal:
-    """The claim given back and nothing else: the run ends before the partition's last chunk."""
+    """Propose to release the claim only: the run ends before the partition's last chunk."""
     release = ReleaseClaim(run=state.owner_run)
     return proposed(state, release, commit_id=commit_id, at_ms=at_ms)
 
 
 def _noted(work: Round) -> tuple[NoteStrategy, ...]:
-    """A round that only passed horizons call for compares nothing: it notes nothing."""
+    """Notes a new strategy; a partial round compares no keys, so it notes nothing."""
     name = strategy_name(work.rules)
     is_known = work.is_partial or latest_strategy(work.state) == name
     return () if is_known else (NoteStrategy(name=name),)
 
 
 def _cleaner_offset(work: Round) -> int:
-    """Below it everything is clean: the round's end, but where a person forced a region.
+    """The new cleaner offset: the round's end, unless a person forced the region.
 
-    A forced round that began above what is clean left a stretch uncleaned, so nothing moves: the
-    next plain round takes that stretch in, and no tombstone is gone before it. One that ended
-    below moves nothing back.
+    A forced round that began above the clean region left a stretch uncleaned, so the offset does
+    not move: the next plain round cleans that stretch, and no tombstone is dropped before. A forced
+    round that ended below the offset does not move it back.
     """
     if work.first_dirty > work.clean_until:
         return work.clean_until

@@ -1,9 +1,9 @@
-"""The waves of a run: claim, pass, commit, and what that leaves for the next wave.
+"""Runs waves of chunks: claim, execute, commit, then plan the next wave.
 
-A wave is one pass over the data for the chunks of many partitions; each chunk is committed by
-itself. A partition is claimed with its first chunk and keeps that epoch to its last; the plan of
-the next chunk comes from the row that the commit before it left. What fails leaves the loop. So
-does a partition whose commit got no answer; its row is read back once all else is done.
+A wave is one pass over the data for the chunks of many partitions; each chunk is committed on its
+own. A partition is claimed with its first chunk and keeps that epoch until its last; the next chunk
+is planned from the row that the previous commit wrote. A partition that fails leaves the loop. So
+does one whose commit got no answer; its row is read back after all other work.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ from tierfold.storage.clock import now_ms
 from tierfold.storage.segments.segment_metadata import read_aborted, read_snapshot
 
 WAVE_BYTES: Final = 8 * 2**30
-"""Source bytes of a wave of several partitions where `--max-duration` bounds the run: some tens of
-seconds of work, after which the clock is looked at."""
+"""Maximum source bytes of a wave of several partitions if `--max-duration` bounds the run: some
+tens of seconds of work, after which the clock is checked."""
 
 _WORKER_DIED: Final = (
     "a Spark worker died over this partition, and so did those that tried again ({}). "
@@ -66,39 +66,39 @@ _SPARK_DIED: Final = (
 )
 
 Record = Callable[[Sequence[tuple[int, PartitionReport]], int], None]
-"""Keeps what became of a wave's numbered chunks; takes when the wave began, epoch milliseconds."""
+"""Records the outcomes of numbered chunks; also takes the wave's start, epoch milliseconds."""
 
 
 @dataclass(slots=True, kw_only=True)
 class PartitionRun:
-    """A partition on its way through the run."""
+    """The state of one partition during the run."""
 
     surveyed: Surveyed
-    """Its view is what is there now."""
+    """Its view is the current one."""
     plan: Compact
-    """What is left to be done."""
+    """The remaining work."""
     state: PartitionState | None = None
-    """The row under our epoch; None before the claim."""
+    """The row under this run's epoch; None before the claim."""
     aborted: tuple[AbortedTransaction, ...] = ()
     chunks: list[PartitionReport] = field(default_factory=list)
-    """One of each chunk that was tried."""
+    """One report per tried chunk."""
     is_open: bool = True
     """There is more to do."""
     left: str = ""
-    """Why the run ended before it was done."""
+    """Why the run ended before the partition was done."""
     began_at_ms: int = 0
     """When the wave of its last chunk began."""
     unanswered: tuple[Chunk, RoundResult] | None = None
-    """Its last chunk, as long as nobody can tell whether that was committed."""
+    """Its last chunk, as long as the outcome of the commit is unknown."""
 
     @property
     def due(self) -> Due:
-        """What the next wave is chosen from."""
+        """The remaining work, for the choice of the next wave."""
         return Due(plan=self.plan, rules=self.surveyed.rules, chunks_done=len(self.chunks))
 
     @property
     def report(self) -> PartitionReport:
-        """What became of it."""
+        """The partition's outcome."""
         if self.chunks:
             return whole_report(self.chunks, left=self.left)
         report = left_report(survey_report(self.surveyed), self.left)
@@ -106,23 +106,23 @@ class PartitionRun:
 
     @property
     def is_given_back(self) -> bool:
-        """The run holds it and ends before it is done, by a budget or by data that stop it."""
+        """The run holds the claim but ends before the last chunk: a budget or bad data stops it."""
         has_failed = bool(self.chunks) and self.chunks[-1].outcome == FAILED
         return self.state is not None and (bool(self.left) or has_failed)
 
     def leave(self, why: str) -> None:
-        """The run ends before the next chunk."""
+        """Record that the run ends before the next chunk."""
         self.left, self.is_open = why, False
 
     def end(self, report: PartitionReport) -> None:
-        """A chunk was tried in vain."""
+        """Record a chunk that did not succeed."""
         self.chunks.append(report)
         self.is_open = False
 
 
 @dataclass(slots=True, kw_only=True)
 class Waves:
-    """Runs what is due on one Spark session, wave by wave, within a budget."""
+    """Compacts partitions on one Spark session, wave by wave, within a budget."""
 
     context: RunContext
     pipeline: Pipeline
@@ -132,9 +132,9 @@ class Waves:
     spent_bytes: int = 0
 
     def run(self, due: Sequence[Surveyed]) -> list[PartitionReport]:
-        """All of it, in the order given; one report per partition.
+        """Compact the partitions in the given order; return one report per partition.
 
-        After a signal the chunks at hand are dropped, and the rest is left for the next run.
+        After a signal the current chunks are dropped, and the rest is left for the next run.
         """
         works = [
             PartitionRun(surveyed=partition, plan=partition.choice)
@@ -142,29 +142,29 @@ class Waves:
             if isinstance(partition.choice, Compact)
         ]
         chosen = works[: self.budget.max_partitions]
-        for each in works[len(chosen) :]:
-            each.leave(f"--max-partitions is {self.budget.max_partitions}")
+        for work in works[len(chosen) :]:
+            work.leave(f"--max-partitions is {self.budget.max_partitions}")
         with deferred():
             try:
                 self._waves(chosen)
             except Stopped as stopped:
-                for each in chosen:
-                    if each.is_open:
-                        each.leave(f"stopped by {stopped.by}")
+                for work in chosen:
+                    if work.is_open:
+                        work.leave(f"stopped by {stopped.by}")
             self._read_back([work for work in chosen if work.unanswered is not None])
             self._release([work for work in chosen if work.is_given_back])
         return [work.report for work in works]
 
     def _waves(self, chosen: Sequence[PartitionRun]) -> None:
-        """Wave after wave until all is done, the budget spent, or a signal raises Stopped."""
+        """Run waves until all is done, the budget is spent, or a signal raises Stopped."""
         pending = [*chosen]
         while pending:
             check()
             free = self.context.tier.store.free_bytes()
             wave = self._next(pending, free)
             if not wave.chunks:
-                for each in pending:
-                    each.leave(wave.stop)
+                for partition in pending:
+                    partition.leave(wave.stop)
                 break
             begun = list(zip(pending, wave.chunks, strict=False))
             self._pass(begun, free)
@@ -183,7 +183,7 @@ class Waves:
         return next_wave([partition.due for partition in pending], budget_left)
 
     def _pass(self, begun: Sequence[tuple[PartitionRun, Chunk]], free: int) -> None:
-        """One wave: claim what is new, run the rounds, take what came out."""
+        """Run one wave: claim new partitions, run the rounds, process the results."""
         for work, chunk in begun:
             if chunk.plan.bytes_in > free:
                 work.end(failure_report(_planned(work, chunk), _no_space(chunk, free)))
@@ -204,7 +204,7 @@ class Waves:
             self._record([work for work in tried if work.unanswered is None])
 
     def _read_back(self, works: Sequence[PartitionRun]) -> None:
-        """Learn, within a few looks, what became of the commits that got no answer."""
+        """Read the rows a few times to resolve the commits that got no answer."""
         lost = [(work, *work.unanswered) for work in works if work.unanswered is not None]
         found = read_back([result for _, _, result in lost], self.context.catalog)
         for (work, chunk, _), result in zip(lost, found, strict=True):
@@ -215,7 +215,7 @@ class Waves:
         self._record(works)
 
     def _record(self, works: Sequence[PartitionRun]) -> None:
-        """The chunk of each that was tried last, in one go for each wave."""
+        """Record the last tried chunk of each partition, in one write per wave."""
         waves: dict[int, list[tuple[int, PartitionReport]]] = defaultdict(list)
         for work in works:
             waves[work.began_at_ms].append((len(work.chunks) - 1, work.chunks[-1]))
@@ -223,15 +223,15 @@ class Waves:
             self.record(tried, began_at_ms)
 
     def _release(self, works: Sequence[PartitionRun]) -> None:
-        """Give back what is claimed and not done; whoever took it over meanwhile may have it."""
+        """Release unfinished claims, except those that another run has taken over."""
         states = [work.state for work in works if work.state is not None]
         proposals = [release_of(state, new_commit_id(), self.context.clock()) for state in states]
-        if proposals:  # However it ends: a claim that stays is taken over by the next run.
+        if proposals:  # The outcome does not matter: the next run takes over a claim that stays.
             committed(self.context.catalog, proposals)
 
 
 def rounds_of(context: RunContext, begun: Sequence[tuple[PartitionRun, Chunk]]) -> list[Round]:
-    """The chunks as claimed rounds; those that cannot be begun end here, and say why."""
+    """Claim the partitions and return the rounds; a chunk that cannot begin ends with a reason."""
     hopeful = [pair for pair in begun if pair[0].is_open]
     with ThreadPoolExecutor(READERS) as pool:
         found = list(pool.map(lambda pair: _transactions_end(context, *pair), hopeful))
@@ -259,7 +259,7 @@ def _claim(context: RunContext, begun: Sequence[tuple[PartitionRun, Chunk]]) -> 
     try:
         claims = context.catalog.claim(rows, context.run, at_ms=context.clock()) if rows else {}
     except (CorruptLog, UnreadableObject) as error:
-        # What the waves before it committed is to be told all the same.
+        # Do not raise: the commits of earlier waves must still be reported.
         for work, chunk in begun:
             work.end(failure_report(_planned(work, chunk), str(error)))
         return
@@ -283,12 +283,12 @@ def _no_space(chunk: Chunk, free: int) -> str:
 
 
 def _transactions_end(context: RunContext, work: PartitionRun, chunk: Chunk) -> int | str | None:
-    """Read what the chunk's transactions need: `transactions_end`, or why it is not begun."""
-    each = replace(work.surveyed, choice=chunk.plan)
-    violations = plan_violations(each, context.now_ms)
+    """Read the chunk's transactions; return `transactions_end`, or why the chunk cannot begin."""
+    surveyed = replace(work.surveyed, choice=chunk.plan)
+    violations = plan_violations(surveyed, context.now_ms)
     if violations:
         return f"the plan contradicts the view: {'; '.join(violations)}. Please report this bug."
-    segments = each.view.segments if each.view is not None else ()
+    segments = surveyed.view.segments if surveyed.view is not None else ()
     try:
         work.aborted = _aborted(context, work, segments)
         return None if chunk.is_last else _decided_at(context, chunk.plan, segments)
@@ -299,10 +299,10 @@ def _transactions_end(context: RunContext, work: PartitionRun, chunk: Chunk) -> 
 def _aborted(
     context: RunContext, work: PartitionRun, segments: Sequence[Segment]
 ) -> tuple[AbortedTransaction, ...]:
-    """The aborted transactions of every segment in view, above the round too.
+    """The aborted transactions of every segment in view, also above the round.
 
-    A marker may sit there. What lies beyond the chunk before was read for that one. Raises
-    TierfoldError also where an index that metadata promises is absent.
+    Markers may lie there. Segments beyond the previous chunk were already read for that one. Raises
+    TierfoldError, also if an index that the metadata promises is missing.
     """
     first_dirty = work.plan.first_dirty
     is_first = not work.chunks
@@ -317,9 +317,9 @@ def _aborted(
 
 
 def _decided_at(context: RunContext, plan: Compact, segments: Sequence[Segment]) -> int:
-    """Where all transactions that reach into the chunk are decided, by the producer snapshots.
+    """The offset below which all transactions in the chunk are decided, by producer snapshots.
 
-    Reading the marks of all that lies beyond would cost every chunk as much as the whole log.
+    Reading the transaction batches of the whole rest of the log would be too slow per chunk.
     """
     for segment in segments:
         if segment.next_offset < plan.next_offset:
@@ -352,11 +352,11 @@ def _round(context: RunContext, work: PartitionRun, chunk: Chunk, state: Partiti
 def results_of(
     pipeline: Pipeline, rounds: Sequence[Round], catalog: Catalog
 ) -> Iterator[RoundResult]:
-    """Run the rounds; where that takes Spark's workers down, in halves, until one is to blame.
+    """Run the rounds; if a Spark worker dies, run them in halves until the bad round is isolated.
 
-    What a half has committed is yielded before the next begins: a signal may end that one.
-    A worker that dies, for want of memory say, ends the job of all partitions; data that do that
-    must stop their own partition alone.
+    A worker that dies, for example out of memory, ends the job of all partitions; bad data must
+    stop only their own partition. The results of one half are yielded before the next half begins,
+    because a signal may end that one.
     """
     if not rounds:
         return
@@ -364,7 +364,7 @@ def results_of(
         yield from pipeline.run(rounds, catalog)
         return
     except SPARK_FAILURES as error:
-        check()  # What told us to stop may have told Spark, too.
+        check()  # The signal that stops this run may have stopped Spark too.
         is_over = pipeline.has_died
         if is_over or len(rounds) == 1:
             why = (_SPARK_DIED if is_over else _WORKER_DIED).format(cause_of(error))
@@ -377,7 +377,7 @@ def results_of(
 
 
 def _take(work: PartitionRun, chunk: Chunk, result: RoundResult) -> None:
-    """The chunk's report, and what is left of the partition in the row that its commit wrote."""
+    """Add the chunk's report and plan the rest from the row that its commit wrote."""
     report = result_report(_planned(work, chunk), result)
     work.chunks.append(report)
     work.unanswered = (chunk, result) if isinstance(result.outcome, Unknown) else None
@@ -389,6 +389,6 @@ def _take(work: PartitionRun, chunk: Chunk, result: RoundResult) -> None:
     segments = result.state.segments
     work.surveyed = replace(
         work.surveyed,
-        view=replace(work.surveyed.view, state=result.state, segments=segments, new_ids=()),
+        view=replace(work.surveyed.view, state=result.state, segments=segments),
     )
     work.plan = rest_of_plan(work.plan, chunk.plan.next_offset, segments, work.surveyed.rules)

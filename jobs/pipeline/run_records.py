@@ -1,6 +1,6 @@
-"""The record of a run: one row per partition and chunk in the catalog's `runs` table.
+"""Records a run: one row per partition and chunk in the catalog's `runs` table.
 
-A partition of which nothing was tried has one row, too: what is refused night after night shows.
+A partition that was not tried gets one row too, so repeated refusals are visible.
 """
 
 from __future__ import annotations
@@ -26,10 +26,9 @@ def keep_record(
     command: str,
     console: Console,
 ) -> None:
-    """Append what became of each chunk, numbered from 0, that was tried.
+    """Append the outcome of each tried chunk; chunks are numbered from 0.
 
-    The record is no part of the run: where it cannot be kept, `console` says so, and the outcomes
-    are told as well.
+    If that fails, print a warning to `console`; the run and its report go on.
     """
     try:
         record_run(context, chunks, started_at_ms, command)
@@ -43,10 +42,10 @@ def record_run(
     started_at_ms: int,
     command: str,
 ) -> None:
-    """Append what became of each chunk; raises TierfoldError.
+    """Append the outcome of each chunk; raises TierfoldError.
 
-    What began nothing makes no catalog: where one is missing, a new folder in its place would be
-    in the way of the backup that is brought back.
+    A run that began nothing creates no catalog: if the catalog is missing, a new folder in its
+    place would block the restore of a backup.
     """
     if all(chunk.outcome in NOT_BEGUN for _, chunk in chunks) and not context.catalog.exists():
         return
@@ -55,26 +54,26 @@ def record_run(
         [
             RunRow(
                 run=context.run,
-                topic=each.key.topic,
-                partition=each.key.partition,
-                topic_id=each.key.topic_id,
+                topic=report.key.topic,
+                partition=report.key.partition,
+                topic_id=report.key.topic_id,
                 chunk=chunk,
                 command=command,
-                outcome=each.outcome,
-                reason=each.reason,
-                epoch=each.epoch,
-                first_dirty=each.first_dirty or 0,
-                next_offset=each.next_offset or 0,
+                outcome=report.outcome,
+                reason=report.reason,
+                epoch=report.epoch,
+                first_dirty=report.first_dirty or 0,
+                next_offset=report.next_offset or 0,
                 started_at_ms=started_at_ms,
                 finished_at_ms=finished_at_ms,
-                bytes_in=each.bytes_in,
-                bytes_out=each.bytes_out,
-                segments_in=each.segments_in,
-                segments_out=each.segments_out,
-                counts=asdict(each.counts),
+                bytes_in=report.bytes_in,
+                bytes_out=report.bytes_out,
+                segments_in=report.segments_in,
+                segments_out=report.segments_out,
+                counts=asdict(report.counts),
                 now_ms=context.now_ms,
                 tierfold_version=tierfold_version(),
             )
-            for chunk, each in chunks
+            for chunk, report in chunks
         ]
     )

@@ -1,7 +1,7 @@
-"""Stages 4 to 6 of claimed rounds on Spark: scan, reduce, rewrite; then `check_and_commit`.
+"""Runs stages 4 to 6 of claimed rounds on Spark: scan, reduce, rewrite; then `check_and_commit`.
 
-Before the commit nothing is visible: a run may be killed at any instant and leaves only orphans. A
-failure stops its own partition; the others go on.
+Nothing is visible before the commit: a run that is killed leaves only orphans. A failure stops its
+own partition; the others go on.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ from tierfold.storage.catalog.catalog import Catalog
 
 @dataclass(slots=True)
 class _Progressing:
-    """What is known of the rounds so far, by partition index."""
+    """The state of the rounds so far, by partition index."""
 
     rounds: dict[int, Round]
     assigned: Assignment
-    """Where the groups go that the plan made."""
+    """The tasks of the planned groups."""
     statuses: dict[int, TransactionStatus] = field(default_factory=dict)
     records: dict[int, int] = field(default_factory=dict)
     record_bytes: dict[int, int] = field(default_factory=dict)
@@ -73,10 +73,10 @@ class _Progressing:
     @property
     def working(self) -> list[Round]:
         """The rounds that have not failed."""
-        return [each for index, each in self.rounds.items() if index not in self.failures]
+        return [work for index, work in self.rounds.items() if index not in self.failures]
 
     def rewritten(self, index: int) -> Rewritten:
-        """What became of a round so far."""
+        """Return the outcome of a round so far."""
         found = self.statuses.get(index)
         return Rewritten(
             round=self.rounds[index],
@@ -94,7 +94,7 @@ class Pipeline:
 
     def __init__(self, spark: SparkSession, context: RunContext, progress: ByteProgress) -> None:
         self._spark = spark
-        self._live = context
+        self._context = context
         self._tier_uri = context.tier_uri
         self._progress = progress
         self._cores = spark.sparkContext.defaultParallelism
@@ -102,31 +102,31 @@ class Pipeline:
 
     @property
     def has_died(self) -> bool:
-        """The session's JVM is gone, and no run will do better."""
+        """The session's JVM is gone, so a retry cannot succeed."""
         return has_died(self._spark)
 
     def run(self, rounds: Sequence[Round], catalog: Catalog) -> list[RoundResult]:
-        """Scan, reduce, rewrite, check and commit; one result per round, in their order."""
+        """Scan, reduce, rewrite, check and commit; return one result per round, in their order."""
         so_far = _Progressing(
             rounds={work.index: work for work in rounds},
             assigned=assigned_groups(rounds, self._cores),
         )
         try:
-            losers = self._scan_and_reduce(so_far, list(rounds))
-            losers = self._believe(so_far, losers)
+            superseded = self._scan_and_reduce(so_far, list(rounds))
+            superseded = self._scan_again_with_unindexed(so_far, superseded)
             _stop_keyless(so_far)
-            self._rewrite_all(so_far, losers)
+            self._rewrite_all(so_far, superseded)
         finally:
             while self._cached:
                 self._cached.pop().unpersist()
         rewritten = [so_far.rewritten(work.index) for work in rounds]
-        return check_and_commit(rewritten, catalog, self._live.tier, self._live.clock)
+        return check_and_commit(rewritten, catalog, self._context.tier, self._context.clock)
 
     def _scan_and_reduce(self, so_far: _Progressing, rounds: list[Round]) -> DataFrame:
-        """Stages 4 and 5; learns the verdicts on transactions, keeps the losers for stage 6."""
+        """Stages 4 and 5: store the transactions' status, return superseded records for stage 6."""
         rows, tasks = reference_rows(rounds, self._cores)
         references = self._frame(rows, REFERENCE_SCHEMA)
-        losers = reduced(
+        superseded = reduced(
             scanned(references, tasks, self._tier_uri, self._progress.bytes_done),
             ReducePlan(
                 buckets={work.index: work.buckets for work in rounds},
@@ -134,12 +134,12 @@ class Pipeline:
                 destinations=so_far.assigned.task_of,
             ),
         ).persist(StorageLevel.MEMORY_AND_DISK)
-        self._cached.append(losers)
-        told = losers.where(F.col("kind").isin(int(RowKind.SCANNED), int(RowKind.FAILED)))
+        self._cached.append(superseded)
+        told = superseded.where(F.col("kind").isin(int(RowKind.SCANNED), int(RowKind.FAILED)))
         size_bytes = sum(work.scan_bytes for work in rounds)
         table: pa.Table = self._progress.watched("scan", size_bytes, told.toArrow)
         self._learn(so_far, rounds, list(rows_of(table.to_batches())))
-        return losers
+        return superseded
 
     @staticmethod
     def _learn(so_far: _Progressing, rounds: list[Round], told: list[Row]) -> None:
@@ -163,51 +163,51 @@ class Pipeline:
             if unexplained:
                 so_far.failures[work.index] = unexplained
 
-    def _believe(self, so_far: _Progressing, losers: DataFrame) -> DataFrame:
-        """Aborts that no index told of: their partitions are scanned again, now knowing."""
-        doubtful = [each for each in so_far.working if so_far.statuses[each.index].unindexed]
+    def _scan_again_with_unindexed(self, so_far: _Progressing, superseded: DataFrame) -> DataFrame:
+        """Scan partitions with unindexed aborts again, now with these aborts known."""
+        doubtful = [work for work in so_far.working if so_far.statuses[work.index].unindexed]
         if not doubtful:
-            return losers
+            return superseded
         with_unindexed = [
-            replace(each, aborted=_with_unindexed(each, so_far.statuses[each.index]))
-            for each in doubtful
+            replace(work, aborted=_with_unindexed(work, so_far.statuses[work.index]))
+            for work in doubtful
         ]
-        first_statuses = {each.index: so_far.statuses[each.index] for each in doubtful}
+        first_statuses = {work.index: so_far.statuses[work.index] for work in doubtful}
         again = self._scan_and_reduce(so_far, with_unindexed)
-        for each in with_unindexed:
-            so_far.rounds[each.index] = each
-            if each.index not in so_far.failures:
-                so_far.statuses[each.index] = replace(
-                    so_far.statuses[each.index], unindexed=first_statuses[each.index].unindexed
+        for work in with_unindexed:
+            so_far.rounds[work.index] = work
+            if work.index not in so_far.failures:
+                so_far.statuses[work.index] = replace(
+                    so_far.statuses[work.index], unindexed=first_statuses[work.index].unindexed
                 )
-        indexes = [each.index for each in with_unindexed]
-        return losers.where(~F.col("partition_index").isin(indexes)).unionByName(again)
+        indexes = [work.index for work in with_unindexed]
+        return superseded.where(~F.col("partition_index").isin(indexes)).unionByName(again)
 
-    def _rewrite_all(self, so_far: _Progressing, losers: DataFrame) -> None:
-        """Stage 6, and once more for empty groups: with a neighbour, or as one empty batch."""
+    def _rewrite_all(self, so_far: _Progressing, superseded: DataFrame) -> None:
+        """Stage 6; empty groups are rewritten again, with a neighbour or as one empty batch."""
         orders = [
             order
-            for each in so_far.working
+            for work in so_far.working
             for order in group_orders(
-                each,
-                so_far.statuses[each.index],
-                wanted=dict(enumerate(each.groups)),
+                work,
+                so_far.statuses[work.index],
+                wanted=dict(enumerate(work.groups)),
             )
         ]
-        self._rewrite(so_far, losers, orders, so_far.assigned)
+        self._rewrite(so_far, superseded, orders, so_far.assigned)
         orders = []
-        for each in so_far.working:
-            receipts = so_far.receipts[each.index]
+        for work in so_far.working:
+            receipts = so_far.receipts[work.index]
             is_empty = [receipt.result is GroupResult.EMPTY for receipt in receipts]
             if any(is_empty):
-                orders += _joined_orders(so_far, each, merge_empty(each.groups, is_empty))
+                orders += _joined_orders(so_far, work, merge_empty(work.groups, is_empty))
         if orders:
-            self._rewrite(so_far, losers, orders, assigned_orders(orders, self._cores))
+            self._rewrite(so_far, superseded, orders, assigned_orders(orders, self._cores))
 
     def _rewrite(
         self,
         so_far: _Progressing,
-        losers: DataFrame,
+        superseded: DataFrame,
         orders: list[GroupOrder],
         assigned_to: Assignment,
     ) -> None:
@@ -216,10 +216,10 @@ class Pipeline:
         groups = self._frame(group_rows(orders, assigned_to, self._cores), GROUP_SCHEMA)
         if (
             assigned_to is not so_far.assigned
-        ):  # The reduce sent the losers where the plan's groups go.
-            losers = reassigned(losers, groups)
+        ):  # The reduce stage sent the rows to the tasks of the planned groups.
+            superseded = reassigned(superseded, groups)
         done = rewritten(
-            losers, groups, assigned_to.tasks, self._tier_uri, self._progress.bytes_done
+            superseded, groups, assigned_to.tasks, self._tier_uri, self._progress.bytes_done
         )
         size_bytes = sum(order.task.group.size_bytes for order in orders)
         table: pa.Table = self._progress.watched("rewrite", size_bytes, done.toArrow)
@@ -241,22 +241,23 @@ class Pipeline:
 
 
 def _stop_keyless(so_far: _Progressing) -> None:
-    """What a person bounded by `compact.keyless.max` stops here: nothing of it is written.
+    """Stop the rounds that exceed `compact.keyless.max`; nothing of them is written.
 
-    Not before it is known which records are aborted: these go anyway.
+    This runs once aborted records are known, because these are dropped anyway.
     """
-    for each in so_far.working:
+    for work in so_far.working:
         found = too_many_keyless(
-            so_far.without_key[each.index], so_far.records[each.index], each.rules
+            so_far.without_key[work.index], so_far.records[work.index], work.rules
         )
         if found is not None:
-            so_far.failures[each.index] = f"{each.key}: {found.reason}"
+            so_far.failures[work.index] = f"{work.key}: {found.reason}"
 
 
 def _unexplained(work: Round, found: TransactionStatus) -> str:
-    """Why the round stops: data of a transaction that nobody decided and nobody calls open.
+    """Why the round stops: a transaction has no marker and no snapshot lists it as open.
 
-    Taken for committed it could beat an older value, and be aborted later. Empty: all is well.
+    Treated as committed, its record could supersede an older value and be aborted later. Empty: no
+    such transaction.
     """
     opened = {
         entry.producer_id

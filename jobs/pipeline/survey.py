@@ -1,7 +1,7 @@
-"""Stages 1 and 2: what is there, and what should be done. Metadata only.
+"""Stages 1 and 2: inspect the partitions and plan them, from metadata alone.
 
-A segment is opened once, when it is first seen, and then only its ends; the catalog remembers what
-they said. The answer is a value per partition, and planning changes nothing anywhere.
+A segment is opened once, when it is discovered, and only its ends are read; the catalog stores the
+result. The survey returns a value per partition and writes nothing.
 """
 
 from __future__ import annotations
@@ -34,46 +34,46 @@ from tierfold.storage.catalog.rows import RowsRead
 from tierfold.storage.segments.segment_metadata import read_snapshot
 
 READERS: Final = 16
-"""Threads that read metadata at a time: it is waiting, not work."""
+"""Threads that read metadata in parallel; they mostly wait for the store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surveyed:
-    """One partition, looked at."""
+    """One partition after the survey."""
 
     key: PartitionKey
     rules: Rules
     view: PartitionView | None
-    """None where nothing was looked at, or it could not be understood."""
+    """None if the partition was not inspected or could not be understood."""
     choice: Choice
     ratio: DirtyRatio | None = None
-    """How dirty and how overdue it is; None where it was not looked at."""
+    """How dirty and how overdue it is; None if the partition was not inspected."""
     should_have_rolled_at_ms: int | None = None
-    """When its active segment should have rolled, at the earliest; None: it need not have yet."""
+    """The earliest time at which its active segment should have rolled; None: not due yet."""
     producers: tuple[ProducerEntry, ...] = ()
-    """The newest producer snapshot in view; read only where something is dirty or due."""
+    """The newest producer snapshot in view; read only if something is dirty or due."""
     epoch: int = 0
-    """The compaction epoch of the catalog's row; 0: it has none."""
+    """The compaction epoch in the catalog's row; 0: no row."""
 
 
 def survey(context: RunContext, settings: Settings, scope: Scope) -> list[Surveyed]:
-    """Look at every partition in scope, in order of topic and number.
+    """Survey every partition in scope, in order of topic and number.
 
-    Raises BadSettings where the tier is none, or a topic's settings cannot both hold; what is wrong
-    with one partition is its choice.
+    Raises BadSettings if the tier does not exist or a topic's settings conflict. An error in one
+    partition becomes the `choice` of that partition.
     """
     return survey_of(context, settings, known_partitions(context, scope), scope.first_dirty)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownPartition:
-    """A partition in scope, before anything of it is looked at."""
+    """A partition in scope, before it is inspected."""
 
     key: PartitionKey
     state: PartitionState | None
-    """The catalog's row; None: it has none."""
+    """The catalog's row; None: no row."""
     refusal: Refusal | None
-    """Why it must not be looked at."""
+    """Why it must not be inspected."""
 
 
 def survey_of(
@@ -82,7 +82,7 @@ def survey_of(
     known: Sequence[KnownPartition],
     first_dirty: int | None = None,
 ) -> list[Surveyed]:
-    """Look at these partitions, in their order; `first_dirty` and errors as in `survey`."""
+    """Survey these partitions, in their order; `first_dirty` and errors as in `survey`."""
     rules = settings.rules_by_topic(partition.key.topic for partition in known)
     with ThreadPoolExecutor(READERS) as pool:
         return list(
@@ -96,9 +96,9 @@ def survey_of(
 
 
 def known_partitions(context: RunContext, scope: Scope) -> list[KnownPartition]:
-    """The partitions in scope, by topic and number, each with its row.
+    """Return the partitions in scope, by topic and number, each with its row.
 
-    Raises BadSettings where the tier is none, or a name is none of its topics', TierfoldError where
+    Raises BadSettings if the tier does not exist or has no topic of a given name, TierfoldError if
     the catalog cannot be read.
     """
     everywhere = context.tier.partitions()
@@ -109,7 +109,7 @@ def known_partitions(context: RunContext, scope: Scope) -> list[KnownPartition]:
 def known_by_name(
     context: RunContext, name: str, *, where: str, scope: Scope = EVERYTHING
 ) -> KnownPartition:
-    """The one partition in scope that has that name; raises as `named` and `known_partitions`."""
+    """Return the partition in scope with that name; raises as `named` and `known_partitions`."""
     everywhere = context.tier.partitions()
     key = named(scope.chosen(everywhere), name, where=where)
     (known,) = known_among(everywhere, [key], context.catalog.look([key]))
@@ -119,11 +119,10 @@ def known_by_name(
 def known_among(
     everywhere: Sequence[PartitionKey], keys: Sequence[PartitionKey], rows: RowsRead
 ) -> list[KnownPartition]:
-    """Each of `keys` with its row; `everywhere` are the partitions that the tier lists.
+    """Return each of `keys` with its row; `everywhere` are the partitions that the tier lists.
 
-    The catalog goes by the topic's id, which is one topic's. A folder copied under another name
-    would be taken for the same partition, so both are refused. So is a partition whose row cannot
-    be true.
+    The catalog identifies a topic by its id. A folder copied under another name would count as the
+    same partition, so both are refused. A partition whose row is invalid is refused too.
     """
     states = rows.by_key
     names: dict[tuple[str, int], set[str]] = defaultdict(set)
@@ -198,14 +197,14 @@ def _looked_at(
 
 
 def _claimed(state: PartitionState | None) -> tuple[str, ...]:
-    """Said before it is taken over: nobody can tell a run that died from one that is at work."""
+    """A note that another run holds the claim; a dead and a live run look the same from outside."""
     if state is None or not state.owner_run:
         return ()
     return (f"run {state.owner_run} has not given its claim back: it is taken over, and fenced",)
 
 
 def in_order_of_work(surveyed: Sequence[Surveyed]) -> list[Surveyed]:
-    """Those that are to be compacted: most overdue first, then dirtiest (KIP-354)."""
+    """Return the partitions to compact: most overdue first, then dirtiest (KIP-354)."""
     due = [
         (partition.choice.ratio.precedence, partition)
         for partition in surveyed
@@ -215,9 +214,9 @@ def in_order_of_work(surveyed: Sequence[Surveyed]) -> list[Surveyed]:
 
 
 def refusal_of(error: Exception, where: str) -> Refusal:
-    """What could not be read or understood, as the partition's refusal.
+    """Turn an error in reading or decoding into the partition's refusal.
 
-    An error that names no place itself happened at `where`.
+    `where` is the place of an error that names none itself.
     """
     if isinstance(error, TierfoldError):
         return Refusal(
@@ -235,7 +234,7 @@ def refusal_of(error: Exception, where: str) -> Refusal:
 def _producers(
     context: RunContext, view: PartitionView, first_dirty: int | None
 ) -> tuple[ProducerEntry, ...]:
-    """The newest snapshot in view; not even that is read where nothing can be due."""
+    """The newest snapshot in view; it is not read if nothing can be due."""
     is_clean = first_dirty is None and view.cleaner_offset == view.next_offset
     has_due = any(
         segment.earliest_due_ms is not None and segment.earliest_due_ms <= context.now_ms
@@ -247,7 +246,7 @@ def _producers(
 
 
 def plan_violations(partition: Surveyed, now_ms: int) -> tuple[str, ...]:
-    """What code that did not make the plan has against it; empty: nothing."""
+    """Check the plan with code that did not make it; empty: no violations."""
     if partition.view is None or not isinstance(partition.choice, Compact):
         return ()
     last_stable = last_stable_of(partition.producers)

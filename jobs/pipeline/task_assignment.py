@@ -1,4 +1,4 @@
-"""One partition's round, and how rounds are cut into rows for the workers."""
+"""A round of one partition, and the assignment of rounds to worker tasks."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from tierfold.storage.indexes.transaction_index import write_transaction_index
 from tierfold.storage.segments.group_rewrite import GroupTask
 
 BUCKET_BYTES: Final = 64 * 2**20
-"""Log bytes per key bucket: the keys of that much log fit a worker many times over."""
+"""Log bytes per key bucket; the keys of that much log need a fraction of a worker's memory."""
 
 TASK_BYTES: Final = 64 * 2**20
-"""Log bytes that are worth a task of their own; a larger segment is still one task."""
+"""Log bytes per task; a larger segment is still one task."""
 
 REDUCE_TASK_BYTES: Final = 256 * 2**20
-"""Log bytes whose keys one task reduces, all in memory at once; they are a fraction of that."""
+"""Log bytes whose keys one task reduces in memory; the keys are a fraction of that."""
 
 THREADS_MAX: Final = 4
-"""Threads of a task whose segments are more than its share; a machine may have as few cores."""
+"""Maximum threads of a task whose segments exceed its share; small machines have 4 cores."""
 
 TASKS_PER_CORE: Final = 2
-"""At least this many tasks per core, where there is so much work: uneven ones then even out."""
+"""Minimum number of tasks per core, if there is enough work; it evens out the load."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class Round:
     index: int
     """The partition's number within the run."""
     state: PartitionState
-    """The row under our epoch."""
+    """The row under this run's epoch."""
     first_dirty: int
     next_offset: int
     """The first offset beyond the dirty region."""
@@ -58,22 +58,23 @@ class Round:
     producers: tuple[ProducerEntry, ...] = field(repr=False)
     now_ms: int
     is_partial: bool = False
-    """Each group is a round of its own; the segments between them stay as they are."""
+    """Each group is a round of its own; the segments between groups stay unchanged."""
     is_last_chunk: bool = True
-    """It reaches the end of the region to be cleaned; then the claim is released with it."""
+    """It reaches the end of the region to clean; its commit then releases the claim."""
     transactions_end: int | None = None
     """Transactions that reach into the round are decided below this offset; None: anywhere."""
 
     @property
     def key(self) -> PartitionKey:
-        """Which partition."""
+        """The partition's key."""
         return self.state.key
 
     @property
     def clean_until(self) -> int:
-        """Below it all was clean before the round; not always `first_dirty`, a person may force it.
+        """The end of the region that was clean before the round.
 
-        A stored offset outside the log is of a log that was cut off since, and says nothing.
+        A person may force another `first_dirty`. A stored offset outside the log belongs to a log
+        that was truncated since and is ignored.
         """
         start, end = self.state.log_start_offset, self.state.next_offset
         stored = self.state.cleaner_offset
@@ -81,10 +82,10 @@ class Round:
 
     @property
     def keeps_tombstones(self) -> bool:
-        """Whether none may go, for what one is to supersede may survive this round.
+        """Whether all tombstones stay, because a record that one supersedes may survive this round.
 
-        It may lie above a chunk where versions decide. In a forced round it may lie in the stretch
-        that is left out, whose tombstones do not compete.
+        That record may lie above the chunk if versions decide. In a forced round it may lie in the
+        stretch that is left out, whose tombstones are not in the offset map.
         """
         is_by_offset = self.rules.compaction_strategy is CompactionStrategy.OFFSET
         return self.first_dirty > self.clean_until or not (self.is_last_chunk or is_by_offset)
@@ -96,9 +97,9 @@ class Round:
 
     @property
     def scanned(self) -> tuple[tuple[int, Segment], ...]:
-        """The segments that the scan reads, each with its number among the live ones.
+        """The segments that the scan reads, each with its index among the live segments.
 
-        The sources, and those whose markers decide transactions within them.
+        These are the sources and the segments whose markers decide the sources' transactions.
         """
         transactions_end = (
             self.state.next_offset if self.transactions_end is None else self.transactions_end
@@ -124,27 +125,26 @@ class Round:
 
     @property
     def buckets(self) -> int:
-        """Into how many buckets the partition's keys are parted."""
+        """How many buckets the partition's keys are split into."""
         return max(1, -(-self.size_bytes // BUCKET_BYTES))
 
 
 def tasks_for(sizes: Sequence[int], cores: int) -> tuple[list[int], int]:
-    """Per item its task, and how many tasks there are."""
+    """Return the task of each item, and the number of tasks."""
     tasks = task_count(sizes, task_bytes=TASK_BYTES, tasks_min=TASKS_PER_CORE * cores)
     return assigned(sizes, tasks), tasks
 
 
 def reduce_tasks(rounds: Sequence[Round], cores: int) -> int:
-    """How many tasks share the buckets of the rounds."""
+    """Return how many tasks share the buckets of the rounds."""
     sizes = [work.size_bytes // work.buckets for work in rounds for _ in range(work.buckets)]
     return task_count(sizes, task_bytes=REDUCE_TASK_BYTES, tasks_min=cores)
 
 
 def threads_of(sizes: Sequence[int], placed: Sequence[int], cores: int) -> list[int]:
-    """Per item how many threads its task should use.
+    """Return how many threads the task of each item should use.
 
-    One, unless the task was dealt more than its share of the bytes: the cores that have no work
-    left then help with what that task still has to do.
+    One, unless the task was assigned more than its share of the bytes: idle cores then help it.
     """
     loads: dict[int, int] = defaultdict(int)
     for size, task in zip(sizes, placed, strict=True):
@@ -154,7 +154,7 @@ def threads_of(sizes: Sequence[int], placed: Sequence[int], cores: int) -> list[
 
 
 def first_bucket_tasks(rounds: Sequence[Round]) -> dict[int, int]:
-    """Per partition index the number of its first bucket among all buckets of the run."""
+    """Return the number of each partition's first bucket among all buckets, by partition index."""
     first: dict[int, int] = {}
     beyond = 0
     for work in rounds:
@@ -164,9 +164,9 @@ def first_bucket_tasks(rounds: Sequence[Round]) -> dict[int, int]:
 
 
 def reference_rows(rounds: Sequence[Round], cores: int) -> tuple[list[dict[str, Any]], int]:
-    """Rows of `REFERENCE_SCHEMA`, one per scanned segment, and how many tasks they are dealt to.
+    """Return rows of `REFERENCE_SCHEMA`, one per scanned segment, and the number of tasks.
 
-    Of a segment that is no source only the marks are read: they decide transactions within it.
+    Only the transaction batches of a segment that is not a source are read.
     """
     first_bucket = first_bucket_tasks(rounds)
     numbered = [(work, i, s) for work in rounds for i, s in work.scanned]
@@ -176,27 +176,27 @@ def reference_rows(rounds: Sequence[Round], cores: int) -> tuple[list[dict[str, 
     rows = [
         {
             "task": task,
-            "partition_index": each.index,
+            "partition_index": work.index,
             "segment_index": i,
-            "topic": each.key.topic,
-            "partition": each.key.partition,
-            "topic_id": each.key.topic_id,
+            "topic": work.key.topic,
+            "partition": work.key.partition,
+            "topic_id": work.key.topic_id,
             "segment_id": segment.segment_id,
             "own_start_offset": segment.own_start_offset,
             "skipped_bytes": segment.skipped_bytes,
             "size_bytes": segment.size_bytes,
-            "first_dirty": each.first_dirty,
-            "transactions_only": segment.segment_id not in sources[each.index],
-            "buckets": each.buckets,
-            "first_bucket_task": first_bucket[each.index],
+            "first_dirty": work.first_dirty,
+            "transactions_only": segment.segment_id not in sources[work.index],
+            "buckets": work.buckets,
+            "first_bucket_task": first_bucket[work.index],
             "threads": threads,
-            "strategy": each.rules.compaction_strategy.value,
-            "strategy_header": each.rules.compaction_strategy_header,
+            "strategy": work.rules.compaction_strategy.value,
+            "strategy_header": work.rules.compaction_strategy_header,
             "aborted": write_transaction_index(
-                _reaching(each.aborted, segment.start_offset, segment.end_offset)
+                _reaching(work.aborted, segment.start_offset, segment.end_offset)
             ),
         }
-        for (each, i, segment), task, threads in zip(
+        for (work, i, segment), task, threads in zip(
             numbered, placed, threads_of(sizes, placed, cores), strict=True
         )
     ]
@@ -206,21 +206,21 @@ def reference_rows(rounds: Sequence[Round], cores: int) -> tuple[list[dict[str, 
 def _reaching(
     aborted: Sequence[AbortedTransaction], start_offset: int, end_offset: int
 ) -> tuple[AbortedTransaction, ...]:
-    """Those with an offset in `[start_offset, end_offset]`."""
+    """The transactions with an offset in `[start_offset, end_offset]`."""
     return tuple(
-        each
-        for each in aborted
-        if each.first_offset <= end_offset and each.last_offset >= start_offset
+        transaction
+        for transaction in aborted
+        if transaction.first_offset <= end_offset and transaction.last_offset >= start_offset
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOrder:
-    """A group to be rewritten, and where it stands."""
+    """A group to rewrite, and its place in the partition."""
 
     partition_index: int
     segment_index: int
-    """The number of its first segment among the live ones."""
+    """The index of its first segment among the live segments."""
     task: GroupTask
 
     @property
@@ -234,7 +234,7 @@ class GroupOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """Where the segments that are rewritten go."""
+    """The task of each rewritten segment."""
 
     tasks: int
     task_of: dict[tuple[int, int], int]
@@ -242,7 +242,7 @@ class Assignment:
 
 
 def assigned_groups(rounds: Sequence[Round], cores: int) -> Assignment:
-    """Every group of the rounds, dealt by its bytes before anything of it is read."""
+    """Assign the planned groups of the rounds to tasks, by their bytes."""
     return _assigned(
         [
             (group.size_bytes, [(work.index, place[s.segment_id]) for s in group.segments])
@@ -255,12 +255,12 @@ def assigned_groups(rounds: Sequence[Round], cores: int) -> Assignment:
 
 
 def assigned_orders(orders: Sequence[GroupOrder], cores: int) -> Assignment:
-    """Groups that were not known before: those that took in an empty neighbour."""
+    """Assign new groups to tasks: those that were merged with an empty neighbour."""
     return _assigned([(order.task.group.size_bytes, order.places) for order in orders], cores)
 
 
 def _assigned(groups: Sequence[tuple[int, Sequence[tuple[int, int]]]], cores: int) -> Assignment:
-    """Groups, each by its bytes and the (partition index, segment index) of its segments."""
+    """`groups`: bytes of each, and the (partition index, segment index) of its segments."""
     placed, tasks = tasks_for([size_bytes for size_bytes, _ in groups], cores)
     task_of = {
         place: task for (_, places), task in zip(groups, placed, strict=True) for place in places
@@ -271,7 +271,7 @@ def _assigned(groups: Sequence[tuple[int, Sequence[tuple[int, int]]]], cores: in
 def group_rows(
     orders: Sequence[GroupOrder], assigned_to: Assignment, cores: int
 ) -> list[dict[str, Any]]:
-    """Rows of `GROUP_SCHEMA`, one per source segment."""
+    """Return rows of `GROUP_SCHEMA`, one per source segment."""
     sizes = [order.task.group.size_bytes for order in orders]
     placed = [assigned_to.task_of[order.partition_index, order.segment_index] for order in orders]
     return [
@@ -295,9 +295,9 @@ def group_orders(
     wanted: Mapping[int, SegmentGroup],
     empty: frozenset[int] = frozenset(),
 ) -> Iterator[GroupOrder]:
-    """Orders for the `wanted` groups (by their number in the round).
+    """Yield orders for the `wanted` groups, by their number in the round.
 
-    `empty`: the numbers of those of which nothing survives and that no neighbour takes in.
+    `empty`: the numbers of the groups that keep no record and have no neighbour to merge with.
     """
     whole = _round_rules(work)
     place = {segment.segment_id: i for i, segment in enumerate(work.state.segments)}
@@ -305,7 +305,7 @@ def group_orders(
     for number, group in wanted.items():
         start, end = group.start_offset, group.end_offset
         is_round_of_its_own = work.is_partial or number in empty
-        # Readers stick at a hole at the end of the remote range.
+        # Readers get stuck at a gap at the end of the remote range.
         is_end = work.reaches_end and end + 1 == work.next_offset
         inside = discardable[
             np.searchsorted(discardable, start) : np.searchsorted(discardable, end, "right")

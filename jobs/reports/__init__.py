@@ -1,6 +1,6 @@
-"""reports: what people see. Nothing here decides or computes.
+"""reports: tables and pictures for people. Nothing here decides or computes.
 
-    tables           what all tables share
+    tables           the parts that all tables share
     verb_tables      the tables of `plan`, `compact`, `status`, `verify` and `config`
     explained_plan   `plan --explain` as a picture
     vacuum_tables    the tables of `vacuum`

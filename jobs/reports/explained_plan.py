@@ -1,7 +1,7 @@
-"""One partition's plan, drawn: its segments as blocks in a bar, a row for each, and the reasons.
+"""Draws one partition's plan: a bar of segments, a table with a row for each, and the reasons.
 
-The bar and the table say the same with colours and without: a block is filled with its region's
-letter, in upper case where the segment is rewritten. Nothing here decides or computes a reason.
+The bar and the table do not depend on colours: a block is filled with its region's letter, in upper
+case if the segment is rewritten. Nothing here decides or computes a reason.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from tierfold.compaction.planning.regions import Regions
 from tierfold.jobs.verbs.plan_explained import Explained
 
 ROWS_MAX: Final = 40
-"""Rows of the table: beyond, neighbours that are alike share one. The JSON document has all."""
+"""Maximum rows of the table; beyond it, similar neighbours share a row. The JSON has all."""
 
 WIDE: Final = 100
-"""Columns from which on the reasons fit into the table; below, they follow it."""
+"""Minimum columns for reasons within the table; in a narrower terminal they follow it."""
 
 _DRAWN: Final = {
     Region.CLEANED: ("c", "green"),
@@ -44,7 +44,7 @@ _DRAWN: Final = {
 
 
 def print_explained(console: Console, found: Explained) -> None:
-    """The bar, the table, the reasons; as wide as the console, 60 columns at least."""
+    """Print the bar, the table and the reasons; as wide as the console, at least 60 columns."""
     runs = folded(found.segments, ROWS_MAX)
     console.print(Text(_headline(found), style="bold"))
     if found.regions is not None and runs:
@@ -60,13 +60,13 @@ def _headline(found: Explained) -> str:
     if not found.segments:
         return str(key)
     first, last = found.segments[0].segment, found.segments[-1].segment
-    size = decimal(sum(each.segment.size_bytes for each in found.segments))
+    size = decimal(sum(explained.segment.size_bytes for explained in found.segments))
     count = f"{len(found.segments)} segment{'s' if len(found.segments) > 1 else ''}"
     return f"{key}: {count}, offsets {first.start_offset}–{last.end_offset}, {size}"
 
 
 def _bar(runs: Sequence[SegmentRun], first_dirty: int, width: int) -> Text:
-    """Blocks by size, at least a column each where there are so many."""
+    """Blocks by size, at least one column each if the width allows."""
     edge = "│" if 2 * len(runs) < width else ""
     bar = Text(edge, no_wrap=True, overflow="crop")
     room = width - len(edge) * (len(runs) + 1)
@@ -84,7 +84,7 @@ def _bar(runs: Sequence[SegmentRun], first_dirty: int, width: int) -> Text:
 
 
 def _columns(sizes: Sequence[int], room: int) -> list[int]:
-    """How many of `room` columns each size gets; together all of them."""
+    """How many of `room` columns each size gets; they add up to `room`."""
     least = 1 if room >= len(sizes) else 0
     spare, total = room - least * len(sizes), max(sum(sizes), 1)
     ends = [spare * so_far // total for so_far in accumulate(sizes, initial=0)]
@@ -92,10 +92,10 @@ def _columns(sizes: Sequence[int], room: int) -> list[int]:
 
 
 def _legend(runs: Sequence[SegmentRun]) -> Text:
-    """The letters that are in the bar."""
+    """The letters in the bar, with their regions."""
     legend = Text()
     regions = {region for run in runs for region in run.segments[0].regions}
-    for region in (each for each in Region if each in regions):
+    for region in (region for region in Region if region in regions):
         letter, style = _DRAWN[region]
         legend.append(f"{letter} {region}", style=style)
         legend.append(" · ")
@@ -103,7 +103,7 @@ def _legend(runs: Sequence[SegmentRun]) -> Text:
 
 
 def _print_runs(console: Console, runs: Sequence[SegmentRun]) -> None:
-    """A row each; in a narrow terminal the reasons follow, by the number of the row."""
+    """Print a row per run; in a narrow terminal the reasons follow, by the number of the row."""
     is_wide = console.width >= WIDE
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     has_horizon = any(segment.due_in_ms is not None for run in runs for segment in run.segments)
@@ -155,8 +155,8 @@ def _horizon(run: SegmentRun) -> str:
 
 
 def _span(ages_ms: Sequence[int | None]) -> str:
-    """From the youngest to the oldest; empty where none is known."""
-    known = [each for each in ages_ms if each is not None]
+    """From the youngest to the oldest; empty if none is known."""
+    known = [age_ms for age_ms in ages_ms if age_ms is not None]
     ends = dict.fromkeys(map(_signed, (min(known), max(known)) if known else ()))
     return "–".join(ends)
 
@@ -166,7 +166,7 @@ def _signed(age_ms: int) -> str:
 
 
 def _what(run: SegmentRun) -> str:
-    """What happens, to how many, and with which neighbours."""
+    """What happens, to how many segments, and in which groups."""
     first, last = run.segments[0], run.segments[-1]
     many = f"{len(run.segments)} segments " if len(run.segments) > 1 else ""
     if first.group is None:
@@ -184,7 +184,7 @@ def _why(run: SegmentRun) -> str:
 
 
 def _sentences(found: Explained) -> list[str]:
-    """The decision first, then what it was made of."""
+    """The decision first, then its inputs."""
     said = [f"Decision: {found.decision}."]
     ratio, regions = found.report.ratio, found.regions
     if ratio is not None:
@@ -196,7 +196,7 @@ def _sentences(found: Explained) -> list[str]:
         said += _about_regions(regions)
         said += _about_lags(found)
     held_back = getattr(found.surveyed.choice, "held_back", ())
-    said += [f"Note: {each}." for each in (*held_back, *found.report.notes)]
+    said += [f"Note: {note}." for note in (*held_back, *found.report.notes)]
     rolled_at_ms = found.report.should_have_rolled_at_ms
     if rolled_at_ms is not None:
         late = duration(found.now_ms - rolled_at_ms)

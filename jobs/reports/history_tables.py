@@ -1,4 +1,4 @@
-"""What `history`, `restore` and `forget` show to people. Nothing here decides or computes."""
+"""The tables of `history`, `restore` and `forget`. Nothing here decides or computes."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tierfold.jobs.verbs.history import HistoryLine, PartitionHistory
 from tierfold.jobs.verbs.restore import Restored
 
 SEGMENTS_SHOWN: Final = 10
-"""Of those that come back, and of those that leave; the JSON document has them all."""
+"""Maximum restored, and retired, segments in a table; the JSON document has all."""
 
 
 def print_history(console: Console, found: PartitionHistory) -> None:
-    """The table of `history`, newest first."""
+    """Print the table of `history`, newest first."""
     if not found.lines:
         console.print(f"{found.key}: no run has touched it, so there is nothing to go back to.")
         return
@@ -36,13 +36,13 @@ def print_history(console: Console, found: PartitionHistory) -> None:
     for column in ("epoch", "segments", "live", "bytes", "clean\nbelow", "log\nstart"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("back?", no_wrap=True)
-    for each in found.lines:
-        table.add_row(*_history_row(each))
+    for line in found.lines:
+        table.add_row(*_history_row(line))
     if width_of(console, table) <= console.width:
         console.print(table)
     else:
-        for each in found.lines:
-            _print_line(console, each)
+        for line in found.lines:
+            _print_line(console, line)
     if found.has_older:
         console.print("… and older ones; without --limit all are shown.")
     for why in dict.fromkeys(line.why_not for line in found.lines if line.why_not):
@@ -52,7 +52,7 @@ def print_history(console: Console, found: PartitionHistory) -> None:
 
 
 def _print_line(console: Console, line: HistoryLine) -> None:
-    """An entry where the table is too wide: what `restore --to` takes comes first, and whole."""
+    """Print an entry if the table is too wide: the argument of `restore --to` first, uncut."""
     at, run, what, epoch, segments, live, size, clean, start, back = map(str, _history_row(line))
     console.print(f"{at}  {run}  {what}", soft_wrap=True)
     moved = f", segments {segments}" if segments else ""
@@ -90,7 +90,7 @@ def _is_back(line: HistoryLine) -> str | Text:
 
 
 def print_restored(console: Console, found: Restored) -> None:
-    """What `restore` did, or would do."""
+    """Print what `restore` did, or would do."""
     report, restore_plan = found.report, found.restore_plan
     console.print(Text(f"{report.key}: {report.outcome}", style="bold"))
     if found.target is not None:
@@ -118,17 +118,17 @@ def print_restored(console: Console, found: Restored) -> None:
 def _print_segments(console: Console, what: str, segments: tuple[Segment, ...]) -> None:
     size_bytes = sum(segment.size_bytes for segment in segments)
     console.print(f"{len(segments)} {what}, {decimal(size_bytes)} ({spaced(size_bytes)} bytes)")
-    for each in segments[:SEGMENTS_SHOWN]:
-        by = each.written_by_run or "a broker"
+    for segment in segments[:SEGMENTS_SHOWN]:
+        by = segment.written_by_run or "a broker"
         console.print(
-            f"  {each.segment_id}  offsets {each.start_offset}–{each.end_offset}"
-            f"  {decimal(each.size_bytes)}  written by {by}"
+            f"  {segment.segment_id}  offsets {segment.start_offset}–{segment.end_offset}"
+            f"  {decimal(segment.size_bytes)}  written by {by}"
         )
     _print_more(console, len(segments))
 
 
 def print_forgot(console: Console, found: Forgot) -> None:
-    """What `forget` did, or would do."""
+    """Print what `forget` did, or would do."""
     report, loss = found.report, found.loss
     console.print(Text(f"{report.key}: {report.outcome}", style="bold"))
     for said in filter(None, (report.reason, *report.notes)):
@@ -173,6 +173,6 @@ def _print_ranges(console: Console, what: str, found: Sequence[tuple[str, str]])
 
 
 def _print_more(console: Console, count: int) -> None:
-    """How many segments were not shown."""
+    """Print how many segments were not shown."""
     if count > SEGMENTS_SHOWN:
         console.print(f"  … and {count - SEGMENTS_SHOWN} more; --json lists all.")

@@ -1,4 +1,4 @@
-"""What the tables of all verbs have in common. Nothing here decides or computes."""
+"""The parts that the tables of all verbs share. Nothing here decides or computes."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from tierfold.jobs.pipeline.partition_report import (
 )
 
 Columns: TypeAlias = Sequence[tuple[str, Literal["left", "right"]]]
-"""Names of a table's columns, and on which side their cells are flush."""
+"""Names and alignment of a table's columns."""
 
 UNBOUNDED: Final = 10_000
-"""Columns of a console in which nothing has to be cut."""
+"""Columns of a console that never has to cut anything."""
 
 ROWS_MAX: Final = 40
-"""Rows of a table before it is cut: a summary fits a screen. The JSON document has them all."""
+"""Maximum rows of a table, so that it fits a screen. The JSON document has all."""
 
 NO_PARTITIONS: Final = "No partitions: the tier is empty, or nothing matches the patterns."
 
@@ -48,22 +48,22 @@ STYLES: Final = {
     LEFT: "blue",
     NOTHING_TO_DO: "dim",
 }
-"""In the order in which they are told: what needs a person's eye comes first."""
+"""In the order in which they are printed: outcomes that need a person come first."""
 
 URGENCY: Final = tuple(STYLES)
 
 
 SENTENCE_COLUMNS: Final = 28
-"""What a column of sentences needs at least; in a narrower terminal they follow the table."""
+"""Minimum width of a column of sentences; in a narrower terminal they follow the table."""
 
 
 def print_cut(
     console: Console, title: str, columns: Columns, rows: Sequence[Sequence[str | Text]]
 ) -> None:
-    """A table with these rows, or the first of them, and how many there are beyond.
+    """Print a table of the first rows, and the number of rows left out.
 
-    The last column is of sentences. No other is ever cut or folded, for the next command may need
-    what is in it: in a terminal too narrow for the table, each row is a line of words instead.
+    The last column holds sentences. No other is ever cut or folded, because the next command may
+    need its content: in a terminal too narrow for the table, each row is a line of words instead.
     """
     shown = rows[:ROWS_MAX]
     bare = _table(title, columns, [row[:-1] for row in shown])
@@ -83,7 +83,7 @@ def _print_narrow(
     columns: Columns,
     rows: Sequence[Sequence[str | Text]],
 ) -> None:
-    """The table without its sentences, which follow it; where even that is too wide, lines."""
+    """Print the table with its sentences below it; if that is too wide, print lines."""
     is_table = width_of(console, bare) <= console.width
     console.print(bare if is_table else Text(title, style="bold"))
     for row in rows:
@@ -99,12 +99,12 @@ def _print_narrow(
 
 
 def width_of(console: Console, table: Table) -> int:
-    """How many columns the table takes where nothing of it is cut or folded."""
+    """Return how many columns the table needs without cutting or folding."""
     return console.measure(table, options=console.options.update(width=UNBOUNDED)).maximum
 
 
 def _table(title: str, columns: Columns, rows: Sequence[Sequence[str | Text]]) -> Table:
-    """A table of these rows; where they lack the last column, so does the table."""
+    """A table of these rows; if they lack the last column, so does the table."""
     table = Table(title=title, title_justify="left")
     for number, (name, justify) in enumerate(columns, start=1):
         if number < len(columns):
@@ -117,31 +117,31 @@ def _table(title: str, columns: Columns, rows: Sequence[Sequence[str | Text]]) -
 
 
 def print_beyond(console: Console, count: int) -> None:
-    """How many lines were left out; nothing where none was."""
+    """Print how many lines were left out, if any."""
     if count > 0:
         console.print(f"… and {spaced(count)} more; --json lists all.")
 
 
 def styled(outcome: str) -> Text:
-    """The outcome, in its colour."""
+    """Return the outcome in its colour."""
     return Text(outcome, style=STYLES[outcome])
 
 
 def sentences(reason: str, notes: Iterable[str]) -> Text:
-    """The last column: why, and what else there is to say."""
+    """Return the last column: the reason and the notes."""
     return Text(printable("; ".join(filter(None, (reason, *notes)))))
 
 
 def outcomes_line(outcomes: Sequence[str], order: Sequence[str]) -> str:
-    """How many partitions there are, and how many ended in each way, told in that order."""
+    """Return the number of partitions, in total and per outcome in that order."""
     counts = {name: spaced(outcomes.count(name)) for name in order if name in outcomes}
     told = ", ".join(f"{count} {name}" for name, count in counts.items())
     return f"{counted(len(outcomes), 'partition')}: {told}."
 
 
 def offsets(start: int, next_offset: int) -> str:
-    """From the first offset to the last, both included, where `next_offset` comes after it.
+    """Format the range from `start` to the last offset before `next_offset`, both included.
 
-    A start that is not below it belongs to another range: then only the last is shown.
+    If `start` is not below `next_offset`, it belongs to another range: only the last is shown.
     """
     return f"{start}–{next_offset - 1}" if start < next_offset else f"≤ {next_offset - 1}"

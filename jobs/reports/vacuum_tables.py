@@ -1,4 +1,4 @@
-"""What `vacuum` shows to people. Nothing here decides or computes."""
+"""The tables of `vacuum`. Nothing here decides or computes."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _COLUMNS: Final[Columns] = (
 )
 
 LINES_MAX: Final = 100
-"""Objects that a dry run lists before the list is cut."""
+"""Maximum number of objects that a dry run lists."""
 
 
 def print_vacuum(console: Console, reports: Sequence[VacuumReport], title: str) -> None:
-    """The summary of `vacuum`; of a dry run every object, too."""
+    """Print the summary of `vacuum`; a dry run also lists the objects."""
     if not reports:
         console.print(NO_PARTITIONS)
         return
@@ -69,7 +69,7 @@ def _row(report: VacuumReport) -> tuple[str | Text, ...]:
 
 
 def _lines(report: VacuumReport) -> Iterator[str]:
-    """What a dry run lists of a partition: what would be retired, and what deleted."""
+    """The lines of a dry run: what would be retired and what would be deleted."""
     for gone in report.expired:
         segment = gone.segment
         yield (
@@ -97,7 +97,7 @@ def _sum(reports: Sequence[VacuumReport]) -> str:
 
 
 def print_catalog_cleaned(console: Console, count: int, *, is_dry_run: bool) -> None:
-    """What goes of the catalog's own past; nothing where nothing does."""
+    """Print how many old catalog files are deleted, if any."""
     if count:
         done = "to delete" if is_dry_run else "deleted"
         files = counted(count, "file")

@@ -57,7 +57,7 @@ _AS_DONE: Final = (
     LOST_RACE,
     UNKNOWN,
 )
-"""Below the table, what went as it should is counted first."""
+"""The order of the counts below the table: successes first."""
 
 _KEYLESS_UNKNOWN: Final = (
     "Records without a key are dropped. How many is unknown until scanned; compact.keyless.max"
@@ -91,20 +91,20 @@ _VERIFY_COLUMNS: Final[Columns] = (
     ("read", "right"),
     ("index entries", "right"),
     ("keys compared", "right"),
-    ("verdict", "left"),
+    ("result", "left"),
 )
 
 LATE_MAX: Final = 5
-"""Partitions whose active segment is late that are named; the JSON document has them all."""
+"""Maximum number of partitions with a late active segment in a message; the JSON has all."""
 
 
 def document(partitions: Iterable[dict[str, Any]], **of_all: int | str | list[str]) -> str:
-    """The one document that `--json` prints; `of_all` is what holds for the partitions together."""
+    """Return the document that `--json` prints; `of_all`: entries about all partitions together."""
     return json.dumps({"partitions": list(partitions), **of_all}, indent=2)
 
 
 def print_reports(console: Console, reports: Sequence[PartitionReport], title: str) -> None:
-    """The summary of `plan` or `compact`; what needs a person's eye comes first.
+    """Print the summary of `plan` or `compact`; outcomes that need a person come first.
 
     Within an outcome, the order is that of the work.
     """
@@ -134,7 +134,7 @@ def _precedence(report: PartitionReport) -> tuple[Fraction, Fraction]:
 
 
 def _print_waiting(console: Console, reports: Sequence[PartitionReport]) -> None:
-    """What is late: data to be cleaned, and active segments to be rolled by their brokers."""
+    """Print what is late: data to clean, and active segments that brokers should roll."""
     delay_secs = max_compaction_delay_secs(reports)
     if delay_secs:
         console.print(f"max-compaction-delay-secs: {delay_secs}", style="yellow")
@@ -149,7 +149,7 @@ def _print_waiting(console: Console, reports: Sequence[PartitionReport]) -> None
 
 
 def _came_to_something(report: PartitionReport) -> bool:
-    """Of what was tried in vain there is no result to be shown; "→ 0 bytes" would look like one."""
+    """Whether there is a result to show; "→ 0 bytes" would look like one after a failure."""
     return bool(report.segments_in) and report.outcome in {COMPACTED, PLANNED, LEFT}
 
 
@@ -167,7 +167,7 @@ def _bytes_column(report: PartitionReport) -> str:
 
 
 def _print_sums(console: Console, reports: Sequence[PartitionReport]) -> None:
-    """One line for the run, one for what became of the records."""
+    """Print one line on the run and one on its records."""
     outcomes = [report.outcome for report in reports]
     if PLANNED in outcomes:
         console.print(_KEYLESS_UNKNOWN, style="dim")
@@ -192,34 +192,34 @@ def _print_sums(console: Console, reports: Sequence[PartitionReport]) -> None:
 
 
 def _markers(count: int) -> str:
-    """How many of the records before it no user wrote; nothing where there are none."""
+    """A clause on how many of the records are markers; empty if there are none."""
     return f" ({counted(count, 'transaction marker')} among them)" if count else ""
 
 
 def print_status(console: Console, partitions: Sequence[PartitionStatus]) -> None:
-    """The table of `status`."""
+    """Print the table of `status`."""
     if not partitions:
         console.print(NO_PARTITIONS)
         return
     ordered = sorted(partitions, key=lambda status: (not status.refusal, status.key))
     print_cut(console, "status", _STATUS_COLUMNS, [_status_row(status) for status in ordered])
-    for each in ordered[:ROWS_MAX]:
-        if each.refusal:
-            # Unfolded, so that its commands can be pasted.
-            said = Text(printable(f"{each.key}: {each.refusal}"), style="red")
+    for status in ordered[:ROWS_MAX]:
+        if status.refusal:
+            # Not folded, so that its commands can be pasted.
+            said = Text(printable(f"{status.key}: {status.refusal}"), style="red")
             console.print(said, soft_wrap=True)
 
 
 def print_settings(console: Console, topic: str, found: Sequence[EffectiveSetting]) -> None:
-    """The table of `config`."""
+    """Print the table of `config`."""
     table = Table(title=f"settings of {topic}", title_justify="left")
     table.add_column("setting", no_wrap=True)
     table.add_column("value", justify="right", overflow="fold")
     table.add_column("unit", no_wrap=True)
     table.add_column("from", overflow="fold")
-    for each in found:
-        said = (Text(printable(each.text)), each.setting.unit, Text(printable(each.source)))
-        table.add_row(each.setting.name, *said)
+    for entry in found:
+        said = (Text(printable(entry.text)), entry.setting.unit, Text(printable(entry.source)))
+        table.add_row(entry.setting.name, *said)
     console.print(table)
 
 
@@ -243,7 +243,7 @@ def _status_row(status: PartitionStatus) -> tuple[str | Text, ...]:
 
 
 def _remarks(row: PartitionState | None, view: PartitionView | None) -> Iterator[str]:
-    """What lies in the tier and is not live, and who is at work on the partition."""
+    """What in the tier is not live, and which run holds the partition."""
     if row is not None and row.retired:
         since = min(entry.retired_at_ms for entry in row.retired)
         retired_bytes = sum(entry.segment.size_bytes for entry in row.retired)
@@ -262,27 +262,27 @@ def _remarks(row: PartitionState | None, view: PartitionView | None) -> Iterator
 
 
 def print_verified(console: Console, partitions: Sequence[Verified]) -> None:
-    """The summary of `verify`; partitions with faults come first, and all their faults are told."""
+    """Print the summary of `verify`; corrupt partitions come first, with all their corruptions."""
     if not partitions:
         console.print(NO_PARTITIONS)
         return
     ordered = sorted(partitions, key=lambda verified: (not verified.corruptions, verified.key))
     print_cut(console, "verify", _VERIFY_COLUMNS, [_verified_row(verified) for verified in ordered])
-    for each in ordered[:ROWS_MAX]:
-        for corruption in each.corruptions:
-            told = printable(f"{each.key}: {corruption}")
+    for verified in ordered[:ROWS_MAX]:
+        for corruption in verified.corruptions:
+            told = printable(f"{verified.key}: {corruption}")
             console.print(Text(told, style="red"), soft_wrap=True)
     console.print(_verified_sum(partitions), soft_wrap=True)
 
 
 def _verified_row(verified: Verified) -> tuple[str | Text, ...]:
-    verdict = (
+    result = (
         Text(counted(len(verified.corruptions), "corruption"), style="red")
         if verified.corruptions
         else Text("sound")
     )
     for note in verified.notes:
-        verdict.append(printable(f"; {note}"), style="dim")
+        result.append(printable(f"; {note}"), style="dim")
     return (
         str(verified.key),
         spaced(verified.segments),
@@ -291,12 +291,12 @@ def _verified_row(verified: Verified) -> tuple[str | Text, ...]:
         decimal(verified.bytes_read),
         spaced(verified.index_entries),
         "–" if verified.keys_compared is None else spaced(verified.keys_compared),
-        verdict,
+        result,
     )
 
 
 def _verified_sum(partitions: Sequence[Verified]) -> Text:
-    """One line: what holds, or how much does not."""
+    """One line: everything is sound, or how much is corrupt."""
     corruptions = sum(len(verified.corruptions) for verified in partitions)
     broken = sum(bool(verified.corruptions) for verified in partitions)
     if corruptions:

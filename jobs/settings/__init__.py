@@ -1,10 +1,10 @@
-"""settings: what a topic's settings are, and who set them.
+"""settings: a topic's settings, and where each value comes from.
 
     definitions      every setting: Kafka's name, its kind, its default
-    kinds            what a value may be
-    layers           defaults, the user's files, `--set`
-    resolution       which layer wins
+    kinds            the allowed values
+    layers           reads defaults, the user's file, `--set`
+    resolution       decides which layer takes effect
     broker_names     names that only brokers use
     remarks          settings that are probably a mistake
-    reference_page   makes docs/settings.md
+    reference_page   generates docs/settings.md
 """

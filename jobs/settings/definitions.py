@@ -1,7 +1,7 @@
-"""The settings there are: Kafka's name for each, what it may be, what a broker calls it.
+"""Defines every setting: Kafka's name, the allowed values, the broker's names.
 
-A broker's name for a topic's setting is Kafka's (`ServerTopicConfigSynonyms`); where a broker has
-several, the first that is given counts. `docs/settings.md` is made from this table.
+A broker's name for a topic's setting is Kafka's (`ServerTopicConfigSynonyms`); if a broker has
+several, the first that is given counts. `docs/settings.md` is generated from this table.
 """
 
 from __future__ import annotations
@@ -35,33 +35,33 @@ TIERFOLD: Final = "tierfold"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerName:
-    """What a broker calls a topic's setting, where it says what holds for all topics."""
+    """A broker's name for a topic's setting; its value applies to all topics."""
 
     name: str
     kind: WholeNumber | Limit | None = None
-    """What it may be there; None: what the setting may be."""
+    """The allowed values under this name; None: those of the setting."""
     unit: str = ""
-    """Empty: the setting's own."""
+    """Empty: the setting's unit."""
     unit_ms: int = 1
     """Milliseconds in one of `unit`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One setting: Kafka's name for it, and what it may be."""
+    """One setting: Kafka's name and the allowed values."""
 
     name: str
     kind: SettingKind
     default: str | None
-    """Kafka's own default as text, None where there is none on purpose."""
+    """Kafka's default as text; None: deliberately none."""
     unit: str
     doc: str
     broker_names: tuple[BrokerName, ...]
     """The first that is given counts."""
     is_for_topics: bool = True
-    """A topic may have its own value; False: the broker has one for all."""
+    """A topic may have its own value; False: the broker has one value for all topics."""
     source: str = KAFKA
-    """Who gave it its name and its meaning."""
+    """The origin of its name and meaning."""
 
     @property
     def field(self) -> str:
@@ -71,22 +71,22 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spelling:
-    """One name by which a setting may be given, and what may stand beside it."""
+    """One name of a setting, with the allowed values under that name."""
 
     setting: Setting
     name: str
     by_broker: BrokerName | None = None
-    """Where the name is a broker's."""
+    """Set if the name is a broker's."""
 
     @property
     def allowed(self) -> str:
-        """What a value may be, and its unit."""
+        """The allowed values and their unit."""
         of_broker = self.by_broker or BrokerName(name=self.name)
         kind = of_broker.kind or self.setting.kind
         return f"{kind.allowed} ({of_broker.unit or self.setting.unit})"
 
     def parse(self, text: str) -> object:
-        """The value in the setting's own unit; raises ValueError where the text is not allowed."""
+        """Return the value in the setting's unit; raises ValueError if the text is not allowed."""
         if self.by_broker is None or self.by_broker.kind is None:
             return self.setting.kind.parse(text)
         number = self.by_broker.kind.parse(text)
@@ -215,8 +215,8 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     ),
     Setting(
         name="segment.bytes",
-        # Kafka's floor for topics is 1 MiB; merging to less does no harm and shows more on a
-        # small log, so that this one is lower.
+        # Kafka's minimum for topics is 1 MiB. This one is lower: smaller merges are safe and show
+        # more on a small log.
         kind=WholeNumber(least=1, most=INT_MAX),
         default="1073741824",
         unit="bytes",
@@ -278,14 +278,14 @@ BY_TOPIC_NAME: Final[Mapping[str, Spelling]] = {
     if setting.is_for_topics
 }
 BY_BROKER_NAME: Final[Mapping[str, Spelling]] = {
-    each.name: Spelling(setting=setting, name=each.name, by_broker=each)
+    broker_name.name: Spelling(setting=setting, name=broker_name.name, by_broker=broker_name)
     for setting in SETTINGS
-    for each in setting.broker_names
+    for broker_name in setting.broker_names
 }
 
 
 def unknown(name: str, *, among: Iterable[str], where: str) -> BadSettings:
-    """The refusal of a name that stands for nothing, with what comes near it."""
+    """Return the error for an unknown name, with the closest known names."""
     known = tuple(dict.fromkeys(among))
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
     remedy = f"Did you mean {' or '.join(near)}?" if near else f"Known are {', '.join(known)}."

@@ -1,7 +1,7 @@
-"""What a setting's value may be: a few kinds, each of which reads text and says what it allows.
+"""The kinds of settings: each parses text and describes the allowed values.
 
-A kind's `parse` raises `ValueError` for a text that it does not allow; the caller knows which
-setting that was, and from where, and says so (`jobs.settings.resolution`).
+A kind's `parse` raises `ValueError` for a text that is not allowed; the caller adds the setting and
+its place to the message (`jobs.settings.resolution`).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _DECIMAL: Final = re.compile(
 
 
 class SettingKind(Protocol):
-    """Reads one setting's text."""
+    """Parses the text of one setting."""
 
     @property
     def allowed(self) -> str:
-        """What a value may be, as the end of the sentence "Give ...": for messages and pages."""
+        """The allowed values, as the end of a sentence "Give ...", for messages and pages."""
 
     def parse(self, text: str) -> object:
-        """The value; raises `ValueError` where the text is not allowed."""
+        """Return the value; raises `ValueError` if the text is not allowed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class WholeNumber:
         return f"a whole number from {self.least} to {self.most}"
 
     def parse(self, text: str) -> int:
-        """The number; Kafka takes no unit letters, no underscores, no fractions."""
+        """Return the number; Kafka allows no unit letters, underscores or fractions."""
         if _WHOLE.fullmatch(text) is None:
             raise ValueError(text)
         number = int(text)
@@ -57,18 +57,18 @@ class WholeNumber:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """A whole number that bounds something, or a negative one, which is no bound in Kafka."""
+    """A whole number as a limit; a negative one means no limit, as in Kafka."""
 
     least: int
     most: int
 
     @property
     def allowed(self) -> str:
-        """The bounds, and how to say that there is no limit."""
+        """The bounds, and how to set no limit."""
         return f"a whole number from {self.least} to {self.most}, or -1: no limit"
 
     def parse(self, text: str) -> int:
-        """The number; -1 for all that are negative."""
+        """Return the number; -1 for any negative number."""
         number = WholeNumber(least=-LONG_MAX, most=self.most).parse(text)
         if 0 <= number < self.least:
             raise ValueError(text)
@@ -77,7 +77,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratio:
-    """A decimal number from 0 to 1, kept exact: no float decides which partition is compacted."""
+    """A decimal number from 0 to 1, kept exact: no decision depends on a float."""
 
     @property
     def allowed(self) -> str:
@@ -85,7 +85,7 @@ class Ratio:
         return "a decimal number from 0 to 1"
 
     def parse(self, text: str) -> Fraction:
-        """The ratio, exactly as written; the text is short, so that no exponent costs memory."""
+        """Return the exact ratio; the text is short, so that no exponent costs memory."""
         if _DECIMAL.fullmatch(text) is None:
             raise ValueError(text)
         ratio = Fraction(text)
@@ -96,15 +96,15 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyList:
-    """Kafka's `cleanup.policy`: names with commas between them, each at most once."""
+    """Kafka's `cleanup.policy`: names separated by commas, each at most once."""
 
     @property
     def allowed(self) -> str:
-        """The three lists there are."""
+        """The three possible lists."""
         return "compact, delete or compact,delete"
 
     def parse(self, text: str) -> frozenset[str]:
-        """The set of policies; the order means nothing, as in Kafka."""
+        """Return the set of policies; the order does not matter, as in Kafka."""
         names = [name.strip() for name in text.split(",")]
         if len(set(names)) != len(names) or not POLICIES.issuperset(names):
             raise ValueError(text)
@@ -117,31 +117,31 @@ class OneOf:
 
     of: type[StrEnum]
     empty: StrEnum | None = None
-    """What an empty text stands for; None: it is not allowed."""
+    """The value of an empty text; None: an empty text is not allowed."""
 
     @property
     def allowed(self) -> str:
-        """All there are."""
+        """All names."""
         *first, last = self.of
         names = f"{', '.join(first)} or {last}"
         return names if self.empty is None else f"{names}; empty: {self.empty}"
 
     def parse(self, text: str) -> StrEnum:
-        """The member of that name."""
+        """Return the member of that name."""
         return self.empty if self.empty is not None and not text else self.of(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeaderName:
-    """The name of a record header: any text that Kafka can store, but none that is empty."""
+    """The name of a record header: any non-empty text that Kafka can store."""
 
     @property
     def allowed(self) -> str:
-        """Nearly everything."""
+        """Any non-empty text."""
         return "the name of a record header, at least one character"
 
     def parse(self, text: str) -> str:
-        """The name as it is written."""
+        """Return the name unchanged."""
         if not text:
             raise ValueError(text)
         text.encode("utf-8")  # half a character, as a terminal may send it, is a ValueError

@@ -1,11 +1,11 @@
-"""Who says what of settings: the shipped defaults, the user's file, the command line.
+"""Reads the sources of settings: the shipped defaults, the user's file, the command line.
 
-Each is read into layers: a value by field of `Rules`, and who said it. The user's file is TOML: a
-table `[broker]`, where names are a broker's, and tables `[topics."NAME"]`, where they are a topic's
-and NAME is a topic or a shell pattern. How layers lie upon each other: `jobs.settings.resolution`.
+Each is read into layers: values by field of `Rules`, with their source. The user's file is TOML: a
+table `[broker]` with a broker's names, and tables `[topics."NAME"]` with a topic's names, where
+NAME is a topic or a shell pattern. `jobs.settings.resolution` decides which layer takes effect.
 
-Files and command lines of brokers hold passwords too. So what is not understood is named and never
-quoted: values are shown of settings that we know, and none of these is secret.
+Files and command lines of brokers hold passwords too. So messages name an unknown setting but never
+quote its value; known settings are not secret.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ COMMAND_LINE: Final = "--set"
 _WILDCARDS: Final = frozenset("*?[")
 _PATTERN: Final = re.compile(r"[A-Za-z0-9._*?!\[\]-]{1,249}")
 _QUOTED: Final = re.compile(r"""(['"]).{3,}\1""")
-"""What tomllib quotes of a file, beyond a sign or two of its grammar."""
+"""Text that tomllib quotes from a file, longer than a sign or two of its grammar."""
 
 _KINDS: Final = {bool: "a truth value", dict: "a table", list: "a list", int: "a number"} | {
     str: "a text"
@@ -46,19 +46,19 @@ _KINDS: Final = {bool: "a truth value", dict: "a table", list: "a list", int: "a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingValue:
-    """A value, and who said it."""
+    """A value and its source."""
 
     value: Any
     source: str
 
 
 Layer: TypeAlias = Mapping[str, SettingValue]
-"""What one place says, by field of `Rules`."""
+"""The values from one source, by field of `Rules`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicTable:
-    """What a file says of one topic, or of all whose names match a pattern."""
+    """A file's settings of one topic, or of all topics that match a pattern."""
 
     pattern: str
     layer: Layer
@@ -67,17 +67,17 @@ class TopicTable:
 
     @property
     def is_exact(self) -> bool:
-        """One topic's own table."""
+        """The table names one topic, not a pattern."""
         return not _WILDCARDS.intersection(self.pattern)
 
     def holds(self, topic: str) -> bool:
-        """Whether the table is about that topic; a pattern's own text is one that it matches."""
+        """Return whether the table applies to the topic; a pattern also matches its own text."""
         return topic == self.pattern or fnmatchcase(topic, self.pattern)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigFile:
-    """What the user's file says."""
+    """The content of the user's file."""
 
     broker: Layer
     tables: tuple[TopicTable, ...]
@@ -88,16 +88,16 @@ class ConfigFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandLine:
-    """What `--set` says, by the level of the name that it uses."""
+    """The values from `--set`, by the level of their name."""
 
     broker: Layer
     topics: Layer
     unused: tuple[str, ...] = ()
-    """Names of brokers that have no effect here."""
+    """Broker names that have no effect here."""
 
 
 def shipped_defaults() -> Layer:
-    """What the packaged `conf/defaults.toml` says; names are a topic's, with no tables."""
+    """Read the packaged `conf/defaults.toml`; it has a topic's names and no tables."""
     toml = resources.files("tierfold.conf").joinpath("defaults.toml").read_text(encoding="utf-8")
     table = tomllib.loads(toml, parse_float=str)
     spellings = [Spelling(setting=setting, name=setting.name) for setting in SETTINGS]
@@ -111,7 +111,7 @@ def shipped_defaults() -> Layer:
 
 
 def read_config(path: Path) -> ConfigFile:
-    """What the user's file says; raises `BadSettings` also where it cannot be read."""
+    """Read the user's file; raises `BadSettings`, also if the file cannot be read."""
     try:
         toml = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as fault:
@@ -125,18 +125,18 @@ def read_config(path: Path) -> ConfigFile:
 
 
 def config_of_toml(toml: str, *, where: str) -> ConfigFile:
-    """What a text says; `where` names the file in messages and in sources.
+    """Parse the text of a file; `where` names the file in messages and in sources.
 
-    Raises `BadSettings` for text that is no TOML, an unknown table or name, a value not allowed.
+    Raises `BadSettings` for invalid TOML, an unknown table or name, or a value that is not allowed.
     """
     try:
-        # parse_float=str: a ratio stays what was written, 0.1 and not the float nearest to it.
+        # parse_float=str: a ratio stays as written, 0.1 and not the nearest float.
         document = tomllib.loads(toml, parse_float=str)
-        repr(document)  # What cannot be written cannot be told in a message either.
-    # Not its own error alone: Python reads and writes no number of thousands of digits, and
-    # brackets within brackets are read by a function that calls itself.
+        repr(document)  # A value that cannot be printed cannot be in a message either.
+    # Not only its own error: Python refuses numbers of thousands of digits, and the parser of
+    # nested brackets is recursive.
     except (ValueError, RecursionError) as fault:
-        # From None: a log that shows causes would quote what stands there.
+        # From None: a log that shows causes would quote the text.
         raise BadSettings(
             f"not TOML: {_QUOTED.sub('…', str(fault))}",
             where=where,
@@ -161,9 +161,9 @@ def config_of_toml(toml: str, *, where: str) -> ConfigFile:
 
 
 def command_line(overrides: Sequence[str]) -> CommandLine:
-    """What each `NAME=VALUE` says; the last of a name wins.
+    """Parse each `NAME=VALUE`; the last one of a name takes effect.
 
-    Raises `BadSettings` for one without `=`, an unknown name, a value not allowed.
+    Raises `BadSettings` for a missing `=`, an unknown name, or a value that is not allowed.
     """
     broker: dict[str, SettingValue] = {}
     topics: dict[str, SettingValue] = {}
@@ -197,26 +197,26 @@ def command_line(overrides: Sequence[str]) -> CommandLine:
 
 
 def _is_unused(name: str, value: object) -> bool:
-    """Whether brokers know the name and nothing here asks for it.
+    """Whether the name is known to brokers but has no effect here.
 
-    A table is none of theirs: it comes of a name with dots that stands without its quotes.
+    A table is not a broker's setting: it comes from a dotted name without quotes.
     """
     is_known = name in BY_BROKER_NAME or name in BY_TOPIC_NAME
     return not is_known and is_of_brokers(name) and not isinstance(value, dict)
 
 
 def _broker_layer(said: Layer) -> Layer:
-    """By field, from values by a broker's name: of several names for one thing the first counts."""
+    """Values by field, from values by broker name; the first of several names counts."""
     layer = {}
     for setting in SETTINGS:
-        given = [said[each.name] for each in setting.broker_names if each.name in said]
+        given = [said[known.name] for known in setting.broker_names if known.name in said]
         if given:
             layer[setting.field] = given[0]
     return layer
 
 
 def _broker_said(table: Mapping[str, object], where: str) -> Layer:
-    """By a broker's name."""
+    """The values by broker name."""
     said = {}
     for name, value in table.items():
         if name not in BY_BROKER_NAME:
@@ -248,7 +248,7 @@ def _topic_table(pattern: str, table: object, file: str) -> TopicTable:
 def _not_a_brokers(name: str, value: object, where: str) -> BadSettings:
     if name not in BY_TOPIC_NAME:
         return _unknown(name, value, BY_BROKER_NAME, where)
-    names = " or ".join(each.name for each in BY_TOPIC_NAME[name].setting.broker_names)
+    names = " or ".join(known.name for known in BY_TOPIC_NAME[name].setting.broker_names)
     return BadSettings(
         f"{name} is a topic's setting",
         where=where,
@@ -287,7 +287,7 @@ def _table(value: object, where: str) -> Mapping[str, object]:
 
 
 def _value(spelling: Spelling, value: object, where: str) -> object:
-    """What a value of TOML stands for; made a text first, so that one parser serves all."""
+    """Parse a TOML value; it is turned into text first, so that one parser serves all sources."""
     if _is_policy_list(value, spelling):
         return _parsed(spelling, ",".join(value), where)
     if isinstance(value, str | int) and not isinstance(value, bool):
@@ -296,12 +296,12 @@ def _value(spelling: Spelling, value: object, where: str) -> object:
 
 
 def _is_policy_list(value: object, spelling: Spelling) -> TypeGuard[list[str]]:
-    is_list = isinstance(value, list) and all(isinstance(each, str) for each in value)
+    is_list = isinstance(value, list) and all(isinstance(item, str) for item in value)
     return is_list and isinstance(spelling.setting.kind, PolicyList)
 
 
 def _parsed(spelling: Spelling, text: str, where: str) -> object:
-    """The value that the text stands for, or the refusal that says what is allowed."""
+    """Parse the text; raises BadSettings with the allowed values."""
     try:
         return spelling.parse(text)
     except ValueError as fault:

@@ -1,8 +1,8 @@
-"""The reference page of all settings.
+"""Generates the reference page of all settings.
 
     python -m tierfold.jobs.settings.reference_page > docs/settings.md
 
-A test fails where the page in the repository is another than this.
+A test fails if the page in the repository differs from this.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ with exit code 3; the others go on.
 
 
 def page() -> str:
-    """The page, in Markdown."""
+    """Return the page in Markdown."""
     return _HEAD + "".join(map(_row, SETTINGS)) + _TAIL
 
 

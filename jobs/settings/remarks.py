@@ -1,7 +1,7 @@
-"""What a person should know of the settings of a run, beside what the run reports.
+"""Remarks on the settings of a run: probable mistakes that stop nothing.
 
-A remark stops nothing: a mistyped topic, a setting without effect here, two settings that may both
-hold and had better not. People read them on stderr, machines in the document.
+Examples: a mistyped topic, a setting without effect here, two settings that are allowed together
+but work badly together. They go to stderr, and into the JSON document.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tierfold.jobs.context.scope import Scope, nearest
 from tierfold.jobs.settings.resolution import Settings
 
 TOPICS_MAX: Final = 5
-"""Topics that a sentence names; what is true of more of them says how many."""
+"""Maximum number of topics that a sentence names; for more it gives their number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,16 +30,16 @@ class Remarks:
     """Sentences about the settings."""
 
     warnings: tuple[str, ...] = ()
-    """What is probably not meant."""
+    """Probable mistakes."""
     notes: tuple[str, ...] = ()
-    """Settings that have no effect here, a sentence for each place."""
+    """Settings that have no effect here, one sentence per place."""
 
     def as_json(self) -> dict[str, list[str]]:
-        """Their part of the `--json` document; both lists are always there."""
+        """Their part of the `--json` document; both lists are always present."""
         return {"warnings": list(self.warnings), "notes": list(self.notes)}
 
     def print_to(self, console: Console) -> None:
-        """One line each."""
+        """Print one line for each remark."""
         for kind, style, sentences in (
             ("warning", "yellow", self.warnings),
             ("note", "dim", self.notes),
@@ -50,7 +50,7 @@ class Remarks:
 
 
 def remarks_on_tier(settings: Settings, context: RunContext) -> Remarks:
-    """What every verb about a tier says; raises BadSettings where the tier is none."""
+    """Return the remarks of every verb about a tier; raises BadSettings if there is no tier."""
     has_exact = any(table.is_exact for table in settings.tables)
     return _on_tier(settings, context.tier.partitions() if has_exact else ())
 
@@ -68,7 +68,7 @@ def _on_tier(settings: Settings, keys: Iterable[PartitionKey]) -> Remarks:
 
 
 def remarks_on_plan(settings: Settings, context: RunContext, scope: Scope) -> Remarks:
-    """What `plan` says: as `remarks_on_tier`, and advice for the topics in scope; raises so too."""
+    """Return `remarks_on_tier` and advice for the topics in scope; raises BadSettings likewise."""
     keys = context.tier.partitions()
     found = _on_tier(settings, keys)
     topics = [key.topic for key in scope.chosen(keys)]
@@ -76,17 +76,17 @@ def remarks_on_plan(settings: Settings, context: RunContext, scope: Scope) -> Re
 
 
 def remarks_on_topic(settings: Settings, topic: str) -> Remarks:
-    """What `config` says, which knows of no tier; raises BadSettings as `Settings.rules_for`."""
+    """Return the remarks of `config`, which reads no tier; raises as `Settings.rules_for`."""
     return Remarks(warnings=_advice(settings, [topic]), notes=settings.notes)
 
 
 def _advice(settings: Settings, topics: Iterable[str]) -> tuple[str, ...]:
-    """What KIP-280 advises against, each sentence with all topics that it is true of."""
+    """Warnings from KIP-280, each sentence with all topics that it applies to."""
     found: dict[str, list[str]] = defaultdict(list)
     for topic, rules in settings.rules_by_topic(topics).items():
         fields = outlasting(rules) if rules.is_compacted else ()
         if fields:
-            told = {each.setting.field: each.told for each in settings.effective(topic)}
+            told = {setting.setting.field: setting.told for setting in settings.effective(topic)}
             found[
                 f"{' and '.join(told[field] for field in fields)} should be below"
                 f" {told['delete_retention_ms']}: a late record may be compacted only after the"
@@ -97,7 +97,7 @@ def _advice(settings: Settings, topics: Iterable[str]) -> tuple[str, ...]:
 
 
 def _named(topics: list[str]) -> str:
-    """Topics as the place that a sentence is about."""
+    """The topics as the place in a message."""
     more = len(topics) - TOPICS_MAX
     names = ", ".join(topics[:TOPICS_MAX]) + (f" and {more} more" if more > 0 else "")
     return f"topic {names}" if len(topics) == 1 else f"topics {names}"

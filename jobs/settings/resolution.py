@@ -1,4 +1,4 @@
-"""The settings, resolved as Kafka resolves them: what a topic is told goes before what a broker is.
+"""Resolves settings as Kafka does: a topic's value overrides a broker's.
 
     1  conf/defaults.toml                   Kafka's own defaults
     2  [broker] of the user's file          names as in a broker's server.properties
@@ -7,9 +7,9 @@
     5  [topics."NAME"] of the user's file, a topic's own table
     6  --set of a topic's name
 
-The later one wins, setting by setting; of two `--set` of a name, the last. `cleanup.policy` has no
-default: where none of them says it, the topic is left alone. All is understood, and checked for
-what cannot hold together, before anything else is read.
+The later one overrides, setting by setting; of two `--set` of a name, the last. `cleanup.policy`
+has no default: a topic without it is left unchanged. All settings are parsed and checked for
+conflicts before anything else is read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tierfold.compaction.model.errors import BadSettings
-from tierfold.compaction.model.rules import LONG_MAX, Rules, plan_violations
+from tierfold.compaction.model.rules import LONG_MAX, Rules, setting_violations
 from tierfold.jobs.settings.definitions import SETTINGS, Setting
 from tierfold.jobs.settings.layers import (
     COMMAND_LINE,
@@ -36,34 +36,34 @@ from tierfold.jobs.settings.layers import (
 )
 
 NOBODY: Final = "default"
-"""The source of a value that no layer gives."""
+"""The source of a value that no layer sets."""
 
 JSON_INTEGER_MAX: Final = 2**53 - 1
 """The largest integer that every JSON reader keeps (RFC 8259, section 6)."""
 
 _POLICY: Final = "cleanup_policy"
 _EXACT: Final = Context(prec=250)
-"""More digits than a ratio's text can have, exponent and all."""
+"""More digits than a ratio's text can have, including its exponent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectiveSetting:
-    """A setting as a topic has it."""
+    """A setting's value for one topic."""
 
     setting: Setting
     value: Any
-    """None: nobody gave one, and it has no default."""
+    """None: not set, and there is no default."""
     source: str
-    """Who gave it: a file and its table, the command line, or `NOBODY`."""
+    """Where it comes from: a file and its table, the command line, or `NOBODY`."""
 
     @property
     def text(self) -> str:
-        """The value as a file or `--set` would have it; "none" for None."""
+        """The value as a file or `--set` would write it; "none" for None."""
         return _text(self.value)
 
     @property
     def told(self) -> str:
-        """The setting in a sentence: its name, its value, and who gave it."""
+        """The setting in a sentence: its name, its value and its source."""
         if self.value is None:
             return f"{self.setting.name}, which nobody sets"
         return f"{self.setting.name} = {self.text} ({self.source})"
@@ -71,7 +71,7 @@ class EffectiveSetting:
     def as_json(self) -> dict[str, Any]:
         """The entry of `--json`: a ratio is text, which is exact; "never" is null.
 
-        Most readers of JSON, jq too, round integers beyond 2^53: those are text.
+        Integers beyond 2^53 are text, because most JSON readers, such as jq, round them.
         """
         return {
             "name": self.setting.name,
@@ -83,21 +83,21 @@ class EffectiveSetting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Everything that was said, understood."""
+    """All settings of a run, parsed."""
 
     broker: Layer
-    """What holds for a topic that nothing more particular is said about."""
+    """The values of a topic without more specific ones."""
     tables: tuple[TopicTable, ...]
-    """In the order in which they lie upon each other."""
+    """In the order in which they override each other, the last one strongest."""
     command_line: Layer
-    """Of every topic."""
+    """Applies to every topic."""
     notes: tuple[str, ...] = ()
-    """What was said and has no effect here, a sentence for each place."""
+    """Settings without effect here, one sentence per place."""
 
     def rules_for(self, topic: str) -> Rules:
-        """The effective settings of one topic.
+        """Return the effective settings of one topic.
 
-        Raises `BadSettings` where it is to be compacted by two that cannot both hold.
+        Raises `BadSettings` if the topic is to be compacted and two settings conflict.
         """
         said = self._said_for(topic)
         rules = _rules(said)
@@ -106,19 +106,19 @@ class Settings:
         return rules
 
     def rules_by_topic(self, topics: Iterable[str]) -> dict[str, Rules]:
-        """The effective settings of many, all of them checked; raises as `rules_for` does."""
+        """Return the checked effective settings of many topics; raises as `rules_for`."""
         return {topic: self.rules_for(topic) for topic in dict.fromkeys(topics)}
 
     def effective(self, topic: str) -> list[EffectiveSetting]:
-        """Each setting as the topic has it, and who said so; raises as `rules_for` does."""
+        """Return each setting of the topic with its source; raises as `rules_for`."""
         self.rules_for(topic)
         said = self._said_for(topic)
         return [_effective(setting, said) for setting in SETTINGS]
 
     def check(self) -> None:
-        """Refuse what cannot hold together, of each table's topics and of those of no table.
+        """Refuse conflicting settings, for each table's topics and for topics without a table.
 
-        A topic that is left alone is exempt, unless nobody speaks of any policy. Raises
+        A topic that is not compacted is exempt, unless no policy is set anywhere. Raises
         `BadSettings`.
         """
         everyone = "every topic" if not self.tables else "topics that no table names"
@@ -134,7 +134,7 @@ class Settings:
                 _refuse_violations(said, whose)
 
     def _said_for(self, topic: str | None) -> dict[str, SettingValue]:
-        """By field; None: a topic that no table names."""
+        """The values by field; None: a topic that no table names."""
         said = dict(self.broker)
         for table in self.tables:
             if topic is not None and table.holds(topic):
@@ -144,16 +144,16 @@ class Settings:
 
 
 def resolve(overrides: Sequence[str], config: Path | None = None) -> Settings:
-    """The settings of a run: the shipped defaults, the user's file, `overrides` as `NAME=VALUE`.
+    """Resolve a run's settings: the shipped defaults, the user's file, `overrides` `NAME=VALUE`.
 
-    Raises `BadSettings` for a file that cannot be read, an unknown name, a value not allowed, and
-    two values that cannot both hold.
+    Raises `BadSettings` for an unreadable file, an unknown name, a value that is not allowed, and
+    two values that conflict.
     """
     file = ConfigFile(broker={}, tables=()) if config is None else read_config(config)
     said = command_line(overrides)
     settings = Settings(
         broker={**shipped_defaults(), **file.broker, **said.broker},
-        # The sort keeps the file's order: exact names after patterns, and so over them.
+        # The sort is stable: exact names come after patterns, and so override them.
         tables=tuple(sorted(file.tables, key=lambda table: table.is_exact)),
         command_line=said.topics,
         notes=(*_unused(f"{config} [broker]", file.unused), *_unused(COMMAND_LINE, said.unused)),
@@ -170,7 +170,7 @@ def _unused(where: str, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _rules(said: Layer) -> Rules:
-    return Rules(**{field: each.value for field, each in said.items()})
+    return Rules(**{field: setting.value for field, setting in said.items()})
 
 
 def _effective(setting: Setting, said: Layer) -> EffectiveSetting:
@@ -179,7 +179,7 @@ def _effective(setting: Setting, said: Layer) -> EffectiveSetting:
 
 
 def _refuse_violations(said: Layer, whose: str) -> None:
-    for found in plan_violations(_rules(said)):
+    for found in setting_violations(_rules(said)):
         raise BadSettings(
             f"{_told(found.first, said)} {found.says} {_told(found.second, said)}",
             where=whose,

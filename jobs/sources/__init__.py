@@ -2,6 +2,6 @@
 
     segment_source    `spark.read.format("kafka-segments")`
     segment_options   its columns and options
-    segment_filters   which filters are applied before bytes are read
+    segment_filters   the filters that are applied before bytes are read
     catalog_tables    the catalog's tables
 """

@@ -1,9 +1,9 @@
-"""The catalog as DataFrames, for notebooks and reports: read by Spark, never written by it.
+"""The catalog as DataFrames, for notebooks and reports; Spark reads it and never writes it.
 
     spark = tierfold_session(with_delta(SparkSession.builder))
     segments(spark, "/tier/_tierfold").groupBy("topic").sum("size_bytes")
 
-What each column means is said in `storage.catalog.schema`.
+`storage.catalog.schema` documents the columns.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _OF_THE_PARTITION: Final = ("topic", "partition", "topic_id")
 _DELTA: Final[dict[str, bool | float | int | str | None]] = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    # Delta would replay a table's log in 50 tasks; a catalog's is small.
+    # Delta would replay a table's log in 50 tasks; the catalog's log is small.
     "spark.databricks.delta.snapshotPartitions": 2,
 }
 
 
 def with_delta(builder: SparkSession.Builder) -> SparkSession.Builder:
-    """`builder` with Delta's jars, from Maven, and the settings that it asks for."""
+    """Return `builder` with Delta's jars, from Maven, and Delta's settings."""
     delta: SparkSession.Builder = configure_spark_with_delta_pip(builder.config(map=_DELTA))
     return delta
 
@@ -40,8 +40,8 @@ def with_delta(builder: SparkSession.Builder) -> SparkSession.Builder:
 def partitions(spark: SparkSession, catalog_uri: str) -> DataFrame:
     """One row per topic-partition that was ever claimed: the columns of `PARTITIONS`.
 
-    Raises UnreadableObject where there is no catalog, or the session has no Delta, and BadSettings
-    where `catalog_uri` is neither a path nor a `file:` URI of this machine.
+    Raises UnreadableObject if there is no catalog or the session has no Delta, and BadSettings if
+    `catalog_uri` is neither a path nor a `file:` URI of this machine.
     """
     return _table(spark, catalog_uri, "partitions", PARTITIONS.names)
 
@@ -55,7 +55,7 @@ def segments(spark: SparkSession, catalog_uri: str) -> DataFrame:
         *_OF_THE_PARTITION, F.posexplode("segments").alias("position", "segment")
     )
     return live.select(
-        *_OF_THE_PARTITION, "position", *(F.col(f"segment.{each.name}") for each in SEGMENT)
+        *_OF_THE_PARTITION, "position", *(F.col(f"segment.{field.name}") for field in SEGMENT)
     )
 
 
@@ -71,7 +71,7 @@ def runs(spark: SparkSession, catalog_uri: str) -> DataFrame:
 def _table(
     spark: SparkSession, catalog_uri: str, name: str, columns: Sequence[str]
 ) -> DataFrame:
-    # Spark takes a bare path for one of its default file system, HDFS on many clusters.
+    # Spark resolves a bare path on its default file system, HDFS on many clusters.
     uri = f"file://{local_path(catalog_uri, of='catalog')}/{name}"
     try:
         return spark.read.format("delta").load(uri).select(*columns)
@@ -85,6 +85,6 @@ def _table(
 
 
 def _reason(error: PySparkException | Py4JJavaError) -> str:
-    """The first line of what the JVM said, without the stack that follows it."""
+    """The first line of the JVM's error, without the stack trace."""
     said = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)
     return str(said).partition("\n")[0].rstrip(".")

@@ -1,7 +1,7 @@
-"""What of a query's filters is decided without Spark: by topic, partition and offset.
+"""Applies a query's filters on topic, partition and offset before Spark does.
 
-Spark hands over the parts of a filter that it can express, to be taken as joined by AND; what is
-not taken it applies itself, afterwards. A part is taken only where it is applied to the letter.
+Spark passes the parts of a filter that it can express, joined by AND, and applies those that are
+returned itself. A part is taken only if it is applied exactly.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ _NOTHING: Final = OffsetSpan(start=0, end=0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What the filters leave."""
+    """The partitions and offsets that match the filters."""
 
     by_partition: tuple[Filter, ...] = ()
-    """What topic and partition number must fulfil."""
+    """Filters on the topic and the partition number."""
     span: OffsetSpan = _EVERYTHING
-    """Where wanted offsets lie."""
+    """The span of wanted offsets."""
     offsets: tuple[int, ...] | None = None
-    """The only ones that are wanted, ascending; None: all of the span."""
+    """The only wanted offsets, ascending; None: the whole span."""
 
     def holds(self, key: PartitionKey) -> bool:
-        """Whether records of the partition may be wanted."""
-        return all(_is_true(each, key) for each in self.by_partition)
+        """Return whether records of the partition may match."""
+        return all(_is_true(filter_, key) for filter_ in self.by_partition)
 
     def within(self, start: int, end: int) -> OffsetSpan:
-        """The smallest span of all wanted offsets in `[start, end)`; may be empty."""
+        """Return the smallest span of all wanted offsets in `[start, end)`; may be empty."""
         low, high = max(start, self.span.start), min(end, self.span.end)
         if self.offsets is None:
             return OffsetSpan(start=low, end=high)
@@ -61,7 +61,7 @@ class Wanted:
 
 
 def pushed(filters: Iterable[Filter]) -> tuple[Wanted, list[Filter]]:
-    """What the filters leave, and those of them that Spark has to apply itself."""
+    """Return what the filters match, and the filters that Spark has to apply itself."""
     wanted, left = Wanted(), []
     for filter_ in filters:
         if not _is_understood(filter_):
@@ -74,7 +74,7 @@ def pushed(filters: Iterable[Filter]) -> tuple[Wanted, list[Filter]]:
             if wanted.offsets is not None:
                 offsets &= set(wanted.offsets)
             wanted = replace(wanted, offsets=tuple(sorted(offsets)))
-            left.append(filter_)  # What lies between them in a segment is read too.
+            left.append(filter_)  # Records between these offsets are read too.
         else:
             wanted = replace(wanted, span=_narrowed(wanted.span, filter_))
     return wanted, left
@@ -90,7 +90,7 @@ def _is_understood(filter_: Filter) -> bool:
         case IsNotNull():
             return True
         case In(value=values):
-            # NULL among them makes NOT IN true of nothing: Spark's business.
+            # With NULL among them NOT IN matches nothing: left to Spark.
             return all(type(value) is _NAMES[attribute] for value in values)
         case (
             EqualTo(value=value)
@@ -114,7 +114,7 @@ def _attribute(filter_: Filter) -> tuple[str, ...]:
 
 
 def _is_true(filter_: Filter, key: PartitionKey) -> bool:
-    """Of filters that are understood: no null is in play, so each is true or false."""
+    """Whether an understood filter is true; without nulls it is either true or false."""
     own: Any = key.topic if _attribute(filter_) == _TOPIC else key.partition
     match filter_:
         case Not(child=child):
@@ -138,7 +138,7 @@ def _is_true(filter_: Filter, key: PartitionKey) -> bool:
         case StringContains(value=value):
             return value in key.topic
         case _:
-            return True  # IS NOT NULL: a topic and its partition always have a name.
+            return True  # IS NOT NULL: topic and partition are never null.
 
 
 def _narrowed(span: OffsetSpan, filter_: Filter) -> OffsetSpan:

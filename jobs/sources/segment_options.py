@@ -1,7 +1,7 @@
-"""What `kafka-segments` can be asked for: its columns and its options, each said once.
+"""The columns and options of `kafka-segments`.
 
-Columns that Spark's own Kafka source has too go by its names and types, so that a query moves from
-one to the other; `leader_epoch`, which it lacks, goes by the catalog's spelling.
+Columns that Spark's Kafka source also has use its names and types, so that a query works with both;
+`leader_epoch`, which it lacks, is spelled as in the catalog.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tierfold.jobs.context.scope import Scope
 from tierfold.storage.kafka.record_versions import OFFSETS_DECIDE, VersionSource
 
 FORMAT: Final = "kafka-segments"
-"""The name by which Spark knows the source."""
+"""The name of the format in Spark."""
 
 READ_COMMITTED: Final = "read_committed"
 READ_UNCOMMITTED: Final = "read_uncommitted"
@@ -49,12 +49,12 @@ class ReaderColumn:
     doc: str
     is_nullable: bool = True
     is_extra: bool = False
-    """Read only where somebody names it."""
+    """Read only if a query names it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderOption:
-    """An option of `spark.read.format("kafka-segments")`; names are matched without their case."""
+    """An option of `spark.read.format("kafka-segments")`; names ignore case."""
 
     name: str
     default: str
@@ -106,10 +106,10 @@ COLUMNS: Final = (
         is_extra=True,
     ),
 )
-"""All columns, in the order in which they are read unless somebody chooses."""
+"""All columns, in their default order."""
 
 USUAL_COLUMNS: Final = tuple(column.name for column in COLUMNS if not column.is_extra)
-"""What is read unless somebody chooses."""
+"""The columns that are read by default."""
 
 OPTIONS: Final = (
     ReaderOption(
@@ -169,7 +169,7 @@ OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What the options ask for, checked."""
+    """The checked options of a read."""
 
     tier_uri: str
     catalog_uri: str | None
@@ -180,13 +180,13 @@ class Request:
     assigned: frozenset[tuple[str, int]] | None = None
     """The only topics and partitions that are read; None: all in scope."""
     is_original: bool = False
-    """What brokers wrote is read, instead of what lives."""
+    """Read the original segments instead of the live ones."""
     versions: VersionSource = OFFSETS_DECIDE
-    """What the column `version` holds."""
+    """The source of the column `version`."""
 
 
 def request_of(options: Mapping[str, str]) -> Request:
-    """The options of one read; raises BadSettings for one that is unknown or malformed."""
+    """Check the options of one read; raises BadSettings if one is unknown or malformed."""
     given = {name.lower(): value for name, value in options.items()}
     unknown = sorted(given.keys() - {option.name for option in OPTIONS})
     if unknown:
@@ -223,7 +223,7 @@ def request_of(options: Mapping[str, str]) -> Request:
 
 
 def schema_of(columns: tuple[str, ...]) -> StructType:
-    """The schema of these columns; raises BadSettings for an unknown or repeated one."""
+    """Return the schema of these columns; raises BadSettings for an unknown or repeated one."""
     known = {column.name: column for column in COLUMNS}
     for i, name in enumerate(columns):
         if name not in known or name in columns[:i]:
@@ -231,12 +231,12 @@ def schema_of(columns: tuple[str, ...]) -> StructType:
             raise BadSettings(
                 what, where=FORMAT, remedy=f"The columns are {', '.join(known)}, once each."
             )
-    # Nullable, all of them: Spark takes a reader's word for nothing else.
+    # All columns are nullable: Spark does not check what a Python reader returns.
     return StructType([StructField(name, known[name].kind) for name in columns])
 
 
 def check_schema(schema: StructType) -> None:
-    """Raises BadSettings for a column that is unknown, or of another type than it is read as."""
+    """Raise BadSettings for a column that is unknown or has the wrong type."""
     if not schema.fields:
         raise BadSettings(
             "the schema names no column", where=FORMAT, remedy="To count, read one: partition."
@@ -269,7 +269,7 @@ def _one_of(given: Mapping[str, str], name: str, values: tuple[str, ...]) -> str
 
 
 def _versions(given: Mapping[str, str]) -> VersionSource:
-    """What the strategy compares; raises BadSettings for a strategy or a header that is not one."""
+    """What the strategy compares; raises BadSettings for an invalid strategy or header."""
     strategy = CompactionStrategy(_one_of(given, "compaction.strategy", _STRATEGIES))
     header = given.get("compaction.strategy.header", "")
     if (strategy is CompactionStrategy.HEADER) != bool(header):
@@ -282,7 +282,7 @@ def _versions(given: Mapping[str, str]) -> VersionSource:
 
 
 def _assigned(given: Mapping[str, str]) -> frozenset[tuple[str, int]] | None:
-    """The partitions that `assign` names; raises BadSettings where it is not what it must be."""
+    """The partitions in the option `assign`; raises BadSettings if it is malformed."""
     if "assign" not in given:
         return None
     wrong = BadSettings(
@@ -305,7 +305,7 @@ def _assigned(given: Mapping[str, str]) -> frozenset[tuple[str, int]] | None:
 
 
 def _listed(given: Mapping[str, str], name: str) -> tuple[str, ...]:
-    """The parts of a value, separated by commas; raises BadSettings where there is none."""
+    """The parts of a value, separated by commas; raises BadSettings if there is none."""
     if name not in given:
         return ()
     parts = tuple(part.strip() for part in given[name].split(","))

@@ -5,7 +5,7 @@
     register(spark)
     spark.read.format("kafka-segments").option("topics", "orders").load("/tier").show()
 
-Columns and options are in `jobs.sources.segment_options`. Nothing is ever changed.
+Columns and options are in `jobs.sources.segment_options`. The source writes nothing.
 """
 
 from __future__ import annotations
@@ -51,20 +51,20 @@ from tierfold.storage.segments.log_pieces import LogPiece, pieces_of, read_piece
 from tierfold.storage.segments.segment_metadata import read_aborted, read_snapshot
 from tierfold.storage.tiers.local_tiered_storage import Part
 
-# Spark's workers that plan a read load this module, and nothing of ours before it.
+# Spark's planning workers load this module before any other of tierfold.
 silent_planning()
 
 _PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
-_TASK_BYTES: Final = 64 * 2**20  # A task reads so much; what is decoded is a few times that.
-_OPEN_BYTES: Final = 4 * 2**20  # What opening a log is worth, as in Spark's own file sources.
+_TASK_BYTES: Final = 64 * 2**20  # Log bytes per task; decoded they are a few times that.
+_OPEN_BYTES: Final = 4 * 2**20  # The cost of opening a log in bytes, as in Spark's file sources.
 
 
 @contextmanager
 def _one_sentence() -> Iterator[None]:
-    """For what runs in a worker of Spark's: an error that a person must act on comes without trace.
+    """In a Spark worker, raise expected errors without a traceback.
 
-    PySpark's own setting for that would hide the traces of a user's functions as well. The worker
-    ends with its first error, so that nothing else of it is hidden.
+    PySpark's setting for that would also hide the tracebacks of a user's functions. The worker ends
+    with its first error, so nothing else is hidden.
     """
     try:
         yield
@@ -74,18 +74,17 @@ def _one_sentence() -> Iterator[None]:
 
 
 def register(spark: SparkSession) -> None:
-    """Makes the format known to `spark`, and lets Python data sources see filters there.
+    """Register the format with `spark`, and enable filters for Python data sources there.
 
-    Spark hands filters to no Python data source unless told so. Where somebody turns that off
-    again, the same records come out, and more bytes are read.
+    Without that setting a query returns the same records but reads more bytes.
     """
-    with workers_used_once(spark):  # Spark first looks for data sources of its own accord.
+    with workers_used_once(spark):  # Spark first searches for data sources by itself.
         spark.dataSource.register(KafkaSegments)
     spark.conf.set(_PUSHDOWN, "true")
 
 
 class KafkaSegments(DataSource):
-    """The format; Spark makes one for each read."""
+    """The format; Spark creates an instance for each read."""
 
     @classmethod
     def name(cls) -> str:
@@ -94,12 +93,12 @@ class KafkaSegments(DataSource):
 
     @_one_sentence()
     def schema(self) -> StructType:
-        """The columns that the options ask for; raises BadSettings."""
+        """Return the columns from the options; raises BadSettings."""
         return schema_of(request_of(self.options).columns)
 
     @_one_sentence()
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Reads `schema`'s columns; raises BadSettings."""
+        """Return a reader of the columns of `schema`; raises BadSettings."""
         request = request_of(self.options)
         check_schema(schema)
         if "columns" in self.options and list(request.columns) != schema.names:
@@ -114,10 +113,10 @@ class KafkaSegments(DataSource):
 
 @dataclass(frozen=True, slots=True)
 class _WhereAllowed:
-    """`pushFilters`, for Spark to call where it may.
+    """`pushFilters`, which Spark calls only if its setting allows that.
 
-    Spark refuses a reader that overrides it while the setting is off, lest filters be ignored in
-    silence. Here none is: what is not pushed is applied by Spark, as by a reader without override.
+    While the setting is off, Spark refuses a reader that overrides the method, because filters
+    could be lost. Here none is lost: Spark applies the filters that are not pushed.
     """
 
     take: Callable[[list[Filter]], Iterable[Filter]]
@@ -128,17 +127,17 @@ class _WhereAllowed:
 
 
 class SegmentReader(DataSourceReader):
-    """Plans what is to be read, then travels to the workers and reads it."""
+    """Plans the read on the driver and reads on the workers."""
 
     def __init__(self, context: RunContext, request: Request, schema: StructType) -> None:
-        self._live = context
+        self._context = context
         self._request = request
         self._schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
         self._wanted = Wanted()
 
     @property
     def pushFilters(self) -> _WhereAllowed:  # noqa: N802
-        """Takes what can be decided by topic, partition and offset, and gives the rest back."""
+        """Take the filters on topic, partition and offset; return the rest."""
         return _WhereAllowed(self._push)
 
     def _push(self, filters: list[Filter]) -> Iterable[Filter]:
@@ -147,24 +146,24 @@ class SegmentReader(DataSourceReader):
 
     @_one_sentence()
     def partitions(self) -> list[InputPartition]:
-        """The pieces of the live segments, dealt to tasks in the order of their offsets.
+        """Return the pieces of the live segments, assigned to tasks in offset order.
 
-        Raises CorruptLog where a partition in scope cannot be understood, UnreadableObject where
-        it cannot be read; what a filter excludes is not looked at.
+        Raises CorruptLog if a partition in scope cannot be understood, UnreadableObject if it
+        cannot be read; partitions that a filter excludes are not inspected.
         """
-        known = [each for each in self._in_scope() if self._wanted.holds(each.key)]
+        known = [partition for partition in self._in_scope() if self._wanted.holds(partition.key)]
         with ThreadPoolExecutor(READERS) as pool:
             pieces = [piece for found in pool.map(self._pieces, known) for piece in found]
         return [InputPartition(task) for task in _tasks(pieces)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of a task's pieces; raises CorruptLog, UnreadableObject."""
+        """Yield the records of a task's pieces; raises CorruptLog, UnreadableObject."""
         with _one_sentence():
             yield from self._batches(partition)
 
     def _batches(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        tier = self._live.tier
-        # Spark makes up a task without a value where there is none.
+        tier = self._context.tier
+        # Without any task Spark makes up one that has no value.
         for piece in partition.value or ():
             segment = piece.segment
             where = tier.uri(piece.key, segment.segment_id, segment.own_start_offset, Part.LOG)
@@ -174,12 +173,12 @@ class SegmentReader(DataSourceReader):
                 )
 
     def _in_scope(self) -> list[KnownPartition]:
-        """Raises BadSettings where a partition that was assigned is not there."""
-        known = known_partitions(self._live, self._request.scope)
+        """Raises BadSettings if an assigned partition does not exist."""
+        known = known_partitions(self._context, self._request.scope)
         assigned = self._request.assigned
         if assigned is None:
             return known
-        missing = assigned - {(each.key.topic, each.key.partition) for each in known}
+        missing = assigned - {(partition.key.topic, partition.key.partition) for partition in known}
         if missing:
             topic, partition = min(missing)
             raise BadSettings(
@@ -187,10 +186,14 @@ class SegmentReader(DataSourceReader):
                 where=FORMAT,
                 remedy="`tierfold status TIER` names all that there is.",
             )
-        return [each for each in known if (each.key.topic, each.key.partition) in assigned]
+        return [
+            partition
+            for partition in known
+            if (partition.key.topic, partition.key.partition) in assigned
+        ]
 
     def _pieces(self, known: KnownPartition) -> list[LogPiece]:
-        view = known.refusal or viewed(self._live, known.key, known.state)
+        view = known.refusal or viewed(self._context, known.key, known.state)
         if isinstance(view, Refusal):
             raise CorruptLog(view.detail, where=str(known.key), remedy=view.remedy)
         end = self._last_stable_offset(view) if self._request.is_committed else view.next_offset
@@ -200,7 +203,7 @@ class SegmentReader(DataSourceReader):
             piece
             for segment in segments
             for piece in pieces_of(
-                self._live.tier,
+                self._context.tier,
                 view.key,
                 segment,
                 self._wanted.within(segment.start_offset, min(segment.next_offset, end)),
@@ -210,10 +213,10 @@ class SegmentReader(DataSourceReader):
         ]
 
     def _segments(self, view: PartitionView) -> tuple[Segment, ...]:
-        """What is read of the partition; raises UnreadableObject where originals are gone."""
+        """The segments to read; raises UnreadableObject if originals are gone."""
         if not self._request.is_original or not view.segments:
             return view.segments
-        found = originals_of(self._live, view)
+        found = originals_of(self._context, view)
         if isinstance(found, str):
             raise UnreadableObject(
                 found, where=str(view.key), remedy="Read the live segments: leave the option out."
@@ -221,24 +224,26 @@ class SegmentReader(DataSourceReader):
         return found
 
     def _last_stable_offset(self, view: PartitionView) -> int:
-        """What a consumer of committed data may see ends here."""
+        """A consumer of committed data reads up to this offset."""
         if not view.segments:
             return view.next_offset
-        newest = read_snapshot(self._live.tier, view.key, view.segments[-1])
+        newest = read_snapshot(self._context.tier, view.key, view.segments[-1])
         last_stable = last_stable_of(newest)
         return view.next_offset if last_stable is None else last_stable.offset
 
     def _aborted(
         self, key: PartitionKey, segments: Sequence[Segment]
     ) -> tuple[AbortedTransaction, ...]:
-        """Of all segments: a marker may lie in a later one than the data it aborts."""
+        """Aborts from all segments: a marker may lie in a later segment than its data."""
         return tuple(
-            each for segment in segments for each in read_aborted(self._live.tier, key, segment)
+            transaction
+            for segment in segments
+            for transaction in read_aborted(self._context.tier, key, segment)
         )
 
 
 def _tasks(pieces: list[LogPiece]) -> Iterator[tuple[LogPiece, ...]]:
-    """Neighbouring pieces together while they are small: a task costs more than a small file."""
+    """Group small neighbouring pieces: a task costs more than a small file."""
     task: list[LogPiece] = []
     task_bytes = 0
     for piece in pieces:

@@ -1,9 +1,9 @@
-"""Compiles every kernel, by doing a little of all the work there is, without Spark.
+"""Compiles every kernel by running a small job through all of them, without Spark.
 
-numba compiles a kernel at its first call, once for each kind of arguments (read-only arrays and
-writable ones are two kinds), and keeps the machine code in `__pycache__` beside the source. What is
-compiled here is found there by every process that runs the same files. So the small job below goes
-through the very functions that the stages call, on segments that hold every sort of batch.
+numba compiles a kernel at its first call, once for each kind of arguments (read-only and writable
+arrays are two kinds), and caches the machine code in `__pycache__` beside the source, for every
+process that runs the same files. So the small job below calls the functions of the stages on
+segments with every kind of batch.
 
     python -m tierfold.jobs.spark.kernel_warmup
 """
@@ -71,7 +71,7 @@ FIELDS: Final = pa.schema(
         ("version", pa.int64()),
     ]
 )
-"""What a reader's kernels copy, bytes and headers, and what they make of them."""
+"""The columns whose kernels a reader uses: copied bytes, headers, and derived values."""
 
 _SECOND_START: Final = 10
 _LEGACY: Final = struct.Struct(">qiIbbqi")
@@ -79,7 +79,7 @@ _LEGACY: Final = struct.Struct(">qiIbbqi")
 
 
 def warm_kernels() -> None:
-    """Runs every kernel once for each kind of arguments that the jobs have for it."""
+    """Run every kernel once for each kind of arguments that the jobs use."""
     with tempfile.TemporaryDirectory(prefix="tierfold-warmup-") as folder:
         (Path(folder) / TIER_FOLDER).mkdir()
         tier = open_tier(folder)
@@ -112,7 +112,7 @@ def _record(offset: int, key: bytes | None, value: bytes | None) -> RecordDraft:
 
 
 def _first_log() -> bytes:
-    """Plain records, a transaction and the marker that aborts it, a key that comes again."""
+    """Plain records, a transaction with its ABORT marker, and a repeated key."""
     key, value = end_marker(0, ControlType.ABORT)
     marker = RecordDraft(offset=4, timestamp_ms=TIMESTAMP_MS, key=key, value=value)
     drafts = (
@@ -149,7 +149,7 @@ def _first_log() -> bytes:
 
 
 def _second_log() -> bytes:
-    """A compressed batch: its records lie in a buffer of their own."""
+    """A compressed batch: its records are in a separate buffer."""
     at = _SECOND_START
     records = (
         _record(at, b"kept", b"y"),
@@ -164,7 +164,7 @@ def _second_log() -> bytes:
 
 
 def _legacy_log() -> bytes:
-    """A message of magic 1, and a compressed one that holds another: all verbs read both."""
+    """A message of magic 1, and a compressed one with an inner message; all verbs read both."""
     plain = _message(0, Codec.NONE, b"key", b"value")
     inner = _message(0, Codec.NONE, b"key", b"newer")
     return plain + _message(1, Codec.GZIP, None, compress(Codec.GZIP, inner))
@@ -199,7 +199,7 @@ def _uploaded(
     log: bytes,
     aborted: Sequence[AbortedTransaction],
 ) -> Segment:
-    """Writes a segment as a broker would; what the catalog would say of it."""
+    """Write a segment as a broker would; return its metadata as in the catalog."""
     upload = BrokerUpload(
         start_offset=start_offset,
         log=log,
@@ -216,7 +216,7 @@ def _scanned(
     aborted: Sequence[AbortedTransaction],
     strategy: CompactionStrategy,
 ) -> ScannedSegment:
-    """As `jobs.pipeline.stages.scan`, and what the driver makes of the marks."""
+    """As `jobs.pipeline.stages.scan`, with the driver's work on transaction batches."""
     address = (KEY, segment.segment_id, segment.start_offset, Part.LOG)
     found = scan_segment(
         tier.read_part(*address),
@@ -237,8 +237,8 @@ def _versions(strategy: CompactionStrategy) -> VersionSource:
 
 
 def _reduce(found: Sequence[ScannedSegment]) -> None:
-    """As `stages.reduce`: of one block the keys are views, of several they are joined."""
-    shuffled = [_shuffled(block) for each in found for _, block in each.blocks]
+    """As `stages.reduce`: the keys of one block are views, those of several are joined."""
+    shuffled = [_shuffled(block) for scan in found for _, block in scan.blocks]
     for blocks in (shuffled[:1], shuffled):
         superseded_in_bucket(blocks, BUCKETS, parts_per_bucket(BUCKETS))
 
@@ -255,7 +255,7 @@ def _rewrite(
 ) -> None:
     """As `jobs.pipeline.stages.rewrite`, both segments into one."""
     lost = {
-        segment.segment_id: each.own_bits for segment, each in zip(segments, found, strict=True)
+        segment.segment_id: scan.own_bits for segment, scan in zip(segments, found, strict=True)
     }
     none = np.empty((0, 2), np.int64)
     task = GroupTask(
@@ -296,9 +296,9 @@ def _verify(
     aborted: tuple[AbortedTransaction, ...],
     versions: VersionSource,
 ) -> None:
-    """As `jobs.pipeline.stages.verify`: a bucket's keys of no segment, of one, and of several."""
+    """As `jobs.pipeline.stages.verify`: keys of a bucket from no, one and several segments."""
     checked = [_checked(tier, segment, aborted, versions) for segment in segments]
-    latest = [_shuffled_latest(latest) for each in checked for _, latest in each.now]
+    latest = [_shuffled_latest(latest) for segment in checked for _, latest in segment.now]
     sides = [latest_of(pieces) for pieces in ([], latest[:1], latest)]
     for before in sides:
         for now in sides:

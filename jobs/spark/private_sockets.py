@@ -1,8 +1,8 @@
 """Private folders for Spark's Unix sockets.
 
-Spark asks for no secret over them. Whoever connects to one runs code as this user: the daemon forks
-a worker for him, the accumulators' server unpickles what he sends. Spark leaves their permissions
-to the umask, so the folder around them has to keep others out.
+Spark does not authenticate connections to them. Anyone who connects can run code as this user: the
+daemon forks a worker, the accumulators' server unpickles what it receives. Spark leaves their
+permissions to the umask, so the folder around them must keep other users out.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from typing import Final
 from pyspark import SparkContext
 
 SHORT_PARENT: Final = "/tmp"
-"""A socket's path has at most 107 bytes, and its name takes 42 of them. A longer temporary folder,
-such as that of a YARN container, leaves too few."""
+"""A socket's path has at most 107 bytes, of which its name takes 42. A long temporary folder, such
+as that of a YARN container, leaves too few."""
 
 
 def private_folder() -> str:
-    """A new folder that only this user may enter, whatever the umask; removed at exit.
+    """Create a folder that only this user may enter, whatever the umask; it is removed at exit.
 
-    Raises OSError where none can be made.
+    Raises OSError if that fails.
     """
     folder = mkdtemp(prefix="tierfold-", dir=SHORT_PARENT)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    # `mkdtemp` asks for 0700, of which a umask can take away even the owner's bits.
+    # `mkdtemp` uses 0700, but a umask can remove even the owner's bits.
     Path(folder).chmod(0o700)
     return folder
 
 
 def removed_with_jvm(context: SparkContext, folder: str) -> None:
-    """Remove a folder when the JVM of `context` ends, as it does also where Python is killed.
+    """Remove a folder when the JVM of `context` ends, which also happens if Python is killed.
 
     Not when the context stops: the JVM passes the setting on to every later session of the process.
     """

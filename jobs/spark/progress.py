@@ -1,7 +1,7 @@
 """A progress bar over bytes, on stderr.
 
-For work that Spark does elsewhere, tasks count the bytes they are done with into an accumulator;
-the driver watches it while the action runs in another thread.
+Spark tasks add the bytes they have processed to an accumulator; the driver watches it while the
+action runs in another thread.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from tierfold.jobs.context.stopping import check, deferred, is_stopping
 _T = TypeVar("_T")
 
 LOOK_EVERY_S = 0.2
-"""How often the driver looks at the accumulator, and for a signal."""
+"""How often the driver checks the accumulator and signals."""
 
 CANCELLED_WITHIN_S: Final = 60.0
-"""How long to wait for an action that is cancelled."""
+"""How long to wait for a cancelled action."""
 
 
 def byte_bars(console: Console) -> Progress:
-    """Bars that count bytes; nothing is shown where the console is no terminal."""
+    """Return bars that count bytes; they are hidden if the console is not a terminal."""
     return Progress(
         TextColumn("{task.description:<8}"),
         BarColumn(),
@@ -50,7 +50,7 @@ def byte_bars(console: Console) -> Progress:
 
 
 class ByteProgress:
-    """One bar per action; silent where stderr is no terminal."""
+    """One bar per action; silent if stderr is not a terminal."""
 
     def __init__(self, spark: SparkSession, console: Console) -> None:
         self._spark = spark
@@ -58,12 +58,12 @@ class ByteProgress:
         self._console = console
 
     def watched(self, title: str, bytes_total: int | None, action: Callable[[], _T]) -> _T:
-        """Runs `action` in a thread of the same Spark session, and returns what it returns.
+        """Run `action` in a thread of the same Spark session, and return its result.
 
-        Without `bytes_total` the bar shows that work goes on, not how far it is.
+        Without `bytes_total` the bar shows activity but no progress.
 
-        Raises Stopped after a signal: the session's jobs are cancelled then, and the thread has
-        ended. A thread that still reads when Python ends would abort it.
+        Raises Stopped after a signal, once the session's jobs are cancelled and the thread has
+        ended. A thread that still reads at Python's exit would abort the process.
         """
         before = self.bytes_done.value
         results: list[_T] = []
@@ -92,9 +92,9 @@ class ByteProgress:
         return results[0]
 
     def _cancel(self, thread: threading.Thread) -> None:
-        """End the thread's action; again and again, for it may not have begun its job yet."""
+        """Cancel the thread's action; repeat it, because its job may not have begun yet."""
         deadline = time.monotonic() + CANCELLED_WITHIN_S
         while thread.is_alive() and time.monotonic() < deadline:
-            with suppress(Py4JError, OSError):  # The JVM may have been told to end, too.
+            with suppress(Py4JError, OSError):  # The JVM may have received the signal too.
                 self._spark.sparkContext.cancelAllJobs()
             thread.join(LOOK_EVERY_S)

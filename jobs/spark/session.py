@@ -1,8 +1,8 @@
-"""The Spark session, and every setting of it, in one place.
+"""The Spark session and all its settings.
 
 Spark's defaults suit large SQL jobs: 200 shuffle partitions, adaptive merging of small ones, a web
-UI. Here a shuffle row is a packed block, each task is dealt by bytes beforehand, and a small job
-should not wait for a web server.
+UI. Here a shuffle row is a packed block, rows are assigned to tasks by bytes beforehand, and a
+small job should not wait for a web server.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rich.console import Console
 
 import tierfold
 from tierfold.compaction.model.errors import BadSettings
-from tierfold.compaction.model.redaction import shown
+from tierfold.compaction.model.redaction import redacted
 from tierfold.jobs.context.stopping import check, deferred, signals_kept, under_spark_submit
 from tierfold.jobs.spark import worker_daemon
 from tierfold.jobs.spark.private_sockets import private_folder, removed_with_jvm
@@ -36,16 +36,16 @@ NO_JAVA: Final = (
 )
 
 SPARK_SETTINGS: Final = {
-    # Tasks are dealt by bytes; merging "small" shuffle partitions would undo that.
+    # Rows are assigned to tasks by bytes; merging "small" shuffle partitions would undo that.
     "spark.sql.adaptive.enabled": "false",
-    # A row may carry a block of megabytes: few of them make an Arrow batch.
+    # A row may hold a block of megabytes, so an Arrow batch has few rows.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "4",
     # Over TCP each Python task waits 40 ms for an acknowledgement that the kernel delays:
     # 32 empty tasks on two cores took 0.80 s, over a Unix socket 0.09 s.
     # Their folders are private: `tierfold_session` makes the driver's, `worker_daemon` its own.
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.daemon.module": worker_daemon.__name__,
-    # Spark's own rule leaves out names such as fs.azure.account.key and AWS_ACCESS_KEY_ID.
+    # Spark's default misses names such as fs.azure.account.key and AWS_ACCESS_KEY_ID.
     "spark.redaction.regex": "(?i)secret|passw|token|credential|signature|jaas|sasl"
     "|(access|account|api|private|master|keystore)[._-]?key",
     "spark.ui.enabled": "false",
@@ -53,42 +53,42 @@ SPARK_SETTINGS: Final = {
 }
 
 JVM_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""The JVM only plans and carries blocks: its second compiler and its parallel collector cost more
-than they bring. Measured on 1 GB of 1 KB values: 2.3 CPU seconds of the JVM without, 1.1 with."""
+"""The JVM only plans and moves blocks: its second compiler and its parallel collector cost more
+than they gain. Measured on 1 GB of 1 KB values: 2.3 CPU seconds of the JVM without, 1.1 with."""
 
 LOCAL_MASTER: Final = "local[*,4]"
 """All cores of this machine, and four attempts at a task, as on a cluster.
 
-In plain `local[*]` Spark gives a job up at the first worker that dies.
+With plain `local[*]` a job fails as soon as one worker dies.
 """
 
 SPARK_FAILURES: Final = (PySparkException, Py4JError, OSError, EOFError)
-"""What an action raises where Spark's workers die; the last two where its JVM has died."""
+"""What an action raises if Spark's workers die; the last two if its JVM has died."""
 
 CAUSE_MAX: Final = 300
-"""Characters of Spark's own words that are passed on."""
+"""Maximum number of characters quoted from Spark's messages."""
 
 _EXCEPTION_TOLD: Final = re.compile(r"\S+Exception: \S.*")
 
 ANY_CPU: Final = {"NUMBA_CPU_NAME": "generic"}
-"""For executors and for the archive they are sent: kernels for every CPU of the platform.
+"""For executors and their archive: kernels for every CPU of the platform.
 
-Compiled for the CPU they run on, they were not measurably faster (scan and rewrite, 100 B values).
+Kernels compiled for one CPU were not measurably faster (scan and rewrite, 100 B values).
 """
 
 
 def tierfold_session(builder: SparkSession.Builder | None = None) -> SparkSession:
-    """The session of this process: the one there is, spark-submit's, or a local one.
+    """Return the session of this process: the existing one, spark-submit's, or a local one.
 
-    What `builder` says is kept, where a session is yet to be made:
-    `jobs.sources.catalog_tables.with_delta` makes one whose session reads the catalog too.
+    A new session keeps the settings of `builder`; with `jobs.sources.catalog_tables.with_delta` it
+    can also read the catalog.
 
-    Raises BadSettings where no Java runtime can be found, or an old one cannot start Spark.
+    Raises BadSettings if there is no Java runtime, or it is too old to start Spark.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
-    # Without it Spark takes the first python on the PATH, which lacks our packages.
+    # Without it Spark uses the first python on the PATH, which may lack our packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if builder is None:
         builder = SparkSession.builder
@@ -96,7 +96,7 @@ def tierfold_session(builder: SparkSession.Builder | None = None) -> SparkSessio
     for name, value in SPARK_SETTINGS.items():
         builder = builder.config(name, value)
     sockets = private_folder()
-    # It replaces a user's own setting: that folder may be open to others.
+    # It replaces a user's own setting, because that folder may be open to others.
     builder = builder.config("spark.python.unix.domain.socket.dir", sockets)
     if not under_spark_submit():
         builder = _local(builder)
@@ -115,9 +115,9 @@ def tierfold_session(builder: SparkSession.Builder | None = None) -> SparkSessio
 
 
 def _started(builder: SparkSession.Builder) -> SparkSession:
-    """A signal waits until Spark has started: its JVM would outlive a process that leaves before.
+    """Start the session with signals deferred; else its JVM could outlive this process.
 
-    The context comes first, and by itself: it takes Ctrl-C for itself, which is undone at once.
+    The context is created first, on its own: it installs a handler for Ctrl-C, which is undone.
     """
     conf = SparkConf().setAll(list(builder._options.items()))  # noqa: SLF001 - no other way
     with deferred():
@@ -129,7 +129,7 @@ def _started(builder: SparkSession.Builder) -> SparkSession:
 
 
 def announced_session(console: Console) -> SparkSession:
-    """As `tierfold_session`; where one is to be started, `console` says so: it takes a while."""
+    """As `tierfold_session`; prints to `console` that a new session starts, which takes a while."""
     if SparkSession.getActiveSession() is None:
         console.print("Starting Spark…")
     return tierfold_session()
@@ -137,7 +137,7 @@ def announced_session(console: Console) -> SparkSession:
 
 @contextmanager
 def spark_answers() -> Iterator[None]:
-    """For what precedes the first task: where Spark does not start, or dies, a sentence says so.
+    """Turn a failure of Spark to start into one sentence, up to the first task.
 
     Raises BadSettings.
     """
@@ -153,7 +153,7 @@ def spark_answers() -> Iterator[None]:
 
 
 def has_died(session: SparkSession) -> bool:
-    """The session's JVM is gone: nothing that is asked of it will be answered."""
+    """Return whether the session's JVM is gone, so that no call can succeed."""
     try:
         return not session.version
     except SPARK_FAILURES:
@@ -161,26 +161,26 @@ def has_died(session: SparkSession) -> bool:
 
 
 def cause_of(failure: Exception) -> str:
-    """The one line of a failure of Spark's that says what happened, not longer than `CAUSE_MAX`.
+    """Return the line of a Spark failure that describes it, at most `CAUSE_MAX` characters.
 
-    Of a chain of causes it is the innermost that has words of its own.
+    In a chain of causes it is the innermost one with a message.
     """
     told = _EXCEPTION_TOLD.findall(str(failure))
-    return shown(str(told[-1] if told else repr(failure)).strip())[:CAUSE_MAX]
+    return redacted(str(told[-1] if told else repr(failure)).strip())[:CAUSE_MAX]
 
 
 def _prepare_executors(context: SparkContext) -> None:
-    """What Python is told on executors elsewhere, unless a user told it (`spark.executorEnv`)."""
+    """Set the environment of Python on remote executors, unless `spark.executorEnv` sets it."""
     if not str(context.master).startswith("local"):
         for name, value in ANY_CPU.items():
             context.environment.setdefault(name, value)
 
 
 def _local(builder: SparkSession.Builder) -> SparkSession.Builder:
-    """What spark-submit would have been told: where we run on this machine."""
+    """The settings that spark-submit would pass, for a session on this machine."""
     if shutil.which("java") is None and not _java_home_has_java():
         raise BadSettings("no Java runtime was found", where="Spark", remedy=NO_JAVA)
-    # Workers are started by the JVM and must find these packages as the driver does.
+    # The JVM starts the workers, which must find the same packages as the driver.
     root = str(Path(tierfold.__file__).resolve().parents[1])
     python_path = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = root if not python_path else os.pathsep.join((root, python_path))

@@ -1,8 +1,8 @@
-"""What Spark's launcher and native code write straight to stderr, less what tells a user nothing.
+"""Filters useless lines of Spark's launcher and of native code from stderr.
 
-The JVM warns at each start of a module that Spark asks for. A writer of delta-rs that meets a full
-disk or a folder without permission also panics in a thread of its own; the error that follows from
-it is raised in Python, and told in a sentence. Neither can be turned off where it is written.
+The JVM prints a warning at each start about a module that Spark uses. A writer of delta-rs that
+meets a full disk or a forbidden folder also panics in its own thread; Python raises the resulting
+error, which is reported in a sentence. Neither output can be turned off at its source.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ STDERR: Final = 2
 
 @contextmanager
 def chatter_hidden() -> Iterator[None]:
-    """Within it Python writes to stderr as before, all else through a filter of lines.
+    """Filter the lines that others write to stderr; Python still writes to it directly.
 
-    Children that are started meanwhile keep it to the end of this process. Where somebody has put
-    another stream in the place of stderr, nothing is changed.
+    Children that are started meanwhile keep the filter until this process ends. If stderr was
+    replaced by another stream, nothing is changed.
     """
     python = sys.stderr
     is_original = python is sys.__stderr__
@@ -44,7 +44,8 @@ def chatter_hidden() -> Iterator[None]:
     sys.stderr = os.fdopen(
         real, "w", buffering=1, encoding=python.encoding, errors=python.errors, closefd=False
     )
-    # What native code says as it aborts this process stays unread in the pipe: say at least where.
+    # The message of native code that aborts this process stays unread in the pipe: print at least
+    # where it happened.
     faulthandler.enable(sys.stderr)
     ended = threading.Event()
     threading.Thread(target=_pass_on, args=(heard, real, ended), daemon=True).start()
@@ -63,7 +64,7 @@ def _pass_on(heard: int, real: int, ended: threading.Event) -> None:
     with os.fdopen(heard, "rb") as lines:
         for line in lines:
             said = line.removesuffix(_END)
-            # Lines are read even if stderr is gone or its disk full: their writers must not fail.
+            # Read on even if stderr is gone or its disk is full: the writers must not fail.
             with suppress(OSError):
                 if said and not chatter.hides(said):
                     os.write(real, said)
@@ -72,14 +73,14 @@ def _pass_on(heard: int, real: int, ended: threading.Event) -> None:
 
 
 class Chatter:
-    """Knows line by line, in their order, what is chatter."""
+    """Decides line by line, in order, which lines are chatter."""
 
     def __init__(self) -> None:
         self._panic_lines = 0
-        """Of the panic at hand, so far."""
+        """The lines of the current panic so far."""
 
     def hides(self, line: bytes) -> bool:
-        """Whether the line is part of it."""
+        """Return whether the line is chatter."""
         if _PANIC.match(line):
             self._panic_lines = 1
         elif self._panic_lines == 1 or (self._panic_lines and _OF_PANIC.match(line)):

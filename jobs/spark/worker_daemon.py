@@ -1,17 +1,17 @@
-"""PySpark's worker daemon, silent where Spark hangs up.
+"""PySpark's worker daemon, without a traceback when Spark closes the connection.
 
     python -m tierfold.jobs.spark.worker_daemon
 
-A worker that waits for its next task when Spark closes its socket, after a minute without work or
-at the end of the session, cannot say goodbye over a Unix socket that is closed already, and
-PySpark's daemon prints a traceback about it in the middle of a good run.
+Spark closes the socket of an idle worker after a minute and at the end of the session. The worker
+cannot write its last message to a closed Unix socket, and PySpark's daemon prints a traceback about
+that during a successful run.
 
 Spark plans Python data sources with PySpark's own daemon, which no setting replaces:
-`silent_planning` is for the workers of that one.
+`silent_planning` is for the workers of that daemon.
 
-It listens in a private folder of its own, not in the one that `spark.python.unix.domain.socket.dir`
-names. That one is the driver's: an executor on another machine lacks it, and one that runs as
-another user may not enter it. Spark takes any path that its daemon reports.
+The daemon listens in its own private folder, not in `spark.python.unix.domain.socket.dir`. That
+folder is the driver's: an executor on another machine lacks it, and one that runs as another user
+may not enter it. Spark uses any path that its daemon reports.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pyspark.sql.utils import is_remote
 from tierfold.jobs.spark.private_sockets import private_folder
 
 HUNG_UP: Final = 1
-"""The code of a worker that is to end: its daemon forks another where one is wanted."""
+"""The exit code of a worker; its daemon forks another one if needed."""
 
 _REUSED: Final = "spark.python.worker.reuse"
 
@@ -38,7 +38,7 @@ _REUSED: Final = "spark.python.worker.reuse"
 def silent(
     worker: Callable[[socket.socket, bool], int],
 ) -> Callable[[socket.socket, bool], int]:
-    """PySpark's `daemon.worker`, but that nobody listening any more is no error of the worker."""
+    """Return PySpark's `daemon.worker` without an error when the socket is already closed."""
 
     def until_hung_up(sock: socket.socket, authenticated: bool) -> int:  # noqa: FBT001 - as theirs
         try:
@@ -50,7 +50,7 @@ def silent(
 
 
 def silent_planning() -> None:
-    """Called in a worker that plans a data source, makes its end silent; does nothing elsewhere."""
+    """End the worker that plans a data source without a traceback; does nothing elsewhere."""
     main = sys.modules["__main__"]
     if getattr(main.__spec__, "name", None) == daemon.__name__:
         vars(main)["worker"] = silent(vars(main)["worker"])
@@ -58,9 +58,9 @@ def silent_planning() -> None:
 
 @contextmanager
 def workers_used_once(spark: SparkSession) -> Iterator[None]:
-    """What `spark` plans meanwhile is planned by workers that end with their one task.
+    """Make `spark` plan with workers that end after one task.
 
-    For workers that load nothing of ours, so that `silent_planning` cannot reach them.
+    For workers that load no module of tierfold, so that `silent_planning` cannot reach them.
     """
     if is_remote():  # Spark Connect plans in the server, whose settings are its own.
         yield

@@ -1,7 +1,7 @@
 """verbs: one module per verb.
 
     plan             `plan`
-    plan_explained   `plan --explain`: the value
+    plan_explained   the value that `plan --explain` shows
     compact          `compact`
     status           `status`
     verify           `verify`
@@ -12,7 +12,7 @@
     forget           `forget`
     vacuum           `vacuum`
     vacuum_survey    what `vacuum` may delete of each partition
-    vacuum_outcome   what became of it
+    vacuum_outcome   the outcome of each partition
     dump             `dump`
     config           `config`
 """

@@ -1,4 +1,4 @@
-"""`tierfold compact`: stages 1 to 8 and the record of them in the `runs` table.
+"""`tierfold compact`: stages 1 to 8, and the run's rows in the `runs` table.
 
 Also a script for spark-submit: `spark-submit --master local[2,4] jobs/compact_job.py TIER …`.
 """
@@ -31,18 +31,18 @@ def compact(
     console: Console,
     budget: Budget = UNBOUND,
 ) -> list[PartitionReport]:
-    """Compact every eligible partition in scope; one report per partition in scope.
+    """Compact every eligible partition in scope; return one report per partition in scope.
 
-    Each partition leaves a row in the `runs` table for each chunk that was tried, and one where
-    none was. `console` gets the progress, and hears where a row could not be kept.
-    Raises BadSettings; whatever is wrong with one partition is in its report.
+    The `runs` table gets a row for each tried chunk, and one for each partition without a tried
+    chunk. `console` shows the progress and warns if a row could not be written. Raises BadSettings;
+    an error in one partition is in its report.
     """
     started_at_ms = now_ms()
     surveyed = survey(context, settings, scope)
     reports = {partition.key: survey_report(partition) for partition in surveyed}
     due = in_order_of_work(surveyed)
     if due:
-        # Before the claim: where Spark cannot start, nobody's epoch should be opened.
+        # Before the claim: if Spark cannot start, no epoch should be opened.
         with spark_answers():
             spark = announced_session(console)
             pipeline = Pipeline(spark, context, ByteProgress(spark, console))
@@ -55,9 +55,9 @@ def compact(
                 context, chunks, began_at_ms, "compact", console
             ),
         )
-        reports |= {each.key: each for each in waves.run(due)}
+        reports |= {report.key: report for report in waves.run(due)}
     found = [reports[partition.key] for partition in surveyed]
-    not_begun = [(0, each) for each in found if each.outcome in NOT_BEGUN]
+    not_begun = [(0, report) for report in found if report.outcome in NOT_BEGUN]
     keep_record(context, not_begun, started_at_ms, "compact", console)
     return found
 
@@ -65,7 +65,7 @@ def compact(
 def broker_warnings(
     settings: Settings, reports: Sequence[PartitionReport]
 ) -> tuple[str, ...]:
-    """What a swap means where brokers may serve the tier; empty: no swap, or no brokers."""
+    """Warnings about swaps if brokers may serve the tier; empty: no swap, or no brokers."""
     swapped = [report.key.topic for report in reports if report.objects_written]
     if not swapped:
         return ()

@@ -1,4 +1,4 @@
-"""`tierfold config`: every setting as a topic has it, and who said so; reads no tier."""
+"""`tierfold config`: every setting of a topic, and where its value comes from; reads no tier."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tierfold.storage.kafka.topic_names import is_topic
 
 
 def settings_of_topic(settings: Settings, topic: str) -> list[EffectiveSetting]:
-    """Each setting as the topic has it; raises BadSettings where `topic` cannot be a topic."""
+    """Return the topic's effective settings; raises BadSettings if `topic` is no valid name."""
     if not is_topic(topic):
         raise BadSettings(
             f"{topic!r} is no topic's name",

@@ -1,4 +1,4 @@
-"""`tierfold dump`: a segment's batches and records as JSON lines, as `DumpLogSegments` tells them.
+"""`tierfold dump`: prints a segment's batches and records as JSON lines, like `DumpLogSegments`.
 
 Field names are those of Kafka's `DumpLogSegments --print-data-log`. Bytes that are UTF-8 are
 text; others are hexadecimal, under the same name with `Hex`.
@@ -24,19 +24,18 @@ _SEQUENCES: Final = 2**31
 
 
 def dump_lines(segment_path: str) -> Iterator[str]:
-    """A line per batch, and after each batch a line per record; the first comes at once.
+    """Yield a line per batch, followed by a line per record of it, without reading ahead.
 
-    A batch with a bad CRC is told, with `isvalid` false and without records, and the dump goes on
-    to the end.
+    A batch with a bad CRC has `isvalid` false and no records; the dump goes on to the end.
 
     Raises:
         UnreadableObject: The file is missing or cannot be read.
-        CorruptLog: After the last line that can be told: what is wrong with the segment.
+        CorruptLog: The segment is corrupt; raised after the last line that can be read.
     """
     invalid: list[WalkedBatch] = []
     batches = 0
     for batch in walk(Path(segment_path)):
-        # Decoded first: only its records tell a legacy wrapper's base offset.
+        # Decoded first: a legacy wrapper's base offset follows from its records.
         records, broken = _records(batch)
         yield _line(_batch_entry(batch, records))
         batches += 1
@@ -57,7 +56,7 @@ def dump_lines(segment_path: str) -> Iterator[str]:
 
 
 def _records(batch: WalkedBatch) -> tuple[tuple[Record, ...], CorruptLog | None]:
-    """The records of a valid batch, or what is wrong with them in spite of a right checksum."""
+    """The records of a valid batch, or the error in records that have a correct checksum."""
     if not batch.is_valid:
         return (), None
     try:
@@ -70,7 +69,7 @@ def _line(entry: dict[str, Any]) -> str:
     line = json.dumps(entry, ensure_ascii=False)
     if line.isprintable():
         return line
-    # JSON itself escapes only the oldest control characters; a terminal obeys others too.
+    # JSON escapes only the ASCII control characters; terminals interpret others too.
     return "".join(
         character if character.isprintable() else json.dumps(character)[1:-1] for character in line
     )
@@ -150,7 +149,7 @@ def _control_fields(record: Record, kind: ControlType) -> dict[str, Any]:
 
 
 def _told(name: str, content: bytes | None) -> dict[str, str | None]:
-    """Text where it is text, else hexadecimal; null is null."""
+    """Text if the bytes are UTF-8, else hexadecimal; null stays null."""
     if content is None:
         return {name: None}
     try:

@@ -1,10 +1,10 @@
-"""`tierfold forget`: what the catalog says of a log that was cut off is taken back.
+"""`tierfold forget`: empties the catalog's row of a partition whose log was truncated.
 
-    row, listing -> was it cut off, and is anything in the way -> what discovery would then take
-    -> claim -> looked at again -> one commit that empties the row -> report
+    row, listing -> was the log truncated, does anything block it -> what discovery would then take
+    -> claim -> inspect again -> one commit that empties the row -> report
 
-The row stays as a fence: its epoch is opened anew, so that a run of before can commit nothing. What
-is no part of the new history stays in the tier until `vacuum --diverged`. Without Spark.
+The row stays as a fence: it gets a new epoch, so that no earlier run can commit. Segments outside
+the new history stay in the tier until `vacuum --diverged`. Without Spark.
 """
 
 from __future__ import annotations
@@ -63,21 +63,21 @@ from tierfold.storage.segments.segment_inspection import batches_fit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forgot:
-    """What became of it."""
+    """The outcome of `forget`."""
 
     report: PartitionReport
-    """`segments_in` and `bytes_in` lived by the row, `segments_out` and `bytes_out` would be
-    taken."""
+    """`segments_in` and `bytes_in`: live before, by the row; `segments_out` and `bytes_out`: what
+    the next `compact` would take."""
     state: PartitionState | None = None
     """The row as it was read; None: there is none."""
     loss: Forgetting | None = None
-    """What it comes to; None: it cannot be done, or there is nothing to do."""
+    """What is forgotten and taken; None: impossible, or there is nothing to do."""
 
     def as_json(self) -> dict[str, Any]:
         """The partition's entry in the `--json` document."""
         entry = self.report.as_json()
         if self.loss is not None:
-            entry["forgotten"] = [_named(each) for each in self.loss.forgotten]
+            entry["forgotten"] = [_named(segment) for segment in self.loss.forgotten]
             entry["taken"] = [_named(segment) for segment in self.loss.taken]
             entry["set_apart"] = [
                 {
@@ -89,17 +89,17 @@ class Forgot:
                 for segment in self.loss.set_apart
             ]
             entry["vanishing"] = [
-                {"start_offset": each.start_offset, "end_offset": each.end_offset}
-                for each in self.loss.vanishing
+                {"start_offset": offset_range.start_offset, "end_offset": offset_range.end_offset}
+                for offset_range in self.loss.vanishing
             ]
         return entry
 
 
 def forget(context: RunContext, name: str, console: Console, *, is_dry_run: bool = False) -> Forgot:
-    """Take back what the catalog says of the partition `name`, if its log was cut off.
+    """Empty the catalog's row of the partition `name`, if its log was truncated.
 
-    A dry run changes nothing. `console` is told where the run's record could not be kept. Raises
-    BadSettings where `name` says nothing, TierfoldError where the catalog cannot be read.
+    A dry run changes nothing. `console` gets a warning if the run's record could not be written.
+    Raises BadSettings if `name` matches no partition, TierfoldError if the catalog is unreadable.
     """
     started_at_ms = now_ms()
     known = known_by_name(context, name, where="tierfold forget")
@@ -117,7 +117,7 @@ def forget(context: RunContext, name: str, console: Console, *, is_dry_run: bool
 
 
 def _looked_at(context: RunContext, key: PartitionKey, state: PartitionState | None) -> Forgot:
-    """What would be done, as far as the row and the tier tell."""
+    """Return what would be done, from the row and the tier."""
     try:
         listed = context.tier.listing(key)
         facts = facts_from(context, key, state, listed)
@@ -145,19 +145,19 @@ def _looked_at(context: RunContext, key: PartitionKey, state: PartitionState | N
 
 
 def _unlike_live(context: RunContext, facts: PartitionFacts) -> set[str]:
-    """Ids of unknown segments that lack what live uploads hold; raises TierfoldError."""
+    """Ids of unknown segments that lack records of live uploads; raises TierfoldError."""
     return {
-        each.second.segment_id
-        for each in comparisons_with_live(facts)
-        if prove_overlaps(context.tier, facts.key, chain_of(-1, ()), [each]).disagreements
+        comparison.second.segment_id
+        for comparison in comparisons_with_live(facts)
+        if prove_overlaps(context.tier, facts.key, chain_of(-1, ()), [comparison]).disagreements
     }
 
 
 def _doubt(context: RunContext, facts: PartitionFacts, view: PartitionView) -> Refusal | None:
-    """Why the new history may be none: its checkpoints tell of leaders, its batches do not.
+    """Why the new history is doubtful: its checkpoints list epochs that its batches lack.
 
-    A checkpoint is a small text file, and what follows from it here cannot be undone. So where a
-    new epoch begins, the batches are asked as well. Raises TierfoldError.
+    A checkpoint is a small text file, and `forget` cannot be undone. So the batches are checked
+    too where a new epoch begins. Raises TierfoldError.
     """
     known = () if facts.row is None else facts.row.lineage
     begun = [
@@ -190,9 +190,9 @@ def _not_cut_off(context: RunContext, facts: PartitionFacts) -> PartitionReport:
 
 
 def _uploads_at(context: RunContext, key: PartitionKey) -> str:
-    """The newest state in which only uploads live and that can be restored; empty: there is none.
+    """The newest restorable state in which all live segments are uploads; empty: there is none.
 
-    By the catalog alone; `restore` reads what comes back.
+    Decided from the catalog alone; `restore` checks the objects.
     """
     past = past_of(context, key)
     if past is None:
@@ -225,7 +225,7 @@ def _planned(
 
 
 def _emptied(context: RunContext, found: Forgot, loss: Forgetting) -> PartitionReport:
-    """Claim and commit; nothing is changed where another run was faster."""
+    """Claim and commit; nothing changes if another run was faster."""
     planned, key = found.report, found.report.key
     row = found.state or never_claimed(key)
     try:
@@ -234,7 +234,7 @@ def _emptied(context: RunContext, found: Forgot, loss: Forgetting) -> PartitionR
         return failure_report(planned, str(error))
     if not isinstance(claim.outcome, Committed):
         return claim_report(planned, claim.outcome)
-    # A run that is fenced only now may have written something since the tier was listed.
+    # A run that was not fenced until now may have written something since the tier was listed.
     if _looked_at(context, key, claim.state).loss != loss:
         proposals = [release_of(claim.state, new_commit_id(), context.clock())]
         settled(context.catalog, proposals, committed(context.catalog, proposals))
@@ -247,7 +247,7 @@ def _emptied(context: RunContext, found: Forgot, loss: Forgetting) -> PartitionR
 
 
 def _proposal(state: PartitionState, consent: Sequence[str], at_ms: int) -> CommitProposal:
-    """The commit, under the epoch of the claimed row `state`; it ends the claim."""
+    """The commit under the epoch of the claimed row `state`; it ends the claim."""
     return proposed(
         state,
         ForgetPartition(consent=tuple(consent)),

@@ -1,4 +1,4 @@
-"""`tierfold history`: what happened to a partition, and which of its states can be restored."""
+"""`tierfold history`: the past states of a partition, and which of them can be restored."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
-from tierfold.compaction.commits.history import Entry, entries, told
+from tierfold.compaction.commits.history import Entry, entries, notable
 from tierfold.compaction.commits.restore import RestorePlan, restore_plan_of
 from tierfold.compaction.discovery.view import Refusal
 from tierfold.compaction.model.segments import PartitionKey
@@ -17,10 +17,10 @@ from tierfold.jobs.context.timestamps import timestamp_text
 
 
 def past_of(context: RunContext, key: PartitionKey) -> tuple[Entry, Iterator[Entry]] | None:
-    """The partition's newest entry, and all entries, newest first; None: no run has touched it.
+    """Return the newest entry, and all entries, newest first; None: no run has touched it.
 
-    They are read as they are taken, each from a version of the catalog's table, and there may be
-    thousands. Raises TierfoldError, the iterator too.
+    The iterator reads lazily, one version of the catalog's table per entry; there may be
+    thousands. Both the function and the iterator raise TierfoldError.
     """
     found = entries(context.catalog.history(key))
     newest = next(found, None)
@@ -28,7 +28,7 @@ def past_of(context: RunContext, key: PartitionKey) -> tuple[Entry, Iterator[Ent
 
 
 def holder(newest: Entry) -> str:
-    """Who holds the partition and since when; empty: nobody does."""
+    """Return which run holds the partition and since when; empty: none."""
     if not newest.state.owner_run:
         return ""
     return f"run {newest.state.owner_run} holds it since {timestamp_text(newest.claimed_at_ms)}"
@@ -36,26 +36,26 @@ def holder(newest: Entry) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryLine:
-    """One entry, and whether the partition can go back to it."""
+    """One entry, and whether it can be restored."""
 
     entry: Entry
     restore_plan: RestorePlan | Refusal
     is_current: bool
-    """It is the newest: its segments live now."""
+    """It is the newest: its segments are the live ones."""
 
     @property
     def is_restorable(self) -> bool:
-        """By the catalog alone; that the objects are whole is looked at when it is done."""
+        """Decided from the catalog alone; `restore` checks the objects."""
         return isinstance(self.restore_plan, RestorePlan)
 
     @property
     def why_not(self) -> str:
-        """Empty where it is restorable."""
+        """Why it cannot be restored; empty if it can."""
         return self.restore_plan.detail if isinstance(self.restore_plan, Refusal) else ""
 
     @property
     def is_same_as_current(self) -> bool:
-        """Its segments are those that live now: to restore it changes nothing."""
+        """Its segments are the live ones, so a restore changes nothing."""
         return isinstance(self.restore_plan, RestorePlan) and self.restore_plan.is_nothing
 
     def as_json(self) -> dict[str, Any]:
@@ -84,11 +84,11 @@ class HistoryLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionHistory:
-    """What is told of one partition."""
+    """The history of one partition."""
 
     key: PartitionKey
     holder: str
-    """Who holds it and since when; empty: nobody does."""
+    """Which run holds it and since when; empty: none."""
     lines: tuple[HistoryLine, ...]
     """Newest first."""
     has_older: bool
@@ -107,17 +107,17 @@ class PartitionHistory:
 
 
 def history(context: RunContext, name: str, limit: int | None = None) -> PartitionHistory:
-    """The newest `limit` states of the partition `name`, or all; nothing is changed.
+    """Return the newest `limit` states of the partition `name`, or all; nothing is changed.
 
-    `name` is `orders-0`, or the partition's folder. Raises BadSettings where it is none, or
-    several, and TierfoldError where the catalog cannot be read.
+    `name` is `orders-0`, or the partition's folder. Raises BadSettings if it matches none or
+    several, and TierfoldError if the catalog cannot be read.
     """
     key = named(context.tier.partitions(), name, where="tierfold history")
     past = past_of(context, key)
     if past is None:
         return PartitionHistory(key=key, holder="", lines=(), has_older=False)
     newest, found = past
-    shown = list(islice(told(found), None if limit is None else limit + 1))
+    shown = list(islice(notable(found), None if limit is None else limit + 1))
     return PartitionHistory(
         key=key,
         holder=holder(newest),

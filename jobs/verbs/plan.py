@@ -33,10 +33,10 @@ from tierfold.jobs.verbs.plan_explained import Explained
 def plan(
     context: RunContext, settings: Settings, scope: Scope, budget: Budget = UNBOUND
 ) -> list[PartitionReport]:
-    """One report per partition in scope; nothing is changed, no catalog is made.
+    """Return one report per partition in scope; nothing is changed, no catalog is created.
 
-    Of a partition that is compacted in chunks it shows the first. Raises BadSettings; whatever is
-    wrong with one partition is in its report.
+    If a partition is compacted in chunks, the report shows the first. Raises BadSettings; an error
+    in one partition is in its report.
     """
     surveyed = survey(context, settings, scope)
     reports = {partition.key: survey_report(partition) for partition in surveyed}
@@ -47,31 +47,33 @@ def plan(
 
 
 def explain(context: RunContext, settings: Settings, scope: Scope, name: str) -> Explained:
-    """Why each segment of the partition `name` meets what it meets, were it compacted alone.
+    """Explain what happens to each segment of the partition `name` if it is compacted alone.
 
-    `name` is `orders-0`, or the partition's folder, which names the topic's id too. Raises
-    BadSettings where it is none in scope, or several; nothing is changed.
+    `name` is `orders-0`, or the partition's folder, which also contains the topic's id. Raises
+    BadSettings if it matches none in scope, or several; nothing is changed.
     """
     known = known_by_name(context, name, where="--explain", scope=scope)
-    (each,) = survey_of(context, settings, [known], scope.first_dirty)
-    if isinstance(each.choice, Compact):
-        wave = _wave([each], UNBOUND, 0, context.tier.store.free_bytes())
-        each = replace(each, choice=wave.chunks[0].plan)
-    report = survey_report(each)
-    regions = _regions(each, context.now_ms, scope.first_dirty)
-    if each.view is None or regions is None:
-        return Explained(report=report, surveyed=each, now_ms=context.now_ms)
+    (partition,) = survey_of(context, settings, [known], scope.first_dirty)
+    if isinstance(partition.choice, Compact):
+        wave = _wave([partition], UNBOUND, 0, context.tier.store.free_bytes())
+        partition = replace(partition, choice=wave.chunks[0].plan)
+    report = survey_report(partition)
+    regions = _regions(partition, context.now_ms, scope.first_dirty)
+    if partition.view is None or regions is None:
+        return Explained(report=report, surveyed=partition, now_ms=context.now_ms)
     return Explained(
         report=report,
-        surveyed=each,
+        surveyed=partition,
         now_ms=context.now_ms,
         regions=regions,
-        segments=explained(each.view, each.rules, regions, each.choice, context.now_ms),
+        segments=explained(
+            partition.view, partition.rules, regions, partition.choice, context.now_ms
+        ),
     )
 
 
 def _regions(partition: Surveyed, now_ms: int, first_dirty: int | None) -> Regions | None:
-    """Those that the choice was made by; the stored ones where --first-dirty is out of range."""
+    """The regions of the choice; the stored ones if --first-dirty is out of range."""
     if partition.view is None:
         return None
     last_stable = last_stable_of(partition.producers)
@@ -87,19 +89,19 @@ def _regions(partition: Surveyed, now_ms: int, first_dirty: int | None) -> Regio
 def _first_chunks(
     due: list[Surveyed], budget: Budget, free: int
 ) -> dict[PartitionKey, PartitionReport]:
-    """What is begun of each partition, or why nothing is, as far as that can be told before."""
+    """The first chunk of each partition, or why none begins, as far as known in advance."""
     reports: dict[PartitionKey, PartitionReport] = {}
     pending = due[: budget.max_partitions]
     spent_bytes = 0
     while pending:
         wave = _wave(pending, budget, spent_bytes, free)
-        for each, chunk in zip(pending, wave.chunks, strict=False):
-            reports[each.key] = survey_report(replace(each, choice=chunk.plan))
+        for partition, chunk in zip(pending, wave.chunks, strict=False):
+            reports[partition.key] = survey_report(replace(partition, choice=chunk.plan))
             spent_bytes += chunk.plan.bytes_in
         pending = pending[len(wave.chunks) :]
         if wave.stop:
-            for each in pending:
-                reports[each.key] = left_report(survey_report(each), wave.stop)
+            for partition in pending:
+                reports[partition.key] = left_report(survey_report(partition), wave.stop)
             break
     for partition in due[len(due[: budget.max_partitions]) :]:
         why = f"--max-partitions is {budget.max_partitions}"

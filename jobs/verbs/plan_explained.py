@@ -1,4 +1,4 @@
-"""What `plan --explain` says of one partition: a value, for people and machines."""
+"""The value that `plan --explain` shows of one partition."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from tierfold.jobs.pipeline.survey import Surveyed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explained:
-    """One partition, and why each of its segments meets what it meets."""
+    """One partition, and what happens to each of its segments, with the reasons."""
 
     report: PartitionReport
-    """What `plan` tells of it."""
+    """The report of `plan`."""
     surveyed: Surveyed
-    """Its choice is what is begun first."""
+    """Its choice is the chunk that would begin first."""
     now_ms: int
     regions: Regions | None = None
-    """None: nothing of it was looked at, or it could not be understood."""
+    """None: the partition was not inspected, or could not be understood."""
     segments: tuple[ExplainedSegment, ...] = ()
 
     @property
     def decision(self) -> str:
-        """What is done with the partition, and why, a sentence without its full stop."""
+        """What happens to the partition, and why, as a sentence without its full stop."""
         return decision(self.surveyed.choice, self.surveyed.rules)
 
     def as_json(self) -> dict[str, Any]:

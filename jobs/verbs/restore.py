@@ -1,9 +1,9 @@
-"""`tierfold restore`: an earlier state of a partition lives again, by an ordinary fenced commit.
+"""`tierfold restore`: makes an earlier state of a partition live again, by a fenced commit.
 
-    rows -> which of them -> what it takes -> are the objects whole -> claim -> commit -> report
+    rows -> target state -> restore plan -> check the objects -> claim -> commit -> report
 
-Until the claim nothing is written; from the claim on any other run that held the partition is
-fenced. Without Spark.
+Nothing is written before the claim; the claim fences any other run that held the partition.
+Without Spark.
 """
 
 from __future__ import annotations
@@ -58,27 +58,27 @@ from tierfold.storage.segments.lookahead import mapped_ahead
 from tierfold.storage.segments.segment_check import CheckOrder, read_and_check
 
 CHECKERS: Final = min(8, os.cpu_count() or 1)
-"""Segments that are read at a time: kernels let go of Python's lock."""
+"""Segments that are read in parallel: kernels release the GIL."""
 
 FAULTS_TOLD: Final = 5
 RUNS_TOLD: Final = 5
 
 _INDEX_INTERVAL_BYTES: Final = 4096
-"""Only decides whether an index equals the one we would build, which is not asked here."""
+"""Only used to compare an index with the one that tierfold would build; ignored here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
-    """What became of it."""
+    """The outcome of `restore`."""
 
     report: PartitionReport
     """`segments_in` and `bytes_in` are retired by it, `segments_out` and `bytes_out` come back."""
     row: PartitionState | None = None
-    """The row as it was read; None: nothing can be done from it."""
+    """The row as it was read; None: it cannot be restored."""
     target: Entry | None = None
-    """The state that was meant; None: there was none."""
+    """The target state; None: there is none."""
     restore_plan: RestorePlan | None = None
-    """What it takes; None: it cannot be done."""
+    """The changes to make; None: the restore is impossible."""
 
     def as_json(self) -> dict[str, Any]:
         """The partition's entry in the `--json` document."""
@@ -103,10 +103,10 @@ class Restored:
 def restore(
     context: RunContext, name: str, to: str, console: Console, *, is_dry_run: bool = False
 ) -> Restored:
-    """Bring the partition `name` back to what it was at the moment, or after the run, `to`.
+    """Restore the partition `name` to its state at the time `to`, or after the run `to`.
 
-    `console` gets the progress. A dry run looks at names and sizes, and changes nothing. Raises
-    BadSettings where `name` or `to` says nothing, TierfoldError where the catalog cannot be read.
+    `console` shows the progress. A dry run checks names and sizes, and changes nothing. Raises
+    BadSettings if `name` or `to` matches nothing, TierfoldError if the catalog is unreadable.
     """
     started_at_ms = now_ms()
     found = _sought(context, name, to)
@@ -123,7 +123,7 @@ def restore(
 
 
 def _sought(context: RunContext, name: str, to: str) -> Restored:
-    """What would be done, as far as the catalog and a listing tell."""
+    """Return what would be done, from the catalog and a listing."""
     known = known_by_name(context, name, where="tierfold restore")
     key = known.key
     if known.refusal is not None:
@@ -171,7 +171,7 @@ def _refused_by_listing(
 
 
 def _at_timestamp(entries: Iterator[Entry], time_ms: int, look: str) -> Entry:
-    """The state at that time; raises BadSettings where none is remembered."""
+    """The state at that time; raises BadSettings if the catalog has none."""
     found = at(entries, time_ms)
     if found is not None:
         return found
@@ -183,19 +183,19 @@ def _at_timestamp(entries: Iterator[Entry], time_ms: int, look: str) -> Entry:
 
 
 def _at_run(entries: Iterator[Entry], to: str, look: str) -> Entry:
-    """The state that the run left; raises BadSettings where `to` names none, or several."""
+    """The state that the run left; raises BadSettings if `to` matches no run, or several."""
     found = left_by(entries, to)
     if len(found) == 1:
         return found[0]
     if found:
         raise BadSettings(
             f"{to!r} begins the names of {len(found)} runs:"
-            f" {', '.join(each.run for each in found[:RUNS_TOLD])}",
+            f" {', '.join(entry.run for entry in found[:RUNS_TOLD])}",
             where="--to",
             remedy="Give more of the name.",
         )
     raise BadSettings(
-        f"{to!r} is no moment, and no run that changed the partition is named so",
+        f"{to!r} is no timestamp, and no run that changed the partition is named so",
         where="--to",
         remedy=look,
     )
@@ -222,7 +222,7 @@ def _planned(newest: Entry, restore_plan: RestorePlan) -> PartitionReport:
 def _corruptions(
     context: RunContext, key: PartitionKey, restore_plan: RestorePlan, console: Console
 ) -> tuple[str, ...]:
-    """What is wrong with the segments that come back, each read whole, as `verify` reads it."""
+    """Corruptions of the segments that come back; each is read completely, as by `verify`."""
     if not restore_plan.back:
         return ()
     last_id = restore_plan.segments[-1].segment_id
@@ -245,7 +245,7 @@ def _corruptions(
 
     corruptions: list[str] = []
     with byte_bars(console) as bars:
-        bar = bars.add_task("check", total=sum(each.size_bytes for each in restore_plan.back))
+        bar = bars.add_task("check", total=sum(segment.size_bytes for segment in restore_plan.back))
         results = mapped_ahead(checked, restore_plan.back, threads=CHECKERS)
         for segment, found in zip(restore_plan.back, results, strict=True):
             corruptions += found
@@ -256,9 +256,9 @@ def _corruptions(
 def commit_restore(
     context: RunContext, row: PartitionState, restore_plan: RestorePlan, planned: PartitionReport
 ) -> PartitionReport:
-    """Claim and commit what `restore_plan_of` says of `row`; what became of what was planned.
+    """Claim, then commit what `restore_plan_of` returns for `row`; return the outcome.
 
-    Nothing is written where another run was faster.
+    Nothing is written if another run was faster.
     """
     try:
         claim = context.catalog.claim([row], context.run, at_ms=context.clock())[row.key]
@@ -276,7 +276,7 @@ def commit_restore(
 def restore_proposal(
     restore_plan: RestorePlan, state: PartitionState, at_ms: int
 ) -> CommitProposal:
-    """The commit, under the epoch of the claimed row `state`; it ends the claim."""
+    """The commit under the epoch of the claimed row `state`; it ends the claim."""
     back = tuple(segment.segment_id for segment in restore_plan.back)
     stay = tuple(s.segment_id for s in restore_plan.segments if s.segment_id not in back)
     return proposed(
@@ -312,4 +312,4 @@ def _named(segment: Segment) -> dict[str, Any]:
     }
 
 
-_LOOK: Final = f"`tierfold history {PLACE}` shows moments and runs."
+_LOOK: Final = f"`tierfold history {PLACE}` shows times and runs."

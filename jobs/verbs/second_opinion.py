@@ -1,9 +1,9 @@
-"""A second opinion on what `verify` compares: Spark's own window finds each key's latest record.
+"""Checks the comparison of `verify` again: a Spark window finds the latest record of each key.
 
-Both sides are DataFrames of `kafka-segments` (`jobs.sources.segment_source`): the originals and the
-live segments. Key, version, offset and a digest of the value go in; values stay in the workers that
-read them. It is stricter than the first opinion: the latest record must be the same record, at the
-same offset.
+Both sides, the originals and the live segments, are DataFrames of `kafka-segments`
+(`jobs.sources.segment_source`). They hold key, version, offset and a digest of the value; values
+stay in the workers that read them. This check is stricter: the latest record must be the same
+record, at the same offset.
 """
 
 from __future__ import annotations
@@ -59,31 +59,31 @@ _BOUNDS: Final = StructType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecondOpinion:
-    """What Spark's window says of one partition."""
+    """The result of Spark's window for one partition."""
 
     keys: int = 0
     """Keys of either side."""
     differing: int = 0
-    """Keys whose latest record is not the one it was."""
+    """Keys whose latest record is not that of the originals."""
     late: int = 0
     """As `compaction.verification.comparison.KeysCompared.late`."""
     example: str = ""
     """The first of the differing keys, as a clause."""
 
     def as_json(self) -> dict[str, int]:
-        """As it stands in the `--json` document of `verify`."""
+        """The entry in the `--json` document of `verify`."""
         return {"keys": self.keys, "differing": self.differing, "late": self.late}
 
 
 def second_opinions(
     spark: SparkSession, context: RunContext, targets: Sequence[VerifyTarget], console: Console
 ) -> dict[PartitionKey, SecondOpinion]:
-    """What Spark says of these partitions; their logs have been read, and their keys compared.
+    """Compare the latest records of these partitions; their logs have been read and compared once.
 
-    A partition that a commit changed meanwhile has no entry. Of what arrives meanwhile, and of open
-    transactions, nothing is compared. No two subjects have the same topic and number.
+    A partition that a commit changed meanwhile has no entry. New records and open transactions are
+    not compared. No two targets have the same topic and number.
 
-    Raises UnreadableObject where a reader or a worker of Spark fails, Stopped after a signal.
+    Raises UnreadableObject if a reader or a worker of Spark fails, Stopped after a signal.
     """
     if not targets:
         return {}
@@ -113,7 +113,7 @@ def second_opinions(
 
 
 def _bound(context: RunContext, target: VerifyTarget) -> tuple[str, int, int, list[int]]:
-    """A row of `_BOUNDS`: what lies below the last stable offset stays what it is."""
+    """A row of `_BOUNDS`: records below the last stable offset no longer change."""
     newest = target.now.segments[-1]
     last_stable = last_stable_of(read_snapshot(context.tier, target.key, newest))
     end = newest.next_offset if last_stable is None else last_stable.offset
@@ -123,7 +123,7 @@ def _bound(context: RunContext, target: VerifyTarget) -> tuple[str, int, int, li
 def _side(
     spark: SparkSession, context: RunContext, targets: Sequence[VerifyTarget], segments: str
 ) -> DataFrame:
-    """The records of all subjects, of their original or live segments, read by their strategies."""
+    """The records of the original or live segments of all targets, read by their strategies."""
     by_strategy: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for target in targets:
         by_strategy[target.strategy][target.key.topic].append(target.key.partition)
@@ -145,7 +145,7 @@ def _side(
 
 
 def _compared(before: DataFrame, now: DataFrame, bounds: DataFrame) -> DataFrame:
-    """Records of both sides → per partition how many keys there are, and how many differ."""
+    """Records of both sides → the number of keys and of differing keys per partition."""
     pairs = (
         _latest(before, bounds, "before")
         .join(_latest(now, bounds, "now"), _KEY, "full_outer")
@@ -164,7 +164,7 @@ def _compared(before: DataFrame, now: DataFrame, bounds: DataFrame) -> DataFrame
 
 
 def _latest(records: DataFrame, bounds: DataFrame, name: str) -> DataFrame:
-    """Of each key the latest record, as a struct of that name."""
+    """The latest record of each key, as a struct of that name."""
     by_key = Window.partitionBy(*_KEY).orderBy(
         F.col("version").desc_nulls_last(), F.col("offset").desc()
     )
@@ -179,7 +179,7 @@ def _latest(records: DataFrame, bounds: DataFrame, name: str) -> DataFrame:
 
 
 def _is_same() -> Column:
-    """The same record, or no value on either side: a deleted key may be gone altogether."""
+    """The same record, or no value on either side: a deleted key may be missing."""
     no_value = F.col("before.digest").isNull() & F.col("now.digest").isNull()
     is_same_record = F.col("before.offset").eqNullSafe(F.col("now.offset")) & (
         F.col("before.digest").eqNullSafe(F.col("now.digest"))
@@ -201,7 +201,7 @@ def _is_late() -> Column:
 
 @contextmanager
 def _shuffled_into(spark: SparkSession, tasks: int) -> Iterator[None]:
-    """For one query so many tasks after each shuffle; Spark's 200 suit neither small nor large."""
+    """Set the number of tasks after each shuffle for one query; Spark's default is 200."""
     before = spark.conf.get(_SHUFFLE_PARTITIONS)
     spark.conf.set(_SHUFFLE_PARTITIONS, str(tasks))
     try:

@@ -1,4 +1,4 @@
-"""`tierfold status`: what lives in a tier, how dirty it is, and what was replaced."""
+"""`tierfold status`: the live segments of a tier, how dirty they are, and what was replaced."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class PartitionStatus:
 
     key: PartitionKey
     row: PartitionState | None
-    """The catalog's row, also where the partition is refused; None: it has none."""
+    """The catalog's row, also of a refused partition; None: no row."""
     view: PartitionView | None
     regions: Regions | None
     ratio: DirtyRatio | None
     logs: tuple[str, ...] = ()
     """Path of each live segment's `.log`, in the order of `segments`."""
     refusal: str = ""
-    """Why the partition cannot be understood; empty: it can."""
+    """Why the partition is refused; empty: it is not."""
 
     @property
     def epoch(self) -> int:
@@ -43,14 +43,14 @@ class PartitionStatus:
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """The live segments, in offset order: of a refused partition, those that the row names."""
+        """The live segments in offset order; those in the row if the partition is refused."""
         if self.view is not None:
             return self.view.segments
         return self.row.segments if self.row is not None else ()
 
     @property
     def log_start_offset(self) -> int | None:
-        """None: neither the tier nor the catalog tells."""
+        """None: known neither from the tier nor from the catalog."""
         source = self.view or self.row
         return None if source is None else source.log_start_offset
 
@@ -123,9 +123,9 @@ def _retired_json(row: PartitionState | None) -> list[dict[str, Any]]:
 
 
 def status(context: RunContext, settings: Settings, scope: Scope) -> list[PartitionStatus]:
-    """The partitions in scope, by topic and number, whatever their policy; nothing is changed.
+    """Return the partitions in scope, by topic and number, of any policy; nothing is changed.
 
-    Raises BadSettings where the tier is none.
+    Raises BadSettings if the tier does not exist.
     """
     known = known_partitions(context, scope)
     with ThreadPoolExecutor(READERS) as pool:

@@ -1,16 +1,16 @@
-"""`tierfold vacuum`: what expired is retired, and what nobody needs any more is deleted.
+"""`tierfold vacuum`: retires expired segments; deletes replaced, expired and orphaned ones.
 
-    1 look     rows, listings -> what may go (`jobs.verbs.vacuum_survey`); a dry run ends here
-    2 claim    opens the next epoch: whoever wrote an orphan that was listed can commit it no more
-    3 start    one commit: expired segments retired, log start moved, deletions said to start
-    4 read     the rows again: still our epoch, nothing that is to go lives; orphans as they were
-    5 delete   the objects, and incomplete uploads; one that is gone already is fine
-    6 finish   listed again; one commit forgets what is wholly gone and gives the claim back
+    1 look     rows, listings -> candidates (`jobs.verbs.vacuum_survey`); a dry run ends here
+    2 claim    open the next epoch: the writer of a listed orphan can no longer commit it
+    3 start    one commit: retire expired segments, move the log start, record the deletions
+    4 read     the rows again: still our epoch, no candidate is live; the orphans are unchanged
+    5 delete   the objects and incomplete uploads; one that is already gone is fine
+    6 finish   list again; one commit removes deleted segments and releases the claim
 
-Beside the partitions, files of the catalog that only its oldest past still needs are deleted.
+Catalog files that only the oldest history still needs are deleted too.
 
-Nothing is deleted unless 3 is known to have taken place. Killed anywhere, the marks of 3 say what
-is being deleted, and the next run goes on. (docs/decisions/0005-what-vacuum-may-delete.md)
+Nothing is deleted unless 3 is known to be committed. If the run is killed, the rows list what is
+being deleted since 3, and the next run goes on. (docs/decisions/0005-what-vacuum-may-delete.md)
 
 Also a script for spark-submit: `spark-submit --master local[1] jobs/vacuum_job.py TIER …`.
 """
@@ -61,7 +61,7 @@ from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.clock import now_ms
 
 PARTITIONS_PER_RECHECK: Final = 64
-"""Partitions whose rows are read again at once, right before their objects are deleted."""
+"""Partitions whose rows are read again together, right before their objects are deleted."""
 
 _NOTHING_DELETED: Final = "nothing was deleted"
 _GOES_ON: Final = "what is being deleted is marked so, and the next run goes on"
@@ -69,35 +69,35 @@ _GOES_ON: Final = "what is being deleted is marked so, and the next run goes on"
 
 @dataclass(slots=True, kw_only=True)
 class PartitionVacuum:
-    """One partition of which something is to go, on its way through the run."""
+    """The state of one partition with candidates during the run."""
 
     report: VacuumReport
     view: PartitionView
     deletion: DeletionPlan
     row: PartitionState | None = None
-    """The row under our epoch; None: no claim is needed, or none was had."""
+    """The row under this run's epoch; None: no claim was needed, or the claim failed."""
     unknown: CommitProposal | None = None
-    """The commit of stage 3, where it got no answer."""
+    """The commit of stage 3, if it got no answer."""
     failure: str = ""
-    """The first thing that went wrong while deleting."""
+    """The first error during the deletion."""
 
     @property
     def key(self) -> PartitionKey:
-        """Which partition."""
+        """The partition's key."""
         return self.report.key
 
     @property
     def is_open(self) -> bool:
-        """Nothing has ended it yet."""
+        """The partition has not ended yet."""
         return self.report.outcome == PLANNED
 
     def fail(self, what: str, *, so_far: str = _NOTHING_DELETED) -> None:
-        """It ends here; other partitions go on."""
+        """End the partition with a failure; other partitions go on."""
         reason = f"{what.rstrip('.')}; {so_far}"
         self.report = replace(self.report, outcome=FAILED, reason=reason)
 
     def end(self, outcome: Outcome, *, so_far: str = _NOTHING_DELETED) -> None:
-        """It ends as a claim or a commit has ended."""
+        """End the partition with the outcome of a claim or a commit."""
         self.report = self.report.ended(outcome, so_far=so_far)
 
 
@@ -110,10 +110,10 @@ def vacuum(
     *,
     is_dry_run: bool = False,
 ) -> list[VacuumReport]:
-    """Vacuum every partition in scope; one report each, by topic and number.
+    """Vacuum every partition in scope; return one report each, by topic and number.
 
-    A dry run looks, and changes nothing. `console` gets the progress. Raises BadSettings; whatever
-    is wrong with one partition is in its report.
+    A dry run changes nothing. `console` shows the progress. Raises BadSettings; an error in one
+    partition is in its report.
     """
     started_at_ms = now_ms()
     looks = inspect(context, settings, scope, times)
@@ -136,9 +136,9 @@ def vacuum(
 
 
 def catalog_cleaned(context: RunContext, console: Console, *, is_dry_run: bool = False) -> int:
-    """Let the catalog forget what was superseded for thirty days; how many of its files go.
+    """Delete catalog files that were superseded for thirty days; return how many.
 
-    That is no partition's matter: where it fails, `console` says so, and nothing else changes.
+    If that fails, `console` gets a warning; the partitions' reports do not change.
     """
     gone = 0
     if is_stopping():
@@ -153,36 +153,36 @@ def catalog_cleaned(context: RunContext, console: Console, *, is_dry_run: bool =
 
 
 def _claim(context: RunContext, works: Sequence[PartitionVacuum]) -> None:
-    """Stage 2: one commit opens the next epoch of all of them."""
+    """Stage 2: one commit opens the next epoch of all partitions."""
     rows = [state_with_new(partition.view) for partition in works]
     try:
         claims = context.catalog.claim(rows, context.run, at_ms=context.clock()) if rows else {}
     except (CorruptLog, UnreadableObject) as error:
-        for each in works:
-            each.fail(str(error))
+        for partition in works:
+            partition.fail(str(error))
         return
-    for each in works:
-        claim = claims[each.key]
+    for partition in works:
+        claim = claims[partition.key]
         if isinstance(claim.outcome, Committed):
-            each.row = claim.state
-            each.report = replace(each.report, epoch=claim.state.epoch)
+            partition.row = claim.state
+            partition.report = replace(partition.report, epoch=claim.state.epoch)
         else:
-            each.end(claim.outcome)
+            partition.end(claim.outcome)
 
 
 def _start(context: RunContext, works: Sequence[PartitionVacuum]) -> None:
-    """Stage 3: the rows say what expired, and what is being deleted from now on."""
+    """Stage 3: commit what expired and what is being deleted from now on."""
     proposals = {}
-    for each in works:
+    for partition in works:
         at_ms = context.clock()
-        updates = each.deletion.updates(at_ms=at_ms, run=context.run)
-        if each.row is not None and updates:
-            proposals[each.key] = proposed(
-                each.row,
+        updates = partition.deletion.updates(at_ms=at_ms, run=context.run)
+        if partition.row is not None and updates:
+            proposals[partition.key] = proposed(
+                partition.row,
                 *updates,
                 commit_id=new_commit_id(),
                 at_ms=at_ms,
-                requires=each.deletion.requires,
+                requires=partition.deletion.requires,
             )
     outcomes = committed(context.catalog, [*proposals.values()])
     for partition in works:
@@ -200,42 +200,42 @@ def _hold(row: PartitionState) -> EpochIs:
 
 
 def _deletion(context: RunContext, works: Sequence[PartitionVacuum], console: Console) -> None:
-    """Stages 4 to 6, some partitions at a time, so that what was read again is fresh."""
+    """Stages 4 to 6, some partitions at a time, so that the rows are fresh."""
     with ThreadPoolExecutor(READERS) as pool, byte_bars(console) as bars:
         bar = bars.add_task("delete", total=sum(partition.report.size_bytes for partition in works))
         for first in range(0, len(works), PARTITIONS_PER_RECHECK):
-            breath = works[first : first + PARTITIONS_PER_RECHECK]
-            _read_again(context, [partition for partition in breath if partition.row is not None])
-            list(pool.map(lambda partition: _keep_what_changed(context, partition), breath))
-            held = [partition for partition in breath if partition.is_open]
-            items = [(upload, item) for upload in held for item in upload.report.candidates]
+            checked = works[first : first + PARTITIONS_PER_RECHECK]
+            _read_again(context, [partition for partition in checked if partition.row is not None])
+            list(pool.map(lambda partition: _keep_what_changed(context, partition), checked))
+            held = [partition for partition in checked if partition.is_open]
+            items = [(owner, item) for owner in held for item in owner.report.candidates]
             for _, item in pool.map(lambda pair: _deleted(context, *pair), items):
                 bars.advance(bar, item.size_bytes)
-            list(pool.map(lambda upload: _look_again(context, upload), held))
+            list(pool.map(lambda partition: _look_again(context, partition), held))
             _finish(context, held)
 
 
 def _read_again(context: RunContext, works: Sequence[PartitionVacuum]) -> None:
-    """Stage 4: of what is not ours any more, or lives, nothing is deleted."""
+    """Stage 4: end partitions that another run claimed, or of which a candidate is live."""
     try:
         rows = context.catalog.look(partition.key for partition in works)
     except TierfoldError as error:
-        for each in works:
-            each.fail(str(error))
+        for partition in works:
+            partition.fail(str(error))
         return
     found = rows.by_key
-    for each in works:
-        refused = rows.refused.get((each.key.topic_id, each.key.partition))
+    for partition in works:
+        refused = rows.refused.get((partition.key.topic_id, partition.key.partition))
         if refused is None:
-            _judge(each, found.get(each.key))
+            _judge(partition, found.get(partition.key))
         else:
-            each.fail(str(refused))
+            partition.fail(str(refused))
 
 
 def _keep_what_changed(context: RunContext, partition: PartitionVacuum) -> None:
-    """What got another object since it was looked at is not what was judged: it stays.
+    """Keep candidates whose objects changed since the survey.
 
-    A copy that goes on may have brought the `.log` of an upload that seemed to hold nothing.
+    An ongoing copy may have added the `.log` of an upload that had none.
     """
     judged = {
         one.segment_id: one for one in (*partition.deletion.orphans, *partition.deletion.set_apart)
@@ -278,9 +278,9 @@ def _judge(partition: PartitionVacuum, row: PartitionState | None) -> None:
 def _deleted(
     context: RunContext, partition: PartitionVacuum, item: DeletionCandidate
 ) -> tuple[PartitionVacuum, DeletionCandidate]:
-    """Stage 5, of one segment or incomplete upload; after an error nothing more of its partition.
+    """Stage 5 for one segment or incomplete upload; an error ends it for the whole partition.
 
-    After a signal nothing more of any: what is left is marked, and the claims are given back.
+    A signal ends it for all partitions: the rest stays recorded, and the claims are released.
     """
     if is_stopping():
         partition.failure = partition.failure or "the run was told to stop"
@@ -296,7 +296,7 @@ def _deleted(
 
 
 def _look_again(context: RunContext, partition: PartitionVacuum) -> None:
-    """What is gone is what a listing no longer shows, whatever the store answered."""
+    """List again: only what the listing no longer shows is gone, whatever the store answered."""
     try:
         listed = {one.segment_id for one in context.tier.listing(partition.key)}
         unfinished = {one.object_key for one in context.tier.incomplete_uploads(partition.key)}
@@ -313,7 +313,7 @@ def _look_again(context: RunContext, partition: PartitionVacuum) -> None:
 
 
 def _finish(context: RunContext, works: Sequence[PartitionVacuum]) -> None:
-    """Stage 6: the rows forget what is wholly gone, and the claims are given back."""
+    """Stage 6: remove deleted segments from the rows and release the claims."""
     proposals = {
         partition.key: proposed(
             partition.row,
@@ -325,14 +325,14 @@ def _finish(context: RunContext, works: Sequence[PartitionVacuum]) -> None:
         if partition.row is not None
     }
     outcomes = committed(context.catalog, [*proposals.values()])
-    for each in works:
-        outcome = outcomes.get(each.key)
+    for partition in works:
+        outcome = outcomes.get(partition.key)
         if outcome is not None and not isinstance(outcome, Committed):
-            each.end(outcome, so_far=_GOES_ON)
-        elif each.failure:
-            each.fail(each.failure, so_far=_GOES_ON)
+            partition.end(outcome, so_far=_GOES_ON)
+        elif partition.failure:
+            partition.fail(partition.failure, so_far=_GOES_ON)
         else:
-            each.report = each.report.vacuumed()
+            partition.report = partition.report.vacuumed()
 
 
 def _last_updates(context: RunContext, partition: PartitionVacuum) -> tuple[Update, ...]:

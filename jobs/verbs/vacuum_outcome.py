@@ -1,4 +1,4 @@
-"""What `vacuum` tells of each partition: one value, whatever happened, for people and machines."""
+"""The outcome of `vacuum` for each partition as one value, for tables and for JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tierfold.jobs.pipeline.partition_report import (
 
 
 class Kind(StrEnum):
-    """Why nobody needs the objects any more."""
+    """Why the objects can be deleted."""
 
     RETIRED = "retired"
     ORPHAN = "orphan"
@@ -30,21 +30,21 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionCandidate:
-    """A segment whose objects go, or what a write that never ended left."""
+    """A segment whose objects are deleted, or an incomplete upload."""
 
     kind: Kind
     why: str
     segment_id: str = ""
-    """Empty: of no segment."""
+    """Empty: an incomplete upload."""
     start_offset: int = 0
     objects: tuple[tuple[str, int], ...]
-    """Key in the store and bytes of each, as listed before; none: they were gone already."""
+    """Key in the store and bytes of each, as listed before; none: they were already gone."""
     is_gone: bool = False
-    """A listing afterwards shows nothing of it."""
+    """A listing after the deletion no longer shows it."""
 
     @property
     def names(self) -> frozenset[str]:
-        """What a listing calls it: the segment's id, or its objects' keys."""
+        """Its name in a listing: the segment's id, or its objects' keys."""
         return frozenset([self.segment_id] if self.segment_id else [key for key, _ in self.objects])
 
     @property
@@ -61,20 +61,20 @@ class VacuumReport:
     outcome: str
     """One of the constants of `jobs.pipeline.partition_report`."""
     reason: str = ""
-    """Why, as a sentence; empty where the outcome says it all."""
+    """Why, as a sentence; empty if the outcome needs no reason."""
     epoch: int = 0
     """See `PartitionReport.epoch`."""
     expired: tuple[Expired, ...] = ()
     """Live segments that are retired now; their objects stay for the grace period."""
     log_start_offset: int | None = None
-    """After it; None: nobody knows."""
+    """The log start afterwards; None: unknown."""
     candidates: tuple[DeletionCandidate, ...] = ()
     notes: tuple[str, ...] = ()
-    """What stays and why, a sentence each."""
+    """Sentences about what stays, and why."""
 
     @property
     def objects(self) -> int:
-        """How many objects there were to delete."""
+        """The number of objects to delete."""
         return sum(len(candidate.objects) for candidate in self.candidates)
 
     @property
@@ -101,7 +101,7 @@ class VacuumReport:
         }
 
     def as_run(self) -> PartitionReport:
-        """As the `runs` table keeps it: what went in, and nothing came out."""
+        """Return the report for the `runs` table: segments in, none out."""
         gone = [candidate for candidate in self.candidates if candidate.is_gone]
         return PartitionReport(
             key=self.key,
@@ -113,7 +113,7 @@ class VacuumReport:
         )
 
     def ended(self, outcome: Outcome, *, so_far: str) -> VacuumReport:
-        """The same, after a claim or a commit; `so_far`: what was deleted before, a clause."""
+        """Return it after a claim or a commit; `so_far`: a clause on what was deleted before."""
         match outcome:
             case Committed():
                 return self.vacuumed()
@@ -128,7 +128,7 @@ class VacuumReport:
                 return replace(self, outcome=UNKNOWN, reason=reason)
 
     def vacuumed(self) -> VacuumReport:
-        """The same, done; what is listed all the same is told."""
+        """Return it as done; it lists candidates that are still there."""
         late = sum(not candidate.is_gone for candidate in self.candidates)
         note = f"{late} are listed still, though deleted: the next run looks again"
         notes = (*self.notes, note) if late else self.notes

@@ -1,6 +1,6 @@
-"""Stage 1 of `vacuum`: what there is of each partition, and what of it may go.
+"""Stage 1 of `vacuum`: finds what may be deleted of each partition.
 
-Rows and listings; of each segment that no row names also how far it reaches, and who wrote it.
+It reads rows and listings; of a segment that no row names, also its end offset and its writer.
 """
 
 from __future__ import annotations
@@ -35,21 +35,22 @@ from tierfold.storage.tiers.local_tiered_storage import Part
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
-    """One partition, looked at."""
+    """One partition after the survey."""
 
     report: VacuumReport
-    """`PLANNED` where something is to be done."""
+    """`PLANNED` if there is something to do."""
     view: PartitionView | None = None
-    """None, as the next: it is refused, and nothing of it is touched."""
+    """None, like the next field, if the partition is refused; it is then left unchanged."""
     deletion: DeletionPlan | None = None
 
 
 def inspect(
     context: RunContext, settings: Settings, scope: Scope, times: VacuumLimits
 ) -> list[Inspection]:
-    """What may go of each partition, by topic and number, whatever its policy; nothing is changed.
+    """Return what may be deleted of each partition, by topic and number; nothing is changed.
 
-    Raises BadSettings; what is wrong with one partition is in its report.
+    The topic's policy does not matter. Raises BadSettings; an error in one partition is in its
+    report.
     """
     everywhere, rows = context.tier.partitions(), context.catalog.look()
     keys = scope.chosen(sorted({*everywhere, *_emptied(rows)}))
@@ -65,9 +66,9 @@ def inspect(
 
 
 def _emptied(rows: RowsRead) -> Iterator[PartitionKey]:
-    """Partitions of which nothing lives any more, but of which not all is forgotten either.
+    """Partitions without live segments whose row still lists segments.
 
-    A store without folders has no name left for them once their last object is gone.
+    A store without folders no longer lists them once their last object is gone.
     """
     return (key for key, row in rows.by_key.items() if row.retired and not row.segments)
 
@@ -91,7 +92,7 @@ def _judged(
         view = view_from(context, facts)
         refusal = view if isinstance(view, Refusal) else None
         if isinstance(view, Refusal):
-            # What is no part of either history may still go; that is a way out.
+            # Segments outside both histories may still be deleted, which can resolve the refusal.
             is_diverged = view.reason is RefusalReason.LINEAGE_DIVERGED
             rest = row_view(facts, view) if is_diverged else None
             if rest is None:
@@ -110,7 +111,7 @@ def _judged(
 
 
 def _refused(key: PartitionKey, refusal: Refusal, waits: str = "") -> Inspection:
-    """`waits`: what goes later all the same, and when; empty: nothing does."""
+    """`waits`: what is deleted later nevertheless, and when; empty: nothing."""
     reason = f"{waits}; {refusal.sentence}" if waits else refusal.sentence
     return Inspection(report=VacuumReport(key=key, outcome=REFUSED, reason=reason))
 
@@ -143,14 +144,14 @@ def _look(
 
 
 def _waiting(view: PartitionView, rules: Rules, times: VacuumLimits) -> str:
-    """Why nothing is done; of what may not go at all, the notes tell."""
+    """Why there is nothing to do; the notes list what may not be deleted at all."""
     is_anything = bool(view.orphans and rules.is_detached)
     is_anything |= view.state is not None and bool(view.state.whole_retired)
     return "; ".join(_waits(view, rules, times)) or ("" if is_anything else "nothing is due")
 
 
 def _waits(view: PartitionView, rules: Rules, times: VacuumLimits) -> Iterator[str]:
-    """What is not due yet, and until when."""
+    """Clauses on what is not due yet, and until when."""
     retired = [] if view.state is None else [r.retired_at_ms for r in view.state.whole_retired]
     takes_apart = rules.is_detached and times.takes_set_apart
     for what, begun, stays_ms in (
@@ -171,7 +172,7 @@ def _written(found: Sequence[ListedSegment]) -> list[int]:
 def _candidates(
     context: RunContext, view: PartitionView, deletion: DeletionPlan
 ) -> Iterator[DeletionCandidate]:
-    """Everything that is deleted, with the objects that were listed of it."""
+    """Everything to delete, with the objects in the listing."""
     retired = {entry.segment_id: entry for entry in view.retired}
     for gone in (*deletion.going, *deletion.starting):
         found = retired.get(gone.segment.segment_id)
@@ -194,13 +195,13 @@ def _candidates(
             start_offset=orphan.start_offset,
             objects=_objects(context, view.key, orphan),
         )
-    for each in deletion.set_apart:
+    for apart in deletion.set_apart:
         yield DeletionCandidate(
             kind=Kind.SET_APART,
-            why=f"outside the leader epoch lineage, written at {timestamp_text(each.modified_ms)}",
-            segment_id=each.segment_id,
-            start_offset=each.start_offset,
-            objects=_objects(context, view.key, each),
+            why=f"outside the leader epoch lineage, written at {timestamp_text(apart.modified_ms)}",
+            segment_id=apart.segment_id,
+            start_offset=apart.start_offset,
+            objects=_objects(context, view.key, apart),
         )
     for left in deletion.incomplete_uploads:
         yield DeletionCandidate(

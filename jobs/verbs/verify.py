@@ -1,9 +1,9 @@
-"""`tierfold verify`: read all live segments again and prove them; nothing is ever written.
+"""`tierfold verify`: reads all live segments again and checks them; writes nothing.
 
-Per partition: every checksum and every record's format; offsets without a hole; indexes, snapshot,
+Per partition: every checksum and every record's format; offsets without gaps; indexes, snapshot,
 checkpoint and leader epochs against the log; aborted transactions against their markers; and, while
-the originals are there, the latest value of every key before and after. With `--second-opinion`
-Spark's own window looks for the latest records, too.
+the originals exist, the latest value of every key before and after. With `--second-opinion` a Spark
+window finds the latest records too.
 """
 
 from __future__ import annotations
@@ -46,35 +46,35 @@ from tierfold.jobs.verbs.verify_targets import (
 from tierfold.storage.segments.segment_check import CheckedSegment
 
 UNLISTED_SHOWN: Final = 3
-"""Transactions without an index entry that are named."""
+"""Maximum number of transactions without an index entry that a message lists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """What was found of one partition."""
+    """The result of `verify` for one partition."""
 
     key: PartitionKey
     segments: int = 0
     """Live ones."""
     batches: int = 0
-    """Of the live segments, as the other counts."""
+    """Of the live segments, like the other counts."""
     records: int = 0
     """Transaction markers included."""
     markers: int = 0
-    """How many of `records` these are."""
+    """How many of `records` are transaction markers."""
     bytes_read: int = 0
     """Bytes of all logs read, the originals' included."""
     keys_compared: int | None = None
-    """Keys whose latest value was compared with the originals'; None: `notes` says why not."""
+    """Keys whose latest value was compared with the originals; None: `notes` gives the reason."""
     compared_by: str | None = None
-    """The compaction strategy by which they were compared, as the catalog names it."""
+    """The compaction strategy of the comparison, as the catalog names it."""
     second_opinion: SecondOpinion | None = None
-    """What Spark's window says of them; None: it was not asked, or `notes` says why not."""
+    """The result of Spark's window; None: not requested, or `notes` gives the reason."""
     keys_deleted: int = 0
     """Of the keys compared, those whose latest record in the originals is a tombstone."""
     index_entries: int = 0
     corruptions: tuple[str, ...] = ()
-    """What is wrong, a sentence each; empty: the partition is sound."""
+    """One sentence per corruption; empty: the partition is sound."""
     notes: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
@@ -102,7 +102,7 @@ class Verified:
 
 @dataclass(slots=True)
 class _Found:
-    """What the workers said of one partition."""
+    """The results of the workers for one partition."""
 
     checked: dict[str, CheckedSegment] = field(default_factory=dict)
     """By segment id."""
@@ -110,19 +110,19 @@ class _Found:
     """Why a segment could not be read, by its id."""
     compared: list[KeysCompared] = field(default_factory=list)
     is_doubtful: bool = False
-    """Some aborts no index lists: a reader takes their records for committed."""
+    """Some aborts are unindexed: a reader returns their records as committed."""
     second: SecondOpinion | str | None = None
-    """The second opinion, or why there is none; None: it was not asked."""
+    """The second opinion, or why there is none; None: it was not requested."""
 
     def transaction_status(self, segment_set: SegmentSet) -> TransactionStatus:
-        """What the marks of one side's segments say; they were all read."""
+        """Return the transactions' status from a segment set; all its segments were read."""
         txn_batches = [
             self.checked[segment.segment_id].txn_batches for segment in segment_set.segments
         ]
         return transaction_status(joined_batches(txn_batches), segment_set.aborted)
 
     def could_read(self, segment_set: SegmentSet | None) -> bool:
-        """Every segment of the side was read."""
+        """Every segment of the set was read."""
         return segment_set is not None and not segment_set.ids & self.failed.keys()
 
 
@@ -136,15 +136,15 @@ class _Verification:
         self._cores = spark.sparkContext.defaultParallelism
 
     def run(self, targets: Sequence[VerifyTarget]) -> list[_Found]:
-        """One per subject, in their order.
+        """Return one result per target, in their order.
 
-        Aborts of which no index tells are only known once everything was read; the partitions
-        concerned are then read again, now knowing, for a compaction believed the markers too.
+        Unindexed aborts are known only after everything was read; these partitions are then read
+        again with the aborts known, because compaction also follows the markers.
         """
         found = self._read(targets)
         doubtful = [i for i, target in enumerate(targets) if _is_doubtful(target, found[i])]
         if doubtful:
-            again = [_believing(targets[i], found[i]) for i in doubtful]
+            again = [_with_unindexed_aborts(targets[i], found[i]) for i in doubtful]
             for i, second in zip(doubtful, self._read(again), strict=True):
                 found[i].is_doubtful = True
                 found[i].compared = second.compared
@@ -196,12 +196,12 @@ def verify(
     *,
     second_opinion: bool = False,
 ) -> list[Verified]:
-    """Verify every partition in scope, by topic and number, whatever its policy.
+    """Verify every partition in scope, by topic and number, of any policy.
 
-    `console` gets the progress. `second_opinion`: Spark's window compares the keys, too.
+    `console` shows the progress. `second_opinion`: a Spark window compares the keys too.
 
-    Raises UnreadableObject where Spark's workers die, BadSettings where the tier is none, or a
-    topic's settings cannot both hold; what is wrong with one partition is its fault.
+    Raises UnreadableObject if Spark's workers die, BadSettings if the tier does not exist or a
+    topic's settings conflict; an error in one partition is in its result.
     """
     known = known_partitions(context, scope)
     rules = settings.rules_by_topic(partition.key.topic for partition in known)
@@ -221,7 +221,7 @@ def verify(
         spark = announced_session(console)
         verification = _Verification(spark, context.tier_uri, console)
     found = verification.run(readable)
-    by_key = {target.key: each for target, each in zip(readable, found, strict=True)}
+    by_key = {target.key: of_it for target, of_it in zip(readable, found, strict=True)}
     if second_opinion:
         fit = _fit_for_second(list(zip(readable, found, strict=True)))
         opinions = second_opinions(spark, context, fit, console)
@@ -232,7 +232,7 @@ def verify(
 
 
 def _fit_for_second(pairs: Sequence[tuple[VerifyTarget, _Found]]) -> list[VerifyTarget]:
-    """Those whose keys were compared, and that the reader reads as we do; tells why of others."""
+    """Targets whose keys were compared and that the reader reads alike; the others get a reason."""
     named = Counter((target.key.topic, target.key.partition) for target, _ in pairs)
     fit = []
     for target, found in pairs:
@@ -248,7 +248,7 @@ def _fit_for_second(pairs: Sequence[tuple[VerifyTarget, _Found]]) -> list[Verify
 
 
 def _is_doubtful(target: VerifyTarget, found: _Found) -> bool:
-    """To be compared, and an ABORT marker decides what no index lists."""
+    """Whether keys are compared and an unindexed abort affects them."""
     segment_sets = (target.now, target.before)
     return (
         target.before is not None
@@ -261,7 +261,7 @@ def _is_doubtful(target: VerifyTarget, found: _Found) -> bool:
     )
 
 
-def _believing(target: VerifyTarget, found: _Found) -> VerifyTarget:
+def _with_unindexed_aborts(target: VerifyTarget, found: _Found) -> VerifyTarget:
     now, before = target.now, target.before
     return replace(
         target,
@@ -279,15 +279,15 @@ def _verified(target: VerifyTarget, found: _Found) -> Verified:
     return Verified(
         key=target.key,
         segments=len(live),
-        batches=sum(each.batches for each in checked),
-        records=sum(each.records for each in checked),
-        markers=sum(each.markers for each in checked),
-        bytes_read=sum(each.bytes_read for each in found.checked.values()),
+        batches=sum(segment.batches for segment in checked),
+        records=sum(segment.records for segment in checked),
+        markers=sum(segment.markers for segment in checked),
+        bytes_read=sum(segment.bytes_read for segment in found.checked.values()),
         keys_compared=compared.keys if isinstance(compared, KeysCompared) else None,
         compared_by=target.strategy if isinstance(compared, KeysCompared) else None,
         second_opinion=found.second if isinstance(found.second, SecondOpinion) else None,
         keys_deleted=compared.deleted if isinstance(compared, KeysCompared) else 0,
-        index_entries=sum(each.index_entries for each in checked),
+        index_entries=sum(segment.index_entries for segment in checked),
         corruptions=(
             *target.corruptions,
             *(
@@ -295,7 +295,7 @@ def _verified(target: VerifyTarget, found: _Found) -> Verified:
                 for segment in live
                 if segment.segment_id in found.failed
             ),
-            *(corruption for each in checked for corruption in each.corruptions),
+            *(corruption for segment in checked for corruption in segment.corruptions),
             *_unlisted(target, found),
             *_differences(compared),
             *_second_differences(found.second),
@@ -311,7 +311,7 @@ def _verified(target: VerifyTarget, found: _Found) -> Verified:
 
 
 def _compared(target: VerifyTarget, found: _Found) -> KeysCompared | str | None:
-    """How the keys compare, or why that cannot be told; None: it was not tried."""
+    """The comparison of the keys, or why it is impossible; None: it was not tried."""
     if target.before is None:
         return None
     if not found.could_read(target.now):
@@ -363,8 +363,8 @@ def _unlisted(target: VerifyTarget, found: _Found) -> tuple[str, ...]:
     if not unindexed:
         return ()
     shown = ", ".join(
-        f"producer {each.producer_id}, offsets {each.first_offset} to {each.last_offset}"
-        for each in unindexed[:UNLISTED_SHOWN]
+        f"producer {aborted.producer_id}, offsets {aborted.first_offset} to {aborted.last_offset}"
+        for aborted in unindexed[:UNLISTED_SHOWN]
     )
     dots = ", …" if len(unindexed) > UNLISTED_SHOWN else ""
     return (
@@ -376,8 +376,10 @@ def _unlisted(target: VerifyTarget, found: _Found) -> tuple[str, ...]:
 def _index_notes(
     target: VerifyTarget, live: Sequence[Segment], checked: Sequence[CheckedSegment]
 ) -> tuple[str, ...]:
-    """Right indexes that are not what the log gives under the setting."""
-    others = sum(not each.has_indexes_as_built and not each.corruptions for each in checked)
+    """Notes on correct indexes that differ from those the log gives under the setting."""
+    others = sum(
+        not segment.has_indexes_as_built and not segment.corruptions for segment in checked
+    )
     if not others:
         return ()
     return (

@@ -1,7 +1,7 @@
-"""What `verify` has to read of each partition: its live segments and, to compare, the originals.
+"""Chooses what `verify` reads of each partition: its live segments and the originals.
 
-The originals (`jobs.pipeline.originals`) say what the latest value of every key must be, by the
-strategy that the partition was compacted under.
+The originals (`jobs.pipeline.originals`) define the latest value of every key, by the strategy
+that the partition was compacted under.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class SegmentSet:
 
     segments: tuple[Segment, ...]
     aborted: tuple[AbortedTransaction, ...]
-    """What their transaction indexes list."""
+    """The aborted transactions in their indexes."""
 
     @property
     def ids(self) -> frozenset[str]:
@@ -57,15 +57,15 @@ class VerifyTarget:
     strategy: str = BY_OFFSET
     """The compaction strategy by which keys are compared, as the catalog names it."""
     passes: tuple[int, ...] = ()
-    """Where versions decide: the offsets at which passes ended, ascending."""
+    """If versions decide: the offsets at which passes ended, ascending."""
     commit_id: str = ""
-    """Of the catalog's row that was looked at; empty: there is none."""
+    """The commit of the catalog's row at the time of the survey; empty: no row."""
     corruptions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
     def read(self) -> tuple[Segment, ...]:
-        """All segments that are read: the live ones, then those of the originals that are not."""
+        """All segments to read: the live ones, then the originals that are not live."""
         if self.before is None:
             return self.now.segments
         live = self.now.ids
@@ -75,29 +75,29 @@ class VerifyTarget:
 
     @property
     def read_bytes(self) -> int:
-        """Bytes of all logs that are read."""
+        """Bytes of all logs to read."""
         return sum(segment.size_bytes for segment in self.read)
 
     @property
     def versions(self) -> VersionSource:
-        """What decides between the records of a key."""
+        """The source of versions that orders the records of a key."""
         strategy, header = named_strategy(self.strategy)
         return VersionSource(strategy=strategy, header=header)
 
     @property
     def buckets(self) -> int:
-        """Into how many buckets the keys are parted."""
+        """How many buckets the keys are split into."""
         return max(1, -(-self.read_bytes // BUCKET_BYTES))
 
     def without_comparison(self, why: str) -> VerifyTarget:
-        """The same partition, its keys left alone."""
+        """Return the target without a comparison of keys, with the reason."""
         return replace(self, before=None, notes=(*self.notes, f"not compared: {why}"))
 
 
 def target_of(
     context: RunContext, known: KnownPartition, index_interval_bytes: int
 ) -> VerifyTarget:
-    """Looks at one partition; what cannot be understood is its fault, and nothing is raised."""
+    """Inspect one partition; errors become its corruptions, and nothing is raised."""
     key = known.key
     empty = VerifyTarget(
         key=key,
@@ -121,7 +121,7 @@ def target_of(
     )
     try:
         now = SegmentSet(segments=view.segments, aborted=_aborted(context, key, view.segments))
-    # The worker that reads the segment tells what is wrong with its index.
+    # The worker that reads the segment reports the corruption of its index.
     except TierfoldError:
         why = "a live transaction index cannot be read"
         return replace(target.without_comparison(why), is_listed_known=False)
@@ -129,7 +129,7 @@ def target_of(
 
 
 def _with_originals(context: RunContext, target: VerifyTarget, view: PartitionView) -> VerifyTarget:
-    """The subject with what its keys are to be compared with, or why they are not."""
+    """The target with the originals to compare with, or with the reason why there are none."""
     if not view.segments:
         return target.without_comparison("nothing lives")
     if not any(segment.written_by_run for segment in view.segments):
@@ -148,7 +148,7 @@ def _with_originals(context: RunContext, target: VerifyTarget, view: PartitionVi
 
 
 def _decided(target: VerifyTarget, view: PartitionView) -> VerifyTarget | str:
-    """The subject with its strategy, or why nothing says which record of a key should be there."""
+    """The target with its strategy, or why the expected record of a key is unknown."""
     state = view.state
     if state is None or state.strategies in {(), (BY_OFFSET,)}:
         return target
@@ -163,7 +163,7 @@ def _decided(target: VerifyTarget, view: PartitionView) -> VerifyTarget | str:
 
 
 def _by_versions(target: VerifyTarget, state: PartitionState) -> VerifyTarget | str:
-    """The subject where versions decide; a winner may then lie below what it superseded."""
+    """The target if versions decide; a record may then supersede a later one."""
     if any(
         retired_segment.segment.end_offset < state.log_start_offset
         for retired_segment in state.retired
@@ -177,13 +177,13 @@ def _by_versions(target: VerifyTarget, state: PartitionState) -> VerifyTarget | 
             f"compacted by {target.strategy} in more than {CLEANER_OFFSETS_KEPT} runs, and the "
             "catalog does not remember where each ended"
         )
-    return replace(target, passes=tuple(sorted(each.offset for each in state.cleaner_offsets)))
+    return replace(target, passes=tuple(sorted(entry.offset for entry in state.cleaner_offsets)))
 
 
 def _aborted(
     context: RunContext, key: PartitionKey, segments: Sequence[Segment]
 ) -> tuple[AbortedTransaction, ...]:
-    """What the segments' transaction indexes list; raises TierfoldError."""
+    """The aborted transactions in the segments' indexes; raises TierfoldError."""
     return tuple(
         transaction
         for segment in segments
@@ -192,7 +192,7 @@ def _aborted(
 
 
 def with_unindexed(segment_set: SegmentSet, transaction_status: TransactionStatus) -> SegmentSet:
-    """The side with the transactions that only their ABORT marker tells of."""
+    """Return the segment set with its unindexed aborts."""
     together = sorted(
         segment_set.aborted + transaction_status.unindexed, key=lambda entry: entry.last_offset
     )
@@ -200,7 +200,7 @@ def with_unindexed(segment_set: SegmentSet, transaction_status: TransactionStatu
 
 
 def order_rows(targets: Sequence[VerifyTarget], cores: int) -> tuple[list[dict[str, Any]], int]:
-    """Rows of `ORDER_SCHEMA`, one per segment to read, and how many tasks they are dealt to."""
+    """Return rows of `ORDER_SCHEMA`, one per segment to read, and the number of tasks."""
     numbered = [
         (index, target, i, order)
         for index, target in enumerate(targets)
@@ -222,7 +222,7 @@ def order_rows(targets: Sequence[VerifyTarget], cores: int) -> tuple[list[dict[s
 
 
 def _orders(target: VerifyTarget) -> Iterator[CheckOrder]:
-    """One per segment of `subject.read`, in that order."""
+    """One order per segment of `target.read`, in that order."""
     live = target.now.ids
     last_id = target.now.segments[-1].segment_id if target.now.segments else ""
     for segment in target.read:
@@ -241,11 +241,12 @@ def _orders(target: VerifyTarget) -> Iterator[CheckOrder]:
 
 
 def _reaching(segment_set: SegmentSet, segment: Segment) -> tuple[AbortedTransaction, ...] | None:
-    """Those of the side's aborted transactions that reach into the segment, if it is one of it."""
+    """The set's aborted transactions that reach into the segment; None: not in the set."""
     if segment.segment_id not in segment_set.ids:
         return None
     return tuple(
-        each
-        for each in segment_set.aborted
-        if each.first_offset <= segment.end_offset and each.last_offset >= segment.start_offset
+        transaction
+        for transaction in segment_set.aborted
+        if transaction.first_offset <= segment.end_offset
+        and transaction.last_offset >= segment.start_offset
     )

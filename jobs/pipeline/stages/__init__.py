@@ -5,8 +5,8 @@
     reduce         key blocks by (partition, key bucket) → superseded records per segment
     rewrite        superseded records and groups → staged objects, and receipts
     verify         segments → what is wrong with them, and where latest values differ
-    worker_memory  what a worker's garbage collector should leave alone
+    worker_memory  keeps a worker's garbage collector from walking loaded libraries
 
-Only packed columns, bitmaps and receipts cross a shuffle. Keys do, packed; values never leave the
-worker that read them, and never enter the JVM.
+Only packed columns (keys among them), bitmaps and receipts cross a shuffle. Values never leave the
+worker that read them and never enter the JVM.
 """

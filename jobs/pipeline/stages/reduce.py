@@ -1,7 +1,7 @@
-"""Stage 5: the distributed offset map. All blocks of one key bucket meet; losers are named.
+"""Stage 5: the distributed offset map; it finds the superseded records of each key bucket.
 
-A key lies in one bucket whatever segment holds it, so a bucket decides its keys alone, and no task
-ever holds more than a bucket.
+All records of a key fall into one bucket, so buckets are independent, and a task holds one bucket
+at a time.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from tierfold.jobs.pipeline.stages.worker_memory import freeze_gc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReducePlan:
-    """How the buckets are shared, and where what comes out is to go."""
+    """The assignment of buckets to tasks, and the destinations of the results."""
 
     buckets: dict[int, int]
-    """Per partition index how many buckets it has."""
+    """Number of buckets by partition index."""
     tasks: int
-    """How many tasks share them."""
+    """How many tasks share the buckets."""
     destinations: dict[tuple[int, int], int]
     """(partition index, segment index) → the task of stage 6 that rewrites the segment."""
 
@@ -34,7 +34,7 @@ class ReducePlan:
 def reduced(rows: DataFrame, plan: ReducePlan) -> DataFrame:
     """KEYS rows → SUPERSEDED and SUPERSEDING rows per segment; other rows pass through.
 
-    All of them leave for the task that rewrites their segment; those of no such segment for task 0.
+    Rows go to the task that rewrites their segment; rows without such a segment go to task 0.
     """
 
     def sent(told: Iterable[Row]) -> Iterator[Row]:
@@ -61,7 +61,7 @@ def reduced(rows: DataFrame, plan: ReducePlan) -> DataFrame:
 def _bit_rows(
     partition_index: int, found: list[tuple[int, KeyBlock]], buckets: int
 ) -> Iterator[Row]:
-    """The superseded records of one bucket and, where versions decide, those that supersede."""
+    """Yield the superseded records of one bucket and, if versions decide, the superseding ones."""
     in_log_order = sorted(found, key=lambda entry: (entry[0], entry[1].first_ordinal))
     entries = superseded_in_bucket(
         [block for _, block in in_log_order], buckets, parts_per_bucket(buckets)

@@ -1,4 +1,4 @@
-"""Stage 6: each group of segments is rewritten by one task, which returns a receipt."""
+"""Stage 6: one task rewrites each group of segments and returns a receipt."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ GROUP_SCHEMA: Final = StructType(
 
 
 def reassigned(rows: DataFrame, groups: DataFrame) -> DataFrame:
-    """The rows of the groups' segments, now for the tasks that `groups` names."""
+    """Assign the rows of the groups' segments to the tasks in `groups`."""
     tasks = groups.select("partition_index", "segment_index", "task")
     keys = ["partition_index", "segment_index"]
     return rows.drop("task").join(F.broadcast(tasks), on=keys, how="inner").select(*ROW_COLUMNS)
 
 
 BitRows: TypeAlias = dict[tuple[int, int], list[Row]]
-"""(partition index, segment index) → the rows that say which of its records are superseded."""
+"""(partition index, segment index) → the rows that list its superseded records."""
 
 _BIT_OF: Final = {
     RowKind.OWN_SUPERSEDED: SUPERSEDED,
@@ -65,7 +65,7 @@ def rewritten(
 ) -> DataFrame:
     """The rows of `_BIT_OF` and `groups` → a RECEIPT or FAILED row per group.
 
-    `groups` is of `GROUP_SCHEMA`; both are dealt to `tasks` tasks by their `task` column.
+    `groups` has `GROUP_SCHEMA`; both are assigned to `tasks` tasks by their `task` column.
     """
     bit_rows = rows.where(F.col("kind").isin([int(kind) for kind in _BIT_OF]))
     orders = groups.where(F.col("payload").isNotNull()).select(
@@ -96,14 +96,14 @@ def rewritten(
 
 
 def _rewritten(tier_uri: str, order: Row, task: GroupTask, bit_rows: BitRows) -> Row:
-    """The receipt of one group, or why its partition stops."""
+    """Return the receipt of one group, or the reason why its partition stops."""
     index_of = {
         segment.segment_id: order.segment_index + i
         for i, segment in enumerate(task.group.segments)
     }
 
     def bits(segment: Segment, records: int) -> NDArray[np.uint8]:
-        return _standing(bit_rows[order.partition_index, index_of[segment.segment_id]], records)
+        return _record_bits(bit_rows[order.partition_index, index_of[segment.segment_id]], records)
 
     try:
         kind = RowKind.RECEIPT
@@ -120,8 +120,8 @@ def _rewritten(tier_uri: str, order: Row, task: GroupTask, bit_rows: BitRows) ->
     )
 
 
-def _standing(rows: Sequence[Row], records: int) -> NDArray[np.uint8]:
-    """Shape (records,): what the rows of one segment say of its records."""
+def _record_bits(rows: Sequence[Row], records: int) -> NDArray[np.uint8]:
+    """Shape (records,): the superseded and superseding bits of a segment's records."""
     bits = np.zeros(records, np.uint8)
     for row in rows:
         if row.kind in {RowKind.OWN_SUPERSEDED, RowKind.OWN_SUPERSEDING}:

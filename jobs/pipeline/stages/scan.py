@@ -1,4 +1,4 @@
-"""Stage 4: every segment of the round is read once, and emits only small things."""
+"""Stage 4: reads every segment of the round once; emits packed keys, bitmaps and counts."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ from tierfold.storage.tiers.tier_uris import open_tier
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentScanned:
-    """What the driver learns of a scanned segment."""
+    """The driver's summary of a scanned segment."""
 
     txn_batches: TransactionBatches
     records: int = 0
-    """In a source; of another segment only the marks are read."""
+    """Records of a source; of other segments only the transaction batches are read."""
     record_bytes: int = 0
     """Uncompressed."""
     malformed_versions: int = 0
@@ -55,7 +55,7 @@ def scanned(
 ) -> DataFrame:
     """`REFERENCE_SCHEMA` → `ROW_SCHEMA`: KEYS, OWN_…, SCANNED or FAILED rows.
 
-    The references are dealt to `tasks` tasks by their `task` column.
+    The references are assigned to `tasks` tasks by their `task` column.
     """
     assigned = references.repartitionById(tasks, "task")
     return assigned.mapInArrow(_scanner(tier_uri, bytes_done), ROW_SCHEMA)
@@ -75,7 +75,7 @@ def _scanner(
 
 
 def _rows(tier_uri: str, reference: dict[str, Any]) -> Iterator[Row]:
-    """The rows of one segment; a failure becomes one row, so no other partition stops."""
+    """Yield the rows of one segment; a failure becomes one row, so other partitions go on."""
     tier = open_tier(tier_uri)
     key = PartitionKey(
         topic=reference["topic"],
@@ -116,7 +116,7 @@ def _rows(tier_uri: str, reference: dict[str, Any]) -> Iterator[Row]:
 def _found_rows(reference: dict[str, Any], found: ScannedSegment) -> Iterator[Row]:
     for bucket, block in found.blocks:
         yield _row(reference, RowKind.KEYS, bucket, serialize(block))
-    # These pass the reduce stage untouched; they are spread over its tasks.
+    # These pass the reduce stage unchanged; they are spread over its tasks.
     bucket = reference["segment_index"] % reference["buckets"]
     for kind, bit in ((RowKind.OWN_SUPERSEDED, SUPERSEDED), (RowKind.OWN_SUPERSEDING, SUPERSEDING)):
         bits = found.own_bits & bit

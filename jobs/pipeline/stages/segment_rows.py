@@ -1,6 +1,6 @@
-"""The rows between the stages: few, and each a packed block rather than a record.
+"""The rows between the stages; each holds a packed block, not a record.
 
-A failure travels as a row too, so that it stops its own partition and no other.
+A failure is a row too, so that it stops only its own partition.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tierfold.compaction.model.errors import TierfoldError, unexpected
 
 
 class RowKind(IntEnum):
-    """What the payload of a row is."""
+    """The kind of a row's payload."""
 
     KEYS = 0
     """A `KeyBlock`."""
@@ -37,7 +37,7 @@ class RowKind(IntEnum):
     SCANNED = 3
     """A pickled `SegmentScanned`: for the driver."""
     FAILED = 4
-    """A pickled sentence: why this partition stops."""
+    """A pickled sentence: the reason why this partition stops."""
     RECEIPT = 5
     """A pickled `GroupReceipt`: for the driver."""
     CHECKED = 6
@@ -49,7 +49,7 @@ class RowKind(IntEnum):
     COMPARED = 9
     """A pickled `KeysCompared`: for the driver (`verify`)."""
     OWN_SUPERSEDING = 10
-    """A bitmap, a bit per record of the segment: superseded another one of the segment."""
+    """A bitmap, a bit per record of the segment: superseded another record of the segment."""
     SUPERSEDING = 11
     """uint32 ordinals of records that superseded another segment's."""
 
@@ -76,7 +76,7 @@ REFERENCE_SCHEMA: Final = StructType(
         StructField("aborted", BinaryType(), nullable=False),
     ]
 )
-"""The segments of a run as a DataFrame: what a worker needs to read one of them."""
+"""The segments of a run as a DataFrame, with all that a worker needs to read one."""
 
 ROW_SCHEMA: Final = StructType(
     [
@@ -88,7 +88,7 @@ ROW_SCHEMA: Final = StructType(
         StructField("payload", BinaryType(), nullable=False),
     ]
 )
-"""`task`: which task of the next stage takes the row."""
+"""`task`: the task of the next stage that takes the row."""
 
 ROW_COLUMNS: Final = [field.name for field in ROW_SCHEMA.fields]
 
@@ -111,7 +111,7 @@ class Row:
 
 
 def as_batch(rows: Iterable[Row]) -> pa.RecordBatch:
-    """Rows as an Arrow batch of `ROW_SCHEMA`."""
+    """Return the rows as an Arrow batch of `ROW_SCHEMA`."""
     listed = list(rows)
     columns = [pa.array([getattr(row, name) for row in listed]) for name in ROW_COLUMNS]
     return pa.RecordBatch.from_arrays(
@@ -121,28 +121,27 @@ def as_batch(rows: Iterable[Row]) -> pa.RecordBatch:
 
 
 def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
-    """The rows of Arrow batches of `ROW_SCHEMA`; payloads are copied out."""
+    """Yield the rows of Arrow batches of `ROW_SCHEMA`; payloads are copied."""
     for batch in batches:
         for values in batch.to_pylist():
             yield Row(**{**values, "kind": RowKind(values["kind"])})
 
 
 def pickled(value: object) -> bytes:
-    """A value for the driver or from it.
+    """Serialize a value for the way between driver and workers.
 
-    Pickle, as Spark itself ships Python values between the two: both ends run the same code, and
-    nothing of it is stored.
+    Pickle, as Spark itself uses: both ends run the same code, and nothing is stored.
     """
     return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
 
 
 def unpickled(payload: bytes) -> Any:  # noqa: ANN401 - the caller knows by the row's kind
-    """What `pickled` took."""
+    """Return the value that `pickled` serialized."""
     return pickle.loads(payload)  # noqa: S301 - our own workers' bytes, see `pickled`
 
 
 def failure(error: Exception, where: str) -> bytes:
-    """The payload of a FAILED row: one sentence, whatever went wrong."""
+    """Return the payload of a FAILED row: one sentence."""
     if isinstance(error, TierfoldError):
         return pickled(str(error))
     return pickled(f"{where}: {unexpected(error)}. This is a bug; please report it.")

@@ -1,7 +1,7 @@
-"""The two stages of `verify`: every segment is read once, then the keys of a bucket are compared.
+"""The two stages of `verify`: read every segment once, then compare the keys of each bucket.
 
-As in the main job values stay where they were read: what is shuffled are keys with the lengths and
-digests of their latest values.
+As in `compact`, values stay in the worker that read them: only keys are shuffled, with the lengths
+and digests of their latest values.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ def _rows(
     tier_uri: str,
     order: CheckOrder,
     *,
-    task: int,  # noqa: ARG001  (the row's column; what was dealt by it is here already)
+    task: int,  # noqa: ARG001  (a column of the row; the rows are already assigned by it)
     partition_index: int,
     segment_index: int,
     first_bucket_task: int,
 ) -> Iterator[Row]:
-    """The rows of one segment; a failure becomes one row, so no other segment stops."""
+    """Yield the rows of one segment; a failure becomes one row, so other segments go on."""
 
     def row(kind: RowKind, payload: bytes, bucket: int = 0) -> Row:
         return Row(
@@ -87,7 +87,7 @@ def _rows(
 
     try:
         found = read_and_check(open_tier(tier_uri), order)
-    except Exception as error:  # noqa: BLE001 - it is this segment's fault, and is reported
+    except Exception as error:  # noqa: BLE001 - it fails this segment alone, and is reported
         yield row(RowKind.FAILED, failure(error, f"{order.key}, {order.segment.segment_id}"))
         return
     yield row(RowKind.CHECKED, pickled(found.checked))
@@ -104,7 +104,7 @@ def keys_compared(
 ) -> DataFrame:
     """LATEST_NOW and LATEST_BEFORE rows → a COMPARED row per bucket; others pass through.
 
-    `passes`: of the partitions where versions decide, by index, the offsets at which passes ended.
+    `passes`: the offsets at which passes ended, by partition index, if versions decide.
     """
 
     def compare(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -141,5 +141,5 @@ def keys_compared(
 
 
 def _in_log_order(pieces: list[LatestValues]) -> list[LatestValues]:
-    """Segments of one side, and stretches of one segment, do not overlap in offsets."""
+    """Sort the pieces by offset; neither segments of one set nor parts of a segment overlap."""
     return sorted(pieces, key=lambda piece: int(piece.offset.min()))

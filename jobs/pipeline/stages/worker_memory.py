@@ -1,4 +1,4 @@
-"""What a Python worker of Spark should not look at again and again."""
+"""Keeps the garbage collector of a Python worker from walking loaded libraries after every task."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ _settled: set[str] = set()
 
 
 def freeze_gc(stage: str) -> None:
-    """Tells the garbage collector, once per process and stage, that what is loaded stays.
+    """Freeze all loaded objects for the garbage collector, once per process and stage.
 
-    After every task PySpark's daemon collects garbage, which walks all that numba and pyarrow have
-    loaded: measured, 60 ms a task, as much as the work on a small segment. To be called when a
-    task of `stage` is done, for kernels are loaded when they are first called.
+    After every task PySpark's daemon collects garbage and walks all objects of numba and pyarrow:
+    60 ms per task, as much as the work on a small segment. Call this at the end of a task of
+    `stage`, because kernels are loaded at their first call.
     """
     if stage not in _settled:
         _settled.add(stage)

@@ -1,4 +1,4 @@
-"""TimestampType as people write them, and back."""
+"""Timestamps are read as people write them, and printed so that they can be read again."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from hypothesis import strategies as st
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.jobs.context.timestamps import timestamp_ms_of, timestamp_text
 
-MOMENT_MS = 1_795_275_046_123
+TIME_MS = 1_795_275_046_123
 
 
 @pytest.mark.parametrize(
     ("text", "time_ms"),
     [
-        ("2026-11-21T15:30:46.123Z", MOMENT_MS),
-        ("2026-11-21T15:30:46.123", MOMENT_MS),
-        ("2026-11-21 15:30:46.1239", MOMENT_MS),
-        ("2026-11-21T16:30:46.123+01:00", MOMENT_MS),
+        ("2026-11-21T15:30:46.123Z", TIME_MS),
+        ("2026-11-21T15:30:46.123", TIME_MS),
+        ("2026-11-21 15:30:46.1239", TIME_MS),
+        ("2026-11-21T16:30:46.123+01:00", TIME_MS),
         ("2026-11-21T15:30", 1_795_275_000_000),
         ("2026-11-21", 1_795_219_200_000),
         ("1969-12-31T23:59:59.999Z", -1),
-        ("1795275046123", MOMENT_MS),
+        ("1795275046123", TIME_MS),
     ],
 )
-def test_a_moment_is_read(text: str, time_ms: int) -> None:
+def test_a_time_is_read(text: str, time_ms: int) -> None:
     assert timestamp_ms_of(text, where="--to") == time_ms
 
 
@@ -34,23 +34,23 @@ def test_what_is_told_is_understood(time_ms: int) -> None:
     assert timestamp_ms_of(timestamp_text(time_ms), where="--to") == time_ms
 
 
-def test_beyond_the_calendar_a_moment_is_its_number() -> None:
+def test_a_time_beyond_the_calendar_is_its_number() -> None:
     assert timestamp_text(2**63 - 1) == str(2**63 - 1)
 
 
 @pytest.mark.parametrize(
     "text", ["20261121T153046-hVb2Qx0A", "yesterday", "", "-5", "١٢", "2026", "20261121"]
 )
-def test_a_name_and_the_begin_of_one_are_no_moments(text: str) -> None:
+def test_a_name_and_its_prefix_are_no_times(text: str) -> None:
     assert timestamp_ms_of(text, where="--to") is None
 
 
-def test_more_digits_than_a_time_has_are_no_moment() -> None:
+def test_more_digits_than_a_time_has_are_refused() -> None:
     assert timestamp_ms_of("9" * 19, where="--to") == 10**19 - 1
     assert timestamp_ms_of("9" * 5000, where="--to") is None
 
 
 @pytest.mark.parametrize("text", ["2026-13-01", "2026-02-30T00:00", "2026-1-1", "2026-11-21T25:00"])
 def test_a_date_that_is_none_is_told(text: str) -> None:
-    with pytest.raises(BadSettings, match=rf"'{text}' is no moment.*2026-11-21T15:30:46.123Z"):
+    with pytest.raises(BadSettings, match=rf"'{text}' is no timestamp.*2026-11-21T15:30:46.123Z"):
         timestamp_ms_of(text, where="--to")

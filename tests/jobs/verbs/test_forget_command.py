@@ -1,4 +1,4 @@
-"""`tierfold forget` as a person types it: what is shown, and what `history` tells of it."""
+"""`tierfold forget` prints what it will do, and `history` reports it afterwards."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_wrong_names_and_the_help(tmp_path: Path) -> None:
     ran = tierfold("forget", tier, "order-0")
     assert (ran.code, ran.stdout) == (2, "")
     assert not told(ran.stderr, "tierfold forget", "'order-0' is no partition", "orders-0?")
-    assert not told(tierfold("forget", "--help").stdout, "Examples", "no way back")
+    assert not told(tierfold("forget", "--help").stdout, "Examples", "cannot be undone")
     assert not told(tierfold("vacuum", "--help").stdout, "--diverged", "tier.binding=detached")
 
 
@@ -97,13 +97,13 @@ def test_status_and_plan_of_a_refused_partition_show_its_row(tmp_path: Path) -> 
     assert len(status["retired"]) == len(originals)
     shown = tierfold("status", tier).stdout
     assert not told(" ".join(shown.split()), "refused, see below", "2 retired")
-    assert shown.splitlines()[-1] == f"orders-0: {status['problem']}"
+    assert shown.splitlines()[-1] == f"orders-0: {status['refusal']}"
     assert tierfold("plan", tier, "--json", *COMPACT).entries[0]["epoch"] == row.epoch
     vacuumed = tierfold("vacuum", tier, "--json", "--dry-run").entries[0]
     assert (vacuumed["outcome"], vacuumed["epoch"]) == ("refused", row.epoch)
 
 
-def test_a_checkpoint_that_its_batches_contradict_is_not_believed(tmp_path: Path) -> None:
+def test_a_checkpoint_that_its_batches_contradict_is_not_trusted(tmp_path: Path) -> None:
     tier = tmp_path / "tier"
     old_history(tier)
     known(tier)

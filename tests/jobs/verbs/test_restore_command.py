@@ -1,4 +1,4 @@
-"""`tierfold history` and `restore` as a person types them: wrong names and times, what is shown."""
+"""`tierfold history` and `restore` print the right lines, and refuse wrong names and times."""
 
 from __future__ import annotations
 
@@ -102,9 +102,9 @@ def test_of_a_topic_made_anew_the_folder_says_which(tier: Path) -> None:
     ("to", "words"),
     [
         ("20261121T153000-aaaa", ("begins the names of 2 runs", *RUNS, "Give more")),
-        ("20261121T153000-zzzz", ("is no moment, and no run", "tierfold history")),
-        ("2026-11-31", ("'2026-11-31' is no moment", "--to", "2026-11-21T15:30:46.123Z")),
-        ("", ("'' is no moment, and no run", "tierfold history")),
+        ("20261121T153000-zzzz", ("is no timestamp, and no run", "tierfold history")),
+        ("2026-11-31", ("'2026-11-31' is no timestamp", "--to", "2026-11-21T15:30:46.123Z")),
+        ("", ("'' is no timestamp, and no run", "tierfold history")),
     ],
 )
 def test_what_means_nothing_or_too_much_is_a_wrong_use(
