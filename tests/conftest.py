@@ -1,4 +1,4 @@
-"""What every test may use."""
+"""Fixtures and settings for every test."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tierfold.jobs.spark.session import tierfold_session
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
-    """How the tests are dealt where there are several processes."""
+    """How the tests are assigned where there are several processes."""
     return Together(config, log)
 
 

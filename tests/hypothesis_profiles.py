@@ -1,7 +1,7 @@
 """How hard Hypothesis searches: the same few examples each time, or many new ones.
 
-`ci` (the default) is deterministic, so that a red build is red again on the next machine.
-`TIERFOLD_HYPOTHESIS=exhaustive` looks for what nobody thought of yet, with new examples each time.
+`ci` (the default) is deterministic, so that a failing build fails on every machine.
+`TIERFOLD_HYPOTHESIS=exhaustive` searches further, with new examples each time.
 Importing this module loads the profile.
 """
 

@@ -1,7 +1,7 @@
-"""Which tests stay together where `make test` runs them in two processes.
+"""Which tests stay together when `make test` runs them in two processes.
 
-A file's tests do, for the sake of what they share, and so do those of all files that use one of the
-things that take long to make and last for the session.
+All tests of a file stay together, because they share fixtures. So do all files that use the same
+slow fixture that lasts for the session.
 """
 
 from __future__ import annotations

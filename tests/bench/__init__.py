@@ -1,7 +1,7 @@
-"""The benchmark: Kafka's own cleaner and tierfold on the same logs, in turn, in one run.
+"""The benchmark: Kafka's cleaner and tierfold on the same logs, by turns, in one run.
 
-    logs        the four logs, made anew from a seed where they are missing
-    measures    wall time, and CPU of a whole process tree
+    logs        the four logs, made from a seed where they are missing
+    measures    elapsed time, and CPU of a whole process tree
     contenders  one pass of Kafka's cleaner, one of tierfold
     run         `python -m tests.bench.run`, which `make bench` calls; not a test
     profiled    `python -m tests.bench.profiled`: where the time of one pass goes

@@ -1,4 +1,4 @@
-"""Wall time and CPU of everything that a contender runs, from Linux's own accounting."""
+"""Elapsed time and CPU of a contender with all its processes, from Linux's accounting."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 class Cost:
     """What one pass took."""
 
-    wall_s: float
+    elapsed_s: float
     cpu_s: float
     """Of all processes."""
 
@@ -52,7 +52,7 @@ class Stopwatch:
 
     def __exit__(self, *_error: object) -> None:
         self.cost = Cost(
-            wall_s=time.perf_counter() - self._began_s,
+            elapsed_s=time.perf_counter() - self._began_s,
             cpu_s=tree_cpu_s(os.getpid()) - self._cpu_s,
         )
 

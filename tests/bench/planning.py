@@ -1,10 +1,10 @@
-"""Thousands of partitions: what planning, claiming and committing cost, and how that grows.
+"""The cost of planning, claiming and committing thousands of partitions, and how it grows.
 
     python -m tests.bench.planning --partitions 2000 --partitions 20000
 
-The tier is real: every partition has its folder, its segments all their parts, as hard links to a
-few templates under ids of their own. Each step runs in a process of its own, for its peak of
-memory; the file system's cache is warm.
+The tier is real: every partition has its folder, and every segment all its parts, as hard links to
+a few templates. Each step runs in a process of its own, to measure its peak memory. The file
+system's cache is warm.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _link_segments(parts: list[Path], folder: Path) -> None:
 def _claim_all(context: RunContext) -> None:
     """The claim of a run over everything; looking at the partitions is part of it."""
     looked_at = survey(context, resolve(POLICY), Scope())
-    rows = [state_with_new(each.view) for each in looked_at if each.view is not None]
+    rows = [state_with_new(partition.view) for partition in looked_at if partition.view is not None]
     began = _now()
     claims = context.catalog.claim(rows, RUN, at_ms=context.now_ms)
     _tell(began)
@@ -115,7 +115,7 @@ def _plan(context: RunContext) -> None:
 
 
 STEPS: Final[tuple[tuple[str, Callable[[RunContext], None]], ...]] = (
-    ("plan, first sight: every segment is opened", _plan),
+    ("plan, first time: every segment is opened", _plan),
     ("claim of all partitions", _claim_all),
     ("plan, all known and dirty: a snapshot each", _plan),
     ("commit of all partitions", _commit_all),
@@ -132,15 +132,15 @@ def _tell(began: tuple[float, float]) -> None:
 
 
 _TOLD: Final[list[float]] = []
-"""Wall and CPU seconds of the step that this process ran."""
+"""Elapsed and CPU seconds of the step that this process ran."""
 
 
 def _ran(step: int, tier: str) -> tuple[float, float, float]:
-    """In a process of its own: wall and CPU seconds, and the peak of memory in MB."""
+    """In a process of its own: elapsed and CPU seconds, and the peak of memory in MB."""
     _, work = STEPS[step]
     work(run_context(tier, None, None))
-    wall_s, cpu_s = _TOLD
-    return wall_s, cpu_s, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+    elapsed_s, cpu_s = _TOLD
+    return elapsed_s, cpu_s, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
 
 
 def rows_for(folder: Path, partitions: int, segments: int) -> list[str]:
@@ -152,10 +152,10 @@ def rows_for(folder: Path, partitions: int, segments: int) -> list[str]:
     for step, (title, _) in enumerate(STEPS):
         pool: Any = ProcessPoolExecutor(1, get_context("spawn"))
         with pool:
-            wall_s, cpu_s, peak_mb = pool.submit(_ran, step, str(folder / "tier")).result()
+            elapsed_s, cpu_s, peak_mb = pool.submit(_ran, step, str(folder / "tier")).result()
         each_ms = cpu_s / partitions * 1000
         rows.append(
-            f"| {partitions:,} × {segments} | {title} | {wall_s:.2f} | {cpu_s:.2f} |"
+            f"| {partitions:,} × {segments} | {title} | {elapsed_s:.2f} | {cpu_s:.2f} |"
             f" {each_ms:.2f} | {peak_mb:.0f} |"
         )
         click.echo(rows[-1])
@@ -168,7 +168,7 @@ def rows_for(folder: Path, partitions: int, segments: int) -> list[str]:
 @click.option("--segments", default=10, show_default=True, help="Segments of each partition.")
 def main(partitions: tuple[int, ...], segments: int) -> None:
     """Print the table of docs/performance.md, "Thousands of partitions"."""
-    click.echo("| partitions × segments | step | wall s | CPU s | CPU ms each | peak MB |")
+    click.echo("| partitions × segments | step | elapsed s | CPU s | CPU ms each | peak MB |")
     click.echo("|---|---|---|---|---|---|")
     for count in partitions:
         rows_for(ROOT / "build" / "bench" / "planning", count, segments)

@@ -1,8 +1,8 @@
-"""Where the time of one pass goes, by stage and by function: `python -m tests.bench.profiled`.
+"""The time of one pass, by stage and by function: `python -m tests.bench.profiled`.
 
-By stage from Spark's event log, of a pass that nothing disturbs; by function from PySpark's own
-profiler (cProfile in the workers), of the pass after it, in which every task has one thread since
-cProfile sees no other. Session and kernels are warm.
+The stages' times come from Spark's event log of an undisturbed pass. The functions' times come from
+PySpark's profiler (cProfile in the workers) in the pass after it, where every task has one thread,
+since cProfile sees no other. Session and kernels are warm.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ FUNCTIONS: Final = 12
 """How many functions are shown, by the time spent in themselves."""
 
 STAGES: Final = ("deal segments", "scan", "reduce", "deal losers", "rewrite")
-"""The stages of one wave without believed aborts and without empty groups, in their order."""
+"""The stages of one wave without unindexed aborts and without empty groups, in their order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageTime:
     """One stage of the pass."""
 
-    wall_ms: int
+    elapsed_ms: int
     tasks: int
     task_ms: int
     """Of all its tasks together."""
@@ -59,7 +59,7 @@ def stages_between(folder: Path, begin_ms: int, end_ms: int) -> list[StageTime]:
                 stages.append((info["Stage ID"], info))
     return [
         StageTime(
-            wall_ms=info["Completion Time"] - info["Submission Time"],
+            elapsed_ms=info["Completion Time"] - info["Submission Time"],
             tasks=info["Number of Tasks"],
             task_ms=task_ms.get(number, 0),
         )
@@ -73,16 +73,16 @@ def _events(folder: Path) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
-def print_stages(stages: Sequence[StageTime], wall_ms: int) -> None:
+def print_stages(stages: Sequence[StageTime], elapsed_ms: int) -> None:
     """A line per stage, and what is left: metadata, claim, planning, commit."""
     names = STAGES if len(stages) == len(STAGES) else [f"stage {i}" for i in range(len(stages))]
     for name, stage in zip(names, stages, strict=True):
         click.echo(
-            f"  {name:<14}{stage.wall_ms:>7} ms wall {stage.tasks:>4} tasks {stage.task_ms:>7} ms"
+            f"  {name:<14}{stage.elapsed_ms:>7} ms {stage.tasks:>4} tasks {stage.task_ms:>7} ms"
         )
-    rest_ms = wall_ms - sum(stage.wall_ms for stage in stages)
-    click.echo(f"  {'the driver':<14}{rest_ms:>7} ms wall   between the stages")
-    click.echo(f"  {'in all':<14}{wall_ms:>7} ms wall")
+    rest_ms = elapsed_ms - sum(stage.elapsed_ms for stage in stages)
+    click.echo(f"  {'the driver':<14}{rest_ms:>7} ms   between the stages")
+    click.echo(f"  {'in all':<14}{elapsed_ms:>7} ms")
 
 
 def print_functions(folder: Path) -> None:
@@ -111,7 +111,7 @@ def profiled(log: BenchLog, scale: int, folder: Path, events: Path) -> None:
     passed = tierfold_pass(tier)
     end_ms = time.time_ns() // 1_000_000
     click.echo(f"{log.title}, {scale} GB: {passed.bytes_in / 1e6:.0f} MB, by stage")
-    # Spark writes its events a moment later than they happen; the next pass pushes them out.
+    # Spark writes its events a little later than they happen; the next pass pushes them out.
     with tempfile.TemporaryDirectory() as dumps:
         spark.profile.clear()
         spark.conf.set("spark.sql.pyspark.udf.profiler", "perf")
@@ -120,7 +120,7 @@ def profiled(log: BenchLog, scale: int, folder: Path, events: Path) -> None:
         tierfold_pass(fresh_tier(source, scratch))
         task_assignment.THREADS_MAX = threads_max  # type: ignore[misc]
         spark.conf.unset("spark.sql.pyspark.udf.profiler")
-        print_stages(stages_between(events, begin_ms, end_ms), round(passed.cost.wall_s * 1000))
+        print_stages(stages_between(events, begin_ms, end_ms), round(passed.cost.elapsed_s * 1000))
         click.echo("by function, all workers together (with the profiler's own cost)")
         spark.profile.dump(dumps, type="perf")
         print_functions(Path(dumps))

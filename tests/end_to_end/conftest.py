@@ -1,4 +1,4 @@
-"""What takes long to make, made once."""
+"""Fixtures that are slow to make, made once per session."""
 
 from __future__ import annotations
 

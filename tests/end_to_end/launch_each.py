@@ -1,10 +1,10 @@
-"""Runs many launchers, each in a process of its own that needs not import everything again.
+"""Runs many launchers, each in a process of its own, without importing everything each time.
 
     python tests/end_to_end/launch_each.py COMMANDS.json RESULTS.json
 
 COMMANDS.json holds a list of command lines, `[["jobs/plan_job.py", "TIER", …], …]`. RESULTS.json
-gets one entry for each: its exit code and all that it printed. spark-submit starts a script just
-so: with the same Python, and with what it put into the environment.
+gets one entry for each: its exit code and all that it printed. spark-submit starts a
+script the same way: with the same Python, and with its own environment variables.
 """
 
 from __future__ import annotations

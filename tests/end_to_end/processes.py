@@ -1,7 +1,7 @@
-"""Processes of this machine as the kernel tells of them, and commands alone in their session.
+"""The processes of this machine as the kernel lists them, and commands in a session of their own.
 
-A session is kept by all that descend from its first process, whatever groups they form and whoever
-of them dies: Spark's Python workers leave the driver's process group, not its session.
+Every descendant of a session's first process stays in the session, whatever groups they form and
+whichever of them die: Spark's Python workers leave the driver's process group, not its session.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Application:
     def ended(self) -> Ran:
         """Its outcome, waited for."""
         self.process.wait(APPLICATION_S)
-        said = (each.read_text(encoding="utf-8") for each in (self.stdout, self.stderr))
+        said = (path.read_text(encoding="utf-8") for path in (self.stdout, self.stderr))
         return Ran(code=self.process.returncode, stdout=next(said), stderr=next(said))
 
     def stop(self) -> None:

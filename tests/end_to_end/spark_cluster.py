@@ -1,6 +1,6 @@
-"""A real standalone Spark cluster on this machine: a master, workers of one core each.
+"""A real standalone Spark cluster on this machine: a master and workers of one core each.
 
-Everything it writes lies in one folder, and every process it started is gone when its context ends.
+It writes to one folder only, and ends every process that it started when its context ends.
 """
 
 from __future__ import annotations
@@ -175,8 +175,8 @@ def _environment(folder: Path) -> dict[str, str]:
     ours = ("PYSPARK_", "SPARK_", "NUMBA_", "PYTHON")
     kept = {name: text for name, text in os.environ.items() if not name.startswith(ours)}
     scratch, conf = folder / "scratch", folder / "conf"
-    for each in (scratch, conf):
-        each.mkdir(exist_ok=True)
+    for path in (scratch, conf):
+        path.mkdir(exist_ok=True)
     return kept | {
         "SPARK_HOME": str(SPARK),
         "SPARK_CONF_DIR": str(conf),

@@ -1,4 +1,4 @@
-"""spark-submit on a real standalone cluster whose workers have nothing of ours installed."""
+"""spark-submit compacts on a real standalone cluster whose workers lack tierfold."""
 
 from __future__ import annotations
 
@@ -103,10 +103,10 @@ def test_the_result_is_that_of_a_local_run(
 def test_no_executor_compiled_a_kernel(ran: tuple[Ran, Path, list[dict[str, Any]]]) -> None:
     answers = ran[2]
     assert len({answer["executor"] for answer in answers}) == 2
-    for each in answers:
-        assert each["home"].startswith(f"{each['executor']}/tierfold/")
-        assert "tierfold.storage.kafka.records._decode" in each["loaded"]
-        assert each["compiled"] == []
+    for answer in answers:
+        assert answer["home"].startswith(f"{answer['executor']}/tierfold/")
+        assert "tierfold.storage.kafka.records._decode" in answer["loaded"]
+        assert answer["compiled"] == []
 
 
 def test_a_worker_killed_in_mid_run_costs_time_only(

@@ -1,4 +1,4 @@
-"""The archive for a cluster's executors: every kernel in it is compiled, and those are the ones."""
+"""The archive for a cluster's executors holds every kernel that a job needs, compiled."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def unpacked(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def said_by(unpacked: Path, *arguments: str | Path) -> str:
-    """Python in the archive, as an executor runs it; our own checkout is out of its sight."""
+    """Python in the archive, as an executor runs it; our own checkout is not on its path."""
     ours = ("PYSPARK_", "SPARK_", "NUMBA_", "PYTHON")
     kept = {name: text for name, text in os.environ.items() if not name.startswith(ours)}
     done = subprocess.run(

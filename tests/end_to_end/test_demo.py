@@ -1,4 +1,4 @@
-"""`make demo` as a newcomer meets it: the script behind it, on the bundled sample."""
+"""`make demo` works on the bundled sample and reports what it saved."""
 
 from __future__ import annotations
 

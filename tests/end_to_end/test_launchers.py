@@ -1,4 +1,4 @@
-"""Each verb's own script, under python and under spark-submit: it runs the verb, and says so."""
+"""Each verb's own script runs that verb, under python and under spark-submit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], str, int]]] = {
     "status": (("TIER",), "0–12154", 0),
     "verify": (("TIER", "--topic", "nothing*"), "No partitions", 0),
     "history": (("TIER", PARTITION), "no run has touched it", 0),
-    "restore": (("TIER", PARTITION, "--to", "now"), "no run has touched the partition", 2),
+    "restore": (("TIER", PARTITION, "--to", "now"), "no run has touched tiered-0", 2),
     "forget": (("TIER", PARTITION), "there is nothing to forget", 0),
     "vacuum": (("TIER",), "nothing is due", 0),
     "dump": (("SEGMENT",), '"baseOffset": 0', 0),

@@ -1,4 +1,4 @@
-"""The notebook in a fresh kernel, as somebody runs it who stands elsewhere: what it then shows."""
+"""The notebook runs in a fresh kernel from any folder, and shows what it promises."""
 
 from __future__ import annotations
 
@@ -49,13 +49,15 @@ class Shown:
     @property
     def text(self) -> str:
         """All that it says, without colours."""
-        said = (each.get("text") or each.get("data", {}).get("text/plain", "") for each in self)
+        said = (
+            output.get("text") or output.get("data", {}).get("text/plain", "") for output in self
+        )
         return re.sub(r"\x1b\[[\d;]*m", "", "\n".join(said))
 
     @property
     def images(self) -> list[bytes]:
         """Its figures."""
-        pictures = (each.get("data", {}).get("image/png") for each in self)
+        pictures = (output.get("data", {}).get("image/png") for output in self)
         return [base64.b64decode(picture) for picture in pictures if picture is not None]
 
     def counted(self, what: str) -> tuple[int, int]:
@@ -80,7 +82,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
     # The code is this tree's, the folders are ours to look into, and nobody's settings count.
     own = {"PYTHONPATH": ROOT, "TMPDIR": temporary, "IPYTHONDIR": home, "MPLCONFIGDIR": home}
     client.execute(env=environment | {name: str(path) for name, path in own.items()})
-    outputs = [each for cell in notebook.cells for each in cell.get("outputs", ())]
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     (tier,) = temporary.glob("tierfold-*")
     return Shown(outputs=outputs, stood_in=elsewhere, tier=tier)
 

@@ -1,4 +1,4 @@
-"""The script of docs/operations.md: which steps it takes, and how it ends."""
+"""The script of docs/operations.md takes its steps in order and exits with the right code."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Runs of `compact` that a terminal or a scheduler stops in mid-work: real signals, real processes.
+"""`compact` runs stopped midway by a terminal or a scheduler: real signals, real processes.
 
-A terminal's Ctrl-C reaches everybody in its foreground group, a scheduler's SIGTERM the process
-that it has started: under spark-submit, the JVM.
+A terminal's Ctrl-C reaches every process of its foreground group. A scheduler's SIGTERM reaches the
+process that it started: under spark-submit, the JVM.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tierfold.storage.catalog.catalog import Catalog
 
 ORDERS: Final = key_of("orders")
 SEGMENTS: Final = 12
-"""Each is a chunk, so that the work goes on for many times the moment that a signal takes."""
+"""Each is a chunk, so the work takes many times longer than a signal does."""
 OPTIONS: Final = (*ALWAYS, "--set", "chunk.bytes=1", "--set", "segment.bytes=1")
 WAYS: Final[dict[str, tuple[str | Path, ...]]] = {
     "tierfold": (script("tierfold"), "compact"),
@@ -115,7 +115,7 @@ def test_a_run_that_is_stopped_while_spark_starts_leaves_no_process(tmp_path: Pa
     with in_terminal(script("tierfold"), "compact", tier, *OPTIONS) as terminal:
         leader = terminal.process.pid
         awaited("the JVM", lambda: java_in(leader) or None)
-        # Somebody who cannot wait: there is no moment of the start at which none of them comes.
+        # Repeated signals, so close together that one always hits the start.
         while terminal.process.poll() is None:
             os.killpg(leader, signal.SIGINT)
             time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""The three ways in which a user starts a run, each on its own copy of the bundled sample."""
+"""All three ways to start a run compact the bundled sample."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Logs as a broker uploads them, drawn by Hypothesis, and runs that cut them as a test says.
+"""Logs as a broker uploads them, drawn by Hypothesis, and runs that cut them into chunks.
 
-Transactions begin in one segment and end in another, or not at all; some aborts are listed by no
-index. Snapshots and indexes are what a broker writes beside such a log.
+Transactions begin in one segment and end in another, or not at all; no index lists some aborts.
+Snapshots and indexes are what a broker writes beside such a log.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rounds as a run has claimed them, for tests that look at one stage."""
+"""Rounds that a run has claimed, for tests of one stage."""
 
 from __future__ import annotations
 

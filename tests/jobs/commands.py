@@ -1,4 +1,4 @@
-"""The real command, run within this process or in one of its own, and what it said."""
+"""Runs the real command, in this process or in its own, and returns what it printed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Ran:
     @property
     def outcomes(self) -> dict[tuple[str, int], str]:
         """What became of each partition."""
-        return {place: each["outcome"] for place, each in self.partitions.items()}
+        return {place: report["outcome"] for place, report in self.partitions.items()}
 
 
 def tierfold(*arguments: str | Path) -> Ran:

@@ -1,4 +1,4 @@
-"""The real catalog, with something else happening at the very moment that a test chooses."""
+"""The real catalog, with another event just before or after the call that a test chooses."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def interrupted(
     after_claim: Event = nothing,
     before_commit: Event = nothing,
 ) -> Iterator[None]:
-    """The command's runs are wired to such a catalog for a while."""
+    """Run the command with such a catalog inside this block."""
 
     def opened_so(tier_uri: str, catalog_uri: str | None, now: int | None) -> RunContext:
         context = run_context(tier_uri, catalog_uri, now)

@@ -1,9 +1,9 @@
-"""Runs `python -m tierfold …` where permissions bind and files may not grow beyond a limit.
+"""Runs `python -m tierfold …` where permissions apply and files cannot grow beyond a limit.
 
     python -m tests.jobs.confined FILE_BYTES_MOST ARGUMENTS…
 
-Root reads what it likes, unless it gives up that right for good; whoever is not root never had it.
-A file size limit is the disk that is full for a large object and not for a small one.
+Root may read every file, so the process gives up that right for good. A file size limit stands for
+a disk that is full for a large object but not for a small one.
 """
 
 from __future__ import annotations

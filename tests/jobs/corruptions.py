@@ -1,4 +1,4 @@
-"""Ways in which a segment in the tier may be put wrong, and what has to be said of each."""
+"""Ways to corrupt a segment in the tier, and what the verbs must say of each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Damage:
     name: str
     corrupt: Callable[[Path], None]
     """Takes the `.log`'s path; the other parts lie beside."""
-    first_sight: tuple[str, ...]
+    without_row: tuple[str, ...]
     """Said where no run has seen the segment whole."""
     known: tuple[str, ...] | None
     """Said where it lives by the catalog; None: a round needs no such part, and makes it anew."""
@@ -80,67 +80,67 @@ DAMAGES: Final = (
     Damage(
         name="flipped-byte",
         corrupt=_flip_last,
-        first_sight=(".log", "at byte", "bad CRC", "nothing of this partition was changed"),
+        without_row=(".log", "at byte", "bad CRC", "nothing of this partition was changed"),
         known=(".log", "at byte", "bad CRC", "nothing of this partition was changed"),
     ),
     Damage(
         name="torn-tail",
         corrupt=_cut(".log", -10),
-        first_sight=(".log", "torn", "at position", "Restore"),
+        without_row=(".log", "torn", "at position", "Restore"),
         known=("has a .log of", "the catalog says", "Bring the objects back"),
     ),
     Damage(
         name="truncated-index",
         corrupt=_cut(".index", 7),
-        first_sight=(".index", "7 bytes is torn"),
+        without_row=(".index", "7 bytes is torn"),
         known=None,
     ),
     Damage(
         name="truncated-time-index",
         corrupt=_cut(".timeindex", 7),
-        first_sight=(".timeindex", "7 bytes is torn"),
+        without_row=(".timeindex", "7 bytes is torn"),
         known=None,
     ),
     Damage(
         name="missing-snapshot",
         corrupt=_remove(".snapshot"),
-        first_sight=("lacks .snapshot", "Run again once the upload is complete"),
+        without_row=("lacks .snapshot", "Run again once the upload is complete"),
         known=("lacks .snapshot", "Bring the objects back"),
     ),
     Damage(
         name="damaged-snapshot",
         corrupt=_rot(".snapshot"),
-        first_sight=(".snapshot", "Restore"),
+        without_row=(".snapshot", "Restore"),
         known=None,
     ),
     Damage(
         name="missing-checkpoint",
         corrupt=_remove(".leader_epoch_checkpoint"),
-        first_sight=("lacks .leader_epoch_checkpoint", "Run again once the upload is complete"),
+        without_row=("lacks .leader_epoch_checkpoint", "Run again once the upload is complete"),
         known=("lacks .leader_epoch_checkpoint", "Bring the objects back"),
     ),
     Damage(
         name="unknown-magic",
         corrupt=_unknown_magic,
-        first_sight=(".log", "magic 3", "position 0"),
+        without_row=(".log", "magic 3", "position 0"),
         known=(".log", "at byte 0", "magic 3"),
     ),
     Damage(
         name="unknown-codec",
         corrupt=_unknown_codec,
-        first_sight=(".log", "at byte 0", "codec 5"),
+        without_row=(".log", "at byte 0", "codec 5"),
         known=(".log", "at byte 0", "codec 5"),
     ),
     Damage(
         name="zero-bytes",
         corrupt=_cut(".log", 0),
-        first_sight=(".log", "zero-byte segment", "Restore"),
+        without_row=(".log", "zero-byte segment", "Restore"),
         known=("has a .log of 0 bytes", "the catalog says", "Bring the objects back"),
     ),
     Damage(
         name="missing-log",
         corrupt=_remove(".log"),
-        first_sight=("lacks .log", "Run again once the upload is complete"),
+        without_row=("lacks .log", "Run again once the upload is complete"),
         known=("lacks .log", "Bring the objects back"),
     ),
 )

@@ -1,7 +1,7 @@
-"""Reads a catalog as a notebook would, and writes what it saw as Parquet.
+"""Reads a catalog as a notebook would, and writes what it read as Parquet.
 
-Run as a program of its own: Delta's jars must be there when a session starts, and the tests' one
-session has none.
+It runs as a separate program: Delta's jars must be there when a session starts, and the tests' one
+session does not have them.
 """
 
 from __future__ import annotations

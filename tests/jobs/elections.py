@@ -3,7 +3,7 @@
 The old leader (epoch 3) uploads 0–5 and 6–10. The new one (epoch 4) begins at 6 and uploads 6–9:
 
     epoch 3   0 ─── 5 │ 6 ───── 10
-    epoch 4           └ 6 ─── 9         offset 10 is gone, and 6 to 9 are other records
+    epoch 4           └ 6 ─── 9         offset 10 is gone, and 6 to 9 hold other records
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""One log, as several leaders of it upload it: each cuts it elsewhere, and some are deposed.
+"""One log that several leaders upload: each cuts it at other offsets, some are deposed.
 
-Every offset is a record in a batch of its own, of the leader epoch that its leader's log has there.
+Every offset is one record in one batch, with the leader epoch that its leader's log has there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Another user of this machine, who tries to connect to our Unix sockets."""
+"""Another user of this machine who tries to connect to our Unix sockets."""
 
 from __future__ import annotations
 

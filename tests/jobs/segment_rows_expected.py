@@ -1,4 +1,4 @@
-"""What a DataFrame over live segments must hold, said by the plain reader and plain Python."""
+"""The rows a DataFrame over live segments must hold, computed by the plain reader."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A session under umask 000: `python -m tests.jobs.socket_session ANSWER TIER`.
 
-It writes the sockets of a read to ANSWER, stops, and lets a session be made that is not ours. Then
-it waits to be ended.
+It writes the sockets of a read to ANSWER, stops its session, and lets another program make one.
+Then it waits until it is ended.
 """
 
 from __future__ import annotations

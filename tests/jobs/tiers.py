@@ -1,7 +1,7 @@
-"""Small tiers for the jobs to work on: valid side files, records by few keys, many partitions.
+"""Small tiers for the jobs: valid side files, records by few keys, many partitions.
 
-A segment of `put_updates` holds a record of a key of its own, and two updates each of five keys
-that all such segments have in common.
+A segment of `put_updates` holds one record of a unique key, and two updates for each of five keys
+that all these segments share.
 """
 
 from __future__ import annotations

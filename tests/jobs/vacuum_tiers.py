@@ -1,4 +1,4 @@
-"""Tiers for `vacuum`: compacted once, with what runs and writers that died leave behind."""
+"""Tiers for `vacuum`: compacted once, with orphans and uploads that dead runs left."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def live_ids(tier: Path, key: PartitionKey = ORDERS) -> set[str]:
 def listed_objects(entry: dict[str, Any], **fields: Any) -> dict[str, int]:
     """The objects that a report names, those alone that have `fields`, and their bytes."""
     return {
-        each["object"]: each["size_bytes"]
-        for each in entry["objects"]
-        if fields.items() <= each.items()
+        listed["object"]: listed["size_bytes"]
+        for listed in entry["objects"]
+        if fields.items() <= listed.items()
     }

@@ -1,4 +1,4 @@
-"""A run whose every call to the store and the catalog a test sees, and may change or end."""
+"""A run whose every call to store and catalog a test sees, and may change or end."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def failing(name: str, error: Exception, *, after: bool = False) -> EventSource:
 
 @contextmanager
 def watched(event_source: EventSource) -> Iterator[Watch]:
-    """The command's runs are wired so for a while, and do one thing at a time."""
+    """Watch the command's runs inside this block; they do one thing at a time."""
     watch = Watch(event_source)
 
     def opened_so(tier_uri: str, catalog_uri: str | None, now: int | None) -> RunContext:

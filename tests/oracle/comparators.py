@@ -1,6 +1,6 @@
 """What "equal to Kafka's own cleaner" means, field by field, as readable differences.
 
-Grouping into segments may differ, so may the bytes of compressed payloads; all else may not.
+Only segment borders and the bytes of compressed payloads may differ.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def equal_logs(
         if wanted is None or got is None:
             batch = wanted or got
             assert batch is not None
-            verdict = "missing" if got is None else "unexpected"
-            differences.append(f"batch {batch['baseOffset']}..{batch['lastOffset']} is {verdict}")
+            kind = "missing" if got is None else "unexpected"
+            differences.append(f"batch {batch['baseOffset']}..{batch['lastOffset']} is {kind}")
         else:
             key = (wanted["baseOffset"], wanted["size"], wanted["crc"])
             by_bytes = wanted["codec"] == "none" or key in verbatim

@@ -1,4 +1,4 @@
-"""The oracle's JVM and the compacted tiers: one of each for the whole session."""
+"""The oracle's JVM and the compacted tiers, made once per session."""
 
 from __future__ import annotations
 

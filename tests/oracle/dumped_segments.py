@@ -1,4 +1,4 @@
-"""What Kafka's `DumpLogSegments` printed, parsed: its exit code is always 0, only words tell."""
+"""Parses what Kafka's `DumpLogSegments` prints; its exit code is always 0."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HEADINGS: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Complaint:
+class Finding:
     """One fault that the tool found."""
 
     kind: str
@@ -36,20 +36,20 @@ class DumpedSegments:
     """Of index files, transaction indexes and producer snapshots."""
     gaps: tuple[tuple[int, int], ...]
     """Neighbouring records whose offsets are not consecutive: no fault in a compacted log."""
-    complaints: tuple[Complaint, ...]
+    findings: tuple[Finding, ...]
 
     def with_failure(self, file: Path, failure: str | None) -> DumpedSegments:
-        """The same with an exception of the tool, if there was one, as a further complaint."""
+        """The same with an exception of the tool, if there was one, as a further finding."""
         if failure is None:
             return self
-        found = Complaint(kind="exception", file=str(file), detail=failure.splitlines()[0])
-        return replace(self, complaints=(*self.complaints, found))
+        found = Finding(kind="exception", file=str(file), detail=failure.splitlines()[0])
+        return replace(self, findings=(*self.findings, found))
 
 
 def parse_dump(out: str, err: str, failure: str | None = None) -> DumpedSegments:
     """Parse standard output, standard error and the stack trace that ended the run."""
     batches, records, entries = [], [], []
-    complaints: list[Complaint] = []
+    findings: list[Finding] = []
     file = ""
     for line in out.splitlines():
         if line.startswith("Dumping "):
@@ -57,23 +57,23 @@ def parse_dump(out: str, err: str, failure: str | None = None) -> DumpedSegments
         elif line.startswith("baseOffset: "):
             batches.append(fields := _fields(line))
             if fields.get("isvalid") != "true":
-                complaints.append(Complaint(kind="invalid batch", file=file, detail=line))
+                findings.append(Finding(kind="invalid batch", file=file, detail=line))
         elif line.startswith("| "):
             records.append(_fields(line[2:]))
         elif re.match(r"(offset|timestamp|version|producerId): ", line):
             entries.append(_fields(line))
         elif line.startswith("Found ") and "invalid bytes" in line:
-            complaints.append(Complaint(kind="invalid bytes", file=file, detail=line))
+            findings.append(Finding(kind="invalid bytes", file=file, detail=line))
         elif not re.match(r"Log starting offset: \d+$|.* is empty\.$|$", line):
-            complaints.append(Complaint(kind="unknown line", file=file, detail=line))
+            findings.append(Finding(kind="unknown line", file=file, detail=line))
     gaps, spoken = _spoken(err)
-    complaints += spoken
+    findings += spoken
     parsed = DumpedSegments(
         batches=tuple(batches),
         records=tuple(records),
         entries=tuple(entries),
         gaps=tuple(gaps),
-        complaints=tuple(complaints),
+        findings=tuple(findings),
     )
     return parsed.with_failure(Path(file), failure)
 
@@ -82,10 +82,10 @@ def _fields(line: str) -> dict[str, str]:
     return dict(_ENTRY.findall(line))
 
 
-def _spoken(err: str) -> tuple[list[tuple[int, int]], list[Complaint]]:
-    """Gaps and complaints of standard error: headings that name a file, indented lines below."""
+def _spoken(err: str) -> tuple[list[tuple[int, int]], list[Finding]]:
+    """Gaps and findings of standard error: headings that name a file, indented lines below."""
     gaps: list[tuple[int, int]] = []
-    complaints: list[Complaint] = []
+    findings: list[Finding] = []
     kind, file = "", ""
     for line in err.splitlines():
         heading = next((text for text in _HEADINGS if line.startswith(text)), None)
@@ -96,12 +96,12 @@ def _spoken(err: str) -> tuple[list[tuple[int, int]], list[Complaint]]:
             if pair[0] >= 0:
                 gaps.append(pair)
             if pair[0] >= pair[1]:
-                complaints.append(Complaint(kind="offsets fall", file=file, detail=line.strip()))
+                findings.append(Finding(kind="offsets fall", file=file, detail=line.strip()))
         elif line.startswith(("  ", "Indexed offset: ")):
-            complaints.append(Complaint(kind=kind, file=file, detail=line.strip()))
+            findings.append(Finding(kind=kind, file=file, detail=line.strip()))
         else:
-            complaints.append(Complaint(kind="unknown line", file="", detail=line))
-    return gaps, complaints
+            findings.append(Finding(kind="unknown line", file="", detail=line))
+    return gaps, findings
 
 
 def _gap(line: str) -> tuple[int, int] | None:

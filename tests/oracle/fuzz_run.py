@@ -1,8 +1,8 @@
-"""Many logs in one tier, passes of tierfold's own command over it, and Kafka's on the same.
+"""Many logs in one tier, passes of tierfold's command over it, and Kafka's on the same logs.
 
 Each seed is a topic `t<seed>` of one partition. A pass compacts the whole tier with one command.
-What lives afterwards is copied to local names, for Kafka's classes to read. Kafka's cleaner gets
-the view before the first pass, then goes its own way.
+The live segments are then copied to local names, for Kafka's classes to read. Kafka's cleaner
+starts from the view before the first pass and continues from its own results.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def seeds_of(variable: str, otherwise: str) -> tuple[int, ...]:
     """The seeds that an environment variable names, in spans `FIRST:END`, the end excluded."""
     spans = os.environ.get(variable) or otherwise
     ranges = (range(*map(int, span.split(":"))) for span in spans.split(","))
-    return tuple(seed for each in ranges for seed in each)
+    return tuple(seed for numbers in ranges for seed in numbers)
 
 
 def run_passes(lab: KafkaLab, folder: Path, wanted: Iterable[int]) -> dict[int, FuzzedTopic]:

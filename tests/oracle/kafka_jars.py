@@ -1,8 +1,8 @@
-"""Kafka's jars and our Java tools' classes, in a cache folder: fetched once, compiled once.
+"""Kafka's jars and our Java tools' classes in a cache folder: fetched once, compiled once.
 
 The jars come from Maven Central through the Ivy that pyspark carries, so no Maven is needed.
-Folders are named by a hash of what they were made from, built beside and renamed into place under
-a lock: two test runs at once are safe, and a run that dies leaves nothing half made.
+A folder's name is a hash of its sources. It is built beside and renamed into place under a lock, so
+two test runs at once are safe, and a run that dies leaves no incomplete folder.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def java() -> str:
     return _tool("java")
 
 
-def _run(command: Sequence[str], complaint: str) -> None:
+def _run(command: Sequence[str], failure: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise KafkaLabError(f"{complaint}\n{(done.stdout + done.stderr)[-4000:]}")
+        raise KafkaLabError(f"{failure}\n{(done.stdout + done.stderr)[-4000:]}")

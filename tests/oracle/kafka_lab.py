@@ -267,7 +267,7 @@ class KafkaLab:
         object lands in the folder `out` under its suffix.
         """
         segment = partition["segments"][index]
-        epochs = (f"{each['epoch']}:{each['start_offset']}" for each in segment["leader_epochs"])
+        epochs = (f"{entry['epoch']}:{entry['start_offset']}" for entry in segment["leader_epochs"])
         options: dict[str, Option] = {
             "tier": tier.as_posix(),
             "out": out.as_posix(),
@@ -297,10 +297,10 @@ class KafkaLab:
         return answers
 
     def dump_log_segments(self, files: Sequence[Path], *, deep: bool = True) -> DumpedSegments:
-        """What Kafka's `DumpLogSegments` prints of local files, and all that it complains of.
+        """What Kafka's `DumpLogSegments` prints of local files, and every finding.
 
-        Index files go through its sanity check first, one by one, for that ends at the first
-        fault. The tool reads copies: it trims a torn offset index to whole entries.
+        Index files go through its sanity check first, one by one, since that check ends at its
+        first finding. The tool reads copies: it trims a torn offset index to whole entries.
         """
         with tempfile.TemporaryDirectory() as folder:
             copies = {_copied(file, Path(folder)): file for file in files}

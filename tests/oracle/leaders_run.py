@@ -1,8 +1,8 @@
 """Logs that several leaders uploaded, four passes of tierfold, and Kafka's on the plain logs.
 
 Each seed is a topic of one tier. Before each of the first three passes uploads arrive
-(`two_leaders`), which overlap each other and what was compacted. Kafka's cleaner gets the same log
-without overlap, in the same steps: its own result of the last pass, and what reaches further.
+(`two_leaders`), which overlap each other and the compacted segments. Kafka's cleaner gets the same
+log without overlap, in the same steps: its own result of the last pass, and the new records.
 """
 
 from __future__ import annotations
@@ -213,9 +213,14 @@ def _first_undecided(batches: Sequence[Batch], end: int) -> int:
 
 def _arrive(topic: LedTopic, phase: int) -> None:
     """The phase's uploads, in their order."""
-    for each in topic.layout.uploads:
-        if each.phase == phase:
-            upload(topic.replicas[each.leader], topic.folder, topic.ids, (each.start, each.end))
+    for planned in topic.layout.uploads:
+        if planned.phase == phase:
+            upload(
+                topic.replicas[planned.leader],
+                topic.folder,
+                topic.ids,
+                (planned.start, planned.end),
+            )
 
 
 def _read(spark: SparkSession, tier: Path) -> dict[str, tuple[Row, ...]]:

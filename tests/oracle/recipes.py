@@ -1,4 +1,4 @@
-"""Which log a seed stands for: LogMaker options, drawn so that many seeds mix every feature."""
+"""The log of a seed: LogMaker options, drawn so that many seeds mix every feature."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Between a local log folder and a LocalTieredStorage folder, in both directions.
+"""Copies between a local log folder and a LocalTieredStorage folder, in both directions.
 
-`to_remote` lays a log that Kafka wrote out as a broker uploads it; `to_local` gives a partition's
-live remote segments back their local names, so that Kafka's own classes open exactly that view.
+`to_remote` copies a log that Kafka wrote into a tier, as a broker uploads it. `to_local` copies a
+partition's live remote segments to their local names, so that Kafka's own classes can open them.
 """
 
 from __future__ import annotations

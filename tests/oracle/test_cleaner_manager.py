@@ -1,8 +1,8 @@
-"""Regions and bytes against Kafka's own `LogCleanerManager`, on fuzzed logs, where the rules agree.
+"""Regions and bytes equal those of Kafka's `LogCleanerManager` on fuzzed logs.
 
-A log is written by Kafka and uploaded whole; what first sight makes of the tier is divided by
-`regions_of`, while Kafka divides the log. Its active segment is empty, so the two see the same
-data. Where the rules differ on purpose a test of its own says how.
+Kafka writes a log, which is uploaded whole. `regions_of` divides what discovery finds in the tier,
+Kafka divides the log. Its active segment is empty, so both see the same data. Where the rules
+differ on purpose, a separate test shows how.
 """
 
 from __future__ import annotations
@@ -103,17 +103,17 @@ def seen(
 
 @pytest.mark.parametrize("seed", seeds())
 def test_regions_and_bytes_are_kafkas(lab: KafkaLab, tmp_path: Path, seed: int) -> None:
-    each = subject(lab, tmp_path, seed, recipe(seed))
-    log_start_offset = each.rng.choice([0, 0, each.rng.randint(0, each.end)])
+    log = subject(lab, tmp_path, seed, recipe(seed))
+    log_start_offset = log.rng.choice([0, 0, log.rng.randint(0, log.end)])
     # The maximum lag is off where the minimum is on: see the override below.
-    lags = [(0, each.rng.randint(1, 4000)), (each.rng.randint(1, 4000), LONG_MAX), (0, LONG_MAX)]
+    lags = [(0, log.rng.randint(1, 4000)), (log.rng.randint(1, 4000), LONG_MAX), (0, LONG_MAX)]
     cases = [
-        SelectionCase(each.a_checkpoint(), each.a_time_ms(), *lags[number % len(lags)])
+        SelectionCase(log.a_checkpoint(), log.a_time_ms(), *lags[number % len(lags)])
         for number in range(CASES)
     ]
-    kafkas = lab.select(each.source, cases, log_start_offset=log_start_offset)
+    kafkas = lab.select(log.source, cases, log_start_offset=log_start_offset)
     for case, theirs in zip(cases, kafkas, strict=True):
-        view, rules, regions = seen(each, case, log_start_offset)
+        view, rules, regions = seen(log, case, log_start_offset)
         ratio = dirty_ratio(view, regions, rules, case.now_ms)
         assert theirs["activeSegmentBase"] == regions.next_offset
         ours = (
@@ -146,15 +146,15 @@ def test_kafka_holds_overdue_data_back_by_the_minimum_lag_and_we_do_not(
 ) -> None:
     # KIP-354: the maximum overrides the minimum. LogCleanerManager lets it override the ratio only.
     options: dict[str, Option] = {"records": 900, "ts_start": TS_START_MS, "segment_bytes": "8k"}
-    each = subject(lab, tmp_path, seed, options | {"seed": seed, "ts_step": seed})
-    now_ms = each.made["lastTimestamp"]
-    oldest_allowed_ms = each.view.segments[2].first_timestamp_ms
+    log = subject(lab, tmp_path, seed, options | {"seed": seed, "ts_step": seed})
+    now_ms = log.made["lastTimestamp"]
+    oldest_allowed_ms = log.view.segments[2].first_timestamp_ms
     case = SelectionCase(-1, now_ms, 2**40, now_ms - oldest_allowed_ms)
-    (theirs,) = lab.select(each.source, [case])
-    _, _, regions = seen(each, case)
+    (theirs,) = lab.select(log.source, [case])
+    _, _, regions = seen(log, case)
     assert theirs["cleanableBytes"] == 0
     assert theirs["maxCompactionDelayMs"] > 0
-    assert regions.first_uncleanable == each.view.segments[2].start_offset < regions.next_offset
+    assert regions.first_uncleanable == log.view.segments[2].start_offset < regions.next_offset
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3, 4, 5])
@@ -163,9 +163,9 @@ def test_what_only_a_local_marker_decides_is_undecided_here(
 ) -> None:
     # The active segment holds data: the tier ends below it, and so does what its snapshot knows.
     options = recipe(seed) | {"roll_end": False, "txn": 3, "segment_bytes": "8k"}
-    each = subject(lab, tmp_path, seed, options)
-    case = SelectionCase(-1, each.made["lastTimestamp"], 0, LONG_MAX)
-    (theirs,) = lab.select(each.source, [case])
-    _, _, regions = seen(each, case)
+    log = subject(lab, tmp_path, seed, options)
+    case = SelectionCase(-1, log.made["lastTimestamp"], 0, LONG_MAX)
+    (theirs,) = lab.select(log.source, [case])
+    _, _, regions = seen(log, case)
     assert theirs["activeSegmentBase"] == regions.next_offset
     assert regions.first_uncleanable <= theirs["firstUncleanableOffset"] <= regions.next_offset

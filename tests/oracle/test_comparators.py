@@ -1,4 +1,4 @@
-"""The comparators agree where Kafka agrees with itself, and see every single change."""
+"""The comparators accept Kafka's own result and find every single change to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parser of `DumpLogSegments` reports what the tool finds, and nothing where all is well."""
+"""The parser of `DumpLogSegments` reports what the tool finds, and nothing on a sound log."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.oracle.dumped_segments import Complaint, parse_dump
+from tests.oracle.dumped_segments import Finding, parse_dump
 from tests.oracle.fuzz_run import FuzzedTopic
 from tests.oracle.kafka_lab import KafkaLab
 
@@ -36,7 +36,7 @@ def _copied(cleaned: Path, folder: Path) -> Path:
 
 def test_what_kafka_wrote_is_faultless(lab: KafkaLab, cleaned: Path) -> None:
     dumped = lab.dump_log_segments(_files(cleaned))
-    assert dumped.complaints == ()
+    assert dumped.findings == ()
     batches = lab.batches(cleaned)
     assert [int(b["baseOffset"]) for b in dumped.batches] == [b["baseOffset"] for b in batches]
     assert [b["crc"] for b in dumped.batches] == [str(b["crc"]) for b in batches]
@@ -57,7 +57,7 @@ def test_a_wrong_position_in_an_offset_index_is_reported(
     raw = bytearray(index.read_bytes())
     raw[4:8] = struct.pack(">i", batch["pos"])
     index.write_bytes(raw)
-    kinds = {complaint.kind for complaint in lab.dump_log_segments(_files(folder)).complaints}
+    kinds = {finding.kind for finding in lab.dump_log_segments(_files(folder)).findings}
     assert kinds == {"offset index mismatch"}
 
 
@@ -68,10 +68,10 @@ def test_a_torn_index_is_reported(
     folder = _copied(cleaned, tmp_path)
     index = folder / f"{0:020d}.{suffix}"
     index.write_bytes(index.read_bytes()[:-3])
-    complaints = lab.dump_log_segments(_files(folder)).complaints
-    assert [complaint.kind for complaint in complaints] == ["exception"]
-    assert complaints[0].file == str(index)
-    assert "CorruptIndexException" in complaints[0].detail
+    findings = lab.dump_log_segments(_files(folder)).findings
+    assert [finding.kind for finding in findings] == ["exception"]
+    assert findings[0].file == str(index)
+    assert "CorruptIndexException" in findings[0].detail
     assert index.stat().st_size % 4 == 1  # the tool would have trimmed the file itself
 
 
@@ -83,7 +83,7 @@ def test_a_wrong_timestamp_in_a_time_index_is_reported(
     raw = bytearray(index.read_bytes())
     raw[0:8] = struct.pack(">q", NOW_MS * 2)
     index.write_bytes(raw)
-    kinds = {complaint.kind for complaint in lab.dump_log_segments(_files(folder)).complaints}
+    kinds = {finding.kind for finding in lab.dump_log_segments(_files(folder)).findings}
     assert kinds == {"timestamp mismatch", "timestamp out of order", "exception"}
 
 
@@ -96,11 +96,11 @@ def test_a_changed_byte_and_a_torn_log_are_reported(
     raw = bytearray(log.read_bytes())
     raw[batch["pos"] + batch["size"] - 9] ^= 1  # inside a value
     log.write_bytes(raw)
-    complaints = lab.dump_log_segments([log]).complaints
-    assert [complaint.kind for complaint in complaints] == ["invalid batch"]
+    findings = lab.dump_log_segments([log]).findings
+    assert [finding.kind for finding in findings] == ["invalid batch"]
     log.write_bytes(raw[:-5])
-    complaints = lab.dump_log_segments([log]).complaints
-    assert [complaint.kind for complaint in complaints] == ["invalid batch", "invalid bytes"]
+    findings = lab.dump_log_segments([log]).findings
+    assert [finding.kind for finding in findings] == ["invalid batch", "invalid bytes"]
 
 
 def test_a_broken_snapshot_is_reported(lab: KafkaLab, cleaned: Path, tmp_path: Path) -> None:
@@ -109,26 +109,26 @@ def test_a_broken_snapshot_is_reported(lab: KafkaLab, cleaned: Path, tmp_path: P
     raw = bytearray(snapshot.read_bytes())
     raw[-1] ^= 1
     snapshot.write_bytes(raw)
-    complaints = lab.dump_log_segments([snapshot]).complaints
-    assert len(complaints) == 1
-    assert "Snapshot is corrupt" in complaints[0].detail
+    findings = lab.dump_log_segments([snapshot]).findings
+    assert len(findings) == 1
+    assert "Snapshot is corrupt" in findings[0].detail
 
 
 def test_what_tierfold_wrote_is_faultless(lab: KafkaLab, fuzzed: dict[int, FuzzedTopic]) -> None:
     for topic in fuzzed.values():
         for done in (topic.passes[0], topic.passes[-1]):  # The tool takes long.
             dumped = lab.dump_log_segments(_files(done.view))
-            assert set(dumped.complaints) <= _empty_batch_times(lab, done.view)
+            assert set(dumped.findings) <= _empty_batch_times(lab, done.view)
 
 
-def _empty_batch_times(lab: KafkaLab, folder: Path) -> set[Complaint]:
+def _empty_batch_times(lab: KafkaLab, folder: Path) -> set[Finding]:
     """What the tool says of Kafka's own cleaned logs too, and wrongly.
 
     It takes a batch's largest timestamp from its records, and an emptied batch has none; but the
     header keeps its source's, and the time index goes by the header (Kafka `LogSegment.append`).
     """
     return {
-        Complaint(
+        Finding(
             kind="timestamp mismatch",
             file=str(folder / batch["file"].replace(".log", ".timeindex")),
             detail=f"Index timestamp: {batch['maxTimestamp']}, log timestamp: -1",
@@ -138,22 +138,22 @@ def _empty_batch_times(lab: KafkaLab, folder: Path) -> set[Complaint]:
     }
 
 
-def test_offsets_that_fall_are_a_complaint_and_gaps_are_none() -> None:
+def test_falling_offsets_are_a_finding_and_gaps_are_none() -> None:
     err = "Non-consecutive offsets in /x/0.log\n  -1 is followed by 7\n  9 is followed by 12\n"
     dumped = parse_dump("", err)
     assert dumped.gaps == ((9, 12),)
-    assert dumped.complaints == ()
+    assert dumped.findings == ()
     dumped = parse_dump("", err + "  12 is followed by 3\n")
-    expected = Complaint(kind="offsets fall", file="/x/0.log", detail="12 is followed by 3")
-    assert dumped.complaints == (expected,)
+    expected = Finding(kind="offsets fall", file="/x/0.log", detail="12 is followed by 3")
+    assert dumped.findings == (expected,)
 
 
-def test_words_that_nobody_foresaw_are_a_complaint() -> None:
+def test_unknown_lines_are_findings() -> None:
     dumped = parse_dump("Dumping /x/0.log\nsome new finding\n", "another\n")
-    assert [complaint.detail for complaint in dumped.complaints] == ["some new finding", "another"]
+    assert [finding.detail for finding in dumped.findings] == ["some new finding", "another"]
     dumped = parse_dump("Dumping /x/0.log\n", "", "java.lang.Boom: no\n\tat x\n")
-    expected = Complaint(kind="exception", file="/x/0.log", detail="java.lang.Boom: no")
-    assert dumped.complaints == (expected,)
+    expected = Finding(kind="exception", file="/x/0.log", detail="java.lang.Boom: no")
+    assert dumped.findings == (expected,)
 
 
 def test_an_offset_that_the_log_lacks_is_reported() -> None:
@@ -162,5 +162,5 @@ def test_an_offset_that_the_log_lacks_is_reported() -> None:
         "Indexed offset: 5, found log offset: 9\n"
     )
     detail = "Indexed offset: 5, found log offset: 9"
-    expected = Complaint(kind="offset not found", file="/x/0.timeindex", detail=detail)
-    assert parse_dump("", err).complaints == (expected,)
+    expected = Finding(kind="offset not found", file="/x/0.timeindex", detail=detail)
+    assert parse_dump("", err).findings == (expected,)

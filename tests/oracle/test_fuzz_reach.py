@@ -1,4 +1,4 @@
-"""The seeds together meet every fate that a batch, a record and a marker can have."""
+"""The seeds together reach every outcome of a batch, a record and a marker."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.oracle.fuzz_run import FuzzedTopic, Pass
 from tests.oracle.kafka_lab import Batch, KafkaLab
 from tests.oracle.recipes import LEGACY_FROM
 
-FATES = {
+OUTCOMES = {
     *("compressed batch copied", "compressed batch rewritten", "batch emptied", "batch gone"),
     *("horizon set", "tombstone gone", "marker gone", "marker stays", "aborted transaction listed"),
     *("undecided batch untouched", "nothing cleaned", "producer forgotten"),
@@ -18,18 +18,20 @@ FATES = {
 CODECS = ("none", "gzip", "snappy", "lz4")
 
 
-def test_all_seeds_together_meet_every_fate(lab: KafkaLab, fuzzed: dict[int, FuzzedTopic]) -> None:
+def test_all_seeds_together_reach_each_outcome(
+    lab: KafkaLab, fuzzed: dict[int, FuzzedTopic]
+) -> None:
     met: Counter[str] = Counter()
     for topic in fuzzed.values():
         source = lab.batches(topic.before)
         for done in topic.passes:
             found = lab.batches(done.oracle)
-            met.update(_fates(source, found, done))
+            met.update(_outcomes(source, found, done))
             met["aborted transaction listed"] += len(lab.side_files(done.oracle)["txnindex"])
             source = found
         for one, two in pairwise(topic.passes):
             met["producer forgotten"] += len(one.producers - two.producers)
-    assert {fate for fate in FATES if met[fate] < 3} == set(), met
+    assert {outcome for outcome in OUTCOMES if met[outcome] < 3} == set(), met
 
 
 def test_legacy_seeds_together_meet_both_ends_of_a_tombstone(
@@ -39,13 +41,13 @@ def test_legacy_seeds_together_meet_both_ends_of_a_tombstone(
     for seed, topic in fuzzed.items():
         if seed >= LEGACY_FROM:
             cleaned = lab.batches(topic.passes[0].oracle)
-            met.update(_legacy_fates(lab.batches(topic.before), cleaned))
+            met.update(_legacy_outcomes(lab.batches(topic.before), cleaned))
     wanted = {f"magic {magic} {codec} converted" for magic in (0, 1) for codec in CODECS}
     wanted |= {"last tombstone gone at once", "last tombstone waits"}
-    assert {fate for fate in wanted if met[fate] < 3} == set(), met
+    assert {outcome for outcome in wanted if met[outcome] < 3} == set(), met
 
 
-def _legacy_fates(source: list[Batch], found: list[Batch]) -> Counter[str]:
+def _legacy_outcomes(source: list[Batch], found: list[Batch]) -> Counter[str]:
     met: Counter[str] = Counter()
     last = {record["key"]: record["offset"] for batch in source for record in batch["records"]}
     left = {record["offset"] for batch in found for record in batch["records"]}
@@ -60,7 +62,7 @@ def _legacy_fates(source: list[Batch], found: list[Batch]) -> Counter[str]:
     return met
 
 
-def _fates(source: list[Batch], found: list[Batch], done: Pass) -> Counter[str]:
+def _outcomes(source: list[Batch], found: list[Batch], done: Pass) -> Counter[str]:
     met: Counter[str] = Counter()
     kept = {batch["baseOffset"]: batch for batch in found}
     for batch in source:

@@ -1,4 +1,4 @@
-"""The lab itself: the JVM, its errors, and that the same seed gives the same log."""
+"""The lab starts its JVM, reports its errors, and gives the same log for the same seed."""
 
 from __future__ import annotations
 

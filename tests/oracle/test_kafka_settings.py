@@ -1,4 +1,4 @@
-"""tierfold's settings against Kafka's own classes: the table of them, and who wins.
+"""tierfold's settings equal those of Kafka's own classes, and resolve alike.
 
 Kafka's side is `KafkaConfig` and `LogConfig`, as a broker resolves a topic's settings.
 """
@@ -66,7 +66,7 @@ def test_brokers_names_are_kafkas_in_kafkas_order(
     known: dict[str, dict[str, Any]], setting: Setting
 ) -> None:
     broker = known[setting.name]["broker"]
-    assert [each.name for each in setting.broker_names] == [each["name"] for each in broker]
+    assert [name.name for name in setting.broker_names] == [name["name"] for name in broker]
     for name, theirs in zip(setting.broker_names, broker, strict=True):
         assert bool(name.unit) == (theirs["seven"] != "7")
         if name.kind is not None:
@@ -116,9 +116,9 @@ def test_random_brokers_and_topics_resolve_as_kafka_resolves_them(
         ours = _resolved(case, tmp_path / "mine.toml")
         assert (ours is None) == ("refused" in theirs or "refused" in of_others), (case, theirs)
         refused += ours is None
-        for each in ours or ():
-            if each.setting in OF_TOPICS:
-                assert _as_kafka_says_it(each) == theirs["values"][each.setting.name], case
+        for value in ours or ():
+            if value.setting in OF_TOPICS:
+                assert _as_kafka_says_it(value) == theirs["values"][value.setting.name], case
     assert CASES / 10 < refused < CASES / 2
 
 

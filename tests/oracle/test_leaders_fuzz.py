@@ -1,4 +1,4 @@
-"""tierfold on overlapping uploads against Kafka's own cleaner on the same log without overlap.
+"""tierfold on overlapping uploads equals Kafka's cleaner on the same log without overlap.
 
 `TIERFOLD_LEADER_SEEDS=17:18` replays seed 17 alone (README.md).
 """
@@ -74,9 +74,9 @@ def test_verify_finds_no_fault_whenever_uploads_arrived_and_after_the_last_pass(
 def test_sparks_window_finds_the_same_latest_records_after_the_last_pass(led: Led) -> None:
     compared = [entry for entry in led.verified[-1].entries if entry["keys_compared"] is not None]
     assert compared
-    for each in compared:
-        second = each["second_opinion"]
-        assert second is not None, each["notes"]
+    for report in compared:
+        second = report["second_opinion"]
+        assert second is not None, report["notes"]
         assert second["differing"] == 0
         # Of what an open transaction holds back, Spark sees nothing.
-        assert 0 < second["keys"] <= each["keys_compared"], each["topic"]
+        assert 0 < second["keys"] <= report["keys_compared"], report["topic"]

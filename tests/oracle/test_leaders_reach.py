@@ -1,4 +1,4 @@
-"""The seeds together meet every kind of overlap, and every fate of what overlaps."""
+"""The seeds together reach every kind of overlap and every outcome of overlapping records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ KINDS = {
     *("chained", "nested", "same start", "same end", "the same twice"),
     *("before what it follows", "over compacted ones", "late and superseded"),
 }
-FATES = {
+OUTCOMES = {
     *("record superseded", "aborted transaction listed", "delete horizon set"),
     *("undecided at first", "lives on cut and unchanged"),
 }
@@ -22,15 +22,15 @@ def test_all_seeds_together_meet_every_kind_of_overlap(led: Led) -> None:
     assert set(met) == KINDS, met
 
 
-def test_all_seeds_together_meet_every_fate(led: Led) -> None:
+def test_all_seeds_together_meet_every_outcome(led: Led) -> None:
     met: Counter[str] = Counter()
     for topic in led.topics.values():
         for step in topic.steps:
-            met.update(_fates(step))
-    assert set(+met) == FATES, met
+            met.update(_outcomes(step))
+    assert set(+met) == OUTCOMES, met
 
 
-def _fates(step: Step) -> Counter[str]:
+def _outcomes(step: Step) -> Counter[str]:
     before, after = (
         sum(len(batch["records"]) for batch in log) for log in (step.source, step.found)
     )

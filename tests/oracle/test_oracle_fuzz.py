@@ -1,4 +1,4 @@
-"""tierfold against Kafka's own cleaner: the same logs, the same clock, four passes each.
+"""tierfold equals Kafka's own cleaner: the same logs, the same clock, four passes each.
 
 `TIERFOLD_ORACLE_SEEDS=17:18` replays seed 17 alone (README.md).
 """
@@ -20,7 +20,7 @@ from tests.oracle.comparators import (
 from tests.oracle.fuzz_run import FuzzedTopic, Pass, seeds
 from tests.oracle.kafka_lab import Batch, KafkaLab, Record
 
-FATES = (
+OUTCOMES = (
     *("kept", "aborted", "without_key", "superseded"),
     *("tombstones_expired", "markers_expired"),
 )
@@ -61,7 +61,7 @@ def test_epochs_and_producers_are_carried_over(
             assert filecmp.cmp(snapshot, before / snapshot.name, shallow=False)
 
 
-def test_live_segments_cover_the_log_and_tell_what_they_hold(
+def test_live_segments_cover_the_log_and_describe_their_content(
     lab: KafkaLab, fuzzed: dict[int, FuzzedTopic], seed: int
 ) -> None:
     for done in fuzzed[seed].passes:
@@ -80,7 +80,7 @@ def test_live_segments_cover_the_log_and_tell_what_they_hold(
             assert done.status["cleaner_offset"] == done.oracle_end
 
 
-def test_the_tally_counts_what_became_of_every_record(
+def test_the_counts_cover_the_outcome_of_every_record(
     lab: KafkaLab, fuzzed: dict[int, FuzzedTopic], seed: int
 ) -> None:
     source = fuzzed[seed].before
@@ -102,7 +102,7 @@ def test_the_tally_counts_what_became_of_every_record(
         assert counts["without_key"] == sum(
             record["key"] is None and record["offset"] not in gone for _, record in before
         )
-        assert len(before) == sum(counts[name] for name in FATES)
+        assert len(before) == sum(counts[name] for name in OUTCOMES)
         source = done.view
 
 

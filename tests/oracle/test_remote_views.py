@@ -1,4 +1,4 @@
-"""A log laid out as a tier and taken back is the same log to Kafka's own classes."""
+"""Kafka's own classes read the same log after it went into a tier and back."""
 
 from __future__ import annotations
 

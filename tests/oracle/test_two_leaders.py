@@ -1,4 +1,4 @@
-"""How a log is laid out as several leaders upload it, and that a replica is Kafka's own."""
+"""Layouts of several leaders' uploads have no gap, and Kafka's replicas hold the same batches."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def test_every_layout_is_read_to_its_end_and_begins_without_a_gap() -> None:
         assert list(covered.borders) == sorted(set(covered.borders))
         assert covered.waiting[0] == 0 < covered.ends[0]
         assert {upload.phase for upload in layout.uploads} <= set(range(PHASES))
-        for each in layout.uploads:
-            assert (each.start, each.end) in pairwise(layout.borders[each.leader])
+        for upload in layout.uploads:
+            assert (upload.start, upload.end) in pairwise(layout.borders[upload.leader])
 
 
 def test_a_seed_always_means_the_same_layout() -> None:

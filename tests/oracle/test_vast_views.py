@@ -1,4 +1,4 @@
-"""Kafka's own classes read a segment of one empty batch, and what lies on both sides of it."""
+"""Kafka's own classes read a segment of one empty batch and the segments on both sides."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def test_kafka_reads_and_cleans_what_was_left_of_a_vast_log(lab: KafkaLab, tmp_p
     files = [path for path in after.iterdir() if path.suffix in (".log", ".index", ".timeindex")]
     # An emptied batch keeps the time of its records, here as in Kafka's cleaner, and the tool looks
     # for it in records alone.
-    complaints = lab.dump_log_segments(files).complaints
-    assert [(Path(complaint.file).name, complaint.detail) for complaint in complaints] == [
+    findings = lab.dump_log_segments(files).findings
+    assert [(Path(finding.file).name, finding.detail) for finding in findings] == [
         (f"{0:020d}.timeindex", "Index timestamp: 0, log timestamp: -1")
     ]
     # Kafka cleans both logs to the same records, and so sees nothing to keep in ours.

@@ -1,12 +1,12 @@
-"""One log as several leaders upload it: each cuts whole segments of its own, which overlap.
+"""One log uploaded by several leaders: each cuts whole segments of its own, which overlap.
 
-    batch borders ── drawn_layouts(seed) ── Layout: each leader's borders, who uploads what and when
+    batch borders ── drawn_layouts(seed) ── Layout: each leader's borders, and all uploads in order
     Layout.covered ── where the log without overlap has its borders, and how far each phase reaches
 
-A leader that takes over uploads on from the segment of its own cut that holds the next offset, or
-from an earlier one, where it did not know how far its predecessor had come (Kafka
-`RemoteLogManager.candidateLogSegments`); now and then somebody's upload ends late. So uploads
-overlap, enclose each other, begin or end together, come twice, and come before what they follow.
+A new leader uploads from the segment of its own cut that holds the next offset, or from an earlier
+one if it did not know how far its predecessor had come (Kafka
+`RemoteLogManager.candidateLogSegments`). Some uploads end late. So uploads overlap, enclose each
+other, share a start or an end, arrive twice, or arrive before the uploads that they follow.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ class Layout:
         known: list[Upload] = []
         for phase in range(PHASES):
             known += [upload for upload in self.uploads if upload.phase == phase]
-            for each in sorted(known, key=lambda one: (one.start, -one.end)):
-                if each.start <= borders[-1] < each.end:
-                    borders.append(each.end)
+            for upload in sorted(known, key=lambda one: (one.start, -one.end)):
+                if upload.start <= borders[-1] < upload.end:
+                    borders.append(upload.end)
             ends.append(borders[-1])
-            waiting.append(sum(partition.start > borders[-1] for partition in known))
+            waiting.append(sum(upload.start > borders[-1] for upload in known))
         return Covered(borders=tuple(borders), ends=tuple(ends), waiting=tuple(waiting))
 
     @property
@@ -113,7 +113,7 @@ def _drawn_borders(boundaries: Sequence[int], rnd: random.Random) -> tuple[tuple
     for leader in range(_LEADERS):
         inner = set(rnd.sample(boundaries[1:-1], rnd.randint(3, 8)))
         if leader:
-            inner |= {each for each in drawn[0][1:-1] if rnd.random() < 0.3}
+            inner |= {border for border in drawn[0][1:-1] if rnd.random() < 0.3}
         drawn.append((boundaries[0], *sorted(inner), boundaries[-1]))
     return tuple(drawn)
 
@@ -144,9 +144,9 @@ def _phased(uploads: Sequence[Upload], rnd: random.Random) -> tuple[Upload, ...]
     None where too few uploads reach further.
     """
     reached, steps = 0, []
-    for number, each in enumerate(uploads):
-        if each.end > reached:
-            reached = each.end
+    for number, upload in enumerate(uploads):
+        if upload.end > reached:
+            reached = upload.end
             steps.append(number)
     if len(steps) < PHASES:
         return None
@@ -154,9 +154,9 @@ def _phased(uploads: Sequence[Upload], rnd: random.Random) -> tuple[Upload, ...]
     phased = [
         replace(upload, phase=bisect_right(firsts, number)) for number, upload in enumerate(uploads)
     ]
-    for number, each in enumerate(phased):
-        if each.phase + 1 < PHASES and rnd.random() < 0.2:
-            phased[number] = replace(each, phase=each.phase + 1)
+    for number, upload in enumerate(phased):
+        if upload.phase + 1 < PHASES and rnd.random() < 0.2:
+            phased[number] = replace(upload, phase=upload.phase + 1)
     return tuple(phased)
 
 

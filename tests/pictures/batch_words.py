@@ -1,4 +1,4 @@
-"""One batch as one word, and back; `log_pictures` says what the words mean."""
+"""One batch written as one word, and read back; `log_pictures` defines the words."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ Words stand for batches, in offset order:
     2:()  0-3:()    an emptied batch that keeps its place
     P7(…)  p7(…)    a batch of producer 7, transactional or only idempotent; P7.3: under epoch 3
     4:P7:C  4:P7:A  producer 7's COMMIT or ABORT marker; 4:P7:(): emptied
-    4:P7:A?         an ABORT marker that no transaction index tells of
-    4:L             a leader change: a control record that is no end marker
+    4:P7:A?         an ABORT marker that no transaction index lists
+    4:L             a leader change: a control record that ends no transaction
     …^1000          with the delete horizon 1000
     e2              from here on leader epoch 2 (it begins as 0)
     |               a segment edge
@@ -26,7 +26,7 @@ Words stand for batches, in offset order:
 
 `picture` builds objects in a LocalTieredStorage folder as a
 broker would have uploaded them; `cleaned` runs the functions that the stages of a run call, without
-Spark; `drawn` and `listed` show what lives then.
+Spark; `drawn` and `listed` show the live segments afterwards.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def _upload(
     drawn: _Drawn,
     lineage: Sequence[LeaderEpoch],
 ) -> Segment:
-    """Writes a segment's objects as a broker would, and names it as first sight does."""
+    """Write a segment's objects as a broker would, and return its metadata as discovery does."""
     start, end = drawn.start, drawn.end
     before = [draft for draft in drafts if draft.base_offset <= end]
     entries = [

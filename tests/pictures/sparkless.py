@@ -1,4 +1,4 @@
-"""A round without Spark: the functions that the stages of a run call, one after the other."""
+"""A round without Spark: calls the stages' functions one after the other."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class _Read:
 
 
 def _read(tier: LocalTieredStorage, work: Round, buckets: int) -> _Read:
-    """Of a segment that is no source only the marks are read: they decide within the others."""
+    """Scan the source segments; read only the transaction batches of the others."""
     sources = {segment.segment_id for segment in work.segments}
     order = ScanOrder(
         first_dirty=work.first_dirty,
@@ -124,11 +124,11 @@ def _read(tier: LocalTieredStorage, work: Round, buckets: int) -> _Read:
     return _Read(
         scans=scans,
         transaction_status=transaction_status(joined_batches(txn_batches), work.aborted),
-        bits=_standing(scans, buckets),
+        bits=_record_bits(scans, buckets),
     )
 
 
-def _standing(
+def _record_bits(
     scans: Mapping[str, ScannedSegment], buckets: int
 ) -> dict[str, NDArray[np.uint8]]:
     bits = {segment_id: scan.own_bits.copy() for segment_id, scan in scans.items()}
@@ -138,10 +138,10 @@ def _standing(
             met[bucket].append((segment_id, deserialize(serialize(block))))
     for blocks in met.values():
         parts = parts_per_bucket(buckets)
-        contest = superseded_in_bucket([block for _, block in blocks], buckets, parts)
-        for (segment_id, _), told in zip(blocks, contest, strict=True):
-            bits[segment_id][told.superseded] |= SUPERSEDED
-            bits[segment_id][told.superseding] |= SUPERSEDING
+        results = superseded_in_bucket([block for _, block in blocks], buckets, parts)
+        for (segment_id, _), result in zip(blocks, results, strict=True):
+            bits[segment_id][result.superseded] |= SUPERSEDED
+            bits[segment_id][result.superseding] |= SUPERSEDING
     return bits
 
 

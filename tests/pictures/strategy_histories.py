@@ -1,4 +1,4 @@
-"""Hypothesis strategies: topics that grow and are compacted in between, as pictures."""
+"""Hypothesis strategies that draw topics which grow and are compacted in between."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def histories(draw: st.DrawFn) -> tuple[Chunk, ...]:
     """Some rounds of new data, each cleaned in chunks of any size."""
     chunks: list[Chunk] = []
     offset = 0
-    strategies = draw(st.sampled_from([*(([each]) for each in CompactionStrategy), None]))
+    strategies = draw(st.sampled_from([*(([strategy]) for strategy in CompactionStrategy), None]))
     for _ in range(draw(st.integers(2, 3))):
         of_round = draw(st.sampled_from(strategies or list(CompactionStrategy)))
         segments: list[tuple[str, ...]] = []
@@ -105,7 +105,7 @@ def records_of(chunk: Chunk) -> Iterator[ModelRecord]:
 
 
 def met_in(history: tuple[Chunk, ...], delete_retention_ms: int) -> set[str]:
-    """Which of the cases that the law knows a history comes to, as the model sees them."""
+    """The cases of the rules that a history reaches, by the model."""
     log, now_ms, met = ModelLog(delete_retention_ms=delete_retention_ms), 0, set[str]()
     strategy = history[0].strategy
     for chunk in history:
@@ -115,41 +115,41 @@ def met_in(history: tuple[Chunk, ...], delete_retention_ms: int) -> set[str]:
         met |= {"the strategy changes"} if strategy is not chunk.strategy else set()
         strategy = chunk.strategy
         if strategy is not CompactionStrategy.OFFSET:
-            met |= {f"{each}, {strategy}" for each in _met_in_pass(log, chunk, end, now_ms)}
+            met |= {f"{case}, {strategy}" for case in _met_in_pass(log, chunk, end, now_ms)}
         log.clean(end, strategy, now_ms, is_last_chunk=chunk.is_last_chunk)
     return met
 
 
 def _met_in_pass(log: ModelLog, chunk: Chunk, end: int, now_ms: int) -> Iterator[str]:
-    best = log.winners(end, chunk.strategy)
+    best = log.newest(end, chunk.strategy)
     last = log.records[-1]
-    for each in (record for record in log.records if record.key is not None):
-        winner = best[each.key or b""]
-        is_over = log.horizons_ms.get(each.batch, now_ms + 1) <= now_ms
-        if winner is each:
-            alone = sum(other.key == each.key for other in log.records) == 1
-            if each.value is None and is_over:
+    for record in (record for record in log.records if record.key is not None):
+        newest = best[record.key or b""]
+        is_over = log.horizons_ms.get(record.batch, now_ms + 1) <= now_ms
+        if newest is record:
+            alone = sum(other.key == record.key for other in log.records) == 1
+            if record.value is None and is_over:
                 state = "alone" if alone else "needed"
                 yield f"an expired tombstone is {state}, last chunk: {chunk.is_last_chunk}"
             continue
-        if each.rank(chunk.strategy)[:-1] == winner.rank(chunk.strategy)[:-1]:
+        if record.rank(chunk.strategy)[:-1] == newest.rank(chunk.strategy)[:-1]:
             yield "a tie"
-        if winner.offset < log.first_dirty <= each.offset:
+        if newest.offset < log.first_dirty <= record.offset:
             yield "a late record loses to a clean one"
-        if winner.offset < each.offset and each is last:
+        if newest.offset < record.offset and record is last:
             yield "the record that ends the log loses"
-        yield "a tombstone wins" if winner.value is None else "a value wins"
-        yield "a tombstone loses" if each.value is None else "a value loses"
-        yield from _versions_met(each, winner)
+        yield "a tombstone wins" if newest.value is None else "a value wins"
+        yield "a tombstone loses" if record.value is None else "a value loses"
+        yield from _versions_met(record, newest)
 
 
-def _versions_met(record: ModelRecord, winner: ModelRecord) -> Iterator[str]:
-    rank, best = (one.rank(CompactionStrategy.HEADER) for one in (record, winner))
+def _versions_met(record: ModelRecord, newest: ModelRecord) -> Iterator[str]:
+    rank, best = (one.rank(CompactionStrategy.HEADER) for one in (record, newest))
     if rank[0] and best[0]:
         yield "a negative version wins" if best[1] < 0 else "a version wins"
     if best[0] and not rank[0]:
         yield "a malformed version loses" if record.is_malformed else "a missing version loses"
     if not best[0] and not rank[0]:
         yield "no version on either side"
-    if len(winner.headers) > 1:
+    if len(newest.headers) > 1:
         yield "a repeated header wins"

@@ -1,4 +1,4 @@
-"""The law of SEMANTICS 3 over a dictionary by key, on one screen; `test_strategies_modelled`."""
+"""A short model of SEMANTICS 3: a dictionary by key; used by `test_strategies_modelled`."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class ModelLog:
     """By the base offset of a batch."""
     first_dirty: int = 0
 
-    def winners(self, end: int, strategy: CompactionStrategy) -> dict[bytes, ModelRecord]:
-        """Of each key below `end` the record that wins."""
+    def newest(self, end: int, strategy: CompactionStrategy) -> dict[bytes, ModelRecord]:
+        """The record that stays, for each key below `end`."""
         best: dict[bytes, ModelRecord] = {}
         for record in self.records:
             competes = (
@@ -76,23 +76,23 @@ class ModelLog:
         self, end: int, strategy: CompactionStrategy, now_ms: int, *, is_last_chunk: bool
     ) -> None:
         """One pass over everything below `end`."""
-        best = self.winners(end, strategy)
+        best = self.newest(end, strategy)
         met = Counter(record.key for record in self.records if record.offset < end)
         kept: list[ModelRecord] = []
-        for each in self.records:
-            if each.offset >= end:
-                kept.append(each)
+        for record in self.records:
+            if record.offset >= end:
+                kept.append(record)
                 continue
-            if each.key is None or best.get(each.key, each) is not each:
+            if record.key is None or best.get(record.key, record) is not record:
                 continue
-            is_over = self.horizons_ms.get(each.batch, now_ms + 1) <= now_ms
+            is_over = self.horizons_ms.get(record.batch, now_ms + 1) <= now_ms
             is_free = strategy is CompactionStrategy.OFFSET or (
-                is_last_chunk and met[each.key] == 1
+                is_last_chunk and met[record.key] == 1
             )
-            if each.value is not None or not (is_over and is_free):
-                kept.append(each)
-        for each in kept:
-            if each.value is None and each.offset < end:
-                self.horizons_ms.setdefault(each.batch, now_ms + self.delete_retention_ms)
+            if record.value is not None or not (is_over and is_free):
+                kept.append(record)
+        for record in kept:
+            if record.value is None and record.offset < end:
+                self.horizons_ms.setdefault(record.batch, now_ms + self.delete_retention_ms)
         self.records = kept
         self.first_dirty = end

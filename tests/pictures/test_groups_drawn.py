@@ -1,4 +1,4 @@
-"""Pictures of batches and their bytes (SEMANTICS 6), groups and output segments (SEMANTICS 7)."""
+"""Drawn logs: batches and bytes (SEMANTICS 6), groups and output segments (7) are right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The little language: what is drawn is built, and what is built is drawn again."""
+"""The drawing language: a drawn log is built exactly, and a built log is drawn again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ import pytest
 from tests.pictures.log_pictures import KEY, drawn, listed, picture
 from tierfold.compaction.discovery.listing import REQUIRED_PARTS
 from tierfold.compaction.model.segments import LeaderEpoch
-from tierfold.storage.segments.segment_metadata import listed_checkpoint, read_snapshot, sight
+from tierfold.storage.segments.segment_metadata import (
+    listed_checkpoint,
+    read_segment_metadata,
+    read_snapshot,
+)
 
 SAYINGS = [
     "0:a=1",
@@ -47,11 +51,13 @@ def test_what_says_nothing_is_refused(text: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", SAYINGS)
-def test_the_objects_are_those_that_first_sight_reads(text: str, tmp_path: Path) -> None:
+def test_the_objects_are_those_that_discovery_reads(text: str, tmp_path: Path) -> None:
     log = picture(text, tmp_path)
     found = log.tier.listing(KEY)
     seen = [
-        sight(log.tier, KEY, listed_segment, listed_checkpoint(log.tier, KEY, listed_segment))
+        read_segment_metadata(
+            log.tier, KEY, listed_segment, listed_checkpoint(log.tier, KEY, listed_segment)
+        )
         for listed_segment in found
     ]
     assert seen == list(log.segments)

@@ -1,4 +1,4 @@
-"""Batches of magic 0 and 1 after a round: converted, whatever becomes of them."""
+"""A round converts every batch of magic 0 and 1, whether its records stay or go."""
 
 from __future__ import annotations
 
@@ -210,12 +210,12 @@ def test_of_each_key_the_last_is_left_in_a_batch_of_its_own(
         assert (end.base_offset, end.last_offset, end.records) == (LAST_OFFSET, LAST_OFFSET, ())
         assert [
             (
-                each.base_offset,
-                each.codec,
-                [Sent(offset=r.offset, key=r.key, value=r.value) for r in each.records],
-                each.delete_horizon_ms is not None,
+                batch.base_offset,
+                batch.codec,
+                [Sent(offset=r.offset, key=r.key, value=r.value) for r in batch.records],
+                batch.delete_horizon_ms is not None,
             )
-            for each in found
+            for batch in found
         ] == model(batches)
-        assert {each.magic for each in found} <= {2}
+        assert {batch.magic for batch in found} <= {2}
         assert drawn(cleaned(done, now_ms=NOW_MS)) == drawn(done)

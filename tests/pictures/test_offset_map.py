@@ -1,4 +1,4 @@
-"""Pictures of which record of a key wins (SEMANTICS 3) and of a record's fate (SEMANTICS 4)."""
+"""Drawn logs: the latest record of a key stays (SEMANTICS 3); others stay or go as in 4."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_record_at_or_above_the_end_stays_and_beats_none(tmp_path: Path) -> No
     assert drawn(cleaned(log)) == "0:a=1 1:b=1 | 2:a=2 3:a=3 >"
 
 
-def test_a_record_without_a_key_is_dropped_and_tallied(tmp_path: Path) -> None:
+def test_a_record_without_a_key_is_dropped_and_counted(tmp_path: Path) -> None:
     log = picture("[0:=1 1:= 2:a=1] 3:=4 4:b=1", tmp_path)
     for policy in ({"compact"}, {"compact", "delete"}):
         done = passed(log, rules=replace(RULES, cleanup_policy=frozenset(policy)))

@@ -1,4 +1,4 @@
-"""Pictures of regions (SEMANTICS 1), and of rounds that only a delete horizon calls for (2)."""
+"""Drawn logs: regions (SEMANTICS 1), and rounds due to a delete horizon alone (2), are right."""
 
 from __future__ import annotations
 

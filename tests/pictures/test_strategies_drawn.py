@@ -1,4 +1,4 @@
-"""Pictures of `compaction.strategy` timestamp and header (SEMANTICS 3, KIP-280)."""
+"""Drawn logs: `compaction.strategy` timestamp and header keep the right records (KIP-280)."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_of_two_without_a_valid_header_the_highest_offset_wins(tmp_path: Path) -
     assert drawn(cleaned(log, rules=HEADER)) == "0.. 1:a=2#short 3:b=2 4:c=1"
 
 
-def test_what_takes_no_part_is_neither_compared_nor_tallied(tmp_path: Path) -> None:
+def test_records_that_take_no_part_are_neither_compared_nor_counted(tmp_path: Path) -> None:
     log = picture("0:=1#null P1(1:a=2#null) 2:P1:A 3:L 4:a=1#null | 5:b=1", tmp_path)
     done = passed(log, rules=HEADER)
     assert drawn(done.log).endswith("3:L 4:a=1#null 5:b=1")

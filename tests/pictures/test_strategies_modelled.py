@@ -1,4 +1,4 @@
-"""The strategies against their model: any topic that grows, any chunks, several rounds."""
+"""The strategies equal their model on any growing topic, any chunks, several rounds."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ BY_HEADER: Final = (
 )
 CASES: Final = (
     "the strategy changes",
-    *(f"{each}, {strategy}" for each in BY_BOTH for strategy in ("timestamp", "header")),
-    *(f"{each}, header" for each in BY_HEADER),
+    *(f"{case}, {strategy}" for case in BY_BOTH for strategy in ("timestamp", "header")),
+    *(f"{case}, header" for case in BY_HEADER),
 )
 
 
-def test_the_histories_come_to_every_case_of_the_law() -> None:
+def test_the_histories_reach_every_case_of_the_rules() -> None:
     met: Counter[str] = Counter()
 
     @settings(max_examples=1000, phases=[Phase.generate], database=None, derandomize=True)

@@ -1,4 +1,4 @@
-"""Pictures of transactions, idempotent producers and the end of a round (SEMANTICS 5)."""
+"""Drawn logs: transactions, idempotent producers and round ends are right (SEMANTICS 5)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_marker_beyond_the_round_decides_a_transaction_within_it(tmp_path: Pat
     assert drawn(cleaned(log, now_ms=LATE_MS)) == "0.. 1:b=1 | 2:P1:A 3:c=1 >"
 
 
-def test_an_abort_marker_without_an_entry_is_believed(tmp_path: Path) -> None:
+def test_an_abort_marker_without_an_entry_is_trusted(tmp_path: Path) -> None:
     log = picture("0:a=1 P1([1:a=2 2:c=1]) | 3:P1:A? 4:b=1", tmp_path)
     done = passed(log, now_ms=LATE_MS)
     (unindexed,) = done.unindexed

@@ -1,4 +1,4 @@
-"""Groups of which nothing survives, where a neighbour's index has no room for their offsets."""
+"""Empty groups are merged correctly where a neighbour's index has no space for their offsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random logs over several passes: what a consumer that reads committed data ends up with."""
+"""After several passes over random logs a read-committed consumer still gets the right state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may know whom: absolute imports, a pure room, and no module that nobody needs."""
+"""Import contracts: absolute imports, a pure folder, and no module without a user."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import ast
 import sys
 from typing import Final
 
-from tests.tidy.leftovers import attributes, dotted, imported
+from tests.tidy.forbidden_code import attributes, dotted, imported
 from tests.tidy.source_tree import FOLDERS, Source
 
 # What a room that decides and never touches may know. The list is what is allowed, so that a
-# new way to reach the world is refused before anybody thinks of it.
+# new way to reach the outside is refused by default.
 PURE: Final = frozenset(
     {
         "__future__",

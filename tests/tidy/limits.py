@@ -1,4 +1,4 @@
-"""Length limits: what one cannot see at once, one cannot check."""
+"""Length limits of files, functions, parameters and lines."""
 
 from __future__ import annotations
 

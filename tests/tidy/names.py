@@ -1,4 +1,4 @@
-"""Names that mislead: modules that shadow Python's own, modules named for nothing, twins."""
+"""Finds misleading names: shadowed modules, vague names, duplicates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the papers must say: README, changelog and setup.cfg against the code they describe."""
+"""Checks that README, changelog and setup.cfg agree with the code they describe."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The house as the tidy checks see it: which files there are, read and parsed once.
+"""The source tree that the tidy checks read: its files, read and parsed once.
 
-A check is a pure function from one of these (or from text) to fault sentences; an empty list means
-that all is well. So every check can be shown to fail on a few lines made up for it.
+A check is a pure function from a source (or from text) to a list of violations; an empty list means
+that there is none. So a test can show that each check fails on a few made-up lines.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def code_of(notebook: str) -> str:
 
 @functools.cache
 def texts() -> tuple[tuple[str, str], ...]:
-    """Path and text of every written page: code, papers, settings, scripts."""
+    """Path and text of every written page: code, docs, settings, scripts."""
     at_root = [path for path in ROOT.iterdir() if path.is_file()]
     folders = (*FOLDERS, "tests", "docs", "notebooks", "scripts", ".ci")
     below = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]

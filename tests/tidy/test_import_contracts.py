@@ -1,4 +1,4 @@
-"""The rooms keep their walls; and each way through them is found."""
+"""The folders keep their import contracts, and every kind of violation is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The linters pass over the whole house, and each refuses what it is there to refuse."""
+"""The linters pass on the whole source tree, and each one finds a planted violation."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_types_hold() -> None:
     assert status == 0, said
 
 
-def test_walls_hold() -> None:
+def test_import_contracts_hold() -> None:
     status, said = output_of([str(LINT_IMPORTS), "--no-cache"])
     assert status == 0, said
 
@@ -91,7 +91,7 @@ def test_mypy_refuses_what_has_no_type(tmp_path: Path) -> None:
         ("jobs/verbs/made_up.py", "import tierfold.jobs.cli\n"),
     ],
 )
-def test_the_walls_refuse(path: str, text: str, tmp_path: Path) -> None:
+def test_a_broken_import_contract_is_refused(path: str, text: str, tmp_path: Path) -> None:
     shutil.copy(ROOT / "setup.cfg", tmp_path)
     for source in source_tree.product():
         made = tmp_path / source.path

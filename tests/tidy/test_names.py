@@ -1,4 +1,4 @@
-"""Modules are named for what they are, and everything public says what it is for."""
+"""Modules are named for what they hold, and every public name has a docstring."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_everything_public_says_what_it_is_for(source: Source) -> None:
 @pytest.mark.parametrize(
     "source",
     [test for test in source_tree.tests() if "/test_" in test.path],
-    ids=lambda each: each.path,
+    ids=lambda source: source.path,
 )
 def test_every_test_file_says_in_one_line_what_it_proves(source: Source) -> None:
     assert names.says_nothing(source) == []

@@ -1,4 +1,4 @@
-"""The papers agree with the code; and each way to disagree is found."""
+"""The packaging docs agree with the code, and every kind of mismatch is found."""
 
 from __future__ import annotations
 

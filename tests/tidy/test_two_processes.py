@@ -1,4 +1,4 @@
-"""What is made once for a session is made in one of the two processes, not in both."""
+"""`make test` makes session-wide things in one of its two processes, not in both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `pip install` brings: the four rooms with their data, and nothing else."""
+"""The wheel holds the four folders with their data files, and nothing else."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import pytest
 
 from tests.tidy.source_tree import FOLDERS, ROOT
 
-PAPERS = ("setup.cfg", "pyproject.toml", "README.md", "LICENSE")
+PACKAGING_FILES = ("setup.cfg", "pyproject.toml", "README.md", "LICENSE")
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Names of the files in a wheel built from a copy: building leaves folders behind."""
     copy = tmp_path_factory.mktemp("copy")
-    for paper in PAPERS:
-        shutil.copy(ROOT / paper, copy)
+    for name in PACKAGING_FILES:
+        shutil.copy(ROOT / name, copy)
     for folder in (*FOLDERS, "tierfold", "sample", "tests"):
         unwanted = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / folder, copy / folder, ignore=unwanted, symlinks=True)
@@ -38,7 +38,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         return archive.namelist()
 
 
-def test_every_module_of_the_rooms_is_in_it(wheel: list[str]) -> None:
+def test_every_module_of_the_folders_is_in_it(wheel: list[str]) -> None:
     modules = {
         f"tierfold/{path.relative_to(ROOT).as_posix()}"
         for folder in FOLDERS

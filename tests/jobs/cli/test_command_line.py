@@ -1,4 +1,4 @@
-"""The command line as a person types it: exit codes, messages, where things are."""
+"""The command line's exit codes and messages are right, and it finds tier and catalog."""
 
 from __future__ import annotations
 
@@ -161,13 +161,13 @@ def test_times_are_milliseconds_and_offsets_have_63_bits(
 
 
 @pytest.mark.parametrize("verb", ["plan", "status"])
-def test_the_last_moment_and_the_last_offset_are_no_bug(verb: str, tier: Path) -> None:
+def test_the_largest_time_and_offset_are_accepted(verb: str, tier: Path) -> None:
     assert tierfold(verb, tier, *COMPACT, "--now", str(2**63 - 1)).code == 0
     ran = tierfold(verb, tier, *COMPACT, "--first-dirty", str(2**63 - 1))
     assert (ran.code, ran.stderr) == (3, "")
 
 
-def test_a_run_at_the_last_moment_writes_that_moment(tier: Path) -> None:
+def test_a_run_at_the_largest_time_records_that_time(tier: Path) -> None:
     ever = str(2**63 - 1)
     expiry = ("--set", "tier.binding=detached", "--set", "cleanup.policy=delete")
     ran = tierfold("vacuum", tier, *expiry, "--now", ever, "--json")
@@ -267,7 +267,7 @@ def compacted(once_compacted: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize("harm", ["torn", "rubbish", "gone"])
+@pytest.mark.parametrize("corrupt", ["torn", "rubbish", "gone"])
 def test_a_damaged_catalog_is_one_clear_sentence(
     compacted: Path, verb: str, corrupt: str
 ) -> None:

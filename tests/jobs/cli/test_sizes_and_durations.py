@@ -1,4 +1,4 @@
-"""Sizes and durations, as people write them."""
+"""Sizes and durations are read and printed as people write them."""
 
 from __future__ import annotations
 

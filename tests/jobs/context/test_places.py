@@ -1,4 +1,4 @@
-"""A tier or a catalog that is named wrongly: refused by every verb, and nothing comes to be."""
+"""Every verb refuses a wrong tier or catalog path, and creates nothing there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, really sent, at the moments that a test chooses."""
+"""Real Ctrl-C and SIGTERM, at points that a test chooses, stop a run cleanly."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def ctrl_c() -> None:
 @pytest.fixture(autouse=True)
 def pytests_own_handlers() -> Iterator[None]:
     """A verb that was stopped ends its process, and so leaves no handler as it was."""
-    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield
     for signum, handler in before.items():
         signal.signal(signum, handler)
@@ -180,7 +180,7 @@ def test_what_a_process_was_started_to_ignore_stays_ignored() -> None:
         signal.signal(signal.SIGINT, before)
 
 
-def test_a_second_signal_disturbs_nobody_and_handlers_are_put_back() -> None:
+def test_a_second_signal_is_ignored_and_handlers_are_restored() -> None:
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     with pytest.raises(Stopped) as stopped, stoppable(), deferred():
         ctrl_c()

@@ -1,4 +1,4 @@
-"""Stages 7 and 8 by themselves: what is published, and what keeps a partition from it."""
+"""Stages 7 and 8 commit what is sound; an object that changed keeps its partition uncommitted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.jobs.claimed_rounds import claimed_rounds
 from tests.jobs.commands import told
 from tests.jobs.concurrent_events import EventfulCatalog, no_answer
 from tests.jobs.tiers import files_below, folder_of, key_of, made_tier, put_updates
-from tests.storage.rotting_store import HARMS
+from tests.storage.rotting_store import CORRUPTIONS
 from tierfold.compaction.cleaning.transactions import TransactionStatus
 from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
 from tierfold.compaction.model.errors import UnreadableObject
@@ -51,7 +51,7 @@ class Staged:
         results = check_and_commit(
             self.rewritten, self.context.catalog, self.context.tier, self.context.clock
         )
-        assert [result.round for result in results] == [each.round for each in self.rewritten]
+        assert [result.round for result in results] == [kept.round for kept in self.rewritten]
         return {result.round.key.topic: result for result in results}
 
     def path_of(self, part: Part) -> Path:
@@ -105,13 +105,13 @@ def test_what_is_sound_is_published_and_the_row_is_known(staged: Staged) -> None
 
 
 @pytest.mark.parametrize("part", ALWAYS_THERE)
-@pytest.mark.parametrize("harm", ["gone", "shorter", "longer", "empty"])
+@pytest.mark.parametrize("corrupt", ["gone", "shorter", "longer", "empty"])
 def test_an_object_that_changed_since_it_was_written_is_not_published(
     staged: Staged, part: Part, corrupt: str
 ) -> None:
     before = staged.context.catalog.read()[ORDERS]
     path = staged.path_of(part)
-    HARMS[corrupt](path)
+    CORRUPTIONS[corrupt](path)
     results = staged.check_and_commit()
     orders = results["orders"]
     assert (orders.outcome, orders.state, orders.proposal) == (None, None, None)
@@ -157,7 +157,7 @@ def test_where_nothing_was_written_nothing_is_listed(staged: Staged) -> None:
         one = replace(rewritten.round, groups=groups[:1], next_offset=groups[0].end_offset + 1)
         return replace(rewritten, round=one, receipts=(receipt,))
 
-    rounds = [unchanged(each) for each in staged.rewritten]
+    rounds = [unchanged(partition) for partition in staged.rewritten]
     tier = LocalTieredStorage(UnlistedStore(staged.tier))
     results = check_and_commit(rounds, staged.context.catalog, tier, staged.context.clock)
     assert all(isinstance(result.outcome, Committed) for result in results)
@@ -176,7 +176,7 @@ def test_what_the_scan_counted_otherwise_is_not_published(staged: Staged, what: 
 def test_what_failed_on_the_way_is_passed_on_and_asks_the_catalog_nothing(
     staged: Staged,
 ) -> None:
-    staged.rewritten[:] = [replace(each, failure="it broke") for each in staged.rewritten]
+    staged.rewritten[:] = [replace(partition, failure="it broke") for partition in staged.rewritten]
     before = files_below(staged.tier / "_tierfold")
     results = staged.check_and_commit()
     assert {result.failure for result in results.values()} == {"it broke"}

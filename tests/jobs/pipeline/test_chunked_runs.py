@@ -1,4 +1,4 @@
-"""However a log is cut and a run is stopped, the same records are left."""
+"""The same records stay, wherever a log is cut into chunks and a run is stopped."""
 
 from __future__ import annotations
 

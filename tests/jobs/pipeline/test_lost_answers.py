@@ -1,4 +1,4 @@
-"""Runs whose catalog fails them in the middle: what took place is told, nothing is done twice."""
+"""When the catalog's answer is lost, a run reports what took place and repeats nothing."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_what_nobody_can_read_back_is_unknown_and_the_next_run_finds_out(
     assert not told(reason, "the store: no answer", "could not be read since", "run again")
     assert len(pauses) == LOOKS
     assert recorded(tier, "orders") == [(0, UNKNOWN)]
-    assert {each.outcome for each in compacted(tier).values()} == {"nothing_to_do"}
+    assert {partition.outcome for partition in compacted(tier).values()} == {"nothing_to_do"}
 
 
 def test_a_row_without_a_trace_stays_unknown_until_the_next_run_claims_it(
@@ -119,7 +119,9 @@ def test_a_row_without_a_trace_stays_unknown_until_the_next_run_claims_it(
     assert len(pauses) == LOOKS
     assert {topic: entry["segments"] for topic, entry in status_of(tier).items()} == before
     again = compacted(tier)
-    assert {(each.outcome, each.epoch) for each in again.values()} == {(COMPACTED, 2)}
+    assert {(partition.outcome, partition.epoch) for partition in again.values()} == {
+        (COMPACTED, 2)
+    }
     assert live_values(status_of(tier)["orders", 0]) == latest_updates(3)
 
 

@@ -1,4 +1,4 @@
-"""A run in waves: what a budget leaves, and what becomes of a run that does not get through."""
+"""A run in waves keeps within its budget and reports what it left undone."""
 
 from __future__ import annotations
 
@@ -287,22 +287,25 @@ def test_a_marker_beyond_the_chunk_decides_what_lies_in_it(
     assert (b"a", b"aborted") not in values
     report = compacted(tier, {"orders": 1})["orders"]
     assert (report.outcome, report.counts.aborted) == (COMPACTED, 1)
-    # What is listed beyond a chunk need not be believed.
+    # What is listed beyond a chunk need not be trusted.
     assert any("told of by their marker alone" in note for note in report.notes) != is_listed
     values = [(order[2], order[3]) for order in live_records(tier)["orders"] if order[5] is None]
     assert values == [(b"a", b"old"), (b"b", b"1"), (b"c", b"1"), (b"d", b"1")]
 
 
-def test_marks_are_read_as_far_as_a_transaction_of_the_chunk_is_open(tmp_path: Path) -> None:
+def test_transaction_batches_are_read_while_a_transaction_of_the_chunk_is_open(
+    tmp_path: Path,
+) -> None:
     tier = made_tier(tmp_path / "tier")
     across_chunks(tier, is_listed=True)
     context = run_context(str(tier), None, NOW_MS)
-    (each,) = due_in(tier)
-    assert isinstance(each.choice, Compact)
-    starts = [segment.start_offset for segment in each.choice.groups[0].segments]
-    cut = replace(each.choice, next_offset=starts[1], groups=grouped_first(each, 1))
+    (surveyed,) = due_in(tier)
+    assert isinstance(surveyed.choice, Compact)
+    starts = [segment.start_offset for segment in surveyed.choice.groups[0].segments]
+    cut = replace(surveyed.choice, next_offset=starts[1], groups=grouped_first(surveyed, 1))
     (round_,) = rounds_of(
-        context, [(PartitionRun(surveyed=each, plan=each.choice), Chunk(plan=cut, is_last=False))]
+        context,
+        [(PartitionRun(surveyed=surveyed, plan=surveyed.choice), Chunk(plan=cut, is_last=False))],
     )
     read = [segment.start_offset for _, segment in round_.scanned]
     assert [start for start in read if start >= round_.next_offset] == starts[1:3]

@@ -1,4 +1,4 @@
-"""The record of runs: a row for every partition, also where nothing was tried."""
+"""A run records a row for every partition, even where it tried nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stages together, on claimed rounds: what happens between them, and however they are cut."""
+"""The stages together give the same result however claimed rounds are cut."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def test_data_that_take_a_worker_down_stop_their_own_partition_alone(
     put_updates(tier, third, 0)
     context, rounds = claimed_rounds(tier)
     pipeline = FragilePipeline(spark, context, EventfulProgress(spark))
-    results = {each.round.key: each for each in results_of(pipeline, rounds, context.catalog)}
+    results = {result.round.key: result for result in results_of(pipeline, rounds, context.catalog)}
     assert set(results) == {ORDERS, PAYMENTS, third}
     assert isinstance(results[PAYMENTS].outcome, Committed)
     assert isinstance(results[third].outcome, Committed)
@@ -239,12 +239,12 @@ def test_what_one_half_has_committed_is_told_though_a_signal_stops_the_other(
         reports = waves.run([payments, orders])
     told = [(report.key, report.outcome) for report in reports]
     assert told == [(PAYMENTS, COMPACTED), (ORDERS, LEFT)]
-    assert [(each.key, each.outcome) for _, each in kept] == [(PAYMENTS, COMPACTED)]
+    assert [(partition.key, partition.outcome) for _, partition in kept] == [(PAYMENTS, COMPACTED)]
     rows = context.catalog.read()
     assert [rows[key].owner_run for key in (PAYMENTS, ORDERS)] == ["", ""]
 
 
-def test_however_keys_and_segments_are_dealt_the_result_is_the_same(
+def test_the_result_is_the_same_however_keys_and_segments_are_assigned(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = ("segment.bytes=1500000",)

@@ -1,4 +1,4 @@
-"""The Spark stages one by one: which rows go in, which come out."""
+"""Each Spark stage turns its input rows into the right output rows."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_errors_travel_between_processes_whole() -> None:
     assert (error.what, error.where, error.remedy) == ("it is torn", "a.log", "Restore it.")
 
 
-def test_a_worker_that_scanned_keeps_what_it_loaded_out_of_the_collectors_sight(
+def test_a_worker_that_scanned_freezes_what_it_loaded_for_the_collector(
     spark: SparkSession, tier: Path
 ) -> None:
     _, rounds = claimed_rounds(tier)

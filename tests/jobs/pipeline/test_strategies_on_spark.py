@@ -1,4 +1,4 @@
-"""The strategies on Spark: many topics at once against the model, and what a run tells of them."""
+"""On Spark, many topics match the strategies' model, and the run reports its counts."""
 
 from __future__ import annotations
 
@@ -90,11 +90,11 @@ def cleaned(
     context = run_context(str(tier), None, now_ms)
     begun = [
         (
-            PartitionRun(surveyed=each, plan=each.choice),
-            Chunk(plan=each.choice, is_last=chunks[each.key].is_last_chunk),
+            PartitionRun(surveyed=surveyed, plan=surveyed.choice),
+            Chunk(plan=surveyed.choice, is_last=chunks[surveyed.key].is_last_chunk),
         )
-        for each in survey(context, settings_of(tier, chunks), Scope())
-        if isinstance(each.choice, Compact) and each.key in chunks
+        for surveyed in survey(context, settings_of(tier, chunks), Scope())
+        if isinstance(surveyed.choice, Compact) and surveyed.key in chunks
     ]
     rounds = rounds_of(context, begun)
     progress = ByteProgress(spark, Console(file=io.StringIO()))
@@ -134,7 +134,7 @@ def test_topics_under_every_strategy_end_as_the_model_says(
             put_chunk(tier, key, chunk)
             model = models[key]
             model.records += records_of(chunk)
-            end = 1 + max((each.offset for each in records_of(chunk)), default=0)
+            end = 1 + max((record.offset for record in records_of(chunk)), default=0)
             model.clean(end, chunk.strategy, now_ms, is_last_chunk=chunk.is_last_chunk)
         context, results = cleaned(spark, tier, now_ms, chunks)
         assert len(results) == TOPICS
@@ -194,10 +194,10 @@ def test_an_expired_tombstone_waits_for_losers_of_its_own_segment_and_of_others(
     one_topic(tier, words, CompactionStrategy.TIMESTAMP)
     chunk = one_topic(tier, ("4:a=1@4", "5:d=1"), CompactionStrategy.TIMESTAMP)
     context, _ = cleaned(spark, tier, 50, {key: chunk})
-    assert [each.key for each in seen(context, tier, key)] == [b"a", b"b", b"d"]
+    assert [record.key for record in seen(context, tier, key)] == [b"a", b"b", b"d"]
 
 
-def test_malformed_versions_are_tallied_beside_the_fates(
+def test_malformed_versions_are_counted_beside_the_other_counts(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     tier = made_tier(tmp_path / "tier")
@@ -205,7 +205,7 @@ def test_malformed_versions_are_tallied_beside_the_fates(
     chunk = one_topic(tier, words, CompactionStrategy.HEADER)
     context, (result,) = cleaned(spark, tier, 0, {key_of("topic"): chunk})
     (planned,) = (
-        survey_report(each) for each in survey(context, resolve([*ALWAYS]), Scope())
+        survey_report(surveyed) for surveyed in survey(context, resolve([*ALWAYS]), Scope())
     )
     report = result_report(planned, result)
     assert report.counts.malformed_versions == 2

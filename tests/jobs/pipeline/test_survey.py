@@ -1,4 +1,4 @@
-"""What planning sees and says, through the real `plan`; none of this starts Spark."""
+"""The real `plan` reads and reports partitions correctly, without Spark."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def test_where_all_is_held_back_there_is_nothing_to_do(tier: Path) -> None:
     assert not told(report["reason"], f"held back at offset {OPEN_FROM}", "producer 7")
 
 
-def test_a_gap_and_other_batches_at_the_same_offsets_refuse_on_first_sight(tier: Path) -> None:
+def test_a_partition_without_a_row_is_refused_for_gaps_and_conflicting_batches(tier: Path) -> None:
     for number in (0, 2):
         put_updates(tier, key_of("gap"), number)
     one, other = (
@@ -249,8 +249,8 @@ def test_what_nothing_expects_stops_one_partition_alone(tier: Path) -> None:
         remedy="This is a bug; please report it.",
     )
     puzzling, understood = status(live, resolve([]), Scope())
-    assert understood.problem == ""
-    assert puzzling.problem == (
+    assert understood.refusal == ""
+    assert puzzling.refusal == (
         "odd-0: unexpected ArithmeticError: 7 is not 8. This is a bug; please report it."
     )
 

@@ -1,4 +1,4 @@
-"""How a claimed round is cut into rows for the workers, and back into a commit."""
+"""A claimed round is cut into rows for the workers, and their receipts become one commit."""
 
 from __future__ import annotations
 
@@ -125,13 +125,13 @@ def test_small_buckets_share_a_task(
 
 
 def test_a_groups_order_travels_with_its_first_segment(rounds: list[Round]) -> None:
-    each = rounds[0]
-    wanted = dict(enumerate(each.groups))
-    orders = list(group_orders(each, NO_TRANSACTIONS, wanted=wanted))
+    round_ = rounds[0]
+    wanted = dict(enumerate(round_.groups))
+    orders = list(group_orders(round_, NO_TRANSACTIONS, wanted=wanted))
     assert [order.segment_index for order in orders] == [0, 2]
     assert [order.task.ends_in_batch for order in orders] == [False, True]
-    assert {order.task.run for order in orders} == {each.state.owner_run}
-    placed = assigned_groups([each], cores=2)
+    assert {order.task.run for order in orders} == {round_.state.owner_run}
+    placed = assigned_groups([round_], cores=2)
     assert placed == assigned_orders(orders, cores=2)
     rows = group_rows(orders, placed, cores=2)
     assert [row["payload"] is None for row in rows] == [False, True, False]
@@ -139,13 +139,13 @@ def test_a_groups_order_travels_with_its_first_segment(rounds: list[Round]) -> N
 
 
 def test_a_group_is_told_of_its_own_markers_alone(rounds: list[Round]) -> None:
-    each = rounds[0]
+    round_ = rounds[0]
     listed = tuple(an_abort(offset, offset, offset) for offset in (0, 21, 22, 32))
     transaction_status = TransactionStatus(
         discardable=np.array([0, 21, 22, 32], np.int64), listed=listed, unindexed=()
     )
-    wanted = dict(enumerate(each.groups))
-    first, second = group_orders(each, transaction_status, wanted=wanted)
+    wanted = dict(enumerate(round_.groups))
+    first, second = group_orders(round_, transaction_status, wanted=wanted)
     assert (first.task.discardable.tolist(), second.task.discardable.tolist()) == (
         [0, 21],
         [22, 32],
@@ -161,13 +161,13 @@ def test_a_round_before_a_live_segment_need_not_end_in_a_batch(rounds: list[Roun
 
 
 def test_a_group_that_stays_empty_keeps_its_last_batch(rounds: list[Round]) -> None:
-    each = rounds[0]
-    wanted = dict(enumerate(each.groups))
+    round_ = rounds[0]
+    wanted = dict(enumerate(round_.groups))
     for empty, expected in (
         ({0}, [(True, 22), (True, 33)]),
         ({1}, [(False, 33), (True, 33)]),
     ):
-        orders = group_orders(each, NO_TRANSACTIONS, wanted=wanted, empty=frozenset(empty))
+        orders = group_orders(round_, NO_TRANSACTIONS, wanted=wanted, empty=frozenset(empty))
         tasks = [order.task for order in orders]
         assert [(task.ends_in_batch, task.rules.next_offset) for task in tasks] == expected
 
@@ -205,8 +205,8 @@ def test_a_partial_round_compares_nothing_and_so_notes_no_strategy(partial: Roun
     unchanged = [receipt(number, GroupResult.UNCHANGED, partial) for number in range(2)]
     noted = {}
     for is_partial in (True, False):
-        each = replace(partial, rules=by_time, is_partial=is_partial)
-        updates = proposal_of(each, unchanged, "commit", AT_MS).updates
+        round_ = replace(partial, rules=by_time, is_partial=is_partial)
+        updates = proposal_of(round_, unchanged, "commit", AT_MS).updates
         noted[is_partial] = [update for update in updates if isinstance(update, NoteStrategy)]
     assert noted == {True: [], False: [NoteStrategy(name="timestamp")]}
 
@@ -225,31 +225,31 @@ def receipt(number: int, result: GroupResult, work: Round) -> GroupReceipt:
 
 
 def test_only_what_was_written_is_swapped_and_the_claim_is_let_go(rounds: list[Round]) -> None:
-    each = rounds[0]
-    written = receipt(0, GroupResult.WRITTEN, each)
-    receipts = [written, receipt(1, GroupResult.UNCHANGED, each)]
-    proposal = proposal_of(each, receipts, "commit", AT_MS)
+    round_ = rounds[0]
+    written = receipt(0, GroupResult.WRITTEN, round_)
+    receipts = [written, receipt(1, GroupResult.UNCHANGED, round_)]
+    proposal = proposal_of(round_, receipts, "commit", AT_MS)
     retire, add, advance, release = proposal.updates
     assert isinstance(retire, RetireSegments)
-    assert retire.ids == tuple(s.segment_id for s in each.groups[0].segments)
+    assert retire.ids == tuple(s.segment_id for s in round_.groups[0].segments)
     assert isinstance(add, AddSegments)
     assert add.segments == (written.segment,)
-    assert advance == AdvanceCleanerOffset(epoch=1, offset=each.next_offset)
-    assert release == ReleaseClaim(run=each.state.owner_run)
+    assert advance == AdvanceCleanerOffset(epoch=1, offset=round_.next_offset)
+    assert release == ReleaseClaim(run=round_.state.owner_run)
     assert (proposal.at_ms, retire.at_ms) == (AT_MS, AT_MS)
 
 
 def test_a_round_that_changes_nothing_still_moves_the_cleaner_offset(
     rounds: list[Round],
 ) -> None:
-    each = rounds[1]
-    proposal = proposal_of(each, [receipt(0, GroupResult.UNCHANGED, each)], "commit", AT_MS)
+    round_ = rounds[1]
+    proposal = proposal_of(round_, [receipt(0, GroupResult.UNCHANGED, round_)], "commit", AT_MS)
     assert [type(update) for update in proposal.updates] == [AdvanceCleanerOffset, ReleaseClaim]
 
 
 def test_the_cleaner_offset_never_moves_back(rounds: list[Round]) -> None:
-    each = replace(rounds[0], next_offset=RECORDS_PER_SEGMENT)
-    ahead = replace(each.state, cleaner_offsets=(CleanerOffset(epoch=1, offset=33),))
-    unchanged = [receipt(number, GroupResult.UNCHANGED, each) for number in range(2)]
-    proposal = proposal_of(replace(each, state=ahead), unchanged, "commit", AT_MS)
+    round_ = replace(rounds[0], next_offset=RECORDS_PER_SEGMENT)
+    ahead = replace(round_.state, cleaner_offsets=(CleanerOffset(epoch=1, offset=33),))
+    unchanged = [receipt(number, GroupResult.UNCHANGED, round_) for number in range(2)]
+    proposal = proposal_of(replace(round_, state=ahead), unchanged, "commit", AT_MS)
     assert AdvanceCleanerOffset(epoch=1, offset=33) in proposal.updates

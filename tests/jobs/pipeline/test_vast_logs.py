@@ -1,4 +1,4 @@
-"""Logs of more offsets than a segment can have, most of them superseded, through the real verbs."""
+"""The verbs handle logs with more offsets than one segment can span."""
 
 from __future__ import annotations
 
@@ -114,8 +114,8 @@ def test_such_logs_are_compacted_and_what_holds_nothing_is_one_empty_batch(
 def test_verify_and_the_other_verbs_read_the_empty_segments(course: Course) -> None:
     assert course.verified.code == 0, course.verified.stdout
     found = {entry["topic"]: entry for entry in course.verified.entries}
-    assert all(each["corruptions"] == [] for each in found.values())
-    assert {topic: each["keys_compared"] for topic, each in found.items()} == {
+    assert all(report["corruptions"] == [] for report in found.values())
+    assert {topic: report["keys_compared"] for topic, report in found.items()} == {
         topic: len(values) for topic, values in VALUES.items()
     }
     log = course.status["head", 0]["segments"][0]["log"]

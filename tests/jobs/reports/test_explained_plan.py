@@ -1,4 +1,4 @@
-"""`plan --explain`: what a person sees of one partition, in characters, not in colours."""
+"""`plan --explain` shows one partition in characters, without relying on colour."""
 
 from __future__ import annotations
 

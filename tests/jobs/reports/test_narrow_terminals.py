@@ -1,4 +1,4 @@
-"""Where people read: narrow terminals, readers that go away, encodings without our signs."""
+"""Reports fit narrow terminals, closed pipes and encodings that lack our signs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person gets to see of a fleet: a screen, worst first, and the sum of it all."""
+"""A fleet's report fits one screen, lists the worst first and ends with the totals."""
 
 from __future__ import annotations
 
@@ -97,5 +97,5 @@ def test_only_a_plan_says_that_records_without_a_key_are_not_counted_yet() -> No
 
 
 def test_the_document_has_them_all() -> None:
-    found = json.loads(document(each.as_json() for each in FLEET))["partitions"]
+    found = json.loads(document(report.as_json() for report in FLEET))["partitions"]
     assert len(found) == 20_000

@@ -1,4 +1,4 @@
-"""The printed `verify` report lists faults first and ends with a one-line summary."""
+"""The printed `verify` report lists violations first and ends with a one-line summary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of settings that are probably not meant, to people and in documents."""
+"""Settings that are probably a mistake get a remark, in print and in documents."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A secret that somebody put in the wrong place, or in the right one, is found nowhere afterwards.
+"""A secret in the right or the wrong place appears in no output, file or message.
 
-The same unlikely word stands wherever one could come in; then everything that was said or written
-is searched for it.
+The same unlikely word stands in every place that could take a secret. The tests then search all
+output and all written files for it.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def test_what_only_brokers_use_is_named_without_its_value(tier: Path, tmp_path: 
             assert CANARY not in ran.stdout + ran.stderr
 
 
-def test_a_strangers_exception_is_told_without_its_secrets() -> None:
+def test_a_foreign_exception_is_reported_without_its_secrets() -> None:
     error = RuntimeError(f"PUT https://host/x?sig={CANARY} with password={CANARY}\n\x1b[2J")
     refusal = refusal_of(error, "orders-0")
     for told in (refusal.detail, pickle.loads(failure(error, "orders-0"))):  # noqa: S301
@@ -190,7 +190,7 @@ def test_a_run_leaves_no_secret_in_what_it_says_and_writes(
     said = [ran.stdout, ran.stderr]
     for verb in ("plan", "status"):
         said += [part for ran in _asked(verb, tier) for part in (ran.stdout, ran.stderr)]
-    assert [each for each in said if CANARY in each] == []
+    assert [text for text in said if CANARY in text] == []
     assert len(RunsTable(str(tier / "_tierfold")).read()) == 2
     written = dict(_written(tmp_path))
     assert any("SparkListenerEnvironmentUpdate" in text for text in written.values())

@@ -1,4 +1,4 @@
-"""Single settings: names, values, and a clear refusal for each that a user gets wrong."""
+"""Single settings take the right names and values, and refuse wrong ones clearly."""
 
 from __future__ import annotations
 
@@ -209,8 +209,8 @@ def test_whatever_is_typed_is_either_understood_or_refused_by_name(text: str, na
 )
 def test_a_ratio_is_told_exactly(text: str, value: str) -> None:
     (told,) = (
-        each
-        for each in resolve([f"min.cleanable.dirty.ratio={text}"]).effective("orders")
-        if each.setting.name == "min.cleanable.dirty.ratio"
+        setting
+        for setting in resolve([f"min.cleanable.dirty.ratio={text}"]).effective("orders")
+        if setting.setting.name == "min.cleanable.dirty.ratio"
     )
     assert told.text == told.as_json()["value"] == value

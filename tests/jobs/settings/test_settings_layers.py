@@ -1,4 +1,4 @@
-"""The user's file and the command line: what each says, and a refusal for each mistake."""
+"""The settings file and the command line are read correctly, and mistakes are refused."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_of_several_names_of_a_broker_milliseconds_go_first(
     assert file.broker == {
         "segment_ms": SettingValue(value=segment_ms, source=f"{BROKER} {source}")
     }
-    overrides = [each.replace('"', "") for each in given]
+    overrides = [override.replace('"', "") for override in given]
     said = SettingValue(value=segment_ms, source=f"--set {source}")
     assert command_line(overrides).broker == {"segment_ms": said}
 
@@ -90,7 +90,7 @@ def test_the_command_line_takes_names_of_both_levels() -> None:
 
 
 @pytest.mark.parametrize(
-    ("toml", "where", "complaint"),
+    ("toml", "where", "message"),
     [
         ("[broker", "mine.toml", "not TOML"),
         ("broker = " + "[" * 5000, "mine.toml", "not TOML"),
@@ -123,10 +123,10 @@ def test_the_command_line_takes_names_of_both_levels() -> None:
         ('[topics.""]', 'mine.toml [topics.""]', "no topic can have such a name"),
     ],
 )
-def test_a_wrong_file_is_refused_by_its_place(toml: str, where: str, complaint: str) -> None:
+def test_a_wrong_file_is_refused_by_its_place(toml: str, where: str, message: str) -> None:
     refused = refusal(toml)
     assert refused.where == where
-    assert complaint in str(refused)
+    assert message in str(refused)
 
 
 def test_names_that_only_brokers_use_are_known_and_without_effect() -> None:

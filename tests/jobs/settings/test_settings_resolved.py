@@ -1,4 +1,4 @@
-"""Layer upon layer: who wins, against a model of a few dict updates; and what contradicts."""
+"""Layers of settings resolve as a model of dict updates does; conflicts are refused."""
 
 from __future__ import annotations
 
@@ -205,7 +205,9 @@ def test_each_effective_value_tells_who_gave_it(tmp_path: Path) -> None:
         '[broker]\n"log.roll.hours" = 1\n[topics."o*"]\n"segment.bytes" = 5\n', encoding="utf-8"
     )
     resolved = resolve(["index.interval.bytes=7"], config)
-    told = {each.setting.name: (each.text, each.source) for each in resolved.effective("orders")}
+    told = {
+        value.setting.name: (value.text, value.source) for value in resolved.effective("orders")
+    }
     assert list(told) == [setting.name for setting in SETTINGS]
     assert told["segment.ms"] == ("3600000", f"{config} [broker] log.roll.hours")
     assert told["segment.bytes"] == ("5", f'{config} [topics."o*"]')

@@ -62,7 +62,7 @@ def seen(catalog_uri: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def assert_same(found: DataFrame, expected: DataFrame) -> None:
-    order = [each for each in ("topic", "partition", "position", "chunk") if each in found.columns]
+    order = [key for key in ("topic", "partition", "position", "chunk") if key in found.columns]
     assert_df_equality(found.orderBy(order), expected.orderBy(order))
 
 
@@ -95,7 +95,7 @@ def test_spark_reads_one_row_per_live_segment(
         "partition",
         "topic_id",
         "position",
-        *(each.name for each in SEGMENT),
+        *(column.name for column in SEGMENT),
     ]
     assert_same(found, spark.createDataFrame(rows, found.schema))
 

@@ -1,4 +1,4 @@
-"""Pruning, proved by counting: bytes read of the store, bytes handed to Spark."""
+"""Pruning reads fewer bytes of the store and passes fewer to Spark, both counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where Spark's processes listen: in folders that nobody else may enter, and that go with them."""
+"""Spark's processes listen in private folders, which are deleted when they end."""
 
 from __future__ import annotations
 

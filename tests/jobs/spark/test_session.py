@@ -1,4 +1,4 @@
-"""The session as it is made, and where none can be: a sentence that says what to install."""
+"""A session is made as configured; without a usable Java a message says what to install."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the launcher and native code write past Python's stderr: chatter goes, the rest stays."""
+"""The launcher's and native code's chatter on stderr is dropped; everything else is kept."""
 
 from __future__ import annotations
 

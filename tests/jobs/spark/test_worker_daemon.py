@@ -1,4 +1,4 @@
-"""The parent of Spark's Python workers, spoken to as Spark's JVM does, without one."""
+"""The parent of Spark's Python workers speaks the JVM's protocol, tested without a JVM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records the verbs' documents anew: `python -m tests.jobs.verbs.record_golden_documents`."""
+"""Records the verbs' documents again: `python -m tests.jobs.verbs.record_golden_documents`."""
 
 from __future__ import annotations
 

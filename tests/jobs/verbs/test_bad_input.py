@@ -1,7 +1,7 @@
-"""Damage of every kind, one tier, one run: each stops its own partition and no other.
+"""Every kind of corruption stops its own partition only, all in one tier and one run.
 
-Partition 0 of a damage's topic is damaged before any run has seen it, partition 1 after a first
-compaction, in the segment that this wrote; both lie beside sound partitions.
+Each kind has a topic. Its partition 0 is corrupt before the first run; partition 1 becomes corrupt
+after a first compaction, in the segment that this wrote. Sound partitions lie beside both.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def test_the_reason_names_the_place_and_the_way_out(
 ) -> None:
     report = course.run.partitions[damage.name, partition]
     assert report["outcome"] in {"failed", "refused"}
-    said = damage.first_sight if partition == NEW else damage.known
+    said = damage.without_row if partition == NEW else damage.known
     assert not told(report["reason"], *(said or ())), report["reason"]
     assert "This is a bug" not in report["reason"]
 
@@ -175,7 +175,7 @@ def test_once_mended_the_partition_is_compacted(
     assert live_values(course.status_again[damage.name, partition]) == latest_updates(segments)
 
 
-def test_the_run_on_the_mended_tier_has_no_complaint(course: Course) -> None:
+def test_the_run_on_the_repaired_tier_succeeds(course: Course) -> None:
     assert course.again.code == 0
     assert course.again.outcomes[SOUND, KNOWN] == "nothing_to_do"
 

@@ -1,4 +1,4 @@
-"""A row of the catalog that cannot be true stops its own partition, and stays as it is."""
+"""An invalid row of the catalog stops its own partition only, and is left unchanged."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ def raw_rows(tier: Path) -> list[Row]:
 
 
 def a_tier_with(folder: Path, corrupt: Any) -> Path:
-    """Two claimed partitions of two segments, the first one's row harmed by other hands."""
+    """Two claimed partitions of two segments, the first one's row corrupted by another writer."""
     tier = made_tier(folder / "tier")
     for key in (WRONG, BESIDE):
         put_updates(tier, key, 0)
         put_updates(tier, key, 1)
     context = run_context(str(tier), None, None)
-    views = [each.view for each in survey(context, resolve(ALWAYS[1::2]), Scope())]
+    views = [surveyed.view for surveyed in survey(context, resolve(ALWAYS[1::2]), Scope())]
     context.catalog.claim([state_with_new(view) for view in views if view], "first", at_ms=1)
     rows = raw_rows(tier)
     corrupt(rows[0])
@@ -81,7 +81,7 @@ def a_tier_with(folder: Path, corrupt: Any) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("harm", "words"),
+    ("corrupt", "words"),
     [
         (a_topic, ("topic is '../x', which is not a name that Kafka allows",)),
         (a_segment, ("segments.segment_id is '../../y'", "row orders-0")),

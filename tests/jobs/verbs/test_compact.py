@@ -1,4 +1,4 @@
-"""What a sound tier becomes, what a second run does with it, and two runs at the same time."""
+"""`compact` cleans a sound tier, a second run finds nothing to do, and two runs do not collide."""
 
 from __future__ import annotations
 
@@ -72,9 +72,9 @@ class Course:
     def lives(self, topic: str, partition: int = 0) -> list[dict[str, Any]]:
         """The live segments of a partition after the first run."""
         (found,) = (
-            each
-            for each in self.status
-            if (each["topic"], each["partition"]) == (topic, partition)
+            report
+            for report in self.status
+            if (report["topic"], report["partition"]) == (topic, partition)
         )
         segments: list[dict[str, Any]] = found["segments"]
         return segments
@@ -156,17 +156,17 @@ def test_all_that_can_be_compacted_is_and_the_rest_says_why(course: Course) -> N
     assert values_of(course, "legacy") == {b"l": b"w", b"k": b"x"}
 
 
-def test_every_partition_tells_its_round_and_a_tally_that_adds_up(course: Course) -> None:
+def test_every_partition_reports_its_round_and_counts_that_add_up(course: Course) -> None:
     planned = {(entry["topic_id"], entry["partition"]): entry for entry in course.planned.entries}
-    for each in course.first.entries:
-        if each["topic"] == "lame":
+    for report in course.first.entries:
+        if report["topic"] == "lame":
             continue
-        plan = planned[each["topic_id"], each["partition"]]
-        assert each["first_dirty"] == plan["first_dirty"] == 0
-        assert each["next_offset"] == plan["next_offset"] > 0
-        assert each["bytes_in"] == plan["bytes_in"]
-        assert each["epoch"] == 1
-        counts = each["counts"]
+        plan = planned[report["topic_id"], report["partition"]]
+        assert report["first_dirty"] == plan["first_dirty"] == 0
+        assert report["next_offset"] == plan["next_offset"] > 0
+        assert report["bytes_in"] == plan["bytes_in"]
+        assert report["epoch"] == 1
+        counts = report["counts"]
         assert sum(counts[name] for name in RECORD_OUTCOMES) == counts["records_in"] > 0
         sizes = [counts[f"{name}_bytes"] for name in RECORD_OUTCOMES]
         assert sum(sizes) == counts["record_bytes_in"] > 0
@@ -195,7 +195,10 @@ def test_groups_of_which_nothing_is_left_give_their_offsets_to_a_neighbour(
     assert (head["start_offset"], head["end_offset"]) == (0, 2)
     assert values_of(course, "head-goes") == {b"k": b"2"}
     middle = course.lives("middle-goes")
-    assert [(each["start_offset"], each["end_offset"]) for each in middle] == [(0, 1), (2, 2)]
+    assert [(segment["start_offset"], segment["end_offset"]) for segment in middle] == [
+        (0, 1),
+        (2, 2),
+    ]
     assert values_of(course, "middle-goes") == {b"a": b"0", b"k": b"2"}
 
 
@@ -207,7 +210,7 @@ def test_records_without_a_key_go_and_the_end_of_the_log_stays(course: Course) -
     assert values_of(course, "keyless") == {}
 
 
-def test_aborts_that_no_index_lists_are_believed(course: Course) -> None:
+def test_aborts_that_no_index_lists_are_trusted(course: Course) -> None:
     report = course.first.partitions["tiered", 0]
     (note,) = (note for note in report["notes"] if "told of by their marker alone" in note)
     assert int(note.split()[0]) > 0
@@ -313,14 +316,14 @@ def test_an_object_that_vanishes_after_the_claim_stops_its_partition_alone(two: 
 
 
 def test_a_catalog_that_vanishes_before_the_commit_publishes_nothing(two: Path) -> None:
-    live = {place: each["segments"] for place, each in status_of(two).items()}
+    live = {place: report["segments"] for place, report in status_of(two).items()}
     catalog = two / "_tierfold"
     with interrupted(before_commit=lambda: catalog.rename(two / "away")):
         ran = tierfold("compact", two, *ALWAYS, "--json")
     assert (ran.code, set(ran.outcomes.values())) == (4, {"lost_race"})
     shutil.rmtree(catalog, ignore_errors=True)
     (two / "away").rename(catalog)
-    assert {place: each["segments"] for place, each in status_of(two).items()} == live
+    assert {place: report["segments"] for place, report in status_of(two).items()} == live
 
 
 def test_a_catalog_that_cannot_be_read_at_the_commit_is_told_partition_by_partition(
@@ -343,13 +346,13 @@ def test_a_catalog_that_cannot_be_read_at_the_commit_is_told_partition_by_partit
 
 
 def test_a_bug_of_ours_has_an_exit_code_of_its_own(two: Path) -> None:
-    def break_a_law() -> None:
-        raise InvariantBroken("a law is broken", where="row", remedy="Please report this bug.")
+    def break_a_rule() -> None:
+        raise InvariantBroken("a rule is broken", where="row", remedy="Please report this bug.")
 
-    with interrupted(before_claim=break_a_law):
+    with interrupted(before_claim=break_a_rule):
         ran = tierfold("compact", two, *ALWAYS, "--set", "tier.binding=detached")
     assert (ran.code, ran.stdout) == (1, "")
-    assert ran.stderr == "tierfold: row: a law is broken. Please report this bug.\n"
+    assert ran.stderr == "tierfold: row: a rule is broken. Please report this bug.\n"
 
 
 def test_a_partition_renamed_behind_the_catalogs_back_is_refused(two: Path) -> None:

@@ -1,4 +1,4 @@
-"""`tierfold config`, and settings from a file as a person gives them to every verb."""
+"""`tierfold config` prints settings; every verb takes them from a file."""
 
 from __future__ import annotations
 

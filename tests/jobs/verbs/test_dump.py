@@ -1,4 +1,4 @@
-"""`dump` prints batches and records as Kafka's own tool does, and reports damage."""
+"""`dump` prints batches and records as Kafka's own tool does, and reports corruption."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_lines_before_the_fault_are_told(tmp_path: Path) -> None:
     path = segment(tmp_path, bytes(spoilt), data(2, (b"a", b"b")), b"\x00" * 20)
     lines = dump_lines(str(path))
     told = [json.loads(next(lines)) for _ in range(3)]
-    assert [each.get("isvalid") for each in told] == [False, True, None]
+    assert [line.get("isvalid") for line in told] == [False, True, None]
     with pytest.raises(CorruptLog):
         next(lines)
 

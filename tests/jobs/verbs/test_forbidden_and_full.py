@@ -1,4 +1,4 @@
-"""No permission and no space: one tier, one run in a process that root's rights do not help."""
+"""Without permission or disk space a run fails cleanly, in a process without root's rights."""
 
 from __future__ import annotations
 
@@ -163,9 +163,9 @@ def test_a_catalog_that_is_full_or_forbidden_shows_no_panic(tmp_path: Path) -> N
     with forbidden(bucket, 0o555):
         ran = confined(*command)
     full = in_own_process(sys.executable, "-m", "tests.jobs.confined", "0", *command)
-    for each, word in ((ran, "Permission denied"), (full, "File too large")):
-        said = " ".join(each.stdout.replace("│", " ").split())
-        assert (each.code, word in said, "panicked" in each.stderr) == (3, True, False), each
+    for done, word in ((ran, "Permission denied"), (full, "File too large")):
+        said = " ".join(done.stdout.replace("│", " ").split())
+        assert (done.code, word in said, "panicked" in done.stderr) == (3, True, False), done
 
 
 def claimed(tier: Path, key: PartitionKey) -> None:

@@ -1,4 +1,4 @@
-"""`tierfold forget`: what is lost is told first, what is in the way is named, zombies fenced."""
+"""`tierfold forget` reports losses first, names what blocks it, and fences zombie runs."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def lost_log(tier: Path) -> str:
     return ".log"
 
 
-@pytest.mark.parametrize("harm", [lost_gap, lost_part, lost_log])
+@pytest.mark.parametrize("corrupt", [lost_gap, lost_part, lost_log])
 def test_where_discovery_would_refuse_what_is_left_nothing_is_forgotten(
     cut_off: Histories, corrupt: Callable[[Path], str]
 ) -> None:
@@ -324,10 +324,10 @@ class Deaf(Catalog):
     """Does what it is told and is never heard; then another run takes the partition."""
 
     def commit(self, proposals: Sequence[CommitProposal]) -> dict[PartitionKey, Outcome]:
-        (each,) = proposals
+        (proposal,) = proposals
         super().commit(proposals)
-        self.claim(list(self.read([each.key]).values()), "next", at_ms=1)
-        return {each.key: Unknown(commit_id=each.commit_id, cause="the line is dead")}
+        self.claim(list(self.read([proposal.key]).values()), "next", at_ms=1)
+        return {proposal.key: Unknown(commit_id=proposal.commit_id, cause="the line is dead")}
 
 
 def test_a_commit_without_an_answer_is_found_beneath_what_came_since(

@@ -1,4 +1,4 @@
-"""Every verb's `--json` document is, field by field and in this order, the one that is recorded."""
+"""Every verb's `--json` document equals the recorded one, field by field and in order."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ VARYING: Final = {
     "commit": re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"),
     "id": re.compile(r"(?<=\d{20}-)[\w-]{22}|(?<![\w-])[\w-]{21}[AQgw](?![\w-])"),
 }
-MOMENT: Final = re.compile(r"2027-0[12]-\d\dT[\d:.]+Z")
+RUN_TIME: Final = re.compile(r"2027-0[12]-\d\dT[\d:.]+Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +76,13 @@ class Documents:
         """The value without what differs from run to run; a name's number is that of its kind."""
         match value:
             case dict():
-                return {key: self.masked(each) for key, each in value.items()}
+                return {key: self.masked(item) for key, item in value.items()}
             case list():
-                return [self.masked(each) for each in value]
+                return [self.masked(item) for item in value]
             case int() if THEN_MS <= value < LAST_MS:
                 return "<moment>"
             case str():
-                text = MOMENT.sub("<moment>", value.replace(str(self.tier.parent), "<folder>"))
+                text = RUN_TIME.sub("<moment>", value.replace(str(self.tier.parent), "<folder>"))
                 for kind, pattern in VARYING.items():
                     text = pattern.sub(partial(self.number, kind), text)
                 return text
@@ -91,7 +91,7 @@ class Documents:
 
     def number(self, kind: str, found: re.Match[str]) -> str:
         """The same for the same name, by first appearance."""
-        known = sum(each.startswith(f"<{kind} ") for each in self.numbers.values())
+        known = sum(numbered.startswith(f"<{kind} ") for numbered in self.numbers.values())
         return self.numbers.setdefault(found[0], f"<{kind} {known + 1}>")
 
 
@@ -147,7 +147,7 @@ def many_partitions(folder: Path) -> Mapping[str, str]:
     told.ask("verify-second-opinion", "verify --second-opinion --topic tiered", hours=2)
     told.ask("history-untouched", "history broken-0", hours=2)
     lines = told.ask("history", "history orders-0", hours=2).entries[0]["history"]
-    compacted, first = (("--to", str(each["committed_at_ms"])) for each in lines)
+    compacted, first = (("--to", str(line["committed_at_ms"])) for line in lines)
     told.ask("restore-dry-run", "restore orders-0 --dry-run", *first, hours=3)
     told.ask("restore", "restore orders-0", *first, hours=3)
     told.ask("restore-again", "restore orders-0", *first, hours=4)

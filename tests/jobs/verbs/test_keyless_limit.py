@@ -1,4 +1,4 @@
-"""`compact.keyless.max`: a partition that would lose more records without a key stays as it is."""
+"""A partition that would lose more keyless records than `compact.keyless.max` is unchanged."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Values that must not come back, and values that must not go: what a hostile reader tried.
+"""Deleted values do not return and live values do not vanish, under hostile attempts.
 
-One tier, a topic per attempt, so that each run of the command serves them all.
+One tier has a topic per attempt, so that one run of the command covers them all.
 """
 
 from __future__ import annotations

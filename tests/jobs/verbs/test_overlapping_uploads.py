@@ -1,4 +1,4 @@
-"""Uploads of two leaders that share offsets, through the verbs (SEMANTICS 1, "Overlaps").
+"""The verbs handle uploads of two leaders that share offsets (SEMANTICS 1, "Overlaps").
 
     one leader    0 ────────── 10
     the next            8 ──[11 ──── 15]  16 ──── 23
@@ -46,7 +46,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_on_first_sight_uploads_that_agree_are_taken_in_any_order_of_arrival(
+def test_without_a_row_matching_uploads_are_taken_in_any_order_of_arrival(
     tmp_path: Path, case: str
 ) -> None:
     uploads, expected = CASES[case]
@@ -92,7 +92,7 @@ def test_beside_a_row_they_are_taken_from_an_effective_start_on(
     cut = [segment for segment in row(tier).segments if segment.skipped_offsets]
     assert all(segment.agrees_with and segment.skipped_bytes for segment in cut)
     entry = vacuum(tier, hours=72).partitions["orders", 0]
-    assert {each["segment_id"] for each in entry["objects"]}.isdisjoint(live)
+    assert {listed["segment_id"] for listed in entry["objects"]}.isdisjoint(live)
     assert ids_in(tier) == live
     assert plan(tier).code == 0
 

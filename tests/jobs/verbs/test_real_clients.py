@@ -1,7 +1,7 @@
-"""Topics that four real clients wrote: read, compacted, verified, and read again.
+"""Topics that four real clients wrote are read, compacted, verified and read again.
 
-What a consumer read of them (`golden_clients/README.md`) says what there is; what compaction must
-leave of that, a loop says that anybody can check.
+`golden_clients/README.md` describes what a consumer read from them. A short loop computes what
+compaction must leave of that.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def read(spark: SparkSession, tier: Path) -> dict[str, list[Record]]:
                 key=row["key"],
                 value_bytes=-1 if value is None else len(value),
                 value_crc=None if value is None else zlib.crc32(value),
-                headers=tuple((each["key"], each["value"]) for each in row["headers"] or ()),
+                headers=tuple((header["key"], header["value"]) for header in row["headers"] or ()),
             )
         )
     return {topic: sorted(records) for topic, records in found.items()}

@@ -1,4 +1,4 @@
-"""`tierfold restore` on real tiers: what lives again, what is refused, who is fenced."""
+"""`tierfold restore` on real tiers restores segments, refuses what it must and fences others."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_the_history_names_every_state(tier: Path) -> None:
     assert times == sorted(times, reverse=True)
 
 
-def test_each_state_can_be_restored_by_its_moment_in_any_order(tier: Path) -> None:
+def test_each_state_can_be_restored_by_its_time_in_any_order(tier: Path) -> None:
     lines = lines_of(tier)
     for number in (3, 1, 0, 2, 3):
         timestamp_text = lines[number]["committed_at" if number % 2 else "committed_at_ms"]
@@ -149,13 +149,13 @@ def test_the_report_says_what_came_back_and_what_left(tier: Path) -> None:
     planned = restore(tier, found["committed_at"], "--dry-run").entries[0]
     done = restore(tier, found["committed_at"]).entries[0]
     assert (planned["outcome"], done["outcome"]) == ("planned", "restored")
-    for each in (planned, done):
-        assert [segment["id"] for segment in each["leaving"]] == newest["segments"]
-        assert [segment["start_offset"] for segment in each["back"]] == [0, 11, 22]
-        assert (each["segments_in"], each["segments_out"]) == (1, 3)
-        assert each["bytes_in"] == newest["live_bytes"]
-        assert each["bytes_out"] == sum(segment["size_bytes"] for segment in each["back"])
-        assert each["to"]["event"] == "found"
+    for report in (planned, done):
+        assert [segment["id"] for segment in report["leaving"]] == newest["segments"]
+        assert [segment["start_offset"] for segment in report["back"]] == [0, 11, 22]
+        assert (report["segments_in"], report["segments_out"]) == (1, 3)
+        assert report["bytes_in"] == newest["live_bytes"]
+        assert report["bytes_out"] == sum(segment["size_bytes"] for segment in report["back"])
+        assert report["to"]["event"] == "found"
     assert done["epoch"] == 3
     row = RunsTable(str(tier / "_tierfold")).read()[-1]
     assert (row.command, row.outcome, row.epoch) == ("restore", "restored", 3)
@@ -228,13 +228,13 @@ def test_a_tombstone_that_was_dropped_since_still_deletes(
 
 
 def start_deletion(tier: Path, ids: Sequence[str]) -> None:
-    """A sweeper begins, and is done with its claim before its objects are gone."""
+    """A vacuum run starts a deletion and releases its claim before its objects are gone."""
     catalog = Catalog(str(tier / "_tierfold"))
-    state = catalog.claim([row_of(tier)], "sweeper", at_ms=1)[ORDERS].state
+    state = catalog.claim([row_of(tier)], "vacuum", at_ms=1)[ORDERS].state
     proposal = proposed(
         state,
         StartDeletion(ids=tuple(ids), at_ms=2),
-        ReleaseClaim(run="sweeper"),
+        ReleaseClaim(run="vacuum"),
         commit_id=new_commit_id(),
         at_ms=2,
     )
@@ -250,7 +250,7 @@ def test_what_is_being_deleted_is_not_restored(tier: Path) -> None:
     reason = ran.entries[0]["reason"]
     assert not told(reason, "being deleted", found["segments"][0], "tierfold history")
     assert files_below(tier) == before
-    lines = {each["event"]: each for each in lines_of(tier)}
+    lines = {line["event"]: line for line in lines_of(tier)}
     assert not lines["found"]["is_restorable"]
     assert "being deleted" in lines["found"]["why_not"]
     # An original is gone, and yet the state that has it in compacted form is whole.
@@ -271,7 +271,7 @@ def log_of(tier: Path, segment_id: str) -> Path:
     return log
 
 
-@pytest.mark.parametrize("harm", ["gone", "cut", "no index", "flipped", "wrong index"])
+@pytest.mark.parametrize("corrupt", ["gone", "cut", "no index", "flipped", "wrong index"])
 def test_what_is_not_whole_is_not_restored(tier: Path, corrupt: str) -> None:
     found = lines_of(tier)[3]
     log = log_of(tier, found["segments"][1])
@@ -353,14 +353,14 @@ class Deaf(Catalog):
     is_claimed_since = False
 
     def commit(self, proposals: Sequence[CommitProposal]) -> dict[PartitionKey, Outcome]:
-        (each,) = proposals
+        (proposal,) = proposals
         if self.is_written:
             super().commit(proposals)
         if self.is_claimed_since:
-            self.claim(list(self.read([each.key]).values()), "next", at_ms=1)
+            self.claim(list(self.read([proposal.key]).values()), "next", at_ms=1)
         if not self.is_written:
             raise UnreadableObject("the line is dead", where="catalog", remedy="Wait.")
-        return {each.key: Unknown(commit_id=each.commit_id, cause="the line is dead")}
+        return {proposal.key: Unknown(commit_id=proposal.commit_id, cause="the line is dead")}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Wrong results of every strategy, planted in one tier: what `verify` and Spark's window say."""
+"""`verify` and Spark's window find wrong results of every strategy, planted in one tier."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def cases() -> dict[str, Case]:
         good = Case(strategy=strategy, live=words(right))
         name, _, _ = strategy.partition("=")
         stale = next(other[0] for other in RIGHT.values() if other[0] != right[0])
-        without = {n: words(each for each in right if each != n) for n in right}
+        without = {n: words(rest for rest in right if rest != n) for n in right}
         found |= {
             f"{name}-right": good,
             f"{name}-tombstone-gone": replace(good, live=without[right[3]]),
@@ -183,7 +183,7 @@ def found_by_key(tier: Path) -> dict[PartitionKey, Verified]:
     """What one `verify` says of all."""
     context, console = run_context(str(tier)), Console(file=StringIO())
     found = verify(context, resolve([]), Scope(), console, second_opinion=True)
-    return {each.key: each for each in found}
+    return {verified.key: verified for verified in found}
 
 
 @pytest.fixture(scope="module")
@@ -202,21 +202,21 @@ def test_both_opinions_find_each_wrong_result_and_nothing_else(
         assert (told.compared_by, told.keys_compared) == (case.strategy, case.keys), topic
         expected = SecondOpinion(keys=case.keys, differing=bool(case.key), late=case.late)
         assert replace(second, example="") == expected, topic
-        opening = [fault.partition(": key 0x")[0] for fault in told.faults]
+        opening = [fault.partition(": key 0x")[0] for fault in told.corruptions]
         where = "in the segments that brokers wrote"
         first = f"1 of {case.keys} keys have another latest value than {where}"
         seconds = f"second opinion: 1 of {case.keys} keys have another latest record than {where}"
         faults = [first] * case.is_seen_by_both + [seconds] if case.key else []
-        assert opening == faults, (topic, told.faults)
-        assert all(f": key 0x{case.key.encode().hex()} had " in fault for fault in told.faults), (
-            topic
-        )
+        assert opening == faults, (topic, told.corruptions)
+        assert all(
+            f": key 0x{case.key.encode().hex()} had " in fault for fault in told.corruptions
+        ), topic
         assert any("1 of 6 keys are back" in note for note in told.notes) == bool(case.late), topic
 
 
 def test_a_difference_says_what_was_and_what_is(found: dict[str, Verified]) -> None:
     ends = {
-        topic: found[topic].faults[-1].rpartition(": ")[2]
+        topic: found[topic].corruptions[-1].rpartition(": ")[2]
         for topic in ("timestamp-stale", "header-lost", "offset-back")
     }
     assert ends == {
@@ -231,7 +231,7 @@ def test_the_reader_cannot_tell_two_topics_of_one_name_apart(
 ) -> None:
     for key in TWICE:
         told = found_by_key[key]
-        assert (told.faults, told.keys_compared, told.second_opinion) == ((), 6, None)
+        assert (told.corruptions, told.keys_compared, told.second_opinion) == ((), 6, None)
         assert told.notes[-1] == "no second opinion: the tier has several topics of that name"
 
 
@@ -264,8 +264,8 @@ def test_a_signal_ends_the_query_and_does_not_wait_for_it(spark: SparkSession, t
         targets = [target_of(context, known, INDEX_INTERVAL_BYTES)]
         second_opinions(spark, context, targets, Console(file=StringIO()))
     sender.join()
-    ended = [tracker.getJobInfo(each) for each in set(jobs_of(spark)) - before]
-    assert "FAILED" in {each.status for each in ended if each is not None}
+    ended = [tracker.getJobInfo(job) for job in set(jobs_of(spark)) - before]
+    assert "FAILED" in {job.status for job in ended if job is not None}
 
 
 def jobs_of(spark: SparkSession) -> list[int]:

@@ -1,4 +1,4 @@
-"""Which partitions are due, in which order, through the real command: ages, lags, horizons."""
+"""The real command picks the due partitions in the right order: ages, lags, horizons."""
 
 from __future__ import annotations
 
@@ -138,11 +138,11 @@ def three_topics(tier: Path) -> Path:
 
 def test_the_most_overdue_partition_goes_first(three_topics: Path) -> None:
     # Of orders and returns half is overdue, all of payments is.
-    wiring = run_context(str(three_topics), None, WRITTEN_AT_MS + 2015)
+    context = run_context(str(three_topics), None, WRITTEN_AT_MS + 2015)
     settings = lagging(maximum_ms=2010)
-    surveyed = survey(wiring, settings, Scope())
+    surveyed = survey(context, settings, Scope())
     assert [partition.key.topic for partition in surveyed] == ["orders", "payments", "returns"]
-    assert [each.key.topic for each in in_order_of_work(surveyed)] == [
+    assert [partition.key.topic for partition in in_order_of_work(surveyed)] == [
         "payments",
         "orders",
         "returns",
@@ -150,21 +150,21 @@ def test_the_most_overdue_partition_goes_first(three_topics: Path) -> None:
 
 
 def test_a_plan_tells_the_order_of_work_and_what_is_late(three_topics: Path) -> None:
-    wiring = run_context(str(three_topics), None, WRITTEN_AT_MS + 3015)
-    reports = plan(wiring, lagging(maximum_ms=10), Scope())
+    context = run_context(str(three_topics), None, WRITTEN_AT_MS + 3015)
+    reports = plan(context, lagging(maximum_ms=10), Scope())
     assert [report.key.topic for report in reports] == ["orders", "payments", "returns"]
     assert {report.reason for report in reports} == {
         "must be cleaned: max.compaction.lag.ms has passed"
     }
     said = io.StringIO()
-    reports = plan(wiring, lagging(maximum_ms=3010), Scope())
+    reports = plan(context, lagging(maximum_ms=3010), Scope())
     print_reports(Console(file=said, width=200), reports, "plan")
     places = [said.getvalue().index(f"{topic}-0") for topic in ("payments", "orders", "returns")]
     assert places == sorted(places)
     assert "max-compaction-delay-secs" not in said.getvalue()  # 5 ms are no second
-    assert max_compaction_delay_secs(plan(wiring, lagging(maximum_ms=1000), Scope())) == 2
+    assert max_compaction_delay_secs(plan(context, lagging(maximum_ms=1000), Scope())) == 2
     print_reports(
-        Console(file=said, width=200), plan(wiring, lagging(maximum_ms=1000), Scope()), "plan"
+        Console(file=said, width=200), plan(context, lagging(maximum_ms=1000), Scope()), "plan"
     )
     assert "max-compaction-delay-secs: 2" in said.getvalue()
     assert "3 partitions whose active segment should have rolled" in said.getvalue()
@@ -184,24 +184,24 @@ def test_the_document_tells_the_same(three_topics: Path) -> None:
 
 
 def test_what_is_too_young_is_left_and_the_rest_is_cleaned(three_topics: Path) -> None:
-    wiring = run_context(str(three_topics), None, WRITTEN_AT_MS + 40)
-    reports = plan(wiring, lagging(minimum_ms=30, maximum_ms=2**63 - 1), Scope())
+    context = run_context(str(three_topics), None, WRITTEN_AT_MS + 40)
+    reports = plan(context, lagging(minimum_ms=30, maximum_ms=2**63 - 1), Scope())
     assert [report.next_offset for report in reports] == [RECORDS_PER_SEGMENT] * 3
     assert "younger than min.compaction.lag.ms (30)" in reports[0].reason
     assert reports[1].reason == ""
-    known = status(wiring, lagging(minimum_ms=30, maximum_ms=2**63 - 1), Scope())
+    known = status(context, lagging(minimum_ms=30, maximum_ms=2**63 - 1), Scope())
     regions = known[0].regions
     assert regions is not None
     assert regions.first_uncleanable == RECORDS_PER_SEGMENT
 
 
 def test_a_plan_made_for_another_time_is_contradicted(three_topics: Path) -> None:
-    wiring = run_context(str(three_topics), None, WRITTEN_AT_MS + 40)
-    orders = survey(wiring, lagging(maximum_ms=2**63 - 1), Scope())[0]
-    assert plan_violations(orders, wiring.now_ms) == ()
+    context = run_context(str(three_topics), None, WRITTEN_AT_MS + 40)
+    orders = survey(context, lagging(maximum_ms=2**63 - 1), Scope())[0]
+    assert plan_violations(orders, context.now_ms) == ()
     too_strict = lagging(minimum_ms=30, maximum_ms=2**63 - 1).rules_for("orders")
     stricter = replace(orders, rules=too_strict)
-    (why,) = plan_violations(stricter, wiring.now_ms)
+    (why,) = plan_violations(stricter, context.now_ms)
     assert "too young" in why
 
 

@@ -1,4 +1,4 @@
-"""Uploads that no row names, through the verbs: kept, set apart, or the partition is refused."""
+"""Uploads without a row are kept or set apart, or the verbs refuse their partition."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_what_a_killed_run_of_ours_left_within_the_live_range_still_goes(tier: P
     nothing = upload(tier, 0, 4, (3, 0), lacking=["log"])
     entry = vacuum(tier, hours=DAYS).partitions["orders", 0]
     assert entry["outcome"] == "vacuumed"
-    assert {each["segment_id"] for each in entry["objects"]} == {left, half, nothing}
+    assert {listed["segment_id"] for listed in entry["objects"]} == {left, half, nothing}
     assert listed_objects(entry, kind="orphan") == listed_objects(entry)
     assert ids_in(tier) == {live}
 
@@ -148,7 +148,7 @@ def test_of_a_diverged_partition_what_neither_history_needs_may_go(tier: Path) -
     # Where the live one is cut off, only this gives the new history its head.
     head = upload(tier, 0, 4, (3, 0), lacking=["index"])
     entry = vacuum(tier, hours=DAYS).partitions["orders", 0]
-    assert {each["segment_id"] for each in entry["objects"]} == {left}
+    assert {listed["segment_id"] for listed in entry["objects"]} == {left}
     assert ids_in(tier) == {live, current, deposed, head}
     assert given_up(tier, "--set", "tier.binding=bound") == "refused"
     assert ids_in(tier) == {live, current, deposed, head}

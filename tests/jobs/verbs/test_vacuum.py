@@ -1,4 +1,4 @@
-"""What `vacuum` deletes of a real tier, when, and what it leaves (SEMANTICS 9)."""
+"""`vacuum` deletes what it may of a real tier, once it may, and nothing else (SEMANTICS 9)."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_each_object_is_told_with_its_bytes_and_a_dry_run_changes_nothing(tier: 
 
 def test_the_run_is_recorded(tier: Path) -> None:
     ran = vacuum(tier)
-    rows = [each for each in RunsTable(str(tier / CATALOG_FOLDER)).read() if each.topic == "orders"]
+    rows = [line for line in RunsTable(str(tier / CATALOG_FOLDER)).read() if line.topic == "orders"]
     (vacuumed,) = (row for row in rows if row.command == "vacuum")
     assert (vacuumed.outcome, vacuumed.epoch, vacuumed.segments_in, vacuumed.bytes_out) == (
         "vacuumed",
@@ -137,14 +137,14 @@ def test_where_a_broker_may_serve_the_tier_only_what_we_wrote_goes(
     entry = ran.partitions["orders", 0]
     assert (ran.code, entry["outcome"]) == (0, "vacuumed")
     assert not told("; ".join(entry["notes"]), "4 retired, 1 orphaned", "detached")
-    assert {each["segment_id"] for each in entry["objects"]} == {ours, ""}
+    assert {listed["segment_id"] for listed in entry["objects"]} == {ours, ""}
     assert originals < ids_in(tier)
     assert ours not in ids_in(tier)
     assert all(part.exists() for part in stray)
     assert not hidden.exists()
 
 
-def test_orphans_and_leftovers_of_dead_runs_go_once_they_are_old(tier: Path) -> None:
+def test_old_orphans_and_incomplete_uploads_of_dead_runs_are_deleted(tier: Path) -> None:
     whole, young = parts(orphan(tier, 1)), parts(orphan(tier, 2, hours=24))
     *cut, last = parts(orphan(tier, 0))
     last.unlink()
@@ -156,7 +156,7 @@ def test_orphans_and_leftovers_of_dead_runs_go_once_they_are_old(tier: Path) -> 
     assert all(path.exists() for path in (*young, at_work))
 
 
-def test_a_leftover_alone_needs_no_claim(tier: Path) -> None:
+def test_an_incomplete_upload_alone_needs_no_claim(tier: Path) -> None:
     vacuum(tier)
     # So it does not matter who holds the partition.
     Catalog(str(tier / CATALOG_FOLDER)).claim([row(tier)], "at-work", at_ms=THEN_MS + 25 * HOUR_MS)
@@ -280,7 +280,7 @@ def test_a_folder_copied_under_another_name_costs_neither_anything(tier: Path) -
     assert files_below(folder_of(tier, ORDERS)) == before
 
 
-def test_a_folder_behind_a_link_is_not_swept(tier: Path, tmp_path: Path) -> None:
+def test_a_folder_behind_a_link_is_not_vacuumed(tier: Path, tmp_path: Path) -> None:
     far = Path(shutil.move(folder_of(tier, ORDERS), tmp_path / "far"))
     folder_of(tier, ORDERS).symlink_to(far)
     before = files_below(far)
@@ -322,7 +322,7 @@ def test_what_may_go_of_a_partition_at_which_a_run_is_at_work_waits(
 def test_times_can_be_said(tier: Path) -> None:
     stray = orphan(tier, 1)
     entry = vacuum(tier, "--orphan-age", "2h", hours=3).partitions["orders", 0]
-    assert {each["kind"] for each in entry["objects"]} == {"orphan"}
+    assert {listed["kind"] for listed in entry["objects"]} == {"orphan"}
     assert not stray.exists()
     assert vacuum(tier, "--grace-period", "4h", hours=3).outcomes["payments", 0] == "nothing_to_do"
     assert vacuum(tier, "--grace-period", "2h", hours=3).outcomes["payments", 0] == "vacuumed"

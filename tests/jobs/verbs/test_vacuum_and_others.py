@@ -1,4 +1,4 @@
-"""What other verbs and the reader make of a tier that `vacuum` was at."""
+"""The other verbs and the reader work on a tier that `vacuum` has cleaned."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_verify_reads_no_original_that_is_being_deleted_or_is_gone(tier: Path) -
 def test_the_reader_begins_at_the_log_start(tier: Path, spark: SparkSession) -> None:
     register(spark)
     frame = spark.read.format(FORMAT).load(str(tier))
-    offsets = [each["offset"] for each in frame.select("offset").collect()]
+    offsets = [record["offset"] for record in frame.select("offset").collect()]
     assert min(offsets) == row(tier).log_start_offset == 11
     assert frame.filter("offset < 11").count() == 0
 

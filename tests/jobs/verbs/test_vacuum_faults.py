@@ -1,4 +1,4 @@
-"""`vacuum` killed, fenced, failed or left without an answer at each of its steps."""
+"""`vacuum` loses nothing when killed, fenced, failed or unanswered at each of its steps."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ def test_killed_anywhere_the_next_run_goes_on(tier: Path, event_source: EventSou
     marked = {retired_segment.segment.segment_id for retired_segment in row(tier).retired}
     # What is not marked is whole, and what was listed is not forgotten while it is there.
     assert ids_in(tier) - live_ids(tier) - {strays[0].name[21:43]} <= marked
-    for each in row(tier).whole_retired:
-        assert len(list(folder_of(tier, ORDERS).glob(f"*{each.segment.segment_id}*"))) == 5
+    for retired in row(tier).whole_retired:
+        assert len(list(folder_of(tier, ORDERS).glob(f"*{retired.segment.segment_id}*"))) == 5
     # The dead run's claim lasts for the orphan age.
     assert vacuum(tier, hours=48).code == 0
     assert vacuum(tier, hours=51).code == 0
@@ -145,10 +145,10 @@ def test_a_zombie_is_fenced_at_each_step_and_told_by_which_epoch(
     assert not strays[0].exists()
 
 
-def test_of_two_runs_at_once_one_sweeps(tier: Path) -> None:
+def test_of_two_runs_at_once_one_vacuums(tier: Path) -> None:
     other = []
     with watched(at("claim 1", lambda: other.append(vacuum(tier)))):
-        # The other one is wired like this one, so that its calls are counted on.
+        # Both runs share one watch, so the calls of both are counted.
         ran = vacuum(tier)
     assert (ran.code, other[0].code) == (4, 0)
     assert (ran.outcomes["orders", 0], other[0].outcomes["orders", 0]) == ("lost_race", "vacuumed")
@@ -301,7 +301,7 @@ def test_a_catalog_that_cannot_forget_is_told_and_no_failure(tier: Path) -> None
     assert not told(ran.stderr, "The catalog's old files could not be deleted", "no answer")
 
 
-def test_many_partitions_are_swept_some_at_a_time(
+def test_many_partitions_are_vacuumed_some_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tierfold.jobs.verbs.vacuum.PARTITIONS_PER_RECHECK", 2)
@@ -314,13 +314,13 @@ def test_many_partitions_are_swept_some_at_a_time(
         )
     assert set(ran.outcomes.values()) == {"vacuumed"}
     counted = {name: watch.counts[name] for name in ("claim", "look", "commit")}
-    # One claim and one start for all; each breath is read, and finished.
+    # One claim and one start for all; two partitions at a time are read, then finished.
     assert counted == {"claim": 1, "look": 3, "commit": 3}
     assert all(ids_in(tier, key) == live_ids(tier, key) for key in keys)
     assert not hidden.exists()
 
 
-def test_what_the_row_calls_live_at_the_last_moment_is_not_deleted(tier: Path) -> None:
+def test_a_segment_that_turns_live_just_before_deletion_is_kept(tier: Path) -> None:
     before = ids_in(tier)
 
     def brought_back(name: str, call: Callable[[], RowsRead]) -> object:

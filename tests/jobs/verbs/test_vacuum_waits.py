@@ -1,4 +1,4 @@
-"""What `vacuum` says of what does not go now: until when it waits, and what changed meanwhile."""
+"""`vacuum` reports what it cannot delete yet, until when, and what changed meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`verify` accepts sound logs, reports every kind of damage and writes nothing."""
+"""`verify` accepts sound logs, reports every kind of corruption and writes nothing."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ def a_state(live: Sequence[Segment], retired: Sequence[Segment] = ()) -> Partiti
         lineage=EPOCHS,
         retired=tuple(
             RetiredSegment(
-                segment=each, retired_at_ms=1, retired_by_epoch=1, retired_by_run="run-1"
+                segment=segment, retired_at_ms=1, retired_by_epoch=1, retired_by_run="run-1"
             )
-            for each in retired
+            for segment in retired
         ),
     )
 
@@ -173,7 +173,7 @@ def test_a_key_whose_value_changed_is_a_fault(
     stage: Stage, kept: tuple[BatchDraft, ...], told: str
 ) -> None:
     stage.catalogue([stage.rewrite(*kept)], stage.originals)
-    (fault,) = stage.verify().faults
+    (fault,) = stage.verify().corruptions
     assert "1 of " in fault
     assert told in fault
 
@@ -253,10 +253,10 @@ def test_originals_must_cover_what_is_live(stage: Stage, kept: str) -> None:
     stage.catalogue([stage.rewrite(A, B, E, F)], retired[kept])
     found = stage.verify()
     assert (found.corruptions, found.keys_compared) == ((), None)
-    *strangers, note = found.notes
+    *foreign, note = found.notes
     assert note == "not compared: not all originals are there any more"
-    # What the catalog does not name as retired lies there all the same, and is told of.
-    assert all("no run of ours wrote it" in stranger for stranger in strangers)
+    # Segments that the catalog does not name as retired are still there, and are reported.
+    assert all("no run of ours wrote it" in segment for segment in foreign)
 
 
 @pytest.mark.parametrize("part", [Part.LOG, Part.TRANSACTION_INDEX])
@@ -283,7 +283,7 @@ def test_a_damaged_live_log_is_a_fault_and_ends_the_comparison(stage: Stage) -> 
 
 
 def test_an_abort_that_no_index_lists_is_a_fault(tmp_path: Path) -> None:
-    (fault,) = Stage(tmp_path / "tier", listed=False).verify().faults
+    (fault,) = Stage(tmp_path / "tier", listed=False).verify().corruptions
     assert fault.startswith("aborted transactions that no transaction index lists: 1 ")
     assert "producer 7, offsets 2 to 3" in fault
 
@@ -291,10 +291,10 @@ def test_an_abort_that_no_index_lists_is_a_fault(tmp_path: Path) -> None:
 def test_an_abort_of_which_nothing_is_left_need_not_be_listed(stage: Stage) -> None:
     kept = (A, marker(3, 7, ControlType.ABORT), B, E, F)
     stage.catalogue([stage.rewrite(*kept)], stage.originals)
-    assert stage.verify().faults == ()
+    assert stage.verify().corruptions == ()
 
 
-def test_aborts_that_only_their_marker_tells_of_are_believed_of_originals(tmp_path: Path) -> None:
+def test_unindexed_aborts_of_originals_are_trusted(tmp_path: Path) -> None:
     stage = Stage(tmp_path / "tier", listed=False)
     stage.catalogue([stage.rewrite(A, B, E, F)], stage.originals)
     found = stage.verify(second_opinion=True)
@@ -315,7 +315,7 @@ def test_the_last_live_segment_must_end_in_a_batch_and_only_that(stage: Stage) -
     first = put_segment(stage.tier, [A], offsets=(0, 5), run="run-1")
     second = put_segment(stage.tier, [B, E], offsets=(6, 9), run="run-1")
     stage.catalogue([first, second], ())
-    (fault,) = stage.verify().faults
+    (fault,) = stage.verify().corruptions
     assert second.segment_id in fault
     assert "ends at offset 8, the live range at 9: readers stick at the hole" in fault
 
@@ -334,11 +334,11 @@ def test_a_partition_that_cannot_be_understood_is_a_fault_and_the_others_go_on(
     shutil.copytree(folder, folder.with_name(folder.name.replace("-0-", "-1-", 1)))
     stage.file(stage.originals[1], Part.SNAPSHOT).unlink()
     refused, sound = verified(stage.folder)
-    assert "lacks .snapshot" in refused.faults[0]
+    assert "lacks .snapshot" in refused.corruptions[0]
     assert refused.segments == 0
-    assert (sound.key.partition, sound.faults, sound.records) == (1, (), 10)
+    assert (sound.key.partition, sound.corruptions, sound.records) == (1, (), 10)
     assert [
-        each.key.partition for each in verified(stage.folder, scope=Scope(partitions=("1",)))
+        report.key.partition for report in verified(stage.folder, scope=Scope(partitions=("1",)))
     ] == [1]
 
 
@@ -347,7 +347,7 @@ def test_a_log_of_another_size_than_the_catalog_says_is_a_fault(stage: Stage) ->
     stage.catalogue([rewritten], stage.originals)
     path = stage.file(rewritten, Part.LOG)
     path.write_bytes(path.read_bytes()[:-1])
-    (fault,) = stage.verify().faults
+    (fault,) = stage.verify().corruptions
     assert f"the catalog says {rewritten.size_bytes}" in fault
 
 
@@ -356,7 +356,7 @@ def test_live_segments_chain_without_a_hole(stage: Stage) -> None:
     context = run_context(str(stage.folder), None, None)
     state = a_state([stage.originals[0], later])
     known = KnownPartition(key=KEY, state=state, refusal=None)
-    (fault,) = target_of(context, known, INTERVAL_BYTES).faults
+    (fault,) = target_of(context, known, INTERVAL_BYTES).corruptions
     assert "ends at offset 5" in fault
     assert "starts at 7" in fault
 
@@ -395,6 +395,6 @@ def test_the_json_entry_has_it_all(stage: Stage) -> None:
         "compared_by",
         "second_opinion",
         "index_entries",
-        "faults",
+        "corruptions",
         "notes",
     }

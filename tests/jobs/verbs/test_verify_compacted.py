@@ -1,4 +1,4 @@
-"""The sample that a real broker wrote, compacted, and then verified: the two verbs together."""
+"""`verify` accepts a real broker's sample after `compact` has cleaned it."""
 
 from __future__ import annotations
 

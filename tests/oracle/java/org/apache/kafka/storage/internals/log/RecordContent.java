@@ -112,7 +112,7 @@ final class RecordContent {
             case "seq":
                 return seqNext++ % keys;
             case "zipf": {
-                // inverse of a continuous power law on [1, keys+1): close to Zipf and quick
+                // inverse of a continuous power distribution on [1, keys+1): close to Zipf and quick
                 double u = rnd.nextDouble();
                 double x;
                 if (zipfExponent == 1.0) x = Math.exp(u * Math.log(keys + 1.0));

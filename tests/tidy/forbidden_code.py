@@ -1,4 +1,4 @@
-"""What must not be left lying about: markers, clocks, dice, mocks and skipped tests."""
+"""Checks for code that is not allowed: open markers, clocks, RNGs, mocks and skipped tests."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ CLOCKS: Final = frozenset(
         "datetime.date.today",
     }
 )
-DICE: Final = frozenset({"random", "secrets", "uuid"})
+RNG_MODULES: Final = frozenset({"random", "secrets", "uuid"})
 SKIPS: Final = frozenset({"skip", "skipif", "importorskip", "xfail"})
 
 
 def markers(path: str, text: str) -> list[str]:
     """An unfinished thing is finished, or an issue says so; no page carries a reminder."""
     return [
-        f"{path}:{number}: a leftover marker; do it, or open an issue: {line.strip()}"
+        f"{path}:{number}: an open marker; do it, or open an issue: {line.strip()}"
         for number, line in enumerate(text.splitlines(), start=1)
         if MARKERS.search(line)
     ]
@@ -93,7 +93,7 @@ def rng(source: Source) -> list[str]:
     return [
         f"{source.path}:{line}: {name}; take the id as an argument, only storage makes ids"
         for name, line in imported(source)
-        if name.partition(".")[0] in DICE or name.startswith("numpy.random")
+        if name.partition(".")[0] in RNG_MODULES or name.startswith("numpy.random")
     ]
 
 
