@@ -1,4 +1,4 @@
-"""The only place that asks the clock, or waits; others take the time as an argument."""
+"""The only module that reads the clock or waits; other code takes the time as an argument."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import time
 
 
 def now_ms() -> int:
-    """Now, in milliseconds since 1970-01-01 UTC, as Kafka's timestamps."""
+    """The current time in milliseconds since 1970-01-01 UTC, like Kafka's timestamps."""
     return time.time_ns() // 1_000_000
 
 
 def pause(for_ms: int) -> None:
-    """Wait so many milliseconds."""
+    """Wait `for_ms` milliseconds."""
     time.sleep(for_ms / 1000)

@@ -1,7 +1,7 @@
-"""Where numba keeps compiled kernels: in a private temporary folder where it finds no other.
+"""Gives numba a temporary folder for compiled kernels if it cannot write to its own.
 
-Its own places are `__pycache__` beside the source and the user's cache folder. Where neither can be
-written, in a read-only installation without a home say, it refuses to compile at all.
+Numba's own are `__pycache__` beside the source and the user's cache folder. If it can write to
+neither, as in a read-only installation without a home, it refuses to compile.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _FOLDERS: Final = ("compaction", "storage")
 
 
 def ensure_kernel_cache() -> None:
-    """Give numba a folder of this process, removed at exit, where it could write nowhere else."""
+    """Give numba a temporary folder, removed at exit, if it can write to none of its own."""
     if VARIABLE in os.environ:
         return
-    packages = (path.parent for room in _FOLDERS for path in (_SOURCES / room).rglob("__init__.py"))
+    packages = (path.parent for name in _FOLDERS for path in (_SOURCES / name).rglob("__init__.py"))
     beside = [package / "__pycache__" for package in packages]
     if all(map(_is_writable, beside)) or _is_writable(_users_cache()):
         return
@@ -34,11 +34,11 @@ def ensure_kernel_cache() -> None:
 
 
 def _users_cache() -> Path:
-    """Numba's own rule."""
+    """The user's cache folder, by numba's own rule."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "numba"
 
 
 def _is_writable(folder: Path) -> bool:
-    """It can be written, or made."""
+    """Whether the folder can be written to, or created."""
     there = next(parent for parent in (folder, *folder.parents) if os.path.lexists(parent))
     return there.is_dir() and os.access(there, os.W_OK | os.X_OK)

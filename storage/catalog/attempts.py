@@ -1,4 +1,4 @@
-"""What wants to replace a row of the catalog, a claim or a commit, and how it ends by the row."""
+"""Claims and commits: what each writes to its catalog row, and its outcome by the row."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace, Outc
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 
 RowId: TypeAlias = tuple[str, int]
-"""Topic id and partition: which row, whatever the topic's name."""
+"""Topic id and partition; they identify a row, whatever the topic's name."""
 
 
 class Attempt(Protocol):
-    """Something that wants to replace one row."""
+    """An attempt to replace one row."""
 
     @property
     def key(self) -> PartitionKey:
-        """Whose row."""
+        """The row's partition."""
 
     @property
     def success(self) -> Committed:
-        """How it ends where it took place."""
+        """The outcome if it took place."""
 
     @property
     def made_on(self) -> str:
-        """The commit id of the row that it was made on; empty: on none, or on any."""
+        """The commit id of the row it is based on; empty: no row, or any row."""
 
     def outcome_of(self, row: PartitionState | None) -> Outcome | None:
-        """How it has ended, judged by the row; None: it may be written."""
+        """The outcome, judged by the row; None: the attempt may be written."""
 
     def next_row(self, row: PartitionState | None) -> PartitionState:
-        """What it writes; raises InvariantBroken."""
+        """The row it writes; raises InvariantBroken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ class ClaimAttempt:
 
     def next_row(self, row: PartitionState | None) -> PartitionState:
         """See `Attempt.next_row`."""
-        # Where there is no row, all that is claimed is adopted by it.
+        # Without a row, the claim adopts all segments.
         before = replace(self.read, segments=()) if row is None else row
         ensure(before, self.after, CLAIM_INVARIANTS)
         return self.after
@@ -92,7 +92,7 @@ class ClaimAttempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitAttempt:
-    """A run changes what it has claimed."""
+    """A run changes a partition that it has claimed."""
 
     proposal: CommitProposal
 
@@ -128,7 +128,7 @@ class CommitAttempt:
 
 
 def _invariants_of(proposal: CommitProposal) -> tuple[Invariant, ...]:
-    """What must hold between the row and what the proposal makes of it."""
+    """The invariants between the row before and after the proposal."""
     if any(isinstance(update, ForgetPartition) for update in proposal.updates):
         return FORGET_INVARIANTS
     return RESTORE_INVARIANTS if proposal.is_restore else COMMIT_INVARIANTS
@@ -147,17 +147,19 @@ def by_row_id(states: Iterable[PartitionState]) -> dict[RowId, PartitionState]:
 def outcomes_of(
     attempts: Mapping[RowId, Attempt], rows: Mapping[RowId, PartitionState]
 ) -> dict[PartitionKey, Outcome]:
-    """How those have ended that the rows end; the others may be written."""
-    outcomes = {each.key: each.outcome_of(rows.get(row_id)) for row_id, each in attempts.items()}
+    """The outcomes that the rows decide; attempts without one may be written."""
+    outcomes = {
+        attempt.key: attempt.outcome_of(rows.get(row_id)) for row_id, attempt in attempts.items()
+    }
     return {key: outcome for key, outcome in outcomes.items() if outcome is not None}
 
 
 def overlaid(
     attempts: Mapping[RowId, Attempt], outcomes: Mapping[PartitionKey, Outcome]
 ) -> dict[RowId, Attempt]:
-    """The attempts that seem lost: a later row may lie over theirs, and hide it."""
+    """The attempts that seem lost; a later row may hide that they took place."""
     return {
-        row_id: each
-        for row_id, each in attempts.items()
-        if isinstance(outcomes.get(each.key), Fenced | LostRace)
+        row_id: attempt
+        for row_id, attempt in attempts.items()
+        if isinstance(outcomes.get(attempt.key), Fenced | LostRace)
     }

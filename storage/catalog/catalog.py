@@ -1,10 +1,10 @@
-"""The catalog: which segments live, and who may say so. One row per partition, in Delta.
+"""The catalog: one Delta row per partition: its live segments, and which run may change them.
 
-A claim opens the next compaction epoch; a commit swaps segments under it. Both are one Delta commit
-for all partitions of a run: the rows of their buckets are read at one version of the table, each
-row's commit id, epoch and owner decide whether it may be replaced, and what is written counts only
-if no other commit has touched these buckets since. Else the rows are read and judged anew: a
-conflict on a neighbour's row refuses nobody.
+A claim opens the next compaction epoch; a commit swaps segments under it. Each is one Delta commit
+for all partitions of a run: the rows of their buckets are read at one version of the table, and
+each row's commit id, epoch and owner decide whether it may be replaced. The write counts only if no
+other commit has touched these buckets since. Otherwise the rows are read and judged again, so a
+conflict on another row of the bucket refuses no attempt.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ from tierfold.storage.catalog.rows import (
 from tierfold.storage.catalog.schema import PARTITION_COLUMNS, PARTITIONS, bucket_of
 
 ATTEMPTS: Final = 100
-"""How often one call writes. Each conflict means that another run's commit got through; so many in
-a row that this run sees none of its own is a queue longer than any that was meant."""
+"""How often one call tries to write. Each conflict means that another run's commit succeeded; this
+many in a row mean far more concurrent runs than intended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,25 +76,25 @@ class Catalog:
         self._table = open_table(f"{uri.rstrip('/')}/partitions", layout)
 
     def exists(self) -> bool:
-        """A run has claimed something here; reading makes no catalog."""
+        """Whether a run has claimed anything here; reading creates no catalog."""
         return self._table.exists()
 
     def read(
         self, keys: Iterable[PartitionKey] | None = None
     ) -> dict[PartitionKey, PartitionState]:
-        """The rows as `look` has them; raises CorruptLog where one of them is refused."""
+        """The rows as `look` returns them; raises CorruptLog if one of them is refused."""
         return self.look(keys).trusted().by_key
 
     def look(self, keys: Iterable[PartitionKey] | None = None) -> RowsRead:
-        """The rows of the partitions named, or of all; a partition never claimed has none.
+        """The rows of the given partitions, or of all; a partition never claimed has none.
 
-        A row that cannot be true is among the refused, and is its partition's trouble alone: one
-        must not take such a partition for one that was never claimed.
-        Reading makes nothing: a tier without a catalog has no rows, and still no catalog.
+        A row that cannot be true is among the refused and blocks its own partition only; do not
+        take that partition for one that was never claimed.
+        Reading creates nothing: a tier without a catalog has no rows, and still no catalog.
         """
         if keys is None:
             return rows_read(self._table.read(), where=self._table.uri)
-        # Not by name: whether a topic of another name has its id is for the caller to see.
+        # Not by name: the caller checks whether a topic of another name has this id.
         named = {row_id_of(key) for key in keys}
         if not named:
             return RowsRead(states=(), refused={})
@@ -102,11 +102,11 @@ class Catalog:
         return rows_judged(_rows_of(rows, named), where=self._table.uri)
 
     def history(self, key: PartitionKey) -> Iterator[PartitionState]:
-        """The partition's rows, the newest first, as far back as the table remembers; lazily.
+        """The partition's rows, newest first, as far back as the table's versions go; lazily.
 
-        Each claim and commit left one. The first row of all is the partition's first claim, or the
-        first since a person removed its row: what was before then is another row's past. It ends
-        at an older row that cannot be believed.
+        Each claim and commit left one. The oldest is the partition's first claim, or the first
+        since a person removed its row; what came before belongs to another row. The history ends
+        at an older row that cannot be trusted.
         """
         last_id = None
         row_id = row_id_of(key)
@@ -125,10 +125,10 @@ class Catalog:
                 yield found
 
     def clean_up(self, *, is_dry_run: bool = False) -> int:
-        """Delete the files of rows superseded for thirty days; how many there were.
+        """Delete the files of rows superseded for thirty days; returns how many.
 
-        Every run writes all its rows anew, so that without it the catalog only grows. `history`
-        ends where they are gone.
+        Every run rewrites all its rows, so without this the catalog only grows. `history` ends
+        where the files are gone.
         """
         return self._table.clean_up(is_dry_run=is_dry_run)
 
@@ -141,13 +141,13 @@ class Catalog:
         """Open the next compaction epoch of all partitions in one commit.
 
         Args:
-            states: rows as read, with newly seen segments adopted, or fresh ones of epoch 0 for
+            states: rows as read, with newly discovered segments adopted, or new ones of epoch 0 for
                 partitions never claimed. A row that has changed since is not claimed.
             run: the run that takes them over.
             at_ms: the time of the claim, epoch milliseconds.
 
         Raises:
-            InvariantBroken: a state breaks a law; nothing was written.
+            InvariantBroken: a state violates an invariant; nothing was written.
         """
         commit_id = new_commit_id()
         attempts = [
@@ -163,30 +163,32 @@ class Catalog:
         }
 
     def commit(self, proposals: Sequence[CommitProposal]) -> dict[PartitionKey, Outcome]:
-        """Write all proposals whose requirements hold, in one commit; the others are told why.
+        """Write all proposals whose requirements hold, in one commit; the others get the reason.
 
-        A proposal that had been written before is recognised and is `Committed` again.
+        A proposal that was already written is recognised and `Committed` again.
 
         Raises:
-            InvariantBroken: a proposal breaks a law; nothing was written.
+            InvariantBroken: a proposal violates an invariant; nothing was written.
         """
         return self._settle([CommitAttempt(proposal=proposal) for proposal in proposals])
 
     def resolve(
         self, proposals: Sequence[CommitProposal]
     ) -> dict[PartitionKey, Outcome | None]:
-        """How commits that ended `Unknown` have really ended, by reading back; nothing is written.
+        """The true outcomes of commits that ended `Unknown`, by reading back; nothing is written.
 
-        None: the row is still the one proposed on. That settles nothing, for the write may arrive
-        late; a claim, which opens a newer epoch, shuts it out. `Unknown`: it took place and cannot
-        be made durable, or took place so long ago, if at all, that the table has forgotten.
+        None: the row is still the one that the proposal is based on. The write may yet arrive late;
+        a claim, which opens a newer epoch, prevents that. `Unknown`: it took place and cannot be
+        made durable, or the table no longer has the versions that would show whether it did.
         """
-        attempts = {row_id_of(each.key): CommitAttempt(proposal=each) for each in proposals}
+        attempts = {
+            row_id_of(proposal.key): CommitAttempt(proposal=proposal) for proposal in proposals
+        }
         ended = self._ended(attempts)
         return {proposal.key: ended.get(proposal.key) for proposal in proposals}
 
     def _settle(self, attempts: Sequence[Attempt]) -> dict[PartitionKey, Outcome]:
-        """Write what the rows allow until each attempt has ended."""
+        """Write what the rows allow until every attempt has an outcome."""
         pending = {row_id_of(attempt.key): attempt for attempt in attempts}
         if len(pending) < len(attempts):
             raise ValueError("one call writes a partition once")
@@ -195,25 +197,26 @@ class Catalog:
             if not pending:
                 return ended
             ended |= self._tried(pending, is_again=number > 0)
-            pending = {each: of for each, of in pending.items() if of.key not in ended}
+            pending = _without(pending, ended)
         return ended | self._outrun(pending)
 
     def _tried(
         self, pending: Mapping[RowId, Attempt], *, is_again: bool
     ) -> dict[PartitionKey, Outcome]:
-        """One write of all that the rows allow; what is missing in the answer met a conflict.
+        """One write of all that the rows allow; attempts missing in the result met a conflict.
 
-        That may be a conflict with itself: a store's client that repeats a write whose answer it
-        has lost is refused the second time. So who tries again and seems lost asks the past, too.
+        An attempt may conflict with itself: a store client that repeats a write after losing the
+        answer is refused the second time. So a repeated attempt that seems lost is looked up in
+        the table's older versions, too.
         """
         version = self._table.newest()
         rows = rows_as_promised(version.read(_buckets_of(pending)), where=self._table.uri)
         found = by_row_id(self._states(_rows_of(rows, pending)).values())
         ended = outcomes_of(pending, found)
         if is_again:
-            ended |= self._told_by_the_past(overlaid(pending, ended))
+            ended |= self._found_in_history(overlaid(pending, ended))
         ended = self._durable(ended)
-        free = {each: of for each, of in pending.items() if of.key not in ended}
+        free = _without(pending, ended)
         if not free:
             return ended
         rows = _with_next(rows, free, found)
@@ -221,12 +224,12 @@ class Catalog:
             is_written = version.replace(_buckets_of(free), rows)
         except (UnreadableObject, CorruptLog) as error:
             return ended | self._read_back(free, cause=str(error))
-        return ended | {each.key: each.success for each in free.values() if is_written}
+        return ended | {attempt.key: attempt.success for attempt in free.values() if is_written}
 
     def _outrun(self, pending: Mapping[RowId, Attempt]) -> dict[PartitionKey, Outcome]:
-        """Others were faster every time, though not on these rows, or `_tried` had said so."""
-        rows = by_row_id(self.read(partition.key for partition in pending.values()).values())
-        found = {each.key: rows.get(row_id) for row_id, each in pending.items()}
+        """Outcomes after `ATTEMPTS` conflicts, all with commits on other rows of the buckets."""
+        rows = by_row_id(self.read(attempt.key for attempt in pending.values()).values())
+        found = {attempt.key: rows.get(row_id) for row_id, attempt in pending.items()}
         return {
             key: LostRace(found_commit_id="" if row is None else row.commit_id)
             for key, row in found.items()
@@ -235,42 +238,44 @@ class Catalog:
     def _read_back(
         self, pending: Mapping[RowId, Attempt], *, cause: str
     ) -> dict[PartitionKey, Outcome]:
-        """After a write without an answer: the rows may tell, else nobody knows."""
+        """Outcomes after a write without an answer: by the rows, else `Unknown`."""
         unknown = {
-            partition.key: Unknown(commit_id=partition.success.commit_id, cause=cause)
-            for partition in pending.values()
+            attempt.key: Unknown(commit_id=attempt.success.commit_id, cause=cause)
+            for attempt in pending.values()
         }
         try:
             ended = self._ended(pending)
         except (UnreadableObject, CorruptLog):
             return {**unknown}
-        untraced = {key: replace(each, is_untraced=True) for key, each in unknown.items()}
+        untraced = {key: replace(outcome, is_untraced=True) for key, outcome in unknown.items()}
         return untraced | ended
 
     def _ended(self, attempts: Mapping[RowId, Attempt]) -> dict[PartitionKey, Outcome]:
-        """How those have ended, after a write, that the rows end or the past beneath them."""
+        """The outcomes, after a write, that the rows or the table's older versions decide."""
         rows = by_row_id(self.read(attempt.key for attempt in attempts.values()).values())
         ended = outcomes_of(attempts, rows)
-        return self._durable(ended | self._told_by_the_past(overlaid(attempts, ended)))
+        return self._durable(ended | self._found_in_history(overlaid(attempts, ended)))
 
     def _durable(self, ended: dict[PartitionKey, Outcome]) -> dict[PartitionKey, Outcome]:
-        """What took place by what was read is `Committed` once that is durable, else `Unknown`."""
-        took_place = {key: each for key, each in ended.items() if isinstance(each, Committed)}
+        """What took place stays `Committed` if the table can be made durable, else `Unknown`."""
+        took_place = {
+            key: outcome for key, outcome in ended.items() if isinstance(outcome, Committed)
+        }
         if not took_place:
             return ended
         try:
             self._table.sync()
         except (UnreadableObject, CorruptLog) as error:
             return ended | {
-                key: Unknown(commit_id=each.commit_id, cause=str(error))
-                for key, each in took_place.items()
+                key: Unknown(commit_id=outcome.commit_id, cause=str(error))
+                for key, outcome in took_place.items()
             }
         return ended
 
-    def _told_by_the_past(self, lost: Mapping[RowId, Attempt]) -> dict[PartitionKey, Outcome]:
-        """Those of the attempts that took place all the same, by the table's versions.
+    def _found_in_history(self, lost: Mapping[RowId, Attempt]) -> dict[PartitionKey, Outcome]:
+        """The lost attempts that did take place, by the table's older versions.
 
-        `Unknown` are those that the versions that can still be read say nothing about.
+        `Unknown`: the versions that can still be read do not show whether it took place.
         """
         sought = dict(lost)
         found: dict[PartitionKey, Outcome] = {}
@@ -278,17 +283,17 @@ class Catalog:
         for past in versions:
             rows = rows_as_promised(past, where=self._table.uri)
             commit_ids = dict(zip(_ids_of(rows), rows["commit_id"].to_pylist(), strict=True))
-            for row_id, each in tuple(sought.items()):
+            for row_id, attempt in tuple(sought.items()):
                 commit_id = commit_ids.get(row_id, "")
-                if commit_id == each.success.commit_id:
-                    found[each.key] = each.success
-                if commit_id in {each.success.commit_id, each.made_on, ""}:
+                if commit_id == attempt.success.commit_id:
+                    found[attempt.key] = attempt.success
+                if commit_id in {attempt.success.commit_id, attempt.made_on, ""}:
                     del sought[row_id]
             if not sought:
                 break
         return found | {
-            each.key: Unknown(commit_id=each.success.commit_id, cause=self._forgotten)
-            for each in sought.values()
+            attempt.key: Unknown(commit_id=attempt.success.commit_id, cause=self._forgotten)
+            for attempt in sought.values()
         }
 
     @property
@@ -297,14 +302,20 @@ class Catalog:
 
 
 def new_commit_id() -> str:
-    """An id for a claim or a commit; never made twice."""
+    """A new unique id for a claim or a commit."""
     return str(uuid.uuid4())
+
+
+def _without(
+    pending: Mapping[RowId, Attempt], ended: Container[PartitionKey]
+) -> dict[RowId, Attempt]:
+    return {row_id: attempt for row_id, attempt in pending.items() if attempt.key not in ended}
 
 
 def _with_next(
     rows: pa.Table, pending: Mapping[RowId, Attempt], found: Mapping[RowId, PartitionState]
 ) -> pa.Table:
-    """All rows of the buckets that are written: the pending ones' successors, the others as read.
+    """All rows of the written buckets: the pending ones' successors, the others as read.
 
     Args:
         rows: of these buckets, and of more.
@@ -316,14 +327,14 @@ def _with_next(
         bucket in buckets and row_id not in pending
         for bucket, row_id in zip(rows["bucket"].to_pylist(), _ids_of(rows), strict=True)
     ]
-    successors = [each.next_row(found.get(row_id)) for row_id, each in pending.items()]
+    successors = [attempt.next_row(found.get(row_id)) for row_id, attempt in pending.items()]
     written = table_of(successors)
     _ensure_readable(written)
     return pa.concat_tables([rows.filter(pa.array(stay, pa.bool_())), written])
 
 
 def _ensure_readable(rows: pa.Table) -> None:
-    """Refuse to write what reading would refuse: such a row would stop its partition for ever."""
+    """Refuse to write a row that reading would refuse: it would block its partition for good."""
     columns = {name: rows[name].combine_chunks() for name in rows.column_names}
     for row, found in impossible_cells(columns).items():
         raise InvariantBroken(
@@ -334,7 +345,7 @@ def _ensure_readable(rows: pa.Table) -> None:
 
 
 def _rows_of(rows: pa.Table, ids: Container[RowId]) -> pa.Table:
-    return rows.filter(pa.array([each in ids for each in _ids_of(rows)], pa.bool_()))
+    return rows.filter(pa.array([row_id in ids for row_id in _ids_of(rows)], pa.bool_()))
 
 
 def _ids_of(rows: pa.Table) -> Iterator[RowId]:
@@ -342,6 +353,6 @@ def _ids_of(rows: pa.Table) -> Iterator[RowId]:
 
 
 def _buckets_of(ids: Iterable[RowId]) -> str:
-    """The predicate of a few literals that names their buckets, whatever the number of rows."""
+    """A predicate over their buckets; it stays short, whatever the number of rows."""
     buckets = sorted({bucket_of(topic_id) for topic_id, _ in ids})
     return f"bucket IN ({', '.join(map(str, buckets))})"

@@ -1,8 +1,8 @@
-"""What a cell of the catalog may hold: names that Kafka allows, offsets and sizes that exist.
+"""Checks the catalog's cells: names that Kafka allows, offsets and sizes that exist.
 
-Rows name objects. A topic `../x` or a segment `../../y` would name one outside of its partition,
-so that what is read of the table is checked cell by cell, before it is believed. The checks go by
-column, and by a column's name wherever it stands: a hundred segments a row are checked at once.
+Rows name objects. A topic `../x` or a segment `../../y` would name one outside its partition, so
+every cell is checked before it is trusted. A check goes by a column's name, wherever the column is
+nested, and covers the column at once: a row may hold a hundred segments.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from tierfold.storage.kafka.topic_names import NO_TOPICS, TOPIC_CHARACTER, TOPIC
 
 class _Rule(Protocol):
     @property
-    def says(self) -> str:
+    def meaning(self) -> str:
         """What a value must be, as the end of a sentence."""
 
     def holds(self, values: pa.Array) -> pa.BooleanArray:
-        """Whether each value may stand."""
+        """Whether each value is allowed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Spelled:
-    """A text, whole."""
+    """A text that matches a pattern as a whole."""
 
     pattern: str
-    says: str
+    meaning: str
     bytes_most: int | None = None
-    """Apart from the pattern: Arrow compiles one at every call, and `{0,249}` takes a millisecond,
-    a hundred times as long as the look at a few values."""
+    """Not in the pattern: Arrow compiles it at every call, and `{0,249}` takes a millisecond, a
+    hundred times as long as checking a few values."""
     but: tuple[str, ...] = ()
 
     def holds(self, values: pa.Array) -> pa.BooleanArray:
@@ -54,15 +54,15 @@ class _Spelled:
 class _NotNegative:
     """An offset, a size, an epoch, a number."""
 
-    says: str = "not negative"
+    meaning: str = "not negative"
 
     def holds(self, values: pa.Array) -> pa.BooleanArray:
         return pc.fill_null(pc.greater_equal(values, 0), fill_value=True)
 
 
-_KAFKA_ID: Final = _Spelled(pattern=KAFKA_UUID_PATTERN, says="an id as Kafka prints it")
+_KAFKA_ID: Final = _Spelled(pattern=KAFKA_UUID_PATTERN, meaning="an id as Kafka prints it")
 _RUN: Final = _Spelled(
-    pattern=r"[!-.0-\[\]-~]*", bytes_most=249, says="printable, without spaces and slashes"
+    pattern=r"[!-.0-\[\]-~]*", bytes_most=249, meaning="printable, without spaces and slashes"
 )
 
 _RULES: Final[Mapping[str, _Rule]] = {
@@ -70,7 +70,7 @@ _RULES: Final[Mapping[str, _Rule]] = {
         pattern=f"{TOPIC_CHARACTER}+",
         bytes_most=TOPIC_CHARACTERS_MOST,
         but=NO_TOPICS,
-        says="a name that Kafka allows",
+        meaning="a name that Kafka allows",
     ),
     "topic_id": _KAFKA_ID,
     "segment_id": _KAFKA_ID,
@@ -78,7 +78,7 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "forgotten": _KAFKA_ID,
     # Of `header` with the header's name, which may be any text (`compaction.model.strategies`).
     "strategies": _Spelled(
-        pattern=r"[a-z][a-z0-9._-]{0,99}(?:=(?s:.+))?", says="a strategy's name"
+        pattern=r"[a-z][a-z0-9._-]{0,99}(?:=(?s:.+))?", meaning="a strategy's name"
     ),
     "owner_run": _RUN,
     "written_by_run": _RUN,
@@ -100,44 +100,44 @@ _RULES: Final[Mapping[str, _Rule]] = {
     ),
     _NotNegative(),
 )
-"""By the name of a column or of a struct's field; what has none may hold anything."""
+"""By the name of a column or of a struct's field; one without a rule may hold anything."""
 
 
 def impossible_cells(columns: Mapping[str, pa.Array]) -> dict[int, str]:
     """The rows that hold an impossible value, each with a sentence about the first found.
 
-    `columns` are those of `PARTITIONS`, by name, as `catalog_rows.promised_column` gives them.
+    `columns` are those of `PARTITIONS`, by name, as `rows.promised_column` returns them.
     """
     found: dict[int, str] = {}
     for name, column in columns.items():
-        _look(_Cells(name=name, values=column, rows=np.arange(len(column))), found)
+        _check(_Cells(name=name, values=column, rows=np.arange(len(column))), found)
     return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cells:
-    """A column, or what lies in the lists and structs of one."""
+    """A column, or one nested in its lists and structs."""
 
     name: str
-    """With dots, from the column down."""
+    """Dotted, from the column down."""
     values: pa.Array
     rows: NDArray[np.int64]
-    """The row in which each value stands."""
+    """The row of each value."""
 
 
-def _look(cells: _Cells, found: dict[int, str]) -> None:
-    """Look at a column and all below it."""
+def _check(cells: _Cells, found: dict[int, str]) -> None:
+    """Check a column and all columns nested in it."""
     name, values, rows = cells.name, cells.values, cells.rows
     if not len(values):
         return
     if pa.types.is_list(values.type):
         parents = pc.list_parent_indices(values).to_numpy(zero_copy_only=False)
-        _look(_Cells(name=name, values=values.flatten(), rows=rows[parents]), found)
+        _check(_Cells(name=name, values=values.flatten(), rows=rows[parents]), found)
         return
     if pa.types.is_struct(values.type):
         children = dict(zip(values.type.names, values.flatten(), strict=True))
         for child, below in children.items():
-            _look(_Cells(name=f"{name}.{child}", values=below, rows=rows), found)
+            _check(_Cells(name=f"{name}.{child}", values=below, rows=rows), found)
         if values.type.names == SEGMENT.names:
             starts, ends = children["start_offset"], children["end_offset"]
             is_fine = pc.greater_equal(ends, starts)
@@ -149,13 +149,13 @@ def _look(cells: _Cells, found: dict[int, str]) -> None:
         return
     rule = _RULES.get(name.rpartition(".")[2])
     if rule is not None:
-        _keep(cells, rule.holds(values), rule.says, found)
+        _keep(cells, rule.holds(values), rule.meaning, found)
 
 
-def _keep(what: _Cells, is_fine: pa.BooleanArray, says: str, found: dict[int, str]) -> None:
+def _keep(what: _Cells, is_fine: pa.BooleanArray, meaning: str, found: dict[int, str]) -> None:
     """Note the first impossible value of each row."""
     if is_fine.true_count == len(is_fine):
         return
     for i in np.flatnonzero(~is_fine.to_numpy(zero_copy_only=False)):
-        told = f"{what.name} is {what.values[int(i)].as_py()!r}, which is not {says}"
-        found.setdefault(int(what.rows[i]), told)
+        sentence = f"{what.name} is {what.values[int(i)].as_py()!r}, which is not {meaning}"
+        found.setdefault(int(what.rows[i]), sentence)

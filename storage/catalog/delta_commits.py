@@ -1,7 +1,7 @@
-"""One commit of a Delta table, and whether its file is whole: a power cut may cut it short.
+"""Reads one commit file of a Delta table, and checks that no power cut has cut it short.
 
-Each line is an action. The first says what the others are: which operation, and how many files it
-adds and removes. So a file that ends after any action but its last is noticed, too.
+Each line is an action. The first describes the others: which operation, and how many files it adds
+and removes. So a file that ends before its last action is detected, too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Action = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class DeltaCommit:
-    """What a commit says."""
+    """A commit and the files it adds."""
 
     version: int
     added: tuple[str, ...]
@@ -51,7 +51,7 @@ def read_commit(path: Path) -> DeltaCommit:
 
 
 def commit_violation(data: bytes) -> str:
-    """Why a commit file is not whole; empty: it is."""
+    """Why a commit file is not whole; empty if it is."""
     if not data:
         return "the commit file is empty"
     try:
@@ -70,7 +70,7 @@ def _actions(data: bytes) -> list[Action]:
 
 
 def _missing(actions: Sequence[Action]) -> list[str]:
-    """What the first action promises and the others are not."""
+    """The actions that the first one counts and the file lacks."""
     info = actions[0].get("commitInfo", {}) if actions else {}
     found = [name for action in actions for name in action]
     missing = []

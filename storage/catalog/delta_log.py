@@ -1,8 +1,8 @@
-"""The log of a Delta table in a local folder: checked, synced, given checkpoints, and cut.
+"""Checks, syncs and cuts the log of a Delta table in a local folder, and writes checkpoints.
 
-delta-rs syncs nothing, and takes an empty commit file, as a power cut leaves it, for a commit that
-changed nothing. So the log is checked before delta-rs reads it, and synced before a commit is
-reported.
+delta-rs syncs nothing, and takes an empty commit file, which a power cut may leave, for a commit
+that changed nothing. So the log is checked before delta-rs reads it, and synced before a commit
+is reported.
 
     read_tail           the newest checkpoint and the commits since, checked
     DeltaLog.sync       makes them durable, with the data files that they add
@@ -83,7 +83,7 @@ class DeltaLog:
 
     @property
     def boundary(self) -> LogBoundary:
-        """Below which versions are deleted."""
+        """The boundary below which versions are deleted."""
         return LogBoundary(self.table)
 
     def commit_path(self, version: int) -> Path:
@@ -118,12 +118,12 @@ class DeltaLog:
         """The versions before this one, newest first, down to the last that can be read."""
         checkpoints = sorted(self._versions(_CHECKPOINT))
         is_whole = cache(self._is_whole)
-        for each in range(version - 1, -1, -1):
-            at = bisect_right(checkpoints, each)
+        for older in range(version - 1, -1, -1):
+            at = bisect_right(checkpoints, older)
             first = checkpoints[at - 1] + 1 if at else 0
-            if not all(map(is_whole, range(first, each + 1))):
+            if not all(map(is_whole, range(first, older + 1))):
                 return
-            yield each
+            yield older
 
     def _is_whole(self, version: int) -> bool:
         try:
@@ -132,16 +132,16 @@ class DeltaLog:
             return False
 
     def sync(self) -> Tail:
-        """Make the newest version durable, whoever wrote it: its checkpoint, commits, data files.
+        """Make the newest version durable, whichever run wrote it: checkpoint, commits, data.
 
         Raises:
             CorruptLog: as `read_tail` does.
             OSError: something could not be synced.
         """
         tail = self.read_tail()
-        data = [self.table / each for commit in tail.commits for each in commit.added]
+        data = [self.table / name for commit in tail.commits for name in commit.added]
         for path in dict.fromkeys(data):
-            # One that was superseded long ago may be deleted.
+            # A file that was superseded long ago may be deleted.
             with contextlib.suppress(FileNotFoundError):
                 sync(path)
         if tail.checkpoint is not None:
@@ -154,7 +154,7 @@ class DeltaLog:
     def checkpoint(self, tail: Tail) -> None:
         """Write a checkpoint of the newest version of `tail`, which is durable.
 
-        Nothing depends on it: where it fails, the next commit tries again.
+        Nothing depends on it: if it fails, the next commit tries again.
         """
         scratch = self.table / f"{SCRATCH_PREFIX}{uuid.uuid4().hex}"
         with contextlib.suppress(OSError, DeltaError):
@@ -168,13 +168,13 @@ class DeltaLog:
         read = [self.commit_path(commit.version) for commit in tail.commits]
         if tail.checkpoint is not None:
             read.append(self.checkpoint_path(tail.checkpoint))
-        for each in read:
-            (scratch / each.name).hardlink_to(each)
+        for path in read:
+            (scratch / path.name).hardlink_to(path)
         DeltaTable(str(scratch.parent)).create_checkpoint()
         made = self.checkpoint_path(tail.newest)
         sync(scratch / made.name)
         sync(scratch / POINTER)
-        # Another run may have made the same: it says the same, and is whole.
+        # Another run may have made it already: that one is whole and has the same content.
         with contextlib.suppress(FileExistsError):
             made.hardlink_to(scratch / made.name)
         sync(self.folder)
@@ -214,9 +214,9 @@ class DeltaLog:
         return len(going)
 
     def _oldest_needed(self, older_than_ms: int) -> int:
-        """The newest checkpoint of a version that was the newest one at that time, or before.
+        """The newest checkpoint of a version that was current at that time, or before.
 
-        The boundary at least: below it lies only what came too late, whatever its age.
+        At least the boundary: a file below it was written too late, whatever its age.
         """
         boundary = self.boundary.read()
         young = [
@@ -255,7 +255,7 @@ class DeltaLog:
 
 
 def _ensure_whole(checkpoint: Path) -> None:
-    """A parquet file ends as it begins; how it lies in between, its reader sees."""
+    """Check the magic at a parquet file's end; its reader checks the rest."""
     with checkpoint.open("rb") as file:
         file.seek(0, 2)
         size_bytes = file.tell()

@@ -1,4 +1,4 @@
-"""Delta tables through delta-rs: opened, read, appended to, and compared and swapped.
+"""Opens, reads, appends to, and compares and swaps Delta tables through delta-rs.
 
 delta-rs alone writes the catalog, by exclusive creates in a local folder: of two commits on the
 same version one is refused, or moved on to the next version if neither read what the other wrote.
@@ -42,32 +42,32 @@ COMMIT_RETRIES: Final = 100
 """How often delta-rs moves a commit on to the next version when others took the one it wanted.
 
 Only commits that do not conflict are moved on; its default, 15, is less than the runs that may
-commit at the same moment on different partitions.
+commit at the same time on different partitions.
 """
 
 CHECKPOINT_INTERVAL: Final = 20
-"""Commits between checkpoints: opening a table reads the last one and at most so many commits."""
+"""Commits between checkpoints: opening a table reads the last one and at most this many commits."""
 
 
 MEMORY_HOURS: Final = 30 * 24
-"""How long what was superseded can be read: as long as Delta keeps its log by default."""
+"""How long superseded rows can be read: as long as Delta keeps its log by default."""
 
 REMOVALS_KEPT_HOURS: Final = 2 * MEMORY_HOURS
-"""How long checkpoints say which files were superseded. What they forget nobody deletes any more:
-there is a month to do it in."""
+"""How long checkpoints list superseded files. A file that they no longer list is never deleted:
+there is a month to delete it in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableLayout:
-    """What a table is made of when it is first needed."""
+    """The schema and partitioning that a new table gets."""
 
     schema: pa.Schema
     partition_by: tuple[str, ...] = ()
-    """Delta partition columns; a table of other ones is refused, never misread."""
+    """Delta partition columns; a table with others is refused, never misread."""
 
 
 class DeltaVersion:
-    """One version of a table: what it says, and a write that only its successor may take."""
+    """One version of a table: its rows, and a conditional write on top of it."""
 
     def __init__(self, table: DeltaTable, uri: str, log: DeltaLog) -> None:
         self._table = table
@@ -76,22 +76,22 @@ class DeltaVersion:
 
     def read(self, predicate: str) -> pa.Table:
         """The rows of this version that meet a predicate over partition columns, in no order."""
-        with _told_plainly(self._uri):
+        with _translated_errors(self._uri):
             return pa.table(self._table.scan(predicate=predicate))
 
     def replace(self, predicate: str, rows: pa.Table) -> bool:
-        """Put `rows` in the place of all rows that meet `predicate`, in one durable commit.
+        """Replace all rows that meet `predicate` by `rows`, in one durable commit.
 
-        Returns False where a later version has other rows there: nothing was written then, or only
-        a commit below the log's boundary, which no reader reads.
+        Returns False if a later version has other rows there: then nothing was written, or only a
+        commit below the log's boundary, which no reader reads.
 
         Raises:
             UnreadableObject, CorruptLog: it may have taken place, and is not known to be durable.
         """
-        with _told_plainly(self._uri):
+        with _translated_errors(self._uri):
             try:
-                # This very table, not its URI: the version that it holds is what delta-rs checks
-                # later commits against.
+                # The table object, not its URI: delta-rs checks for conflicts with commits later
+                # than the version that it holds.
                 write_deltalake(
                     self._table,
                     rows,
@@ -110,7 +110,7 @@ class DeltaVersion:
 
 
 class DeltaFolder:
-    """One Delta table at a URI; every call opens it afresh.
+    """One Delta table at a URI; every call opens it anew.
 
     Raises, from every method:
         UnreadableObject: the folder is forbidden or the disk is full.
@@ -125,15 +125,15 @@ class DeltaFolder:
 
     @property
     def uri(self) -> str:
-        """Where the table lies."""
+        """The table's URI."""
         return self._uri
 
     def read(self, predicate: str | None = None) -> pa.Table:
-        """The rows that meet an SQL predicate; none where there is no table. Nothing is written.
+        """The rows that meet an SQL predicate; none without a table. Nothing is written.
 
         Rows come in no particular order, with the layout's columns first.
         """
-        with _told_plainly(self._uri):
+        with _translated_errors(self._uri):
             table = self._open()
             if table is None:
                 return self._layout.schema.empty_table()
@@ -142,10 +142,10 @@ class DeltaFolder:
     def past(self, predicate: str) -> Iterator[pa.Table]:
         """The rows that met a predicate over partition columns, newest version first; lazily.
 
-        Versions that left them as they were are passed by. It ends at the table's first version, or
+        Versions that left them unchanged are skipped. It ends at the table's first version, or
         where an older one can no longer be read: they are kept for `MEMORY_HOURS`.
         """
-        with _told_plainly(self._uri):
+        with _translated_errors(self._uri):
             table = self._open()
             if table is None:
                 return
@@ -165,8 +165,8 @@ class DeltaFolder:
             yield rows
 
     def append(self, rows: pa.Table) -> None:
-        """Add rows, durably; the table is made where there is none."""
-        with _told_plainly(self._uri):
+        """Add rows durably; creates the table if there is none."""
+        with _translated_errors(self._uri):
             table = self._opened_or_made()
             write_deltalake(
                 table,
@@ -184,27 +184,27 @@ class DeltaFolder:
             _keep_commits(self._uri, self._log)
 
     def sync(self) -> None:
-        """Make what `read` finds durable, whoever wrote it."""
-        with _told_plainly(self._uri):
+        """Make what `read` returns durable, whichever run wrote it."""
+        with _translated_errors(self._uri):
             self._log.sync()
 
     def clean_up(self, *, is_dry_run: bool = False) -> int:
-        """Delete files that were superseded more than `MEMORY_HOURS` ago; how many went.
+        """Delete files that were superseded more than `MEMORY_HOURS` ago; returns how many.
 
-        A dry run says how many would. Of data files only those go that the log calls removed, which
-        no version can ever name again. What it has never named stays whatever its age: a writer
-        that was stalled may name it yet. Of the log goes what only older versions need.
+        A dry run only counts them. A data file is deleted only if the log lists it as removed: no
+        version can ever name it again. A file that the log never named stays, whatever its age: a
+        stalled writer may yet name it. Log files that only older versions need are deleted, too.
         """
-        with _told_plainly(self._uri):
+        with _translated_errors(self._uri):
             table = self._open()
             if table is None:
                 return 0
             due = self._there(_vacuum(table, is_dry_run=True))
             if due and not is_dry_run:
-                # The log must not lose, in a power cut, that these files are removed.
+                # A power cut must not undo the log's entry that these files are removed.
                 self._log.sync()
-                # It notes in the log what it does, and others write there too: what did not go this
-                # time goes the next.
+                # Vacuum writes to the log, and so do other runs: after a conflict the next
+                # clean-up deletes the rest.
                 with suppress(CommitFailedError):
                     _vacuum(table)
                     _completed(table, self._log)
@@ -213,21 +213,21 @@ class DeltaFolder:
             return gone + self._log.cut(older_than_ms=before_ms, is_dry_run=is_dry_run)
 
     def _there(self, files: Sequence[str]) -> list[str]:
-        """Those that are not gone; delta-rs names them, too, until its next checkpoint."""
+        """Those that still exist; delta-rs lists deleted ones, too, until its next checkpoint."""
         return [file for file in files if (self._log.table / file).exists()]
 
     def exists(self) -> bool:
-        """The table was made; it may still be unreadable."""
-        with _told_plainly(self._uri):
+        """Whether the table was created; it may still be unreadable."""
+        with _translated_errors(self._uri):
             return self._has_commits()
 
     def newest(self) -> DeltaVersion:
-        """The table as it is now; it is made where there is none."""
-        with _told_plainly(self._uri):
+        """The newest version; creates the table if there is none."""
+        with _translated_errors(self._uri):
             return DeltaVersion(self._opened_or_made(), self._uri, self._log)
 
     def _open(self) -> DeltaTable | None:
-        # delta-rs passes by an empty commit, and whatever it said is as if never done.
+        # delta-rs skips an empty commit file, as if the commit had never been made.
         self._log.read_tail()
         try:
             table = DeltaTable(self._uri)
@@ -251,7 +251,7 @@ class DeltaFolder:
             )
 
     def _has_commits(self) -> bool:
-        """delta-rs says "not found" of a folder that it may not enter, too; a local one tells."""
+        """Looks into the folder: delta-rs says "not found" also where it may not enter."""
         log = self._log.folder
         return log.is_dir() and any(path.suffix in _COMMIT_SUFFIXES for path in log.iterdir())
 
@@ -296,10 +296,10 @@ _HOUR_MS: Final = 3_600_000
 
 
 def _keep_commits(uri: str, log: DeltaLog) -> None:
-    """Forbid every writer of Delta to delete old commits, as an older tierfold had delta-rs do.
+    """Forbid every Delta writer to delete old commits, which an older tierfold let delta-rs do.
 
-    After a write, not before: a table that is refused stays as it is. Where it fails, the next
-    write tries again.
+    Called after a write, so that a refused table stays unchanged. If it fails, the next write
+    tries again.
     """
     table = DeltaTable(uri)
     if _NO_CLEANUP.items() <= table.metadata().configuration.items():
@@ -327,7 +327,7 @@ def _completed(table: DeltaTable, log: DeltaLog) -> bool:
 
 
 def _vacuum(table: DeltaTable, *, is_dry_run: bool = False) -> list[str]:
-    # Not enforced: delta-rs would have what checkpoints remember and what readers need be one.
+    # Not enforced: delta-rs would refuse a limit below `REMOVALS_KEPT_HOURS`.
     return table.vacuum(
         MEMORY_HOURS,
         dry_run=is_dry_run,
@@ -339,7 +339,7 @@ def _vacuum(table: DeltaTable, *, is_dry_run: bool = False) -> list[str]:
 
 
 @contextmanager
-def _told_plainly(uri: str) -> Iterator[None]:
+def _translated_errors(uri: str) -> Iterator[None]:
     try:
         yield
     except TierfoldError:
@@ -355,16 +355,16 @@ def _told_plainly(uri: str) -> Iterator[None]:
 
 
 def _plain_error(error: Exception, uri: str) -> CorruptLog | UnreadableObject:
-    """delta-rs tells trouble with the store from trouble with the data only in words."""
-    said = str(error)
-    if isinstance(error, OSError | TableNotFoundError) or any(sign in said for sign in _OF_STORE):
+    """Delta-rs separates errors of the store from corrupt data only by the message's words."""
+    text = str(error)
+    if isinstance(error, OSError | TableNotFoundError) or any(sign in text for sign in _OF_STORE):
         return UnreadableObject(
-            f"the table cannot be read or written: {_first_line(said)}",
+            f"the table cannot be read or written: {_first_line(text)}",
             where=uri,
             remedy="Check that the folder is there, its permissions, and the free space.",
         )
     return CorruptLog(
-        f"the table contradicts itself: {_first_line(said)}", where=uri, remedy=REPAIR
+        f"the table contradicts itself: {_first_line(text)}", where=uri, remedy=REPAIR
     )
 
 
@@ -378,5 +378,5 @@ def _columns(names: Sequence[str]) -> str:
     return ", ".join(names) or "nothing"
 
 
-def _first_line(said: str) -> str:
-    return said.strip().partition("\n")[0].rstrip(".") or "no reason given"
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0].rstrip(".") or "no reason given"

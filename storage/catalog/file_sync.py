@@ -1,6 +1,6 @@
-"""Files and folders made durable on a local disk: what was synced survives a power cut.
+"""Makes files and folders on a local disk durable: what is synced survives a power cut.
 
-A file is durable once its content and the folder that names it were synced.
+A file is durable once its content and its folder are synced.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 _FAILED: Final[dict[Path, int]] = {}
-"""What could not be synced, and the error's number. The kernel reports a failed write once and then
-calls the page clean, so that a second sync succeeds although data are lost."""
+"""Paths that could not be synced, and the error's number. The kernel reports a failed write once
+and then marks the page clean, so a second sync succeeds although data is lost."""
 
 
 def sync(path: Path) -> None:
@@ -41,12 +41,12 @@ def sync_all(paths: Iterable[Path]) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and its missing parents, durably; one that is there stays as it is.
+    """Make a folder and its missing parents, durably; an existing one stays unchanged.
 
     Raises:
         OSError: a folder can be neither made nor synced.
     """
     missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
-    for each in reversed(missing):
-        each.mkdir(exist_ok=True)
-        sync(each.parent)
+    for parent in reversed(missing):
+        parent.mkdir(exist_ok=True)
+        sync(parent.parent)

@@ -1,4 +1,4 @@
-"""Below which version a table's commits are deleted: a durable boundary, checked after each write.
+"""A durable boundary below which a table's commits are deleted; checked after each write.
 
 A commit creates the file of its version; of two creations one is refused. That holds as long as the
 file stays: once old commits are deleted, a writer that was held up between its conflict check and
@@ -35,7 +35,7 @@ class LogBoundary:
 
     @property
     def folder(self) -> Path:
-        """Where its objects lie."""
+        """The folder of its objects."""
         return self.table / BOUNDARY_FOLDER
 
     def read(self) -> int:
@@ -47,9 +47,9 @@ class LogBoundary:
         make_folder(self.folder)
         (self.folder / f"{version:020d}").touch()
         sync(self.folder)
-        for each in self._versions():
-            if each < version:
-                (self.folder / f"{each:020d}").unlink(missing_ok=True)
+        for older in self._versions():
+            if older < version:
+                (self.folder / f"{older:020d}").unlink(missing_ok=True)
 
     def _versions(self) -> list[int]:
         if not self.folder.is_dir():
@@ -58,5 +58,5 @@ class LogBoundary:
 
 
 def is_kept(version: int, boundary: int) -> bool:
-    """Whether a commit that was just created at `version` counts, by the boundary read since."""
+    """Whether a commit just created at `version` counts, by the boundary read afterwards."""
     return version >= boundary

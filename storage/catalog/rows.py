@@ -1,7 +1,7 @@
-"""Between the nouns and the catalog's rows: `table_of` and `rows_read` are twins.
+"""Converts `PartitionState` to the catalog's rows and back: `table_of` and `rows_read`.
 
-Both go column by column: a row per partition with a hundred segments in each makes too many cells
-to build one dictionary after another.
+Both work column by column: a row may hold a hundred segments, too many cells for one dictionary
+each.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from tierfold.storage.catalog.schema import (
     bucket_of,
 )
 
-Noun = LeaderEpoch | CleanerOffset | Segment | RetiredSegment
+Model = LeaderEpoch | CleanerOffset | Segment | RetiredSegment
 
-_NOUNS: Final[Mapping[tuple[str, ...], type[Noun]]] = {
-    tuple(field.name for field in kind): noun
-    for kind, noun in (
+_MODELS: Final[Mapping[tuple[str, ...], type[Model]]] = {
+    tuple(field.name for field in kind): model
+    for kind, model in (
         (LEADER_EPOCH, LeaderEpoch),
         (CLEANER_OFFSET, CleanerOffset),
         (SEGMENT, Segment),
         (RETIRED_SEGMENT, RetiredSegment),
     )
 }
-"""A struct column's field names are the attributes of its noun."""
+"""By a struct column's field names, which are the attributes of its class."""
 
 _ZERO_WHERE_NULL: Final = ("skipped_offsets", "skipped_bytes")
 """Columns that rows of format 3 lack."""
@@ -62,12 +62,12 @@ _OF_THE_STATE: Final = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsRead:
-    """What rows of `partitions` say; one that cannot be true stops its own partition only."""
+    """The states of rows of `partitions`; a row that cannot be true blocks only its partition."""
 
     states: tuple[PartitionState, ...]
-    """Of the rows that may be believed, in their order."""
+    """Of the trusted rows, in their order."""
     refused: Mapping[tuple[str, int], CorruptLog]
-    """By topic id and partition, which is how a row is found, whatever else it says."""
+    """By topic id and partition, which identify a row, whatever else it holds."""
 
     @property
     def by_key(self) -> dict[PartitionKey, PartitionState]:
@@ -75,7 +75,7 @@ class RowsRead:
         return {state.key: state for state in self.states}
 
     def trusted(self) -> RowsRead:
-        """The same, where no row is refused; raises the first CorruptLog."""
+        """Itself, if no row is refused; else raises the first CorruptLog."""
         for refusal in self.refused.values():
             raise refusal
         return self
@@ -107,12 +107,12 @@ def table_of(states: Sequence[PartitionState]) -> pa.Table:
         "bucket": [bucket_of(state.key.topic_id) for state in states],
     }
     return pa.table(
-        [column_of(columns[partition.name], partition.type) for partition in PARTITIONS], PARTITIONS
+        [column_of(columns[field.name], field.type) for field in PARTITIONS], PARTITIONS
     )
 
 
 def rows_read(rows: pa.Table, *, where: str) -> RowsRead:
-    """What rows of `partitions` say, each judged by itself.
+    """The states of rows of `partitions`, each row checked by itself.
 
     Args:
         rows: the columns of `PARTITIONS`; strings may be views, others may follow.
@@ -127,10 +127,10 @@ def rows_read(rows: pa.Table, *, where: str) -> RowsRead:
 
 
 def rows_judged(rows: pa.Table, *, where: str) -> RowsRead:
-    """What rows that `rows_as_promised` gave, or some of these, say.
+    """The states of rows that `rows_as_promised` returned, or of some of them.
 
-    A row is refused where it was never claimed, where a value is impossible (`catalog_cells`),
-    where its sums are others than its segments', and where its partition has two.
+    A row is refused if it was never claimed, if a value is impossible (`cells`), if its sums
+    differ from its segments', and if its partition has two rows.
     """
     cells = {name: rows[name].combine_chunks() for name in PARTITIONS.names}
     columns = {name: values_of(column) for name, column in cells.items()}
@@ -144,7 +144,7 @@ def rows_judged(rows: pa.Table, *, where: str) -> RowsRead:
         for key, row in zip(keys, fields, strict=True)
     )
     ids = [(key.topic_id, key.partition) for key in keys]
-    several = {each for each, count in Counter(ids).items() if count > 1}
+    several = {row_id for row_id, count in Counter(ids).items() if count > 1}
     impossible = impossible_cells(cells)
     refused: dict[tuple[str, int], CorruptLog] = {}
     sums = zip(columns["live_bytes"], columns["bucket"], strict=True)
@@ -171,9 +171,7 @@ def rows_as_promised(rows: pa.Table, *, where: str) -> pa.Table:
 
 
 def _promised(rows: pa.Table, where: str) -> pa.Table:
-    return pa.table(
-        [promised_column(rows, partition, where) for partition in PARTITIONS], PARTITIONS
-    )
+    return pa.table([promised_column(rows, field, where) for field in PARTITIONS], PARTITIONS)
 
 
 def column_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
@@ -182,7 +180,7 @@ def column_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
         return pa.array([list(value.items()) for value in values], kind)
     if pa.types.is_list(kind):
         ends = pa.array(accumulate(map(len, values), initial=0), pa.int32())
-        flat = [each for group in values for each in group]
+        flat = [value for group in values for value in group]
         return pa.ListArray.from_arrays(ends, column_of(flat, kind.value_type), type=kind)
     if pa.types.is_struct(kind):
         children = [column_of([getattr(v, f.name) for v in values], f.type) for f in kind]
@@ -191,7 +189,7 @@ def column_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 
 def values_of(column: pa.Array) -> list[Any]:
-    """The column's values: nouns for structs, tuples for lists, dictionaries for maps."""
+    """The column's values: model objects for structs, tuples for lists, dictionaries for maps."""
     if pa.types.is_map(column.type):
         return [dict(pairs) for pairs in column.to_pylist()]
     if pa.types.is_list(column.type):
@@ -199,13 +197,13 @@ def values_of(column: pa.Array) -> list[Any]:
         ends = accumulate(pc.fill_null(column.value_lengths(), 0).to_pylist(), initial=0)
         return [tuple(flat[start:end]) for start, end in pairwise(ends)]
     if pa.types.is_struct(column.type):
-        names = tuple(each.name for each in column.type)
-        noun = _NOUNS[names]
+        names = tuple(field.name for field in column.type)
+        model = _MODELS[names]
         children = (
             values_of(_filled(name, child))
             for name, child in zip(names, column.flatten(), strict=True)
         )
-        return [noun(**dict(zip(names, row, strict=True))) for row in zip(*children, strict=True)]
+        return [model(**dict(zip(names, row, strict=True))) for row in zip(*children, strict=True)]
     values: list[Any] = column.to_pylist()
     return values
 
@@ -249,7 +247,7 @@ def _has_nulls(column: pa.Array, *, nullable: bool) -> bool:
 
 
 def _refuse_other_layout(rows: pa.Table, where: str) -> None:
-    """Before anything else is read: another layout may lack columns that we would miss."""
+    """Checked before anything else: another layout may lack columns that are needed."""
     field = PARTITIONS.field("format_version")
     versions = set(promised_column(rows, field, where).to_pylist()) - {*FORMATS_READ}
     if not versions:
@@ -274,13 +272,13 @@ def _made_by_newer(found: str, where: str) -> BadSettings:
 
 
 def _violation(state: PartitionState, live_bytes: int, bucket: int) -> str:
-    """What cannot be true of a row whose cells are possible each; empty: nothing."""
+    """What cannot be true of a row, though each cell is possible; empty: nothing."""
     if state.epoch < 1 or not state.commit_id:
         return f"epoch {state.epoch} and commit id {state.commit_id!r}: it was never claimed"
     if live_bytes != state.live_bytes:
         return f"live_bytes is {live_bytes}, its segments hold {state.live_bytes}"
     if bucket != bucket_of(state.key.topic_id):
-        # In another bucket nobody would find the row: a second one would be written.
+        # The row would not be found in another bucket, and a second one would be written.
         return f"bucket is {bucket}, its topic id's is {bucket_of(state.key.topic_id)}"
     broken = violations(state, state, ROW_INVARIANTS)
     return "; ".join(f"{violation.invariant}: {violation.found}" for violation in broken)

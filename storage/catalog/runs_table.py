@@ -1,4 +1,4 @@
-"""The `runs` table: append only, what each run did to each chunk of each partition.
+"""The append-only `runs` table: what each run did to each chunk of each partition.
 
 Reports, metrics and notebooks read it; no decision does.
 """
@@ -17,7 +17,7 @@ from tierfold.storage.catalog.schema import RUNS, RUNS_RENAMED
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
-    """One run, partition and chunk; the columns of `RUNS`, which says what each means."""
+    """One run, partition and chunk; `RUNS` describes the columns."""
 
     run: str
     topic: str
@@ -56,25 +56,25 @@ class RunsTable:
         self._table = open_table(f"{uri.rstrip('/')}/runs", TableLayout(schema=RUNS))
 
     def append(self, rows: Sequence[RunRow]) -> None:
-        """Add rows in one commit; the table is made where there is none."""
+        """Add rows in one commit; creates the table if there is none."""
         if rows:
             columns = [
-                column_of([getattr(row, _field_of(run.name)) for row in rows], run.type)
-                for run in RUNS
+                column_of([getattr(row, _field_of(field.name)) for row in rows], field.type)
+                for field in RUNS
             ]
             self._table.append(pa.table(columns, RUNS))
 
     def clean_up(self, *, is_dry_run: bool = False) -> int:
-        """Delete what of the table's log only versions of a month ago need; how many files go.
+        """Delete the log files that only versions of a month ago need; returns how many.
 
-        No row goes: each commit leaves a small file in the log, one for each run.
+        No row is deleted: each commit, one per run, leaves a small file in the log.
         """
         return self._table.clean_up(is_dry_run=is_dry_run)
 
     def read(self) -> tuple[RunRow, ...]:
-        """All rows, oldest first; none where there is no table, and reading makes none."""
+        """All rows, oldest first; none without a table, and reading creates none."""
         rows = self._table.read()
-        columns = [values_of(promised_column(rows, run, self._table.uri)) for run in RUNS]
+        columns = [values_of(promised_column(rows, field, self._table.uri)) for field in RUNS]
         found = (
             RunRow(**dict(zip(map(_field_of, RUNS.names), row, strict=True)))
             for row in zip(*columns, strict=True)

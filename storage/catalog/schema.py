@@ -1,4 +1,4 @@
-"""The columns of the catalog's Delta tables, final: what readers outside tierfold may rely on.
+"""The columns of the catalog's Delta tables; they are final, so other tools may rely on them.
 
     <catalog>/partitions   one row per topic-partition: one atomic state
     <catalog>/runs         one row per run, partition and chunk: what happened, or why nothing did
@@ -18,8 +18,8 @@ FORMAT_VERSION: Final = 4
 """The version that this code writes."""
 
 FORMATS_READ: Final = (3, FORMAT_VERSION)
-"""What it reads. Rows of version 3 lack the columns that may be null; they are written anew, as
-version 4, by the next commit of their partition."""
+"""The versions it reads. Rows of version 3 lack the columns that may be null; the next commit of
+their partition rewrites them as version 4."""
 
 PARTITION_COLUMNS: Final = ("bucket",)
 """Delta partition columns of `partitions`: runs on different buckets never conflict."""
@@ -148,8 +148,8 @@ PARTITIONS: Final = pa.schema(
 )
 
 RUNS_RENAMED: Final = {"end_offset": "next_offset", "tally": "counts"}
-"""Columns of `runs` by their stored names, and what they are called everywhere else. The stored
-names are from the first version, and stay, so that no table has to be written anew."""
+"""Columns of `runs` by their stored names, and their names everywhere else. The stored names are
+from the first version and stay, so that no table has to be rewritten."""
 
 RUNS: Final = pa.schema(
     [

@@ -1,4 +1,4 @@
-"""Both indexes of a new segment, from its batches alone, entry for entry what a broker writes.
+"""Builds both indexes of a new segment from its batches, entry for entry as a broker does.
 
 Rule: Kafka 4.x `LogSegment.append`, batch by batch, and `onBecomeInactiveSegment`: a batch is
 indexed once more than `index.interval.bytes` lie since the last entry; with it goes the largest

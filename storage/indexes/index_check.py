@@ -1,8 +1,8 @@
-"""Whether a segment's two indexes lead a reader where they should.
+"""Checks that a segment's two indexes lead readers to the right places.
 
-The best answer is equality: the bytes are those that the log gives now. An index that a broker
-wrote, or that was written under another `index.interval.bytes`, may have other entries; then each
-entry must be right (Kafka `OffsetIndex`, `TimeIndex`, and what `LogSegment` asks of them).
+At best, their bytes equal those that the log gives now. An index that a broker wrote, or that was
+written under another `index.interval.bytes`, may have other entries; then each entry must be right
+(Kafka `OffsetIndex`, `TimeIndex`, and what `LogSegment` asks of them).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tierfold.storage.indexes.time_index import TimeIndex, read_time_index
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchPlaces:
-    """What the indexes are about: one entry per batch, in log order, arrays of one length."""
+    """The batches that the indexes point into, one entry each, in log order."""
 
     start_offset: int
     """Of the segment."""
@@ -50,10 +50,10 @@ def check_indexes(
     index_interval_bytes: int,
     where: str,
 ) -> CheckedIndexes:
-    """Hold both indexes (uint8, whole objects) against the log's batches.
+    """Compare both indexes (uint8, whole objects) with the log's batches.
 
-    `where` is the segment's name without a part's suffix. Nothing is raised for a broken index: it
-    is a fault.
+    `where` is the segment's name without a part's suffix. A broken index raises nothing: it is
+    reported as a corruption.
     """
     try:
         offsets = read_offset_index(offset_index, places.start_offset, f"{where}.index")
@@ -112,7 +112,7 @@ def _batch_there(places: BatchPlaces, batch: int, *, is_start: bool) -> str:
 def _time_corruptions(index: TimeIndex, places: BatchPlaces) -> Iterator[str]:
     """An entry's timestamp is the largest up to the batch of its offset; the last is the largest.
 
-    So whoever looks for a later timestamp misses nothing by beginning there.
+    So a reader that looks for a later timestamp can start there and misses nothing.
     """
     batches = len(places.position)
     largest_ms = np.maximum.accumulate(places.max_timestamp_ms)

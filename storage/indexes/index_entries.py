@@ -50,7 +50,7 @@ def absolute(
 
 
 def relative(offsets: NDArray[np.int64], start_offset: int) -> NDArray[np.int64]:
-    """The offsets as entries hold them; raises ValueError: one is no 31 bits above the start."""
+    """The offsets as entries hold them; raises ValueError if one needs over 31 bits."""
     found = offsets - start_offset
     if len(found) and not (found.min() >= 0 and found.max() <= OFFSET_SPAN_MAX):
         raise ValueError(f"offsets {offsets[[0, -1]]} do not fit an index at {start_offset}")

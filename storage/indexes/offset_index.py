@@ -58,7 +58,7 @@ def read_offset_index(data: Bytes, start_offset: int, where: str) -> OffsetIndex
 
 
 def write_offset_index(index: OffsetIndex, start_offset: int) -> bytes:
-    """The bytes of an index; raises ValueError where an offset is no 31 bits above the start."""
+    """The bytes of an index; raises ValueError as `relative` does."""
     entries = np.empty(len(index.offsets), _ENTRY)
     entries["offset"] = relative(index.offsets, start_offset)
     entries["position"] = index.positions

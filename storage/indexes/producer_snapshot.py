@@ -1,8 +1,8 @@
 """The producer snapshot (`.snapshot`): what a broker knows of each producer at a segment's end.
 
 Rule: Kafka `ProducerStateManager` and its `ProducerSnapshot` schema. Big-endian: int16 version 1,
-uint32 CRC32C of all that follows it, int32 number of entries, then entries of 46 bytes. No offset
-is −1, and so is no open transaction.
+uint32 CRC32C of all that follows it, int32 number of entries, then entries of 46 bytes. −1 stands
+for no offset and for no open transaction.
 """
 
 from __future__ import annotations

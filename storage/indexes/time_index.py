@@ -1,4 +1,4 @@
-"""The time index (`.timeindex`): up to which offset everything is as old as a timestamp.
+"""The time index (`.timeindex`): the offset up to which records are no younger than a timestamp.
 
 Rule: Kafka `TimeIndex`. Entries of 12 bytes, big-endian: int64 timestamp in ms, int32 offset above
 the segment's start. Timestamps ascend, offsets never descend. When a segment is rolled, its largest
@@ -52,7 +52,7 @@ def read_time_index(data: Bytes, start_offset: int, where: str) -> TimeIndex:
 
 
 def write_time_index(index: TimeIndex, start_offset: int) -> bytes:
-    """The bytes of an index; raises ValueError where an offset is no 31 bits above the start."""
+    """The bytes of an index; raises ValueError as `relative` does."""
     entries = np.empty(len(index.offsets), _ENTRY)
     entries["timestamp"] = index.timestamps_ms
     entries["offset"] = relative(index.offsets, start_offset)

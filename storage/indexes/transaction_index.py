@@ -71,10 +71,10 @@ def write_transaction_index(aborted: Sequence[AbortedTransaction]) -> bytes:
     return b"".join(
         _ENTRY.pack(
             _VERSION,
-            each.producer_id,
-            each.first_offset,
-            each.last_offset,
-            each.last_stable_offset,
+            transaction.producer_id,
+            transaction.first_offset,
+            transaction.last_offset,
+            transaction.last_stable_offset,
         )
-        for each in aborted
+        for transaction in aborted
     )

@@ -1,7 +1,7 @@
-"""Batches that we make, as opposed to those that we found: intended fields in, bytes out.
+"""Writes new batches from their intended fields.
 
-For what is written from nothing: closing batches, pictures of logs, demo data. Rewriting what a log
-holds is `storage.kafka.batch_rewrite`'s, in kernels.
+They are closing batches, pictures of logs and demo data. `storage.kafka.batch_rewrite` rewrites the
+batches of a log, in kernels.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class BatchDraft:
 def write_batch(draft: BatchDraft) -> bytes:
     """The batch's bytes, as a broker would store them."""
     base_timestamp_ms = _base_timestamp_ms(draft)
-    # A loop over records, for once: a draft has as many as a person cares to write down.
+    # A loop over records is fast enough here: a draft has few.
     payload = b"".join(
         _record_bytes(record, record.offset - draft.base_offset, base_timestamp_ms)
         for record in draft.records

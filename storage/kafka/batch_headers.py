@@ -1,7 +1,7 @@
 """The headers of every batch of a segment, as a struct of arrays.
 
-One kernel walks the log, one fills the columns, then every batch's checksum is compared: nothing of
-a batch is believed before. Layout of magic 2 (KIP-98), offsets in bytes:
+One kernel walks the log, one fills the columns, then every batch's checksum is compared: no batch
+is trusted before. Layout of magic 2 (KIP-98), offsets in bytes:
 
     0 base offset i64    8 batch length i32   12 leader epoch i32   16 magic i8   17 crc u32
     21 attributes i16   23 last offset delta i32   27 base timestamp i64   35 max timestamp i64
@@ -10,8 +10,8 @@ a batch is believed before. Layout of magic 2 (KIP-98), offsets in bytes:
 
 Magic 0 and 1 (KIP-31, KIP-32): 0 offset, 8 size, 12 crc, 16 magic, 17 attributes i8, in magic 1
 18 timestamp i64, then key and value with int32 lengths. A compressed message is a wrapper; only its
-last offset is told without decompressing it, so `base_offset` is the wrapper's own here and
-`storage.kafka.legacy_batches` tells the truth.
+last offset is known without decompressing it, so `base_offset` is the wrapper's own here;
+`storage.kafka.legacy_batches` reads the true one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LEGACY_BYTES_MIN: Final = (12 + 14, 12 + 22)
 """The smallest message of magic 0 and of magic 1: null key, null value."""
 
 UNKNOWN_COUNT: Final = -1
-"""In `BatchHeads.count`: a compressed legacy wrapper does not tell how many records it holds."""
+"""In `BatchHeads.count`: a compressed legacy wrapper does not store its record count."""
 
 NO_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
@@ -163,14 +163,14 @@ def read_heads(log: NDArray[np.uint8], *, where: str, check_crc: bool = True) ->
     log = as_kernel_input(log)
     batches, code, at, found = _count_batches(log)
     if code != _OK:
-        raise CorruptLog(_fault(code, at, found), where=where, remedy=_REMEDY)
+        raise CorruptLog(_corruption(code, at, found), where=where, remedy=_REMEDY)
     columns = _empty_columns(batches)
     read, code, found = _fill(log, columns)
     if check_crc:
-        # A checksum that fails explains an odd header better than the header does.
+        # A bad checksum explains an odd header, so it is reported first.
         _check_crc(log, columns, min(read + 1, batches), where)
     if code != _OK:
-        what = _fault(code, int(columns.position[read]), found)
+        what = _corruption(code, int(columns.position[read]), found)
         base_offset = int(columns.base_offset[read])
         raise CorruptLog(f"{what} (base offset {base_offset})", where=where, remedy=_REMEDY)
     named = columns._asdict()
@@ -196,7 +196,7 @@ def _empty_columns(batches: int) -> _Columns:
     )
 
 
-def _fault(code: int, at: int, found: int) -> str:
+def _corruption(code: int, at: int, found: int) -> str:
     match code:
         case 1:
             return f"the log is torn at byte {at}: a batch there needs {found} bytes more"

@@ -1,4 +1,4 @@
-"""Batches after their fate: copied as they are, rewritten, emptied or gone.
+"""Writes what becomes of batches: copied as they are, rewritten, emptied or dropped.
 
 Rule: Kafka's `MemoryRecords.filterTo` and `buildRetainedRecordsInto`. An uncompressed batch comes
 out byte for byte as Kafka writes it. All payloads of a call are encoded by kernels, the
@@ -42,7 +42,7 @@ def rewrite_batches(
         log: uint8, what `heads` was read from.
         heads: The batches to write, a window of the log; legacy ones become magic 2.
         records: Those batches decoded, by `decode` or `decode_legacy`.
-        keep: bool, per record; only looked at in batches to rewrite.
+        keep: bool, per record; only used in batches to rewrite.
         retention: int8 `BatchRetention`, per batch.
         horizon_ms: int64, per batch: the delete horizon of a rewritten batch, or `NO_HORIZON`.
 
@@ -74,7 +74,7 @@ def rewrite_batches(
 
 
 def closing_batch(offset: int, leader_epoch: int) -> bytes:
-    """An empty batch of that one offset, of no producer and no time: 61 bytes.
+    """An empty batch of one offset, without producer and timestamp: 61 bytes.
 
     For a cleaning round whose sources end in a hole; readers would stick there (SEMANTICS, 5).
     """

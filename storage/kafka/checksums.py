@@ -1,4 +1,4 @@
-"""The two checksums of batches, CRC32C from magic 2 on and CRC32 (zlib) before; that of objects.
+"""Checksums: CRC32C of magic 2 batches, CRC32 (zlib) of older ones, CRC32C of objects.
 
 One C call per batch or object over a view of it; no byte is copied.
 """

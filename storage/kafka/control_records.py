@@ -1,4 +1,4 @@
-"""Control records: what a control batch says, by its record's key (KIP-98, KIP-595, KIP-853).
+"""Control records: a control batch's type, from its record's key (KIP-98, KIP-595, KIP-853).
 
 Key: version int16, type int16; later versions may append fields, which are ignored. An end marker's
 value: version int16, coordinator epoch int32 (Kafka `EndTransactionMarker`).
@@ -21,7 +21,7 @@ NOT_CONTROL: Final = -1
 """In `control_types`: an ordinary batch."""
 
 EMPTIED: Final = -2
-"""In `control_types`: a control batch whose record a cleaner took."""
+"""In `control_types`: a control batch whose record a cleaner removed."""
 
 _KEY: Final = struct.Struct(">hh")
 _END_MARKER: Final = struct.Struct(">hi")
@@ -83,7 +83,7 @@ def control_type(key: bytes | None) -> ControlType:
 
 
 def coordinator_epoch(value: bytes | None) -> int | None:
-    """The transaction coordinator's epoch in an end marker's value; None where it tells none."""
+    """The transaction coordinator's epoch in an end marker's value; None if it has none."""
     if value is None or len(value) < _END_MARKER.size:
         return None
     _version, epoch = _END_MARKER.unpack_from(value)

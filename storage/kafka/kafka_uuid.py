@@ -20,7 +20,7 @@ _KAFKA_UUID: Final = re.compile(KAFKA_UUID_PATTERN)
 
 
 def new_segment_id() -> str:
-    """A random id that no one had before; like Kafka's, it never begins with a dash."""
+    """A new random id; like Kafka's, it never begins with a dash."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii").rstrip("=")
         if not text.startswith("-"):
@@ -28,5 +28,5 @@ def new_segment_id() -> str:
 
 
 def is_kafka_uuid(text: str) -> bool:
-    """Whether Kafka could have printed `text`: it stands for 16 bytes, and for no others."""
+    """Whether Kafka could have printed `text` as an id: the one spelling of some 16 bytes."""
     return _KAFKA_UUID.fullmatch(text) is not None

@@ -4,7 +4,7 @@ A message: offset i64, size i32, crc u32, magic i8, attributes i8, in magic 1 ti
 key and value, each with an int32 length (−1: null). A wrapper is a message whose value is a
 compressed run of messages. Inner offsets are absolute in magic 0; in magic 1 they are relative,
 and the wrapper's offset is the last one's (Kafka `AbstractLegacyRecordBatch.DeepRecordsIterator`).
-The wrapper's checksum covers the inner messages, whose own are not looked at.
+The wrapper's checksum covers the inner messages, whose own are not checked.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tierfold.storage.kafka.records import RecordColumns, Records, decode, empty
 from tierfold.storage.kafka.wire import as_kernel_input, be_int, kernel
 
 _OK, _TORN, _FIELD, _MAGIC, _NESTED, _ORDER, _EMPTY = range(7)
-_FAULTS: Final = (
+_CORRUPTIONS: Final = (
     "",
     "a message is cut, or shorter than a message can be",
     "a key or value leads out of its message",
@@ -43,7 +43,7 @@ _REMEDY: Final = "Take the segment from a backup; nothing of this partition was 
 
 
 class _Spans(NamedTuple):
-    """`body[start:end]` is a batch's run of messages; what else counts is its wrapper's."""
+    """`body[start:end]` is a batch's run of messages; the other fields are its wrapper's."""
 
     start: NDArray[np.int64]
     end: NDArray[np.int64]
@@ -68,10 +68,10 @@ def decode_any(log: NDArray[np.uint8], heads: BatchHeads, *, where: str) -> Reco
 def with_inner_heads(
     log: NDArray[np.uint8], heads: BatchHeads, *, window_bytes: int, where: str
 ) -> BatchHeads:
-    """`heads` with what only a wrapper's messages tell: its base offset and its record count.
+    """`heads` with wrappers' base offsets and record counts, which only their messages hold.
 
-    Every wrapper is decompressed for it, `window_bytes` of stored bytes at a time, and once more by
-    whoever wants its records.
+    Every wrapper is decompressed for it, `window_bytes` of stored bytes at a time, and once more
+    when its records are read.
 
     Args:
         log: uint8, the bytes that `heads` was read from.
@@ -80,7 +80,7 @@ def with_inner_heads(
         where: Named in errors: the segment's object or file.
 
     Raises:
-        CorruptLog: See `decode_legacy`; or a wrapper's messages begin before the batch before ends.
+        CorruptLog: See `decode_legacy`; or a wrapper begins before the previous batch ends.
     """
     if not (heads.count == UNKNOWN_COUNT).any():
         return heads
@@ -126,7 +126,7 @@ def decode_legacy(log: NDArray[np.uint8], heads: BatchHeads, *, where: str) -> R
             return Records(body=body, first_record=first_record, **columns._asdict())
     raise CorruptLog(
         f"{_batch_at(heads, batch)} is broken at byte {at - spans.start[batch]} of its messages: "
-        f"{_FAULTS[code]}",
+        f"{_CORRUPTIONS[code]}",
         where=where,
         remedy=_REMEDY,
     )
@@ -146,7 +146,7 @@ def _unwrapped(
     codec, ends_at = heads.codec, heads.position + heads.size_bytes
     is_wrapper = codec != Codec.NONE
     sizes = heads.size_bytes.copy()
-    room_bytes = window_bytes_max(int(sizes.sum()))
+    budget_bytes = window_bytes_max(int(sizes.sum()))
     parts: list[NDArray[np.uint8]] = [np.empty(0, np.uint8)]
     edges = np.flatnonzero(is_wrapper[1:] | is_wrapper[:-1]) + 1
     cuts = [0, *edges.tolist(), len(heads)] if len(heads) else []
@@ -160,11 +160,11 @@ def _unwrapped(
                 value,
                 where=here,
                 mend_lz4_header=bool(heads.magic[first] == 0),
-                room_bytes=room_bytes,
+                budget_bytes=budget_bytes,
             )
             part = np.frombuffer(plain, np.uint8)
             sizes[first] = part.size
-            room_bytes -= part.size
+            budget_bytes -= part.size
         parts.append(part)
     ends = np.cumsum(sizes)
     return as_kernel_input(np.concatenate(parts)), _Spans(

@@ -39,9 +39,9 @@ _memcpy: Any = intrinsic(_build_memcpy)
 def copy_bytes(
     source: NDArray[np.uint8], start: int, size: int, out: NDArray[np.uint8], at: int
 ) -> int:
-    """Copies `source[start : start + size]` to `out[at:]`; the position after it.
+    """Copies `source[start : start + size]` to `out[at:]`; returns the position after it.
 
-    The caller knows that both hold that much. Nothing is copied for −1, the size of a null.
+    The caller makes sure that both hold that much. Nothing is copied for −1, the size of a null.
     """
     if size <= 0:
         return at

@@ -1,7 +1,7 @@
-"""Kernels that write surviving records anew: first how many bytes, then the bytes.
+"""Kernels that encode surviving records again: first their sizes, then the bytes.
 
-What changes in a record are its timestamp delta, for the base timestamp is another, and its form:
-varints come out shortest and the attributes byte as 0, as Kafka's `DefaultRecord.writeTo` has it.
+A record changes in its timestamp delta, because the base timestamp changes, and in its form:
+varints are shortest and the attributes byte is 0, as Kafka's `DefaultRecord.writeTo` writes them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tierfold.storage.kafka.wire import (
 
 
 class Survivors(NamedTuple):
-    """What a batch is after the loss of records; arrays per batch, but for the last two.
+    """What batches are without the removed records; arrays per batch, except the last two.
 
     Where a batch is not to be rewritten: count and payload 0, no base timestamp, the source's max.
     """
@@ -45,9 +45,9 @@ class Survivors(NamedTuple):
     same_base: NDArray[np.bool_]
     """Timestamp and offset deltas are the source's: a record's bytes may serve as they are."""
     keep: NDArray[np.bool_]
-    """Per record: written anew."""
+    """Per record: whether it is written."""
     body_bytes: NDArray[np.int64]
-    """Per record: what its length varint will say."""
+    """Per record: the value of its length varint."""
 
 
 def measure(

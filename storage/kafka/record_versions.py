@@ -34,7 +34,7 @@ class VersionSource:
     ) -> tuple[Versions | None, int]:
         """The versions of the records `rows` (shape (n,)), and how many are malformed.
 
-        Malformed is a value that is null or has another length; it is no version. None: offsets
+        A value that is null or has another length is malformed: it is no version. None: offsets
         decide.
         """
         match self.strategy:
@@ -71,10 +71,10 @@ def _read_versions(
     value: NDArray[np.int64],
     is_known: NDArray[np.bool_],
 ) -> int:
-    """Fills `value` and `is_known`; how many versions are malformed.
+    """Fills `value` and `is_known`; returns how many versions are malformed.
 
-    `headers` says of each record where its headers begin and end, and how many there are. They
-    were checked when the record was decoded.
+    `headers` holds where each record's headers begin and end, and how many there are. They were
+    checked when the record was decoded.
     """
     headers_at, headers_end, headers_count = headers
     malformed = 0

@@ -24,7 +24,7 @@ BODY_GUESS: Final = 4
 """Uncompressed to stored bytes; memory never touched costs nothing, and a body may grow."""
 
 _OK, _LENGTH, _BROKEN, _END, _OFFSET, _GARBAGE = range(6)
-_FAULTS: Final = (
+_CORRUPTIONS: Final = (
     "",
     "its length leads out of the batch",
     "a field of it leads out of the record or is no varint",
@@ -151,7 +151,7 @@ def decode(log: NDArray[np.uint8], heads: BatchHeads, *, where: str) -> Records:
     if code != _OK:
         nth = f"record {record - first_record[batch]} at payload byte {at - start[batch]}"
         place = _batch_at(heads.position[batch], heads.base_offset[batch])
-        what = f"{place} is broken at {nth}: {_FAULTS[code]}"
+        what = f"{place} is broken at {nth}: {_CORRUPTIONS[code]}"
         raise CorruptLog(what, where=where, remedy=_REMEDY)
     return Records(body=body, first_record=first_record, **columns._asdict())
 
@@ -224,8 +224,8 @@ def _payloads(
 def _plain_payloads(
     log: NDArray[np.uint8], heads: BatchHeads, where: str
 ) -> Iterator[bytes | memoryview]:
-    """One by one, so that the decompressor's memory is used again while it is in the cache."""
-    room_bytes = window_bytes_max(int(heads.size_bytes.sum()))
+    """One by one, so that the decompressor's memory is reused while it is in the cache."""
+    budget_bytes = window_bytes_max(int(heads.size_bytes.sum()))
     start = (heads.position + BATCH_HEADER_BYTES).tolist()
     end = (heads.position + heads.size_bytes).tolist()
     count = heads.count.tolist()
@@ -237,11 +237,11 @@ def _plain_payloads(
             yield b""
         else:
             try:
-                plain = decompress(codec, stored, where=where, room_bytes=room_bytes)
+                plain = decompress(codec, stored, where=where, budget_bytes=budget_bytes)
             except CorruptLog as error:
                 here = f"{where}: {_batch_at(heads.position[i], heads.base_offset[i])}"
                 raise CorruptLog(error.what, where=here, remedy=error.remedy) from error
-            room_bytes -= len(plain)
+            budget_bytes -= len(plain)
             yield plain
 
 

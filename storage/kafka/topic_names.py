@@ -1,4 +1,7 @@
-"""What a topic may be called. Rule: Kafka `org.apache.kafka.common.internals.Topic.validate`."""
+"""The names that Kafka allows for topics.
+
+Rule: Kafka `org.apache.kafka.common.internals.Topic.validate`.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,14 @@ TOPIC_CHARACTER: Final = r"[a-zA-Z0-9._-]"
 TOPIC_CHARACTERS_MOST: Final = 249
 
 TOPIC_PATTERN: Final = rf"{TOPIC_CHARACTER}{{1,{TOPIC_CHARACTERS_MOST}}}"
-"""Its characters and its length; the names in `NO_TOPICS` fit too, and are none."""
+"""Characters and length; the names in `NO_TOPICS` match too, but are not allowed."""
 
 NO_TOPICS: Final = (".", "..")
-"""As folders they would lead elsewhere."""
+"""As folder names they would lead elsewhere."""
 
 _TOPIC: Final = re.compile(TOPIC_PATTERN)
 
 
 def is_topic(name: str) -> bool:
-    """Whether Kafka would take it for a topic's name."""
+    """Whether Kafka accepts `name` for a topic."""
     return _TOPIC.fullmatch(name) is not None and name not in NO_TOPICS

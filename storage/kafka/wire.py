@@ -29,7 +29,7 @@ _MORE: Final = np.uint64(0x80)
 
 
 def kernel(function: _Function) -> _Function:
-    """Compiles a kernel of this room, none of which allocates; one that does fails to compile.
+    """Compiles a kernel of this package; one that allocates fails to compile.
 
     Without `_nrt` numba counts a reference, atomically, for each array it takes from a tuple of
     columns: measured, 138 ns per decoded record instead of 28.
@@ -93,7 +93,7 @@ def varint_bytes(value: int) -> int:
 
 @kernel
 def write_varint(buffer: NDArray[np.uint8], at: int, value: int) -> int:
-    """Writes the shortest zigzag varint of a signed 64-bit integer; the position after it."""
+    """Writes a signed 64-bit integer's shortest zigzag varint; returns the position after it."""
     raw = np.uint64((value << 1) ^ (value >> 63))
     while raw >= _MORE:
         buffer[at] = np.uint8((raw & _LOW_BITS) | _MORE)

@@ -1,10 +1,10 @@
 """segments: whole segments: read, scanned, checked, rewritten, written.
 
-    segment_metadata     what is read once of a new segment, then kept in the catalog
+    segment_metadata     a new segment's metadata, read once and kept in the catalog
     segment_inspection   how far an unknown segment reaches, and which leaders wrote it
     overlap_check        whether overlapping segments hold the same batches
-    segment_reader       decodes a segment: the public way
-    segment_walk         a damaged segment, batch by batch
+    segment_reader       decodes a segment; the public interface
+    segment_walk         a corrupt segment, batch by batch
     segment_scan         keys and transactions of a segment, for the offset map
     segment_latest       the latest value of each key of a segment
     segment_check        reads a live segment again and reports what is wrong

@@ -1,6 +1,6 @@
-"""Decoded records as Arrow columns: each byte is copied once, and only in the columns asked for.
+"""Turns decoded records into Arrow columns; each byte is copied once, and only if it is wanted.
 
-What the columns mean is said in `jobs.sources.segment_options`.
+`jobs.sources.segment_options` describes the columns.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def record_batches(
 ) -> Iterator[pa.RecordBatch]:
     """The chosen records as batches of `schema`, whose names are topic, partition, offset, …
 
-    `versions` says what the column `version` holds.
+    `versions` gives the values of the column `version`.
 
     Raises CorruptLog for a timestamp that is wanted and that Spark's type cannot hold.
     """
@@ -155,7 +155,7 @@ def _bytes(
 
 
 def _valid(is_valid: NDArray[np.bool_]) -> pa.Buffer | None:
-    """Arrow's bitmap of what is not null; None: nothing is."""
+    """Arrow's validity bitmap; None: nothing is null."""
     if is_valid.all():
         return None
     return pa.py_buffer(np.packbits(is_valid, bitorder="little"))
@@ -183,9 +183,9 @@ def _headers(records: Records, rows: NDArray[np.int64], kind: pa.DataType) -> pa
 
 
 def _texts(names: pa.Array) -> pa.Array:
-    """UTF-8, what is malformed replaced, as Kafka's `RecordHeader.key` reads it."""
+    """UTF-8 with malformed bytes replaced, as Kafka's `RecordHeader.key` reads it."""
     distinct = names.dictionary_encode()
-    texts = [each.decode("utf-8", "replace") for each in distinct.dictionary.to_pylist()]
+    texts = [name.decode("utf-8", "replace") for name in distinct.dictionary.to_pylist()]
     return pa.array(texts, pa.string()).take(distinct.indices)
 
 
@@ -205,7 +205,7 @@ _Places = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64], NDArray
 
 @kernel
 def _place_headers(body: NDArray[np.uint8], spans: _Spans, out: _Places) -> None:
-    """Where each header's key and value are; `decode` has seen that they lie in their record."""
+    """Where each header's key and value are; `decode` has checked that they lie in their record."""
     headers_at, end, counts = spans
     name_at, name_bytes, value_at, value_bytes = out
     n = 0

@@ -1,4 +1,4 @@
-"""A segment as a broker uploads it, for those who need a tier that no broker has written."""
+"""Writes a segment as a broker uploads it, for tiers that no broker has written."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerUpload:
-    """What a broker has in hand when it copies a segment (Kafka `RemoteLogManager`)."""
+    """What a broker knows when it copies a segment (Kafka `RemoteLogManager`)."""
 
     start_offset: int
     log: bytes
@@ -54,7 +54,7 @@ class BrokerUpload:
     def put(
         self, tier: LocalTieredStorage, key: PartitionKey, end_offset: int | None = None
     ) -> Segment:
-        """Write it under an id of its own; what first sight says of it. Raises UnreadableObject.
+        """Write it under a new id; returns its metadata. Raises UnreadableObject.
 
         `end_offset` is its last offset; None: that of its last batch.
         """

@@ -1,6 +1,6 @@
-"""Rewrites a group of neighbouring segments into one: reads, judges, writes what survives.
+"""Rewrites a group of neighbouring segments into one: reads, decides, writes what survives.
 
-Kafka's `Cleaner.cleanSegments`, with the fates computed over columns (`cleaning.record_retention`).
+Kafka's `Cleaner.cleanSegments`; retention is decided over columns (`cleaning.record_retention`).
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ class GroupTask:
 class _Rewrite:
     """One group in progress.
 
-    A single segment of which nothing goes need not be written anew, so nothing is written until
-    something is known to go; what was passed by until then is copied at that moment. One whose
-    due time has come is written anyway, so that the catalog learns when it is due next.
+    A single segment that loses nothing is not rewritten, so nothing is written until something is
+    known to go; the stretches passed until then are written first. A segment whose due time has
+    come is written anyway, so that the catalog gets its next due time.
     """
 
     def __init__(self, tier: LocalTieredStorage, task: GroupTask) -> None:
@@ -85,7 +85,7 @@ class _Rewrite:
         self.task = task
         self.writer: SegmentWriter | None = None
         self.passed: list[NDArray[np.uint8]] = []
-        self.tallies: list[Counts] = []
+        self.counts: list[Counts] = []
         self.bytes_read = 0
         self.bytes_written = 0
         self.last_offset = -1
@@ -161,15 +161,15 @@ def _rewrite_segment(state: _Rewrite, segment: Segment, bits: RecordBits) -> Non
 
     cut = windows(heads, window_bytes=WINDOW_BYTES)
     for found in mapped_ahead(rewritten, cut, threads=task.threads):
-        state.tallies.append(found.counts)
-        known_ms = (each for each in (state.due_ms, found.due_ms) if each is not None)
+        state.counts.append(found.counts)
+        known_ms = (due_ms for due_ms in (state.due_ms, found.due_ms) if due_ms is not None)
         state.due_ms = min(known_ms, default=None)
         state.add(found.data, is_change=found.is_change)
         state.last_offset = found.last_offset
 
 
 def _check_range(heads: BatchHeads, segment: Segment, where: str) -> None:
-    """What lies outside its segment's offsets was never its neighbour's to judge, nor indexed."""
+    """Refuse batches outside the segment's offsets: no neighbour was compared with them."""
     first, last = int(heads.base_offset[0]), int(heads.last_offset[-1])
     if first < segment.start_offset or last > segment.end_offset:
         raise CorruptLog(
@@ -198,7 +198,7 @@ class _Window:
     is_change: bool
     counts: Counts
     due_ms: int | None
-    """When something of what is left is due; None: nothing is."""
+    """When something that is left is due; None: nothing is."""
     last_offset: int
     """Where the window ends: its last batch's last offset, as far as that is kept."""
 
@@ -245,7 +245,7 @@ def _last_offset(heads: BatchHeads, records: Records, retention: Retention) -> i
 def _retention(
     source: _Source, heads: BatchHeads, records: Records, bits: NDArray[np.uint8]
 ) -> tuple[Retention, int | None]:
-    """What becomes of a window, and when something of what is left of it is due."""
+    """What becomes of a window, and when something that is left of it is due."""
     task = source.task
     txn_batches, rows = transaction_batches_of(
         heads, control_types(records, heads, where=source.where)
@@ -280,7 +280,7 @@ def _retention(
 
 
 def _close_group(state: _Rewrite) -> None:
-    """Writes the empty batch that ends the group where no batch of the source did."""
+    """Writes an empty batch at the group's end if no batch of the source ends there."""
     group = state.task.group
     if state.task.ends_in_batch and state.last_offset != group.end_offset:
         epoch = max(group.segments[-1].leader_epochs).epoch
@@ -289,7 +289,7 @@ def _close_group(state: _Rewrite) -> None:
 
 
 def _lists_differ(state: _Rewrite) -> bool:
-    """Whether the transaction index would say something else than the single source's."""
+    """Whether the new transaction index would differ from the single source's."""
     if state.is_changed:
         return False
     (segment,) = state.task.group.segments
@@ -299,9 +299,9 @@ def _lists_differ(state: _Rewrite) -> bool:
 
 
 def _has_unknown_horizon(state: _Rewrite) -> bool:
-    """Whether something is due that the catalog does not know of: a broker's cleaner set it.
+    """Whether a broker's cleaner set a due time that the catalog does not know.
 
-    Unwritten it would wait for new dirty data, as it does in Kafka.
+    Without a rewrite it would wait for new dirty data, as in Kafka.
     """
     if state.is_changed or state.due_ms is None:
         return False
@@ -322,7 +322,7 @@ def _receipt(state: _Rewrite) -> GroupReceipt:
         group_index=state.task.group_index,
         result=result,
         segment=segment,
-        counts=total(state.tallies),
+        counts=total(state.counts),
         bytes_read=state.bytes_read,
         bytes_written=state.bytes_written,
         records_written=writer.records if writer is not None else 0,

@@ -1,7 +1,7 @@
-"""A segment's log in pieces of bounded size, and the records of a piece that a reader asks for.
+"""Splits a segment's log into pieces of bounded size, and reads a piece's wanted records.
 
-A piece begins and ends where the offset index says that a batch begins. The index is not trusted:
-what a piece holds must prove that nothing that was asked for lies beside it.
+A piece begins and ends where a batch begins by the offset index. The index is not trusted: the
+batches of a piece must prove that nothing wanted lies outside it.
 """
 
 from __future__ import annotations
@@ -88,9 +88,9 @@ def pieces_of(
     else:
         cuts = _cuts(tier, key, segment, within, piece_bytes)
     overlapping = tuple(
-        each
-        for each in aborted
-        if each.first_offset < within.end and each.last_offset >= within.start
+        transaction
+        for transaction in aborted
+        if transaction.first_offset < within.end and transaction.last_offset >= within.start
     )
     for i in range(len(cuts) - 1):
         yield LogPiece(
@@ -126,7 +126,7 @@ def read_piece(tier: LocalTieredStorage, piece: LogPiece) -> Iterator[ChosenReco
     where = counted_from(where, piece.start)
     heads = read_heads(log, where=where)
     _check_ends(piece, heads, where)
-    # A legacy wrapper tells its last offset only, so the first batch behind the span is looked at.
+    # A legacy wrapper has its last offset only, so the first batch behind the span is read, too.
     first = int(np.searchsorted(heads.last_offset, piece.wanted.start))
     last = int(np.searchsorted(heads.last_offset, piece.wanted.end - 1)) + 1
     heads = heads.slice(first, last)
@@ -169,7 +169,7 @@ def _cuts(
     cuts = [begin]
     while end - cuts[-1] > piece_bytes:
         reach = int(np.searchsorted(starts, cuts[-1] + piece_bytes, side="right"))
-        # One stretch between two entries at least, be it larger than a piece.
+        # At least one stretch between two entries, even if it is larger than a piece.
         after = max(reach - 1, int(np.searchsorted(starts, cuts[-1], side="right")))
         if after >= min(behind, starts.size):
             break
@@ -178,7 +178,7 @@ def _cuts(
 
 
 def _check_ends(piece: LogPiece, heads: BatchHeads, where: str) -> None:
-    """What the piece holds reaches beyond what is wanted, where the log goes on beside it."""
+    """Check that the piece covers all that is wanted where the log goes on beside it."""
     is_cut_before = piece.is_first and piece.start > piece.segment.skipped_bytes
     is_cut_behind = piece.is_last and piece.end < piece.segment.log_bytes
     if (is_cut_before and heads.base_offset[0] > piece.wanted.start) or (

@@ -1,7 +1,7 @@
-"""Windows of a segment on several threads, their results in order.
+"""Processes the windows of a segment on several threads; results come in order.
 
-What a window costs is spent in kernels, decompressors and checksums that let go of Python's lock,
-so that a task whose segment is larger than its share keeps a second core busy.
+A window's time is spent in kernels, decompressors and checksums, which release Python's lock. So a
+task whose segment is larger than its share keeps a second core busy.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _Out = TypeVar("_Out")
 def mapped_ahead(
     function: Callable[[_In], _Out], items: Iterable[_In], *, threads: int
 ) -> Iterator[_Out]:
-    """As `map(function, items)`; at most `threads` results are under way or wait to be taken.
+    """Like `map(function, items)`; at most `threads` results are in progress or waiting.
 
-    An exception comes where its item's result would have come, as with `map`.
+    An exception is raised in place of its item's result, as with `map`.
     """
     if threads == 1:
         yield from map(function, items)

@@ -1,8 +1,8 @@
-"""Whether overlapping segments hold the same batches, and where each one begins to count.
+"""Checks that overlapping segments hold the same batches, and finds where each begins to count.
 
 Two leaders of one lineage hold the same bytes at the same offsets, so the batches of every shared
 stretch must agree in base offset, last offset and checksum. Where they do not, one of them is no
-upload of this log: a compacted copy beside its originals, say (SEMANTICS 1).
+upload of this log, but for example a compacted copy beside its originals (SEMANTICS 1).
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def prove_overlaps(
     Raises CorruptLog and UnreadableObject.
     """
     cut = [segment for segment in chain.taken if segment.skipped_offsets]
-    compared = [each for pair in comparisons for each in (pair.first, pair.second)]
+    compared = [segment for pair in comparisons for segment in (pair.first, pair.second)]
     segments = {segment.segment_id: segment for segment in (*cut, *compared)}
-    heads = {name: _heads(tier, key, each) for name, each in segments.items()}
+    heads = {name: _heads(tier, key, segment) for name, segment in segments.items()}
     found = [
         sentence
         for pair in comparisons
@@ -64,7 +64,7 @@ def _disagreement(pair: Comparison, first: BatchHeads, second: BatchHeads) -> st
     if not differs.any() and len(one) == len(other):
         return ""
     place = int(np.argmax(differs)) if differs.any() else shared
-    starts = [int(each.base_offset[place]) for each in (one, other) if place < len(each)]
+    starts = [int(heads.base_offset[place]) for heads in (one, other) if place < len(heads)]
     return (
         f"segments {pair.first.segment_id} and {pair.second.segment_id} share offsets"
         f" {pair.start_offset} to {pair.end_offset} and hold other batches there, from offset"

@@ -1,6 +1,6 @@
-"""Reads one live segment again, all of it, and says what is wrong with it.
+"""Reads one live segment in full and reports what is wrong with it.
 
-Everything that a reader relies on is held against the log itself: sizes, checksums, formats, the
+Everything that a reader relies on is compared with the log itself: sizes, checksums, formats, the
 offsets and leader epochs that the catalog promises, the indexes, the snapshot and the checkpoint.
 On the way the keys' latest values are collected, so that a segment is read once.
 """
@@ -33,12 +33,12 @@ from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckOrder:
-    """What is to be done with one segment."""
+    """Which checks to run on one segment."""
 
     key: PartitionKey
     segment: Segment
     is_live: bool
-    """A retired one is only read, for what it says about its keys."""
+    """A retired one is only read for its keys."""
     is_last: bool
     """The last live one."""
     index_interval_bytes: int
@@ -53,7 +53,7 @@ class CheckOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedSegment:
-    """What was found, but for the keys."""
+    """What was found, except the keys."""
 
     batches: int
     records: int
@@ -63,7 +63,7 @@ class CheckedSegment:
     index_entries: int
     has_indexes_as_built: bool
     txn_batches: TransactionBatches
-    """For what only the whole partition can tell: which transactions should be listed."""
+    """For a check of the whole partition: which transactions should be listed."""
     corruptions: tuple[str, ...]
 
 
@@ -86,7 +86,7 @@ class _Log:
     base_offset: NDArray[np.int64]
     """Shape (batches,): of a legacy wrapper the first record's offset, which its head lacks."""
     first: int
-    """The number of the first batch that counts; what lies before is the segments' before it."""
+    """The number of the first batch that counts; what lies before belongs to earlier segments."""
     txn_batches: TransactionBatches
     """Of the batches that count, as is what follows."""
     records: int
@@ -95,10 +95,10 @@ class _Log:
 
 
 def read_and_check(tier: LocalTieredStorage, order: CheckOrder) -> ReadSegment:
-    """Read a segment and do what the order says.
+    """Read a segment and run the checks that `order` names.
 
     Raises:
-        CorruptLog: The log cannot be decoded, so that nothing more can be said of it.
+        CorruptLog: The log cannot be decoded, so nothing more can be checked.
         UnreadableObject: Its log cannot be read.
     """
     segment = order.segment
@@ -201,7 +201,7 @@ def _checked_indexes(tier: LocalTieredStorage, order: CheckOrder, log: _Log) -> 
 
 
 def _corruptions(tier: LocalTieredStorage, order: CheckOrder, log: _Log) -> tuple[str, ...]:
-    """What is wrong with a live segment, its indexes apart."""
+    """What is wrong with a live segment, except its indexes."""
     return (
         *(f"{log.where}: {corruption}" for corruption in _log_corruptions(order, log)),
         *_transaction_corruptions(tier, order, log),
@@ -210,7 +210,7 @@ def _corruptions(tier: LocalTieredStorage, order: CheckOrder, log: _Log) -> tupl
 
 
 def _log_corruptions(order: CheckOrder, log: _Log) -> Iterator[str]:
-    """Sizes, offsets and leader epochs: the log against what the catalog says of it."""
+    """Sizes, offsets and leader epochs: the log compared with the catalog."""
     segment, heads = order.segment, log.heads
     if log.size_bytes != segment.log_bytes:
         yield f"{log.size_bytes} bytes, where the catalog says {segment.log_bytes}"
@@ -246,7 +246,7 @@ def _log_corruptions(order: CheckOrder, log: _Log) -> Iterator[str]:
 def _epoch_corruptions(segment: Segment, log: _Log) -> Iterator[str]:
     """Each batch carries the epoch of its base offset.
 
-    Messages of magic 0 and 1 carry none, nor does what a cleaner converted of them.
+    Messages of magic 0 and 1 carry none, nor do batches that a cleaner converted from them.
     """
     epochs = sorted(segment.leader_epochs, key=lambda entry: (entry.start_offset, entry.epoch))
     starts = np.array([entry.start_offset for entry in epochs], np.int64)
@@ -295,7 +295,7 @@ def _transaction_corruptions(
 
 
 def _side_file_corruptions(tier: LocalTieredStorage, order: CheckOrder) -> Iterator[str]:
-    """The snapshot and the checkpoint can be read: whoever replays the log begins with them."""
+    """Errors in the snapshot and the checkpoint, which every replay of the log starts from."""
     for read in (read_snapshot, read_checkpoint):
         try:
             read(tier, order.key, order.segment)

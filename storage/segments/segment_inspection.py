@@ -1,8 +1,8 @@
-"""What an unknown segment's objects say of it: how far it reaches, and who wrote it.
+"""Reads how far an unknown segment reaches, and which leaders wrote it.
 
-A complete one is read as `storage.segments.segment_metadata` reads it. Of one that lacks a part, an
-upload or a copy cut short, the whole `.log` is walked and its checksums compared: it may hold
-offsets that nothing else has.
+A complete one is read as `storage.segments.segment_metadata` reads it. If a part is missing (an
+upload or a copy was cut short), the whole `.log` is walked and its checksums are compared: it may
+hold offsets that no other segment has.
 """
 
 from __future__ import annotations
@@ -17,7 +17,11 @@ from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.model.errors import CorruptLog, TierfoldError
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey
 from tierfold.storage.kafka.batch_headers import BatchHeads
-from tierfold.storage.segments.segment_metadata import last_offset_seen, listed_checkpoint, sight
+from tierfold.storage.segments.segment_metadata import (
+    last_offset_seen,
+    listed_checkpoint,
+    read_segment_metadata,
+)
 from tierfold.storage.segments.segment_scan import checked_heads
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
 
@@ -27,7 +31,7 @@ def inspected(
 ) -> InspectedSegment:
     """The segment with its end and its leader epochs; what cannot be read is its `corruption`.
 
-    The checkpoint comes first: it tells of another history even where the log cannot be read.
+    The checkpoint comes first: it shows another history even if the log cannot be read.
     """
     found = InspectedSegment(listed=listed)
     if not listed.has_log:
@@ -36,7 +40,7 @@ def inspected(
         found = replace(found, checkpoint=listed_checkpoint(tier, key, listed))
         if not listed.is_complete:
             return _incomplete(tier, key, found)
-        segment = sight(tier, key, listed, found.checkpoint)
+        segment = read_segment_metadata(tier, key, listed, found.checkpoint)
         return replace(found, segment=segment, end_offset=segment.end_offset)
     except TierfoldError as error:
         seen_offset = last_offset_seen(tier, key, listed)

@@ -22,11 +22,11 @@ from tierfold.storage.segments.segment_scan import KEYS_MAX, transaction_batches
 
 
 class LatestCollector:
-    """Committed records with a key, control records apart; `aborted` says what is not committed.
+    """Collects committed records with a key, except control records; `aborted` is not committed.
 
-    A transaction that nothing decides yet counts as committed, on whatever side it is met. No more
-    than `keys_max` keys are held before they are put into blocks, a window's keys apart. `versions`
-    says what decides between the records of a key.
+    An undecided transaction counts as committed, on either side. At most `keys_max` keys, plus
+    those of one window, are held before they are put into blocks. `versions` decides between the
+    records of a key.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What is read once of a segment that nobody has told about, and then kept in the catalog.
+"""Reads the metadata of a newly discovered segment, once; the catalog then keeps it.
 
 Few ranges, never the whole log: the first batch's header, the end of the log from the last offset
 index entry on, both indexes and the checkpoint. No batch is decoded and no CRC checked here; that
@@ -63,7 +63,7 @@ _COPY: Final = "Restore the segment from a copy; nothing of this partition was c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Head:
-    """Of a batch's header, what a segment's outline needs."""
+    """The fields of a batch's header that the metadata needs."""
 
     position: int
     size_bytes: int
@@ -138,13 +138,13 @@ class _LogReader:
         return CorruptLog(f"{what}, at position {position}", where=self.where, remedy=_COPY)
 
 
-def sight(
+def read_segment_metadata(
     storage: LocalTieredStorage,
     key: PartitionKey,
     listed: ListedSegment,
     checkpoint: Sequence[LeaderEpoch],
 ) -> Segment:
-    """A newly listed segment, as the catalog will name it; `checkpoint`: its `listed_checkpoint`.
+    """A newly discovered segment's metadata; `checkpoint` is its `listed_checkpoint`.
 
     Raises UnreadableObject where a required part is missing or cannot be read, CorruptLog where
     the parts contradict the format, each other, or the segments beside.
@@ -199,7 +199,7 @@ def listed_checkpoint(
 def last_offset_seen(
     storage: LocalTieredStorage, key: PartitionKey, listed: ListedSegment
 ) -> int:
-    """The last offset of the batches that can be told in a log that something is wrong with.
+    """The last offset of the batches that can be recognised in a corrupt log.
 
     By the batches' headers, up to the first that cannot be true; -1: there is none.
     """
@@ -226,7 +226,7 @@ def read_aborted(
 ) -> tuple[AbortedTransaction, ...]:
     """The aborted transactions whose marker lies in the segment; none where no index is promised.
 
-    Of an overlap the segment before it lists them.
+    Those of an overlap are listed by the segment before it.
 
     Raises CorruptLog, and UnreadableObject also where the promised index is gone.
     """
@@ -285,8 +285,8 @@ def _end_of(log: _LogReader, offsets: OffsetIndex, times: TimeIndex) -> tuple[in
     if len(offsets.offsets):
         indexed_offset, position = int(offsets.offsets[-1]), int(offsets.positions[-1])
     if position >= log.size_bytes:
-        raise _index_lies(log, f"points at position {position}, the log has {log.size_bytes} bytes")
-    # Without a time index only the batches tell, all of them.
+        raise _mismatch(log, f"points at position {position}, the log has {log.size_bytes} bytes")
+    # Without a time index, only the batches hold the largest timestamp.
     walked_from = position if len(times.timestamps_ms) else 0
     end_offset, largest_ms = -1, NO_TIMESTAMP_MS
     for head in log.heads(walked_from):
@@ -299,19 +299,19 @@ def _end_of(log: _LogReader, offsets: OffsetIndex, times: TimeIndex) -> tuple[in
             )
         # Before 4.0 brokers wrote the last offset of an append, whose first batch lies there.
         if head.position == position and 0 <= indexed_offset < head.last_offset:
-            raise _index_lies(
+            raise _mismatch(
                 log, f"has offset {indexed_offset} for a later one, {head.last_offset}"
             )
         end_offset = head.last_offset
         largest_ms = max(largest_ms, head.max_timestamp_ms)
     if end_offset < indexed_offset:
-        raise _index_lies(log, f"has offset {indexed_offset}, the log ends at {end_offset}")
+        raise _mismatch(log, f"has offset {indexed_offset}, the log ends at {end_offset}")
     if len(times.timestamps_ms):
         largest_ms = max(largest_ms, int(times.timestamps_ms[-1]))
     return end_offset, largest_ms
 
 
-def _index_lies(log: _LogReader, what: str) -> CorruptLog:
+def _mismatch(log: _LogReader, what: str) -> CorruptLog:
     return CorruptLog(
         f"the last entry of the offset index {what}: index and log do not belong together",
         where=log.where,

@@ -1,4 +1,4 @@
-"""A segment in a few lines: what a person, a test or the `dump` verb wants to see.
+"""Reads a segment in a few lines, for people, tests and the `dump` verb.
 
 >>> from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_batch
 >>> hello = RecordDraft(offset=7, timestamp_ms=1000, key=b"greeting", value=b"hello")
@@ -50,7 +50,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """One batch with all its header says; a legacy wrapper's base offset is its first record's."""
+    """One batch with all header fields; a legacy wrapper's base offset is its first record's."""
 
     position: int
     size_bytes: int

@@ -1,7 +1,6 @@
-"""Reads one segment for the offset map: its keys in packed blocks, its transactions' marks.
+"""Reads one segment for the offset map: its keys in packed blocks, its transaction batches.
 
-Everything is checked on the way (format, CRC, offsets), so what the later stages build on is
-believed for a reason.
+Everything is checked on the way (format, CRC, offsets), so later stages can trust the result.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class ScanOrder:
     first_dirty: int
     """Records at or above it compete for their keys; where versions decide all do."""
     buckets: int
-    """Into how many buckets the partition's keys are parted."""
+    """How many buckets the partition's keys are split into."""
     threads: int = 1
     versions: VersionSource = field(default_factory=VersionSource)
 
@@ -62,11 +61,11 @@ class ScannedSegment:
     own_bits: NDArray[np.uint8]
     """Shape (records,): the bits of `offset_map`, among the records of the same segment."""
     blocks: tuple[tuple[int, KeyBlock], ...]
-    """(bucket, the keys in it that may still win or lose)."""
+    """(bucket, its keys that may yet supersede or be superseded)."""
     record_bytes: int
     """Uncompressed bytes of the records, as `Counts` counts them."""
     malformed_versions: int
-    """Records that take part and whose version is none: null, or of another length."""
+    """Records that take part and have no valid version: null, or of another length."""
     without_key: int
     """Records that would take part if they had a key; as `Counts` counts them."""
 
@@ -77,7 +76,7 @@ class ScannedSegment:
 
 
 def checked_heads(log: NDArray[np.uint8], *, where: str) -> BatchHeads:
-    """The batch headers of a segment that can be compacted; wrappers tell what is inside.
+    """The batch headers of a segment, with wrappers' true base offsets and record counts.
 
     Raises CorruptLog for malformed bytes and an empty log.
     """
@@ -94,7 +93,7 @@ def checked_heads(log: NDArray[np.uint8], *, where: str) -> BatchHeads:
 def transaction_batches_of(
     heads: BatchHeads, types: NDArray[np.int16]
 ) -> tuple[TransactionBatches, NDArray[np.int64]]:
-    """The marks of transactions in `heads`, and the rows of `heads` they come from.
+    """The transaction batches in `heads`, and the rows of `heads` they come from.
 
     `types` has shape (batches,), as `control_types` gives it.
     """
@@ -110,7 +109,7 @@ def transaction_batches_of(
 
 
 def scan_transactions(log: NDArray[np.uint8], *, where: str) -> TransactionBatches:
-    """Reads a segment above the round: all that counts of it is what its markers decide.
+    """Reads a segment above the round, of which only the transactions matter.
 
     `log` is uint8, the `.log` object's bytes. Raises CorruptLog.
     """
@@ -175,7 +174,7 @@ def scan_segment(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Window:
-    """What one window of a segment says."""
+    """What was scanned in one window of a segment."""
 
     txn_batches: TransactionBatches
     keys: KeyColumns

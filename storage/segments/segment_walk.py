@@ -1,7 +1,7 @@
-"""A segment's batches one at a time, whatever state they are in: for people who look for a fault.
+"""Reads a segment's batches one at a time, sound or not, for people who look for corruption.
 
-Everything else refuses a segment whole. Here each batch is read by itself, so that the first is
-there at once however large the file is, and a damaged one does not hide the others.
+Other readers refuse a corrupt segment as a whole. Here each batch is read by itself, so the first
+one appears at once however large the file is, and a corrupt one does not hide the others.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class WalkedBatch:
     data: NDArray[np.uint8]
     """Its bytes."""
     is_valid: bool
-    """Its checksum is right; nothing it says is to be believed otherwise."""
+    """Its checksum is right; otherwise none of its fields can be trusted."""
     where: str
 
     def records(self) -> tuple[Record, ...]:
@@ -52,8 +52,8 @@ def walk(path: Path) -> Iterator[WalkedBatch]:
 
     Raises:
         UnreadableObject: The file is missing or cannot be read.
-        CorruptLog: A batch's header is impossible or the log is torn, so that nobody knows where
-            the next batch begins; the ones before it were given.
+        CorruptLog: A batch's header is impossible or the log is torn, so that the next
+            batch's start is unknown; the batches before it were yielded.
     """
     log = _mapped(path)
     position = 0

@@ -1,9 +1,8 @@
-"""Writes a new segment under a new id: its log as a stream, then everything that goes with it.
+"""Writes a new segment under a new id: its log as a stream, then the files beside it.
 
-Nothing of it counts before the catalog names it. Each stretch handed in is parsed and its CRCs
-checked before it goes out; once all objects are written, each is read back from the store, and must
-be the bytes that went out. A local disk may answer that from its cache: what the store says it
-holds is compared, not what a power cut would leave.
+The segment does not count until the catalog names it. Each stretch is parsed and its CRCs are
+checked before it is written. Once all objects are written, each is read back from the store and
+compared. A local disk may answer from its cache: this does not show what a power cut would leave.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class Origin:
 
 
 class SegmentWriter:
-    """A context: leaving it with an exception abandons the segment."""
+    """A context manager; leaving it with an exception abandons the segment."""
 
     def __init__(self, tier: LocalTieredStorage, origin: Origin) -> None:
         self._tier = tier
@@ -71,7 +70,7 @@ class SegmentWriter:
 
     @property
     def objects(self) -> tuple[StagedObject, ...]:
-        """What was written, in that order; all of it once `finish` has returned."""
+        """The written objects, in order; complete once `finish` has returned."""
         return tuple(self._objects)
 
     @property
@@ -80,7 +79,7 @@ class SegmentWriter:
         return sum(int(heads.count.sum(dtype=np.int64)) for heads in self._heads)
 
     def append(self, data: NDArray[np.uint8]) -> None:
-        """Adds whole batches. Raises CorruptLog if they are none, UnreadableObject on the store."""
+        """Adds whole batches. Raises CorruptLog if they are not, UnreadableObject on the store."""
         if not len(data):
             return
         where = f"new segment {self._staged.segment_id}, after {self._size_bytes} bytes"
@@ -92,13 +91,13 @@ class SegmentWriter:
     def finish(
         self, listed: tuple[AbortedTransaction, ...], earliest_due_ms: int | None
     ) -> Segment:
-        """Closes the log, writes what goes beside it, and reads all of it back.
+        """Closes the log, writes the files beside it, and reads all of them back.
 
         `listed` are the transactions for the transaction index, by marker offset,
         `earliest_due_ms` (epoch milliseconds) is when something in it may go. The snapshot and
         checkpoint are those of the last source, which ends at the same offset.
-        Raises UnreadableObject on the store, also where it gives back other bytes than it got, and
-        CorruptLog where the source's snapshot or checkpoint cannot be read.
+        Raises UnreadableObject on the store, also if it returns other bytes than were written, and
+        CorruptLog if the source's snapshot or checkpoint cannot be read.
         """
         self._contexts.close()
         self._objects.append(
@@ -137,7 +136,7 @@ class SegmentWriter:
         )
 
     def _copy_side_files(self) -> None:
-        """Those of the last source, once they were parsed: what was emptied must not live on."""
+        """Copy those of the last source after parsing them: a corrupt file must not spread."""
         source = self._origin.group.segments[-1]
         for part, read in _COPIED:
             address = (self._origin.key, source.segment_id, source.own_start_offset, part)
@@ -150,7 +149,7 @@ class SegmentWriter:
         self._objects.append(_staged(part, data))
 
     def _read_back(self) -> None:
-        """Holds what the store gives against what it was given; raises UnreadableObject."""
+        """Compares what the store returns with what was written; raises UnreadableObject."""
         segment_id, start_offset = self._staged.segment_id, self._staged.start_offset
         for written in self._objects:
             part = Part(written.part)
@@ -171,7 +170,7 @@ _COPIED: Final[tuple[tuple[Part, Callable[[Bytes, str], object]], ...]] = (
     (Part.SNAPSHOT, read_producer_snapshot),
     (Part.LEADER_EPOCH_CHECKPOINT, read_leader_epoch_checkpoint),
 )
-"""Parts that come from the last source, and what must be able to read them."""
+"""Parts that are copied from the last source, and their parsers."""
 
 
 def _staged(part: Part, data: NDArray[np.uint8] | bytes) -> StagedObject:

@@ -1,4 +1,4 @@
-"""Where a tier or a catalog lies: a path, or a `file:` URI of this machine, and nothing else."""
+"""Accepts the place of a tier or catalog: a path, or a `file:` URI of this machine."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _path_of_uri(text: str, scheme: str, of: str) -> str:
     try:
         uri = urlsplit(text)
     except ValueError:
-        # From None: the cause may quote what stands in the place of a password.
+        # From None: the cause may quote a password.
         raise BadSettings(
             "this is no URI", where=text, remedy=f"Name the {of} by its path."
         ) from None

@@ -1,13 +1,13 @@
 """An object store in a folder.
 
 Writing: a hidden file beside the final name is filled, synced, and linked to that name; a link
-fails where the name is taken, so that nothing is ever overwritten, also not in a race.
+fails if the name is taken, so nothing is ever overwritten, even in a race.
 
 Reading: small objects are copied, large ones mapped. Measured with 256 MB in the page cache: a copy
 takes 65 ms and as much memory again, a mapping 0.2 ms. A page that cannot be read would kill the
 process (SIGBUS), hence the kernel is asked to load every page before the array is handed out, which
-turns such a page into an error. What remains is a file truncated while it is in use; nobody
-truncates an object of the tier, and a deleted one stays readable through its mapping.
+turns such a page into an error. The remaining risk is a file truncated while in use; the tier's
+objects are never truncated, and a deleted one stays readable through its mapping.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ _SAME_CAUSE: Final = {
 class LocalStore:
     """The objects below `root`; a small value that may travel to a Spark worker.
 
-    A symbolic link that an operator laid inside the tree is followed; but nothing is deleted where
-    one leads out of it.
+    Symbolic links that an operator placed inside the tree are followed, but nothing is deleted
+    where one leads out of it.
     """
 
     root: Path
@@ -163,7 +163,7 @@ class LocalStore:
     def delete(self, key: str) -> None:
         """See `ObjectStore.delete`; refuses what a link moves out of the store.
 
-        An object that is a link itself: the link goes, and what it leads to stays.
+        If the object is itself a link, the link is deleted and its target stays.
         """
         path = self._path(key)
         if path.parent != self.root and not stays_below(self.root, path.parent):
@@ -176,7 +176,7 @@ class LocalStore:
             try:
                 path.unlink()
             except FileNotFoundError:
-                # What is not there is gone; but of a disk that is not mounted nobody knows.
+                # A missing object is gone already, unless the disk is not mounted.
                 if not self.root.is_dir():
                     raise
 
@@ -223,9 +223,9 @@ class LocalStore:
 def stays_below(root: Path, path: Path) -> bool:
     """Whether `path`, once its links are resolved, is still below `root`, itself resolved.
 
-    Reading follows an operator's link wherever it leads; what deletes asks this first, for the far
-    side of a link is not the tier's. A path that is not there is judged by the part that is; a loop
-    of links is nowhere. The answer holds as long as nobody lays another link meanwhile.
+    Reading follows an operator's links wherever they lead. Deleting checks this first, because a
+    link's target is not the tier's. A missing path is judged by its existing part; a loop of links
+    is not below. The answer holds as long as no link is added meanwhile.
 
     Raises UnreadableObject where a folder on the way may not be entered.
     """
@@ -238,7 +238,7 @@ def stays_below(root: Path, path: Path) -> bool:
 
 
 class _LocalWriter:
-    """Appends to an open file; the error of a full disk names the object to be."""
+    """Appends to an open file; errors name the final object, not the staged file."""
 
     __slots__ = ("_descriptor", "_final", "_size_bytes")
 
@@ -262,7 +262,7 @@ class _LocalWriter:
 
 @contextmanager
 def _translated(path: Path, doing: str) -> Iterator[None]:
-    """Turn what the operating system says into what a person can act on."""
+    """Turn an error of the operating system into one with a remedy."""
     try:
         yield
     except OSError as error:
@@ -286,7 +286,7 @@ def _opened(path: Path) -> Iterator[int]:
 
 
 def _mapped(descriptor: int) -> NDArray[np.uint8] | None:
-    """The whole file, mapped and loaded; None: this kernel cannot promise that."""
+    """The whole file, mapped and loaded; None: this kernel cannot load it in advance."""
     mapping = mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY)
     try:
         mapping.madvise(_MADV_POPULATE_READ)
@@ -313,12 +313,12 @@ def _copied(descriptor: int, start: int, length: int) -> NDArray[np.uint8]:
 
 
 def _is_staged(name: str) -> bool:
-    """Whether the file is an object that is still being written, or never was finished."""
+    """Whether the file is an object that is being written or was never finished."""
     return name.startswith(".") and name.endswith(STAGED_SUFFIX)
 
 
 def _object_entry(child: os.DirEntry[str], key: str) -> ObjectEntry | None:
-    """None: no file, or gone since the folder was opened."""
+    """The entry of a file; None: it is no file, or gone since the folder was opened."""
     try:
         if not child.is_file():
             return None
@@ -343,6 +343,6 @@ def _make_folders(root: Path, folder: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """A new name is durable once its folder is."""
+    """Sync a folder, which makes new names in it durable."""
     with _opened(folder) as descriptor:
         os.fsync(descriptor)

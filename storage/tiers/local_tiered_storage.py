@@ -3,7 +3,7 @@
     <tier>/kafka-tiered-storage/<topic>-<partition>-<topic id>/<start offset>-<segment id>.<part>
 
 A start offset has 20 digits, an id 22 characters that may be `-` or `_`: names are cut by length.
-There is no manifest; which segments live is the catalog's to say.
+There is no manifest; the catalog lists the live segments.
 Rule: Kafka `LocalTieredStorage`, `RemoteTopicPartitionDirectory`, `RemoteLogSegmentFileset`.
 """
 
@@ -62,7 +62,7 @@ def tier_path(text: str) -> Path:
     """The tier's folder, named by a path or a `file:` URI: the one that holds `TIER_FOLDER`.
 
     Raises BadSettings where there is none or `local_path` refuses the text, UnreadableObject where
-    nobody lets us look.
+    it may not be read.
     """
     path = local_path(text, of="tier")
     try:
@@ -94,8 +94,8 @@ class LocalTieredStorage:
         keys = (partition_key(name) for name in self._folders())
         return tuple(sorted(key for key in keys if key is not None))
 
-    def strangers(self) -> tuple[str, ...]:
-        """What lies among the partitions and is none: names that nothing else here looks at."""
+    def foreign_entries(self) -> tuple[str, ...]:
+        """Names beside the partitions' folders that are no partition's; they are never read."""
         folders = [name for name in self._folders() if partition_key(name) is None]
         files = [
             entry.key.removeprefix(f"{TIER_FOLDER}/") for entry in self.store.list(TIER_FOLDER)
@@ -121,7 +121,7 @@ class LocalTieredStorage:
         )
 
     def incomplete_uploads(self, key: PartitionKey) -> tuple[IncompleteUpload, ...]:
-        """What writes that never ended left in the partition's folder, by name."""
+        """Files of unfinished writes in the partition's folder, by name."""
         return tuple(
             IncompleteUpload(
                 object_key=entry.key, size_bytes=entry.size_bytes, modified_ms=entry.modified_ms
@@ -132,8 +132,8 @@ class LocalTieredStorage:
     def delete_segment(self, key: PartitionKey, segment_id: str, start_offset: int) -> None:
         """Delete all parts there are, last written first; raises UnreadableObject.
 
-        Cut short, it leaves a segment that is not complete, and never one that looks whole. Parts
-        that are gone already are fine.
+        If interrupted, it leaves an incomplete segment, never one that looks whole. Parts that are
+        gone already are fine.
         """
         for part in reversed(PARTS):
             self.store.delete(self.object_key(key, segment_id, start_offset, part))
@@ -168,7 +168,7 @@ class LocalTieredStorage:
 
     def _folders(self) -> tuple[str, ...]:
         top = tuple(self.store.list_folders(""))
-        if TIER_FOLDER not in top:  # A file system gone since must not look like an empty tier.
+        if TIER_FOLDER not in top:  # An unmounted file system must not look like an empty tier.
             raise _no_tier(self.store.uri(TIER_FOLDER).removesuffix(f"/{TIER_FOLDER}"), top)
         return tuple(self.store.list_folders(TIER_FOLDER))
 
@@ -206,10 +206,10 @@ class StagedSegment:
 
 
 def partition_folder(key: PartitionKey) -> str:
-    """The key of the partition's folder; raises UnreadableObject where that is none of the tier's.
+    """The key of the partition's folder; raises UnreadableObject if it is not inside the tier.
 
-    Names are checked where they come in: from a listing here, from the catalog by `catalog_rows`.
-    This is the last line: whatever a name holds, no object of another partition is ever meant.
+    Names are checked where they come in: from a listing here, from the catalog by `catalog.cells`.
+    This is the last check: whatever a name holds, it leads to no other partition's objects.
     """
     folder = f"{TIER_FOLDER}/{key.topic}-{key.partition}-{key.topic_id}"
     if folder.count("/") != 1:
@@ -220,7 +220,7 @@ def partition_folder(key: PartitionKey) -> str:
 def partition_key(folder: str) -> PartitionKey | None:
     """The partition that a folder's name stands for; None: it is no partition's.
 
-    Topics are called as Kafka allows (`storage.kafka.topic_names`).
+    Topic names follow Kafka's rules (`storage.kafka.topic_names`).
     """
     rest, topic_id = folder[: -UUID_CHARACTERS - 1], folder[-UUID_CHARACTERS:]
     if folder[len(rest) : len(rest) + 1] != "-" or not is_kafka_uuid(topic_id):

@@ -1,4 +1,4 @@
-"""What the engine asks of an object store, and nothing more.
+"""The object store interface that the engine needs, and nothing more.
 
 Keys are relative paths with `/` between folders. An object is created whole or not at all, never
 overwritten, never changed, and deleted by `vacuum` alone; every failure is an `UnreadableObject`
@@ -34,7 +34,7 @@ class ObjectEntry:
 
 
 class ObjectWriter(Protocol):
-    """An object in the making: nobody sees it before its context ends well."""
+    """An object being written; it appears only if its context ends without an error."""
 
     @property
     def size_bytes(self) -> int:
@@ -47,17 +47,17 @@ class ObjectWriter(Protocol):
 
 
 class ObjectStore(Protocol):
-    """A flat space of immutable objects; `tests/storage/object_store_contract.py` is its law."""
+    """A flat space of immutable objects; its contract: `tests/storage/object_store_contract.py`."""
 
     def list(self, folder: str) -> Iterator[ObjectEntry]:
-        """The objects right in `folder`, sorted by key; nothing where there is no such folder.
+        """The objects directly in `folder`, sorted by key; none if there is no such folder.
 
         Objects that are still being written are not listed.
         """
         ...
 
     def list_folders(self, folder: str) -> Iterator[str]:
-        """The names of the folders right in `folder` (an S3 delimiter's prefixes), sorted."""
+        """The names of the folders directly in `folder` (an S3 delimiter's prefixes), sorted."""
         ...
 
     def exists(self, key: str) -> bool:
@@ -73,25 +73,25 @@ class ObjectStore(Protocol):
         ...
 
     def create(self, key: str, data: Bytes) -> None:
-        """Write a whole object; refuses where the key is taken."""
+        """Write a whole object; refuses if the key is taken."""
         ...
 
     def open_new(self, key: str) -> AbstractContextManager[ObjectWriter]:
-        """Write an object piece by piece; it appears, durable, when the context ends well.
+        """Write an object piece by piece; it appears, durable, when the context ends.
 
-        If the body raises, nothing appears. Refuses where the key is taken.
+        If the body raises, nothing appears. Refuses if the key is taken.
         """
         ...
 
     def unfinished(self, folder: str) -> Iterator[ObjectEntry]:
-        """What writes that never ended left right in `folder`, sorted by key.
+        """Files of unfinished writes directly in `folder`, sorted by key.
 
-        They are no objects: `list` shows none of them. `delete` takes their keys.
+        They are no objects: `list` omits them. `delete` accepts their keys.
         """
         ...
 
     def delete(self, key: str) -> None:
-        """Remove an object; one that is not there is gone already, which is fine."""
+        """Delete an object; a missing one is no error."""
         ...
 
     def free_bytes(self) -> int:

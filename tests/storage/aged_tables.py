@@ -1,4 +1,4 @@
-"""Delta tables whose past lies further back than a test can wait."""
+"""Makes Delta tables and their files older than a test can wait."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HOUR_MS: Final = 3_600_000
 
 
 def superseded(table: Path, *, hours: int) -> None:
-    """All that is superseded by now was so that long ago; each file is two months old."""
+    """Backdate what is superseded by `hours`, and every file by two months."""
     for commit in sorted((table / "_delta_log").glob("*.json")):
         actions = [json.loads(line) for line in commit.read_text().splitlines()]
         for action in actions:
@@ -28,7 +28,7 @@ def backdated(file: Path, *, hours: int) -> None:
 
 
 def cut_soon(table: Path, *, hours: int) -> int:
-    """All commits up to the newest checkpoint become so old; returns its version."""
+    """Backdate all commits up to the newest checkpoint; returns its version."""
     log = table / "_delta_log"
     newest = max(int(path.name[:20]) for path in log.glob("*.checkpoint.parquet"))
     for commit in log.glob("*.json"):

@@ -1,4 +1,4 @@
-"""What every catalog must do, wherever it lies (SEMANTICS 8), and what its tests build with."""
+"""The contract of every catalog (SEMANTICS 8), and builders for its tests."""
 
 from __future__ import annotations
 
@@ -52,17 +52,17 @@ A_RUN: Final = RunRow(
 
 
 def fresh(key: PartitionKey = KEY, segments: int = 3) -> PartitionState:
-    """A partition never claimed, its segments of ten offsets each."""
+    """A partition never claimed, with segments of ten offsets each."""
     return a_state(a_chain(*[10] * segments), key=key)
 
 
 def keys(count: int) -> list[PartitionKey]:
-    """Partitions of one topic, and so of one bucket."""
+    """Partitions of one topic, which share a bucket."""
     return [replace(KEY, partition=partition) for partition in range(count)]
 
 
 def topics(count: int) -> list[PartitionKey]:
-    """Partitions 0 of topics in as many buckets."""
+    """Partitions 0 of topics in `count` different buckets."""
     ids = (f"{number:021d}A" for number in range(1000))
     by_bucket = {bucket_of(topic_id): topic_id for topic_id in ids}
     return [
@@ -72,7 +72,7 @@ def topics(count: int) -> list[PartitionKey]:
 
 
 def claim(catalog: Catalog, state: PartitionState, run: str) -> Claim:
-    """One partition's claim at time 1."""
+    """Claim one partition at time 1."""
     return catalog.claim([state], run, at_ms=1)[state.key]
 
 
@@ -116,14 +116,14 @@ class CatalogContract:
         claims = catalog.claim(states, "a", at_ms=5)
         ids = {claim.state.commit_id for claim in claims.values()}
         assert len(ids) == 1
-        assert {key: each.state for key, each in claims.items()} == {
+        assert {key: claim.state for key, claim in claims.items()} == {
             state.key: replace(state, epoch=1, owner_run="a", commit_id=min(ids), committed_at_ms=5)
             for state in states
         }
         assert all(
             claim.outcome == Committed(epoch=1, commit_id=min(ids)) for claim in claims.values()
         )
-        assert catalog.read() == {key: each.state for key, each in claims.items()}
+        assert catalog.read() == {key: claim.state for key, claim in claims.items()}
 
     def test_reading_by_key_leaves_the_others_out(self, catalog: Catalog) -> None:
         catalog.claim([fresh(KEY), fresh(OTHER_KEY)], "a", at_ms=5)
@@ -144,7 +144,7 @@ class CatalogContract:
         )
         assert catalog.read()[KEY].segments == grown.segments
 
-    def test_two_claims_of_one_row_have_one_winner(self, catalog: Catalog) -> None:
+    def test_of_two_claims_of_one_row_one_is_committed(self, catalog: Catalog) -> None:
         row = committed(catalog, KEY, "a", "merged")
         for seen, epoch in ((row, 2), (fresh(OTHER_KEY), 1)):
             first = claim(catalog, seen, "b")
@@ -173,7 +173,7 @@ class CatalogContract:
             OTHER_KEY: "c",
         }
 
-    def test_a_zombie_is_told_that_it_is_fenced(self, catalog: Catalog) -> None:
+    def test_a_zombie_is_fenced(self, catalog: Catalog) -> None:
         """SEMANTICS 8: A publishes Seg-0 and stalls, B publishes Seg-2, A wakes with Seg-1."""
         published, zombie = self._a_stalls(catalog)
         by_b = committed(catalog, KEY, "b", "seg-2")
@@ -238,7 +238,7 @@ class CatalogContract:
         state = claim(catalog, fresh(), "a").state
         proposal = swap(state, "merged")
         never_claimed = swap(fresh(OTHER_KEY), "x")
-        # Nothing is settled yet, for the commit may still be on its way.
+        # Undecided: the commit may still arrive.
         assert catalog.resolve([proposal, never_claimed]) == {
             KEY: None,
             OTHER_KEY: LostRace(found_commit_id=""),
@@ -253,7 +253,7 @@ class CatalogContract:
         assert catalog.resolve([proposal]) == {KEY: committed}
         assert catalog.resolve([]) == {}
 
-    def test_a_commit_that_breaks_a_law_is_refused(self, catalog: Catalog) -> None:
+    def test_a_commit_that_violates_an_invariant_is_refused(self, catalog: Catalog) -> None:
         state = claim(catalog, fresh(), "a").state
         ids = tuple(segment.segment_id for segment in state.segments)
         hole = (RetireSegments(ids=ids[1:2], at_ms=2, run="a"),)
@@ -261,7 +261,7 @@ class CatalogContract:
             catalog.commit([swap(state, "hole", updates=hole)])
         assert catalog.read() == {KEY: state}
 
-    def test_a_claim_that_breaks_a_law_is_refused(self, catalog: Catalog) -> None:
+    def test_a_claim_that_violates_an_invariant_is_refused(self, catalog: Catalog) -> None:
         holed = replace(fresh(), segments=(a_segment(0, 9), a_segment(20, 29)), lineage=LINEAGE)
         with pytest.raises(InvariantBroken, match="segments_are_contiguous"):
             claim(catalog, holed, "a")

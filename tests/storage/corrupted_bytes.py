@@ -1,4 +1,4 @@
-"""Bytes put wrong on purpose."""
+"""Builds corrupt bytes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def patched(log: bytes, at: int, form: str, value: int) -> bytes:
 
 
 def summed(one_batch: bytes) -> bytes:
-    """The batch with its checksum renewed, so that only the harm done to it is found."""
+    """The batch with its checksum renewed, so that only the other corruption is found."""
     return patched(one_batch, 17, "I", google_crc32c.value(one_batch[21:]))
 
 

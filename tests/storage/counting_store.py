@@ -1,4 +1,4 @@
-"""A store that counts what is read of it."""
+"""A store that counts the bytes read from it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tierfold.storage.tiers.local_store import LocalStore
 
 
 class CountingStore(LocalStore):
-    """A folder as a store; `read_bytes` has the bytes of each object that were handed out."""
+    """A folder as a store; `read_bytes` counts the bytes read of each object."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)

@@ -1,4 +1,4 @@
-"""Hypothesis strategies: batches and logs that reach what the format reaches."""
+"""Hypothesis strategies: batches and logs over the full range of the format."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tierfold.storage.kafka.control_records import ControlType, end_marker
 NOW_MS = 1_700_000_000_123
 
 content = st.none() | st.binary(max_size=40) | st.just(b"x" * 200)
-# Far apart, and so near that deltas to two bases take the same bytes. Some client writes negative
+# Far apart, and so close that deltas to two bases take the same bytes. Some clients write negative
 # ones, and brokers store them.
 timestamp_ms = (
     st.integers(NOW_MS - 100_000, NOW_MS + 100_000)

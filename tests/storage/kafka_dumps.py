@@ -24,7 +24,7 @@ def log_bytes(name: str) -> bytes:
 
 
 def kafka_reads(name: str) -> list[dict[str, Any]]:
-    """The dump's batches, each with its `records`; without what follows from the rest."""
+    """The dump's batches, each with its `records`; without derived fields."""
     batches: list[dict[str, Any]] = []
     for line in gzip.decompress((GOLDEN / f"{name}.jsonl.gz").read_bytes()).splitlines():
         entry = json.loads(line)
@@ -41,13 +41,13 @@ def kafka_reads(name: str) -> list[dict[str, Any]]:
 
 
 def we_read(source: Path | bytes) -> list[dict[str, Any]]:
-    """What `read_segment` finds, in the dump's words."""
+    """What `read_segment` finds, in the dump's format."""
     return [_batch(batch) for batch in read_segment(source).batches()]
 
 
 def _batch(batch: Batch) -> dict[str, Any]:
     timestamp_type = "LogAppendTime" if batch.is_log_append_time else "CreateTime"
-    told: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "pos": batch.position,
         "size": batch.size_bytes,
         "baseOffset": batch.base_offset,
@@ -68,13 +68,13 @@ def _batch(batch: Batch) -> dict[str, Any]:
         "records": [_record(record) for record in batch.records],
     }
     if batch.magic == 2:
-        told["baseTimestamp"] = batch.base_timestamp_ms
-    return told
+        entry["baseTimestamp"] = batch.base_timestamp_ms
+    return entry
 
 
 def _record(record: Record) -> dict[str, Any]:
     value = record.value
-    told: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "offset": record.offset,
         "timestamp": record.timestamp_ms,
         "sequence": record.sequence,
@@ -87,7 +87,7 @@ def _record(record: Record) -> dict[str, Any]:
         ],
     }
     if value is not None:
-        told["value"] = value.hex()
+        entry["value"] = value.hex()
     if record.control_type is not None:
-        told["controlType"] = record.control_type.name
-    return told
+        entry["controlType"] = record.control_type.name
+    return entry

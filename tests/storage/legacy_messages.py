@@ -17,7 +17,7 @@ def message(
     timestamp_ms: int = 7000,
     key: bytes | None = b"k",
 ) -> bytes:
-    """One message, its checksum right."""
+    """One message with a valid checksum."""
     time = struct.pack(">q", timestamp_ms) if magic else b""
     summed = struct.pack(">bb", magic, attributes) + time + _field(key) + _field(value)
     counted = struct.pack(">I", zlib.crc32(summed)) + summed

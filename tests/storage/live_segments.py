@@ -1,4 +1,4 @@
-"""Segments as they lie in a tier, written down batch by batch, with everything that goes along."""
+"""Writes segments to a tier, batch by batch, with the files beside them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def marker(offset: int, producer_id: int, kind: ControlType) -> BatchDraft:
 
 
 def an_abort(producer_id: int, first_offset: int, last_offset: int) -> AbortedTransaction:
-    """What an index lists."""
+    """An entry of a transaction index."""
     return AbortedTransaction(
         producer_id=producer_id,
         first_offset=first_offset,
@@ -76,7 +76,7 @@ def put_segment(
     run: str = "",
     index_interval_bytes: int = INTERVAL_BYTES,
 ) -> Segment:
-    """Write a segment of first and last `offsets`; what the catalog would say of it."""
+    """Write a segment of first and last `offsets`; returns its metadata for the catalog."""
     start_offset, end_offset = offsets
     upload = BrokerUpload(
         start_offset=start_offset,
@@ -94,5 +94,5 @@ def log_of(batches: Sequence[BatchDraft | bytes]) -> bytes:
 
 
 def part_file(folder: Path, tier: LocalTieredStorage, segment: Segment, part: Part) -> Path:
-    """Where a part of the segment lies, for those who mean to damage it."""
+    """The file of a segment's part, for tests that corrupt it."""
     return folder / tier.object_key(KEY, segment.segment_id, segment.start_offset, part)

@@ -1,4 +1,4 @@
-"""The law of every object store: each store's test class inherits these and sets `store`."""
+"""The contract of every object store: each store's test class inherits it and sets `store`."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class ObjectStoreContract:
             assert writer.size_bytes == 5
         assert self.store.read("f/object").tobytes() == b"abcde"
 
-    def test_nobody_sees_an_object_before_it_is_whole(self) -> None:
+    def test_an_object_is_invisible_before_it_is_whole(self) -> None:
         with self.store.open_new("f/object") as writer:
             writer.write(bytes(2 * MIB))
             assert self.keys("f") == []
@@ -87,7 +87,7 @@ class ObjectStoreContract:
         assert self.store.read("f/object").tobytes() == b"first"
         assert self.keys("f") == ["f/object"]
 
-    def test_of_two_writers_the_first_to_end_wins(self) -> None:
+    def test_of_two_writers_the_first_to_end_writes_the_object(self) -> None:
         def overtaken() -> None:
             with self.store.open_new("f/object") as slow:
                 slow.write(b"slow")
@@ -98,7 +98,7 @@ class ObjectStoreContract:
         assert self.store.read("f/object").tobytes() == b"quick"
         assert self.keys("f") == ["f/object"]
 
-    def test_of_many_racing_writers_one_wins(self) -> None:
+    def test_of_many_racing_writers_one_succeeds(self) -> None:
         start = threading.Barrier(8)
         outcomes: list[int] = []
 
@@ -115,8 +115,8 @@ class ObjectStoreContract:
             writer.start()
         for writer in writers:
             writer.join()
-        (winner,) = outcomes
-        assert self.store.read("f/object").tobytes() == bytes([winner]) * 1000
+        (written,) = outcomes
+        assert self.store.read("f/object").tobytes() == bytes([written]) * 1000
 
     def test_a_missing_object_is_named(self) -> None:
         assert not self.store.exists("f/object")
@@ -157,17 +157,17 @@ class ObjectStoreContract:
         assert list(self.store.unfinished("f")) == []
         assert list(self.store.unfinished("nowhere")) == []
 
-        def swept_away() -> None:
+        def vacuumed_meanwhile() -> None:
             with self.store.open_new("f/vacuumed") as writer:
                 writer.write(b"half")
                 (left,) = self.store.unfinished("f")
                 self.store.delete(left.key)
 
         with pytest.raises(UnreadableObject, match="it is not there"):
-            swept_away()
+            vacuumed_meanwhile()
         assert self.keys("f") == ["f/object"]
 
-    def test_free_space_is_told(self) -> None:
+    def test_free_space_is_reported(self) -> None:
         assert self.store.free_bytes() > 0
 
     @pytest.mark.parametrize(

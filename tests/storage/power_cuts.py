@@ -1,4 +1,4 @@
-"""A disk that keeps, in a power cut, what was synced, and of the rest what it likes."""
+"""A simulated disk: a power cut keeps what was synced, and any part of the rest."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Disk:
     names: Names = field(default_factory=dict)
 
     def fsync(self, descriptor: int) -> None:
-        """What the system call does."""
+        """Replaces the system call: what is synced becomes durable."""
         path = Path(f"/proc/self/fd/{descriptor}").readlink()
         if path.is_dir():
             self.names[path] = _entries(path)
@@ -31,12 +31,12 @@ class Disk:
             self.contents[_identity(path)] = path.read_bytes()
 
     def left(self, image: Path) -> Path:
-        """What is left if nothing that was not synced is: a copy of the root in `image`."""
+        """A copy of the root in `image` with only what was synced."""
         self._write(self.root, image, self.names)
         return image
 
     def may_be_left(self, image: Path) -> Iterator[Path]:
-        """What may be left if one name more, or one less, than was synced reached the disk."""
+        """Copies in which one name more, or one less, than was synced reached the disk."""
         for number, (folder, name) in enumerate(self._unsynced()):
             now = _entries(folder)
             names = dict(self.names.get(folder, {}))
@@ -81,7 +81,7 @@ def _identity(path: Path) -> tuple[int, int]:
 def watched(
     patch: pytest.MonkeyPatch, disk: Disk, look: Callable[[], None] = lambda: None
 ) -> None:
-    """From here on syncs reach `disk`; `look` is called before each of them."""
+    """Redirect syncs to `disk` from here on, and call `look` before each."""
 
     def fsync(descriptor: int) -> None:
         look()

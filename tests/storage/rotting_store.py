@@ -1,4 +1,4 @@
-"""A store whose objects go bad right after they were written."""
+"""A store that corrupts objects right after they are written."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Corruption = Callable[[Path], None]
 
 
 def _turned(content: bytes) -> bytes:
-    """One bit, in the middle."""
+    """Flip one bit in the middle."""
     middle = len(content) // 2
     return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
 
@@ -26,23 +26,23 @@ def _left(change: Callable[[bytes], bytes]) -> Corruption:
     return corrupt
 
 
-HARMS: Final[dict[str, Corruption]] = {
+CORRUPTIONS: Final[dict[str, Corruption]] = {
     "a bit turned": _left(_turned),
     "shorter": _left(lambda content: content[:-1]),
     "longer": _left(lambda content: content + b"\0"),
     "empty": _left(lambda _: b""),
     "gone": Path.unlink,
 }
-"""What may befall an object, by name."""
+"""Corruptions of an object, by name."""
 
 
 class RottingStore(LocalStore):
-    """A folder as a store; objects of one suffix are harmed as soon as they are there."""
+    """A folder as a store; it corrupts objects of one suffix once they are written."""
 
     def __init__(self, root: Path, suffix: str, corrupt: Corruption) -> None:
         super().__init__(root)
         object.__setattr__(self, "suffix", suffix)
-        object.__setattr__(self, "harm", corrupt)
+        object.__setattr__(self, "corrupt", corrupt)
 
     suffix: str
     corrupt: Corruption

@@ -54,7 +54,7 @@ def a_full_disk() -> Iterator[None]:
 
 @contextmanager
 def an_ordinary_user() -> Iterator[None]:
-    """Permissions bind everybody but root."""
+    """Run as a user other than root, whom permissions do not bind."""
     before = os.geteuid()
     if before == 0:
         os.seteuid(65534)
@@ -70,7 +70,7 @@ class TestReading:
         state = claim(Catalog(uri), fresh(), "a").state
         assert Catalog(uri).read([renamed]) == {KEY: state}
 
-    def test_only_the_partitions_named_are_told(self, uri: str) -> None:
+    def test_only_the_partitions_named_are_returned(self, uri: str) -> None:
         # Two topics in one predicate: it must not be read as their partitions' product.
         mine, sibling = keys(2)
         other = replace(sibling, topic="other", topic_id="O" * 21 + "A")
@@ -79,7 +79,7 @@ class TestReading:
         assert set(Catalog(uri).read([mine, other])) == {mine, other}
 
     def test_the_predicate_stays_short_whatever_the_number_of_topics(self, uri: str) -> None:
-        # delta-rs plans for half a minute over a clause for each of thousands of topics.
+        # delta-rs takes half a minute to plan a predicate with thousands of topics.
         asked: list[str | None] = []
 
         class Asked(DeltaFolder):
@@ -98,7 +98,7 @@ class TestReading:
         assert asked == [f"bucket IN ({every})", f"bucket IN ({bucket_of(named[0].topic_id)})"]
 
 
-class TestTrouble:
+class TestFailures:
     def test_reading_makes_nothing(self, uri: str) -> None:
         Catalog(uri).read()
         assert not Path(uri).exists()
@@ -111,7 +111,7 @@ class TestTrouble:
         assert "permissions, and the free space" in outcome.cause
         assert Catalog(uri).read() == {KEY: state}
 
-    def test_a_forbidden_folder_is_told_plainly(self, uri: str) -> None:
+    def test_a_forbidden_folder_is_reported(self, uri: str) -> None:
         claim(Catalog(uri), fresh(), "a")
         Path(uri).chmod(0)
         try:
@@ -121,7 +121,7 @@ class TestTrouble:
             Path(uri).chmod(0o755)
 
     @pytest.mark.parametrize("damage", ["torn", "garbage", "gap", "no log"])
-    def test_a_damaged_log_is_told_plainly(self, uri: str, damage: str) -> None:
+    def test_a_corrupt_log_is_reported(self, uri: str, damage: str) -> None:
         for name in ("first", "second"):
             committed(Catalog(uri), KEY, name, name)
         log = sorted(Path(uri, "partitions", "_delta_log").glob("*.json"))
@@ -135,12 +135,12 @@ class TestTrouble:
             case "no log":
                 for path in log[:-1]:
                     path.unlink()
-        with pytest.raises(CorruptLog, match="After a power cut") as told:
+        with pytest.raises(CorruptLog, match="After a power cut") as caught:
             Catalog(uri).read()
-        assert "\n" not in str(told.value)
-        assert told.value.where.startswith(f"{uri}/partitions/_delta_log/0000")
+        assert "\n" not in str(caught.value)
+        assert caught.value.where.startswith(f"{uri}/partitions/_delta_log/0000")
 
-    def test_missing_data_is_told_plainly(self, uri: str) -> None:
+    def test_missing_data_is_reported(self, uri: str) -> None:
         claim(Catalog(uri), fresh(), "a")
         for file in Path(uri).rglob("*.parquet"):
             file.unlink()
@@ -181,10 +181,10 @@ class TestTrouble:
             lambda: Catalog(uri).read([KEY]),
             lambda: claim(Catalog(uri), fresh(), "a"),
         ):
-            with pytest.raises(BadSettings, match="topic_id, partition, here by bucket") as told:
+            with pytest.raises(BadSettings, match="topic_id, partition, here by bucket") as caught:
                 use()
-            assert told.value.where == f"{uri}/partitions"
-            assert "Use that version" in told.value.remedy
+            assert caught.value.where == f"{uri}/partitions"
+            assert "Use that version" in caught.value.remedy
         assert DeltaTable(f"{uri}/partitions").version() == 0
 
     def test_states_survive_checkpoints(self, uri: str) -> None:

@@ -1,4 +1,4 @@
-"""What the catalog forgets, and what it must not: rows superseded for thirty days, no others."""
+"""The catalog deletes rows superseded for thirty days, and no others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def catalog(table: Path, request: pytest.FixtureRequest) -> Catalog:
 
 
 def claims(catalog: Catalog, count: int) -> list[PartitionState]:
-    """So many rows, each in the place of the one before; oldest first."""
+    """`count` rows, each of which supersedes the one before; oldest first."""
     rows: list[PartitionState] = []
     for number in range(count):
         row = catalog.read().get(KEY) or fresh()
@@ -93,7 +93,7 @@ def test_what_no_version_has_named_stays_however_old_it_is(catalog: Catalog, tab
     assert stalled.exists()
 
 
-def test_who_commits_meanwhile_wins_and_the_rest_goes_the_next_time(
+def test_a_commit_meanwhile_takes_precedence_and_the_rest_goes_the_next_time(
     catalog: Catalog, table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claims(catalog, 4)

@@ -1,4 +1,4 @@
-"""From live to forgotten, and back while that is possible, on the real catalog (SEMANTICS 8, 9)."""
+"""Segments are retired, deleted and restored on the real catalog (SEMANTICS 8, 9)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tierfold.storage.catalog.rows import table_of
 from tierfold.storage.catalog.schema import PARTITION_COLUMNS, PARTITIONS, bucket_of
 
 FIRST, SECOND, THIRD = a_chain(10, 10, 10)
-ORIGINALS: Final = tuple(each.segment_id for each in (FIRST, SECOND, THIRD))
+ORIGINALS: Final = tuple(segment.segment_id for segment in (FIRST, SECOND, THIRD))
 
 
 @pytest.fixture
@@ -54,8 +54,9 @@ def proposal(state: PartitionState, *updates: Update, live: Sequence[str] = ()) 
 
 
 def done(catalog: Catalog, state: PartitionState, *updates: Update) -> PartitionState:
-    each = proposal(state, *updates)
-    assert catalog.commit([each]) == {KEY: Committed(epoch=state.epoch, commit_id=each.commit_id)}
+    change = proposal(state, *updates)
+    took_place = Committed(epoch=state.epoch, commit_id=change.commit_id)
+    assert catalog.commit([change]) == {KEY: took_place}
     return catalog.read()[KEY]
 
 
@@ -89,7 +90,7 @@ def test_all_may_expire_and_the_next_segment_is_adopted_behind(catalog: Catalog)
     assert claim(catalog, replace(row, segments=(later,)), "b").state.segments == (later,)
 
 
-def test_a_deletion_is_said_to_start_before_it_is_forgotten(catalog: Catalog) -> None:
+def test_a_deletion_is_recorded_before_it_is_forgotten(catalog: Catalog) -> None:
     row = committed(catalog, KEY, "a", "merged")
     state = claim(catalog, row, "b").state
     with pytest.raises(InvariantBroken, match="nothing_is_forgotten"):
@@ -144,8 +145,8 @@ def test_a_zombies_retire_delete_and_restore_are_fenced(catalog: Catalog, is_lat
         restore(*ORIGINALS),
         ReleaseClaim(run="zombie"),
     ):
-        told = Fenced(epoch=2, by_epoch=3, by_run=newer.owner_run)
-        assert catalog.commit([proposal(zombie, update)]) == {KEY: told}
+        fenced = Fenced(epoch=2, by_epoch=3, by_run=newer.owner_run)
+        assert catalog.commit([proposal(zombie, update)]) == {KEY: fenced}
         assert catalog.read()[KEY] == newer
 
 
@@ -200,21 +201,21 @@ def test_the_history_ends_at_a_row_that_cannot_be_true(catalog: Catalog, tmp_pat
     assert list(catalog.history(KEY)) == [later, first]
 
 
-def test_a_forgotten_row_says_nothing_and_fences(catalog: Catalog) -> None:
+def test_a_forgotten_row_is_empty_and_fences(catalog: Catalog) -> None:
     row = committed(catalog, KEY, "a", "merged")
     zombie = claim(catalog, row, "zombie").state
     state = claim(catalog, zombie, "b").state
     forget = ForgetPartition(consent=ORIGINALS[:1])
     with pytest.raises(InvariantBroken, match="all_is_forgotten"):
         catalog.commit([proposal(state, forget, MoveLogStart(offset=5))])
-    said = proposal(state, forget, ReleaseClaim(run="b"))
-    success = Committed(epoch=state.epoch, commit_id=said.commit_id)
-    assert catalog.commit([said]) == {KEY: success}
+    forgetting = proposal(state, forget, ReleaseClaim(run="b"))
+    success = Committed(epoch=state.epoch, commit_id=forgetting.commit_id)
+    assert catalog.commit([forgetting]) == {KEY: success}
     after = catalog.read()[KEY]
     assert (after.is_forgotten, after.forgotten, after.epoch) == (True, ORIGINALS[:1], state.epoch)
-    # Written again it is known, by the row or beneath a later one.
-    assert catalog.commit([said]) == catalog.resolve([said]) == {KEY: success}
+    # A repeated commit is recognised, even below a later row.
+    assert catalog.commit([forgetting]) == catalog.resolve([forgetting]) == {KEY: success}
     claim(catalog, after, "next")
-    assert catalog.resolve([said]) == {KEY: success}
+    assert catalog.resolve([forgetting]) == {KEY: success}
     late = proposal(zombie, ReleaseClaim(run="zombie"))
     assert isinstance(catalog.commit([late])[KEY], Fenced)

@@ -1,4 +1,4 @@
-"""A catalog that the version before wrote: format 3 had no column that an overlap needs."""
+"""A catalog in format 3, which lacks the columns for overlaps, is read and upgraded."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def old_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(kind):
         return pa.struct(
             [
-                each.with_type(old_type(each.type))
-                for each in kind
-                if each.name not in NEW_OF_A_SEGMENT
+                field.with_type(old_type(field.type))
+                for field in kind
+                if field.name not in NEW_OF_A_SEGMENT
             ]
         )
     return kind
@@ -41,9 +41,9 @@ def old_type(kind: pa.DataType) -> pa.DataType:
 
 OLD_PARTITIONS: Final = pa.schema(
     [
-        partition.with_type(old_type(partition.type))
-        for partition in PARTITIONS
-        if partition.name not in NEW_OF_A_ROW
+        field.with_type(old_type(field.type))
+        for field in PARTITIONS
+        if field.name not in NEW_OF_A_ROW
     ]
 )
 
@@ -62,7 +62,7 @@ def uri(tmp_path: Path) -> str:
 
 
 def old_state(partition: int) -> PartitionState:
-    """Compacted once: a segment of ours lives, one is retired, a broker's lies beyond."""
+    """A partition compacted once: one live segment of ours, one retired, one of a broker."""
     merged = a_segment(0, 29, segment_id=segment_id("merged"), written_by_run="earlier")
     return replace(
         fresh(replace(KEY, partition=partition)),
@@ -87,7 +87,7 @@ def old(uri: str) -> list[PartitionState]:
 
 def test_the_old_layout_is_the_new_one_without_its_columns() -> None:
     old_segment = OLD_PARTITIONS.field("segments").type.value_type
-    assert {each.name for each in SEGMENT} - {each.name for each in old_segment} == {
+    assert {field.name for field in SEGMENT} - {field.name for field in old_segment} == {
         *NEW_OF_A_SEGMENT
     }
     assert {*PARTITIONS.names} - {*OLD_PARTITIONS.names} == {*NEW_OF_A_ROW}
@@ -132,7 +132,7 @@ def test_they_are_claimed_and_committed_and_their_neighbours_survive(
         *grown.segments,
     ]
     assert [found[state.key] for state in old[1:]] == old[1:]
-    # The table has the new columns; a row says format 4 once its own partition is committed.
+    # The table has the new columns; a row gets format 4 once its own partition is committed.
     assert versions(uri) == {
         (old[0].key.topic_id, 0): FORMAT_VERSION,
         (old[1].key.topic_id, 1): 3,
@@ -143,7 +143,7 @@ def test_they_are_claimed_and_committed_and_their_neighbours_survive(
 def test_a_new_partition_joins_an_old_catalog(uri: str, old: list[PartitionState]) -> None:
     (_, _, third) = keys(3)
     state = claim(Catalog(uri), replace(fresh(third)), "a").state
-    assert Catalog(uri).read() == {each.key: each for each in (*old, state)}
+    assert Catalog(uri).read() == {row.key: row for row in (*old, state)}
 
 
 def test_a_first_claim_adopts_no_overlap_that_was_not_compared(uri: str) -> None:

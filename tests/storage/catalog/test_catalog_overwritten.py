@@ -1,4 +1,4 @@
-"""What took place and was written over before anybody looked is told as what it is."""
+"""A commit that took place and was overwritten before it was read is reported as committed."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ NO_ANSWER = UnreadableObject("no answer", where="the store", remedy="Ask again."
 
 @dataclass(slots=True)
 class Ending:
-    """How the next write ends, whose effect another run's claim then hides."""
+    """How the next write ends; another run's claim then hides its effect."""
 
     then: Callable[[], object]
     is_written: bool = True
     is_answered: bool = True
     is_over: bool = False
     looks: int = 0
-    """How many versions were looked at."""
+    """How many versions were read."""
 
     def folder(self) -> type[DeltaFolder]:
-        """A table whose next write ends so."""
+        """A table whose next write ends that way."""
 
         class Version(DeltaVersion):
             def __init__(self, version: DeltaVersion, ending: Ending) -> None:
@@ -60,9 +60,9 @@ class Ending:
                 return Version(super().newest(), ending)
 
             def past(self, predicate: str) -> Iterator[pa.Table]:
-                for each in super().past(predicate):
+                for rows in super().past(predicate):
                     ending.looks += 1
-                    yield each
+                    yield rows
 
         return Folder
 
@@ -77,7 +77,7 @@ def row_of(uri: str) -> PartitionState:
 
 
 def rivals(uri: str, *runs: str) -> Callable[[], object]:
-    """They claim the partition, one after the other."""
+    """Runs that claim the partition, one after the other."""
     return lambda: [claim(Catalog(uri), row_of(uri), run) for run in runs]
 
 
@@ -95,10 +95,10 @@ def test_a_commit_without_segments_is_found_in_the_past(
     fenced = Fenced(epoch=3, by_epoch=3 + len(runs), by_run=runs[-1])
     took_place = Committed(epoch=3, commit_id=release.commit_id)
     assert outcome == (took_place if is_written else fenced)
-    # No further back than to the row that it was made on.
+    # The search ends at the row that the commit is based on.
     assert ending.looks == len(runs) + 1
     assert Catalog(uri).resolve([release]) == {KEY: outcome}
-    # Who comes a second time, and has written nothing before, is told by the row alone.
+    # A repeated commit whose own call wrote nothing is judged by the row alone.
     assert Catalog(uri).commit([release]) == {KEY: fenced}
 
 

@@ -1,4 +1,4 @@
-"""What a power cut leaves of the catalog: refused in one sentence, or the state as it was."""
+"""After a power cut the catalog is refused with one sentence, or has its last state."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ STAGES = ("claim", "commit", "deletion", "checkpoint", "vacuum")
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A catalog, what it says, and what it said one commit before."""
+    """A catalog, with its rows now and after earlier commits."""
 
     uri: Path
     rows: tuple[PartitionState, ...]
-    """All that the partition's row ever was, the newest first."""
+    """All states of the partition's row, newest first."""
     runs: int
 
     @property
@@ -57,8 +57,8 @@ def deleted(catalog: Catalog, state: PartitionState) -> PartitionState:
         (StartDeletion(ids=ids, at_ms=9),),
         (FinishDeletion(ids=ids), ReleaseClaim(run="vacuum")),
     ):
-        each = proposed(state, *updates, commit_id=new_commit_id(), at_ms=9)
-        assert isinstance(catalog.commit([each])[KEY], Committed)
+        change = proposed(state, *updates, commit_id=new_commit_id(), at_ms=9)
+        assert isinstance(catalog.commit([change])[KEY], Committed)
         state = catalog.read()[KEY]
     return state
 
@@ -96,7 +96,7 @@ def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def files_of(stage: Stage) -> Iterator[Path]:
-    """Each file of the catalog; of the many commits below a checkpoint, and their data, some."""
+    """The catalog's files; only some of the many commits below a checkpoint, and of their data."""
     files = [path for path in sorted(stage.uri.rglob("*")) if path.is_file()]
     needed = {stage.newest_commit.name, f"{int(stage.newest_commit.stem) - 1:020d}.json"}
     for number, file in enumerate(files):
@@ -105,7 +105,7 @@ def files_of(stage: Stage) -> Iterator[Path]:
             yield file
 
 
-def harms(file: Path) -> Iterator[bytes | None]:
+def corruptions(file: Path) -> Iterator[bytes | None]:
     """What a power cut may leave of a file; None: nothing, not even its name."""
     data = file.read_bytes()
     lines = data.splitlines(keepends=True)
@@ -118,7 +118,7 @@ def harms(file: Path) -> Iterator[bytes | None]:
 def expected_rows(
     stage: Stage, file: Path, corrupt: bytes | None
 ) -> tuple[PartitionState | None, ...]:
-    """What the row may be, where it is not refused; None: never claimed."""
+    """What the row may be if it is not refused; None: never claimed."""
     if corrupt is None and file == stage.newest_commit:
         return (*stage.rows, None)[:2]
     return stage.rows[:1]
@@ -128,7 +128,7 @@ def test_no_file_that_is_cut_short_steps_the_catalog_back(stage: Stage, tmp_path
     files = list(files_of(stage))
     assert len(files) > 5
     refused = 0
-    for number, (file, corrupt) in enumerate((f, h) for f in files for h in harms(f)):
+    for number, (file, corrupt) in enumerate((f, c) for f in files for c in corruptions(f)):
         uri = tmp_path / str(number)
         shutil.copytree(stage.uri, uri, copy_function=os.link)
         hit = uri / file.relative_to(stage.uri)
@@ -141,7 +141,7 @@ def test_no_file_that_is_cut_short_steps_the_catalog_back(stage: Stage, tmp_path
 
 
 def is_refused(stage: Stage, uri: Path, file: Path, corrupt: bytes | None) -> bool:
-    """Whether the catalog is refused; asserts that what it says is right where it is not."""
+    """Whether the catalog is refused; if not, asserts that its content is right."""
     log = uri / "partitions" / "_delta_log"
     before = {path.name for path in log.iterdir()}
     error = refusal(stage, uri, expected_rows(stage, file, corrupt), is_gone=corrupt is None)
@@ -160,7 +160,7 @@ def is_refused(stage: Stage, uri: Path, file: Path, corrupt: bytes | None) -> bo
 def refusal(
     stage: Stage, uri: Path, possible: tuple[PartitionState | None, ...], *, is_gone: bool
 ) -> TierfoldError | None:
-    """Reads all that the catalog says."""
+    """Read the whole catalog; the error that refuses it, if any."""
     try:
         row = Catalog(str(uri)).read().get(KEY)
         past = tuple(Catalog(str(uri)).history(KEY))
@@ -184,16 +184,16 @@ def test_a_log_that_is_gone_is_no_new_catalog(
     if is_empty:
         log.mkdir()
     for look in (Catalog(str(uri)).read, lambda: list(Catalog(str(uri)).history(KEY))):
-        with pytest.raises(CorruptLog, match="no commit is there") as told:
+        with pytest.raises(CorruptLog, match="no commit is there") as caught:
             look()
-        assert told.value.where == str(log)
+        assert caught.value.where == str(log)
     with pytest.raises(CorruptLog):
         claim(Catalog(str(uri)), stage.rows[0], "late")
     assert not list(log.glob("*"))
 
 
 def test_the_past_ends_at_an_empty_commit_below_a_checkpoint(tmp_path: Path) -> None:
-    """Read on, each row would be there twice: once as it was, once as that commit left it."""
+    """Reading on would return each row twice: before and after that commit."""
     uri = tmp_path / "catalog"
     reach(uri, "checkpoint")
     rows = tuple(Catalog(str(uri)).history(KEY))
@@ -201,14 +201,14 @@ def test_the_past_ends_at_an_empty_commit_below_a_checkpoint(tmp_path: Path) -> 
     layout = TableLayout(schema=PARTITIONS, partition_by=PARTITION_COLUMNS)
     bucket = f"bucket IN ({bucket_of(KEY.topic_id)})"
     past = list(DeltaFolder(str(uri / "partitions"), layout).past(bucket))
-    assert [each.num_rows for each in past] == [1] * len(past)
-    commit_ids = [each["commit_id"][0].as_py() for each in past]
+    assert [version.num_rows for version in past] == [1] * len(past)
+    commit_ids = [version["commit_id"][0].as_py() for version in past]
     assert commit_ids == [row.commit_id for row in rows[: len(past)]]
     assert 0 < len(past) < len(rows)
 
 
 class TestRepair:
-    """As docs/operations.md says it, under `After a power cut`."""
+    """As described in docs/operations.md, under `After a power cut`."""
 
     def test_a_newest_commit_that_is_cut_short_is_removed(
         self, stage: Stage, tmp_path: Path
@@ -217,14 +217,14 @@ class TestRepair:
         shutil.copytree(stage.uri, uri)
         newest = uri / stage.newest_commit.relative_to(stage.uri)
         newest.write_bytes(newest.read_bytes()[:-10])
-        with pytest.raises(CorruptLog, match="cut short") as told:
+        with pytest.raises(CorruptLog, match="cut short") as caught:
             Catalog(str(uri)).read()
-        Path(told.value.where).unlink()
+        Path(caught.value.where).unlink()
         before = Catalog(str(uri)).read().get(KEY)
         assert before == (*stage.rows, None)[1]
         assert isinstance(claim(Catalog(str(uri)), before or fresh(), "b").outcome, Committed)
 
-    def test_so_is_one_whose_data_are(self, stage: Stage, tmp_path: Path) -> None:
+    def test_so_is_one_whose_data_is_cut_short(self, stage: Stage, tmp_path: Path) -> None:
         uri = tmp_path / "catalog"
         shutil.copytree(stage.uri, uri)
         newest = uri / stage.newest_commit.relative_to(stage.uri)
@@ -243,9 +243,9 @@ class TestRepair:
         for left in (b"", b"PAR1 and no more"):
             checkpoint = max(log.glob("*.checkpoint.parquet"))
             checkpoint.write_bytes(left)
-            with pytest.raises(CorruptLog, match="the checkpoint is cut short") as told:
+            with pytest.raises(CorruptLog, match="the checkpoint is cut short") as caught:
                 Catalog(str(uri)).read()
-            Path(told.value.where).unlink()
+            Path(caught.value.where).unlink()
             (log / "_last_checkpoint").unlink()
             assert Catalog(str(uri)).read()[KEY] == row
             row = claim(Catalog(str(uri)), row, "b").state

@@ -1,4 +1,4 @@
-"""Two runs at once, or an answer that never came: nothing is lost, and nobody is told too much."""
+"""Two runs at once, or a lost answer: no commit is lost, and none is reported wrongly."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def uri(tmp_path: Path) -> str:
 
 
 class Recorded(DeltaVersion):
-    """A version that remembers how its writes ended."""
+    """A version that records how its writes ended."""
 
     def __init__(self, version: DeltaVersion, answers: list[bool]) -> None:
         self._version = version
@@ -44,7 +44,7 @@ class Recorded(DeltaVersion):
 
 
 def opened_too_early(*meanwhile: Callable[[], object]) -> Any:
-    """A table of which each call sees a version that somebody's doing has made old."""
+    """A table whose calls see a version made stale by what happens meanwhile."""
     pending = list(meanwhile)
 
     class OpenedTooEarly(DeltaFolder):
@@ -59,24 +59,24 @@ def opened_too_early(*meanwhile: Callable[[], object]) -> Any:
     return OpenedTooEarly
 
 
-def wins_of(uri: str, run: str, partitions: Sequence[PartitionKey], each: int) -> int:
-    """Claims partitions in turn, seeing whatever is there, until each was won so often."""
-    catalog, wins = Catalog(uri), 0
-    for key in [key for _ in range(each) for key in partitions]:
+def claims_of(uri: str, run: str, partitions: Sequence[PartitionKey], count: int) -> int:
+    """Claim the partitions in turn, each `count` times; returns the number of claims."""
+    catalog, claims = Catalog(uri), 0
+    for key in [key for _ in range(count) for key in partitions]:
         while True:
             state = catalog.read([key])[key]
             if isinstance(claim(catalog, state, run).outcome, Committed):
                 break
-        wins += 1
-    return wins
+        claims += 1
+    return claims
 
 
 class TestRaces:
     def test_contended_claims_lose_no_epoch(self, uri: str) -> None:
         claim(Catalog(uri), fresh(), "first")
         with ThreadPoolExecutor(4) as threads:
-            wins = threads.map(lambda run: wins_of(uri, run, [KEY], 6), "abcd")
-            assert sum(wins) == 24
+            claims = threads.map(lambda run: claims_of(uri, run, [KEY], 6), "abcd")
+            assert sum(claims) == 24
         assert Catalog(uri).read()[KEY].epoch == 25
 
     def test_two_processes_that_write_one_bucket_lose_no_update(self, uri: str) -> None:
@@ -85,8 +85,8 @@ class TestRaces:
         own_a, own_b, shared = keys(3)
         Catalog(uri).claim([fresh(key) for key in (own_a, own_b, shared)], "first", at_ms=1)
         with ProcessPoolExecutor(2, get_context("spawn")) as processes:
-            a = processes.submit(wins_of, uri, "a", [own_a, shared], 6)
-            b = processes.submit(wins_of, uri, "b", [own_b, shared], 6)
+            a = processes.submit(claims_of, uri, "a", [own_a, shared], 6)
+            b = processes.submit(claims_of, uri, "b", [own_b, shared], 6)
             assert (a.result(), b.result()) == (12, 12)
         epochs = {key: row.epoch for key, row in Catalog(uri).read().items()}
         assert epochs == {own_a: 7, own_b: 7, shared: 13}
@@ -111,7 +111,7 @@ class TestRaces:
         assert table.answers == [True]
         assert Catalog(uri).read()[other].epoch == 2
 
-    def test_a_conflict_on_a_neighbours_row_refuses_nobody(self, uri: str) -> None:
+    def test_a_conflict_on_another_row_refuses_no_commit(self, uri: str) -> None:
         mine, other = keys(2)
         Catalog(uri).claim([fresh(mine), fresh(other)], "a", at_ms=1)
         state = Catalog(uri).read()[mine]
@@ -123,7 +123,7 @@ class TestRaces:
         assert rows[mine] == applied(proposal, state)
         assert [segment.segment_id for segment in rows[other].segments] == [segment_id("by-b")]
 
-    def test_a_conflict_is_no_error_but_a_look_at_who_won(self, uri: str) -> None:
+    def test_after_a_conflict_the_row_is_read_again(self, uri: str) -> None:
         mine, other = keys(2)
         claims = Catalog(uri).claim([fresh(mine), fresh(other)], "a", at_ms=1)
         table = opened_too_early(lambda: committed(Catalog(uri), other, "b", "by-b"))
@@ -208,7 +208,7 @@ def failing(*, written: bool, unreadable_after: bool = False) -> type[DeltaFolde
 
 
 class TestRowsThatChangedOnTheWay:
-    """A write decided by rows that are no longer there never lands."""
+    """A write based on rows that have changed since is refused."""
 
     def test_a_claim_in_between_fences_a_commit_on_its_way(self, uri: str) -> None:
         state = claim(Catalog(uri), fresh(), "a").state

@@ -75,7 +75,7 @@ SEGMENTS = st.builds(
 
 
 def chained(segments: list[Segment]) -> tuple[Segment, ...]:
-    """As many, one beyond the other, each of some bytes."""
+    """Consecutive segments, as many, of some bytes each."""
     return tuple(
         replace(
             segment,
@@ -127,17 +127,17 @@ STATES = st.builds(
 @given(
     st.lists(STATES, max_size=4, unique_by=lambda state: (state.key.topic_id, state.key.partition))
 )
-def test_rows_say_what_the_states_said(states: list[PartitionState]) -> None:
+def test_rows_hold_what_the_states_hold(states: list[PartitionState]) -> None:
     rows = table_of(states)
     assert rows.schema.equals(PARTITIONS, check_metadata=True)
     rows.validate(full=True)
     assert rows_read(rows, where="here").states == tuple(states)
-    pieces = pa.concat_tables([rows.slice(each, 1) for each in range(len(states))] or [rows])
+    pieces = pa.concat_tables([rows.slice(i, 1) for i in range(len(states))] or [rows])
     assert rows_read(pieces, where="here").states == tuple(states)
 
 
 @pytest.mark.parametrize(
-    ("columns", "noun"),
+    ("columns", "model"),
     [
         (LEADER_EPOCH, LeaderEpoch),
         (CLEANER_OFFSET, CleanerOffset),
@@ -145,8 +145,8 @@ def test_rows_say_what_the_states_said(states: list[PartitionState]) -> None:
         (RETIRED_SEGMENT, RetiredSegment),
     ],
 )
-def test_every_field_of_a_noun_has_its_column(columns: Any, noun: type[Any]) -> None:
-    assert {column.name for column in columns} == {field.name for field in fields(noun)}
+def test_every_field_of_a_model_has_its_column(columns: Any, model: type[Any]) -> None:
+    assert {column.name for column in columns} == {field.name for field in fields(model)}
 
 
 def test_every_field_of_a_run_has_its_column() -> None:
@@ -214,10 +214,10 @@ MALFORMED: dict[str, tuple[pa.Table, str]] = {
 @pytest.mark.parametrize("case", MALFORMED)
 def test_a_malformed_row_is_corrupt(case: str) -> None:
     rows, found = MALFORMED[case]
-    with pytest.raises(CorruptLog, match=found) as told:
+    with pytest.raises(CorruptLog, match=found) as caught:
         rows_read(rows, where="the-table").trusted()
-    assert told.value.where.startswith("the-table")
-    assert "restore" in told.value.remedy
+    assert caught.value.where.startswith("the-table")
+    assert "restore" in caught.value.remedy
 
 
 def test_a_newer_layout_is_named_before_anything_is_missed() -> None:
@@ -322,7 +322,7 @@ def test_an_impossible_value_refuses_its_row_and_no_other(case: str) -> None:
     rows = table_of([SOUND[0], SOUND[1], wrong, SOUND[2]])
     read = rows_read(pa.concat_tables([rows.slice(0, 3), rows.slice(3)]), where="the-table")
     assert read.states == SOUND
-    assert set(read.by_key) == {each.key for each in SOUND}
+    assert set(read.by_key) == {state.key for state in SOUND}
     ((row_id, refusal),) = read.refused.items()
     assert row_id == (wrong.key.topic_id, wrong.key.partition)
     assert found in refusal.what

@@ -1,4 +1,4 @@
-"""A writer that sleeps between its conflict check and its put, while the log is cut, is told so."""
+"""A writer that stalls between conflict check and put while the log is cut is refused."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def log_of(uri: str) -> DeltaLog:
 
 
 def claims(uri: str, key: PartitionKey, number: int) -> PartitionState:
-    for each in range(number):
+    for i in range(number):
         row = Catalog(uri).read([key]).get(key) or fresh(key)
-        assert isinstance(claim(Catalog(uri), row, f"run-{each}").outcome, Committed)
+        assert isinstance(claim(Catalog(uri), row, f"run-{i}").outcome, Committed)
     return Catalog(uri).read([key])[key]
 
 
 def cut(uri: str, key: PartitionKey) -> int:
-    """Others claim `key` until there is a new checkpoint, and a month later the log is cut."""
+    """Claim `key` until there is a new checkpoint; then cut the log, as if a month later."""
     claims(uri, key, CHECKPOINT_INTERVAL + 1)
     kept = cut_soon(log_of(uri).table, hours=MEMORY_HOURS + 1)
     assert Catalog(uri).clean_up() > 0
@@ -64,7 +64,7 @@ def cut(uri: str, key: PartitionKey) -> int:
 
 @dataclass(slots=True)
 class Held:
-    """Holds whoever opens a file, by a lease on it: the kernel asks us before it lets them in."""
+    """Holds up processes that open a file, by a lease on it: the kernel asks us first."""
 
     path: Path
     descriptor: int = -1
@@ -75,7 +75,7 @@ class Held:
         fcntl.fcntl(self.descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
 
     def wait_for_somebody(self) -> None:
-        """Until somebody waits to be let in; others then find a copy in the file's place."""
+        """Wait until a process is held up; others then find a copy in the file's place."""
         while fcntl.fcntl(self.descriptor, fcntl.F_GETLEASE) == fcntl.F_WRLCK:
             pause(5)
         self.data = os.pread(self.descriptor, 1 << 24, 0)
@@ -87,7 +87,7 @@ class Held:
         copy.replace(self.path)
 
     def let_in(self) -> None:
-        """They open it several times: where the log was cut, the cut has not come to this file."""
+        """Let the process open the file, several times; the log cut has not reached this file."""
         self.put_copy()
         fcntl.fcntl(self.descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
         os.close(self.descriptor)
@@ -95,14 +95,14 @@ class Held:
 
 @pytest.fixture
 def _lease_breaks_are_polled() -> Iterator[None]:
-    """The kernel announces a lease's break by a signal that would end the process."""
+    """Poll for lease breaks: the kernel's signal for them would end the process."""
     before = signal.signal(signal.SIGIO, signal.SIG_IGN)
     yield
     signal.signal(signal.SIGIO, before)
 
 
 def held_between_check_and_put(uri: str, meanwhile: Callable[[], object]) -> type[DeltaFolder]:
-    """A table whose next write checks for conflicts, sleeps while `meanwhile` happens, and puts."""
+    """A table whose next write runs `meanwhile` between its conflict check and its put."""
     other = topics(2)[1]
     pending = [meanwhile]
 
@@ -120,7 +120,7 @@ def held_between_check_and_put(uri: str, meanwhile: Callable[[], object]) -> typ
             claims(uri, other, 1)
             log = log_of(uri)
             log.checkpoint(log.sync())
-            # The last that delta-rs opens before its put, once others have committed.
+            # The last file that delta-rs opens before its put, once others have committed.
             held = Held(max(log.folder.glob("*.checkpoint.parquet")))
 
             def others() -> None:
@@ -176,7 +176,7 @@ def test_a_stalled_commit_that_was_fenced_meanwhile_is_not_reported_as_committed
     table = held_between_check_and_put(uri, meanwhile)
     proposal = swap(state, "late")
     outcome = Catalog(uri, table).commit([proposal])[mine]
-    # That its place in the log was taken meanwhile is forgotten: so is whether by itself.
+    # The version in its place is gone, and with it the answer whether it was its own.
     assert isinstance(outcome, Unknown)
     assert "has forgotten" in outcome.cause
     assert not outcome.is_untraced
@@ -187,7 +187,7 @@ def test_a_stalled_commit_that_was_fenced_meanwhile_is_not_reported_as_committed
 
 
 @pytest.mark.usefixtures("_lease_breaks_are_polled")
-def test_a_stalled_commit_whose_row_nobody_touched_is_written_again(
+def test_a_stalled_commit_whose_row_is_unchanged_is_written_again(
     uri: str, strays: list[int]
 ) -> None:
     mine, other = topics(2)
@@ -212,7 +212,7 @@ def test_a_late_record_of_a_run_is_no_record(uri: str) -> None:
 
 
 def test_a_late_first_version_makes_no_table(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who found no table, and creates its first version when that was cut, works with the table."""
+    """A writer that found no table and creates version 0 after it was cut uses the table."""
     claims(uri, KEY, 1)
     kept = cut(uri, KEY)
     row = Catalog(uri).read()[KEY]
@@ -314,7 +314,7 @@ class TestCutting:
 
 class TestDeltaDeletesNothing:
     def test_not_even_in_a_catalog_of_an_older_tierfold(self, uri: str) -> None:
-        """Its log may be cleaned at once, and each commit makes a checkpoint, which would do it."""
+        """There the log may be cleaned at once, by the checkpoint that each commit makes."""
         DeltaTable.create(
             f"{uri}/partitions",
             schema=PARTITIONS,
@@ -332,7 +332,7 @@ class TestDeltaDeletesNothing:
         assert found["delta.enableExpiredLogCleanup"] == "false"
         assert not list(log_of(uri).folder.glob("*.checkpoint.parquet"))
 
-    def test_a_new_catalog_says_so(self, uri: str) -> None:
+    def test_a_new_catalog_forbids_cleanup(self, uri: str) -> None:
         claims(uri, KEY, 1)
         assert versions(uri) == [0, 1]
         found = DeltaTable(f"{uri}/partitions").metadata().configuration

@@ -1,4 +1,4 @@
-"""What is reported as committed survives a power cut, and no step on the way leaves less."""
+"""What is reported as committed survives a power cut at any later step."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ def uri(tier: Path) -> str:
 
 
 def claims(uri: str, number: int) -> PartitionState:
-    """So many claims; the row after the last."""
-    for each in range(number):
+    """Claim `number` times; returns the last row."""
+    for i in range(number):
         row = Catalog(uri).read().get(KEY) or fresh()
-        assert isinstance(claim(Catalog(uri), row, f"run-{each}").outcome, Committed)
+        assert isinstance(claim(Catalog(uri), row, f"run-{i}").outcome, Committed)
     return Catalog(uri).read()[KEY]
 
 
 def unsynced(patch: pytest.MonkeyPatch, write: Callable[[], object]) -> None:
-    """What a run did that died before it synced anything."""
+    """What a run wrote that died before it synced anything."""
     with patch.context() as dead:
         dead.setattr(os, "fsync", lambda _: None)
         write()
@@ -84,7 +84,7 @@ def test_the_runs_table_is_synced_as_well(
     RunsTable(uri).append([A_RUN])
     RunsTable(uri).append([replace(A_RUN, chunk=1)])
     left = RunsTable(str(disk.left(tmp_path / "image") / "deep" / "catalog")).read()
-    assert [each.chunk for each in left] == [0, 1]
+    assert [row.chunk for row in left] == [0, 1]
 
 
 @pytest.mark.parametrize("has_checkpoint", [True, False])
@@ -119,7 +119,7 @@ def test_what_is_read_back_counts_once_it_is_durable(
 
 
 def failing_once(patch: pytest.MonkeyPatch, ends: str) -> list[str]:
-    """The first sync of a path that ends so fails, and, as the kernel has it, the first only."""
+    """The first sync of a path with that ending fails, and only the first, as in the kernel."""
     failed: list[str] = []
 
     def fsync(descriptor: int) -> None:
@@ -195,8 +195,8 @@ def test_the_boundary_is_durable_before_a_commit_is_deleted(
     table = Path(uri) / "partitions"
     kept = cut_soon(table, hours=MEMORY_HOURS + 1)
     every = {path.name for path in (table / "_delta_log").glob("*.json")}
-    for each in every:  # A file whose time was set was not written again.
-        path = table / "_delta_log" / each
+    for name in every:  # A file whose time was set was not written again.
+        path = table / "_delta_log" / name
         disk.contents[path.stat().st_ino, path.stat().st_mtime_ns] = path.read_bytes()
     checkpoint = table / "_delta_log" / f"{kept:020d}.checkpoint.parquet"
 
@@ -229,7 +229,7 @@ def test_a_checkpoint_that_was_never_synced_is_before_what_it_replaces_goes(
     assert Catalog(uri).clean_up() == 3
     images = list(disk.may_be_left(tmp_path / "images"))
     assert len(images) > 2
-    assert [rows_in(each) for each in images] == [row] * len(images)
+    assert [rows_in(image) for image in images] == [row] * len(images)
 
 
 def test_what_is_deleted_was_durably_superseded(
@@ -249,7 +249,7 @@ def test_a_commit_is_not_written_upon_an_empty_one(uri: str) -> None:
     row = claims(uri, 3)
     empty = Path(uri) / "partitions" / "_delta_log" / f"{3:020d}.json"
     empty.write_bytes(b"")
-    with pytest.raises(CorruptLog, match="the commit file is empty") as told:
+    with pytest.raises(CorruptLog, match="the commit file is empty") as caught:
         claim(Catalog(uri), row, "late")
-    assert told.value.where == str(empty)
-    assert "After a power cut" in told.value.remedy
+    assert caught.value.where == str(empty)
+    assert "After a power cut" in caught.value.remedy

@@ -1,7 +1,7 @@
 """The table of SEMANTICS 8, in every order of arrival, on the real catalog.
 
 A publishes Seg-0 {1:100} and goes on; B takes over and publishes Seg-2 {…, 2:155}; A's Seg-1
-{1:123} comes whenever it comes. (KIP-1272 counts epochs from 0, the catalog's first claim opens 1.)
+{1:123} arrives at any time. (KIP-1272 counts epochs from 0, the catalog's first claim opens 1.)
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tierfold.storage.catalog.catalog import Catalog, Claim, new_commit_id
 from tierfold.storage.catalog.delta_tables import DeltaFolder, DeltaVersion
 
 OF_A: Final = ("A reads", "A writes", "A asks")
-"""A's commit of Seg-1: it judges the row, its write reaches the store, it looks what became."""
+"""A's commit of Seg-1: A judges the row, its write reaches the store, A asks for the outcome."""
 OF_B: Final = ("B reads", "B claims", "B publishes")
 ENDS: Final = (50, 100, 123, 155, 200)
 """Beyond the last offset of each segment that a broker uploaded."""
@@ -76,7 +76,7 @@ def slow_table(meanwhile: list[Callable[[], None]]) -> type[DeltaFolder]:
 def publishing(
     state: PartitionState, name: str, offset: int, *more: Update
 ) -> CommitProposal:
-    """All that lives below `offset` becomes one segment; `offset` is clean from then on."""
+    """Merge the live segments below `offset` into one and advance the cleaner offset to it."""
     ids = tuple(segment.segment_id for segment in state.segments if segment.start_offset < offset)
     merged = a_segment(
         0, offset - 1, segment_id=segment_id(name), written_by_run=state.owner_run
@@ -94,7 +94,7 @@ def publishing(
 
 
 def releasing(state: PartitionState) -> CommitProposal:
-    """The claim given back, and nothing else."""
+    """Release the claim, and nothing else."""
     release = ReleaseClaim(run=state.owner_run)
     return proposed(state, release, commit_id=new_commit_id(), at_ms=3)
 
@@ -117,7 +117,7 @@ def take_over(uri: str, run: str) -> None:
 
 @dataclass(slots=True)
 class Table:
-    """The two runs on one catalog; A has published Seg-0 and has Seg-1 in its hands."""
+    """The two runs on one catalog; A has published Seg-0 and is about to commit Seg-1."""
 
     uri: str
     seg_1: CommitProposal
@@ -128,7 +128,7 @@ class Table:
     live_sets: list[tuple[str, ...]] = field(default_factory=list)
 
     def play(self, order: Sequence[str]) -> None:
-        """The steps; what comes between A's judging and its write happens within its commit."""
+        """Run the steps; those between A's judging and its write happen within its commit."""
         begins, lands = order.index("A reads"), order.index("A writes")
         for step in order[:begins]:
             self.take(step)
@@ -136,7 +136,7 @@ class Table:
         outcomes = Catalog(self.uri, slow_table(meanwhile)).commit([self.seg_1])
         self.answers_to_a.append(outcomes[KEY])
         self.look()
-        while meanwhile:  # The row had told A already that it is fenced: it wrote nothing.
+        while meanwhile:  # A saw from the row that it is fenced, and wrote nothing.
             meanwhile.pop(0)()
         for step in order[lands + 1 :]:
             self.take(step)
@@ -151,7 +151,7 @@ class Table:
             case "B claims":
                 assert self.seen_by_b is not None
                 self.claims_of_b.append(claim(catalog, self.seen_by_b, "b"))
-                if isinstance(self.claims_of_b[-1].outcome, LostRace):  # Once more, as a run does.
+                if isinstance(self.claims_of_b[-1].outcome, LostRace):  # Retry, as a run does.
                     self.claims_of_b.append(claim(catalog, row_of(self.uri), "b"))
             case "B publishes":
                 state = self.claims_of_b[-1].state
@@ -160,7 +160,7 @@ class Table:
         self.look()
 
     def look(self) -> None:
-        """What a reader sees at this moment."""
+        """Record what a reader sees now."""
         row = row_of(self.uri)
         assert row.segments[0].start_offset == 0
         assert row.next_offset == ENDS[-1]
@@ -203,9 +203,9 @@ def test_whatever_arrives_first_readers_end_with_seg_2(
             assert isinstance(answer, Fenced)
             assert (answer.epoch, answer.by_epoch) == (1, 2)
             assert answer.by_run in {"b", ""}
-    # B's first view is stale where A's write came between: it looks again.
+    # If A's write came between, B's first view is stale and B reads again.
     is_stale = is_in_time and order.index("B reads") < order.index("A writes")
-    assert [type(each.outcome) for each in table.claims_of_b] == (
+    assert [type(attempt.outcome) for attempt in table.claims_of_b] == (
         [LostRace, Committed] if is_stale else [Committed]
     )
     assert [type(outcome) for outcome in table.seg_2] == [Committed]
@@ -234,11 +234,11 @@ def test_all_orders_are_played() -> None:
 
 
 class TestAZombie:
-    """Whatever it still sends is refused by the newest epoch that was opened since."""
+    """Whatever it still sends is refused with the newest epoch opened since."""
 
     @pytest.mark.parametrize("rivals", [("b",), ("b", "c"), ("b", "c", "d")])
     @pytest.mark.parametrize("sent", ["seg-1", "release"])
-    def test_it_is_told_by_which_epoch(
+    def test_it_learns_by_which_epoch(
         self, table: Table, rivals: tuple[str, ...], sent: str
     ) -> None:
         state = row_of(table.uri)
@@ -272,7 +272,7 @@ class TestAZombie:
 
 
 class TestADeadOwner:
-    """Its claim binds nobody: the next run takes over at once, whatever the dead one had done."""
+    """Its claim blocks no one: the next run takes over at once, whatever the dead one had done."""
 
     @pytest.mark.parametrize("done", [0, 1, 2])
     def test_its_claim_is_taken_over_without_waiting(self, uri: str, done: int) -> None:
@@ -289,7 +289,7 @@ class TestADeadOwner:
         expected = {0: (), 1: ((1, 100),), 2: ((1, 123),)}[done]
         assert row_of(uri).cleaner_offsets == vector(*expected, (2, 155))
 
-    def test_one_of_two_heirs_has_it(self, uri: str) -> None:
+    def test_one_of_two_successors_gets_the_claim(self, uri: str) -> None:
         left = claim(Catalog(uri), fresh(), "dead").state
         first, second = (claim(Catalog(uri), left, run) for run in ("b", "c"))
         assert isinstance(first.outcome, Committed)

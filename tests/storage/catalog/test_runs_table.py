@@ -36,16 +36,17 @@ def test_rows_are_added_and_come_back_oldest_first(uri: str) -> None:
 
 def test_another_table_in_its_place_is_corrupt(uri: str) -> None:
     RunsTable(uri).append([A_RUN])
-    foreign = RUNS.empty_table().drop_columns(["tally"])
+    column = "tally"
+    foreign = RUNS.empty_table().drop_columns([column])
     write_deltalake(f"{uri}/runs", foreign, mode="overwrite", schema_mode="overwrite")
-    with pytest.raises(CorruptLog, match="column tally is missing"):
+    with pytest.raises(CorruptLog, match=f"column {column} is missing"):
         RunsTable(uri).read()
 
 
 def test_what_is_a_month_old_of_its_log_goes_and_no_row_does(uri: str) -> None:
     runs = [replace(A_RUN, run=f"run-{number:02}") for number in range(CHECKPOINT_INTERVAL + 2)]
-    for each in runs:
-        RunsTable(uri).append([each])
+    for run in runs:
+        RunsTable(uri).append([run])
     log = Path(uri) / "runs" / "_delta_log"
     newest = cut_soon(log.parent, hours=MEMORY_HOURS + 1)
     assert RunsTable(uri).clean_up(is_dry_run=True) == RunsTable(uri).clean_up() == newest

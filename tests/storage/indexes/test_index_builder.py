@@ -95,7 +95,7 @@ def model(
     st.lists(st.tuples(st.integers(61, 9000), st.integers(-1, 50)), min_size=1, max_size=60),
     st.sampled_from([0, 100, 4096]),
 )
-def test_any_log_gives_what_the_rule_says(batches: list[tuple[int, int]], interval: int) -> None:
+def test_any_log_gives_the_rules_entries(batches: list[tuple[int, int]], interval: int) -> None:
     sizes = [size for size, _ in batches]
     timestamps = [time_ms for _, time_ms in batches]
     assert built(sizes, timestamps, interval) == model(sizes, timestamps, interval)

@@ -57,7 +57,7 @@ def check(
     )
 
 
-def test_what_the_log_gives_is_told_as_such() -> None:
+def test_indexes_built_from_the_log_are_recognised() -> None:
     offsets, times = build_indexes(
         PLACES.position,
         PLACES.size_bytes,
@@ -82,7 +82,7 @@ def test_an_entry_may_name_the_end_of_an_append_of_several_batches() -> None:
 
 
 @pytest.mark.parametrize(
-    ("entries", "told"),
+    ("entries", "message"),
     [
         (((1019, 101), (1049, 300)), "number 0: offset 1019 at position 101, where no batch"),
         (((1019, 100), (1049, 500)), "number 1: offset 1049 at position 500, where no batch"),
@@ -93,14 +93,16 @@ def test_an_entry_may_name_the_end_of_an_append_of_several_batches() -> None:
         (((1049, 100), (1059, 300)), "number 0: offset 1049 at position 100"),
     ],
 )
-def test_a_wrong_offset_entry_is_a_fault(entries: tuple[tuple[int, int], ...], told: str) -> None:
+def test_a_wrong_offset_entry_is_a_corruption(
+    entries: tuple[tuple[int, int], ...], message: str
+) -> None:
     (corruption,) = check(offset_index(*entries)).corruptions
     assert corruption.startswith("seg.index: 1 of ")
-    assert told in corruption
+    assert message in corruption
 
 
 @pytest.mark.parametrize(
-    ("entries", "told"),
+    ("entries", "message"),
     [
         (((70, 1009), (90, 1049)), "timestamp 70 up to offset 1009, where the log has 50"),
         (((60, 1029), (90, 1049)), "timestamp 60 up to offset 1029, where the log has 70"),
@@ -108,10 +110,12 @@ def test_a_wrong_offset_entry_is_a_fault(entries: tuple[tuple[int, int], ...], t
         (((70, 1019), (90, 1060)), "timestamp 90 up to offset 1060"),
     ],
 )
-def test_a_wrong_time_entry_is_a_fault(entries: tuple[tuple[int, int], ...], told: str) -> None:
+def test_a_wrong_time_entry_is_a_corruption(
+    entries: tuple[tuple[int, int], ...], message: str
+) -> None:
     (corruption,) = check(times=time_index(*entries)).corruptions
     assert corruption.startswith("seg.timeindex: 1 of 2 entries are wrong")
-    assert told in corruption
+    assert message in corruption
 
 
 @pytest.mark.parametrize("entries", [(), ((70, 1019),)])
@@ -134,7 +138,7 @@ def test_a_log_without_timestamps_has_no_time_entries() -> None:
 
 
 @pytest.mark.parametrize("cut", ["offset", "time"])
-def test_a_torn_index_is_a_fault(cut: str) -> None:
+def test_a_torn_index_is_a_corruption(cut: str) -> None:
     offsets, times = offset_index(*OFFSETS), time_index(*TIMES)
     found = check(offsets[:-1], times) if cut == "offset" else check(offsets, times[:-1])
     (corruption,) = found.corruptions
@@ -142,7 +146,7 @@ def test_a_torn_index_is_a_fault(cut: str) -> None:
     assert "seg.index" in corruption if cut == "offset" else "seg.timeindex" in corruption
 
 
-def test_offsets_that_no_index_can_hold_are_a_fault() -> None:
+def test_offsets_that_no_index_can_hold_are_a_corruption() -> None:
     places = replace(PLACES, last_offset=PLACES.last_offset + 2**31)
     (corruption,) = check(places=places).corruptions
     assert "no index fits the log" in corruption

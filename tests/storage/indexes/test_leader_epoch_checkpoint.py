@@ -44,7 +44,7 @@ def test_what_is_written_is_read(epochs: list[int], starts: list[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (b"", "begins with"),
         (b"0\n", "begins with"),
@@ -67,8 +67,8 @@ def test_what_is_written_is_read(epochs: list[int], starts: list[int]) -> None:
         (bytes(40), "begins with"),
     ],
 )
-def test_a_malformed_checkpoint_is_refused(text: bytes, said: str) -> None:
-    with pytest.raises(CorruptLog, match=said) as caught:
+def test_a_malformed_checkpoint_is_refused(text: bytes, message: str) -> None:
+    with pytest.raises(CorruptLog, match=message) as caught:
         read_leader_epoch_checkpoint(text, "seg.leader_epoch_checkpoint")
     assert caught.value.where == "seg.leader_epoch_checkpoint"
 

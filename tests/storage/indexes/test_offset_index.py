@@ -51,7 +51,7 @@ def test_what_is_written_is_read(offsets: list[int], positions: list[int], start
 
 
 @pytest.mark.parametrize(
-    ("entries", "said"),
+    ("entries", "message"),
     [
         ([(5, 100), (5, 200)], "entry 1 .* not above the one before"),
         ([(5, 100), (4, 200)], "entry 1 .* not above the one before"),
@@ -61,9 +61,9 @@ def test_what_is_written_is_read(offsets: list[int], positions: list[int], start
         ([(5, 100), (0, 0), (0, 0)], "ends in zeros, so it was never trimmed"),
     ],
 )
-def test_a_malformed_index_is_refused(entries: list[tuple[int, int]], said: str) -> None:
+def test_a_malformed_index_is_refused(entries: list[tuple[int, int]], message: str) -> None:
     data = b"".join(struct.pack(">ii", *entry) for entry in entries)
-    with pytest.raises(CorruptLog, match=said) as caught:
+    with pytest.raises(CorruptLog, match=message) as caught:
         read_offset_index(data, 9, "seg.index")
     assert caught.value.where == "seg.index"
 

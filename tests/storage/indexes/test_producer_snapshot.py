@@ -70,7 +70,7 @@ def with_crc(body: bytes, version: int = 1) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "message"),
     [
         (b"", "0 bytes are too few"),
         (with_crc(struct.pack(">i", 0))[:9], "9 bytes are too few"),
@@ -80,8 +80,8 @@ def with_crc(body: bytes, version: int = 1) -> bytes:
         (with_crc(struct.pack(">i", 0) + b"\0"), "11 bytes cannot hold 0 producers"),
     ],
 )
-def test_a_malformed_snapshot_is_refused(data: bytes, said: str) -> None:
-    with pytest.raises(CorruptLog, match=said) as caught:
+def test_a_malformed_snapshot_is_refused(data: bytes, message: str) -> None:
+    with pytest.raises(CorruptLog, match=message) as caught:
         read_producer_snapshot(data, "seg.snapshot")
     assert caught.value.where == "seg.snapshot"
 

@@ -47,7 +47,7 @@ def test_what_is_written_is_read(timestamps: list[int], offsets: list[int], star
 
 
 @pytest.mark.parametrize(
-    ("entries", "said"),
+    ("entries", "message"),
     [
         ([(5, 1), (5, 2)], "entry 1 .* not above"),
         ([(5, 1), (4, 2)], "entry 1 .* not above"),
@@ -58,9 +58,9 @@ def test_what_is_written_is_read(timestamps: list[int], offsets: list[int], star
         ([(5, 1), (0, 0)], "entry 1 .* not above"),
     ],
 )
-def test_a_malformed_index_is_refused(entries: list[tuple[int, int]], said: str) -> None:
+def test_a_malformed_index_is_refused(entries: list[tuple[int, int]], message: str) -> None:
     data = b"".join(struct.pack(">qi", *entry) for entry in entries)
-    with pytest.raises(CorruptLog, match=said) as caught:
+    with pytest.raises(CorruptLog, match=message) as caught:
         read_time_index(data, 9, "seg.timeindex")
     assert caught.value.where == "seg.timeindex"
 

@@ -60,7 +60,7 @@ def test_what_is_written_is_read(lasts: list[int], producer_id: int, stable: int
 
 
 @pytest.mark.parametrize(
-    ("entries", "said"),
+    ("entries", "message"),
     [
         ([(1, 7, 10, 20, 21)], "entry 0 .* version 1"),
         ([(0, 7, 20, 10, 21)], "entry 0 .* offsets 20 to 10 of producer 7"),
@@ -70,9 +70,9 @@ def test_what_is_written_is_read(lasts: list[int], producer_id: int, stable: int
         ([(0, 7, 10, 20, 21), (0, 8, 11, 20, 21)], "entry 1 .* not above 20"),
     ],
 )
-def test_a_malformed_index_is_refused(entries: list[tuple[int, ...]], said: str) -> None:
+def test_a_malformed_index_is_refused(entries: list[tuple[int, ...]], message: str) -> None:
     data = b"".join(struct.pack(">hqqqq", *entry) for entry in entries)
-    with pytest.raises(CorruptLog, match=said) as caught:
+    with pytest.raises(CorruptLog, match=message) as caught:
         read_transaction_index(data, "seg.txnindex")
     assert caught.value.where == "seg.txnindex"
 

@@ -1,4 +1,4 @@
-"""What we write is what the protocol says, and what we read back is what we meant."""
+"""Batches are written as the protocol says, and read back as they were meant."""
 
 from __future__ import annotations
 
@@ -89,12 +89,12 @@ def test_a_marker_is_what_the_protocol_says() -> None:
 
 
 def same(batch: Batch, draft: BatchDraft) -> bool:
-    """The batch read says what the draft said."""
+    """The batch read equals the draft."""
     maximum = max([-1, *(record.timestamp_ms for record in draft.records)])
     if draft.max_timestamp_ms is not None:
         maximum = draft.max_timestamp_ms
     records = [(r.offset, r.timestamp_ms, r.key, r.value, r.headers) for r in batch.records]
-    told = [
+    drafted = [
         (
             r.offset,
             maximum if draft.is_log_append_time else r.timestamp_ms,
@@ -105,7 +105,7 @@ def same(batch: Batch, draft: BatchDraft) -> bool:
         for r in draft.records
     ]
     last = draft.records[-1].offset if draft.records else draft.base_offset
-    return records == told and all(
+    return records == drafted and all(
         (
             batch.base_offset == draft.base_offset,
             batch.last_offset == (last if draft.last_offset is None else draft.last_offset),
@@ -151,7 +151,7 @@ REACHED: dict[str, Callable[[BatchDraft], bool]] = {
 
 @pytest.mark.parametrize("what", REACHED)
 def test_the_generator_reaches(what: str) -> None:
-    # It raises where 2000 examples hold none.
+    # `find` raises if 2000 examples hold none.
     found = find(batch_drafts(), REACHED[what], random=random.Random(7))
     assert REACHED[what](found)
 

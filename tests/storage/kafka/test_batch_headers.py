@@ -1,4 +1,4 @@
-"""The walk over a log: what it reads, and each way in which a log can be corrupt."""
+"""Reading the headers of a log, and each way in which a log can be corrupt."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_the_timestamp_type_means_nothing_in_magic_0() -> None:
     assert not heads.is_log_append_time[0]
 
 
-def test_a_wrapper_does_not_tell_its_count() -> None:
+def test_a_wrappers_count_is_unknown() -> None:
     assert set(heads_of(log_bytes("v1gzip")).count.tolist()) == {UNKNOWN_COUNT}
     assert set(heads_of(log_bytes("v1none")).count.tolist()) == {1}
 
@@ -99,12 +99,12 @@ CORRUPT = {
         rf"at byte {AT} \(base offset 3\) has a bad CRC: stored 0x[0-9a-f]{{8}}, computed 0x",
     ),
     "a bad legacy CRC": (patched(log_bytes("v0none"), 30, "B", 1), r"\(base offset 0\) has a bad"),
-    # The header of it is odd as well, but that is the lesser news.
+    # Its header is odd, too, but the checksum matters more.
     "a bad CRC, not codec 5": (patched(FIRST, 21, "h", 5), r"byte 0 .* has a bad CRC"),
 }
 
 
-@pytest.mark.parametrize("harm", CORRUPT)
+@pytest.mark.parametrize("corrupt", CORRUPT)
 def test_a_corrupt_log_is_named_with_its_place(corrupt: str) -> None:
     log, found = CORRUPT[corrupt]
     with pytest.raises(CorruptLog, match=found) as caught:

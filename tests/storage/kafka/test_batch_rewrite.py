@@ -41,7 +41,7 @@ def rewritten(
 
 
 def as_kafka_decided(name: str) -> tuple[bytes, list[BatchRetention], list[bool], list[int | None]]:
-    """The source, and the decision that Kafka's cleaner took, read off what it wrote."""
+    """The source, and the decision of Kafka's cleaner, derived from its output."""
     cleaned = {batch["lastOffset"]: batch for batch in kafka_reads(f"{name}.cleaned")}
     survivors = {r["offset"] for batch in cleaned.values() for r in batch["records"]}
     retention: list[BatchRetention] = []
@@ -50,7 +50,7 @@ def as_kafka_decided(name: str) -> tuple[bytes, list[BatchRetention], list[bool]
     for batch in kafka_reads(name):
         kept = [record["offset"] in survivors for record in batch["records"]]
         offsets = [r["offset"] for r, stays in zip(batch["records"], kept, strict=True) if stays]
-        # What was legacy ends at its last survivor.
+        # A legacy batch ends at its last survivor.
         last = offsets[-1] if offsets and batch["magic"] < 2 else batch["lastOffset"]
         found = cleaned.get(last)
         if found is None:
@@ -75,7 +75,7 @@ def test_the_output_is_kafkas(name: str) -> None:
 
 
 def without_compression(log: bytes) -> list[dict[str, object]]:
-    """The log's content; two compressors need not agree on bytes, hence sizes and checksums."""
+    """The log's content without sizes and checksums, which depend on the compressor."""
     batches = we_read(log)
     for batch in batches:
         del batch["pos"]
@@ -84,7 +84,7 @@ def without_compression(log: bytes) -> list[dict[str, object]]:
     return batches
 
 
-def test_kafkas_logs_ask_for_every_fate() -> None:
+def test_kafkas_logs_ask_for_every_retention() -> None:
     retention = {retention for name in CLEANED for retention in as_kafka_decided(name)[1]}
     horizons = {h is None for name in CLEANED for h in as_kafka_decided(name)[3]}
     assert retention >= {BatchRetention.DROP, BatchRetention.REWRITE, BatchRetention.EMPTY}
@@ -98,10 +98,10 @@ def decisions(draw: st.DrawFn) -> Decision:
     keep: list[bool] = []
     for draft in drafts:
         kept = [draw(st.booleans()) for _ in draft.records]
-        any_fate = (
+        any_retention = (
             list(BatchRetention) if any(kept) else [f for f in BatchRetention if f != f.REWRITE]
         )
-        retention.append(draw(st.sampled_from(any_fate)))
+        retention.append(draw(st.sampled_from(any_retention)))
         keep += kept
     return drafts, retention, keep, [draw(horizon_ms) for _ in drafts]
 
@@ -126,7 +126,7 @@ def test_the_output_is_the_models(decision: Decision) -> None:
 def model(
     batch: Batch, source: bytes, retention: BatchRetention, keep: list[bool], horizon_ms: int | None
 ) -> bytes:
-    """The law in a few plain words."""
+    """The rule in a few plain lines."""
     if retention in (BatchRetention.DROP, BatchRetention.COPY):
         return source if retention == BatchRetention.COPY else b""
     survivors = tuple(
@@ -188,12 +188,12 @@ def test_negative_timestamps_survive(codec: Codec, horizon: int | None) -> None:
     out, _ = rewritten(write_batch(draft), [BatchRetention.REWRITE], keep, [horizon])
     (batch,) = read_segment(out).batches()
     assert [record.timestamp_ms for record in batch.records] == [-1, -(2**40), -7]
-    # As Kafka's `MemoryRecordsBuilder` has it: no record at all is older than "no timestamp".
+    # As in Kafka's `MemoryRecordsBuilder`: no record is older than "no timestamp".
     assert batch.max_timestamp_ms == -1
 
 
 def test_an_odd_encoding_comes_out_canonical() -> None:
-    # A varint of two bytes for a key length of 0, and an attributes byte that nobody defined.
+    # A two-byte varint for a key length of 0, and an undefined attributes byte.
     record = RecordDraft(offset=0, timestamp_ms=5, key=b"", value=b"v")
     plain = write_batch(BatchDraft(base_offset=0, records=(record,)))
     odd = plain[:61] + bytes.fromhex("10 77 00 00 8000 02 76 00")
@@ -242,7 +242,7 @@ def test_a_rewrite_without_survivors_is_refused() -> None:
         rewritten(log, [BatchRetention.REWRITE], [], [None])
 
 
-def test_a_closing_batch_is_empty_and_nobodys() -> None:
+def test_a_closing_batch_is_empty_and_has_no_producer() -> None:
     (batch,) = read_segment(closing_batch(41, 7)).batches()
     assert (batch.size_bytes, batch.base_offset, batch.last_offset) == (61, 41, 41)
     assert (batch.leader_epoch, batch.producer_id, batch.max_timestamp_ms) == (7, -1, -1)

@@ -1,4 +1,4 @@
-"""Every codec there and back, in the frames that Kafka's readers accept."""
+"""Every codec round-trips, in the frames that Kafka's readers accept."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from tierfold.compaction.model.errors import CorruptLog
 from tierfold.storage.kafka.compression import (
     LZ4_RATIO_MAX,
-    PLAIN_BYTES_BELIEVED,
     PLAIN_BYTES_MAX,
+    PLAIN_BYTES_TRUSTED,
     Codec,
     compress,
     decompress,
@@ -48,7 +48,7 @@ def test_text_gets_smaller(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("codec", PACKED)
-@pytest.mark.parametrize("harm", ["cut", "nothing", "noise"])
+@pytest.mark.parametrize("corrupt", ["cut", "nothing", "noise"])
 def test_what_cannot_be_decompressed_is_a_corrupt_log(codec: Codec, corrupt: str) -> None:
     stored = compress(codec, TEXT)
     broken = {"cut": stored[:-5], "nothing": b"", "noise": b"\xfe\x01\x02\x03" * 9}[corrupt]
@@ -80,7 +80,7 @@ def test_raw_snappy_is_read_too() -> None:
     assert decompress(Codec.SNAPPY, raw, where="here") == TEXT
 
 
-def test_raw_snappy_that_claims_gigabytes_is_not_believed() -> None:
+def test_raw_snappy_that_claims_gigabytes_is_refused() -> None:
     with pytest.raises(CorruptLog, match="claim to hold 4294967295"):
         decompress(Codec.SNAPPY, b"\xff\xff\xff\xff\x0f" + b"\x00" * 20, where="here")
 
@@ -126,7 +126,7 @@ def test_zstd_may_have_several_frames() -> None:
     assert decompress(Codec.ZSTD, frames, where="here") == b"one two"
 
 
-def test_zstd_may_leave_its_size_untold() -> None:
+def test_zstd_may_leave_out_its_size() -> None:
     stream = zstandard.ZstdCompressor().compressobj()
     stored = stream.compress(TEXT) + stream.flush()
     assert decompress(Codec.ZSTD, stored, where="here") == TEXT
@@ -137,7 +137,7 @@ MIB = 2**20
 
 
 def gzip_bomb() -> bytes:
-    """A flush makes every mebibyte of zeros the same bytes, which then need no compressing."""
+    """After a flush every mebibyte of zeros has the same bytes, so it is compressed once."""
     deflater = zlib.compressobj(9, zlib.DEFLATED, 31)
     begun = deflater.compress(b"") + deflater.flush(zlib.Z_FULL_FLUSH)
     stretch = deflater.compress(bytes(MIB)) + deflater.flush(zlib.Z_FULL_FLUSH)
@@ -145,7 +145,7 @@ def gzip_bomb() -> bytes:
 
 
 def zstd_bomb() -> bytes:
-    """A frame without a size, a window of 128 KiB, and blocks that say: this byte, so often."""
+    """A frame without a size, with a window of 128 KiB and run-length blocks."""
     block_bytes = 128 * 1024
     block = (block_bytes << 3 | 1 << 1).to_bytes(3, "little") + b"\0"
     return bytes.fromhex("28b52ffd 00 38") + block * (BOMB_BYTES // block_bytes)
@@ -175,14 +175,14 @@ BOMBS = {
 
 
 @pytest.mark.parametrize(("codec", "bomb"), BOMBS.items(), ids=lambda it: getattr(it, "name", ""))
-def test_a_bomb_is_left_alone_once_it_holds_more_than_there_is_room_for(
+def test_decompression_of_a_bomb_stops_at_the_limit(
     codec: Codec, bomb: Callable[[], bytes]
 ) -> None:
     stored = bomb()
     tracemalloc.start()
     try:
         with pytest.raises(CorruptLog, match=r"holds more than 16777216 when decompressed") as it:
-            decompress(codec, stored, where="a log", room_bytes=16 * MIB)
+            decompress(codec, stored, where="a log", budget_bytes=16 * MIB)
         assert tracemalloc.get_traced_memory()[1] < 64 * MIB
     finally:
         tracemalloc.stop()
@@ -196,21 +196,21 @@ def test_a_small_bomb_meets_a_bound_of_its_own(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("codec", PACKED)
-def test_just_as_much_as_there_is_room_for_is_read(codec: Codec) -> None:
+def test_a_payload_of_exactly_the_limit_is_read(codec: Codec) -> None:
     stored = compress(codec, TEXT)
-    assert decompress(codec, stored, where="here", room_bytes=len(TEXT)) == TEXT
+    assert decompress(codec, stored, where="here", budget_bytes=len(TEXT)) == TEXT
     with pytest.raises(CorruptLog, match=f"holds more than {len(TEXT) - 1} when"):
-        decompress(codec, stored, where="here", room_bytes=len(TEXT) - 1)
+        decompress(codec, stored, where="here", budget_bytes=len(TEXT) - 1)
 
 
-def test_all_that_lz4_can_express_is_believed_up_to_kafkas_own_bound() -> None:
+def test_all_that_lz4_can_express_is_accepted_up_to_kafkas_own_bound() -> None:
     for stored_bytes in (0, 100, MIB, 100 * MIB, PLAIN_BYTES_MAX):
         bound = plain_bytes_max(stored_bytes)
-        assert PLAIN_BYTES_BELIEVED <= bound <= window_bytes_max(stored_bytes) <= PLAIN_BYTES_MAX
+        assert PLAIN_BYTES_TRUSTED <= bound <= window_bytes_max(stored_bytes) <= PLAIN_BYTES_MAX
         assert bound >= min(LZ4_RATIO_MAX * stored_bytes, PLAIN_BYTES_MAX)
 
 
-def test_an_lz4_frame_that_claims_an_exbibyte_is_not_believed() -> None:
+def test_an_lz4_frame_that_claims_an_exbibyte_is_refused() -> None:
     frame = bytearray(compress(Codec.LZ4, TEXT))
     frame[4] |= 0x08
     frame[6:6] = (2**60).to_bytes(8, "little")
@@ -220,6 +220,6 @@ def test_an_lz4_frame_that_claims_an_exbibyte_is_not_believed() -> None:
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.ZSTD])
 def test_very_many_members_of_nothing_are_read_in_one_go(codec: Codec) -> None:
-    # Were the rest of the input copied for each of them, it would be 100 gigabytes and more.
+    # Copying the rest of the input for each of them would take over 100 gigabytes.
     stored = compress(codec, b"") * 100_000 + compress(codec, b"end")
     assert decompress(codec, stored, where="here") == b"end"

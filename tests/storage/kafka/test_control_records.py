@@ -31,7 +31,7 @@ def types_in(log: bytes) -> list[int]:
     return control_types(decode(view, heads, where="a log"), heads, where="a log").tolist()
 
 
-def test_each_batch_tells_its_type() -> None:
+def test_each_batch_has_its_type() -> None:
     plain = RecordDraft(offset=0, timestamp_ms=0, key=b"\x00\x00\x00\x01", value=None)
     log = b"".join(
         (
@@ -49,12 +49,12 @@ def test_each_batch_tells_its_type() -> None:
 
 
 @pytest.mark.parametrize("key", [None, b"", b"\x00\x00\x00", b"\xff\xff\x00\x01", b"\0\0\xff\xff"])
-def test_a_key_that_tells_no_type_is_a_corrupt_log(key: bytes | None) -> None:
+def test_a_key_without_a_type_is_a_corrupt_log(key: bytes | None) -> None:
     with pytest.raises(CorruptLog, match=r"a log: the control batch at byte 61 \(base offset 8\)"):
         types_in(write_batch(BatchDraft(base_offset=0)) + control_batch(8, key))
 
 
-def test_an_end_marker_says_its_kind_and_epoch() -> None:
+def test_an_end_marker_has_its_kind_and_epoch() -> None:
     key, value = end_marker(5, ControlType.COMMIT)
     assert (key.hex(), value.hex()) == ("00000001", "000000000005")
     assert control_type(key) is ControlType.COMMIT
@@ -63,7 +63,7 @@ def test_an_end_marker_says_its_kind_and_epoch() -> None:
 
 
 @pytest.mark.parametrize("value", [None, b"", b"\x00" * 5])
-def test_a_value_without_an_epoch_tells_none(value: bytes | None) -> None:
+def test_a_value_without_an_epoch_gives_none(value: bytes | None) -> None:
     assert coordinator_epoch(value) is None
 
 

@@ -1,4 +1,4 @@
-"""Magic 0 and 1 by hand; Kafka's own such logs are compared in test_segment_reader."""
+"""Handwritten magic 0 and 1; test_segment_reader compares Kafka's own such logs."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def test_the_wrappers_log_append_time_is_its_messages_time() -> None:
     assert decoded(wrapper(1, inner, attributes=8)).timestamp_ms.tolist() == [9000, 9000]
 
 
-def test_wrappers_decoded_together_hold_no_more_than_is_believed(
+def test_wrappers_decoded_together_hold_no_more_than_is_accepted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(compression, "WINDOW_BYTES_BELIEVED", 1_000_000)
+    monkeypatch.setattr(compression, "WINDOW_BYTES_TRUSTED", 1_000_000)
     log = b"".join(wrapper(i, message(0, bytes(300_000))) for i in range(4))
     assert len(decoded(log[: 3 * len(log) // 4])) == 3
     with pytest.raises(CorruptLog, match=r"holds more than .* of its neighbours") as caught:
@@ -114,7 +114,7 @@ CORRUPT = {
 }
 
 
-@pytest.mark.parametrize("harm", CORRUPT)
+@pytest.mark.parametrize("corrupt", CORRUPT)
 def test_a_corrupt_message_is_named_with_its_place(corrupt: str) -> None:
     log, found = CORRUPT[corrupt]
     with pytest.raises(CorruptLog, match=found) as caught:
@@ -122,7 +122,7 @@ def test_a_corrupt_message_is_named_with_its_place(corrupt: str) -> None:
     assert caught.value.where.startswith("old.log")
 
 
-def test_the_message_at_fault_is_named() -> None:
+def test_the_corrupt_message_is_named() -> None:
     before = message(3, b"fine")
     with pytest.raises(CorruptLog, match=rf"the message at byte {len(before)} \(offset 8\) is"):
         decoded(before + wrapper(8, GOOD + GOOD[:-1]))

@@ -29,7 +29,7 @@ def test_so_many_bytes_are_written_as_were_measured(
     horizons = np.full(len(heads), NO_HORIZON if horizon is None else horizon, np.int64)
     keep = np.array(rng[: len(records)], np.bool_)
     survivors = measure(heads, records, keep, all_batches, horizons)
-    # A byte between neighbours shows whoever writes too far.
+    # A byte between neighbours shows a write that goes too far.
     position = np.cumsum(survivors.payload_bytes + 1) - survivors.payload_bytes
     out = np.full(int(survivors.payload_bytes.sum()) + len(heads) + 1, UNTOUCHED, np.uint8)
     encode(records, survivors, all_batches, position, out)

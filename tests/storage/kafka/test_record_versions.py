@@ -1,4 +1,4 @@
-"""Versions of records, against the headers that a person's decoder finds."""
+"""Versions of records equal those that `headers_of` finds."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def by_header(records: Records, header: str) -> tuple[list[int | None], int]:
     source = VersionSource(strategy=CompactionStrategy.HEADER, header=header)
     versions, malformed = source.versions_of(records, np.arange(len(records)))
     assert versions is not None
-    told = zip(versions.value.tolist(), versions.is_known.tolist(), strict=True)
-    return [value if known else None for value, known in told], malformed
+    found = zip(versions.value.tolist(), versions.is_known.tolist(), strict=True)
+    return [value if known else None for value, known in found], malformed
 
 
 def expected(headers: Sequence[Headers], name: bytes) -> tuple[list[int | None], int]:
@@ -69,7 +69,7 @@ def test_the_last_header_of_the_name_counts(
 
 
 @given(logs())
-def test_any_log_tells_what_its_headers_say(drafts: tuple[BatchDraft, ...]) -> None:
+def test_versions_are_those_in_the_headers(drafts: tuple[BatchDraft, ...]) -> None:
     records = decoded(drafts)
     headers = [tuple(headers_of(records, i)) for i in range(len(records))]
     names_met = {name.decode(errors="ignore") for header in headers for name, _ in header}

@@ -1,4 +1,4 @@
-"""Payloads to columns: what they say, and each way in which a payload can be corrupt."""
+"""Payloads are decoded to columns; each kind of corrupt payload is refused."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def decoded(log: bytes) -> Records:
 
 
 @given(logs())
-def test_columns_say_what_was_written(drafts: tuple[BatchDraft, ...]) -> None:
+def test_columns_hold_what_was_written(drafts: tuple[BatchDraft, ...]) -> None:
     records = decoded(b"".join(map(write_batch, drafts)))
     written = [(i, record) for i, draft in enumerate(drafts) for record in draft.records]
     assert records.batch.tolist() == [i for i, _ in written]
@@ -117,7 +117,7 @@ CORRUPT = {
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.SNAPPY])
-@pytest.mark.parametrize("harm", CORRUPT)
+@pytest.mark.parametrize("corrupt", CORRUPT)
 def test_a_corrupt_payload_is_named_with_its_place(corrupt: str, codec: Codec) -> None:
     payload, count, found = CORRUPT[corrupt]
     log = batch(0) + batch_around(compress(codec, payload), count=count, codec=codec)
@@ -158,10 +158,10 @@ def test_a_window_never_mixes_legacy_and_new() -> None:
     assert list(windows(heads, window_bytes=2**30)) == [(0, legacy), (legacy, legacy + 2)]
 
 
-def test_what_is_decoded_together_holds_no_more_than_is_believed(
+def test_what_is_decoded_together_holds_no_more_than_is_accepted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(compression, "WINDOW_BYTES_BELIEVED", 1_000_000)
+    monkeypatch.setattr(compression, "WINDOW_BYTES_TRUSTED", 1_000_000)
     zeros = RecordDraft(offset=0, timestamp_ms=0, key=b"k", value=bytes(300_000))
     log = b"".join(
         write_batch(

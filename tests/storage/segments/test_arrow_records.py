@@ -74,7 +74,7 @@ def expected(record: Record, leader_epoch: int) -> dict[str, object]:
     }
 
 
-def test_nulls_and_empties_are_told_apart() -> None:
+def test_nulls_and_empties_differ() -> None:
     records = (
         RecordDraft(offset=0, timestamp_ms=1, key=None, value=None),
         RecordDraft(offset=1, timestamp_ms=2, key=b"", value=b""),
@@ -123,7 +123,7 @@ def test_only_the_chosen_rows_and_columns_are_built() -> None:
     assert batch.get_total_buffer_size() < 100
 
 
-def test_a_digest_tells_values_apart_and_a_tombstone_has_none() -> None:
+def test_a_digest_distinguishes_values_and_a_tombstone_has_none() -> None:
     records = tuple(
         RecordDraft(offset=i, timestamp_ms=1, key=b"k", value=value)
         for i, value in enumerate([b"one", b"two", None, b"", b"one"])
@@ -176,7 +176,7 @@ def test_large_values_are_cut_into_batches_and_narrow_columns_are_not() -> None:
     assert len(batches_of(log, pa.schema([SCHEMA.field("key")]))) == 1
 
 
-def test_a_time_beyond_microseconds_stops_only_who_wants_it() -> None:
+def test_a_time_beyond_microseconds_fails_only_if_it_is_read() -> None:
     record = RecordDraft(offset=7, timestamp_ms=2**60, key=b"k", value=b"v")
     log = write_batch(BatchDraft(base_offset=7, records=(record,)))
     assert batches_of(log, pa.schema([SCHEMA.field("key")]))[0].num_rows == 1

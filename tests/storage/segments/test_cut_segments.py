@@ -1,4 +1,4 @@
-"""Segments that count from an effective start on, through everything that reads them.
+"""Segments with an effective start are read right by every reader.
 
     before   100 ──── 104
     cut         102 ──[105 ──────── 110]       102 to 104 are the other's
@@ -134,7 +134,7 @@ def test_the_reader_gives_what_counts_in_pieces_and_whole(
     for start in range(100, 112):
         for end in range(start, 112):
             found = offsets(tier, segment, OffsetSpan(start=start, end=end), piece_bytes)
-            assert found == [each for each in visible if start <= each < end]
+            assert found == [offset for offset in visible if start <= offset < end]
 
 
 def test_a_whole_cut_segment_is_one_piece_of_the_bytes_that_count(
@@ -146,7 +146,7 @@ def test_a_whole_cut_segment_is_one_piece_of_the_bytes_that_count(
     assert (piece.start, piece.end) == (segment.skipped_bytes, segment.log_bytes)
 
 
-def test_a_log_that_is_shorter_than_known_is_told_by_its_whole_size(
+def test_a_log_that_is_shorter_than_known_is_reported_with_its_whole_size(
     tmp_path: Path, tier: LocalTieredStorage
 ) -> None:
     segment = put_cut(tier)
@@ -170,8 +170,8 @@ def test_an_index_that_leads_past_what_is_wanted_behind_the_cut_is_found_out(
         offsets(tier, segment, OffsetSpan(start=start, end=end), 2**30)
 
 
-def test_a_hole_right_behind_the_cut_is_no_fault_of_the_index(tier: LocalTieredStorage) -> None:
-    batches = [*SKIPPED, *COUNTED[3:]]  # Of 105 to 107 nothing is left.
+def test_a_hole_right_behind_the_cut_does_not_corrupt_the_index(tier: LocalTieredStorage) -> None:
+    batches = [*SKIPPED, *COUNTED[3:]]  # Nothing is left of 105 to 107.
     segment = cut(put_segment(tier, batches, offsets=(102, 110)), 105, SKIPPED)
     assert offsets(tier, segment, OffsetSpan(start=0, end=200), 2**30) == [108, 109, 110]
     assert offsets(tier, segment, OffsetSpan(start=105, end=200), 1) == [108, 109, 110]
@@ -204,7 +204,7 @@ def check(tier: LocalTieredStorage, segment: Segment, **fields: Any) -> ReadSegm
     return read_and_check(tier, replace(order, **fields))
 
 
-def test_a_sound_cut_segment_has_no_faults_and_only_what_counts_is_told(
+def test_a_sound_cut_segment_has_no_corruptions_and_only_what_counts_is_collected(
     tier: LocalTieredStorage,
 ) -> None:
     segment = put_cut(tier)
@@ -214,12 +214,12 @@ def test_a_sound_cut_segment_has_no_faults_and_only_what_counts_is_told(
     assert read.checked.bytes_read == segment.log_bytes
     assert read.checked.has_indexes_as_built
     assert read.checked.txn_batches.last_offset.tolist() == [106, 107]
-    told = {
+    collected = {
         pair
         for _, latest in read.now
         for pair in zip(latest.keys.keys.tobytes().decode(), latest.offset.tolist(), strict=True)
     }
-    assert told == {("a", 105), ("b", 108), ("c", 109), ("d", 110)}
+    assert collected == {("a", 105), ("b", 108), ("c", 109), ("d", 110)}
 
 
 def test_verify_reads_the_skipped_part_for_its_checksums(
@@ -235,22 +235,22 @@ def test_verify_reads_the_skipped_part_for_its_checksums(
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "reason"),
     [
         ({"start_offset": 106, "skipped_offsets": 4}, "has offsets 105 to 105, the segment 106 to"),
         ({"size_bytes": 7}, "where the catalog says"),
         ({"leader_epochs": (LeaderEpoch(epoch=4, start_offset=105),)}, "5 of 8 batches carry"),
     ],
 )
-def test_a_cut_that_the_log_does_not_have_is_a_fault(
-    tier: LocalTieredStorage, change: dict[str, Any], said: str
+def test_a_cut_that_the_log_does_not_have_is_a_corruption(
+    tier: LocalTieredStorage, change: dict[str, Any], reason: str
 ) -> None:
     changed = replace(put_cut(tier), **change)
     corruptions = check(tier, changed).checked.corruptions
-    assert any(said in corruption for corruption in corruptions), corruptions
+    assert any(reason in corruption for corruption in corruptions), corruptions
 
 
-def test_a_cut_within_a_batch_is_a_fault(tier: LocalTieredStorage) -> None:
+def test_a_cut_within_a_batch_is_a_corruption(tier: LocalTieredStorage) -> None:
     segment = put_cut(tier)
     for by in (-1, 1):
         changed = replace(

@@ -1,4 +1,4 @@
-"""The rewrite of one group: what is written, what is not, and what an error leaves."""
+"""The rewrite of one group: its output, and what an error leaves."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.pictures.log_pictures import (
     picture,
 )
 from tests.storage.corrupted_bytes import patched, summed
-from tests.storage.rotting_store import HARMS, RottingStore
+from tests.storage.rotting_store import CORRUPTIONS, RottingStore
 from tierfold.compaction.cleaning.counts import Counts
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED
 from tierfold.compaction.cleaning.record_retention import RoundRules
@@ -41,7 +41,7 @@ NOW_MS = 500
 
 
 def a_task(log: Log, **fields: Any) -> GroupTask:
-    """All segments of the log as one group; the round ends with it, nothing is known of others."""
+    """A task for all segments of the log as one group, at the end of the round."""
     task = GroupTask(
         key=KEY,
         group_index=4,
@@ -63,8 +63,8 @@ def a_task(log: Log, **fields: Any) -> GroupTask:
     return replace(task, **fields)
 
 
-def rewritten(log: Log, *lost: int, **fields: Any) -> GroupReceipt:
-    """The receipt where the records of those ordinals, counted over all segments, lost."""
+def rewritten(log: Log, *superseded: int, **fields: Any) -> GroupReceipt:
+    """The receipt if the records of those ordinals, over all segments, are superseded."""
     first = {}
     seen = 0
     for segment in log.segments:
@@ -73,7 +73,7 @@ def rewritten(log: Log, *lost: int, **fields: Any) -> GroupReceipt:
 
     def bits(segment: Segment, records: int) -> np.ndarray:
         start = first[segment.segment_id]
-        return np.isin(np.arange(start, start + records), lost) * SUPERSEDED
+        return np.isin(np.arange(start, start + records), superseded) * SUPERSEDED
 
     return rewrite_group(log.tier, a_task(log, **fields), bits)
 
@@ -89,8 +89,8 @@ def path_of(log: Log, number: int, part: Part) -> Path:
     return Path(log.tier.store.uri(key))
 
 
-def damaged(log: Log, number: int) -> None:
-    """Turns the last bit of that segment's log."""
+def corrupt_log(log: Log, number: int) -> None:
+    """Flip the last bit of that segment's log."""
     path = path_of(log, number, Part.LOG)
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
@@ -116,18 +116,18 @@ def test_a_group_of_two_is_written_though_nothing_goes(tmp_path: Path) -> None:
     assert (receipt.bytes_read, receipt.bytes_written) == (size_bytes, size_bytes)
 
 
-def test_the_receipt_tells_what_was_staged_and_its_records(tmp_path: Path) -> None:
+def test_the_receipt_lists_what_was_staged_and_its_records(tmp_path: Path) -> None:
     log = picture("0:a=1 P1(1:b=1) 2:P1:A | 3:b= [4:c=1 5:a=2] 6:d=1", tmp_path)
     receipt = rewritten(log, 0)
     assert receipt.segment is not None
     assert receipt.records_written == receipt.counts.kept == 6
     (found,) = [e for e in log.tier.listing(KEY) if e.segment_id == receipt.segment.segment_id]
-    assert {(each.part, each.size_bytes) for each in receipt.staged} == set(found.parts)
+    assert {(staged.part, staged.size_bytes) for staged in receipt.staged} == set(found.parts)
 
 
-def test_a_segment_that_rots_as_it_is_written_gets_no_receipt(tmp_path: Path) -> None:
+def test_a_segment_that_is_corrupted_while_written_gets_no_receipt(tmp_path: Path) -> None:
     log = picture("0:a=1 | 1:a=2", tmp_path)
-    store = RottingStore(tmp_path, Part.LOG, HARMS["a bit turned"])
+    store = RottingStore(tmp_path, Part.LOG, CORRUPTIONS["a bit turned"])
     with pytest.raises(UnreadableObject, match="are read back"):
         rewritten(replace(log, tier=replace(log.tier, store=store)), 0)
 
@@ -140,7 +140,7 @@ def test_a_group_of_which_nothing_survives_writes_nothing(tmp_path: Path) -> Non
     assert files_of(log) == before
 
 
-def test_records_and_their_bytes_are_tallied(tmp_path: Path) -> None:
+def test_records_and_their_bytes_are_counted(tmp_path: Path) -> None:
     log = picture("[0:a=1 1:bbbbb=1] 2:=1 | 3:c=333 4:a=4", tmp_path)
     # Seven bytes around key and value: length, attributes, two deltas, two lengths, no headers.
     assert rewritten(log, 0, 1).counts == Counts(
@@ -209,7 +209,7 @@ def test_an_emptied_batch_that_must_stay_is_no_change(tmp_path: Path) -> None:
 
 
 def with_log(log: Log, content: bytes) -> Log:
-    """The log with another content of its only segment."""
+    """The log with other content in its only segment."""
     (segment,) = log.segments
     path_of(log, 0, Part.LOG).write_bytes(content)
     return replace(log, segments=(replace(segment, size_bytes=len(content)),))
@@ -245,7 +245,7 @@ def test_a_batch_that_is_emptied_keeps_of_its_times_the_largest_alone(
 def test_an_empty_batch_in_another_form_than_kafkas_is_emptied_again(
     at: int, form: str, value: int, tmp_path: Path
 ) -> None:
-    # Another base timestamp, a horizon or a codec that stands for no record.
+    # Another base timestamp, or a horizon or codec without records.
     sound = write_batch(BatchDraft(base_offset=0))
     log = with_log(picture("0:()", tmp_path), summed(patched(sound, at, form, value)))
     emptied = last_batch(log, rewritten(log))
@@ -271,7 +271,7 @@ def test_where_a_batch_ends_the_round_none_is_added(tmp_path: Path) -> None:
     assert rewritten(log, ends_in_batch=True).result is GroupResult.UNCHANGED
 
 
-def test_a_segment_is_rewritten_where_its_index_would_say_something_else(tmp_path: Path) -> None:
+def test_a_segment_is_rewritten_if_its_transaction_index_would_differ(tmp_path: Path) -> None:
     log = picture("P1(0:a=1) 1:P2:A 2:P1:C 3:b=1", tmp_path)
     entry = AbortedTransaction(producer_id=2, first_offset=0, last_offset=1, last_stable_offset=2)
     receipt = rewritten(log, listed=(entry,))
@@ -286,9 +286,9 @@ def test_a_segment_is_rewritten_where_its_index_would_say_something_else(tmp_pat
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_damaged_source_leaves_nothing_behind(number: int, tmp_path: Path) -> None:
+def test_a_corrupt_source_leaves_nothing_behind(number: int, tmp_path: Path) -> None:
     log = picture("0:a=1 1:b=1 | 2:c=1 3:d=1", tmp_path)
-    damaged(log, number)
+    corrupt_log(log, number)
     before = files_of(log)
     with pytest.raises(CorruptLog, match="bad CRC") as caught:
         rewrite_group(log.tier, a_task(log), lambda _, records: np.zeros(records, np.bool_))
@@ -310,7 +310,7 @@ def test_an_interruption_leaves_nothing_behind(error: type[BaseException], tmp_p
 
     with pytest.raises(error) as caught:
         rewrite_group(log.tier, a_task(log), superseded)
-    # A log in the making was there, hidden; it is gone, though the error is still in our hands.
+    # A hidden staged log was there; it is gone, though the error is still referenced.
     assert [len(extra) for extra in met] == [1]
     assert files_of(log) == before
     assert caught.tb is not None
@@ -321,16 +321,16 @@ def test_batches_beside_their_segments_offsets_stop_the_rewrite(
     offsets: dict[str, int], tmp_path: Path
 ) -> None:
     log = picture("0:a=1 1:b=1 2:c=1", tmp_path)
-    told = replace(log.segments[0], **offsets)
+    moved = replace(log.segments[0], **offsets)
     if "start_offset" in offsets:
         path = path_of(log, 0, Part.LOG)
         path.rename(path.with_name(path.name.replace(f"{0:020d}", f"{1:020d}")))
     with pytest.raises(CorruptLog, match="batches have offsets 0 to 2, the segment") as caught:
-        rewritten(replace(log, segments=(told,)))
+        rewritten(replace(log, segments=(moved,)))
     assert caught.value.where.endswith(".log")
 
 
-def test_a_control_record_without_a_type_is_told_with_its_place(tmp_path: Path) -> None:
+def test_a_control_record_without_a_type_is_reported_with_its_place(tmp_path: Path) -> None:
     record = RecordDraft(offset=0, timestamp_ms=0, key=b"\0", value=b"")
     draft = BatchDraft(base_offset=0, records=(record,), is_control=True, producer_id=1)
     log = with_log(picture("0:P1:A", tmp_path), write_batch(draft))
@@ -353,7 +353,7 @@ def test_a_transaction_index_that_is_gone_stops_the_rewrite(tmp_path: Path) -> N
 
 
 def test_a_segment_whose_time_has_come_is_written_though_nothing_goes(tmp_path: Path) -> None:
-    # So that the catalog, which named that time, stops naming it.
+    # So that the catalog, which has that time, drops it.
     log = picture("0:a=1 1:b=1", tmp_path)
     (segment,) = log.segments
     for due_ms, result in ((NOW_MS, GroupResult.WRITTEN), (NOW_MS + 1, GroupResult.UNCHANGED)):

@@ -144,10 +144,10 @@ def test_of_an_aborted_transaction_even_one_offset_alone_is_left_out(
     for start in range(6):
         for end in range(start + 1, 7):
             found = pieces(tier, segment, OffsetSpan(start=start, end=end), aborted, piece_bytes)
-            assert offsets(tier, found) == [each for each in (0, 5) if start <= each < end]
+            assert offsets(tier, found) == [offset for offset in (0, 5) if start <= offset < end]
 
 
-def test_legacy_wrappers_tell_only_their_last_offset(tier: LocalTieredStorage) -> None:
+def test_legacy_wrappers_have_only_their_last_offset(tier: LocalTieredStorage) -> None:
     inner = b"".join(message(i, b"v") for i in range(4))
     log = [message(10, b"v"), wrapper(14, inner), wrapper(18, inner), message(19, b"v")]
     segment = put_segment(
@@ -160,7 +160,7 @@ def test_legacy_wrappers_tell_only_their_last_offset(tier: LocalTieredStorage) -
 
 
 def moved_index(folder: Path, tier: LocalTieredStorage, segment: Segment, by: int) -> None:
-    """Every entry claims offsets that lie `by` higher than they do."""
+    """Raise the offset of every index entry by `by`."""
     path = part_file(folder, tier, segment, Part.OFFSET_INDEX)
     index = read_offset_index(np.frombuffer(path.read_bytes(), np.uint8), 0, "here")
     kept = index.offsets + by >= 0
@@ -190,7 +190,7 @@ def test_an_index_beyond_the_log_is_found_out(tmp_path: Path, tier: LocalTieredS
 def test_a_log_shorter_than_known_is_found_out(tmp_path: Path, tier: LocalTieredStorage) -> None:
     segment = put_segment(tier, plain_batches(), offsets=(0, END - 1))
     path = part_file(tmp_path, tier, segment, Part.LOG)
-    # A whole batch is gone, so that nothing but the size tells.
+    # A whole batch is gone, so only the size shows it.
     path.write_bytes(path.read_bytes()[: -segment.size_bytes // BATCHES])
     with pytest.raises(CorruptLog, match=f"{segment.size_bytes} are known"):
         offsets(tier, pieces(tier, segment))

@@ -1,4 +1,4 @@
-"""`mapped_ahead` is `map`, on threads, never far ahead."""
+"""`mapped_ahead` equals `map`, on threads, with a bounded number of results ahead."""
 
 from __future__ import annotations
 

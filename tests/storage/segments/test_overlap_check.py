@@ -1,4 +1,4 @@
-"""Whether overlapping uploads hold the same batches, by their bytes.
+"""The overlap check compares the batches of overlapping uploads by their bytes.
 
     live    0 ───── 10
     upload       8 ──[11 ──── 15]      8 to 10 are compared; it counts from 11 on
@@ -49,7 +49,7 @@ def put(tier: LocalTieredStorage, batches: Batches, start: int, end: int) -> Seg
 def proof(
     tier: LocalTieredStorage, live: Sequence[Segment], *found: Segment, reached: int | None = None
 ) -> OverlapProof:
-    """What is proven where `found` is to be taken beyond what lives."""
+    """The proof for taking `found` beyond the live segments."""
     chain = chain_of(live[-1].end_offset if reached is None else reached, found)
     return prove_overlaps(tier, KEY, chain, comparisons(live, chain))
 

@@ -1,4 +1,4 @@
-"""The segment check accepts sound segments and reports each kind of damage in log and indexes."""
+"""The segment check accepts sound segments and reports each corruption of log and indexes."""
 
 from __future__ import annotations
 
@@ -95,14 +95,14 @@ def offsets_by_key(blocks: Sequence[tuple[int, LatestValues]]) -> dict[bytes, in
 
 
 def move(folder: Path, tier: LocalTieredStorage, old: Segment, new: Segment) -> None:
-    """The objects of `old` get the names of `new`."""
+    """Rename the objects of `old` to those of `new`."""
     for part in Part:
         path = part_file(folder, tier, old, part)
         if path.exists():
             path.rename(part_file(folder, tier, new, part))
 
 
-def test_a_sound_segment_has_no_faults(tier: LocalTieredStorage) -> None:
+def test_a_sound_segment_has_no_corruptions(tier: LocalTieredStorage) -> None:
     segment = put(tier)
     checked = check(tier, segment).checked
     assert checked.corruptions == ()
@@ -113,13 +113,13 @@ def test_a_sound_segment_has_no_faults(tier: LocalTieredStorage) -> None:
     assert checked.txn_batches.last_offset.tolist() == [102, 103]
 
 
-def test_keys_are_told_for_each_side_by_its_own_aborts(tier: LocalTieredStorage) -> None:
+def test_keys_are_collected_for_each_side_by_its_own_aborts(tier: LocalTieredStorage) -> None:
     found = check(tier, put(tier), now=ABORTED, before=())
     assert offsets_by_key(found.now) == {b"a": 100, b"b": 107, b"c": 104, b"d": 110}
     assert offsets_by_key(found.before) == {b"a": 102, b"b": 107, b"c": 104, b"d": 110}
 
 
-def test_keys_that_nobody_asked_for_are_not_told(tier: LocalTieredStorage) -> None:
+def test_only_the_keys_asked_for_are_collected(tier: LocalTieredStorage) -> None:
     found = check(tier, put(tier))
     assert (found.now, found.before) == ((), ())
 
@@ -157,7 +157,7 @@ def test_the_log_has_the_size_that_the_catalog_says(tier: LocalTieredStorage) ->
     )
 
 
-def test_an_empty_log_is_a_fault(tier: LocalTieredStorage) -> None:
+def test_an_empty_log_is_a_corruption(tier: LocalTieredStorage) -> None:
     segment = put(tier, batches=[], offsets=(100, 110), aborted=())
     (corruption,) = corruptions(tier, segment)
     assert "0 bytes: consumers stick" in corruption
@@ -234,7 +234,7 @@ def test_what_is_listed_as_aborted_has_its_marker_here(
     ],
 )
 @pytest.mark.parametrize("is_there", [True, False])
-def test_a_side_file_that_cannot_be_read_is_one_fault(
+def test_a_side_file_that_cannot_be_read_is_one_corruption(
     tier: LocalTieredStorage, tmp_path: Path, part: Part, *, is_there: bool
 ) -> None:
     segment = put(tier)
@@ -248,7 +248,7 @@ def test_a_side_file_that_cannot_be_read_is_one_fault(
 
 
 @pytest.mark.parametrize(("part", "entry_bytes"), [(Part.OFFSET_INDEX, 8), (Part.TIME_INDEX, 12)])
-def test_an_index_that_was_cut_is_a_fault(
+def test_an_index_that_was_cut_is_a_corruption(
     tier: LocalTieredStorage, tmp_path: Path, part: Part, entry_bytes: int
 ) -> None:
     segment = put(tier)
@@ -260,7 +260,7 @@ def test_an_index_that_was_cut_is_a_fault(
     assert f"{size_bytes - entry_bytes} bytes, where the catalog says {size_bytes}" in corruption
 
 
-def test_a_wrong_index_entry_is_a_fault(tier: LocalTieredStorage, tmp_path: Path) -> None:
+def test_a_wrong_index_entry_is_a_corruption(tier: LocalTieredStorage, tmp_path: Path) -> None:
     segment = put(tier)
     path = part_file(tmp_path, tier, segment, Part.OFFSET_INDEX)
     index = bytearray(path.read_bytes())
@@ -272,7 +272,7 @@ def test_a_wrong_index_entry_is_a_fault(tier: LocalTieredStorage, tmp_path: Path
     assert not checked.has_indexes_as_built
 
 
-def test_another_interval_is_no_fault(tier: LocalTieredStorage) -> None:
+def test_another_interval_is_no_corruption(tier: LocalTieredStorage) -> None:
     checked = check(tier, put(tier, index_interval_bytes=0)).checked
     assert checked.corruptions == ()
     assert not checked.has_indexes_as_built

@@ -1,4 +1,4 @@
-"""What an upload that no row names says of itself, read from real bytes."""
+"""An upload that no row names is inspected by its bytes."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ def without(folder: Path, tier: LocalTieredStorage, segment: Segment, *parts: st
 
 def test_a_complete_one_is_read_at_its_ends(tmp_path: Path, tier: LocalTieredStorage) -> None:
     segment = put(tier)
-    each = found(tier)
-    assert (each.segment, each.end_offset, each.corruption) == (segment, 14, "")
-    assert (each.checkpoint, each.stretches) == (LINEAGE, ())
-    assert each.is_readable
+    upload = found(tier)
+    assert (upload.segment, upload.end_offset, upload.corruption) == (segment, 14, "")
+    assert (upload.checkpoint, upload.stretches) == (LINEAGE, ())
+    assert upload.is_readable
 
 
 def test_of_a_complete_one_the_log_is_not_read_whole(tmp_path: Path) -> None:
@@ -86,18 +86,18 @@ def test_one_that_was_cut_short_is_walked_and_has_its_checkpoint(
     tmp_path: Path, tier: LocalTieredStorage, part: str
 ) -> None:
     without(tmp_path, tier, put(tier), part)
-    each = found(tier)
-    assert (each.segment, each.end_offset, each.corruption) == (None, 14, "")
-    assert (each.checkpoint, each.stretches) == (LINEAGE, ())
+    upload = found(tier)
+    assert (upload.segment, upload.end_offset, upload.corruption) == (None, 14, "")
+    assert (upload.checkpoint, upload.stretches) == (LINEAGE, ())
 
 
-def test_without_a_checkpoint_its_batches_tell_the_epochs(
+def test_without_a_checkpoint_its_epochs_come_from_the_batches(
     tmp_path: Path, tier: LocalTieredStorage
 ) -> None:
     without(tmp_path, tier, put(tier), CHECKPOINT)
-    each = found(tier)
-    assert (each.end_offset, each.checkpoint) == (14, ())
-    assert each.stretches == (
+    upload = found(tier)
+    assert (upload.end_offset, upload.checkpoint) == (14, ())
+    assert upload.stretches == (
         EpochStretch(epoch=3, first_offset=8, last_offset=10),
         EpochStretch(epoch=4, first_offset=11, last_offset=13),
     )
@@ -119,12 +119,12 @@ def test_legacy_batches_carry_no_epoch_and_a_wrapper_begins_where_its_first_mess
 ) -> None:
     inner = b"".join(message(i, b"v") for i in range(4))
     without(tmp_path, tier, put(tier, message(8, b"v"), wrapper(12, inner)), CHECKPOINT)
-    each = found(tier)
-    assert (each.end_offset, each.corruption) == (12, "")
-    assert each.stretches == (EpochStretch(epoch=NO_EPOCH, first_offset=8, last_offset=9),)
+    upload = found(tier)
+    assert (upload.end_offset, upload.corruption) == (12, "")
+    assert upload.stretches == (EpochStretch(epoch=NO_EPOCH, first_offset=8, last_offset=9),)
 
 
-def test_an_empty_checkpoint_says_nothing_so_the_batches_do(
+def test_with_an_empty_checkpoint_the_epochs_come_from_the_batches(
     tmp_path: Path, tier: LocalTieredStorage
 ) -> None:
     segment = put(tier)
@@ -137,13 +137,13 @@ def test_one_without_a_log_is_not_read(tmp_path: Path) -> None:
     tier = a_tier(tmp_path)
     without(tmp_path, tier, put(tier), "log")
     store = CountingStore(tmp_path)
-    each = found(LocalTieredStorage(store))
-    assert (each.end_offset, each.corruption, each.checkpoint) == (None, "", ())
-    assert not each.is_readable
+    upload = found(LocalTieredStorage(store))
+    assert (upload.end_offset, upload.corruption, upload.checkpoint) == (None, "", ())
+    assert not upload.is_readable
     assert sum(store.of_part(part) for part in Part) == 0
 
 
-def damaged(path: Path, corrupt: str) -> None:
+def corrupt_log(path: Path, corrupt: str) -> None:
     content = path.read_bytes()
     if corrupt == "torn":
         path.write_bytes(content[:-5])
@@ -154,33 +154,33 @@ def damaged(path: Path, corrupt: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("harm", "said"), [("torn", "torn"), ("empty", "empty"), ("bit", "bad crc")]
+    ("corrupt", "reason"), [("torn", "torn"), ("empty", "empty"), ("bit", "bad crc")]
 )
-def test_a_log_that_cannot_be_read_to_its_end_is_a_problem(
-    tmp_path: Path, tier: LocalTieredStorage, corrupt: str, said: str
+def test_a_log_that_cannot_be_read_to_its_end_is_a_corruption(
+    tmp_path: Path, tier: LocalTieredStorage, corrupt: str, reason: str
 ) -> None:
     segment = put(tier)
     without(tmp_path, tier, segment, CHECKPOINT)
     path = part_file(tmp_path, tier, segment, Part.LOG)
-    damaged(path, corrupt)
-    each = found(tier)
-    assert each.corruption.startswith(str(path))
-    assert said in each.corruption.lower()
-    assert (each.end_offset, each.segment, each.is_readable) == (None, None, False)
+    corrupt_log(path, corrupt)
+    upload = found(tier)
+    assert upload.corruption.startswith(str(path))
+    assert reason in upload.corruption.lower()
+    assert (upload.end_offset, upload.segment, upload.is_readable) == (None, None, False)
 
 
-@pytest.mark.parametrize("harm", ["torn", "empty"])
-def test_a_complete_one_with_a_bad_log_is_a_problem(
+@pytest.mark.parametrize("corrupt", ["torn", "empty"])
+def test_a_complete_one_with_a_bad_log_is_a_corruption(
     tmp_path: Path, tier: LocalTieredStorage, corrupt: str
 ) -> None:
     segment = put(tier)
-    damaged(part_file(tmp_path, tier, segment, Part.LOG), corrupt)
-    each = found(tier)
-    assert each.corruption
-    assert not each.is_readable
+    corrupt_log(part_file(tmp_path, tier, segment, Part.LOG), corrupt)
+    upload = found(tier)
+    assert upload.corruption
+    assert not upload.is_readable
 
 
-def test_batches_below_the_segments_start_are_a_problem(
+def test_batches_below_the_segments_start_are_a_corruption(
     tmp_path: Path, tier: LocalTieredStorage
 ) -> None:
     without(tmp_path, tier, put(tier, *BATCHES, start=9), CHECKPOINT)
@@ -188,7 +188,7 @@ def test_batches_below_the_segments_start_are_a_problem(
     assert not found(tier).is_readable
 
 
-def test_a_bad_checkpoint_is_a_problem(tmp_path: Path, tier: LocalTieredStorage) -> None:
+def test_a_bad_checkpoint_is_a_corruption(tmp_path: Path, tier: LocalTieredStorage) -> None:
     segment = put(tier)
     without(tmp_path, tier, segment, "index")
     path = part_file(tmp_path, tier, segment, CHECKPOINT)
@@ -197,7 +197,7 @@ def test_a_bad_checkpoint_is_a_problem(tmp_path: Path, tier: LocalTieredStorage)
 
 
 @pytest.mark.parametrize("parts", [(), (CHECKPOINT,)])
-def test_of_a_torn_log_the_last_batch_that_can_be_told_is_known(
+def test_the_last_recognisable_batch_of_a_torn_log_is_known(
     tmp_path: Path, tier: LocalTieredStorage, parts: tuple[str, ...]
 ) -> None:
     segment = put(tier, *BATCHES)
@@ -209,7 +209,7 @@ def test_of_a_torn_log_the_last_batch_that_can_be_told_is_known(
 
 
 @pytest.mark.parametrize("base", [2**40, 3])
-def test_an_offset_that_cannot_be_true_is_not_told(
+def test_an_offset_that_cannot_be_true_is_not_returned(
     tmp_path: Path, tier: LocalTieredStorage, base: int
 ) -> None:
     segment = put(tier, *BATCHES)

@@ -20,8 +20,8 @@ from tierfold.storage.segments.segment_metadata import (
     listed_checkpoint,
     read_aborted,
     read_checkpoint,
+    read_segment_metadata,
     read_snapshot,
-    sight,
 )
 from tierfold.storage.tiers.local_store import LocalStore
 from tierfold.storage.tiers.local_tiered_storage import PARTS, TIER_FOLDER, LocalTieredStorage, Part
@@ -82,10 +82,10 @@ def seen(tier: LocalTieredStorage, pieces: dict[Part, bytes]) -> Segment:
         if part in pieces:
             staged.put(part, pieces[part])
     (listed,) = tier.listing(KEY)
-    return sight(tier, KEY, listed, listed_checkpoint(tier, KEY, listed))
+    return read_segment_metadata(tier, KEY, listed, listed_checkpoint(tier, KEY, listed))
 
 
-def test_a_segment_is_outlined_from_a_few_ranges(tier: LocalTieredStorage) -> None:
+def test_metadata_is_read_from_a_few_ranges(tier: LocalTieredStorage) -> None:
     found = seen(tier, PIECES)
     assert found == Segment(
         segment_id=found.segment_id,
@@ -142,7 +142,7 @@ def test_the_largest_timestamp_is_the_time_indexs_or_of_a_batch_behind_the_offse
     ("log", "first_ms", "largest_ms"),
     [(v0(1003) + v0(1004), -1, -1), (v1(1003, 70) + v1(1004, 60), 70, 70)],
 )
-def test_legacy_messages_are_outlined_too(
+def test_legacy_messages_have_metadata_too(
     tier: LocalTieredStorage, log: bytes, first_ms: int, largest_ms: int
 ) -> None:
     found = seen(tier, PIECES | {Part.LOG: log, Part.OFFSET_INDEX: b"", Part.TIME_INDEX: b""})
@@ -151,7 +151,7 @@ def test_legacy_messages_are_outlined_too(
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({Part.LOG: b""}, "a zero-byte segment"),
         ({Part.LOG: LOG[:-1]}, "torn: a batch of 61 bytes has 60 left, at position 122"),
@@ -178,9 +178,9 @@ def test_legacy_messages_are_outlined_too(
     ],
 )
 def test_what_contradicts_the_format_is_refused(
-    tier: LocalTieredStorage, changed: dict[Part, bytes], said: str
+    tier: LocalTieredStorage, changed: dict[Part, bytes], message: str
 ) -> None:
-    with pytest.raises(CorruptLog, match=said) as caught:
+    with pytest.raises(CorruptLog, match=message) as caught:
         seen(tier, PIECES | changed)
     assert "/orders-7-" in caught.value.where
     assert caught.value.remedy
@@ -204,13 +204,14 @@ def test_a_promised_transaction_index_must_be_there(
         read_aborted(tier, KEY, found)
 
 
-def test_a_brokers_segments_are_outlined_as_their_batches_tell() -> None:
+def test_a_brokers_segments_have_the_metadata_of_their_batches() -> None:
     tier = LocalTieredStorage(LocalStore(REPOSITORY / "sample"))
     (key,) = tier.partitions()
     listed = tier.listing(key)
     assert len(listed) >= 3
     for listed_segment, following in zip(listed, [*listed[1:], None], strict=True):
-        found = sight(tier, key, listed_segment, listed_checkpoint(tier, key, listed_segment))
+        checkpoint = listed_checkpoint(tier, key, listed_segment)
+        found = read_segment_metadata(tier, key, listed_segment, checkpoint)
         log = tier.read_part(key, listed_segment.segment_id, listed_segment.start_offset, Part.LOG)
         heads = read_heads(log, where="sample")
         assert found.end_offset == heads.last_offset[-1]

@@ -39,7 +39,7 @@ def test_the_example_of_the_module_runs() -> None:
     assert (failed, tried > 0) == (0, True)
 
 
-def test_bytes_and_path_tell_the_same() -> None:
+def test_bytes_and_path_read_alike() -> None:
     assert we_read(log_bytes("v2lz4")) == we_read(GOLDEN / "v2lz4.log")
 
 

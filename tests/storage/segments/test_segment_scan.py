@@ -1,4 +1,4 @@
-"""The scan of one segment: which keys take part, which of them lost already, which marks it has."""
+"""The scan of one segment: its keys, those already superseded, its transaction batches."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_without_a_key_are_neither_aborted_records_nor_control_records() -> None
     assert scanned(*words).without_key == 4
 
 
-def test_what_loses_within_the_segment_is_not_shuffled() -> None:
+def test_what_is_superseded_within_the_segment_is_not_shuffled() -> None:
     found = scanned("[0:a=1 1:b=1]", "2:a=2")
     assert found.own_bits.tolist() == [SUPERSEDED, 0, 0]
     assert entries(found) == [(1, b"b"), (2, b"a")]
@@ -102,7 +102,7 @@ def test_records_compete_from_the_first_one_at_or_above_first_dirty(
     assert {block.competes_from for _, block in found.blocks} == {competes_from}
 
 
-def test_the_marks_are_those_of_transactional_and_control_batches_in_order() -> None:
+def test_transactional_and_control_batches_are_found_in_order() -> None:
     txn_batches = scanned(
         "0:a=1", "P1([1:a=2 2:b=1])", "p3(3:a=3)", "4:P1:A", "5:P2:C", "6:P2:()", "7:L"
     )
@@ -139,14 +139,14 @@ def test_what_is_found_does_not_depend_on_how_much_is_held_at_a_time(
     assert (pieces.records, pieces.without_key) == (whole.records, whole.without_key)
     assert pieces.txn_batches.base_offset.tolist() == whole.txn_batches.base_offset.tolist()
     assert pieces.txn_batches.control_type.tolist() == whole.txn_batches.control_type.tolist()
-    # A stretch cannot know what a later one holds: what loses to it is left to the reduce.
+    # A stretch does not know what a later one holds: the reduce finds what that supersedes.
     assert not (pieces.own_bits & ~whole.own_bits).any()
     lost = {int(ordinal) for ordinal in np.flatnonzero(pieces.own_bits)}
     left = {int(ordinal) for ordinal in np.flatnonzero(whole.own_bits & ~pieces.own_bits)}
     shuffled = entries(pieces)
     assert shuffled == sorted(entries(whole) + [(at, key) for at, key in shuffled if at in left])
     assert lost.isdisjoint(at for at, _ in shuffled)
-    # In each stretch what competes is told alike.
+    # Each stretch has the same competing records.
     for _, block in pieces.blocks:
         competing = [int(at) for at in block.columns.ordinal if at >= block.competes_from]
         assert competing == [int(at) for at in block.columns.ordinal if at >= first_dirty]
@@ -186,7 +186,7 @@ def test_what_is_inside_a_wrapper_takes_part() -> None:
 
 
 @pytest.mark.parametrize("window_bytes", [1, 100, 10**6])
-def test_heads_tell_what_is_inside_a_wrapper(
+def test_heads_hold_what_is_inside_a_wrapper(
     window_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(segment_scan, "WINDOW_BYTES", window_bytes)
@@ -196,7 +196,7 @@ def test_heads_tell_what_is_inside_a_wrapper(
     assert heads.count.tolist() == [1, 3, 1, 1]
 
 
-def test_of_what_lies_beyond_the_round_only_the_marks_are_told() -> None:
+def test_beyond_the_round_only_transaction_batches_are_read() -> None:
     old = wrapper(1, message(0, b"x") + message(1, b"y"))
     new = b"".join(write_batch(draft_of(word, 0)) for word in ("P1(2:a=1)", "3:P1:C"))
     txn_batches = scan_transactions(np.frombuffer(old + new, np.uint8), where="a log")

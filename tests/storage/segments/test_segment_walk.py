@@ -32,7 +32,7 @@ def test_a_flipped_byte_spoils_its_own_batch_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tail", "told"),
+    ("tail", "message"),
     [
         (SECOND[:-1], "torn"),
         (SECOND[:5], "torn"),
@@ -41,12 +41,12 @@ def test_a_flipped_byte_spoils_its_own_batch_alone(tmp_path: Path) -> None:
         (SECOND[:16] + b"\x03" + SECOND[17:], "magic 3"),
     ],
 )
-def test_what_cannot_be_walked_ends_the_walk(tmp_path: Path, tail: bytes, told: str) -> None:
+def test_what_cannot_be_walked_ends_the_walk(tmp_path: Path, tail: bytes, message: str) -> None:
     path = tmp_path / "torn.log"
     path.write_bytes(FIRST + tail)
     batches = walk(path)
     assert next(batches).is_valid
-    with pytest.raises(CorruptLog, match=rf"from byte {len(FIRST)} on.*({told})"):
+    with pytest.raises(CorruptLog, match=rf"from byte {len(FIRST)} on.*({message})"):
         next(batches)
 
 

@@ -1,4 +1,4 @@
-"""The writer of new segments: what it says of them, and what it leaves when it fails."""
+"""The writer of new segments: their metadata and objects, and what a failure leaves."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.pictures.log_pictures import INDEX_INTERVAL_BYTES, KEY, Log, files_of, picture
-from tests.storage.rotting_store import HARMS, RottingStore
+from tests.storage.rotting_store import CORRUPTIONS, RottingStore
 from tierfold.compaction.commits.receipts import StagedObject
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
@@ -24,8 +24,8 @@ from tierfold.storage.segments.segment_metadata import (
     listed_checkpoint,
     read_aborted,
     read_checkpoint,
+    read_segment_metadata,
     read_snapshot,
-    sight,
 )
 from tierfold.storage.segments.segment_writer import Origin, SegmentWriter
 from tierfold.storage.tiers.local_store import LocalStore
@@ -128,10 +128,10 @@ def test_an_empty_stretch_adds_nothing(log: Log) -> None:
     assert segment.size_bytes == len(a_batch(0, 1))
 
 
-def test_what_first_sight_reads_is_what_was_named(log: Log) -> None:
+def test_the_metadata_read_is_that_of_the_segment_named(log: Log) -> None:
     segment = written(log, a_batch(0, 9), a_batch(2, 4), a_batch(9, 1))
     (found,) = [e for e in log.tier.listing(KEY) if e.segment_id == segment.segment_id]
-    seen = sight(log.tier, KEY, found, listed_checkpoint(log.tier, KEY, found))
+    seen = read_segment_metadata(log.tier, KEY, found, listed_checkpoint(log.tier, KEY, found))
     for field in ("start_offset", "end_offset", "size_bytes", "max_timestamp_ms", "leader_epochs"):
         assert getattr(seen, field) == getattr(segment, field)
     assert seen.first_timestamp_ms == segment.first_timestamp_ms
@@ -154,7 +154,7 @@ def test_the_transaction_index_holds_what_is_listed_and_is_absent_otherwise(log:
         part_of(log, other, Part.TRANSACTION_INDEX)
 
 
-@pytest.mark.parametrize("harm", ["bad crc", "torn", "not a batch"])
+@pytest.mark.parametrize("corrupt", ["bad crc", "torn", "not a batch"])
 def test_what_is_no_batch_is_refused_and_nothing_is_left(log: Log, corrupt: str) -> None:
     before, first = files_of(log), a_batch(0, 1)
     stretch = a_batch(1, 2).copy()
@@ -201,7 +201,7 @@ def test_without_the_sources_snapshot_the_new_segment_is_never_complete(log: Log
 
 
 @pytest.mark.parametrize("listed", [(), (AN_ABORT,)])
-def test_the_writer_tells_its_objects_as_they_lie_there(
+def test_the_writer_lists_its_objects_as_they_are_stored(
     log: Log, listed: tuple[AbortedTransaction, ...]
 ) -> None:
     with a_writer(log) as writer:
@@ -218,18 +218,18 @@ def test_the_writer_tells_its_objects_as_they_lie_there(
 
 
 @pytest.mark.parametrize("part", Part)
-@pytest.mark.parametrize("harm", HARMS)
-def test_an_object_that_the_store_does_not_give_back_as_it_was_is_told(
+@pytest.mark.parametrize("corrupt", CORRUPTIONS)
+def test_an_object_that_the_store_returns_changed_is_reported(
     log: Log, part: Part, corrupt: str
 ) -> None:
     assert isinstance(log.tier.store, LocalStore)
-    rotting = RottingStore(log.tier.store.root, part, HARMS[corrupt])
+    rotting = RottingStore(log.tier.store.root, part, CORRUPTIONS[corrupt])
     log = replace(log, tier=replace(log.tier, store=rotting))
-    with pytest.raises(UnreadableObject) as told:
+    with pytest.raises(UnreadableObject) as caught:
         written(log, *[a_batch(i, i) for i in range(3)], listed=(AN_ABORT,))
-    assert told.value.where.endswith(f".{part}")
-    assert corrupt == "gone" or "were written," in told.value.what
-    assert corrupt == "gone" or "Nothing was committed" in told.value.remedy
+    assert caught.value.where.endswith(f".{part}")
+    assert corrupt == "gone" or "were written," in caught.value.what
+    assert corrupt == "gone" or "Nothing was committed" in caught.value.remedy
 
 
 @pytest.mark.parametrize("part", [Part.SNAPSHOT, Part.LEADER_EPOCH_CHECKPOINT])

@@ -28,7 +28,7 @@ def test_a_path_and_a_file_uri_are_taken(
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "catalog: the path is empty: ''"),
         (" \t\n", "the path is empty: ' "),
@@ -48,7 +48,7 @@ def test_a_path_and_a_file_uri_are_taken(
         ("file:///x%00", "a path cannot hold a zero byte"),
     ],
 )
-def test_all_else_is_refused_with_what_to_write(text: str, said: str) -> None:
+def test_all_else_is_refused_with_what_to_write(text: str, message: str) -> None:
     with pytest.raises(BadSettings) as caught:
         local_path(text, of="catalog")
-    assert said in str(caught.value)
+    assert message in str(caught.value)

@@ -161,7 +161,7 @@ def linked(tmp_path: Path) -> Path:
         ("../rootling/object", False),
     ],
 )
-def test_what_deletes_can_tell_whether_a_link_leads_out(
+def test_stays_below_finds_links_that_lead_out(
     linked: Path, path: str, is_below: bool
 ) -> None:
     for root in (linked, linked.parent / "alias"):
@@ -199,7 +199,7 @@ except UnreadableObject as error:
 """
 
 
-def told(folder: Path, action: str) -> str:
+def error_of(folder: Path, action: str) -> str:
     return subprocess.run(
         [sys.executable, "-c", CHILD.format(action=action), str(folder)],
         cwd=REPOSITORY,
@@ -219,22 +219,22 @@ def told(folder: Path, action: str) -> str:
         ("store.create('closed/new', b'x')", "create"),
     ],
 )
-def test_a_forbidden_folder_says_who_must_act(open_folder: Path, action: str, doing: str) -> None:
+def test_a_forbidden_folder_is_reported(open_folder: Path, action: str, doing: str) -> None:
     LocalStore(open_folder).create("closed/object", b"x")
     (open_folder / "closed").chmod(0)
-    said = told(open_folder, action)
+    message = error_of(open_folder, action)
     (open_folder / "closed").chmod(0o755)
-    assert f"cannot {doing} this: no permission" in said
-    assert "Let the user that runs tierfold read the tier" in said
+    assert f"cannot {doing} this: no permission" in message
+    assert "Let the user that runs tierfold read the tier" in message
 
 
-def test_a_file_size_limit_is_told_and_leaves_nothing(open_folder: Path) -> None:
+def test_a_file_size_limit_is_reported_and_leaves_nothing(open_folder: Path) -> None:
     (open_folder / "f").mkdir()
     (open_folder / "f").chmod(0o777)
     action = (
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000));"
         " store.create('f/object', bytes(5000))"
     )
-    said = told(open_folder, action)
-    assert "f/object: cannot write this: the file would pass the file size limit" in said
+    message = error_of(open_folder, action)
+    assert "f/object: cannot write this: the file would pass the file size limit" in message
     assert list((open_folder / "f").iterdir()) == []

@@ -96,7 +96,7 @@ def test_a_partitions_folder_is_cut_by_length(
         f"no utf-8 \udcff-0-{TOPIC_ID}",
     ],
 )
-def test_any_other_folder_is_a_stranger(name: str) -> None:
+def test_any_other_folder_is_foreign(name: str) -> None:
     assert partition_key(name) is None
 
 
@@ -149,7 +149,7 @@ def test_the_last_offset_there_is_names_a_segment() -> None:
     assert segment_name(name) == (2**63 - 1, SEGMENT_ID, Part.LOG)
 
 
-def test_partitions_are_sorted_and_strangers_told_apart(
+def test_partitions_are_sorted_and_foreign_entries_listed_apart(
     tier: LocalTieredStorage, tmp_path: Path
 ) -> None:
     for name in (f"b-10-{TOPIC_ID}", f"b-9-{TOPIC_ID}", f"a-0-{TOPIC_ID}", "lost+found"):
@@ -157,12 +157,12 @@ def test_partitions_are_sorted_and_strangers_told_apart(
     (tmp_path / TIER_FOLDER / "notes.txt").write_text("x")
     (tmp_path / "_tierfold").mkdir()
     assert [str(key) for key in tier.partitions()] == ["a-0", "b-9", "b-10"]
-    assert tier.strangers() == ("lost+found", "notes.txt")
+    assert tier.foreign_entries() == ("lost+found", "notes.txt")
 
 
 def test_an_empty_tier_has_no_partitions(tier: LocalTieredStorage) -> None:
     assert tier.partitions() == ()
-    assert tier.strangers() == ()
+    assert tier.foreign_entries() == ()
     assert tier.listing(KEY) == ()
 
 
@@ -265,7 +265,7 @@ def test_a_link_that_an_operator_laid_is_followed(
     assert tier.partitions() == (KEY,)
     assert [listed_segment.segment_id for listed_segment in tier.listing(KEY)] == [SEGMENT_ID]
     assert tier.read_part(KEY, SEGMENT_ID, 0, Part.LOG).tobytes() == b"batches"
-    # What deletes asks, and leaves the far side alone.
+    # Deleting checks this first, and leaves a link's target alone.
     assert not stays_below(tmp_path, Path(tier.uri(KEY, SEGMENT_ID, 0, Part.LOG)))
 
 
@@ -280,31 +280,31 @@ def test_a_path_or_a_file_uri_names_a_tier(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("s3://bucket/tier", "s3:// is not supported. S3 and its like come later"),
         ("/no/such/tier", "there is no such folder"),
     ],
 )
-def test_what_is_no_folder_is_refused(text: str, said: str) -> None:
+def test_what_is_no_folder_is_refused(text: str, message: str) -> None:
     with pytest.raises(BadSettings) as caught:
         tier_path(text)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("inside", "said"),
+    ("inside", "message"),
     [([], "but nothing"), (["a", "b"], "but a, b."), (list("abcdefg"), "but a, b, c, d, e, ….")],
 )
-def test_a_folder_that_holds_no_tier_says_what_it_holds(
-    tmp_path: Path, inside: list[str], said: str
+def test_a_folder_without_a_tier_is_refused_with_its_content(
+    tmp_path: Path, inside: list[str], message: str
 ) -> None:
     for name in inside:
         (tmp_path / name).mkdir()
     with pytest.raises(BadSettings) as caught:
         tier_path(str(tmp_path))
     assert "there is no folder kafka-tiered-storage in it" in str(caught.value)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_tier_that_is_gone_meanwhile_does_not_look_empty(
