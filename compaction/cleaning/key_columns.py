@@ -122,7 +122,7 @@ def ordered_by_part(columns: KeyColumns, parts: int) -> tuple[KeyColumns, NDArra
 
 
 def taken(columns: KeyColumns, rows: NDArray[np.int64]) -> KeyColumns:
-    """The entries at `rows` (shape (m,)), in that order, their keys gathered anew."""
+    """The entries at `rows` (shape (m,)), in that order, with their keys copied."""
     lengths = columns.key_bytes[rows]
     keys = np.empty(int(lengths.sum(dtype=np.int64)), np.uint8)
     _copy_keys(columns.keys, columns.key_at[rows], lengths, keys)

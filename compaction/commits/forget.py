@@ -5,7 +5,7 @@ leader. Forgetting empties the row. Discovery then decides as if it saw the part
 time, and a person has agreed to lose what the new history lacks:
 
     facts with the row    -> `divergence`  -> whether the log was cut off
-                          -> `in_the_way`  -> segments that only the row can tell from uploads
+                          -> `in_the_way`  -> segments that only the row distinguishes from uploads
     facts without the row -> the view that discovery would make
     both                  -> `forgetting`  -> what is taken, what is set apart, which offsets vanish
 """
@@ -73,7 +73,7 @@ def forgetting(facts: PartitionFacts, bare: PartitionFacts, view: PartitionView)
     Args:
         facts: what was read, with the present row.
         bare: the same tier without the row: every listed segment is unknown.
-        view: what discovery makes of `bare`, with consent to lose whatever it sets apart.
+        view: the view that discovery makes of `bare`, with consent to lose what it sets apart.
     """
     live = () if facts.row is None else facts.row.segments
     ids = {segment.segment_id for segment in view.set_apart}
@@ -94,7 +94,7 @@ def forgetting(facts: PartitionFacts, bare: PartitionFacts, view: PartitionView)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Obstacles:
-    """Ids of listed segments that only the row can tell from a broker's uploads.
+    """Ids of listed segments that only the row distinguishes from a broker's uploads.
 
     Without the row they would count as uploads. Records that compaction removed, and what a dead
     run wrote, would be part of the log again.
@@ -164,7 +164,7 @@ class Obstacles:
 
 
 def in_the_way(facts: PartitionFacts, unlike: Collection[str] = ()) -> Obstacles | None:
-    """What prevents that the row is emptied; None: nothing does.
+    """The obstacles to emptying the row; None: there are none.
 
     Args:
         facts: what was read, with the present row.

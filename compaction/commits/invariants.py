@@ -371,7 +371,7 @@ def _violation(invariant: Invariant, found: str) -> Violation:
 
 
 def _span(state: PartitionState) -> tuple[int, int]:
-    """The offsets that live, half open; an empty span at the log start where nothing does."""
+    """The live offsets, half open; an empty span at the log start where no segment is live."""
     start = state.segments[0].start_offset if state.segments else state.log_start_offset
     return start, state.next_offset
 

@@ -82,7 +82,7 @@ class DeletionPlan:
     incomplete_uploads: tuple[IncompleteUpload, ...] = ()
     """Left by writes that never ended; no row can ever name them."""
     notes: tuple[str, ...] = ()
-    """What stays though it is not live, and why, a sentence each."""
+    """What stays although it is not live, and why, a sentence each."""
 
     @property
     def needs_claim(self) -> bool:

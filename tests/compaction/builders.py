@@ -62,7 +62,7 @@ def a_chain(*lengths: int, start_offset: int = 0, **fields: Any) -> tuple[Segmen
 
 
 def a_state(segments: Sequence[Segment], **fields: Any) -> PartitionState:
-    """A row of epoch 0 in which `segments` live."""
+    """A row of epoch 0 with the live `segments`."""
     defaults = PartitionState(
         key=KEY,
         epoch=0,
@@ -125,7 +125,7 @@ def unknown(
 def facts(
     state: PartitionState | None, found: Sequence[InspectedSegment] = ()
 ) -> PartitionFacts:
-    """A tier that holds all that the row names, and what was found beside."""
+    """A tier that holds all that the row names, and what else was found."""
     known = () if state is None else (*state.segments, *(e.segment for e in state.retired))
     listing = [*map(listed, known), *(inspected.listed for inspected in found)]
     return PartitionFacts(
@@ -149,7 +149,7 @@ def agreeing(draft: PartitionDraft) -> OverlapProof:
 def discovered(
     state: PartitionState | None, found: Sequence[InspectedSegment] = ()
 ) -> PartitionView | Refusal:
-    """What is decided of such a tier, where all overlaps agree."""
+    """The view or refusal of such a tier, where all overlaps agree."""
     draft = drafted(facts(state, found))
     return draft if isinstance(draft, Refusal) else view_of(draft, agreeing(draft))
 

@@ -1,4 +1,4 @@
-"""Lives of one partition, row by row: uploads, compactions, expiry, deletion, restores.
+"""Lifetimes of one partition, row by row: uploads, compactions, expiry, deletion, restores.
 
 Every row is made as the catalog makes it, by `claimed` and `applied`; what was ever uploaded and
 what is whole is kept beside the rows, in sets.
@@ -36,7 +36,7 @@ from tierfold.compaction.commits.restore import RestorePlan, restore_plan_of
 from tierfold.compaction.model.segments import PartitionState, Segment
 
 Step = tuple[str, int, int]
-"""What is done, and two numbers that say with what."""
+"""What is done, and two numbers that choose the segments."""
 
 KINDS = ("upload", "compact", "expire", "mark", "forget", "undo")
 STEPS = st.lists(
@@ -61,7 +61,7 @@ class Life:
         return self.rows[-1]
 
     def take(self, step: Step) -> None:
-        """One run, which claims and commits; nothing where there is nothing to do it with."""
+        """One run, which claims and commits; nothing where it has nothing to work on."""
         kind, first, second = step
         updates = getattr(self, f"_{kind}")(first, second)
         if updates is not None:
@@ -165,7 +165,7 @@ class Life:
 
 
 def lived(steps: Sequence[Step]) -> Life:
-    """A life of these steps, after three uploads and the claim that found them."""
+    """A lifetime of these steps, after three uploads and the claim that found them."""
     life = Life(uploads=list(a_chain(10, 10, 10)))
     life.claim(a_state(life.uploads))
     life.commit(ReleaseClaim(run=life.now.owner_run))

@@ -1,4 +1,4 @@
-"""Keys that are hard to tell apart, and columns of them."""
+"""Keys that are hard to distinguish, and columns of them."""
 
 from __future__ import annotations
 

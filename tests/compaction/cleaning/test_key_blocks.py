@@ -45,8 +45,8 @@ def test_versions_survive_the_shuffle(entries: list[tuple[bytes, int, bool]]) ->
     assert keys_of(found) == [key for key, _, _ in entries]
     assert found.ordinal.tolist() == columns.ordinal.tolist()
     assert found.versions is not None
-    told = zip(found.versions.value.tolist(), found.versions.is_known.tolist(), strict=True)
-    assert list(told) == [(value, known) for _, value, known in entries]
+    versions = zip(found.versions.value.tolist(), found.versions.is_known.tolist(), strict=True)
+    assert list(versions) == [(value, known) for _, value, known in entries]
 
 
 def test_a_block_is_its_columns_and_nothing_more() -> None:

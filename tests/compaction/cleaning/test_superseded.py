@@ -27,12 +27,12 @@ from tierfold.compaction.cleaning.offset_map import superseded_in_bucket, supers
 EVERY_BIT = 2**64 - 1
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 HASH_MASKS = (EVERY_BIT, 0xC << 60, 0x3, 0)
-"""The hash as it is; cut to few values; or to one, so that only the bytes tell keys apart."""
+"""The hash as it is; cut to few values; or to one, so that only the bytes distinguish keys."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """Segments of records, told by their keys, and how the reduce is to be cut."""
+    """Segments of records, given by their keys, and how the reduce is split."""
 
     segments: tuple[tuple[bytes | None, ...], ...]
     first_dirty: int
@@ -51,7 +51,7 @@ class Case:
 
 
 def superseded_by_rule(case: Case) -> set[int]:
-    """A record loses if a later record of its key competes."""
+    """A record is superseded if a later record of its key competes."""
     log = case.log
     last = {key: place for place, key in enumerate(log) if place >= case.first_dirty}
     return {place for place, key in enumerate(log) if key is not None and last.get(key, -1) > place}
@@ -158,7 +158,7 @@ def test_the_reduce_finds_what_the_rule_supersedes(case: Case, order: st.DataObj
 
 
 some_versions = st.none() | st.sampled_from((0, 1, -1, LOWEST, HIGHEST)) | st.integers(0, 4)
-"""Few enough that equal ones meet, none at all, and the very ends of what fits."""
+"""Few, so that equal ones meet; none; and the lowest and highest that fit."""
 
 
 @given(cases(), st.data())

@@ -58,8 +58,8 @@ def entry(
 
 
 @dataclass(slots=True)
-class Judged:
-    """What the rule says."""
+class Expected:
+    """The outcome of the rule."""
 
     aborted: list[Mark] = field(default_factory=list)
     discardable: list[int] = field(default_factory=list)
@@ -67,8 +67,8 @@ class Judged:
     unindexed: list[AbortedTransaction] = field(default_factory=list)
 
 
-def by_the_rule(txn_batches: Sequence[Mark], entries: Sequence[AbortedTransaction]) -> Judged:
-    found = Judged()
+def by_the_rule(txn_batches: Sequence[Mark], entries: Sequence[AbortedTransaction]) -> Expected:
+    found = Expected()
     met: dict[int, list[tuple[Mark, bool]]] = {}
     """Per producer the data batches since its last marker, and whether they are aborted."""
     for mark in txn_batches:
@@ -95,7 +95,7 @@ def by_the_rule(txn_batches: Sequence[Mark], entries: Sequence[AbortedTransactio
 
 
 def _abort(
-    found: Judged,
+    found: Expected,
     marker: Mark,
     met: dict[int, list[tuple[Mark, bool]]],
     entries: Sequence[AbortedTransaction],

@@ -46,7 +46,7 @@ NOW_MS: Final = 100 * DAY_MS
 def forgotten(
     state: PartitionState | None, uploads: Sequence[InspectedSegment]
 ) -> Forgetting | Refusal:
-    """What forgetting the row would come to, its live segments still in the tier."""
+    """The result of forgetting the row, its live segments still in the tier."""
     live = () if state is None else state.segments
     everything = [*(unknown(segment) for segment in live), *uploads]
     without = row_without(KEY, state, [segment.listed.segment_id for segment in everything])
@@ -56,7 +56,7 @@ def forgotten(
     return view if isinstance(view, Refusal) else forgetting(facts(state, uploads), bare, view)
 
 
-def told(found: Forgetting | Refusal) -> tuple[list[int], list[int], list[str]]:
+def outcome(found: Forgetting | Refusal) -> tuple[list[int], list[int], list[str]]:
     """Starts of what is taken and of what is set apart, and what vanishes."""
     assert isinstance(found, Forgetting), found
     return (
@@ -88,7 +88,7 @@ def told(found: Forgetting | Refusal) -> tuple[list[int], list[int], list[str]]:
             (new(50, 79), unknown(replace(old(100, 120), segment_id=segment_id("late")))),
             ([0, 50], [50, 100], ["80–120"]),
         ),
-        # Set apart far beyond: two ranges, for nobody gave what is in between.
+        # Set apart far beyond: two ranges, as no segment gave what is in between.
         (
             (old(0, 49), old(50, 99)),
             (new(50, 79), unknown(replace(old(110, 120), segment_id=segment_id("late")))),
@@ -104,7 +104,7 @@ def test_every_offset_that_no_taken_segment_gives_vanishes(
     state = row(*live)
     assert divergence(facts(state, uploads)) is not None
     found = forgotten(state, uploads)
-    assert told(found) == expected
+    assert outcome(found) == expected
     assert isinstance(found, Forgetting)
     assert found.forgotten == live
     assert len(found.consent) == len(found.set_apart)
@@ -115,7 +115,7 @@ def test_without_a_row_it_is_the_consent_alone() -> None:
     cause = divergence(facts(None, tier))
     assert cause is not None
     assert cause.reason is RefusalReason.LINEAGE_DIVERGED
-    assert told(forgotten(None, tier)) == ([0, 60], [60], ["80–99"])
+    assert outcome(forgotten(None, tier)) == ([0, 60], [60], ["80–99"])
     consented = row_without(KEY, None, [segment_id(60)])
     assert divergence(facts(consented, tier)) is None
     assert isinstance(discovered(consented, tier), PartitionView)
@@ -129,7 +129,7 @@ def test_what_moved_out_of_the_tier_vanishes_too() -> None:
     assert not isinstance(draft, Refusal)
     view = view_of(draft, agreeing(draft))
     assert isinstance(view, PartitionView)
-    assert told(forgetting(facts(state, uploads), bare, view))[2] == ["0–49", "80–99"]
+    assert outcome(forgetting(facts(state, uploads), bare, view))[2] == ["0–49", "80–99"]
 
 
 def test_no_other_trouble_is_a_truncation() -> None:
@@ -208,7 +208,7 @@ def test_a_partition_of_which_all_has_expired_is_not_forgotten() -> None:
     assert (again.segments, again.log_start_offset) == ((), 10)
 
 
-# Told, and undone no more.
+# In the history, and not restorable.
 
 
 def test_a_forgotten_row_has_its_place_in_the_history_and_ends_what_can_be_restored() -> None:

@@ -46,7 +46,7 @@ def test_what_the_new_leader_uploaded_anew_is_in_nobodys_way() -> None:
     again = old(40, 59, segment_id=segment_id("again"))
     strays = [unknown(again), new(60, 79)]
     assert in_the_way(facts(row(old(0, 39), old(40, 99)), strays)) is None
-    # A run of ours may have cut its groups there: told only once the originals are back.
+    # A run of ours may have cut its groups there: shown only once the originals are back.
     ours = old(40, 99, segment_id=segment_id("ours"), written_by_run="a run")
     found = in_the_way(facts(row(old(0, 39), ours), strays))
     assert found is not None

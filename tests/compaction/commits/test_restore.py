@@ -27,7 +27,7 @@ COMPACTED: Final = a_state(
 
 
 def wanted(life: Life, earlier: PartitionState) -> list[str] | None:
-    """The model: what lived then, and every upload since; None: some of it is not whole."""
+    """The model: the segments live then, and every upload since; None: some are not whole."""
     ids = [segment.segment_id for segment in earlier.segments]
     ids += [
         upload.segment_id for upload in life.uploads if upload.start_offset >= earlier.next_offset

@@ -73,7 +73,7 @@ def gone(segment: Segment, *, for_ms: int, is_ours: bool = False) -> RetiredSegm
 def stray(
     start: int, end: int, *, age_ms: int = DAY_MS, lacking: str = "", epoch: int = 0, **fields: Any
 ) -> InspectedSegment:
-    """What lies in the tier and in no row; named "stray" and by its start."""
+    """A segment in the tier that no row names; named "stray" and by its start."""
     segment = a_segment(
         start,
         end,
@@ -85,7 +85,7 @@ def stray(
 
 
 def seen(state: PartitionState | None, found: Sequence[InspectedSegment] = ()) -> PartitionView:
-    """The row, all that it names, and what lies beside."""
+    """The view of a row, all that it names, and what else is found."""
     view = discovered(state, found)
     assert isinstance(view, PartitionView)
     return view
@@ -336,7 +336,7 @@ def drawn_stray(draw: st.DrawFn, start: int) -> InspectedSegment:
 
 @st.composite
 def partitions(draw: st.DrawFn) -> tuple[PartitionView, Rules]:
-    """A row in any state of its life, what lies beside it in the tier, and any settings."""
+    """A row in any state, what else is in the tier, and any settings."""
     ages = draw(st.lists(st.integers(0, 3), min_size=1, max_size=6))
     first_live = draw(st.integers(0, len(ages)))
     chain = [

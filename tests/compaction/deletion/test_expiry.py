@@ -54,7 +54,7 @@ def reasons(
         # Up to the first that stays, whatever lies behind it.
         (log(50, 500, 500), {"retention_ms": 100}, []),
         (log(500, 50, 500), {"retention_ms": 100}, [TIME]),
-        # Nobody knows how old it is.
+        # Its age is unknown.
         (log(None, 500), {"retention_ms": 100}, []),
         (log(500, None, 500), {"retention_ms": 100}, [TIME]),
         (log(500, 400), {"retention_ms": -1}, []),

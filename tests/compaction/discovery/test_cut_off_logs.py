@@ -34,7 +34,7 @@ CUT_AMID: Final = upload(4, 10)
 
 def test_what_was_cut_off_amid_and_alone_gives_the_log_offsets_is_not_set_apart() -> None:
     #   row        0 ─ 3
-    #   cut amid        4 ── 7 ─ 10
+    #   cut inside      4 ── 7 ─ 10
     #   current               7 8 ── 12   epoch 4 from 8 on: 4 to 6 are nowhere else
     row, current = a_row((0, 3)), upload(7, 12, (0, 0), (4, 8))
     seen = view(row, CUT_AMID, current)
@@ -126,7 +126,7 @@ def test_the_current_history_is_not_set_apart_for_lack_of_a_checkpoint(
     assert (seen.orphans, seen.set_apart) == ((), ())
 
 
-# An upload cut short before its checkpoint: its batches tell of a new leader all the same.
+# An upload cut short before its checkpoint: its batches show a new leader all the same.
 
 
 def test_the_next_leaders_first_upload_cut_short_waits_and_is_not_set_apart() -> None:

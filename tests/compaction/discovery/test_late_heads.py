@@ -43,7 +43,7 @@ def test_what_expired_was_given_by_the_row() -> None:
 
 
 def test_a_row_whose_log_expired_whole_keeps_its_lineage() -> None:
-    """Without it the row would pass for a forgotten one, and what is gone could come back."""
+    """Without it the row would look forgotten, and deleted records could come back."""
     *_, last = a_chain(5, 5)
     row = replace(a_state([last]), segments=(), log_start_offset=10)
     view = discovered(row)
@@ -53,7 +53,7 @@ def test_a_row_whose_log_expired_whole_keeps_its_lineage() -> None:
 
 
 def test_an_upload_of_a_leader_that_no_checkpoint_names_yet_waits() -> None:
-    """Its checkpoint never came, and its epoch is newer than the row's: who can say it is apart?"""
+    """It has no checkpoint, and a newer epoch than the row: it may not be set apart."""
     live, beyond = a_chain(5, 5)
     cut_short = unknown(
         beyond,

@@ -21,7 +21,7 @@ SECRET = "wJalrXUtnFEMI"
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         (f"s3://AKIA:{SECRET}@bucket/tier", "s3://[hidden]@bucket/tier"),
         (f"s3://{SECRET}@bucket", "s3://[hidden]@bucket"),
@@ -44,8 +44,8 @@ SECRET = "wJalrXUtnFEMI"
         ),
     ],
 )
-def test_a_secret_is_hidden_and_what_it_belongs_to_is_told(text: str, told: str) -> None:
-    assert redacted(text) == told
+def test_a_secret_is_hidden_and_what_it_belongs_to_is_kept(text: str, expected: str) -> None:
+    assert redacted(text) == expected
 
 
 @pytest.mark.parametrize("separator", ["", "-", "_", "."])
@@ -76,7 +76,7 @@ def test_what_holds_no_secret_stays_as_it_is(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("\x1b[2Jgone", r"\x1b[2Jgone"),
         ("\x9b2Jgone", r"\x9b2Jgone"),
@@ -86,8 +86,8 @@ def test_what_holds_no_secret_stays_as_it_is(text: str) -> None:
         ("größer, 上", "größer, 上"),
     ],
 )
-def test_nothing_drives_a_terminal(text: str, told: str) -> None:
-    assert printable(text) == redacted(text) == told
+def test_nothing_drives_a_terminal(text: str, expected: str) -> None:
+    assert printable(text) == redacted(text) == expected
 
 
 PIECES = st.sampled_from([*"s3:/@?#=.a ", "password", "'", '"', HIDDEN])
@@ -106,12 +106,12 @@ def test_what_is_fit_to_be_shown_stays_so(text: str) -> None:
     before=st.sampled_from(["", "x ", "'", "a=s3://b/c,", "s3://u@h:1/x;"]),
 )
 def test_no_password_of_a_uri_gets_through(user: str, password: str, before: str) -> None:
-    told = without_secrets(f"{before}s3://{user}:{SECRET}{password}@bucket/x")
-    assert SECRET not in told
+    expected = without_secrets(f"{before}s3://{user}:{SECRET}{password}@bucket/x")
+    assert SECRET not in expected
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "expected"),
     [
         ("ssl.keystore.password", "'ssl.keystore.password'"),
         ("min.cleanable.dirty.ration", "'min.cleanable.dirty.ration'"),
@@ -123,8 +123,8 @@ def test_no_password_of_a_uri_gets_through(user: str, password: str, before: str
         ("x" * 99, HIDDEN),
     ],
 )
-def test_an_unknown_setting_is_named_where_it_has_a_name(name: str, told: str) -> None:
-    assert setting_name(name) == told
+def test_an_unknown_setting_is_named_where_it_has_a_name(name: str, expected: str) -> None:
+    assert setting_name(name) == expected
 
 
 def test_errors_are_fit_to_be_shown_and_stay_so_on_their_way_from_a_worker() -> None:
@@ -138,5 +138,5 @@ def test_errors_are_fit_to_be_shown_and_stay_so_on_their_way_from_a_worker() -> 
 
 
 def test_a_foreign_exception_is_one_line() -> None:
-    told = unexpected(ValueError(f"two\n\tlines of \x1b s3://k:{SECRET}@b"))
-    assert told == r"unexpected ValueError: two lines of \x1b s3://[hidden]@b"
+    expected = unexpected(ValueError(f"two\n\tlines of \x1b s3://k:{SECRET}@b"))
+    assert expected == r"unexpected ValueError: two lines of \x1b s3://[hidden]@b"

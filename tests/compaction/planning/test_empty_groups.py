@@ -26,7 +26,7 @@ def groups_of(*sizes: int, offsets: int = 3) -> list[SegmentGroup]:
 
 
 def merged_as(picture: str, offsets: int = 3) -> str:
-    """`x` a group that survives, `.` an empty one; the result, its groups parted by `|`.
+    """`x` is a group with kept records, `.` an empty one; groups of the result are split by `|`.
 
     What is left to be one empty batch ends in `!`.
     """
@@ -123,13 +123,13 @@ def test_neighbours_alone_are_joined_as_few_as_can_be_and_nothing_is_lost(
     assert found.empty == {number for number, count in enumerate(held) if not count}
     assert all(group.end_offset - group.start_offset < MOST for group in found.groups)
     assert len(found.groups) == fewest([length for length, _ in drawn], is_empty)
-    # What a second round finds: the same, as long as nobody adds to it.
+    # A second merge changes nothing.
     again = [number in found.empty for number in range(len(found.groups))]
     assert merge_empty(found.groups, again) == found
 
 
 def fewest(lengths: list[int], is_empty: list[bool]) -> int:
-    """The model: the best of all ways to cut, by what is best for each head of the list."""
+    """The model: the best of all ways to cut, from the best cut of each head of the list."""
     best = [0]
     for end in range(1, len(lengths) + 1):
         best.append(

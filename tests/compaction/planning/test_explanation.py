@@ -39,7 +39,7 @@ DUE = a_view(
 )
 
 
-def told(
+def explain(
     view: PartitionView,
     rules: Rules,
     last_stable: LastStable | None = None,
@@ -65,22 +65,22 @@ def words(segments: tuple[ExplainedSegment, ...]) -> list[str]:
     [
         # Clean ones go along; the one that holds the first dirty offset is both.
         (
-            told(aged(9, 9, 9, cleaned=150), ALWAYS),
+            explain(aged(9, 9, 9, cleaned=150), ALWAYS),
             ["cleaned: rewritten1", "cleaned+dirty: rewritten1", "dirty: rewritten1"],
             (1, "dirty from offset 150 on"),
         ),
         (
-            told(aged(9, 9, cleaned=100), replace(COMPACT, segment_bytes=1000), forced=0),
+            explain(aged(9, 9, cleaned=100), replace(COMPACT, segment_bytes=1000), forced=0),
             ["dirty: rewritten1", "dirty: rewritten2"],
             (0, "--first-dirty says that it is dirty from offset 0 on"),
         ),
         (
-            told(aged(9, 9, cleaned=100), NEVER),
+            explain(aged(9, 9, cleaned=100), NEVER),
             ["cleaned: left", "dirty: waits"],
             (1, "dirty ratio 50.0 %, min.cleanable.dirty.ratio wants more than 100 %"),
         ),
         (
-            told(aged(90, 30, 60), MIN),
+            explain(aged(90, 30, 60), MIN),
             ["dirty: rewritten1", "too young: waits", "too young: waits"],
             (
                 1,
@@ -89,7 +89,7 @@ def words(segments: tuple[ExplainedSegment, ...]) -> list[str]:
             ),
         ),
         (
-            told(aged(90, 30, 60), MIN),
+            explain(aged(90, 30, 60), MIN),
             ["dirty: rewritten1", "too young: waits", "too young: waits"],
             (
                 2,
@@ -98,12 +98,12 @@ def words(segments: tuple[ExplainedSegment, ...]) -> list[str]:
             ),
         ),
         (
-            told(aged(-7, cleaned=50), MIN),
+            explain(aged(-7, cleaned=50), MIN),
             ["cleaned+too young: waits"],
             (0, "its youngest record lies 7 ms ahead, min.compaction.lag.ms is 50 (50 ms)"),
         ),
         (
-            told(aged(9, 9, 9, cleaned=200), COMPACT, HOLD),
+            explain(aged(9, 9, 9, cleaned=200), COMPACT, HOLD),
             ["cleaned: left", "cleaned: left", "unstable: waits"],
             (
                 2,
@@ -112,27 +112,27 @@ def words(segments: tuple[ExplainedSegment, ...]) -> list[str]:
             ),
         ),
         (
-            told(aged(10, 90, 10, cleaned=100), MAX),
+            explain(aged(10, 90, 10, cleaned=100), MAX),
             ["cleaned: rewritten1", "dirty: rewritten1", "dirty: rewritten1"],
             (1, "its first batch is 90 ms old, max.compaction.lag.ms is 80"),
         ),
         (
-            told(aged(9, 9), replace(COMPACT, chunk_bytes=1000)),
+            explain(aged(9, 9), replace(COMPACT, chunk_bytes=1000)),
             ["dirty: rewritten1", "dirty: waits"],
             (1, "the first chunk ends at offset 99: a later one takes it"),
         ),
         (
-            told(DUE, COMPACT),
+            explain(DUE, COMPACT),
             ["cleaned: rewritten1", "cleaned: transactions read", "cleaned: transactions read"],
             (0, "a delete horizon in it passed 5 ms ago"),
         ),
         (
-            told(DUE, COMPACT),
+            explain(DUE, COMPACT),
             ["cleaned: rewritten1", "cleaned: transactions read", "cleaned: transactions read"],
             (1, "clean, its earliest delete horizon is 2 s ahead"),
         ),
         (
-            told(DUE, COMPACT, forced=300),
+            explain(DUE, COMPACT, forced=300),
             ["cleaned: left"] * 3,
             (0, "clean: with --first-dirty no delete horizon counts"),
         ),
@@ -146,11 +146,11 @@ def test_each_segment_has_its_region_its_action_and_why(
 
 
 def test_ages_are_of_the_youngest_and_where_the_maximum_lag_asks_of_the_first() -> None:
-    clean, dirty = told(aged((90, 10), (70, 20), cleaned=100), MAX)
+    clean, dirty = explain(aged((90, 10), (70, 20), cleaned=100), MAX)
     assert (clean.age_ms, clean.first_age_ms) == (10, None)
     assert (dirty.age_ms, dirty.first_age_ms) == (20, 70)
-    assert told(aged((70, 20)), COMPACT)[0].first_age_ms is None
-    assert told(aged(NOW_MS + 1), COMPACT)[0].age_ms is None
+    assert explain(aged((70, 20)), COMPACT)[0].first_age_ms is None
+    assert explain(aged(NOW_MS + 1), COMPACT)[0].age_ms is None
 
 
 def test_a_refused_partition_is_left_as_it_is() -> None:
@@ -164,7 +164,7 @@ def test_a_refused_partition_is_left_as_it_is() -> None:
 
 
 def test_too_many_neighbours_alike_become_one_row() -> None:
-    segments = told(aged(*[9] * 30, cleaned=1200), NEVER)
+    segments = explain(aged(*[9] * 30, cleaned=1200), NEVER)
     assert len(folded(segments, 30)) == 30
     runs = folded(segments, 29)
     assert [len(run.segments) for run in runs] == [12, 18]
@@ -182,7 +182,7 @@ def test_a_duration_is_rounded_down(time_ms: int, expected: str) -> None:
 def test_a_segment_that_overlaps_says_which_of_its_offsets_count_elsewhere() -> None:
     first, second = a_chain(10, 10)
     cut = replace(second, skipped_offsets=3, skipped_bytes=100, agrees_with=(first.segment_id,))
-    whole, overlapping = told(a_view([first, cut]), ALWAYS)
+    whole, overlapping = explain(a_view([first, cut]), ALWAYS)
     assert overlapping.why.endswith(
         "; its offsets 7 to 9 count in the segments before it, uploaded earlier"
     )

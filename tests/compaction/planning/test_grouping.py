@@ -100,7 +100,7 @@ def chains(draw: st.DrawFn) -> list[Segment]:
 
 
 def fits(segments: Sequence[Segment], rules: Rules) -> bool:
-    """The model: the four limits, said as in SEMANTICS 7."""
+    """The model: the four limits, as in SEMANTICS 7."""
     return (
         sum(segment.size_bytes for segment in segments) <= rules.segment_bytes
         and sum(segment.offset_index_bytes for segment in segments) <= rules.segment_index_bytes

@@ -261,7 +261,7 @@ def test_when_the_active_segment_should_have_rolled(
 
 
 def allowed(dirty: list[Segment], of: Rules) -> int:
-    """How many of the dirty segments may be cleaned, said segment by segment."""
+    """How many of the dirty segments may be cleaned, checked segment by segment."""
     young = [NOW_MS - segment.max_timestamp_ms < of.min_compaction_lag_ms for segment in dirty]
     late = [
         segment.first_timestamp_ms > 0

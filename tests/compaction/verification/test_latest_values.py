@@ -27,7 +27,7 @@ versioned = st.lists(
 )
 
 
-def told(latest: LatestValues) -> dict[bytes, tuple[int, int, tuple[int, ...]]]:
+def by_key(latest: LatestValues) -> dict[bytes, tuple[int, int, tuple[int, ...]]]:
     """By key: offset, value bytes, digest; each key once."""
     found = {}
     for i, at in enumerate(latest.keys.key_at):
@@ -41,7 +41,7 @@ def told(latest: LatestValues) -> dict[bytes, tuple[int, int, tuple[int, ...]]]:
 def model(
     pairs: list[tuple[bytes, bytes | None]], first_offset: int = 0
 ) -> dict[bytes, tuple[int, int, tuple[int, ...]]]:
-    """A dictionary by key: what comes later wins."""
+    """A dictionary by key: the later entry stays."""
     latest = {key: (offset, value) for offset, (key, value) in enumerate(pairs, first_offset)}
     return {
         key: (
@@ -56,7 +56,7 @@ def model(
 def model_of_versions(
     pieces: list[list[tuple[bytes, bytes | None, int | None]]],
 ) -> dict[bytes, tuple[int, int, tuple[int, ...]]]:
-    """A dictionary by key: the highest version wins, any wins over none, ties go by offset."""
+    """A dictionary by key: the highest version stays, any before none, then the highest offset."""
     best: dict[bytes, tuple[bool, int, int, bytes | None]] = {}
     for offset, (key, value, version) in enumerate(record for piece in pieces for record in piece):
         rank = (version is not None, version or 0, offset, value)
@@ -72,21 +72,21 @@ def digest_of(value: bytes) -> tuple[int, ...]:
 
 @given(records)
 def test_a_window_keeps_the_last_of_each_key(pairs: list[tuple[bytes, bytes | None]]) -> None:
-    assert told(window(pairs)) == model(pairs)
+    assert by_key(window(pairs)) == model(pairs)
 
 
 @given(records, st.integers(0, 5))
 def test_records_that_are_not_chosen_take_no_part(
     pairs: list[tuple[bytes, bytes | None]], skipped: int
 ) -> None:
-    assert told(window(pairs, skipped=skipped)) == model(pairs[: max(0, len(pairs) - skipped)])
+    assert by_key(window(pairs, skipped=skipped)) == model(pairs[: max(0, len(pairs) - skipped)])
 
 
 @given(st.lists(records, max_size=4))
 def test_later_pieces_win(pieces: list[list[tuple[bytes, bytes | None]]]) -> None:
     starts = [0, *accumulate(len(piece) for piece in pieces)]
     windows = [window(piece, start) for piece, start in zip(pieces, starts, strict=False)]
-    assert told(latest_of(windows)) == model([pair for piece in pieces for pair in piece])
+    assert by_key(latest_of(windows)) == model([pair for piece in pieces for pair in piece])
 
 
 @given(st.lists(versioned, max_size=4), st.integers(1, 3))
@@ -106,14 +106,14 @@ def test_versions_decide_over_windows_segments_and_buckets(
         for bucket in range(buckets)
     ]
     expected = model_of_versions(pieces)
-    assert {key: entry for latest in found for key, entry in told(latest).items()} == expected
+    assert {key: entry for latest in found for key, entry in by_key(latest).items()} == expected
 
 
 @given(records, st.integers(1, 5))
 def test_buckets_part_the_keys(pairs: list[tuple[bytes, bytes | None]], buckets: int) -> None:
     blocks = list(in_buckets(window(pairs), buckets))
     assert all(0 <= bucket < buckets and len(block) for bucket, block in blocks)
-    parts = [told(block) for _, block in blocks]
+    parts = [by_key(block) for _, block in blocks]
     assert sum(len(part) for part in parts) == len(model(pairs))
     assert {key: entry for part in parts for key, entry in part.items()} == model(pairs)
 
@@ -122,12 +122,12 @@ def test_buckets_part_the_keys(pairs: list[tuple[bytes, bytes | None]], buckets:
 def test_a_key_lies_in_the_same_bucket_everywhere(
     one: list[tuple[bytes, bytes | None]], other: list[tuple[bytes, bytes | None]], buckets: int
 ) -> None:
-    place = {key: b for b, block in in_buckets(window(one), buckets) for key in told(block)}
+    place = {key: b for b, block in in_buckets(window(one), buckets) for key in by_key(block)}
     for bucket, block in in_buckets(window(other), buckets):
-        assert all(place.get(key, bucket) == bucket for key in told(block))
+        assert all(place.get(key, bucket) == bucket for key in by_key(block))
 
 
 @given(records)
 def test_packed_is_the_same(pairs: list[tuple[bytes, bytes | None]]) -> None:
-    assert told(deserialize_latest(serialize_latest(window(pairs)))) == model(pairs)
-    assert told(latest_of([deserialize_latest(serialize_latest(window(pairs)))])) == model(pairs)
+    assert by_key(deserialize_latest(serialize_latest(window(pairs)))) == model(pairs)
+    assert by_key(latest_of([deserialize_latest(serialize_latest(window(pairs)))])) == model(pairs)
