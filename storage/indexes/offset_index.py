@@ -17,8 +17,6 @@ from tierfold.compaction.model.errors import CorruptLog
 from tierfold.storage.indexes.index_entries import REMEDY, absolute, entries_of, relative
 from tierfold.storage.tiers.object_store import Bytes
 
-OFFSET_ENTRY_BYTES: Final = 8
-
 _ENTRY: Final = np.dtype([("offset", ">i4"), ("position", ">i4")])
 
 

@@ -17,8 +17,6 @@ from tierfold.compaction.model.errors import CorruptLog
 from tierfold.storage.indexes.index_entries import REMEDY, absolute, entries_of, relative
 from tierfold.storage.tiers.object_store import Bytes
 
-TIME_ENTRY_BYTES: Final = 12
-
 _ENTRY: Final = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 
 

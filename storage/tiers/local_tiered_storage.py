@@ -94,14 +94,6 @@ class LocalTieredStorage:
         keys = (partition_key(name) for name in self._folders())
         return tuple(sorted(key for key in keys if key is not None))
 
-    def foreign_entries(self) -> tuple[str, ...]:
-        """Names beside the partitions' folders that are no partition's; they are never read."""
-        folders = [name for name in self._folders() if partition_key(name) is None]
-        files = [
-            entry.key.removeprefix(f"{TIER_FOLDER}/") for entry in self.store.list(TIER_FOLDER)
-        ]
-        return tuple(sorted(folders + files))
-
     def listing(self, key: PartitionKey) -> tuple[ListedSegment, ...]:
         """The partition's segments by start offset and id, from one listing, nothing opened."""
         parts: dict[tuple[int, str], dict[str, ObjectEntry]] = {}

@@ -149,7 +149,7 @@ def test_the_last_offset_there_is_names_a_segment() -> None:
     assert segment_name(name) == (2**63 - 1, SEGMENT_ID, Part.LOG)
 
 
-def test_partitions_are_sorted_and_foreign_entries_listed_apart(
+def test_partitions_are_sorted_and_other_entries_are_none(
     tier: LocalTieredStorage, tmp_path: Path
 ) -> None:
     for name in (f"b-10-{TOPIC_ID}", f"b-9-{TOPIC_ID}", f"a-0-{TOPIC_ID}", "lost+found"):
@@ -157,12 +157,10 @@ def test_partitions_are_sorted_and_foreign_entries_listed_apart(
     (tmp_path / TIER_FOLDER / "notes.txt").write_text("x")
     (tmp_path / "_tierfold").mkdir()
     assert [str(key) for key in tier.partitions()] == ["a-0", "b-9", "b-10"]
-    assert tier.foreign_entries() == ("lost+found", "notes.txt")
 
 
 def test_an_empty_tier_has_no_partitions(tier: LocalTieredStorage) -> None:
     assert tier.partitions() == ()
-    assert tier.foreign_entries() == ()
     assert tier.listing(KEY) == ()
 
 
