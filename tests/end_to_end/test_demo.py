@@ -32,7 +32,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return folder, done.stdout
 
 
-def test_the_demo_tells_bytes_before_and_after(demo: tuple[Path, str]) -> None:
+def test_the_demo_prints_bytes_before_and_after(demo: tuple[Path, str]) -> None:
     printed = demo[1]
     before, after = (
         int(found[1].replace(" ", ""))

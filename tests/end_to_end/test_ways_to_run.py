@@ -66,7 +66,7 @@ def test_every_way_to_run_leaves_the_same_records(
     assert counts == expected.ran.partitions["tiered", 0]["counts"]
 
 
-def test_a_wrong_setting_under_spark_submit_is_told_without_a_trace(tmp_path: Path) -> None:
+def test_a_wrong_setting_under_spark_submit_prints_no_traceback(tmp_path: Path) -> None:
     tier = sample_copy(tmp_path / "tier")
     # A launcher other than that of `compact`: each verb has its own.
     command = (*WAYS["spark-submit"][:-1], "jobs/verify_job.py")

@@ -26,7 +26,7 @@ def test_same_seed_same_bytes(lab: KafkaLab, tmp_path: Path) -> None:
     assert made["logEndOffset"] == 300 + made["markers"]
 
 
-def test_batches_and_side_files_tell_what_was_made(lab: KafkaLab, tmp_path: Path) -> None:
+def test_batches_and_side_files_match_what_was_made(lab: KafkaLab, tmp_path: Path) -> None:
     made = lab.make(
         tmp_path / "t-0", seed=6, records=800, txn=2, abort=0.5, epochs=3, segment_bytes="20k"
     )

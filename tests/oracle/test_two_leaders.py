@@ -62,7 +62,7 @@ def test_an_upload_counts_from_where_those_before_it_end() -> None:
         ((2, 8, 1), "late and superseded"),
     ],
 )
-def test_kinds_of_overlap_are_told_apart(other: tuple[int, int, int], kind: str) -> None:
+def test_kinds_of_overlap_are_distinguished(other: tuple[int, int, int], kind: str) -> None:
     assert kind in laid((0, 10, 0), other).kinds
     assert laid((0, 10, 0), (10, 14, 0)).kinds == set()
 

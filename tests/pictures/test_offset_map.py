@@ -72,7 +72,7 @@ def test_a_record_without_a_key_is_dropped_and_counted(tmp_path: Path) -> None:
         assert (done.counts.without_key, done.counts.kept) == (3, 2)
 
 
-def test_a_tombstone_outlives_its_first_pass_by_the_retention(tmp_path: Path) -> None:
+def test_a_tombstone_stays_for_the_retention_after_its_first_pass(tmp_path: Path) -> None:
     log = picture("0:a=1 1:b=2 | 2:a= 3:c=1", tmp_path)
     once = cleaned(log, now_ms=70)
     waiting = cleaned(once, now_ms=70 + RETENTION_MS - 1)

@@ -168,7 +168,7 @@ def test_a_tombstone_wins_or_loses_like_any_record(
 
 
 @BOTH
-def test_an_expired_tombstone_goes_only_in_a_pass_after_its_losers_are_gone(
+def test_an_expired_tombstone_goes_one_pass_after_its_superseded_records(
     mark: str, rules: Rules, tmp_path: Path
 ) -> None:
     log = picture("0:a=@5^50 | 1:a=1@4 2:c=1@1".replace("@", mark), tmp_path)
@@ -179,7 +179,7 @@ def test_an_expired_tombstone_goes_only_in_a_pass_after_its_losers_are_gone(
 
 
 @BOTH
-def test_whether_a_loser_was_met_counts_within_a_segment_too(
+def test_a_superseded_record_in_the_same_segment_counts_too(
     mark: str, rules: Rules, tmp_path: Path
 ) -> None:
     log = picture("0:a=1@4 1:a=@5^50 2:c=1@1".replace("@", mark), tmp_path)

@@ -75,7 +75,7 @@ def test_an_abort_marker_and_its_index_entry_go_in_step(tmp_path: Path) -> None:
     assert (drawn(gone), listed(gone)) == ("0.. 2:b=1", "")
 
 
-def test_a_commit_marker_stays_as_long_as_a_record_of_it_lives(tmp_path: Path) -> None:
+def test_a_commit_marker_stays_while_one_of_its_records_stays(tmp_path: Path) -> None:
     log = picture("P1([0:a=1 1:b=1]) 2:P1:C 3:a=2", tmp_path)
     expected = "P1(0-1:[1:b=1]) 2:P1:C 3:a=2"
     once = cleaned(log, now_ms=LATE_MS)

@@ -13,7 +13,7 @@ from tests.tidy.source_tree import Source, source_of
 Check = Callable[[Source], list[str]]
 
 
-def test_no_page_carries_a_marker() -> None:
+def test_no_text_has_an_open_marker() -> None:
     pages = source_tree.texts()
     assert [
         violation for path, text in pages for violation in forbidden_code.markers(path, text)

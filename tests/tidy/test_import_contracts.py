@@ -91,12 +91,12 @@ def test_another_name_is_found(text: str) -> None:
     assert len(import_contracts.other_names(source_of(text))) == 1
 
 
-def test_imports_of_others_are_told_from_pythons_and_ours() -> None:
+def test_third_party_imports_are_distinguished() -> None:
     text = "import os\nimport numpy.typing\nfrom google_crc32c import value\nimport tierfold"
     assert import_contracts.outside_imports((source_of(text),)) == {"numpy", "google_crc32c"}
 
 
-def test_a_module_that_nobody_needs_is_found() -> None:
+def test_an_unused_module_is_found() -> None:
     four_modules = (
         source_of("", "jobs/__init__.py"),
         source_of("import tierfold.jobs.b\nimport tierfold.jobs.d", "jobs/a.py"),

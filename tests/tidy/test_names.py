@@ -18,7 +18,7 @@ def test_no_module_shadows_one_of_python(source: Source) -> None:
 
 
 @each_file
-def test_no_module_is_named_for_nothing(source: Source) -> None:
+def test_no_module_has_a_vague_name(source: Source) -> None:
     assert names.is_named_for_nothing(source) == []
 
 
@@ -27,7 +27,7 @@ def test_no_two_test_files_share_a_name() -> None:
 
 
 @pytest.mark.parametrize("source", source_tree.product(), ids=lambda source: source.path)
-def test_everything_public_says_what_it_is_for(source: Source) -> None:
+def test_everything_public_has_a_docstring(source: Source) -> None:
     assert names.undocumented(source) == []
 
 
@@ -46,7 +46,7 @@ def test_a_packages_docstring_is_its_map(package: Source) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "X = 1", '"""\nLater.\n"""'])
-def test_a_test_file_that_says_nothing_is_found(text: str) -> None:
+def test_a_test_file_without_a_docstring_is_found(text: str) -> None:
     assert len(names.says_nothing(source_of(text))) == 1
 
 
@@ -68,7 +68,7 @@ def test_a_package_is_judged_by_its_folder() -> None:
 
 
 @pytest.mark.parametrize("path", ["jobs/utils.py", "storage/common/files.py", "tests/helpers.py"])
-def test_a_name_for_nothing_is_found(path: str) -> None:
+def test_a_vague_name_is_found(path: str) -> None:
     assert len(names.is_named_for_nothing(source_of("", path))) == 1
 
 
@@ -79,7 +79,7 @@ def test_twins_are_found_and_conftest_has_none() -> None:
     ]
 
 
-def test_silence_is_found_in_modules_classes_functions_and_methods() -> None:
+def test_missing_docstrings_of_modules_classes_functions_and_methods_are_found() -> None:
     text = "class A:\n    def f(self): ...\n    def _g(self): ...\ndef h(): ...\n"
     said = names.undocumented(source_of(text))
     assert [fault.rpartition(":")[2] for fault in said] == [
@@ -90,5 +90,5 @@ def test_silence_is_found_in_modules_classes_functions_and_methods() -> None:
     ]
 
 
-def test_what_speaks_is_left_alone() -> None:
+def test_documented_code_passes() -> None:
     assert names.undocumented(source_of('"""M."""\ndef f():\n    """F."""\n')) == []

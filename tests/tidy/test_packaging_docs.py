@@ -79,7 +79,7 @@ def _is_a_test_file(name: str) -> bool:
     return any(source.path.endswith(f"/{name}.py") for source in source_tree.tests())
 
 
-def test_the_changelog_tells_of_the_version() -> None:
+def test_the_changelog_has_the_version() -> None:
     assert f"\n## {packaging_docs.version(SETUP)}\n" in CHANGELOG
 
 

@@ -137,7 +137,7 @@ def test_a_relative_path_is_the_path(tier: Path, monkeypatch: pytest.MonkeyPatch
     assert tierfold("plan", tier.name, *COMPACT, "--json") == by_path
 
 
-def test_usage_is_told_with_exit_code_2() -> None:
+def test_usage_is_printed_with_exit_code_2() -> None:
     assert tierfold("compactify", "x").code == 2
     assert tierfold("compact").code == 2
     assert tierfold("compact", "x", "--now", "soon").code == 2
@@ -195,7 +195,7 @@ def test_the_list_of_verbs_is_whole() -> None:
     assert "forget Take back what the catalog says of a partition whose log was cut off." in said
 
 
-def test_help_tells_the_exit_codes_and_the_version_is_told() -> None:
+def test_help_lists_the_exit_codes_and_the_version_is_printed() -> None:
     ran = tierfold("--help")
     assert ran.code == 0
     assert not told(ran.stdout, "Exit codes", "3 a partition failed", "4 fenced", *VERBS)
@@ -227,7 +227,7 @@ def test_status_names_segments_in_offset_order(tier: Path) -> None:
     assert not told(people.stdout, "orders-0", "0–21")
 
 
-def test_the_catalog_lies_in_the_tier_unless_told_otherwise(
+def test_the_catalog_lies_in_the_tier_by_default(
     spark: object, tier: Path, tmp_path: Path
 ) -> None:
     elsewhere = tmp_path / "elsewhere" / "catalog"
@@ -241,7 +241,7 @@ def test_the_catalog_lies_in_the_tier_unless_told_otherwise(
     assert by_uri == seen
 
 
-def test_people_are_told_what_was_done(spark: object, tier: Path) -> None:
+def test_the_printed_report_says_what_was_done(spark: object, tier: Path) -> None:
     ran = tierfold("compact", tier, *ALWAYS)
     assert ran.code == 0
     assert not told(ran.stdout, "run ", "orders-0", "compacted", "0–21", "2 → 1")

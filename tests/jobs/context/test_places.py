@@ -82,7 +82,7 @@ def test_no_table_of_a_catalog_takes_it(spark: object, table: str, text: str) ->
         getattr(catalog_tables, table)(spark, text)
 
 
-def test_commands_that_are_told_name_the_tier_as_a_shell_takes_it(tmp_path: Path) -> None:
+def test_printed_commands_quote_the_tier_for_a_shell(tmp_path: Path) -> None:
     tier = str(made_tier(tmp_path / "a tier"))
     assert run_context(tier).place(key_of("orders")) == f"'{tier}' orders-0"
     assert run_context(tier, f"{tier}/_tierfold").place(key_of("orders")) == f"'{tier}' orders-0"

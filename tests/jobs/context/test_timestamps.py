@@ -30,7 +30,7 @@ def test_a_time_is_read(text: str, time_ms: int) -> None:
 
 
 @given(st.integers(0, 253_402_300_799_999))
-def test_what_is_told_is_understood(time_ms: int) -> None:
+def test_a_printed_time_is_read_back(time_ms: int) -> None:
     assert timestamp_ms_of(timestamp_text(time_ms), where="--to") == time_ms
 
 
@@ -51,6 +51,6 @@ def test_more_digits_than_a_time_has_are_refused() -> None:
 
 
 @pytest.mark.parametrize("text", ["2026-13-01", "2026-02-30T00:00", "2026-1-1", "2026-11-21T25:00"])
-def test_a_date_that_is_none_is_told(text: str) -> None:
+def test_an_impossible_date_is_refused(text: str) -> None:
     with pytest.raises(BadSettings, match=rf"'{text}' is no timestamp.*2026-11-21T15:30:46.123Z"):
         timestamp_ms_of(text, where="--to")

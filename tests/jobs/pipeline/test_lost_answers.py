@@ -97,7 +97,7 @@ def failing_times(number: int) -> Event:
     return event
 
 
-def test_what_nobody_can_read_back_is_unknown_and_the_next_run_finds_out(
+def test_a_commit_that_cannot_be_read_back_is_unknown_until_the_next_run(
     tier: Path, pauses: list[int]
 ) -> None:
     reports = compacted(tier, after_commit=no_answer, before_resolve=no_answer)

@@ -132,7 +132,7 @@ def test_an_object_that_vanishes_between_scan_and_rewrite_stops_its_partition_al
     assert files_below(folder_of(tier, ORDERS)) == before
 
 
-def test_a_file_that_vanishes_beside_the_log_leaves_an_orphan_that_never_lives(
+def test_a_file_that_vanishes_beside_the_log_leaves_an_orphan_that_is_never_live(
     spark: SparkSession, tier: Path
 ) -> None:
     victim = sorted(folder_of(tier, ORDERS).glob("*.leader_epoch_checkpoint"))[1]
@@ -216,7 +216,7 @@ def test_data_that_take_a_worker_down_stop_their_own_partition_alone(
     assert "Python worker exited" in (results[ORDERS].failure or "")
 
 
-def test_what_one_half_has_committed_is_told_though_a_signal_stops_the_other(
+def test_what_one_half_committed_is_reported_when_a_signal_stops_the_other(
     spark: SparkSession, tier: Path
 ) -> None:
     def ctrl_c() -> None:

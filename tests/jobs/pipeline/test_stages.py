@@ -64,7 +64,7 @@ def scan(spark: SparkSession, tier: Path, rounds: list[Round]) -> DataFrame:
     return scanned(references, tasks, str(tier), bytes_done)
 
 
-def test_a_scanned_segment_tells_its_keys_its_own_losers_and_itself(
+def test_a_scanned_segment_returns_its_keys_its_superseded_records_and_itself(
     spark: SparkSession, tier: Path
 ) -> None:
     rows = rows_from(scan(spark, tier, claimed_rounds(tier)[1]))

@@ -147,7 +147,7 @@ def test_topics_under_every_strategy_end_as_the_model_says(
             assert (found.keys_compared is not None) == (len(strategies) == 1), found.notes
 
 
-def test_a_run_remembers_its_strategy_and_the_next_plan_tells_of_a_change(
+def test_a_run_records_its_strategy_and_the_next_plan_reports_a_change(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     tier, key = made_tier(tmp_path / "tier"), key_of("topic")
@@ -186,7 +186,7 @@ def one_topic(tier: Path, words: Sequence[str], strategy: CompactionStrategy) ->
     return chunk
 
 
-def test_an_expired_tombstone_waits_for_losers_of_its_own_segment_and_of_others(
+def test_an_expired_tombstone_waits_for_superseded_records_of_every_segment(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     tier, key = made_tier(tmp_path / "tier"), key_of("topic")

@@ -50,7 +50,7 @@ def tier(tmp_path: Path) -> Path:
     return made_tier(tmp_path / "tier")
 
 
-def test_a_plan_tells_the_round_and_changes_nothing(tier: Path) -> None:
+def test_a_plan_reports_the_round_and_changes_nothing(tier: Path) -> None:
     logs = [put_updates(tier, key_of("orders"), number) for number in range(2)]
     before = files_below(tier)
     ran = tierfold("plan", tier, *COMPACT, "--json")

@@ -73,7 +73,7 @@ def test_every_segment_gets_one_row_and_a_task(rounds: list[Round]) -> None:
     assert starts == [0, RECORDS_PER_SEGMENT, 2 * RECORDS_PER_SEGMENT, 0]
 
 
-def test_a_segment_is_told_of_the_aborts_that_reach_into_it_alone(rounds: list[Round]) -> None:
+def test_a_segment_gets_only_the_aborts_that_reach_into_it(rounds: list[Round]) -> None:
     # Segments lie at 0 to 10, 11 to 21 and 22 to 32.
     first = an_abort(1, first_offset=3, last_offset=10)
     middle = an_abort(2, first_offset=10, last_offset=11)
@@ -138,7 +138,7 @@ def test_a_groups_order_travels_with_its_first_segment(rounds: list[Round]) -> N
     assert rows[0]["task"] == rows[1]["task"]
 
 
-def test_a_group_is_told_of_its_own_markers_alone(rounds: list[Round]) -> None:
+def test_a_group_gets_only_its_own_markers(rounds: list[Round]) -> None:
     round_ = rounds[0]
     listed = tuple(an_abort(offset, offset, offset) for offset in (0, 21, 22, 32))
     transaction_status = TransactionStatus(

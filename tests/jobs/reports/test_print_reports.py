@@ -62,7 +62,7 @@ def test_what_was_tried_in_vain_shows_no_result_and_all_of_its_place() -> None:
     assert place in "".join(why)
 
 
-def test_markers_among_the_records_that_stay_are_told() -> None:
+def test_markers_among_the_records_that_stay_are_counted() -> None:
     counts = Counts(records_in=12_155, kept=1089, kept_markers=90, superseded=11_066)
     done = PartitionReport(key=KEY, outcome=COMPACTED, counts=counts)
     assert printed([done, done])[-1].startswith(

@@ -44,14 +44,14 @@ def test_what_is_sound_ends_in_one_line() -> None:
     )
 
 
-def test_a_second_opinion_is_told_apart() -> None:
+def test_a_second_opinion_is_listed_separately() -> None:
     second = replace(SOUND, second_opinion=SecondOpinion(keys=999))
     assert printed(second, SOUND).splitlines()[-1].endswith(
         ", 2 000 keys agree with the originals, 999 by a second opinion"
     )
 
 
-def test_markers_and_deleted_keys_are_told_apart() -> None:
+def test_markers_and_deleted_keys_are_listed_separately() -> None:
     mixed = replace(SOUND, markers=90, keys_deleted=1)
     assert printed(mixed, replace(SOUND, keys_deleted=88)).splitlines()[-1] == (
         "verified: 6 segments, 8 874 batches, 24 310 records (90 transaction markers among them),"

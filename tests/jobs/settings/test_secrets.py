@@ -104,7 +104,7 @@ def test_a_file_is_refused_without_what_it_holds(toml: str, tier: Path, tmp_path
     refused(tierfold("config", "orders", "--config", file))
 
 
-def test_a_name_is_told_where_its_value_is_not(tier: Path) -> None:
+def test_a_name_is_shown_but_not_its_secret_value(tier: Path) -> None:
     ran = tierfold("plan", tier, *WORDS["an unknown setting"])
     assert "there is no setting 'ssl.keystore.passphrase'" in ran.stderr
 
@@ -130,7 +130,7 @@ def test_a_foreign_exception_is_reported_without_its_secrets() -> None:
         assert told.isprintable()
 
 
-def test_a_bug_is_told_with_its_trace_and_without_secrets(
+def test_a_bug_prints_its_traceback_without_secrets(
     spark: object, tmp_path: Path
 ) -> None:
     def bug() -> None:

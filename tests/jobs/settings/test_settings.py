@@ -207,7 +207,7 @@ def test_whatever_is_typed_is_either_understood_or_refused_by_name(text: str, na
     ("text", "value"),
     [("1", "1"), ("0", "0"), (".25", "0.25"), ("5e-1", "0.5"), ("1e-30", "0." + 29 * "0" + "1")],
 )
-def test_a_ratio_is_told_exactly(text: str, value: str) -> None:
+def test_a_ratio_is_printed_exactly(text: str, value: str) -> None:
     (told,) = (
         setting
         for setting in resolve([f"min.cleanable.dirty.ratio={text}"]).effective("orders")

@@ -199,7 +199,7 @@ def test_patterns_that_meet_in_a_topic_are_refused_for_that_topic(tmp_path: Path
         resolved.rules_by_topic(["ab", "az"])
 
 
-def test_each_effective_value_tells_who_gave_it(tmp_path: Path) -> None:
+def test_each_effective_value_names_its_source(tmp_path: Path) -> None:
     config = tmp_path / "mine.toml"
     config.write_text(
         '[broker]\n"log.roll.hours" = 1\n[topics."o*"]\n"segment.bytes" = 5\n', encoding="utf-8"

@@ -109,7 +109,7 @@ def test_spark_reads_the_runs(spark: SparkSession, catalog_uri: str, seen: Path)
     assert_same(found, spark.createDataFrame(rows, found.schema))
 
 
-def test_a_session_without_delta_is_told_what_it_needs(
+def test_without_delta_the_error_says_what_is_needed(
     spark: SparkSession, catalog_uri: str
 ) -> None:
     with pytest.raises(UnreadableObject, match="with_delta"):

@@ -29,7 +29,7 @@ def test_a_folder_is_the_owners_alone_whatever_the_umask(umask: int) -> None:
     assert len(str(folder)) + 43 <= 107
 
 
-def test_nobody_else_connects_to_a_session_and_it_leaves_nothing(tmp_path: Path) -> None:
+def test_no_other_user_connects_to_a_session_and_it_leaves_nothing(tmp_path: Path) -> None:
     first, answer = tmp_path / "first", tmp_path / "answer"
     running = subprocess.Popen(
         [sys.executable, "-m", "tests.jobs.socket_session", answer, ROOT / "sample"], cwd=ROOT

@@ -80,7 +80,7 @@ def test_a_task_whose_worker_dies_is_tried_again_on_this_machine_too(spark: Spar
     assert spark.sparkContext.master == "local[*,4]"
 
 
-def test_of_a_failure_the_innermost_words_are_told() -> None:
+def test_the_innermost_message_of_a_failure_is_shown() -> None:
     failure = Py4JError(
         "o1.getResult.\n: a.SparkException: Exception thrown in awaitResult: \n\tat a.b(c:1)\n"
         "Caused by: a.SparkException: Python worker exited unexpectedly.\n\tat a.b(c:1)\n"

@@ -66,13 +66,13 @@ def test_a_worker_whose_spark_hangs_up_ends_in_silence() -> None:
     assert running.said == ""
 
 
-def test_what_else_befalls_a_worker_is_told() -> None:
+def test_other_worker_failures_are_reported() -> None:
     with daemon(SPARK_BUFFER_SIZE="no number") as running:
         running.hung_up_on()
     assert "ValueError" in running.said
 
 
-def test_nobody_else_has_a_worker_forked_whatever_the_umask() -> None:
+def test_no_other_user_can_fork_a_worker_whatever_the_umask() -> None:
     with daemon(umask=0) as running:
         assert kept_private(running.address)
         running.hung_up_on()
@@ -80,7 +80,7 @@ def test_nobody_else_has_a_worker_forked_whatever_the_umask() -> None:
     assert not Path(running.address).parent.exists()
 
 
-def test_a_daemon_that_is_told_to_end_leaves_no_folder() -> None:
+def test_a_daemon_that_ends_on_request_leaves_no_folder() -> None:
     with daemon() as running:
         running.hung_up_on()  # It listens before it can be told.
         running.process.terminate()

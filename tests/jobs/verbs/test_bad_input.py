@@ -123,7 +123,7 @@ def _corrupted(damage: Damage, log: Path) -> Callable[[], None]:
     return mend
 
 
-def test_the_exit_code_tells_that_a_partition_failed(course: Course) -> None:
+def test_the_exit_code_says_that_a_partition_failed(course: Course) -> None:
     assert course.run.code == 3
 
 

@@ -121,7 +121,7 @@ def test_a_row_that_cannot_be_true_stops_its_own_partition(
     assert live_values(status_of(tier, *ALWAYS)["orders", 1]) == latest_updates(2)
 
 
-def test_whoever_takes_all_rows_for_true_is_told(tmp_path: Path) -> None:
+def test_reading_an_invalid_row_raises(tmp_path: Path) -> None:
     catalog = Catalog(str(a_tier_with(tmp_path, a_topic) / "_tierfold"))
     for keys in (None, [WRONG], [WRONG, BESIDE]):
         with pytest.raises(CorruptLog, match=r"topic is '\.\./x'"):

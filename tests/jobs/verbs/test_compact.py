@@ -177,7 +177,7 @@ def test_one_document_on_stdout_and_spark_elsewhere(course: Course) -> None:
     assert '"partitions"' not in course.first.stderr
 
 
-def test_of_every_key_the_latest_value_lives(course: Course) -> None:
+def test_the_latest_value_of_every_key_stays(course: Course) -> None:
     for partition in (0, 1):
         assert course.values[f"{ORDERS.topic_id} {partition}"] == latest_updates(2)
 
@@ -326,7 +326,7 @@ def test_a_catalog_that_vanishes_before_the_commit_publishes_nothing(two: Path) 
     assert {place: report["segments"] for place, report in status_of(two).items()} == live
 
 
-def test_a_catalog_that_cannot_be_read_at_the_commit_is_told_partition_by_partition(
+def test_a_catalog_that_cannot_be_read_at_the_commit_is_reported_per_partition(
     two: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tierfold.jobs.pipeline.commits.READ_BACK_AFTER_MS", (0, 1))

@@ -57,7 +57,7 @@ def segment(tmp_path: Path, *batches: BatchDraft | bytes) -> Path:
     return path
 
 
-def test_a_batch_and_its_records_in_kafkas_words(tmp_path: Path) -> None:
+def test_a_batch_and_its_records_are_printed_as_kafka_does(tmp_path: Path) -> None:
     path = segment(tmp_path, BATCH)
     batch, first, second = dumped(path)
     assert batch == {
@@ -118,7 +118,7 @@ def test_control_records_say_what_they_end(tmp_path: Path) -> None:
     ]
 
 
-def test_other_control_records_are_told_whole(tmp_path: Path) -> None:
+def test_other_control_records_are_printed_whole(tmp_path: Path) -> None:
     head = marker(0, -1, ControlType.COMMIT)
     record = replace(head.records[0], key=SNAPSHOT_KEY, value=b"v")
     _, told = dumped(segment(tmp_path, replace(head, records=(record,))))
@@ -127,7 +127,7 @@ def test_other_control_records_are_told_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_segment_is_told_as_kafka_tells_it(name: str) -> None:
+def test_every_segment_is_printed_as_kafka_does(name: str) -> None:
     lines = dumped(GOLDEN / f"{name}.log")
     batches = [line for line in lines if line["t"] == "batch"]
     records = [line for line in lines if line["t"] == "record"]
@@ -146,7 +146,7 @@ def test_every_segment_is_told_as_kafka_tells_it(name: str) -> None:
     ]
 
 
-def test_a_bad_crc_is_told_and_then_the_rest(tmp_path: Path) -> None:
+def test_a_bad_crc_is_reported_and_then_the_rest(tmp_path: Path) -> None:
     spoilt = bytearray(write_batch(data(1, (b"a", b"b"))))
     spoilt[-1] ^= 1
     path = segment(tmp_path, data(0, (b"a", b"b")), bytes(spoilt), data(2, (b"a", b"b")))
@@ -156,7 +156,7 @@ def test_a_bad_crc_is_told_and_then_the_rest(tmp_path: Path) -> None:
     assert "base offset 1" in str(caught.value)
 
 
-def test_lines_before_the_fault_are_told(tmp_path: Path) -> None:
+def test_lines_before_the_corruption_are_printed(tmp_path: Path) -> None:
     spoilt = bytearray(write_batch(data(1, (b"a", b"b"))))
     spoilt[-1] ^= 1
     path = segment(tmp_path, bytes(spoilt), data(2, (b"a", b"b")), b"\x00" * 20)

@@ -102,7 +102,7 @@ def _put_large(tier: Path) -> None:
         put_segment(tier, key, [batch], start_offset=start + number)
 
 
-def test_the_exit_code_tells_that_a_partition_failed(course: Course) -> None:
+def test_the_exit_code_says_that_a_partition_failed(course: Course) -> None:
     assert course.run.code == 3, course.run.stderr
 
 

@@ -26,7 +26,7 @@ from tierfold.jobs.cli import commands as cli
 from tierfold.storage.tiers.local_tiered_storage import Part
 
 
-def test_people_are_told_within_80_columns(
+def test_the_printed_report_fits_80_columns(
     tmp_path: Path
 ) -> None:
     tier, first, second, newest = histories(tmp_path / "tier")
@@ -52,7 +52,7 @@ def test_people_are_told_within_80_columns(
     assert not told(ran.stdout, "orders-0: nothing_to_do", "nothing to forget"), ran.stdout
 
 
-def test_the_history_tells_of_it_and_no_restore_leads_across(tmp_path: Path) -> None:
+def test_the_history_lists_it_and_no_restore_crosses_it(tmp_path: Path) -> None:
     tier, *_ = histories(tmp_path / "tier")
     assert tierfold("forget", tier, "orders-0").code == 0
     shown = tierfold("history", tier, "orders-0")

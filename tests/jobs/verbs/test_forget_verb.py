@@ -197,7 +197,7 @@ def test_where_discovery_would_refuse_what_is_left_nothing_is_forgotten(
     assert not row_of(tier).is_forgotten
 
 
-def test_what_only_the_row_tells_from_an_upload_is_in_the_way(tmp_path: Path) -> None:
+def test_an_output_that_only_the_row_identifies_blocks_forget(tmp_path: Path) -> None:
     tier = tmp_path / "tier"
     old_history(tier)
     ours = merged(tier)

@@ -88,7 +88,7 @@ def test_an_abort_above_the_round_that_no_index_lists_costs_no_older_value(tier:
     assert value_of(tier, "beyond", b"z") == b"z"
 
 
-def test_what_nobody_decided_and_nobody_calls_open_stops_its_partition(tier: Path) -> None:
+def test_an_undecided_transaction_that_is_not_open_stops_its_partition(tier: Path) -> None:
     put_segment(tier, UNOPENED, [data(0, (b"k", b"COMMITTED"))], start_offset=0)
     put_segment(tier, UNOPENED, [data(1, (b"k", b"open"), producer_id=7)], start_offset=1)
     report = compact(tier, NOW_MS)["unopened"]
@@ -97,7 +97,7 @@ def test_what_nobody_decided_and_nobody_calls_open_stops_its_partition(tier: Pat
     assert [s["start_offset"] for s in status_of(tier)["unopened", 0]["segments"]] == [0, 1]
 
 
-def test_dropped_records_without_a_key_are_told(tier: Path) -> None:
+def test_dropped_records_without_a_key_are_reported(tier: Path) -> None:
     put_segment(tier, KEYLESS, [data(0, (None, b"event"), (b"k", b"v"))], start_offset=0)
     put_segment(tier, KEYLESS, [data(2, (None, b"event"))], start_offset=2)
     report = compact(tier, NOW_MS)["keyless"]

@@ -62,7 +62,7 @@ def restore(tier: Path, to: str, *arguments: str) -> Ran:
 
 
 @pytest.mark.parametrize("verb", [("history",), ("restore", "--to", "0")])
-def test_a_partition_that_is_not_there_is_told_with_what_comes_near(
+def test_a_missing_partition_is_reported_with_similar_names(
     tier: Path, verb: tuple[str, ...]
 ) -> None:
     ran = tierfold(*verb, tier, "order-0")
@@ -206,7 +206,7 @@ def merged(tier: Path, row: PartitionState) -> None:
     assert isinstance(catalog.commit([proposal])[ORDERS], Committed)
 
 
-def test_people_are_told_what_comes_back_and_what_leaves(tier: Path) -> None:
+def test_the_printed_report_lists_what_comes_back_and_what_leaves(tier: Path) -> None:
     catalog = Catalog(str(tier / "_tierfold"))
     row = catalog.read([ORDERS])[ORDERS]
     merged(tier, row)

@@ -226,7 +226,7 @@ def test_a_difference_says_what_was_and_what_is(found: dict[str, Verified]) -> N
     }
 
 
-def test_the_reader_cannot_tell_two_topics_of_one_name_apart(
+def test_the_reader_cannot_distinguish_two_topics_of_one_name(
     found_by_key: dict[PartitionKey, Verified],
 ) -> None:
     for key in TWICE:

@@ -149,7 +149,7 @@ def test_the_most_overdue_partition_goes_first(three_topics: Path) -> None:
     ]
 
 
-def test_a_plan_tells_the_order_of_work_and_what_is_late(three_topics: Path) -> None:
+def test_a_plan_lists_the_order_of_work_and_what_is_late(three_topics: Path) -> None:
     context = run_context(str(three_topics), None, WRITTEN_AT_MS + 3015)
     reports = plan(context, lagging(maximum_ms=10), Scope())
     assert [report.key.topic for report in reports] == ["orders", "payments", "returns"]
@@ -170,7 +170,7 @@ def test_a_plan_tells_the_order_of_work_and_what_is_late(three_topics: Path) -> 
     assert "3 partitions whose active segment should have rolled" in said.getvalue()
 
 
-def test_the_document_tells_the_same(three_topics: Path) -> None:
+def test_the_document_says_the_same(three_topics: Path) -> None:
     week_ms = 604_800_000
     for late_ms in (0, 1):
         newest_ms = WRITTEN_AT_MS + 2 * RECORDS_PER_SEGMENT - 1

@@ -181,7 +181,7 @@ def test_a_late_upload_of_a_deposed_leader_is_set_apart_and_the_partition_goes_o
     assert [segment.segment_id for segment in row(tier).segments] == [first, ours]
 
 
-def test_what_the_new_leader_uploaded_anew_outlives_an_unclean_election(tier: Path) -> None:
+def test_the_new_leaders_uploads_stay_after_an_unclean_election(tier: Path) -> None:
     #   row       0 ─ 3 │ 4 ────── 10
     #   epoch 4           4 ── 7 │ 8 ── 12   it begins at 8: 4 to 10 is no part of its log
     upload(tier, 0, 3, (3, 0))

@@ -68,7 +68,7 @@ def test_what_was_replaced_stays_for_the_grace_period(tier: Path) -> None:
     assert files_below(tier) == before
 
 
-def test_what_waits_is_told_with_its_time_and_what_may_never_go_is_not(tier: Path) -> None:
+def test_what_waits_is_reported_with_its_time_and_what_must_stay_is_not(tier: Path) -> None:
     vacuum(tier)
     assert vacuum(tier).partitions["orders", 0]["reason"] == "nothing is due"
     orphan(tier, 1, hours=2)
@@ -93,7 +93,7 @@ def test_after_it_the_replaced_go_and_the_live_stay(tier: Path) -> None:
     assert row(tier) == after
 
 
-def test_each_object_is_told_with_its_bytes_and_a_dry_run_changes_nothing(tier: Path) -> None:
+def test_each_object_is_reported_with_its_bytes_and_a_dry_run_changes_nothing(tier: Path) -> None:
     before = files_below(tier)
     sizes = {
         str(path.relative_to(tier)): path.stat().st_size

@@ -113,7 +113,7 @@ def test_a_cleaner_offset_that_the_log_start_passed_is_reset(tier: Path) -> None
     assert row(tier).cleaner_offsets[-1] == CleanerOffset(epoch=row(tier).epoch, offset=66)
 
 
-def test_status_tells_what_waits_and_what_is_being_deleted(tier: Path) -> None:
+def test_status_reports_what_waits_and_what_is_being_deleted(tier: Path) -> None:
     orphan(tier, 1)
     incomplete_upload(tier)
     with watched(killed("delete 1", after=True)), pytest.raises(Killed):

@@ -79,7 +79,7 @@ def test_the_steps_come_in_this_order(tier: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "meddler",
+    "event_source",
     [
         pytest.param(killed(name, after=after), id=f"{'after' if after else 'before'} {name}")
         for name, after in (
@@ -126,7 +126,7 @@ def rival(tier: Path) -> Callable[[], None]:
         (FINISH, "fenced", ("run rival holds epoch 3", "the next run goes on")),
     ],
 )
-def test_a_zombie_is_fenced_at_each_step_and_told_by_which_epoch(
+def test_a_zombie_is_fenced_at_each_step_and_learns_by_which_epoch(
     tier: Path, step: str, outcome: str, words: tuple[str, ...]
 ) -> None:
     strays = parts(orphan(tier, 1))
@@ -286,7 +286,7 @@ def test_a_row_that_is_gone_meanwhile_is_a_lost_race(tier: Path) -> None:
     assert files_below(folder_of(tier, ORDERS)) == before
 
 
-def test_a_run_whose_record_cannot_be_kept_is_told_all_the_same(tier: Path) -> None:
+def test_a_run_whose_record_cannot_be_kept_is_reported_all_the_same(tier: Path) -> None:
     shutil.rmtree(tier / CATALOG_FOLDER / "runs")
     (tier / CATALOG_FOLDER / "runs").write_bytes(b"no folder")
     ran = vacuum(tier)
@@ -294,7 +294,7 @@ def test_a_run_whose_record_cannot_be_kept_is_told_all_the_same(tier: Path) -> N
     assert "The run's record could not be kept" in ran.stderr
 
 
-def test_a_catalog_that_cannot_forget_is_told_and_no_failure(tier: Path) -> None:
+def test_a_catalog_that_cannot_clean_up_gives_a_warning_and_no_failure(tier: Path) -> None:
     with watched(failing("clean_up 1", NO_ANSWER)):
         ran = vacuum(tier)
     assert (ran.code, ran.outcomes["orders", 0]) == (0, "vacuumed")

@@ -148,7 +148,7 @@ def test_what_brokers_wrote_is_sound_without_a_catalog(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("kept", [(A, B, C, E, F), (A, B, E, F)])
-def test_a_rewritten_log_tells_what_the_originals_told(
+def test_a_rewritten_log_reads_like_its_originals(
     stage: Stage, kept: tuple[BatchDraft, ...]
 ) -> None:
     stage.catalogue([stage.rewrite(*kept)], stage.originals)
@@ -302,7 +302,7 @@ def test_unindexed_aborts_of_originals_are_trusted(tmp_path: Path) -> None:
     assert found.notes[-1].startswith("no second opinion: the reader takes aborted records")
 
 
-def test_a_live_transaction_index_that_cannot_be_read_is_told_once(stage: Stage) -> None:
+def test_a_live_transaction_index_that_cannot_be_read_is_reported_once(stage: Stage) -> None:
     path = stage.file(stage.originals[0], Part.TRANSACTION_INDEX)
     path.write_bytes(path.read_bytes()[:-1])
     found = stage.verify()
