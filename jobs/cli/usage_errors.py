@@ -69,8 +69,8 @@ def _fit_to_be_shown() -> Iterator[None]:
     try:
         yield
     except click.ClickException as error:
-        told = redacted(_SPARE_WORDS.sub(rf"\1 ({HIDDEN})", error.message))
-        error.message = told  # type: ignore[misc]  # click shows it with usage and hints
+        message = redacted(_SPARE_WORDS.sub(rf"\1 ({HIDDEN})", error.message))
+        error.message = message  # type: ignore[misc]  # click shows it with usage and hints
         raise
 
 

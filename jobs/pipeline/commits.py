@@ -58,12 +58,12 @@ def _looked_up(
     outcomes: Mapping[PartitionKey, Outcome],
 ) -> dict[PartitionKey, Outcome]:
     try:
-        told = catalog.resolve(unanswered)
+        by_key = catalog.resolve(unanswered)
     except TierfoldError:
         return {}
     untraced = {
         key: replace(outcome, is_untraced=True)
         for key, outcome in outcomes.items()
-        if key in told and isinstance(outcome, Unknown)
+        if key in by_key and isinstance(outcome, Unknown)
     }
-    return {**untraced, **{key: outcome for key, outcome in told.items() if outcome is not None}}
+    return {**untraced, **{key: outcome for key, outcome in by_key.items() if outcome is not None}}

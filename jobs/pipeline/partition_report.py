@@ -252,10 +252,10 @@ def whole_report(chunks: Sequence[PartitionReport], *, left: str = "") -> Partit
         last = replace(last, reason=f"the rest is left for the next run: {left}")
     if not done or len(chunks) == 1:
         return last
-    told = f"in {len(done)} chunks"
+    so_far = f"in {len(done)} chunks"
     if len(done) < len(chunks):
         reached = (done[-1].next_offset or 0) - 1
-        told = f"before that, chunks were committed up to offset {reached}"
+        so_far = f"before that, chunks were committed up to offset {reached}"
     return replace(
         last,
         first_dirty=done[0].first_dirty,
@@ -267,7 +267,7 @@ def whole_report(chunks: Sequence[PartitionReport], *, left: str = "") -> Partit
         counts=sum(
             (_handed_on(report.counts) for report in done[:-1]), total(e.counts for e in done)
         ),
-        notes=tuple(dict.fromkeys((told, *(note for report in chunks for note in report.notes)))),
+        notes=tuple(dict.fromkeys((so_far, *(note for report in chunks for note in report.notes)))),
     )
 
 

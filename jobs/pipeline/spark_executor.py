@@ -135,16 +135,16 @@ class Pipeline:
             ),
         ).persist(StorageLevel.MEMORY_AND_DISK)
         self._cached.append(superseded)
-        told = superseded.where(F.col("kind").isin(int(RowKind.SCANNED), int(RowKind.FAILED)))
+        summaries = superseded.where(F.col("kind").isin(int(RowKind.SCANNED), int(RowKind.FAILED)))
         size_bytes = sum(work.scan_bytes for work in rounds)
-        table: pa.Table = self._progress.watched("scan", size_bytes, told.toArrow)
+        table: pa.Table = self._progress.watched("scan", size_bytes, summaries.toArrow)
         self._learn(so_far, rounds, list(rows_of(table.to_batches())))
         return superseded
 
     @staticmethod
-    def _learn(so_far: _Progressing, rounds: list[Round], told: list[Row]) -> None:
+    def _learn(so_far: _Progressing, rounds: list[Round], summaries: list[Row]) -> None:
         by_partition: dict[int, list[SegmentScanned]] = defaultdict(list)
-        for row in sorted(told, key=lambda row: (row.partition_index, row.segment_index)):
+        for row in sorted(summaries, key=lambda row: (row.partition_index, row.segment_index)):
             if row.kind is RowKind.FAILED:
                 so_far.failures.setdefault(row.partition_index, unpickled(row.payload))
             else:

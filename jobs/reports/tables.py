@@ -135,8 +135,8 @@ def sentences(reason: str, notes: Iterable[str]) -> Text:
 def outcomes_line(outcomes: Sequence[str], order: Sequence[str]) -> str:
     """Return the number of partitions, in total and per outcome in that order."""
     counts = {name: spaced(outcomes.count(name)) for name in order if name in outcomes}
-    told = ", ".join(f"{count} {name}" for name, count in counts.items())
-    return f"{counted(len(outcomes), 'partition')}: {told}."
+    per_outcome = ", ".join(f"{count} {name}" for name, count in counts.items())
+    return f"{counted(len(outcomes), 'partition')}: {per_outcome}."
 
 
 def offsets(start: int, next_offset: int) -> str:

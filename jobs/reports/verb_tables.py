@@ -270,8 +270,8 @@ def print_verified(console: Console, partitions: Sequence[Verified]) -> None:
     print_cut(console, "verify", _VERIFY_COLUMNS, [_verified_row(verified) for verified in ordered])
     for verified in ordered[:ROWS_MAX]:
         for corruption in verified.corruptions:
-            told = printable(f"{verified.key}: {corruption}")
-            console.print(Text(told, style="red"), soft_wrap=True)
+            sentence = printable(f"{verified.key}: {corruption}")
+            console.print(Text(sentence, style="red"), soft_wrap=True)
     console.print(_verified_sum(partitions), soft_wrap=True)
 
 

@@ -308,7 +308,7 @@ def _parsed(spelling: Spelling, text: str, where: str) -> object:
         raise _not_allowed(spelling, repr(text), where) from fault
 
 
-def _not_allowed(spelling: Spelling, told: str, where: str) -> BadSettings:
+def _not_allowed(spelling: Spelling, shown: str, where: str) -> BadSettings:
     return BadSettings(
-        f"{spelling.name} cannot be {told}", where=where, remedy=f"Give {spelling.allowed}."
+        f"{spelling.name} cannot be {shown}", where=where, remedy=f"Give {spelling.allowed}."
     )

@@ -165,8 +165,8 @@ def cause_of(failure: Exception) -> str:
 
     In a chain of causes it is the innermost one with a message.
     """
-    told = _EXCEPTION_TOLD.findall(str(failure))
-    return redacted(str(told[-1] if told else repr(failure)).strip())[:CAUSE_MAX]
+    messages = _EXCEPTION_TOLD.findall(str(failure))
+    return redacted(str(messages[-1] if messages else repr(failure)).strip())[:CAUSE_MAX]
 
 
 def _prepare_executors(context: SparkContext) -> None:

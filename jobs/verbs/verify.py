@@ -160,14 +160,14 @@ class _Verification:
             for _ in range(target.buckets)
         ]
         _, compare_tasks = tasks_for(sizes, self._cores)
-        told = keys_compared(
+        results = keys_compared(
             segments_checked(orders, tasks, self._tier_uri, self._progress.bytes_done),
             compare_tasks,
             {i: target.passes for i, target in enumerate(targets) if target.passes},
         )
         size_bytes = sum(target.read_bytes for target in targets)
         try:
-            table: pa.Table = self._progress.watched("verify", size_bytes, told.toArrow)
+            table: pa.Table = self._progress.watched("verify", size_bytes, results.toArrow)
         except SPARK_FAILURES as error:
             raise UnreadableObject(
                 f"Spark's workers died while they read ({cause_of(error)})",

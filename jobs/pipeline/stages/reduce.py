@@ -37,8 +37,8 @@ def reduced(rows: DataFrame, plan: ReducePlan) -> DataFrame:
     Rows go to the task that rewrites their segment; rows without such a segment go to task 0.
     """
 
-    def sent(told: Iterable[Row]) -> Iterator[Row]:
-        for row in told:
+    def sent(found: Iterable[Row]) -> Iterator[Row]:
+        for row in found:
             task = plan.destinations.get((row.partition_index, row.segment_index), 0)
             yield replace(row, task=task)
 

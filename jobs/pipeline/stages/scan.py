@@ -89,8 +89,8 @@ def _rows(tier_uri: str, reference: dict[str, Any]) -> Iterator[Row]:
         where = counted_from(where, reference["skipped_bytes"])
         if reference["transactions_only"]:
             txn_batches = scan_transactions(log, where=where)
-            told = SegmentScanned(txn_batches=txn_batches)
-            yield _row(reference, RowKind.SCANNED, 0, pickled(told))
+            summary = SegmentScanned(txn_batches=txn_batches)
+            yield _row(reference, RowKind.SCANNED, 0, pickled(summary))
             return
         aborted = read_transaction_index(reference["aborted"], where=where)
         found = scan_segment(
@@ -122,14 +122,14 @@ def _found_rows(reference: dict[str, Any], found: ScannedSegment) -> Iterator[Ro
         bits = found.own_bits & bit
         if kind is RowKind.OWN_SUPERSEDED or bits.any():
             yield _row(reference, kind, bucket, np.packbits(bits).tobytes())
-    told = SegmentScanned(
+    summary = SegmentScanned(
         txn_batches=found.txn_batches,
         records=found.records,
         record_bytes=found.record_bytes,
         malformed_versions=found.malformed_versions,
         without_key=found.without_key,
     )
-    yield _row(reference, RowKind.SCANNED, bucket, pickled(told))
+    yield _row(reference, RowKind.SCANNED, bucket, pickled(summary))
 
 
 def _row(reference: dict[str, Any], kind: RowKind, bucket: int, payload: bytes) -> Row:
