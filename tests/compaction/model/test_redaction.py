@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tierfold.compaction.model.errors import CorruptLog, unexpected
@@ -100,6 +100,7 @@ def test_what_is_fit_to_be_shown_stays_so(text: str) -> None:
     assert redacted(once) == once
 
 
+@example(user="/", password="", before="")
 @given(
     user=st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=5),
     password=st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=5),
