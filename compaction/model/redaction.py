@@ -17,7 +17,7 @@ HIDDEN: Final = "[hidden]"
 
 # Up to two slashes: a path that was a URI has lost one, and `file:///` has no user part, unless a
 # `:` before an `@` shows that something stands for one.
-_URI: Final = re.compile(r"([A-Za-z0-9+.-]{0,10}):(/{1,2}(?!/)|/{3,}(?=[^\s@]*:\S*@))(\S*)")
+_URI: Final = re.compile(r"([A-Za-z0-9+.-]{0,10}):(/{1,2}(?!/)|/{3,}(?=\S*:\S*@))(\S*)")
 
 _CONTAINER_SCHEMES: Final = ("abfs", "abfss", "wasb", "wasbs")
 _CONTAINER: Final = re.compile(r"[a-z0-9$-]{1,63}")
