@@ -130,7 +130,7 @@ def forget_verb(partition_name: str, dry_run: bool, **given: Any) -> None:
 )
 @click.option("--dry-run", is_flag=True, help="Only list what would be deleted, and its bytes.")
 def vacuum_verb(dry_run: bool, **given: Any) -> None:
-    """Delete what nobody needs any more: replaced, expired and orphaned segments.
+    """Delete replaced, expired and orphaned segments.
 
     Expired are whole segments of topics whose cleanup.policy names delete, by retention.ms and
     retention.bytes: they are retired, the log start moves, and their objects go a grace period

@@ -125,8 +125,8 @@ def _record_bits(rows: Sequence[Row], records: int) -> NDArray[np.uint8]:
     bits = np.zeros(records, np.uint8)
     for row in rows:
         if row.kind in {RowKind.OWN_SUPERSEDED, RowKind.OWN_SUPERSEDING}:
-            bits = np.unpackbits(np.frombuffer(row.payload, np.uint8), count=records)
-            bits |= bits * _BIT_OF[row.kind]
+            is_set = np.unpackbits(np.frombuffer(row.payload, np.uint8), count=records)
+            bits |= is_set * _BIT_OF[row.kind]
         else:
             bits[np.frombuffer(row.payload, np.uint32)] |= _BIT_OF[row.kind]
     return bits

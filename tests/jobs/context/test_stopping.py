@@ -180,12 +180,21 @@ def test_what_a_process_was_started_to_ignore_stays_ignored() -> None:
         signal.signal(signal.SIGINT, before)
 
 
-def test_a_second_signal_is_ignored_and_handlers_are_restored() -> None:
-    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    with pytest.raises(Stopped) as stopped, stoppable(), deferred():
-        ctrl_c()
+def test_a_second_signal_is_ignored_also_while_the_process_ends() -> None:
+    before = {name: signal.getsignal(name) for name in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with pytest.raises(Stopped) as stopped, stoppable(), deferred():
+            ctrl_c()
+            signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGTERM)
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)
     assert stopped.value.exit_code == 130
-    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+def test_handlers_are_restored_where_no_signal_came() -> None:
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     with stoppable():
-        pass
+        assert signal.getsignal(signal.SIGINT) != before[0]
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before

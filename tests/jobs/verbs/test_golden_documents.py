@@ -80,9 +80,9 @@ class Documents:
             case list():
                 return [self.masked(item) for item in value]
             case int() if THEN_MS <= value < LAST_MS:
-                return "<moment>"
+                return "<time>"
             case str():
-                text = RUN_TIME.sub("<moment>", value.replace(str(self.tier.parent), "<folder>"))
+                text = RUN_TIME.sub("<time>", value.replace(str(self.tier.parent), "<folder>"))
                 for kind, pattern in VARYING.items():
                     text = pattern.sub(partial(self.number, kind), text)
                 return text
@@ -250,4 +250,4 @@ def test_masks_keep_what_is_equal_and_what_does_not_vary() -> None:
     assert told.masked([ours, log]) == ["<id 1>", f"<folder>/tier/{7:020}-<id 1>.log"]
     kept = {"a": THEN_MS - 1, "b": "2026-11-21T15:30:46.123Z", "c": True, "d": None}
     assert told.masked(kept) == kept
-    assert told.masked([THEN_MS, "at 2027-01-15T08:00:11.232Z"]) == ["<moment>", "at <moment>"]
+    assert told.masked([THEN_MS, "at 2027-01-15T08:00:11.232Z"]) == ["<time>", "at <time>"]
