@@ -125,7 +125,7 @@ class DeletionPlan:
         )
 
 
-def holder(state: PartitionState | None, times: VacuumLimits) -> str:
+def run_at_work(state: PartitionState | None, times: VacuumLimits) -> str:
     """The run that may be at work on the partition; empty: none.
 
     Opening an epoch would discard its work. A run that has been silent for the orphan age is dead

@@ -27,7 +27,7 @@ def past_of(context: RunContext, key: PartitionKey) -> tuple[Entry, Iterator[Ent
     return None if newest is None else (newest, chain((newest,), found))
 
 
-def holder(newest: Entry) -> str:
+def claim_sentence(newest: Entry) -> str:
     """Return which run holds the partition and since when; empty: none."""
     if not newest.state.owner_run:
         return ""
@@ -120,7 +120,7 @@ def history(context: RunContext, name: str, limit: int | None = None) -> Partiti
     shown = list(islice(notable(found), None if limit is None else limit + 1))
     return PartitionHistory(
         key=key,
-        holder=holder(newest),
+        holder=claim_sentence(newest),
         lines=tuple(
             HistoryLine(
                 entry=entry,

@@ -51,7 +51,7 @@ from tierfold.jobs.pipeline.partition_report import (
 from tierfold.jobs.pipeline.run_records import keep_record
 from tierfold.jobs.pipeline.survey import known_by_name, refusal_of
 from tierfold.jobs.spark.progress import byte_bars
-from tierfold.jobs.verbs.history import holder, past_of
+from tierfold.jobs.verbs.history import claim_sentence, past_of
 from tierfold.storage.catalog.catalog import new_commit_id
 from tierfold.storage.clock import now_ms
 from tierfold.storage.segments.lookahead import mapped_ahead
@@ -202,7 +202,7 @@ def _at_run(entries: Iterator[Entry], to: str, look: str) -> Entry:
 
 
 def _planned(newest: Entry, restore_plan: RestorePlan) -> PartitionReport:
-    row, held = newest.state, holder(newest)
+    row, held = newest.state, claim_sentence(newest)
     if restore_plan.is_nothing:
         reason = "what lived then is what lives now"
         return PartitionReport(key=row.key, outcome=NOTHING_TO_DO, reason=reason)

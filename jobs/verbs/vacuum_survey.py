@@ -13,7 +13,7 @@ from tierfold.compaction.deletion.deletion_plan import (
     DeletionPlan,
     VacuumLimits,
     deletion_plan_of,
-    holder,
+    run_at_work,
 )
 from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.discovery.unknown_segments import row_view
@@ -133,7 +133,9 @@ def _look(
     )
     if deletion.is_nothing:
         report = replace(report, outcome=NOTHING_TO_DO, reason=_waiting(view, rules, times))
-    elif deletion.needs_claim and (run := holder(view.state, times)) and view.state is not None:
+    elif (
+        deletion.needs_claim and (run := run_at_work(view.state, times)) and view.state is not None
+    ):
         reason = (
             f"run {run} holds it, its last commit was at"
             f" {timestamp_text(view.state.committed_at_ms)}: once"

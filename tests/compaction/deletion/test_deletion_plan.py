@@ -37,7 +37,7 @@ from tierfold.compaction.deletion.deletion_plan import (
     VacuumLimits,
     deletion_plan_of,
     deletion_violations,
-    holder,
+    run_at_work,
     taken_over,
 )
 from tierfold.compaction.deletion.expiry import ExpiryReason
@@ -290,8 +290,8 @@ def test_a_run_holds_a_partition_until_it_is_silent_for_the_orphan_age(
     owner: str, silent_ms: int, expected: str
 ) -> None:
     row = a_state(CHAIN, owner_run=owner, committed_at_ms=NOW_MS - silent_ms)
-    assert holder(row, TIMES) == expected
-    assert holder(None, TIMES) == ""
+    assert run_at_work(row, TIMES) == expected
+    assert run_at_work(None, TIMES) == ""
 
 
 def test_a_run_that_lost_the_row_learns_to_whom() -> None:
