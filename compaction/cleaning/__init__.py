@@ -5,7 +5,7 @@
     key_blocks         the unit of the shuffle: one serialized block of keys per segment and bucket
     offset_map         the distributed offset map: which records are superseded
     transactions       aborted data and markers: which are kept, which may go
-    record_retention   for every record and batch: kept, dropped, or emptied, and why
+    record_retention   which records, tombstones and markers stay, and delete horizons
     keyless_records    how many records without a key may be dropped
     counts             how many records ended how; the counts must add up
 """

@@ -74,7 +74,7 @@ class RecordFacts:
     aborted: NDArray[np.bool_]
     """Shape (b,): data batches of aborted transactions."""
     discardable: NDArray[np.bool_]
-    """Shape (b,): control batches of whose transaction this pass met no batch."""
+    """Shape (b,): control batches whose transaction has no data batch left in this pass."""
     superseded: NDArray[np.bool_]
     """Shape (r,): records that another one of their key supersedes."""
     supersedes: NDArray[np.bool_]
@@ -188,7 +188,12 @@ def must_stay(batches: BatchColumns, rules: RoundRules) -> NDArray[np.bool_]:
 
 
 def decide_retention(batches: BatchColumns, facts: RecordFacts, rules: RoundRules) -> Retention:
-    """Decide the retention of every record and batch."""
+    """Decide which records and batches stay: superseded, aborted and expired ones go.
+
+    A tombstone or marker gets its delete horizon in the first pass that keeps it, and goes once
+    that has passed (KIP-534); a tombstone not in a round that `keeps_tombstones`, as
+    `jobs.pipeline.task_assignment` decides.
+    """
     horizon_set = batches.horizon_ms != NO_HORIZON
     horizon_passed = horizon_set & (batches.horizon_ms <= rules.now_ms)
     at = batches.record_batch

@@ -3,11 +3,10 @@
 A proposal can be printed, checked and refused before anything is written. `storage.catalog.catalog`
 reads a row, asks `outcome_of` about it, writes `applied` under a condition, and asks again.
 
-    claimed(state)          -> the row under the next compaction epoch
-    proposed(row, updates)  -> the change of a claimed row, under its epoch
-    violated(requires, state) -> the requirements that no longer hold
-    outcome_of(proposal, row) -> the outcome that the row already decides, or None: free to write
-    applied(proposal, row)  -> the row that the commit writes
+    claimed(state)             -> the row under the next compaction epoch
+    proposed(row, updates)     -> the change of a claimed row, under its epoch
+    outcome_of(proposal, row)  -> the outcome that the row already decides, or None: free to write
+    applied(proposal, row)     -> the row that the commit writes
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class CommitIs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentsAreLive:
-    """Every source of the rewrite is still live."""
+    """These segments are still live: the sources of a rewrite, or segments that expire."""
 
     ids: tuple[str, ...]
 
@@ -222,20 +221,22 @@ def proposed(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Violated:
+class FailedRequirement:
     """A requirement that the row does not meet, and what the row has instead."""
 
     requirement: Requirement
     found: str
 
 
-def violated(requires: Sequence[Requirement], state: PartitionState) -> tuple[Violated, ...]:
+def failed_requirements(
+    requires: Sequence[Requirement], state: PartitionState
+) -> tuple[FailedRequirement, ...]:
     """The requirements that `state` does not meet, in the order given."""
-    answers = ((need, _violation(need, state)) for need in requires)
-    return tuple(Violated(requirement=need, found=found) for need, found in answers if found)
+    answers = ((need, _found(need, state)) for need in requires)
+    return tuple(FailedRequirement(requirement=need, found=has) for need, has in answers if has)
 
 
-def _violation(need: Requirement, state: PartitionState) -> str:
+def _found(need: Requirement, state: PartitionState) -> str:
     match need:
         case EpochIs(epoch=epoch, owner_run=run):
             if (state.epoch, state.owner_run) == (epoch, run):
@@ -257,12 +258,11 @@ def outcome_of(proposal: CommitProposal, state: PartitionState) -> Outcome | Non
     """The proposal's outcome, by the row as it is now; None: it may be written.
 
     A commit that succeeded is recognised by its commit id or, after later commits, by the segments
-    it added, because an id is used once. A restore adds none; it is recognised by the cleaner
-    offset of its epoch, in which it is the only commit.
+    it added; a restore, which adds none, by the cleaner offset of its epoch, its only commit.
     """
     if _took_place(proposal, state):
         return Committed(epoch=proposal.epoch, commit_id=proposal.commit_id)
-    if not violated(proposal.requires, state):
+    if not failed_requirements(proposal.requires, state):
         return None
     return lost(proposal.epoch, state)
 

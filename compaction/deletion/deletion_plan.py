@@ -1,14 +1,15 @@
 """What `vacuum` may delete of a partition; `jobs.verbs.vacuum` carries it out. Pure.
 
     live      -> retired   expired by retention; its objects stay for the grace period
-    retired   -> going     the grace period is over; its objects are deleted from now on
-    going     -> gone      an earlier run began to delete it; what is left of it goes
+    retired   -> marked    (`starting`) the grace period is over; its objects are deleted
+    marked    -> gone      (`going`) an earlier run began to delete it; what is left of it goes
     orphan    -> gone      no row names it, it holds nothing of its own, no run can commit it
     set apart -> gone      outside the leader epoch lineage, and a person gave it up
 
 Age does not prove that no run can commit an orphan: the run that wrote it may be stalled for days.
 It is certain once a newer epoch was opened *after* the listing that showed the orphan. Age only
-protects runs that are at work. (SEMANTICS 8 and 9.)
+protects runs that are at work. (docs/semantics.md, 8 and 9.) Which unknown segments are orphans is
+decided by `discovery.unknown_segments.is_orphan`.
 
     deletion_plan_of(view, rules, times, …)
                          what may be deleted, and why not more
@@ -31,8 +32,8 @@ from tierfold.compaction.commits.commit import (
     SegmentsAreRetired,
     StartDeletion,
     Update,
+    failed_requirements,
     lost,
-    violated,
 )
 from tierfold.compaction.deletion.expiry import Expired, expired_head
 from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
@@ -214,7 +215,7 @@ def taken_over(row: PartitionState | None, hold: EpochIs) -> Fenced | LostRace |
     """The outcome of a run that lost the partition, by the row as it is now; None: it holds it."""
     if row is None:
         return LostRace(found_commit_id="")
-    return lost(hold.epoch, row) if violated((hold,), row) else None
+    return lost(hold.epoch, row) if failed_requirements((hold,), row) else None
 
 
 def deletion_violations(deletion: DeletionPlan, row: PartitionState) -> tuple[str, ...]:

@@ -268,10 +268,10 @@ def _judge(partition: PartitionVacuum, row: PartitionState | None) -> None:
         )
         return
     partition.row = row
-    corruptions = deletion_violations(partition.deletion, row)
-    if corruptions:
+    violations = deletion_violations(partition.deletion, row)
+    if violations:
         partition.fail(
-            f"{partition.key}: {'; '.join(corruptions)}; this is a bug, please report it"
+            f"{partition.key}: {'; '.join(violations)}; this is a bug, please report it"
         )
 
 

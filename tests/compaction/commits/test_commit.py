@@ -15,18 +15,18 @@ from tierfold.compaction.commits.commit import (
     CommitIs,
     CommitProposal,
     EpochIs,
+    FailedRequirement,
     ReleaseClaim,
     Requirement,
     RestoreState,
     RetireSegments,
     SegmentsAreLive,
-    Violated,
     applied,
     claimed,
+    failed_requirements,
     lost,
     outcome_of,
     proposed,
-    violated,
 )
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace
 from tierfold.compaction.model.segments import CleanerOffset, PartitionState, RetiredSegment
@@ -127,8 +127,8 @@ def test_a_run_releases_only_its_own_claim() -> None:
     ],
 )
 def test_a_requirement_says_what_contradicts_it(need: Requirement, found: str) -> None:
-    expected = (Violated(requirement=need, found=found),) if found else ()
-    assert violated((need,), CLAIMED) == expected
+    expected = (FailedRequirement(requirement=need, found=found),) if found else ()
+    assert failed_requirements((need,), CLAIMED) == expected
 
 
 ROWS: Final[dict[str, tuple[PartitionState, object]]] = {

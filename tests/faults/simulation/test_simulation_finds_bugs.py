@@ -55,15 +55,15 @@ _OF_SOURCES = commit.SegmentsAreLive | commit.SegmentsAreRetired
 
 def epochs_do_not_fence(patch: pytest.MonkeyPatch) -> None:
     """A commit requires only its sources, neither the epoch nor the row it was made on."""
-    violated = commit.violated
+    failed_requirements = commit.failed_requirements
 
     def of_sources(
         requires: tuple[commit.Requirement, ...], state: PartitionState
-    ) -> tuple[commit.Violated, ...]:
-        found = violated(requires, state)
+    ) -> tuple[commit.FailedRequirement, ...]:
+        found = failed_requirements(requires, state)
         return tuple(item for item in found if isinstance(item.requirement, _OF_SOURCES))
 
-    patch.setattr(commit, "violated", of_sources)
+    patch.setattr(commit, "failed_requirements", of_sources)
 
 
 def orphans_go_by_age_alone(patch: pytest.MonkeyPatch) -> None:
