@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from tests.jobs.commands import ROOT, Ran
+from tierfold.jobs.spark import worker_daemon
 
 PATIENCE_S: Final = 240.0
 APPLICATION_S: Final = 300.0
 LOOK_EVERY_S: Final = 0.05
-PYTHON_WORKERS: Final = "\0jobs.worker_daemon\0"
+PYTHON_WORKERS: Final = f"\0{worker_daemon.__name__}\0"
 """What the command line of Spark's Python workers, and of the daemon that forks them, holds."""
 
 _T = TypeVar("_T")
