@@ -60,7 +60,7 @@ def segments(spark: SparkSession, catalog_uri: str) -> DataFrame:
 
 
 def runs(spark: SparkSession, catalog_uri: str) -> DataFrame:
-    """One row per run, partition and chunk: the columns of `RUNS`, `end_offset` as `next_offset`.
+    """One row per run, partition and chunk: the columns of `RUNS`, named as `RUNS_RENAMED` says.
 
     Raises as `partitions` does.
     """
