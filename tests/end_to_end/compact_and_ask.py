@@ -24,8 +24,8 @@ def kernels_told(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """One row: where the executor runs, and which kernels were loaded, which compiled."""
     for _ in batches:
         time.sleep(0.2)  # So that no executor takes all the tasks.
-    folders = {"compaction", "storage", "jobs"}
-    modules = [sys.modules[name] for name in list(sys.modules) if name.partition(".")[0] in folders]
+    names = [name for name in list(sys.modules) if name.partition(".")[0] == "tierfold"]
+    modules = [sys.modules[name] for name in names]
     kernels = {
         f"{value.py_func.__module__}.{value.__name__}": value.stats
         for module in modules
