@@ -24,7 +24,10 @@ def ensure_kernel_cache() -> None:
     """Give numba a temporary folder, removed at exit, if it can write to none of its own."""
     if VARIABLE in os.environ:
         return
-    packages = (path.parent for name in _FOLDERS for path in (_SOURCES / name).rglob("__init__.py"))
+    # Not deeper: this runs at every start, and a cache may hold hundreds of files.
+    packages = (
+        path.parent for name in _FOLDERS for path in (_SOURCES / name).glob("*/__init__.py")
+    )
     beside = [package / "__pycache__" for package in packages]
     if all(map(_is_writable, beside)) or _is_writable(_users_cache()):
         return

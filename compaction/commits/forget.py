@@ -176,7 +176,7 @@ def in_the_way(facts: PartitionFacts, unlike: Collection[str] = ()) -> Obstacles
     ours = {segment.segment_id for segment in row.segments if segment.written_by_run}
     known_ids = [segment.segment_id for segment in facts.classified.known]
     # Originals of compacted segments are whole uploads: discovery without a row may take them, but
-    # not beside what was made of them. `vacuum` keeps them while the row names segments of ours.
+    # not beside what was made of them. `vacuum` keeps them while the row names tierfold's segments.
     by_us = {entry.segment.segment_id for entry in row.retired if entry.segment.written_by_run}
     retired_ids = [segment.segment_id for segment in facts.classified.retired]
     spared_ids = [segment.listed.segment_id for segment in _spared(facts, row)]
@@ -213,7 +213,7 @@ def comparisons_with_live(facts: PartitionFacts) -> Iterator[Comparison]:
 
 
 def _spared(facts: PartitionFacts, row: PartitionState) -> list[InspectedSegment]:
-    """Orphans that `vacuum` keeps and that a run of ours may have written."""
+    """Orphans that `vacuum` keeps and that a tierfold run may have written."""
     deletable = {orphan.segment_id for orphan in orphans_of_diverged(facts)}
     return [
         inspected

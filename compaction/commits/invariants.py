@@ -214,7 +214,7 @@ def segments_never_change(before: PartitionState, after: PartitionState) -> Viol
 def overlaps_are_proven(before: PartitionState, after: PartitionState) -> Violation | None:
     """What a claim adopts was compared with every live upload that it shares offsets with.
 
-    `agrees_with` lists them. Against what a run of ours wrote, the lineage suffices (SEMANTICS 1).
+    `agrees_with` lists them. Against what tierfold wrote, the lineage suffices (SEMANTICS 1).
     """
     known = set(_live_ids(before))
     for place, segment in enumerate(after.segments):
@@ -306,7 +306,7 @@ ROW_INVARIANTS: Final[tuple[Invariant, ...]] = (
     ids_live_once,
     sizes_are_real,
 )
-"""They hold for a row by itself; no commit of ours writes a row that breaks one."""
+"""They hold for a row by itself; no tierfold commit writes a row that breaks one."""
 
 CLAIM_INVARIANTS: Final[tuple[Invariant, ...]] = (
     *STATE_INVARIANTS,

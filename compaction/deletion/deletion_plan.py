@@ -249,7 +249,7 @@ def _past_grace(state: PartitionState | None, times: VacuumLimits) -> tuple[Reti
 
 
 def _is_ours(entry: RetiredSegment) -> bool:
-    """Whether a run of ours wrote it: then no broker names it."""
+    """Whether tierfold wrote it: then no broker names it."""
     return bool(entry.segment.written_by_run)
 
 

@@ -101,7 +101,7 @@ def comparisons(live: Sequence[Segment], chain: Chain) -> tuple[Comparison, ...]
     """The stretches over which segments must hold the same batches before any is adopted.
 
     Each segment to be taken is compared with every segment it shares offsets with: with other
-    unknown ones, and with live ones that brokers wrote. A live one that a run of ours wrote holds
+    unknown ones, and with live ones that brokers wrote. A live one that tierfold wrote holds
     fewer records by design; there the lineage suffices.
     """
     if not chain.taken:

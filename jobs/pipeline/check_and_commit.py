@@ -73,7 +73,7 @@ def check_and_commit(
     `clock` returns the time of the commits in epoch milliseconds.
     """
     with ThreadPoolExecutor(READERS) as pool:
-        failures = list(pool.map(lambda rewritten: fault_of(rewritten, tier), rewritten))
+        failures = list(pool.map(lambda rewritten: violation_of(rewritten, tier), rewritten))
     proposals = {
         done.round.key: proposal_of(done.round, done.receipts, new_commit_id(), clock())
         for done, failure in zip(rewritten, failures, strict=True)
@@ -101,7 +101,7 @@ def read_back(results: Sequence[RoundResult], catalog: Catalog) -> list[RoundRes
     ]
 
 
-def fault_of(rewritten: Rewritten, tier: LocalTieredStorage) -> str:
+def violation_of(rewritten: Rewritten, tier: LocalTieredStorage) -> str:
     """Stage 7: why the round must not be committed; empty: it may be.
 
     The receipts must be consistent, and the tier must hold the new objects as they were written.

@@ -198,7 +198,7 @@ def result_report(planned: PartitionReport, result: RoundResult) -> PartitionRep
     if result.unindexed:
         notes = (
             *notes,
-            f"{result.unindexed} aborted transactions are told of by their marker alone, no index "
+            f"{result.unindexed} aborted transactions have only their marker, no index "
             "lists them: their records were dropped",
         )
     counts = sum(

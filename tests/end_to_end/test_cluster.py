@@ -116,11 +116,11 @@ def test_a_worker_killed_in_mid_run_costs_time_only(
     put_large(made, LARGE_SEGMENTS)
     here = _copied(made)
     options = ("--json", *NOW, *ALWAYS, *ONE_GROUP_EACH)
-    candidates = cluster.workers[0]
+    victim = cluster.workers[0]
     submitted = cluster.submitted(archive, "jobs/compact_job.py", made, *options)
     try:
-        awaited("a task of the worker", lambda: reading(candidates.family(), made) or None)
-        candidates.kill()
+        awaited("a task of the worker", lambda: reading(victim.family(), made) or None)
+        victim.kill()
         done = submitted.ended()
     finally:
         submitted.stop()

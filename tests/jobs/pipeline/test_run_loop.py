@@ -288,7 +288,7 @@ def test_a_marker_beyond_the_chunk_decides_what_lies_in_it(
     report = compacted(tier, {"orders": 1})["orders"]
     assert (report.outcome, report.counts.aborted) == (COMPACTED, 1)
     # What is listed beyond a chunk need not be trusted.
-    assert any("told of by their marker alone" in note for note in report.notes) != is_listed
+    assert any("have only their marker" in note for note in report.notes) != is_listed
     values = [(order[2], order[3]) for order in live_records(tier)["orders"] if order[5] is None]
     assert values == [(b"a", b"old"), (b"b", b"1"), (b"c", b"1"), (b"d", b"1")]
 
