@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +24,9 @@ from tests.jobs.tiers import (
     put_updates,
 )
 from tierfold.compaction.cleaning.key_blocks import deserialize
+from tierfold.compaction.cleaning.offset_map import SUPERSEDED, SUPERSEDING
 from tierfold.compaction.model.errors import CorruptLog
+from tierfold.jobs.pipeline.stages import rewrite
 from tierfold.jobs.pipeline.stages.reduce import ReducePlan, reduced
 from tierfold.jobs.pipeline.stages.scan import SegmentScanned, scanned
 from tierfold.jobs.pipeline.stages.segment_rows import (
@@ -143,6 +146,21 @@ def test_only_records_from_first_dirty_on_compete(spark: SparkSession, tier: Pat
         for row in own
     ]
     assert [np.flatnonzero(bit).tolist() for bit in bits] == [[], [2, 3, 4, 5]]
+
+
+@pytest.mark.parametrize("order", list(permutations(range(4))))
+def test_a_records_bits_come_from_all_rows_in_any_order(order: tuple[int, ...]) -> None:
+    own = {RowKind.OWN_SUPERSEDED: [1, 0, 0, 0, 1], RowKind.OWN_SUPERSEDING: [0, 1, 0, 0, 0]}
+    others = {RowKind.SUPERSEDED: [1, 2], RowKind.SUPERSEDING: [3]}
+    payloads = {kind: np.packbits(np.array(bits, np.uint8)) for kind, bits in own.items()}
+    payloads |= {kind: np.array(ordinals, np.uint32) for kind, ordinals in others.items()}
+    rows = [
+        Row(task=0, partition_index=0, segment_index=0, kind=kind, payload=payload.tobytes())
+        for kind, payload in payloads.items()
+    ]
+    found = rewrite._record_bits([rows[i] for i in order], 5)
+    both = SUPERSEDED | SUPERSEDING
+    assert found.tolist() == [SUPERSEDED, both, SUPERSEDED, SUPERSEDING, SUPERSEDED]
 
 
 def test_rows_survive_arrow_and_spark(spark: SparkSession) -> None:
