@@ -192,7 +192,7 @@ def decide_retention(batches: BatchColumns, facts: RecordFacts, rules: RoundRule
 
     A tombstone or marker gets its delete horizon in the first pass that keeps it, and goes once
     that has passed (KIP-534); a tombstone not in a round that `keeps_tombstones`, as
-    `jobs.pipeline.task_assignment` decides.
+    `cleaning.rounds` decides.
     """
     horizon_set = batches.horizon_ms != NO_HORIZON
     horizon_passed = horizon_set & (batches.horizon_ms <= rules.now_ms)

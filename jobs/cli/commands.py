@@ -38,6 +38,8 @@ from tierfold.jobs.cli.options import (
     budget_options,
     catalog_options,
     clock_options,
+    engine_of,
+    engine_options,
     replay_options,
     settings_of,
     settings_options,
@@ -126,6 +128,7 @@ def plan_verb(partition_name: str | None, **given: Any) -> None:
 @tier_options
 @replay_options
 @budget_options
+@engine_options
 @click.option("--dry-run", is_flag=True, help="Only say what would be done, as `plan` does.")
 def compact_verb(**given: Any) -> None:
     """Compact every eligible partition.
@@ -147,7 +150,9 @@ def compact_verb(**given: Any) -> None:
         tell_people(remarks, given)
         # Progress is not a result, so it always goes to stderr.
         stderr = beside_result(as_json=given["as_json"])
-        reports = compact(asked.context, settings, asked.scope, stderr, budget)
+        reports = compact(
+            asked.context, settings, asked.scope, stderr, budget, engine_of(given)
+        )
         of_brokers = Remarks(warnings=broker_warnings(settings, reports))
         tell_people(of_brokers, given)
         remarks = replace(remarks, warnings=(*remarks.warnings, *of_brokers.warnings))
@@ -181,6 +186,7 @@ def status_verb(**given: Any) -> None:
 @tierfold.command("verify")
 @tier_options
 @clock_options
+@engine_options
 @click.option(
     "--second-opinion",
     is_flag=True,
@@ -201,7 +207,14 @@ def verify_verb(second_opinion: bool, **given: Any) -> None:
     remarks = remarks_on_tier(settings, asked.context)
     tell_people(remarks, given)
     stderr = beside_result(as_json=given["as_json"])
-    found = verify(asked.context, settings, asked.scope, stderr, second_opinion=second_opinion)
+    found = verify(
+        asked.context,
+        settings,
+        asked.scope,
+        stderr,
+        second_opinion=second_opinion,
+        engine=engine_of(given),
+    )
     if given["as_json"]:
         click.echo(document((partition.as_json() for partition in found), **remarks.as_json()))
     else:

@@ -17,6 +17,7 @@ from tierfold.jobs.cli.usage_errors import note_json
 from tierfold.jobs.context.run_context import RunContext, run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.context.timestamps import timestamp_ms_of
+from tierfold.jobs.engines.engine_choice import LOCAL, SPARK, Engine, in_process, on_spark
 from tierfold.jobs.settings.remarks import Remarks
 from tierfold.jobs.settings.resolution import Settings, resolve
 
@@ -164,6 +165,34 @@ def budget_options(verb: _Verb) -> _Verb:
         ),
     )
     return with_options(options, verb)
+
+
+def engine_options(verb: _Verb) -> _Verb:
+    """Which engine reads and writes the segments."""
+    options = (
+        click.option(
+            "--engine",
+            type=click.Choice([SPARK, LOCAL]),
+            default=SPARK,
+            show_default=True,
+            help="local: no Spark and no Java, in this process; for small tiers.",
+        ),
+        click.option(
+            "--local-max",
+            "local_max_bytes",
+            type=SIZE_BYTES,
+            default="2GiB",
+            show_default=True,
+            metavar="SIZE",
+            help="The largest input that --engine local takes.",
+        ),
+    )
+    return with_options(options, verb)
+
+
+def engine_of(given: dict[str, Any]) -> Engine:
+    """Return the chosen engine; it starts once there is something to do."""
+    return on_spark if given["engine"] == SPARK else in_process(given["local_max_bytes"])
 
 
 def with_options(options: Sequence[Callable[[_Verb], _Verb]], verb: _Verb) -> _Verb:

@@ -19,18 +19,16 @@ from tierfold.compaction.cleaning.record_retention import (
     BatchRetention,
     RecordFacts,
     Retention,
-    RoundRules,
     decide_retention,
     earliest_due_ms,
     legacy_tombstones_go,
 )
+from tierfold.compaction.cleaning.rounds import GroupTask
 from tierfold.compaction.cleaning.transactions import aborted_batches
 from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
-from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.errors import CorruptLog
-from tierfold.compaction.model.segments import PartitionKey, Segment
+from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.model.units import BATCH_HEADER_BYTES, NO_TIMESTAMP_MS
-from tierfold.compaction.planning.grouping import SegmentGroup
 from tierfold.storage.kafka.batch_headers import BatchHeads
 from tierfold.storage.kafka.batch_rewrite import closing_batch, rewrite_batches
 from tierfold.storage.kafka.control_records import control_types
@@ -48,28 +46,6 @@ from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
 
 RecordBits: TypeAlias = Callable[[Segment, int], NDArray[np.uint8]]
 """(segment, its record count) → shape (records,): the bits of `offset_map`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupTask:
-    """All a worker needs to rewrite one group."""
-
-    key: PartitionKey
-    group_index: int
-    group: SegmentGroup
-    rules: RoundRules
-    aborted: tuple[AbortedTransaction, ...]
-    """Aborted transactions that reach into the group's offsets."""
-    discardable: NDArray[np.int64]
-    """Base offsets, ascending, of the group's control batches that may go."""
-    listed: tuple[AbortedTransaction, ...]
-    """What the new transaction index must list, by marker offset."""
-    ends_in_batch: bool
-    """The group must end in a batch, an empty one if need be: readers stick at a hole at the end of
-    the remote range, and a log without a batch is never written."""
-    run: str
-    index_interval_bytes: int
-    threads: int = 1
 
 
 class _Rewrite:
