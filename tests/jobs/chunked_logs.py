@@ -15,7 +15,7 @@ from typing import Final
 from hypothesis import strategies as st
 from rich.console import Console
 
-from tests.jobs.commands import status_of
+from tests.jobs.commands import LOCAL_ENGINE, status_of
 from tests.jobs.concurrent_events import Event, EventfulCatalog
 from tests.jobs.tiers import put_segment
 from tests.storage.live_segments import NOW_MS, data, marker
@@ -174,7 +174,7 @@ def compacted(
     context = replace(context, catalog=interrupted)
     settings = settings_of(tier, chunk_bytes or {})
     console = Console(file=io.StringIO())
-    reports = compact(context, settings, scope or Scope(), console, budget)
+    reports = compact(context, settings, scope or Scope(), console, budget, LOCAL_ENGINE)
     return {report.key.topic: report for report in reports}
 
 

@@ -19,7 +19,7 @@ import pytest
 from tests.jobs.commands import ALWAYS, COMPACT, Ran, in_own_process, tierfold
 from tests.jobs.concurrent_events import interrupted
 from tests.jobs.tiers import key_of, made_tier, put_updates
-from tierfold.jobs.pipeline.stages.segment_rows import failure
+from tierfold.jobs.engines.rows import failure
 from tierfold.jobs.pipeline.survey import refusal_of
 from tierfold.storage.catalog.runs_table import RunsTable
 
@@ -131,7 +131,7 @@ def test_a_foreign_exception_is_reported_without_its_secrets() -> None:
 
 
 def test_a_bug_prints_its_traceback_without_secrets(
-    spark: object, tmp_path: Path
+    tmp_path: Path
 ) -> None:
     def bug() -> None:
         raise RuntimeError(f"s3://u:{CANARY}@bucket \x1b[2J")

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from tests.jobs.commands import LOCAL_ENGINE
 from tests.storage.live_segments import (
     EPOCHS,
     INTERVAL_BYTES,
@@ -32,9 +33,9 @@ from tierfold.compaction.model.segments import (
 )
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
+from tierfold.jobs.engines import task_assignment
 from tierfold.jobs.pipeline.survey import KnownPartition
 from tierfold.jobs.settings.resolution import resolve
-from tierfold.jobs.verbs import verify_targets
 from tierfold.jobs.verbs.verify import Verified, verify
 from tierfold.jobs.verbs.verify_targets import target_of
 from tierfold.storage.kafka.batch_draft import BatchDraft
@@ -58,8 +59,6 @@ A, B, C, E, F = (data(0, (b"a", b"1")), *SECOND)
 """What compaction keeps: `C` a tombstone that may go, of `d` nothing is left."""
 
 ALL = Scope()
-
-pytestmark = pytest.mark.usefixtures("spark")
 
 
 def a_state(live: Sequence[Segment], retired: Sequence[Segment] = ()) -> PartitionState:
@@ -126,7 +125,14 @@ def verified(
     settings = resolve([f"index.interval.bytes={interval_bytes}"])
     console = Console(file=StringIO())
     context = run_context(str(folder), None, None)
-    return verify(context, settings, scope, console, second_opinion=second_opinion)
+    return verify(
+        context,
+        settings,
+        scope,
+        console,
+        second_opinion=second_opinion,
+        engine=LOCAL_ENGINE,
+    )
 
 
 @pytest.fixture
@@ -223,7 +229,7 @@ def test_where_the_latest_record_cannot_be_known_keys_are_not_compared(
 
 
 def test_many_buckets_say_the_same(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify_targets, "BUCKET_BYTES", 50)
+    monkeypatch.setattr(task_assignment, "BUCKET_BYTES", 50)
     stage.catalogue([stage.rewrite(A, B, F)], stage.originals)
     found = stage.verify()
     assert found.keys_compared == 6
@@ -231,6 +237,7 @@ def test_many_buckets_say_the_same(stage: Stage, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("part", [Part.LOG, Part.TRANSACTION_INDEX])
+@pytest.mark.usefixtures("spark")
 def test_originals_that_are_gone_are_a_note(stage: Stage, part: Part) -> None:
     stage.catalogue([stage.rewrite(A, B, E, F)], stage.originals)
     stage.file(stage.originals[0], part).unlink()
@@ -294,6 +301,7 @@ def test_an_abort_of_which_nothing_is_left_need_not_be_listed(stage: Stage) -> N
     assert stage.verify().corruptions == ()
 
 
+@pytest.mark.usefixtures("spark")
 def test_unindexed_aborts_of_originals_are_trusted(tmp_path: Path) -> None:
     stage = Stage(tmp_path / "tier", listed=False)
     stage.catalogue([stage.rewrite(A, B, E, F)], stage.originals)
