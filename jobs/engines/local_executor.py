@@ -41,10 +41,12 @@ class LocalExecutor(StageExecutor[LazyRows]):
         self._bytes_done = 0
         self._is_cancelled = threading.Event()
 
-    def dealt(self, rows: Sequence[Row]) -> LazyRows:  # noqa: D102
+    def placed(self, rows: Sequence[Row]) -> LazyRows:
+        """Return the rows as they are."""
         return lambda: [*rows]
 
-    def run(self, stage: Stage, rows: LazyRows, tasks: int | None) -> LazyRows:  # noqa: D102
+    def run(self, stage: Stage, rows: LazyRows, tasks: int | None) -> LazyRows:
+        """Run the stage on the rows of each task, on the pool."""
         def found() -> list[Row]:
             by_task: dict[int, list[Row]] = defaultdict(list)
             for row in rows():
@@ -60,16 +62,20 @@ class LocalExecutor(StageExecutor[LazyRows]):
         with ThreadPoolExecutor(self.cores) as pool:
             return [*pool.map(lambda rows: list(stage(worker, rows)), tasks)]
 
-    def kept(self, rows: LazyRows) -> LazyRows:  # noqa: D102
+    def kept(self, rows: LazyRows) -> LazyRows:
+        """Return the rows, computed once."""
         return cache(rows)
 
-    def only(self, rows: LazyRows, kinds: frozenset[RowKind]) -> LazyRows:  # noqa: D102
+    def only(self, rows: LazyRows, kinds: frozenset[RowKind]) -> LazyRows:
+        """Return the rows of these kinds."""
         return lambda: [row for row in rows() if row.kind in kinds]
 
-    def joined(self, rows: LazyRows, more: LazyRows) -> LazyRows:  # noqa: D102
+    def joined(self, rows: LazyRows, more: LazyRows) -> LazyRows:
+        """Return both."""
         return lambda: rows() + more()
 
-    def taken(self, title: str, size_bytes: int, rows: LazyRows) -> list[Row]:  # noqa: D102
+    def taken(self, title: str, size_bytes: int, rows: LazyRows) -> list[Row]:
+        """Compute the rows, with a bar."""
         progress = ByteProgress(
             self._console, bytes_done=lambda: self._bytes_done, cancel=self._is_cancelled.set
         )

@@ -48,25 +48,31 @@ class SparkExecutor(StageExecutor[DataFrame]):
         self._progress = SparkProgress(spark, console)
         self._persisted: list[DataFrame] = []
 
-    def dealt(self, rows: Sequence[Row]) -> DataFrame:  # noqa: D102
+    def placed(self, rows: Sequence[Row]) -> DataFrame:
+        """Return the rows as a DataFrame."""
         return self._spark.createDataFrame(pa.Table.from_batches([as_batch(rows)]), ROW_SCHEMA)
 
-    def run(self, stage: Stage, rows: DataFrame, tasks: int | None) -> DataFrame:  # noqa: D102
+    def run(self, stage: Stage, rows: DataFrame, tasks: int | None) -> DataFrame:
+        """Repartition the rows by `task`, and map the stage over them."""
         sent = rows if tasks is None else rows.repartitionById(tasks, "task")
         run = _in_worker(stage, self._tier_uri, self._progress.bytes_done)
         return sent.mapInArrow(run, ROW_SCHEMA)
 
-    def kept(self, rows: DataFrame) -> DataFrame:  # noqa: D102
+    def kept(self, rows: DataFrame) -> DataFrame:
+        """Return the rows, persisted until `release`."""
         self._persisted.append(rows.persist(StorageLevel.MEMORY_AND_DISK))
         return self._persisted[-1]
 
-    def only(self, rows: DataFrame, kinds: frozenset[RowKind]) -> DataFrame:  # noqa: D102
+    def only(self, rows: DataFrame, kinds: frozenset[RowKind]) -> DataFrame:
+        """Return the rows of these kinds; the JVM filters them."""
         return rows.where(F.col("kind").isin([int(kind) for kind in sorted(kinds)]))
 
-    def joined(self, rows: DataFrame, more: DataFrame) -> DataFrame:  # noqa: D102
+    def joined(self, rows: DataFrame, more: DataFrame) -> DataFrame:
+        """Return the union."""
         return rows.unionByName(more)
 
-    def taken(self, title: str, size_bytes: int, rows: DataFrame) -> list[Row]:  # noqa: D102
+    def taken(self, title: str, size_bytes: int, rows: DataFrame) -> list[Row]:
+        """Collect the rows as Arrow batches, with a bar."""
         try:
             table: pa.Table = self._progress.watched(title, size_bytes, rows.toArrow)
         except SPARK_FAILURES as error:
@@ -74,7 +80,8 @@ class SparkExecutor(StageExecutor[DataFrame]):
             raise WorkersDied(cause_of(error), is_over=has_died(self._spark)) from error
         return list(rows_of(table.to_batches()))
 
-    def release(self) -> None:  # noqa: D102
+    def release(self) -> None:
+        """Unpersist what was kept."""
         super().release()
         while self._persisted:
             self._persisted.pop().unpersist()

@@ -71,7 +71,7 @@ class StageExecutor(ABC, Generic[RowsT]):
             buckets={index: buckets_of(size) for index, size in sizes.items()},
             task_of=self._assigned.task_of,
         )
-        found = self.run(ScanStage(), self.dealt(rows), tasks)
+        found = self.run(ScanStage(), self.placed(rows), tasks)
         found = self.kept(self.run(reduce, found, reduce_tasks([*sizes.values()], self.cores)))
         size_bytes = sum(work.scan_bytes for work in rounds)
         summaries = self.taken("scan", size_bytes, self.only(found, FOR_DRIVER))
@@ -98,7 +98,7 @@ class StageExecutor(ABC, Generic[RowsT]):
         if not assigned_to.fits(groups):
             assigned_to = assigned_groups(groups, self.cores)
             bits = self.run(MoveStage(task_of=assigned_to.task_of), bits, None)
-        rows = self.joined(bits, self.dealt(rewrite_rows(groups, assigned_to, self.cores)))
+        rows = self.joined(bits, self.placed(rewrite_rows(groups, assigned_to, self.cores)))
         done = self.run(RewriteStage(), rows, assigned_to.tasks)
         size_bytes = sum(task.group.size_bytes for task in groups)
         found = self.taken("rewrite", size_bytes, done)
@@ -121,7 +121,7 @@ class StageExecutor(ABC, Generic[RowsT]):
             for _ in range(buckets)
         ]
         _, compare_tasks = tasks_for(of_buckets, self.cores)
-        checked = self.run(CheckStage(), self.dealt(rows), tasks)
+        checked = self.run(CheckStage(), self.placed(rows), tasks)
         compared = self.run(CompareStage(passes=dict(passes)), checked, compare_tasks)
         return self.taken("verify", sum(totals), compared)
 
@@ -130,7 +130,7 @@ class StageExecutor(ABC, Generic[RowsT]):
         self._scanned = None
 
     @abstractmethod
-    def dealt(self, rows: Sequence[Row]) -> RowsT:
+    def placed(self, rows: Sequence[Row]) -> RowsT:
         """Hand the driver's rows to the engine."""
 
     @abstractmethod

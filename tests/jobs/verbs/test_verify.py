@@ -123,16 +123,9 @@ def verified(
     second_opinion: bool = False,
 ) -> list[Verified]:
     settings = resolve([f"index.interval.bytes={interval_bytes}"])
-    console = Console(file=StringIO())
+    how = {"second_opinion": second_opinion, "engine": LOCAL_ENGINE}
     context = run_context(str(folder), None, None)
-    return verify(
-        context,
-        settings,
-        scope,
-        console,
-        second_opinion=second_opinion,
-        engine=LOCAL_ENGINE,
-    )
+    return verify(context, settings, scope, Console(file=StringIO()), **how)
 
 
 @pytest.fixture
