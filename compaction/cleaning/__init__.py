@@ -8,6 +8,8 @@
     undecided_transactions   transactions without a marker: which are open, which stop a round
     rounds                   one pass over one partition: what it reads and keeps, its groups
     record_retention         which records, tombstones and markers stay, and delete horizons
+    emptied_batches          which batches are emptied already
+    group_outcome            what becomes of a group: rewritten and why, unchanged, or empty
     keyless_records          how many records without a key may go
     counts                   how many records ended how; the counts must add up
 """

@@ -58,7 +58,7 @@ class BatchColumns:
     is_legacy: NDArray[np.bool_]
     """Shape (b,): of magic 0 or 1; what is kept of it is converted."""
     is_emptied: NDArray[np.bool_]
-    """Shape (b,): already in the form of an emptied batch, so nothing needs rewriting."""
+    """Shape (b,): already emptied (see `emptied_batches`), so nothing needs rewriting."""
     horizon_ms: NDArray[np.int64]
     """Shape (b,): the delete horizon (KIP-534), `NO_HORIZON` where none is set."""
     record_batch: NDArray[np.int32]
