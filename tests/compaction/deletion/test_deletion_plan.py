@@ -216,6 +216,7 @@ TAKES_APART: Final = replace(TIMES, takes_set_apart=True)
         (TierBinding.DETACHED, TAKES_APART, DAY_MS - 1, False),
         (TierBinding.DETACHED, TIMES, DAY_MS, False),
         (TierBinding.BOUND, TAKES_APART, DAY_MS, False),
+        (TierBinding.BOUND, TIMES, DAY_MS, False),
         (None, TAKES_APART, DAY_MS, False),
     ],
 )
@@ -236,7 +237,7 @@ def test_what_is_set_apart_goes_only_where_a_person_gave_it_up(
     assert ids(vacuumed) == ([], [], [], [])
     kept = [note for note in vacuumed.notes if "set apart, outside the leader epoch" in note]
     assert len(kept) is not goes
-    is_reported = binding is not TierBinding.DETACHED
+    is_reported = binding is not TierBinding.DETACHED and order.takes_set_apart
     assert any("1 set apart." in note for note in vacuumed.notes) is is_reported
 
 

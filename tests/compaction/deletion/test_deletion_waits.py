@@ -43,44 +43,36 @@ def view(
     return replace(a_view(LIVE, retired=entries), orphans=orphans, set_apart=set_apart)
 
 
-@pytest.mark.parametrize("age_ms", [0, 6, 7, 9, 10, 11])
-@pytest.mark.parametrize("takes_set_apart", [False, True])
-@pytest.mark.parametrize("binding", [None, *TierBinding])
+@pytest.mark.parametrize(
+    ("binding", "takes_set_apart", "waiting"),
+    [
+        (TierBinding.DETACHED, True, ["retired segment", "orphan", "segment set apart"]),
+        (TierBinding.DETACHED, False, ["retired segment", "orphan"]),
+        (TierBinding.BOUND, True, ["retired segment"]),
+        (None, True, ["retired segment"]),
+    ],
+)
 def test_what_waits_goes_once_it_is_due_and_not_before(
-    binding: TierBinding | None, takes_set_apart: bool, age_ms: int
+    binding: TierBinding | None, takes_set_apart: bool, waiting: list[str]
 ) -> None:
     rules = replace(DETACHED, tier_binding=binding)
-    times = replace(TIMES, takes_set_apart=takes_set_apart)
     seen = view(
-        gone(for_ms=age_ms),
-        orphans=(found(21, age_ms=age_ms),),
-        set_apart=(found(22, age_ms=age_ms),),
+        gone(for_ms=0), orphans=(found(21, age_ms=0),), set_apart=(found(22, age_ms=0),)
     )
-    is_detached = binding is TierBinding.DETACHED
-    expected = {"retired segment": (NOW_MS - age_ms + 10,)} if age_ms < 10 else {}
-    if is_detached and age_ms < 7:
-        expected["orphan"] = (NOW_MS - age_ms + 7,)
-    if is_detached and takes_set_apart and age_ms < 7:
-        expected["segment set apart"] = (NOW_MS - age_ms + 7,)
-    assert waits_until(seen, rules, times) == expected
-    plan = deletion_plan_of(seen, rules, times)
-    going = {
-        "retired segment": plan.starting,
-        "orphan": plan.orphans,
-        "segment set apart": plan.set_apart,
-    }
-    for what, goes in going.items():
-        assert not (goes and what in expected)
-    for what, (due_ms,) in expected.items():
-        later = deletion_plan_of(seen, rules, replace(times, now_ms=due_ms))
-        before = deletion_plan_of(seen, rules, replace(times, now_ms=due_ms - 1))
-        for plan, is_due in ((later, True), (before, False)):
-            goes = {
-                "retired segment": plan.starting,
-                "orphan": plan.orphans,
-                "segment set apart": plan.set_apart,
-            }[what]
-            assert bool(goes) is is_due
+    stays_ms = {"retired segment": 10, "orphan": 7, "segment set apart": 7}
+    for after_ms in range(12):
+        times = replace(TIMES, now_ms=NOW_MS + after_ms, takes_set_apart=takes_set_apart)
+        due_ms = {what: (NOW_MS + stays_ms[what],) for what in waiting if after_ms < stays_ms[what]}
+        assert waits_until(seen, rules, times) == due_ms
+        plan = deletion_plan_of(seen, rules, times)
+        going = {
+            "retired segment": plan.starting,
+            "orphan": plan.orphans,
+            "segment set apart": plan.set_apart,
+        }
+        assert [what for what in going if going[what]] == [
+            what for what in waiting if what not in due_ms
+        ]
 
 
 def test_those_that_still_wait_are_named_and_no_deletion_that_has_started() -> None:
