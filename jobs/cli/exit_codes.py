@@ -20,7 +20,7 @@ from tierfold.jobs.pipeline.partition_report import (
     UNKNOWN,
     PartitionReport,
 )
-from tierfold.jobs.verbs.vacuum_outcome import VacuumReport
+from tierfold.jobs.verbs.vacuum_outcome import PartitionVacuum
 
 EXIT_BUG: Final = 1
 EXIT_WRONG_SETTING: Final = 2
@@ -79,7 +79,7 @@ def beside_result(*, as_json: bool) -> Console:
     return Console(stderr=True, quiet=as_json and under_spark_submit())
 
 
-def leave(reports: Sequence[PartitionReport | VacuumReport]) -> None:
+def leave(reports: Sequence[PartitionReport | PartitionVacuum]) -> None:
     """Exit with the exit code of the reports; return if it is 0."""
     outcomes = {report.outcome for report in reports}
     if outcomes & {FAILED, REFUSED, UNKNOWN}:
