@@ -4,6 +4,6 @@
     worker_daemon     the parent process of Python workers
     private_sockets   folders for Unix sockets that no other user can enter
     kernel_warmup     compiles every kernel
-    progress          a progress bar over bytes
+    progress          the progress of an action, in bytes
     stderr_filter     hides Spark's own chatter on stderr
 """

@@ -1,4 +1,4 @@
-"""A progress bar over bytes, on stderr.
+"""The progress of a Spark action, in bytes.
 
 Spark tasks add the bytes they have processed to an accumulator; the driver watches it while the
 action runs in another thread.
@@ -16,15 +16,8 @@ from py4j.protocol import Py4JError
 from pyspark import Accumulator, inheritable_thread_target
 from pyspark.sql import SparkSession
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TransferSpeedColumn,
-)
 
+from tierfold.jobs.context.progress_bars import byte_bars
 from tierfold.jobs.context.stopping import check, deferred, is_stopping
 
 _T = TypeVar("_T")
@@ -34,19 +27,6 @@ LOOK_EVERY_S = 0.2
 
 CANCELLED_WITHIN_S: Final = 60.0
 """How long to wait for a cancelled action."""
-
-
-def byte_bars(console: Console) -> Progress:
-    """Return bars that count bytes; they are hidden if the console is not a terminal."""
-    return Progress(
-        TextColumn("{task.description:<8}"),
-        BarColumn(),
-        DownloadColumn(binary_units=True),
-        TransferSpeedColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        disable=not console.is_terminal,
-    )
 
 
 class ByteProgress:

@@ -45,6 +45,7 @@ from tierfold.compaction.discovery.view import PartitionView, state_with_new
 from tierfold.compaction.model.errors import CorruptLog, TierfoldError, UnreadableObject
 from tierfold.compaction.model.outcomes import Committed, LostRace, Outcome, Unknown
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
+from tierfold.jobs.context.progress_bars import byte_bars
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.context.stopping import deferred, is_stopping
@@ -53,7 +54,6 @@ from tierfold.jobs.pipeline.partition_report import FAILED, PLANNED
 from tierfold.jobs.pipeline.run_records import keep_record
 from tierfold.jobs.pipeline.survey import READERS
 from tierfold.jobs.settings.resolution import Settings
-from tierfold.jobs.spark.progress import byte_bars
 from tierfold.jobs.verbs.vacuum_outcome import DeletionCandidate, VacuumReport
 from tierfold.jobs.verbs.vacuum_survey import inspect
 from tierfold.storage.catalog.catalog import new_commit_id
