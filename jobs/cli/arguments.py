@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from tierfold.compaction.planning.chunks import Budget
+from tierfold.jobs.cli.without_pandas import run_arrow_without_pandas
 from tierfold.jobs.context.run_context import RunContext, run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.settings.remarks import Remarks
@@ -35,6 +36,7 @@ def tell_people(remarks: Remarks, given: dict[str, Any]) -> None:
 
 def asked_of_tier(given: dict[str, Any]) -> AskedOfTier:
     """Open the tier and return it with the scope; raises BadSettings if there is no tier."""
+    run_arrow_without_pandas()
     scope = Scope(
         topics=given.get("topics") or ("*",),
         partitions=given.get("partitions") or ("*",),
