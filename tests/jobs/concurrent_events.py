@@ -13,7 +13,7 @@ from tierfold.compaction.commits.commit import CommitProposal
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.outcomes import Outcome
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
-from tierfold.jobs.cli import options as cli_options
+from tierfold.jobs.cli import arguments as cli_arguments
 from tierfold.jobs.context.run_context import RunContext, run_context
 from tierfold.storage.catalog.catalog import Catalog, Claim
 
@@ -101,7 +101,7 @@ def interrupted(
         return replace(context, catalog=catalog)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cli_options, "run_context", opened_so)
+        patch.setattr(cli_arguments, "run_context", opened_so)
         yield
 
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from tierfold.jobs.cli import options as cli_options
+from tierfold.jobs.cli import arguments as cli_arguments
 from tierfold.jobs.context.run_context import RunContext, run_context
 from tierfold.jobs.verbs import vacuum as vacuum_job
 from tierfold.jobs.verbs import vacuum_survey
@@ -121,7 +121,7 @@ def watched(event_source: EventSource) -> Iterator[Watch]:
         )
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cli_options, "run_context", opened_so)
+        patch.setattr(cli_arguments, "run_context", opened_so)
         for module in (vacuum_job, vacuum_survey):
             patch.setattr(module, "READERS", 1)
         yield watch

@@ -38,7 +38,7 @@ from tierfold.compaction.commits.commit import (
 )
 from tierfold.compaction.model.outcomes import Committed, Fenced, Outcome, Unknown
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey, Segment
-from tierfold.jobs.cli import options as cli_options
+from tierfold.jobs.cli import arguments as cli_arguments
 from tierfold.jobs.context.run_context import CATALOG_FOLDER, RunContext, run_context
 from tierfold.storage.catalog.catalog import Catalog, new_commit_id
 from tierfold.storage.catalog.runs_table import RunsTable
@@ -338,7 +338,7 @@ def test_a_commit_without_an_answer_is_found_beneath_what_came_since(
         context = run_context(tier_uri, catalog_uri, now)
         return replace(context, catalog=Deaf(context.catalog_uri))
 
-    monkeypatch.setattr(cli_options, "run_context", opened_so)
+    monkeypatch.setattr(cli_arguments, "run_context", opened_so)
     ran = forget(tier)
     assert (ran.code, ran.outcomes) == (0, {("orders", 0): "forgotten"})
 

@@ -40,7 +40,7 @@ from tierfold.compaction.commits.round_commit import release_of
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.outcomes import Committed, Fenced, Outcome, Unknown
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
-from tierfold.jobs.cli import options as cli_options
+from tierfold.jobs.cli import arguments as cli_arguments
 from tierfold.jobs.context.run_context import RunContext, run_context
 from tierfold.jobs.verbs.restore import restore_proposal
 from tierfold.storage.catalog.catalog import Catalog, new_commit_id
@@ -387,7 +387,7 @@ def test_an_answer_that_was_lost_is_read_back(
 
     found = lines_of(tier)[3]
     with monkeypatch.context() as patch:
-        patch.setattr(cli_options, "run_context", opened_so)
+        patch.setattr(cli_arguments, "run_context", opened_so)
         patch.setattr(Deaf, "is_written", is_written)
         patch.setattr(Deaf, "is_claimed_since", is_claimed_since)
         ran = restore(tier, found["committed_at"])
