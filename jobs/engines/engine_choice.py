@@ -8,19 +8,18 @@ starts, and nothing of PySpark is loaded.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rich.console import Console
 
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.model.wording import spaced
 from tierfold.jobs.context.run_context import RunContext
-from tierfold.jobs.engines.stage_executor import StageExecutor
 
-SPARK: Final = "spark"
-LOCAL: Final = "local"
+if TYPE_CHECKING:
+    from tierfold.jobs.engines.stage_executor import StageExecutor
 
-Engine: TypeAlias = Callable[[RunContext, Console, int], StageExecutor[Any]]
+Engine: TypeAlias = "Callable[[RunContext, Console, int], StageExecutor[Any]]"
 """Starts the executor of a run that reads so many bytes; raises BadSettings if it cannot."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tierfold.compaction.cleaning.counts import Counts, total
 from tierfold.compaction.commits.receipts import GroupResult
@@ -13,7 +13,9 @@ from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.planning.eligibility import DirtyRatio
 from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.compaction.planning.plan import Compact, CompactReason, Rest
-from tierfold.jobs.pipeline.round_execution import RoundResult
+
+if TYPE_CHECKING:
+    from tierfold.jobs.pipeline.round_execution import RoundResult
 
 PLANNED: Final = "planned"
 """A dry run: the partition would be compacted."""
