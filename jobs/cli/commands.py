@@ -202,7 +202,8 @@ def status_verb(**given: Any) -> None:
 @click.option(
     "--second-opinion",
     is_flag=True,
-    help="Have Spark's own window find the latest records, too; reads all logs twice.",
+    help="Have Spark's own window find the latest records, too, whatever the engine; reads all logs"
+    " twice.",
 )
 def verify_verb(second_opinion: bool, **given: Any) -> None:
     """Read all live segments again and prove them: CRCs, cover, indexes, latest values.

@@ -218,13 +218,10 @@ def _with_second_opinions(
     context: RunContext, found: Sequence[tuple[VerifyTarget, _Found]], console: Console
 ) -> list[tuple[VerifyTarget, _Found]]:
     """Ask Spark's window about the partitions that it reads alike; the others get a reason."""
-    from tierfold.jobs.spark.session import announced_session
-    from tierfold.jobs.verbs.second_opinion import second_opinions
-
     unfit = _unfit_for_second(found)
     fit = [target for target, _ in found if target.key not in unfit]
     changed = "a commit changed it while it was read"
-    opinions = second_opinions(announced_session(console), context, fit, console)
+    opinions = _second_opinions(context, fit, console) if fit else {}
     return [
         (
             target,
@@ -232,6 +229,16 @@ def _with_second_opinions(
         )
         for target, one in found
     ]
+
+
+def _second_opinions(
+    context: RunContext, fit: Sequence[VerifyTarget], console: Console
+) -> dict[PartitionKey, SecondOpinion]:
+    # Only Spark has that window, whatever engine reads the segments.
+    from tierfold.jobs.spark.session import announced_session
+    from tierfold.jobs.verbs.second_opinion import second_opinions
+
+    return second_opinions(announced_session(console), context, fit, console)
 
 
 def _unfit_for_second(

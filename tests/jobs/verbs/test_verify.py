@@ -230,7 +230,6 @@ def test_many_buckets_say_the_same(stage: Stage, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("part", [Part.LOG, Part.TRANSACTION_INDEX])
-@pytest.mark.usefixtures("spark")
 def test_originals_that_are_gone_are_a_note(stage: Stage, part: Part) -> None:
     stage.catalogue([stage.rewrite(A, B, E, F)], stage.originals)
     stage.file(stage.originals[0], part).unlink()
@@ -294,7 +293,6 @@ def test_an_abort_of_which_nothing_is_left_need_not_be_listed(stage: Stage) -> N
     assert stage.verify().corruptions == ()
 
 
-@pytest.mark.usefixtures("spark")
 def test_unindexed_aborts_of_originals_are_trusted(tmp_path: Path) -> None:
     stage = Stage(tmp_path / "tier", listed=False)
     stage.catalogue([stage.rewrite(A, B, E, F)], stage.originals)
