@@ -164,6 +164,7 @@ ENVIRONMENT: Final = (
 )
 
 
+@pytest.mark.jvm
 def test_a_run_leaves_no_secret_in_what_it_says_and_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

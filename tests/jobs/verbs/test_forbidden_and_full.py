@@ -38,8 +38,9 @@ TOPICS: Final = (UNREADABLE, UNLISTABLE, UNWRITABLE, TOO_LARGE, SPARE)
 
 def confined(*arguments: str | Path) -> Ran:
     """The command where permissions bind and no file may grow beyond `FILE_BYTES_MOST`."""
+    engine = ("--engine", "local") if arguments[0] == "compact" else ()
     return in_own_process(
-        sys.executable, "-m", "tests.jobs.confined", str(FILE_BYTES_MOST), *arguments
+        sys.executable, "-m", "tests.jobs.confined", str(FILE_BYTES_MOST), *arguments, *engine
     )
 
 
