@@ -25,6 +25,7 @@ from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.planning.chunks import UNBOUND, Budget
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
+from tierfold.jobs.engines.engine_choice import in_process
 from tierfold.jobs.pipeline.partition_report import PartitionReport
 from tierfold.jobs.settings.resolution import Settings, resolve
 from tierfold.jobs.verbs.compact import compact
@@ -35,6 +36,8 @@ from tierfold.storage.segments.segment_reader import read_segment
 DAY_MS: Final = 86_400_000
 SET: Final = ("cleanup.policy=compact", "min.cleanable.dirty.ratio=0", "segment.bytes=2000")
 PRODUCERS: Final = (1, 2)
+INPUT_MAX: Final = 2**30
+"""Of a run in this process, in bytes."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -151,6 +154,24 @@ def put_uploads(tier: Path, key: PartitionKey, segments: Sequence[Upload]) -> li
     return [log.stat().st_size for log in logs]
 
 
+def put_across_chunks(tier: Path, key: PartitionKey, *, is_listed: bool) -> None:
+    """A transaction in the first two segments is aborted in the third; a fourth follows."""
+    broker = Broker()
+    broker.roll()
+    broker.append([(b"a", b"old")], -1)
+    broker.append([(b"a", b"aborted")], 1)
+    broker.roll()
+    broker.append([(b"b", b"1")], -1)
+    broker.append([(b"b", b"aborted")], 1)
+    broker.roll()
+    broker.end(1, ControlType.ABORT, is_listed=is_listed)
+    broker.append([(b"c", b"1")], -1)
+    broker.roll()
+    broker.append([(b"d", b"1")], -1)
+    broker.roll()
+    put_uploads(tier, key, broker.uploads[:-1])
+
+
 def settings_of(tier: Path, chunk_bytes: Mapping[str, int]) -> Settings:
     """Settings that differ between topics in nothing but `chunk.bytes`; in a file beside `tier`."""
     config = tier.with_name(f"{tier.name}.toml")
@@ -168,13 +189,13 @@ def compacted(
     scope: Scope | None = None,
     **events: Event,
 ) -> dict[str, PartitionReport]:
-    """One run over the tier with a `EventfulCatalog`; what it reports, by topic."""
+    """One run over the tier in this process, with an `EventfulCatalog`; its reports by topic."""
     context = run_context(str(tier), None, now_ms)
     interrupted = EventfulCatalog(context.catalog_uri, **events)
     context = replace(context, catalog=interrupted)
     settings = settings_of(tier, chunk_bytes or {})
     console = Console(file=io.StringIO())
-    reports = compact(context, settings, scope or Scope(), console, budget)
+    reports = compact(context, settings, scope or Scope(), console, budget, in_process(INPUT_MAX))
     return {report.key.topic: report for report in reports}
 
 
