@@ -151,6 +151,24 @@ def put_uploads(tier: Path, key: PartitionKey, segments: Sequence[Upload]) -> li
     return [log.stat().st_size for log in logs]
 
 
+def put_across_chunks(tier: Path, key: PartitionKey, *, is_listed: bool) -> None:
+    """A transaction in the first two segments is aborted in the third; a fourth follows."""
+    broker = Broker()
+    broker.roll()
+    broker.append([(b"a", b"old")], -1)
+    broker.append([(b"a", b"aborted")], 1)
+    broker.roll()
+    broker.append([(b"b", b"1")], -1)
+    broker.append([(b"b", b"aborted")], 1)
+    broker.roll()
+    broker.end(1, ControlType.ABORT, is_listed=is_listed)
+    broker.append([(b"c", b"1")], -1)
+    broker.roll()
+    broker.append([(b"d", b"1")], -1)
+    broker.roll()
+    put_uploads(tier, key, broker.uploads[:-1])
+
+
 def settings_of(tier: Path, chunk_bytes: Mapping[str, int]) -> Settings:
     """Settings that differ between topics in nothing but `chunk.bytes`; in a file beside `tier`."""
     config = tier.with_name(f"{tier.name}.toml")
@@ -168,7 +186,7 @@ def compacted(
     scope: Scope | None = None,
     **events: Event,
 ) -> dict[str, PartitionReport]:
-    """One run over the tier with a `EventfulCatalog`; what it reports, by topic."""
+    """One run over the tier in this process, with an `EventfulCatalog`; its reports by topic."""
     context = run_context(str(tier), None, now_ms)
     interrupted = EventfulCatalog(context.catalog_uri, **events)
     context = replace(context, catalog=interrupted)

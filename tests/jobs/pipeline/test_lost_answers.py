@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from pyspark.sql import SparkSession
 
 from tests.jobs.chunked_logs import compacted
 from tests.jobs.commands import status_of, told
@@ -42,7 +41,7 @@ LOOKS: Final = len(READ_BACK_AFTER_MS)
 
 
 @pytest.fixture
-def tier(spark: SparkSession, tmp_path: Path) -> Path:
+def tier(tmp_path: Path) -> Path:
     return updated_tier(tmp_path / "tier", (ORDERS, PAYMENTS), segments=3)
 
 
