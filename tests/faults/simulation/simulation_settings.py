@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +24,15 @@ from tierfold.compaction.commits.commit import CommitProposal
 from tierfold.compaction.model.outcomes import Outcome
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.jobs.context.run_context import RunContext
-from tierfold.jobs.pipeline import check_and_commit, commits, run_loop, run_records, survey
+from tierfold.jobs.engines import task_assignment
+from tierfold.jobs.pipeline import (
+    check_and_commit,
+    claiming,
+    commits,
+    run_loop,
+    run_records,
+    survey,
+)
 from tierfold.jobs.settings.resolution import Settings, resolve
 from tierfold.jobs.verbs import restore, vacuum, vacuum_survey
 from tierfold.storage.catalog.catalog import Catalog, Claim
@@ -40,16 +49,34 @@ FAULT_PROFILES: Final = (
 )
 
 
+BUCKET_BYTES: Final = 256
+"""Log bytes per key bucket, so that so small a log has several."""
+
+_BUG: Final = re.compile(r"report (it|this bug)")
+"""How the product reports an error that it takes for its own bug."""
+
 OnAnswer = Callable[[str, PartitionKey, Outcome, str], None]
 """Called with each answer: claim or commit, partition, outcome, commit id."""
 
 
 class WitnessedCatalog(Catalog):
-    """The catalog, with a callback for its answers."""
+    """The catalog, with callbacks for its answers and for commits that bear an early time."""
 
-    def __init__(self, uri: str, open_table: Callable[..., Any], on_answer: OnAnswer) -> None:
+    def __init__(
+        self,
+        uri: str,
+        open_table: Callable[..., Any],
+        on_answer: OnAnswer,
+        on_fault: Callable[[str], None],
+    ) -> None:
         super().__init__(uri, open_table)
         self._on_answer = on_answer
+        self._on_fault = on_fault
+        self._stages_ended_ms = 0
+
+    def stages_ended(self, at_ms: int) -> None:
+        """From here on no commit may bear an earlier time."""
+        self._stages_ended_ms = at_ms
 
     def claim(
         self, states: Sequence[PartitionState], run: str, *, at_ms: int
@@ -62,6 +89,11 @@ class WitnessedCatalog(Catalog):
 
     def commit(self, proposals: Sequence[CommitProposal]) -> dict[PartitionKey, Outcome]:
         """See `Catalog.commit`."""
+        for proposal in proposals:
+            if proposal.at_ms < self._stages_ended_ms:
+                self._on_fault(
+                    f"a commit of {self._stages_ended_ms} bears the time {proposal.at_ms}"
+                )
         outcomes = super().commit(proposals)
         for proposal in proposals:
             self._on_answer("commit", proposal.key, outcomes[proposal.key], proposal.commit_id)
@@ -109,16 +141,18 @@ class Environment:
             tier_uri="virtual:",
             tier=LocalTieredStorage(VirtualStore(actor, self.objects)),
             catalog_uri="virtual:catalog",
-            catalog=WitnessedCatalog("virtual:catalog", open_table, self.answered),
+            catalog=WitnessedCatalog("virtual:catalog", open_table, self.answered, self.broken),
             now_ms=self.scheduler.now_ms,
             clock=lambda: self.scheduler.now_ms,
             run=run,
         )
 
     def happened(self, who: str, how: str, detail: str) -> None:
-        """Record how something ended, for the trace and the summary."""
+        """Record how something ended, for the trace and the summary; a bug ends the scenario."""
         self.scheduler.note(f"{who}: {how}: {detail}")
         self.outcomes[how] += 1
+        if _BUG.search(detail):
+            self.broken(f"{who} {how}: {detail}")
 
     def answered(self, what: str, key: PartitionKey, outcome: Outcome, commit_id: str) -> None:
         """Record and check how a claim or commit ended, as the catalog reports it."""
@@ -204,9 +238,11 @@ def deterministic(environment: Environment) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(uuid, "uuid4", drawn_uuid)
-        for module in (survey, run_loop, check_and_commit, vacuum, vacuum_survey):
+        for module in (survey, claiming, check_and_commit, vacuum, vacuum_survey):
             patch.setattr(module, "READERS", 1)
         patch.setattr(restore, "CHECKERS", 1)
+        patch.setattr(task_assignment, "THREADS_MAX", 1)
+        patch.setattr(task_assignment, "BUCKET_BYTES", BUCKET_BYTES)
         patch.setattr(run_loop, "now_ms", lambda: environment.scheduler.now_ms)
         patch.setattr(commits, "pause", environment.scheduler.pause)
         # A run's record is not part of the protocol; it is in a table of its own.
