@@ -12,6 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Generic, TypeVar
 
 from tierfold.compaction.cleaning.rounds import GroupTask, Round
@@ -63,6 +64,10 @@ class StageExecutor(ABC, Generic[RowsT]):
 
         A round that was scanned before is scanned anew. Raises WorkersDied.
         """
+        with self.answering():
+            return self._scan(rounds)
+
+    def _scan(self, rounds: Sequence[Round]) -> dict[int, ScanSummary | str]:
         rows, tasks = scan_rows(rounds, self.cores)
         if self._scanned is None:
             self._assigned = assigned_rounds(rounds, self.cores)
@@ -93,7 +98,13 @@ class StageExecutor(ABC, Generic[RowsT]):
         """
         if self._scanned is None or not groups:
             return []
-        bits = self.only(self._scanned, _BITS)
+        with self.answering():
+            return self._rewrite(groups, self._scanned)
+
+    def _rewrite(
+        self, groups: Sequence[GroupTask], scanned: RowsT
+    ) -> list[tuple[int, GroupReceipt | str]]:
+        bits = self.only(scanned, _BITS)
         assigned_to = self._assigned
         if not assigned_to.fits(groups):
             assigned_to = assigned_groups(groups, self.cores)
@@ -112,6 +123,12 @@ class StageExecutor(ABC, Generic[RowsT]):
         `orders`: those of each partition, which share their buckets; a row's `segment_index` is the
         order's number within its partition. `passes`: as in `CompareStage`. Raises WorkersDied.
         """
+        with self.answering():
+            return self._verify(orders, passes)
+
+    def _verify(
+        self, orders: Sequence[Sequence[CheckOrder]], passes: Mapping[int, Sequence[int]]
+    ) -> list[Row]:
         rows, tasks = check_rows(orders, self.cores)
         totals = [sum(order.segment.size_bytes for order in of_one) for of_one in orders]
         of_buckets = [
@@ -128,6 +145,10 @@ class StageExecutor(ABC, Generic[RowsT]):
     def release(self) -> None:
         """Drop what `scan` found."""
         self._scanned = None
+
+    def answering(self) -> AbstractContextManager[None]:
+        """Return a context that raises WorkersDied for the engine's own errors."""
+        return nullcontext()
 
     @abstractmethod
     def placed(self, rows: Sequence[Row]) -> RowsT:
