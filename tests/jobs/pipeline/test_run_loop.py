@@ -47,7 +47,6 @@ from tierfold.jobs.pipeline.survey import survey
 from tierfold.jobs.settings.resolution import resolve
 from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.catalog.runs_table import RunsTable
-from tierfold.storage.kafka.control_records import ControlType
 
 ORDERS, PAYMENTS = key_of("orders"), key_of("payments")
 ON_THREADS: Final = (*ALWAYS, "--engine", "local")
