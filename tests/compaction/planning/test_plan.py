@@ -141,7 +141,7 @@ def test_a_round_takes_all_live_segments_below_its_end() -> None:
         (0, 199),
         (200, 399),
     ]
-    assert tuple(s.segment_id for s in plan.sources) == tuple(segment.segment_id for segment in CHAIN)
+    assert plan.sources == CHAIN
     assert (plan.bytes_in, plan.bytes_out_estimate) == (4000, 4061)
     assert plan.ratio == DirtyRatio(clean_bytes=1000, cleanable_bytes=3000)
     assert (plan.held_back, plan.notes) == ((), ())
