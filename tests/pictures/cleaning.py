@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from tests.pictures.log_pictures import INDEX_INTERVAL_BYTES, KEY, Log
+from tests.pictures.one_thread import OneThreadExecutor
 from tierfold.compaction.cleaning.counts import Counts, total
 from tierfold.compaction.cleaning.rounds import Round
 from tierfold.compaction.commits.receipts import GroupReceipt
@@ -24,7 +25,6 @@ from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.compaction.planning.plan import Choice, Compact, CompactReason, propose
 from tierfold.compaction.planning.regions import LastStable, Regions, last_stable_of, regions_of
 from tierfold.jobs.engines import rewrite, scan, task_assignment
-from tierfold.jobs.engines.local_executor import LocalExecutor
 from tierfold.jobs.engines.rows import failure
 from tierfold.jobs.pipeline.check_and_commit import violation_of
 from tierfold.jobs.pipeline.round_execution import RoundResult, executed
@@ -122,7 +122,7 @@ def vacuumed(log: Log, *, now_ms: int, rules: Rules = RULES) -> Log:
 
 def _carried_out(log: Log, work: Round) -> Pass:
     with _several_buckets(work), _errors_of_stages() as errors:
-        (done,) = executed(LocalExecutor(log.tier, _QUIET, _CORES), [work])
+        (done,) = executed(OneThreadExecutor(log.tier, _QUIET, _CORES), [work])
     if errors:
         assert done.failure is not None
         raise errors[0]

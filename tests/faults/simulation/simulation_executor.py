@@ -7,7 +7,7 @@ Spark itself may die with it, for the rest of the run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Final
 
@@ -16,9 +16,9 @@ from rich.console import Console
 from tests.faults.simulation.environment_store import VirtualStore
 from tests.faults.simulation.simulation_scheduler import Actor
 from tests.faults.simulation.simulation_settings import Environment, WitnessedCatalog
+from tests.pictures.one_thread import OneThreadExecutor
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.engines.engine_choice import Engine
-from tierfold.jobs.engines.local_executor import LazyRows, LocalExecutor
 from tierfold.jobs.engines.rows import Row, RowKind, Stage, Worker, unpickled
 from tierfold.jobs.engines.stage_executor import WorkersDied
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
@@ -48,8 +48,8 @@ def simulated(environment: Environment, driver: Actor) -> Engine:
     return start
 
 
-class SimulatedExecutor(LocalExecutor):
-    """The tasks of each stage one after the other, in the driver's thread."""
+class SimulatedExecutor(OneThreadExecutor):
+    """The tasks of each stage one after the other, in the driver's thread, with faults."""
 
     def __init__(
         self,
@@ -65,25 +65,19 @@ class SimulatedExecutor(LocalExecutor):
         self._stages_ended = stages_ended
         self._is_over = False
 
-    def mapped(self, stage: Stage, tasks: Sequence[Sequence[Row]]) -> Iterable[list[Row]]:
-        """See `LocalExecutor.mapped`; raises WorkersDied."""
-        return [self._by_workers(stage, rows) for rows in tasks]
-
-    def taken(self, title: str, size_bytes: int, rows: LazyRows) -> list[Row]:  # noqa: ARG002
-        return rows()
-
     def release(self) -> None:
         """See `StageExecutor.release`; reports when the stages ended, before any commit."""
         super().release()
         self._stages_ended(self._environment.scheduler.now_ms)
 
-    def _by_workers(self, stage: Stage, rows: Sequence[Row]) -> list[Row]:
+    def task(self, stage: Stage, rows: Sequence[Row]) -> list[Row]:
+        """See `OneThreadExecutor.task`; raises WorkersDied."""
         scheduler = self._driver.scheduler
-        worker = Worker(tier=self._tier, advance=lambda _: None)
         if self._is_over:
             raise WorkersDied("Spark died", is_over=True)
         if not scheduler.is_calm and scheduler.rng.random() < DEATHS:
             # What it wrote until then stays.
+            worker = Worker(tier=self._tier, advance=lambda _: None)
             list(islice(stage(worker, rows), scheduler.rng.randrange(len(rows) + 1)))
             self._is_over = scheduler.rng.random() < ENDS
             scheduler.count("Spark died" if self._is_over else "worker died")
@@ -93,7 +87,7 @@ class SimulatedExecutor(LocalExecutor):
             scheduler.spawn(
                 f"{self._driver.name}'s twin", lambda twin: self._twin(twin, stage, rows)
             )
-        return list(stage(worker, rows))
+        return super().task(stage, rows)
 
     def _twin(self, twin: Actor, stage: Stage, rows: Sequence[Row]) -> None:
         """Run a task a second time; Spark drops its output."""
