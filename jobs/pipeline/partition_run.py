@@ -86,7 +86,7 @@ class PartitionRun:
 
         A result that replaces the unanswered one of the same chunk replaces its report, too.
         """
-        chunk = result.round.plan
+        chunk = self.begun
         report = result_report(planned_report(chunk), result)
         before = self.chunks if self.unanswered is None else self.chunks[:-1]
         is_open = result.state is not None and not chunk.compact.is_last
