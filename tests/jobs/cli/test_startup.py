@@ -9,6 +9,8 @@ from typing import Final
 import pytest
 
 from tests.jobs.commands import Ran, in_own_process, tierfold
+from tests.jobs.elections import known, old_history
+from tests.jobs.tiers import sample_copy
 from tierfold.jobs.cli.commands import tierfold as verbs
 
 HEAVY: Final = frozenset(
@@ -67,6 +69,28 @@ def test_help_lists_every_verb_by_the_first_sentence_of_its_own_help() -> None:
         assert verb.help is not None
         sentence = " ".join(verb.help.partition("\n\n")[0].split())
         assert f"{name} {sentence}" in listed
+
+
+@pytest.fixture(params=["sample", "with a catalog"])
+def tier(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """The sample, or a tier whose catalog holds a row; all segments are complete."""
+    if request.param == "sample":
+        return sample_copy(tmp_path / "tier")
+    old_history(tmp_path / "tier")
+    known(tmp_path / "tier")
+    return tmp_path / "tier"
+
+
+@pytest.mark.parametrize(
+    "arguments", [("status",), ("plan", "--set", "cleanup.policy=compact")], ids=" ".join
+)
+def test_status_and_plan_import_what_reads_the_catalog_and_no_more(
+    arguments: tuple[str, ...], tier: Path
+) -> None:
+    verb, *options = arguments
+    done, heavy = ran(verb, tier, *options)
+    assert done.code == 0, done.stdout
+    assert heavy == {"deltalake", "numpy", "pyarrow"}
 
 
 def test_arrow_goes_without_pandas_until_it_is_needed() -> None:
