@@ -119,8 +119,9 @@ def compact_verb(**given: Any) -> None:
     """Compact every eligible partition.
 
     \b
-    Example:
+    Examples:
       tierfold compact /mnt/tier --set cleanup.policy=compact --set delete.retention.ms=3600000
+      tierfold compact /mnt/tier --set cleanup.policy=compact --engine local
     """
     if given["dry_run"]:
         _plan_with_budget(given)

@@ -46,8 +46,7 @@ def in_process(max_bytes: int) -> Engine:
                 f"{spaced(input_bytes)} bytes are more than the {spaced(max_bytes)} that one"
                 " process takes",
                 where="--engine local",
-                remedy="Use --engine spark, choose less with --topic or --max-bytes, or raise"
-                " --local-max.",
+                remedy="Use --engine spark, choose less with --topic, or raise --local-max.",
             )
         return LocalExecutor(context.tier, console)
 
