@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from tierfold.compaction.model.rules import TierBinding
-from tierfold.compaction.planning.chunks import UNBOUND, Budget
+from tierfold.compaction.planning.chunks import UNBOUND, Budget, RemainingBudget, next_wave
 from tierfold.compaction.planning.partition_plan import PartitionPlan, in_order_of_work
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
@@ -76,9 +76,17 @@ def carried_out(
 
 
 def _input_bytes(due: Sequence[PartitionPlan], budget: Budget) -> int:
-    """What the run reads at most, in bytes of source logs."""
-    all_bytes = sum(plan.compact.bytes_in for plan in due[: budget.max_partitions])
-    return all_bytes if budget.max_bytes is None else min(all_bytes, budget.max_bytes)
+    """What the run reads at most, in bytes of source logs.
+
+    Its first chunk may exceed `--max-bytes`: a chunk has at least one segment.
+    """
+    chosen = due[: budget.max_partitions]
+    all_bytes = sum(plan.compact.bytes_in for plan in chosen)
+    if budget.max_bytes is None:
+        return all_bytes
+    first = next_wave(chosen, RemainingBudget(budget_bytes=budget.max_bytes)).chunks
+    first_bytes = sum(chunk.compact.bytes_in for chunk in first)
+    return max(min(all_bytes, budget.max_bytes), first_bytes)
 
 
 def broker_warnings(
