@@ -1,18 +1,15 @@
-"""Each Spark stage turns its input rows into the right output rows."""
+"""Each stage turns the rows of its task into the right rows, whatever engine runs it."""
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 from typing import Final
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
 
 from tests.jobs.claimed_rounds import claimed_rounds
 from tests.jobs.tiers import (
@@ -25,23 +22,23 @@ from tests.jobs.tiers import (
 )
 from tierfold.compaction.cleaning.key_blocks import deserialize
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED, SUPERSEDING
+from tierfold.compaction.cleaning.rounds import Round
 from tierfold.compaction.model.errors import CorruptLog
-from tierfold.jobs.pipeline.stages import rewrite
-from tierfold.jobs.pipeline.stages.reduce import ReducePlan, reduced
-from tierfold.jobs.pipeline.stages.scan import SegmentScanned, scanned
-from tierfold.jobs.pipeline.stages.segment_rows import (
-    REFERENCE_SCHEMA,
-    ROW_COLUMNS,
-    ROW_SCHEMA,
+from tierfold.jobs.engines.check import CheckStage, CompareStage
+from tierfold.jobs.engines.reduce import ReduceStage
+from tierfold.jobs.engines.rewrite import MoveStage, RewriteStage, record_bits
+from tierfold.jobs.engines.rows import (
     Row,
     RowKind,
-    as_batch,
+    Stage,
+    Worker,
     failure,
     pickled,
-    rows_of,
     unpickled,
 )
-from tierfold.jobs.pipeline.task_assignment import Round, reference_rows
+from tierfold.jobs.engines.scan import ScanStage, ScanSummary, summed
+from tierfold.jobs.engines.task_assignment import scan_rows
+from tierfold.storage.tiers.tier_uris import open_tier
 
 ORDERS: Final = key_of("orders")
 
@@ -55,22 +52,32 @@ def tier(tmp_path: Path) -> Path:
     return tier
 
 
-def rows_from(frame: DataFrame) -> list[Row]:
-    found = list(rows_of(frame.toArrow().to_batches()))
+def ran(
+    tier: Path, stage: Stage, rows: Sequence[Row], done: list[int] | None = None
+) -> list[Row]:
+    """What one task makes of the rows, sorted; the bytes that it counts are added to `done`."""
+    counted: list[int] = [] if done is None else done
+    worker = Worker(tier=open_tier(str(tier)), advance=counted.append)
+    found = stage(worker, rows)
     return sorted(found, key=lambda row: (row.partition_index, row.segment_index, row.kind))
 
 
-def scan(spark: SparkSession, tier: Path, rounds: list[Round]) -> DataFrame:
-    rows, tasks = reference_rows(rounds, cores=2)
-    references = spark.createDataFrame(rows, REFERENCE_SCHEMA)
-    bytes_done = spark.sparkContext.accumulator(0)
-    return scanned(references, tasks, str(tier), bytes_done)
+def scanned(tier: Path, rounds: Sequence[Round], done: list[int] | None = None) -> list[Row]:
+    return ran(tier, ScanStage(), scan_rows(rounds, cores=2)[0], done)
+
+
+def a_row(kind: RowKind, payload: bytes = b"", segment_index: int = 0) -> Row:
+    return Row(
+        task=0, partition_index=0, segment_index=segment_index, kind=kind, payload=payload
+    )
 
 
 def test_a_scanned_segment_returns_its_keys_its_superseded_records_and_itself(
-    spark: SparkSession, tier: Path
+    tier: Path,
 ) -> None:
-    rows = rows_from(scan(spark, tier, claimed_rounds(tier)[1]))
+    done: list[int] = []
+    _, rounds = claimed_rounds(tier)
+    rows = scanned(tier, rounds, done)
     assert [(row.partition_index, row.segment_index, row.kind) for row in rows] == [
         (partition, segment, kind)
         for partition, segment in ((0, 0), (0, 1), (1, 0))
@@ -82,33 +89,31 @@ def test_a_scanned_segment_returns_its_keys_its_superseded_records_and_itself(
     lost = np.unpackbits(np.frombuffer(own_lost.payload, np.uint8), count=RECORDS_PER_SEGMENT)
     assert np.flatnonzero(lost).tolist() == [1, 2, 3, 4, 5]
     found = unpickled(told.payload)
-    assert isinstance(found, SegmentScanned)
+    assert isinstance(found, ScanSummary)
     assert (found.records, len(found.txn_batches)) == (RECORDS_PER_SEGMENT, 0)
+    assert sum(done) == sum(work.scan_bytes for work in rounds)
 
 
-def test_a_segment_that_cannot_be_read_is_one_row_that_says_why(
-    spark: SparkSession, tier: Path
-) -> None:
+def test_a_segment_that_cannot_be_read_is_one_row_that_says_why(tier: Path) -> None:
     _, rounds = claimed_rounds(tier)
     victim = sorted(folder_of(tier, ORDERS).glob("*.log"))[0]
     victim.unlink()
-    rows = rows_from(scan(spark, tier, rounds))
+    done: list[int] = []
+    rows = scanned(tier, rounds, done)
     of_victim = [row for row in rows if (row.partition_index, row.segment_index) == (0, 0)]
     (only,) = of_victim
     assert only.kind is RowKind.FAILED
     assert str(victim) in unpickled(only.payload)
     others = {(row.partition_index, row.segment_index) for row in rows if row is not only}
     assert others == {(0, 1), (1, 0)}
+    # The bar comes to its end all the same.
+    assert sum(done) == sum(work.scan_bytes for work in rounds)
 
 
-def test_the_reduce_names_what_another_segment_supersedes(
-    spark: SparkSession, tier: Path
-) -> None:
-    _, rounds = claimed_rounds(tier)
-    before = rows_from(scan(spark, tier, rounds))
+def test_the_reduce_names_what_another_segment_supersedes(tier: Path) -> None:
+    before = scanned(tier, claimed_rounds(tier)[1])
     destinations = {(0, 0): 3, (0, 1): 1}
-    plan = ReducePlan(buckets={0: 1, 1: 1}, tasks=2, destinations=destinations)
-    after = rows_from(reduced(scan(spark, tier, rounds), plan))
+    after = ran(tier, ReduceStage(buckets={0: 1, 1: 1}, task_of=destinations), before)
     (lost,) = (row for row in after if row.kind is RowKind.SUPERSEDED)
     assert (lost.partition_index, lost.segment_index) == (0, 0)
     ordinals = np.sort(np.frombuffer(lost.payload, np.uint32))
@@ -124,18 +129,12 @@ def test_the_reduce_names_what_another_segment_supersedes(
     }
 
 
-def test_only_records_from_first_dirty_on_compete(spark: SparkSession, tier: Path) -> None:
-    _, rounds = claimed_rounds(tier)
-    rows, tasks = reference_rows(rounds[:1], cores=2)
+def test_only_records_from_first_dirty_on_compete(tier: Path) -> None:
+    _, (work, _) = claimed_rounds(tier)
     dirty_from = 2 * RECORDS_PER_SEGMENT - len(KEYS) + 1
-    aware = [row | {"first_dirty": dirty_from} for row in rows]
-    frame = scanned(
-        spark.createDataFrame(aware, REFERENCE_SCHEMA),
-        tasks,
-        str(tier),
-        spark.sparkContext.accumulator(0),
-    )
-    after = rows_from(reduced(frame, ReducePlan(buckets={0: 1}, tasks=1, destinations={})))
+    plan = replace(work.plan, choice=replace(work.compact, first_dirty=dirty_from))
+    rows = scanned(tier, [replace(work, plan=plan)])
+    after = ran(tier, ReduceStage(buckets={0: 1}, task_of={}), rows)
     (lost,) = (row for row in after if row.kind is RowKind.SUPERSEDED)
     # k0's last update is clean, so that no update of k0 supersedes another.
     ordinals = np.sort(np.frombuffer(lost.payload, np.uint32))
@@ -148,40 +147,47 @@ def test_only_records_from_first_dirty_on_compete(spark: SparkSession, tier: Pat
     assert [np.flatnonzero(bit).tolist() for bit in bits] == [[], [2, 3, 4, 5]]
 
 
+def test_rows_move_to_the_tasks_that_rewrite_their_segments_now(tier: Path) -> None:
+    rows = [a_row(RowKind.SUPERSEDED, bytes([i]), segment_index=i) for i in range(3)]
+    moved = ran(tier, MoveStage(task_of={(0, 0): 4, (0, 2): 5, (1, 1): 6}), rows)
+    assert moved == [replace(rows[0], task=4), replace(rows[2], task=5)]
+
+
 @pytest.mark.parametrize("order", list(permutations(range(4))))
 def test_a_records_bits_come_from_all_rows_in_any_order(order: tuple[int, ...]) -> None:
     own = {RowKind.OWN_SUPERSEDED: [1, 0, 0, 0, 1], RowKind.OWN_SUPERSEDING: [0, 1, 0, 0, 0]}
     others = {RowKind.SUPERSEDED: [1, 2], RowKind.SUPERSEDING: [3]}
     payloads = {kind: np.packbits(np.array(bits, np.uint8)) for kind, bits in own.items()}
     payloads |= {kind: np.array(ordinals, np.uint32) for kind, ordinals in others.items()}
-    rows = [
-        Row(task=0, partition_index=0, segment_index=0, kind=kind, payload=payload.tobytes())
-        for kind, payload in payloads.items()
-    ]
-    found = rewrite._record_bits([rows[i] for i in order], 5)
+    rows = [a_row(kind, payload.tobytes()) for kind, payload in payloads.items()]
+    found = record_bits([rows[i] for i in order], 5)
     both = SUPERSEDED | SUPERSEDING
     assert found.tolist() == [SUPERSEDED, both, SUPERSEDED, SUPERSEDING, SUPERSEDED]
 
 
-def test_rows_survive_arrow_and_spark(spark: SparkSession) -> None:
-    rows = [
-        Row(
-            task=0,
-            partition_index=1,
-            segment_index=2,
-            bucket=3,
-            kind=RowKind.SUPERSEDED,
-            payload=bytes(range(256)),
-        ),
-        Row(task=5, partition_index=0, segment_index=0, kind=RowKind.KEYS, payload=b""),
-    ]
-    batch = as_batch(rows)
-    assert list(rows_of([batch])) == rows
-    assert as_batch([]).num_rows == 0
-    table = spark.createDataFrame(batch.to_pylist(), ROW_SCHEMA).toArrow()
-    assert table.column_names == ROW_COLUMNS
-    assert list(rows_of(table.to_batches())) == rows
-    assert isinstance(batch, pa.RecordBatch)
+def test_the_summaries_of_a_rounds_segments_add_up() -> None:
+    nothing = summed(())
+    one = replace(nothing, records=1, record_bytes=2, malformed_versions=3, without_key=4)
+    assert replace(summed((one, one)), txn_batches=one.txn_batches) == replace(
+        one, records=2, record_bytes=4, malformed_versions=6, without_key=8
+    )
+    assert (nothing.records, len(nothing.txn_batches)) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [
+        ScanStage(),
+        ReduceStage(buckets={0: 1}, task_of={(0, 0): 1}),
+        MoveStage(task_of={(0, 0): 1}),
+        RewriteStage(),
+        CheckStage(),
+        CompareStage(passes={0: (1, 2)}),
+    ],
+    ids=lambda stage: type(stage).__name__,
+)
+def test_a_stage_travels_to_a_worker(stage: Stage) -> None:
+    assert unpickled(pickled(stage)) == stage
 
 
 def test_what_went_wrong_is_a_sentence_and_a_surprise_is_called_a_bug() -> None:
@@ -195,17 +201,3 @@ def test_errors_travel_between_processes_whole() -> None:
     error = unpickled(pickled(CorruptLog("it is torn", where="a.log", remedy="Restore it.")))
     assert isinstance(error, CorruptLog)
     assert (error.what, error.where, error.remedy) == ("it is torn", "a.log", "Restore it.")
-
-
-def test_a_worker_that_scanned_freezes_what_it_loaded_for_the_collector(
-    spark: SparkSession, tier: Path
-) -> None:
-    _, rounds = claimed_rounds(tier)
-    scan(spark, tier, rounds).toArrow()
-
-    def frozen(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        list(batches)
-        yield pa.RecordBatch.from_pydict({"frozen": [gc.get_freeze_count()]})
-
-    counts = spark.range(0, 2, 1, 2).mapInArrow(frozen, "frozen long").toArrow()
-    assert max(counts["frozen"].to_pylist()) > 0

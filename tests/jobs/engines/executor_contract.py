@@ -1,0 +1,282 @@
+"""What every engine's executor does, as tests; a subclass says how one is started.
+
+The tiers are small: `orders` has two segments of updates of the same keys, `payments` one.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+from tests.jobs.claimed_rounds import claimed_rounds
+from tests.jobs.tiers import (
+    RECORDS_PER_SEGMENT,
+    folder_of,
+    key_of,
+    latest_updates,
+    put_segment,
+    put_updates,
+    records_in,
+    updated_tier,
+)
+from tests.storage.live_segments import an_abort, data, marker
+from tierfold.compaction.cleaning.rounds import Round, group_tasks
+from tierfold.compaction.cleaning.transactions import TransactionStatus
+from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
+from tierfold.compaction.model.segments import PartitionKey
+from tierfold.compaction.planning.grouping import SegmentGroup
+from tierfold.jobs.context.stopping import Stopped, is_stopping, stoppable
+from tierfold.jobs.engines.rows import Row, RowKind, Worker, unpickled
+from tierfold.jobs.engines.scan import ScanSummary
+from tierfold.jobs.engines.stage_executor import StageExecutor
+from tierfold.jobs.engines.task_assignment import buckets_of
+from tierfold.storage.kafka.control_records import ControlType
+from tierfold.storage.segments.segment_check import CheckOrder
+
+ORDERS, PAYMENTS = key_of("orders"), key_of("payments")
+NO_TRANSACTIONS: Final = TransactionStatus(
+    discardable=np.empty(0, np.int64), listed=(), unindexed=()
+)
+APART: Final = "segment.bytes=1"
+"""Each segment is a group of its own."""
+
+Executor = StageExecutor[Any]
+
+
+class ExecutorContract(ABC):
+    """What callers rely on, whatever engine runs the stages."""
+
+    @abstractmethod
+    @pytest.fixture
+    def executor(self, tier: Path) -> Executor:
+        """An executor over `tier`."""
+
+    @abstractmethod
+    def bytes_done(self, executor: Executor) -> int:
+        """How many bytes its progress bars have counted."""
+
+    @pytest.fixture
+    def tier(self, tmp_path: Path) -> Path:
+        """Two segments of orders, one of payments."""
+        tier = updated_tier(tmp_path / "tier", (ORDERS,), segments=2)
+        put_updates(tier, PAYMENTS, 0)
+        return tier
+
+    def test_a_scan_returns_what_each_round_holds(self, executor: Executor, tier: Path) -> None:
+        _, rounds = claimed_rounds(tier)
+        found = executor.scan(rounds)
+        assert [summary_in(found, index).records for index in (0, 1)] == [
+            2 * RECORDS_PER_SEGMENT,
+            RECORDS_PER_SEGMENT,
+        ]
+        assert self.bytes_done(executor) == sum(work.scan_bytes for work in rounds)
+
+    def test_a_segment_that_cannot_be_scanned_fails_its_round_alone(
+        self, executor: Executor, tier: Path
+    ) -> None:
+        _, rounds = claimed_rounds(tier)
+        victim = logs_of(tier, ORDERS)[1]
+        victim.unlink()
+        found = executor.scan(rounds)
+        assert str(victim) in str(found[0])
+        assert summary_in(found, 1).records == RECORDS_PER_SEGMENT
+        (index, receipt) = executor.rewrite(tasks_of(rounds[1]))[0]
+        assert (index, kept_by(receipt)) == (1, len(latest_updates(1)))
+
+    def test_a_rewrite_keeps_the_latest_record_of_each_key(
+        self, executor: Executor, tier: Path
+    ) -> None:
+        _, rounds = claimed_rounds(tier)
+        executor.scan(rounds)
+        before = self.bytes_done(executor)
+        groups = [task for work in rounds for task in tasks_of(work)]
+        receipts = dict(executor.rewrite(groups))
+        assert kept_by(receipts[0]) == len(latest_updates(2))
+        assert kept_by(receipts[1]) == len(latest_updates(1))
+        assert written_values(tier, ORDERS, receipts[0]) == latest_updates(2)
+        assert self.bytes_done(executor) - before == sum(work.size_bytes for work in rounds)
+
+    def test_a_group_that_cannot_be_rewritten_fails_its_round_alone(
+        self, executor: Executor, tier: Path
+    ) -> None:
+        _, rounds = claimed_rounds(tier)
+        executor.scan(rounds)
+        victim = logs_of(tier, ORDERS)[0]
+        victim.unlink()
+        receipts = dict(executor.rewrite([t for work in rounds for t in tasks_of(work)]))
+        assert str(victim) in str(receipts[0])
+        assert kept_by(receipts[1]) == len(latest_updates(1))
+
+    def test_a_rescan_of_one_round_replaces_what_was_found_of_it_alone(
+        self, executor: Executor, tier: Path
+    ) -> None:
+        put_aborted_update(tier)
+        _, (orders, payments) = claimed_rounds(tier)
+        executor.scan([orders, payments])
+        # The aborted update is the latest one, unless the abort is known.
+        aware = replace(orders, aborted=(an_abort(7, 22, 23),))
+        found = executor.scan([aware])
+        assert list(found) == [0]
+        receipts = dict(executor.rewrite([*tasks_of(aware), *tasks_of(payments)]))
+        values = written_values(tier, ORDERS, receipts[0])
+        assert {key: value for key, value in values.items() if key} == latest_updates(2)
+        assert kept_by(receipts[1]) == len(latest_updates(1))
+
+    def test_groups_that_were_merged_are_rewritten_though_they_lay_in_several_tasks(
+        self, executor: Executor, tier: Path
+    ) -> None:
+        _, rounds = claimed_rounds(tier, APART)
+        orders = rounds[0]
+        executor.scan(rounds)
+        assert len(executor.rewrite(tasks_of(orders))) == 2
+        merged = orders.with_groups((SegmentGroup(segments=orders.compact.sources),))
+        assert not executor._assigned.fits(tasks_of(merged))
+        ((index, receipt),) = executor.rewrite(tasks_of(merged))
+        assert index == 0
+        assert written_values(tier, ORDERS, receipt) == latest_updates(2)
+        # What was assigned first still fits the groups it was made for.
+        ((_, of_payments),) = executor.rewrite(tasks_of(rounds[1]))
+        assert kept_by(of_payments) == len(latest_updates(1))
+
+    def test_without_groups_nothing_is_rewritten(self, executor: Executor, tier: Path) -> None:
+        _, rounds = claimed_rounds(tier)
+        executor.scan(rounds)
+        assert executor.rewrite([]) == []
+
+    def test_what_was_released_cannot_be_rewritten_and_is_scanned_anew(
+        self, executor: Executor, tier: Path
+    ) -> None:
+        _, rounds = claimed_rounds(tier)
+        executor.scan(rounds)
+        executor.release()
+        assert executor.rewrite(tasks_of(rounds[0])) == []
+        # Another number of the same round: nothing is left of the first scan.
+        other = replace(rounds[0], index=5)
+        assert list(executor.scan([other])) == [5]
+        ((index, receipt),) = executor.rewrite(tasks_of(other))
+        assert (index, kept_by(receipt)) == (5, len(latest_updates(2)))
+
+    def test_verify_checks_each_segment_and_compares_each_key(
+        self, executor: Executor, tier: Path
+    ) -> None:
+        _, rounds = claimed_rounds(tier)
+        victim = logs_of(tier, PAYMENTS)[0]
+        victim.unlink()
+        rows = executor.verify([orders_of(work) for work in rounds], {})
+        found = {(row.partition_index, row.segment_index, row.kind): row for row in rows}
+        assert len(found) == len(rows)
+        assert set(found) == {
+            (0, 0, RowKind.CHECKED),
+            (0, 1, RowKind.CHECKED),
+            (0, 0, RowKind.COMPARED),
+            (1, 0, RowKind.FAILED),
+        }
+        checked = unpickled(found[0, 1, RowKind.CHECKED].payload)
+        assert (checked.records, checked.corruptions) == (RECORDS_PER_SEGMENT, ())
+        compared = unpickled(found[0, 0, RowKind.COMPARED].payload)
+        assert compared.keys == len(latest_updates(2))
+        assert str(victim) in unpickled(found[1, 0, RowKind.FAILED].payload)
+        assert self.bytes_done(executor) == sum(work.size_bytes for work in rounds)
+
+    def test_a_signal_ends_a_stage_that_would_go_on_for_ever(
+        self, executor: Executor, tmp_path: Path
+    ) -> None:
+        begun = tmp_path / "begun"
+
+        def endless(worker: Worker, rows: Iterable[Row]) -> Iterator[Row]:
+            for row in rows:
+                begun.touch()
+                while True:
+                    time.sleep(0.01)
+                    worker.advance(1)
+                yield row
+
+        def ctrl_c_once_begun() -> None:
+            while not begun.exists():
+                time.sleep(0.01)
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+        sender = threading.Thread(target=ctrl_c_once_begun, daemon=True)
+        threads = threading.active_count()
+        rows = [
+            Row(task=task, partition_index=0, segment_index=0, kind=RowKind.SCAN, payload=b"")
+            for task in range(4)
+        ]
+        with pytest.raises(Stopped), stoppable():
+            sender.start()
+            executor.taken("endless", 4, executor.run(endless, executor.dealt(rows), 4))
+        sender.join()
+        assert threading.active_count() == threads
+        assert not is_stopping()
+
+
+def put_aborted_update(tier: Path) -> None:
+    """A third segment of orders: an update of a key, and the marker that aborts it."""
+    batches = [
+        data(2 * RECORDS_PER_SEGMENT, (b"k0", b"aborted"), producer_id=7),
+        marker(2 * RECORDS_PER_SEGMENT + 1, 7, ControlType.ABORT),
+    ]
+    put_segment(tier, ORDERS, batches, start_offset=2 * RECORDS_PER_SEGMENT)
+
+
+def logs_of(tier: Path, key: PartitionKey) -> list[Path]:
+    """The logs of a partition's folder, in offset order."""
+    return sorted(folder_of(tier, key).glob("*.log"))
+
+
+def tasks_of(work: Round) -> list[Any]:
+    """The tasks of all groups of a round without transactions."""
+    return list(group_tasks(work, NO_TRANSACTIONS, wanted=dict(enumerate(work.groups))))
+
+
+def orders_of(work: Round) -> list[CheckOrder]:
+    """Checks of the round's segments, as live ones and as originals."""
+    segments = work.compact.sources
+    return [
+        CheckOrder(
+            key=work.key,
+            segment=segment,
+            is_live=True,
+            is_last=segment is segments[-1],
+            index_interval_bytes=50,
+            buckets=buckets_of(work.size_bytes),
+            aborted_now=(),
+            aborted_before=(),
+        )
+        for segment in segments
+    ]
+
+
+def summary_in(found: dict[int, ScanSummary | str], index: int) -> ScanSummary:
+    """The summary of a round that did not fail."""
+    summary = found[index]
+    assert isinstance(summary, ScanSummary), summary
+    return summary
+
+
+def kept_by(receipt: GroupReceipt | str) -> int:
+    """How many records a rewritten group keeps."""
+    assert isinstance(receipt, GroupReceipt), receipt
+    return receipt.counts.kept
+
+
+def written_values(
+    tier: Path, key: PartitionKey, receipt: GroupReceipt | str
+) -> dict[bytes | None, bytes | None]:
+    """Key → value in the segment that a group became."""
+    assert isinstance(receipt, GroupReceipt), receipt
+    assert receipt.result is GroupResult.WRITTEN
+    assert receipt.segment is not None
+    found = records_in([*folder_of(tier, key).glob(f"*{receipt.segment.segment_id}.log")])
+    values = {name: value for _, name, value in found}
+    assert len(values) == len(found)
+    return values

@@ -1,0 +1,80 @@
+"""The executor of this process keeps the contract, on threads."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from tests.jobs.engines.executor_contract import Executor, ExecutorContract
+from tierfold.jobs.engines.local_executor import LocalExecutor
+from tierfold.jobs.engines.rows import Row, RowKind, Worker
+from tierfold.storage.tiers.tier_uris import open_tier
+
+
+def on_threads(tier: Path, cores: int | None = 2) -> LocalExecutor:
+    return LocalExecutor(open_tier(str(tier)), Console(file=io.StringIO()), cores)
+
+
+class TestLocalExecutor(ExecutorContract):
+    """On two threads."""
+
+    @pytest.fixture
+    def executor(self, tier: Path) -> Executor:
+        return on_threads(tier)
+
+    def bytes_done(self, executor: Executor) -> int:
+        assert isinstance(executor, LocalExecutor)
+        return executor._bytes_done
+
+
+def rows(tasks: int) -> list[Row]:
+    return [
+        Row(task=task, partition_index=task, segment_index=0, kind=RowKind.SCAN, payload=b"")
+        for task in range(tasks)
+    ]
+
+
+def test_as_many_tasks_run_at_once_as_there_are_cores(tmp_path: Path) -> None:
+    (tmp_path / "kafka-tiered-storage").mkdir()
+    executor = on_threads(tmp_path, cores=2)
+    both = threading.Barrier(2, timeout=60)
+
+    def meeting(_: Worker, given: Iterable[Row]) -> Iterator[Row]:
+        both.wait()
+        yield from given
+
+    found = executor.taken("meet", 1, executor.run(meeting, executor.dealt(rows(4)), 4))
+    assert found == rows(4)
+
+
+def test_rows_are_computed_once_where_they_are_kept(tmp_path: Path) -> None:
+    (tmp_path / "kafka-tiered-storage").mkdir()
+    executor = on_threads(tmp_path)
+    calls: list[int] = []
+
+    def counting(_: Worker, given: Iterable[Row]) -> Iterator[Row]:
+        calls.append(1)
+        yield from given
+
+    kept = executor.kept(executor.run(counting, executor.dealt(rows(1)), 1))
+    assert calls == []
+    for _ in range(2):
+        assert executor.taken("twice", 1, kept) == rows(1)
+    assert calls == [1]
+
+
+def test_an_error_in_a_stage_is_raised_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "kafka-tiered-storage").mkdir()
+    executor = on_threads(tmp_path)
+
+    def failing(_: Worker, given: Iterable[Row]) -> Iterator[Row]:
+        yield from given
+        raise ArithmeticError("7 is not 8")
+
+    with pytest.raises(ArithmeticError, match="7 is not 8"):
+        executor.taken("fail", 1, executor.run(failing, executor.dealt(rows(3)), 3))

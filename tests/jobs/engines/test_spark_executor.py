@@ -1,0 +1,117 @@
+"""The executor on Spark keeps the contract, and says what became of its workers."""
+
+from __future__ import annotations
+
+import gc
+import io
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from tests.jobs.claimed_rounds import claimed_rounds
+from tests.jobs.engines.executor_contract import Executor, ExecutorContract, tasks_of
+from tierfold.jobs.engines.rows import Row, RowKind, Worker
+from tierfold.jobs.engines.spark_executor import (
+    ROW_SCHEMA,
+    SparkExecutor,
+    as_batch,
+    rows_of,
+)
+from tierfold.jobs.engines.stage_executor import WorkersDied
+
+
+def on_spark(spark: SparkSession, tier: Path) -> SparkExecutor:
+    return SparkExecutor(spark, str(tier), Console(file=io.StringIO()))
+
+
+class TestSparkExecutor(ExecutorContract):
+    """On the one session of the test run."""
+
+    @pytest.fixture
+    def executor(self, spark: SparkSession, tier: Path) -> Executor:
+        return on_spark(spark, tier)
+
+    def bytes_done(self, executor: Executor) -> int:
+        assert isinstance(executor, SparkExecutor)
+        done: int = executor._progress.bytes_done.value
+        return done
+
+    def test_workers_that_die_are_reported_and_the_engine_goes_on(
+        self, executor: Executor, tier: Path
+    ) -> None:
+        def dying(_: Worker, rows: Iterable[Row]) -> Iterator[Row]:
+            yield from rows
+            os._exit(1)
+
+        with pytest.raises(WorkersDied) as died:
+            executor.taken("die", 1, executor.run(dying, executor.dealt([a_row()]), 1))
+        assert not died.value.is_over
+        assert "crashed" in died.value.cause or "exited" in died.value.cause
+        _, rounds = claimed_rounds(tier)
+        assert set(executor.scan(rounds)) == {0, 1}
+
+    def test_an_error_in_a_stage_ends_it_as_a_dead_worker_does(self, executor: Executor) -> None:
+        def failing(_: Worker, rows: Iterable[Row]) -> Iterator[Row]:
+            yield from rows
+            raise ArithmeticError("7 is not 8")
+
+        with pytest.raises(WorkersDied) as died:
+            executor.taken("fail", 1, executor.run(failing, executor.dealt([a_row()]), 1))
+        assert not died.value.is_over
+
+    def test_nothing_stays_in_sparks_memory_once_it_was_released(
+        self, executor: Executor, spark: SparkSession, tier: Path
+    ) -> None:
+        before = spark.sparkContext._jsc.getPersistentRDDs().size()
+        _, rounds = claimed_rounds(tier)
+        executor.scan(rounds)
+        executor.scan(rounds[:1])
+        executor.rewrite(tasks_of(rounds[0]))
+        assert spark.sparkContext._jsc.getPersistentRDDs().size() > before
+        executor.release()
+        assert spark.sparkContext._jsc.getPersistentRDDs().size() == before
+
+    def test_a_worker_that_scanned_freezes_what_it_loaded_for_the_collector(
+        self, executor: Executor, spark: SparkSession, tier: Path
+    ) -> None:
+        executor.scan(claimed_rounds(tier)[1])
+
+        def frozen(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            list(batches)
+            yield pa.RecordBatch.from_pydict({"frozen": [gc.get_freeze_count()]})
+
+        counts = spark.range(0, 2, 1, 2).mapInArrow(frozen, "frozen long").toArrow()
+        assert max(counts["frozen"].to_pylist()) > 0
+
+    def test_rows_survive_arrow_and_spark(self, executor: Executor) -> None:
+        rows = [
+            Row(
+                task=0,
+                partition_index=1,
+                segment_index=2,
+                bucket=3,
+                kind=RowKind.SUPERSEDED,
+                payload=bytes(range(256)),
+            ),
+            Row(task=5, partition_index=0, segment_index=0, kind=RowKind.KEYS, payload=b""),
+        ]
+        assert executor.taken("rows", 1, executor.dealt(rows)) == rows
+        assert executor.taken("none", 1, executor.dealt([])) == []
+
+
+def a_row() -> Row:
+    return Row(task=0, partition_index=0, segment_index=0, kind=RowKind.SCAN, payload=b"")
+
+
+def test_rows_survive_arrow() -> None:
+    rows = [a_row(), replace(a_row(), payload=bytes(range(256)), bucket=7)]
+    batch = as_batch(rows)
+    assert list(rows_of([batch])) == rows
+    assert batch.schema.names == ROW_SCHEMA.names
+    assert as_batch([]).num_rows == 0
