@@ -213,7 +213,7 @@ class ExecutorContract(ABC):
         ]
         with pytest.raises(Stopped), stoppable():
             sender.start()
-            executor.taken("endless", 4, executor.run(endless, executor.dealt(rows), 4))
+            executor.taken("endless", 4, executor.run(endless, executor.placed(rows), 4))
         sender.join()
         assert threading.active_count() == threads
         assert not is_stopping()

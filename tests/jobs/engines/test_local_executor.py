@@ -48,7 +48,7 @@ def test_as_many_tasks_run_at_once_as_there_are_cores(tmp_path: Path) -> None:
         both.wait()
         yield from given
 
-    found = executor.taken("meet", 1, executor.run(meeting, executor.dealt(rows(4)), 4))
+    found = executor.taken("meet", 1, executor.run(meeting, executor.placed(rows(4)), 4))
     assert found == rows(4)
 
 
@@ -61,7 +61,7 @@ def test_rows_are_computed_once_where_they_are_kept(tmp_path: Path) -> None:
         calls.append(1)
         yield from given
 
-    kept = executor.kept(executor.run(counting, executor.dealt(rows(1)), 1))
+    kept = executor.kept(executor.run(counting, executor.placed(rows(1)), 1))
     assert calls == []
     for _ in range(2):
         assert executor.taken("twice", 1, kept) == rows(1)
@@ -77,4 +77,4 @@ def test_an_error_in_a_stage_is_raised_as_it_is(tmp_path: Path) -> None:
         raise ArithmeticError("7 is not 8")
 
     with pytest.raises(ArithmeticError, match="7 is not 8"):
-        executor.taken("fail", 1, executor.run(failing, executor.dealt(rows(3)), 3))
+        executor.taken("fail", 1, executor.run(failing, executor.placed(rows(3)), 3))

@@ -16,13 +16,9 @@ from rich.console import Console
 
 from tests.jobs.claimed_rounds import claimed_rounds
 from tests.jobs.engines.executor_contract import Executor, ExecutorContract, tasks_of
+from tierfold.jobs.engines.arrow_rows import ROW_SCHEMA, as_batch, rows_of
 from tierfold.jobs.engines.rows import Row, RowKind, Worker
-from tierfold.jobs.engines.spark_executor import (
-    ROW_SCHEMA,
-    SparkExecutor,
-    as_batch,
-    rows_of,
-)
+from tierfold.jobs.engines.spark_executor import SparkExecutor
 from tierfold.jobs.engines.stage_executor import WorkersDied
 
 
@@ -49,8 +45,8 @@ class TestSparkExecutor(ExecutorContract):
             yield from rows
             os._exit(1)
 
-        with pytest.raises(WorkersDied) as died:
-            executor.taken("die", 1, executor.run(dying, executor.dealt([a_row()]), 1))
+        with pytest.raises(WorkersDied) as died, executor.answering():
+            executor.taken("die", 1, executor.run(dying, executor.placed([a_row()]), 1))
         assert not died.value.is_over
         assert "crashed" in died.value.cause or "exited" in died.value.cause
         _, rounds = claimed_rounds(tier)
@@ -61,8 +57,8 @@ class TestSparkExecutor(ExecutorContract):
             yield from rows
             raise ArithmeticError("7 is not 8")
 
-        with pytest.raises(WorkersDied) as died:
-            executor.taken("fail", 1, executor.run(failing, executor.dealt([a_row()]), 1))
+        with pytest.raises(WorkersDied) as died, executor.answering():
+            executor.taken("fail", 1, executor.run(failing, executor.placed([a_row()]), 1))
         assert not died.value.is_over
 
     def test_nothing_stays_in_sparks_memory_once_it_was_released(
@@ -101,8 +97,8 @@ class TestSparkExecutor(ExecutorContract):
             ),
             Row(task=5, partition_index=0, segment_index=0, kind=RowKind.KEYS, payload=b""),
         ]
-        assert executor.taken("rows", 1, executor.dealt(rows)) == rows
-        assert executor.taken("none", 1, executor.dealt([])) == []
+        assert executor.taken("rows", 1, executor.placed(rows)) == rows
+        assert executor.taken("none", 1, executor.placed([])) == []
 
 
 def a_row() -> Row:
