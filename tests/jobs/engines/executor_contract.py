@@ -195,7 +195,7 @@ class ExecutorContract(ABC):
         def endless(worker: Worker, rows: Iterable[Row]) -> Iterator[Row]:
             for row in rows:
                 begun.touch()
-                while True:
+                while begun.exists():
                     time.sleep(0.01)
                     worker.advance(1)
                 yield row

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pytest
@@ -106,7 +106,7 @@ def test_segments_beside_a_round_are_read_for_their_transactions_alone(
     assert [task.order is None for task in scans(rows)] == [False, False, True]
 
 
-def with_plan(work: Round, **planned: object) -> Round:
+def with_plan(work: Round, **planned: Any) -> Round:
     return replace(work, plan=replace(work.plan, choice=replace(work.compact, **planned)))
 
 

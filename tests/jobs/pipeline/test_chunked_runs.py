@@ -29,7 +29,7 @@ from tierfold.storage.catalog.runs_table import RunsTable
 PARTITIONS: Final = 10
 """In one example: a run costs by its waves, not by its partitions."""
 
-EXAMPLES: Final = max(1, settings.default.max_examples // 30)
+EXAMPLES: Final = max(1, settings().max_examples // 30)
 RUNS_MOST: Final = 200
 
 logs = st.lists(st.tuples(uploads(), st.integers(1, 4)), min_size=PARTITIONS, max_size=PARTITIONS)
