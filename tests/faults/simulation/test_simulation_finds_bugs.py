@@ -18,8 +18,11 @@ from numpy.typing import NDArray
 from tests.faults.simulation.environment_store import VirtualStore
 from tests.faults.simulation.environment_table import TableLog, VirtualVersion
 from tests.faults.simulation.scenario import played
+from tierfold.compaction.cleaning.rounds import Round
 from tierfold.compaction.commits import commit
 from tierfold.compaction.commits.forget import Forgetting
+from tierfold.compaction.commits.receipts import GroupReceipt
+from tierfold.compaction.commits.round_commit import proposal_of
 from tierfold.compaction.deletion.deletion_plan import DeletionPlan, VacuumLimits
 from tierfold.compaction.discovery import overlaps, unknown_segments
 from tierfold.compaction.discovery.histories import History, InspectedSegment, decided_history
@@ -199,6 +202,17 @@ def where_the_old_history_ended_is_kept(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def commits_bear_the_start_of_the_run(patch: pytest.MonkeyPatch) -> None:
+    """The grace period of replaced segments begins when the run began, not at their commit."""
+
+    def as_of_the_start(
+        work: Round, receipts: Sequence[GroupReceipt], commit_id: str, _: int
+    ) -> commit.CommitProposal:
+        return proposal_of(work, receipts, commit_id, work.now_ms)
+
+    patch.setattr(check_and_commit, "proposal_of", as_of_the_start)
+
+
 def seeds_until_found(bug: Bug, most: int) -> tuple[int, str]:
     """Return how many seeds from 0 on it takes, and the failure."""
     for seed in range(most):
@@ -233,6 +247,7 @@ _NOT_OUT = "is still there|cannot be forgotten|no history has"
         (what_only_the_row_tells_from_uploads_is_no_obstacle, 400, _NOT_OUT),
         (all_that_lived_is_given_up, 100, "is part of the log"),
         (where_the_old_history_ended_is_kept, 400, _NOT_OUT),
+        (commits_bear_the_start_of_the_run, 20, "bears the time"),
     ],
 )
 def test_it_is_found(bug: Bug, most: int, found: str) -> None:

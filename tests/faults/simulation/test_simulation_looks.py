@@ -1,19 +1,23 @@
-"""What the simulation assumes about a survey, a person, and the skipped head of a segment."""
+"""What the simulation assumes about surveys, people, skipped heads, and the product's errors."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from itertools import count
 
+import pytest
+
 from tests.compaction.builders import a_segment, a_state, a_view
 from tests.faults.simulation.environment_broker import History, upload
+from tests.faults.simulation.environment_checks import Broken
 from tests.faults.simulation.environment_model import Tier, held_in
 from tests.faults.simulation.simulation_actors import _as_read
 from tests.faults.simulation.simulation_ending import _tidied
-from tests.faults.simulation.simulation_scheduler import NOT_TAKEN, Actor
+from tests.faults.simulation.simulation_scheduler import NOT_TAKEN, Actor, Killed
 from tests.faults.simulation.simulation_settings import Environment, drawn_environment
 from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.compaction.planning.plan import Rest, RestReason
+from tierfold.jobs.engines.rows import failure, unpickled
 from tierfold.storage.tiers.local_tiered_storage import Part, partition_folder
 
 
@@ -117,3 +121,13 @@ def test_a_segment_is_read_anew_where_another_row_skips_more_of_it() -> None:
     after = environment.watch.records_of(log.key, cut)
     assert after == tuple(record for record in before if record[0] >= cut.start_offset)
     assert after != before
+
+
+def test_an_error_that_the_product_takes_for_its_own_bug_ends_the_scenario() -> None:
+    environment = drawn_environment(1)
+    environment.happened("run", "failed", "orders-0: the log is torn. Restore it; then report.")
+    why = unpickled(failure(IndexError("4"), "orders-0, group 0"))
+    with pytest.raises(Killed):
+        environment.happened("run", "failed", why)
+    assert isinstance(environment.scheduler.failure, Broken)
+    assert why in str(environment.scheduler.failure)
