@@ -15,7 +15,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from rich.console import Console
 
-from tierfold.jobs.context.stopping import check
 from tierfold.jobs.engines.arrow_rows import ROW_SCHEMA, as_batch, in_worker, rows_of
 from tierfold.jobs.engines.rows import Row, RowKind, Stage
 from tierfold.jobs.engines.stage_executor import StageExecutor, WorkersDied
@@ -74,5 +73,4 @@ class SparkExecutor(StageExecutor[DataFrame]):
         try:
             yield
         except SPARK_FAILURES as error:
-            check()  # The signal that stops this run may have stopped Spark too.
             raise WorkersDied(cause_of(error), is_over=has_died(self._spark)) from error

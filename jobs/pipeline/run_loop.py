@@ -187,6 +187,7 @@ def results_of(
     try:
         rewritten = executed(executor, rounds)
     except WorkersDied as died:
+        check()  # The signal that stops this run may have stopped the workers too.
         if died.is_over or len(rounds) == 1:
             why = (_SPARK_DIED if died.is_over else _WORKER_DIED).format(died.cause)
             for work in rounds:

@@ -26,6 +26,7 @@ from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.compaction.verification.comparison import KeysCompared, SecondOpinion, sum_of
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
+from tierfold.jobs.context.stopping import check
 from tierfold.jobs.engines.engine_choice import Engine, on_spark
 from tierfold.jobs.engines.rows import Row, RowKind, unpickled
 from tierfold.jobs.engines.stage_executor import StageExecutor, WorkersDied
@@ -155,6 +156,7 @@ def _read_once(
     try:
         rows = executor.verify([orders_of(target) for target in targets], passes)
     except WorkersDied as died:
+        check()  # The signal that stops this run may have stopped the workers too.
         raise UnreadableObject(
             f"Spark's workers died while they read ({died.cause})",
             where=context.tier_uri,
