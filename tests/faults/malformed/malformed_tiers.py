@@ -32,6 +32,7 @@ from tests.pictures.cleaning import passed
 from tests.pictures.log_pictures import INDEX_INTERVAL_BYTES, KEY, Log
 from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.model.errors import TierfoldError
+from tierfold.compaction.model.producers import NO_DATA_OFFSET, ProducerEntry
 from tierfold.compaction.model.segments import LeaderEpoch, Segment
 from tierfold.compaction.model.units import LEADER_EPOCH_MAX, OFFSET_MAX
 from tierfold.storage.indexes.index_builder import build_indexes
@@ -100,9 +101,34 @@ def _put(tier: LocalTieredStorage, objects: Objects) -> ListedSegment:
         writer.write(objects.log)
     staged.put(Part.OFFSET_INDEX, objects.offset_index)
     staged.put(Part.TIME_INDEX, objects.time_index)
-    staged.put(Part.SNAPSHOT, write_producer_snapshot([]))
+    staged.put(Part.SNAPSHOT, write_producer_snapshot(_open_producers(objects.log)))
     staged.put(Part.LEADER_EPOCH_CHECKPOINT, objects.checkpoint)
     return tier.listing(KEY)[-1]
+
+
+def _open_producers(log: bytes) -> list[ProducerEntry]:
+    """Call every transaction open: a round refuses a log with others that have no marker."""
+    try:
+        batches = plain_batches(log, has_sums=False)
+    except (Meaningless, LeftOpen):
+        return []
+    first_offsets: dict[int, int] = {}
+    for batch in batches:
+        if batch.magic == 2 and batch.attributes & 0x10 and not batch.is_control:
+            first_offsets.setdefault(batch.producer_id, batch.base_offset)
+    return [
+        ProducerEntry(
+            producer_id=producer_id,
+            epoch=0,
+            last_sequence=-1,
+            last_data_offset=NO_DATA_OFFSET,
+            last_offset_delta=0,
+            last_timestamp_ms=0,
+            coordinator_epoch=0,
+            current_txn_first_offset=first_offset,
+        )
+        for producer_id, first_offset in first_offsets.items()
+    ]
 
 
 def _checked_metadata(objects: Objects) -> Outcome:
