@@ -33,6 +33,7 @@ class Call:
     arguments: tuple[Any, ...]
     named: dict[str, Any]
     result: Any = None
+    error: BaseException | None = None
     is_answered: bool = False
     """A rule has given the result: the real operation is not called."""
 
@@ -118,7 +119,7 @@ class Script:
         return [call for call in self.calls if call.operation in operations]
 
     def results(self, operation: str) -> list[Any]:
-        """What the operation returned, call by call; None where it raised."""
+        """The result of each call of the operation; None where it failed before it took effect."""
         return [call.result for call in self.of(operation)]
 
     def attach(self, fake: object, real: object, operations: Iterable[str]) -> None:
@@ -154,6 +155,8 @@ class Script:
             yield call
             for rule in rules:
                 rule.after(call)
-        except Killed:
-            self._is_dead = True
+        except BaseException as error:
+            call.error = error
+            if isinstance(error, Killed):
+                self._is_dead = True
             raise

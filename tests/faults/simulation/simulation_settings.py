@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -19,14 +19,14 @@ from tests.faults.simulation.environment_store import Objects, VirtualStore
 from tests.faults.simulation.environment_table import Buckets, TableLog, VirtualTable
 from tests.faults.simulation.simulation_scheduler import DAY_MS, Actor, FaultProfile, Scheduler
 from tests.jobs.tiers import key_of
-from tierfold.compaction.commits.commit import CommitProposal
+from tests.storage.scripted_catalog import ScriptedCatalog
+from tests.storage.scripts import Call, Rule, Script
 from tierfold.compaction.model.outcomes import Outcome
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.pipeline import check_and_commit, commits, run_loop, run_records, survey
 from tierfold.jobs.settings.resolution import Settings, resolve
 from tierfold.jobs.verbs import restore, vacuum, vacuum_survey
-from tierfold.storage.catalog.catalog import Catalog, Claim
 from tierfold.storage.catalog.delta_tables import TableLayout
 from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER, LocalTieredStorage
 
@@ -38,34 +38,6 @@ FAULT_PROFILES: Final = (
     FaultProfile(faults=0.02, switches=0.6, leaps=0.01),
     FaultProfile(faults=0.04, switches=0.6, leaps=0.02),
 )
-
-
-OnAnswer = Callable[[str, PartitionKey, Outcome, str], None]
-"""Called with each answer: claim or commit, partition, outcome, commit id."""
-
-
-class WitnessedCatalog(Catalog):
-    """The catalog, with a callback for its answers."""
-
-    def __init__(self, uri: str, open_table: Callable[..., Any], on_answer: OnAnswer) -> None:
-        super().__init__(uri, open_table)
-        self._on_answer = on_answer
-
-    def claim(
-        self, states: Sequence[PartitionState], run: str, *, at_ms: int
-    ) -> dict[PartitionKey, Claim]:
-        """See `Catalog.claim`."""
-        claims = super().claim(states, run, at_ms=at_ms)
-        for key, claim in claims.items():
-            self._on_answer("claim", key, claim.outcome, claim.state.commit_id)
-        return claims
-
-    def commit(self, proposals: Sequence[CommitProposal]) -> dict[PartitionKey, Outcome]:
-        """See `Catalog.commit`."""
-        outcomes = super().commit(proposals)
-        for proposal in proposals:
-            self._on_answer("commit", proposal.key, outcomes[proposal.key], proposal.commit_id)
-        return outcomes
 
 
 @dataclass(slots=True, kw_only=True)
@@ -105,11 +77,14 @@ class Environment:
         def open_table(uri: str, layout: TableLayout) -> Any:
             return VirtualTable(actor, self.table, uri, layout)
 
+        answers = Script(
+            Rule(step="claim", after=self._claimed), Rule(step="commit", after=self._committed)
+        )
         return RunContext(
             tier_uri="virtual:",
             tier=LocalTieredStorage(VirtualStore(actor, self.objects)),
             catalog_uri="virtual:catalog",
-            catalog=WitnessedCatalog("virtual:catalog", open_table, self.answered),
+            catalog=ScriptedCatalog("virtual:catalog", answers, open_table),
             now_ms=self.scheduler.now_ms,
             clock=lambda: self.scheduler.now_ms,
             run=run,
@@ -120,7 +95,16 @@ class Environment:
         self.scheduler.note(f"{who}: {how}: {detail}")
         self.outcomes[how] += 1
 
-    def answered(self, what: str, key: PartitionKey, outcome: Outcome, commit_id: str) -> None:
+    def _claimed(self, call: Call) -> None:
+        for key, claim in call.result.items():
+            self._answered("claim", key, claim.outcome, claim.state.commit_id)
+
+    def _committed(self, call: Call) -> None:
+        for proposal in call.arguments[0]:
+            outcome = call.result[proposal.key]
+            self._answered("commit", proposal.key, outcome, proposal.commit_id)
+
+    def _answered(self, what: str, key: PartitionKey, outcome: Outcome, commit_id: str) -> None:
         """Record and check how a claim or commit ended, as the catalog reports it."""
         self.outcomes[f"{what}: {type(outcome).__name__}"] += 1
         fault = self.watch.answer_fault(key, outcome, commit_id)

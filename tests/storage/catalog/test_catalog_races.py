@@ -193,8 +193,10 @@ class TestLostAnswers:
     def test_a_commit_that_was_written_is_found_by_reading_back(self, uri: str) -> None:
         state = claim(Catalog(uri), fresh(), "a").state
         proposal = swap(state, "merged")
-        outcome = under(Script(fails("replace", is_done=True)), uri).commit([proposal])[KEY]
+        script = Script(fails("replace", is_done=True))
+        outcome = under(script, uri).commit([proposal])[KEY]
         assert outcome == Committed(epoch=1, commit_id=proposal.commit_id)
+        assert len(script.of("read")) == 1
 
     @pytest.mark.parametrize("written", [True, False])
     def test_what_cannot_be_read_back_is_unknown_until_resolved(

@@ -204,10 +204,12 @@ def test_a_late_first_version_makes_no_table(uri: str) -> None:
         return made
 
     create = DeltaTable.create
-    with scripted_steps(Script(instead("open 1", lambda _: None), instead("create", unchecked))):
+    script = Script(instead("open 1", lambda _: None), instead("create", unchecked))
+    with scripted_steps(script):
         assert claim(Catalog(uri), row, "late").outcome == Committed(
             epoch=row.epoch + 1, commit_id=Catalog(uri).read()[KEY].commit_id
         )
+    assert strays(script) == [0]
     assert min(versions(uri)) == kept
 
 
