@@ -5,6 +5,7 @@
 #   KILLS=50            how many runs `make soak` kills
 #   SEEDS=10000         how many scenarios of the protocol it simulates
 #   STEPS=2000          how many steps of real verbs in random order it takes
+#   SPARK_SEEDS=0:40    the oracle's logs that it compacts with both engines
 #   INPUTS=1000000      how much malformed input it feeds to the parsers
 #   SEED=1              where `make soak` begins; a failure names the seed that replays it
 PYTHON ?= python3
@@ -13,6 +14,7 @@ KILLS ?= 50
 SEEDS ?= 10000
 STEPS ?= 2000
 INPUTS ?= 1000000
+SPARK_SEEDS ?= 0:40,1000:1015
 SEED ?= 1
 
 BIN := $(VENV)/bin
@@ -22,7 +24,7 @@ RUNTIME := $(VENV)/.tierfold-runtime
 TESTING := $(VENV)/.tierfold-testing
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dist test lint bench soak clean
+.PHONY: help demo dist test check lint bench soak clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +40,10 @@ test: $(TESTING) ## every check: the whole test suite, linters, types and import
 	@scripts/require-java javac
 	@$(BIN)/python -m pytest --numprocesses 2
 
+check: $(TESTING) ## the inner loop, without Java: linters, types, and all tests that need no JVM
+	@JAVA_HOME=/nowhere $(BIN)/python -m pytest --numprocesses 2 -m 'not jvm' -q \
+		tests/tidy tests/compaction tests/storage tests/pictures tests/jobs
+
 lint: $(TESTING) ## the linters alone: style, types, and which package may import which
 	@$(BIN)/ruff check .
 	@$(BIN)/python -m mypy
@@ -52,6 +58,7 @@ soak: $(TESTING) ## look for faults all night (docs/reliability.md)
 	@$(BIN)/python -m tests.faults.simulation.simulation_run --seeds $(SEEDS) --from $(SEED)
 	@$(BIN)/python -m tests.faults.malformed.malformed_run --inputs $(INPUTS) --seed $(SEED)
 	@$(BIN)/python -m tests.faults.random_verbs.verbs_run --steps $(STEPS) --seed $(SEED)
+	@TIERFOLD_SPARK_SEEDS=$(SPARK_SEEDS) $(BIN)/python -m pytest -q tests/oracle/test_same_on_spark.py
 	@$(BIN)/python -m tests.faults.kills.killed_run --kills $(KILLS) --seed $(SEED)
 
 clean: ## remove what these verbs made: environment, builds, caches

@@ -3,6 +3,7 @@
     context    the tier, catalog, clock and scope of a run; signals
     settings   a topic's settings, and where each value comes from
     spark      the Spark session and its Python workers
+    engines    who runs the stages: Spark, or this process
     pipeline   from the survey of partitions to the commit
     sources    `kafka-segments` and the catalog as DataFrames
     verbs      one module per verb

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import atexit
 import os
-import shutil
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Final
 
 VARIABLE: Final = "NUMBA_CACHE_DIR"
@@ -31,6 +29,10 @@ def ensure_kernel_cache() -> None:
     beside = [package / "__pycache__" for package in packages]
     if all(map(_is_writable, beside)) or _is_writable(_users_cache()):
         return
+    # Seldom needed, and every start would wait for their import.
+    import shutil  # noqa: PLC0415
+    from tempfile import mkdtemp  # noqa: PLC0415
+
     folder = mkdtemp(prefix="tierfold-kernels-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     os.environ[VARIABLE] = folder

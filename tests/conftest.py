@@ -10,13 +10,21 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 import tests.hypothesis_profiles  # noqa: F401  (registers and loads the profile)
-from tests.two_processes import Together
+from tests.two_processes import STARTS_JVM, Together, slow_first
 from tierfold.jobs.spark.session import tierfold_session
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
     """How the tests are assigned where there are several processes."""
     return Together(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that start a JVM through a fixture; others are marked where they stand."""
+    slow_first(items)
+    for item in items:
+        if isinstance(item, pytest.Function) and STARTS_JVM & set(item.fixturenames):
+            item.add_marker("jvm")
 
 
 @pytest.fixture(scope="session")

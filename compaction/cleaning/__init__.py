@@ -1,11 +1,15 @@
 """cleaning: which records and batches are kept.
 
-    key_hash           a 64-bit hash of a key, in numba kernels
-    key_columns        the keys of many records as columns
-    key_blocks         the unit of the shuffle: one serialized block of keys per segment and bucket
-    offset_map         the distributed offset map: which records are superseded
-    transactions       aborted data and markers: which are kept, which may go
-    record_retention   which records, tombstones and markers stay, and delete horizons
-    keyless_records    how many records without a key may be dropped
-    counts             how many records ended how; the counts must add up
+    key_hash                 a 64-bit hash of a key, in numba kernels
+    key_columns              the keys of many records as columns
+    key_blocks               a block of keys per segment and bucket: the unit of the shuffle
+    offset_map               the distributed offset map: which records are superseded
+    transactions             aborted data and markers: which are kept, which may go
+    undecided_transactions   transactions without a marker: which are open, which stop a round
+    rounds                   one pass over one partition: what it reads and keeps, its groups
+    record_retention         which records, tombstones and markers stay, and delete horizons
+    emptied_batches          which batches are emptied already
+    group_outcome            what becomes of a group: rewritten and why, unchanged, or empty
+    keyless_records          how many records without a key may go
+    counts                   how many records ended how; the counts must add up
 """

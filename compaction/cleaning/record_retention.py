@@ -58,7 +58,7 @@ class BatchColumns:
     is_legacy: NDArray[np.bool_]
     """Shape (b,): of magic 0 or 1; what is kept of it is converted."""
     is_emptied: NDArray[np.bool_]
-    """Shape (b,): already in the form of an emptied batch, so nothing needs rewriting."""
+    """Shape (b,): already emptied (see `emptied_batches`), so nothing needs rewriting."""
     horizon_ms: NDArray[np.int64]
     """Shape (b,): the delete horizon (KIP-534), `NO_HORIZON` where none is set."""
     record_batch: NDArray[np.int32]
@@ -192,7 +192,7 @@ def decide_retention(batches: BatchColumns, facts: RecordFacts, rules: RoundRule
 
     A tombstone or marker gets its delete horizon in the first pass that keeps it, and goes once
     that has passed (KIP-534); a tombstone not in a round that `keeps_tombstones`, as
-    `jobs.pipeline.task_assignment` decides.
+    `cleaning.rounds` decides.
     """
     horizon_set = batches.horizon_ms != NO_HORIZON
     horizon_passed = horizon_set & (batches.horizon_ms <= rules.now_ms)

@@ -1,9 +1,10 @@
 """commits: what the catalog is asked to change, and what must hold.
 
-    receipts     what a worker reports of a group, and how that is checked
-    commit       a commit as data: requirements and updates
-    invariants   what must hold between a row and the row that replaces it
-    history      what happened to a partition, one entry per claim and commit
-    restore      back to an earlier row: what becomes live again, or a refusal
-    forget       after an unclean leader election: what the catalog may forget
+    receipts       what a worker reports of a group, and how that is checked
+    commit         a commit as data: requirements and updates
+    round_commit   the commit of a round, from its receipts
+    invariants     what must hold between a row and the row that replaces it
+    history        what happened to a partition, one entry per claim and commit
+    restore        back to an earlier row: what becomes live again, or a refusal
+    forget         after an unclean leader election: what the catalog may forget
 """

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tierfold.compaction.cleaning.counts import Counts
+from tierfold.compaction.cleaning.group_outcome import Empty, GroupOutcome, Unchanged, Written
 from tierfold.compaction.discovery.listing import (
     LOG_PART,
     REQUIRED_PARTS,
@@ -56,6 +57,17 @@ class GroupReceipt:
     """By the headers of the new segment's batches."""
     staged: tuple[StagedObject, ...] = ()
     """The new segment's objects, each read back after it was written and found the same."""
+
+
+def result_of(outcome: GroupOutcome) -> GroupResult:
+    """What a receipt reports of an outcome."""
+    match outcome:
+        case Unchanged():
+            return GroupResult.UNCHANGED
+        case Written():
+            return GroupResult.WRITTEN
+        case Empty():
+            return GroupResult.EMPTY
 
 
 def receipt_violations(

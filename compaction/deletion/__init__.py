@@ -1,5 +1,6 @@
 """deletion: what may be deleted.
 
-    expiry          which live segments are past `retention.ms` or `retention.bytes`
-    deletion_plan   which replaced, orphaned and expired segments `vacuum` may delete
+    expiry            which live segments are past `retention.ms` or `retention.bytes`
+    deletion_plan     which replaced, orphaned and expired segments `vacuum` may delete
+    deletion_checks   whether it still may, right before it does
 """

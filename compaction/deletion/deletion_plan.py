@@ -11,34 +11,31 @@ It is certain once a newer epoch was opened *after* the listing that showed the 
 protects runs that are at work. (docs/semantics.md, 8 and 9.) Which unknown segments are orphans is
 decided by `discovery.unknown_segments.is_orphan`.
 
-    deletion_plan_of(view, rules, times, …)
-                         what may be deleted, and why not more
-    taken_over           the outcome where another run holds the partition now
-    deletion_violations  why the row, read again, forbids the deletion; empty: it does not
+    deletion_plan_of   what may be deleted, and why not more
+    waits_until        what may be deleted later, and when
+    run_at_work        the run that must not be disturbed
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from tierfold.compaction.commits.commit import (
-    EpochIs,
+    FinishDeletion,
     MoveLogStart,
+    ReleaseClaim,
     Requirement,
     RetireSegments,
     SegmentsAreLive,
     SegmentsAreRetired,
     StartDeletion,
     Update,
-    failed_requirements,
-    lost,
 )
 from tierfold.compaction.deletion.expiry import Expired, expired_head
 from tierfold.compaction.discovery.listing import IncompleteUpload, ListedSegment
 from tierfold.compaction.discovery.view import PartitionView
-from tierfold.compaction.model.outcomes import Fenced, LostRace
 from tierfold.compaction.model.rules import DAY_MS, Rules
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, RetiredSegment
 
@@ -125,6 +122,11 @@ class DeletionPlan:
             *((StartDeletion(ids=starting, at_ms=at_ms),) if starting else ()),
         )
 
+    def last_updates(self, gone: Container[str], *, run: str) -> tuple[Update, ...]:
+        """The change of the row afterwards; `gone`: ids of segments of which nothing is left."""
+        finished = tuple(marked for marked in self.marked_ids if marked in gone)
+        return (*((FinishDeletion(ids=finished),) if finished else ()), ReleaseClaim(run=run))
+
 
 def run_at_work(state: PartitionState | None, times: VacuumLimits) -> str:
     """The run that may be at work on the partition; empty: none.
@@ -166,12 +168,12 @@ def deletion_plan_of(
     orphans = _old(view.orphans, times) if rules.is_detached else ()
     given_up = [segment for segment in view.set_apart if segment.segment_id not in view.needed]
     set_apart = _old(given_up, times) if rules.is_detached and times.takes_set_apart else ()
-    stay = _Stay(
-        expired=0 if is_refused else len(due) - len(expired),
-        retired=len(past_grace) - len(may_go),
-        orphans=0 if rules.is_detached else len(view.orphans),
-        set_apart=0 if rules.is_detached or not times.takes_set_apart else len(view.set_apart),
-    )
+    stay = {
+        "expired": 0 if is_refused else len(due) - len(expired),
+        "retired": len(past_grace) - len(may_go),
+        "orphaned": 0 if rules.is_detached else len(view.orphans),
+        "set apart": 0 if rules.is_detached or not times.takes_set_apart else len(view.set_apart),
+    }
     return DeletionPlan(
         key=view.key,
         expired=expired,
@@ -185,9 +187,28 @@ def deletion_plan_of(
             *_emptied(view, expired),
             *_without(view.notes, set_apart),
             *_kept(may_go, starting),
-            *stay.notes,
+            *_stay(stay),
         ),
     )
+
+
+def waits_until(
+    view: PartitionView, rules: Rules, times: VacuumLimits
+) -> dict[str, tuple[int, ...]]:
+    """What is not due yet: its name, and when each of it is, epoch milliseconds."""
+    retired = () if view.state is None else view.state.whole_retired
+    orphans = view.orphans if rules.is_detached else ()
+    set_apart = view.set_apart if rules.is_detached and times.takes_set_apart else ()
+    ends_ms = {
+        "retired segment": [entry.retired_at_ms + times.grace_ms for entry in retired],
+        "orphan": [orphan.modified_ms + times.orphan_age_ms for orphan in orphans],
+        "segment set apart": [apart.modified_ms + times.orphan_age_ms for apart in set_apart],
+    }
+    to_come = {
+        what: tuple(end_ms for end_ms in ends if end_ms > times.now_ms)
+        for what, ends in ends_ms.items()
+    }
+    return {what: ends for what, ends in to_come.items() if ends}
 
 
 def _without(notes: Sequence[str], going: Sequence[ListedSegment]) -> tuple[str, ...]:
@@ -211,34 +232,6 @@ def _old(found: Sequence[_Aged], times: VacuumLimits) -> tuple[_Aged, ...]:
     return tuple(aged for aged in found if times.is_old(aged.modified_ms))
 
 
-def taken_over(row: PartitionState | None, hold: EpochIs) -> Fenced | LostRace | None:
-    """The outcome of a run that lost the partition, by the row as it is now; None: it holds it."""
-    if row is None:
-        return LostRace(found_commit_id="")
-    return lost(hold.epoch, row) if failed_requirements((hold,), row) else None
-
-
-def deletion_violations(deletion: DeletionPlan, row: PartitionState) -> tuple[str, ...]:
-    """Why the row as it is now forbids the deletion, a phrase each; empty: it does not.
-
-    It is checked right before the deletion: live segments are never deleted, and retired ones only
-    once the row marks them as being deleted.
-    """
-    live = {segment.segment_id for segment in row.segments}
-    retired = {entry.segment.segment_id for entry in row.retired}
-    going = {entry.segment.segment_id for entry in _going(row)}
-    orphans = {orphan.segment_id for orphan in (*deletion.orphans, *deletion.set_apart)}
-    candidates = orphans | set(deletion.marked_ids)
-    return (
-        *(f"segment {candidate} is live" for candidate in sorted(candidates & live)),
-        *(f"segment {orphan} is no orphan, but retired" for orphan in sorted(orphans & retired)),
-        *(
-            f"segment {segment_id} is not marked as being deleted"
-            for segment_id in sorted(set(deletion.marked_ids) - going - live)
-        ),
-    )
-
-
 def _going(state: PartitionState) -> tuple[RetiredSegment, ...]:
     return tuple(entry for entry in state.retired if entry.deletion_started_at_ms is not None)
 
@@ -260,27 +253,12 @@ def _emptied(view: PartitionView, expired: Sequence[Expired]) -> tuple[str, ...]
     return ("all that lives expires",)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Stay:
-    """How much stays because a broker may still name it."""
-
-    expired: int
-    retired: int
-    orphans: int
-    set_apart: int
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        counts = (
-            (self.expired, "expired"),
-            (self.retired, "retired"),
-            (self.orphans, "orphaned"),
-            (self.set_apart, "set apart"),
-        )
-        listed = ", ".join(f"{count} {what}" for count, what in counts if count)
-        if not listed:
-            return ()
-        return (
-            f"segments that stay, for a broker may still name them: {listed}. Where no broker"
-            " serves this tier, say tier.binding=detached",
-        )
+def _stay(counts: Mapping[str, int]) -> tuple[str, ...]:
+    """A note on how much of what stays because a broker may still name it."""
+    listed = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+    if not listed:
+        return ()
+    return (
+        f"segments that stay, for a broker may still name them: {listed}. Where no broker"
+        " serves this tier, say tier.binding=detached",
+    )

@@ -4,6 +4,7 @@
     eligibility      how dirty a partition is, how long it has waited, what is due
     grouping         which neighbouring segments become one
     plan             the choice: compact, rest, or refuse, with its reason
+    partition_plan   one partition's plan: the choice, and what it was made from
     plan_check       a check of the plan, by separate code
     chunks           how much of a plan is done at once, under limits of bytes, space and partitions
     explanation      the plan, explained segment by segment

@@ -5,11 +5,10 @@ at least one. The clean part below is read again with each chunk, as Kafka's `Cl
 its map is full. A record superseded within a chunk is superseded in the whole as well, and one
 that stays meets the records of the next chunk, so the result is the same however a log is cut.
 
-    Due      a plan, or what is left of it          RemainingBudget    what a wave may take
-    Chunk    the part of it that is next, and why   Wave    chunks that share a pass over the data
-
-    next_wave(due, budget_left)  ->  Wave, of the first partitions of `due`
+    next_wave(due, budget_left)  ->  Wave: chunks of the first plans of `due`, which share a pass
     rest_of_plan(plan, ...)      ->  the plan for what lies beyond a chunk that was committed
+
+A chunk is a `PartitionPlan` like any other, of a `Compact` that is not the last.
 """
 
 from __future__ import annotations
@@ -20,10 +19,11 @@ from itertools import accumulate
 from typing import Final
 
 from tierfold.compaction.model.rules import Rules
-from tierfold.compaction.model.segments import Segment
+from tierfold.compaction.model.segments import PartitionState, Segment
 from tierfold.compaction.model.units import BATCH_HEADER_BYTES
 from tierfold.compaction.model.wording import spaced
 from tierfold.compaction.planning.grouping import grouped
+from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.compaction.planning.plan import Compact
 
 SPACE_SHARE: Final = 3
@@ -45,17 +45,6 @@ UNBOUND: Final = Budget()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Due:
-    """A partition that is due for compaction."""
-
-    plan: Compact
-    """All that is left to be done."""
-    rules: Rules
-    chunks_done: int = 0
-    """How many chunks of it this run has committed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RemainingBudget:
     """What a wave may take, in bytes of source logs; None: no bound."""
 
@@ -70,20 +59,10 @@ class RemainingBudget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
-    """What is done of a partition at once."""
-
-    plan: Compact
-    """A round like any other; why it ends early is the first of its `held_back`."""
-    is_last: bool
-    """It reaches the end of the region that the whole plan would clean."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Wave:
     """The chunks of the first partitions that were due, in their order."""
 
-    chunks: tuple[Chunk, ...]
+    chunks: tuple[PartitionPlan, ...]
     stop: str = ""
     """Why nothing else may be begun in this run, a sentence; empty: something may."""
 
@@ -103,20 +82,20 @@ class _Limit:
     """What ends the run where it binds; empty: the next wave starts afresh."""
 
 
-def next_wave(due: Sequence[Due], budget_left: RemainingBudget) -> Wave:
+def next_wave(due: Sequence[PartitionPlan], budget_left: RemainingBudget) -> Wave:
     """The next wave: chunks of the first partitions in their order, as many as the budget allows.
 
     The order is kept: once a partition must wait, all behind it wait. The first partition always
     gets a chunk, unless the run's bytes are spent, so that each run makes progress.
     """
-    chunks: list[Chunk] = []
+    chunks: list[PartitionPlan] = []
     taken_bytes = 0
     for partition in due:
         found = _fitting(partition, tuple(_limits(budget_left, taken_bytes)))
         if isinstance(found, _Limit):
             return Wave(chunks=tuple(chunks), stop=found.stop)
         chunks.append(found)
-        taken_bytes += found.plan.bytes_in
+        taken_bytes += found.compact.bytes_in
     return Wave(chunks=tuple(chunks))
 
 
@@ -151,10 +130,11 @@ def _limits(budget_left: RemainingBudget, taken_bytes: int) -> Iterator[_Limit]:
         )
 
 
-def _fitting(due: Due, limits: Sequence[_Limit]) -> Chunk | _Limit:
+def _fitting(due: PartitionPlan, limits: Sequence[_Limit]) -> PartitionPlan | _Limit:
     """The largest chunk within `chunk.bytes` and the limits, or the limit that makes it wait."""
-    sources = sources_of(due.plan)
-    clean = [source for source in sources if source.next_offset <= due.plan.first_dirty]
+    whole = due.compact
+    sources = whole.sources
+    clean = [source for source in sources if source.next_offset <= whole.first_dirty]
     dirty = sources[len(clean) :]
     clean_bytes = sum(source.size_bytes for source in clean)
     # Of the first, the first two, … dirty segments.
@@ -173,13 +153,12 @@ def _fitting(due: Due, limits: Sequence[_Limit]) -> Chunk | _Limit:
             return limit
         count, why = min(count, max(1, fits)), limit.why
     if count == len(dirty):
-        return Chunk(plan=due.plan, is_last=True)
-    about = due.chunks_done + -(-dirty_bytes[-1] // dirty_bytes[count - 1])
-    plan = _of_sources(due.plan, sources[: len(clean) + count], due.rules)
-    said = (
-        f"chunk {due.chunks_done + 1} of about {about}, up to offset {plan.next_offset - 1}: {why}"
-    )
-    return Chunk(plan=replace(plan, held_back=(said,)), is_last=False)
+        return due
+    number = whole.chunks_done + 1
+    about = whole.chunks_done + -(-dirty_bytes[-1] // dirty_bytes[count - 1])
+    chunk = _of_sources(whole, sources[: len(clean) + count], due.rules)
+    said = f"chunk {number} of about {about}, up to offset {chunk.next_offset - 1}: {why}"
+    return replace(due, choice=replace(chunk, held_back=(said,), is_last=False))
 
 
 def _within(sums: Sequence[int], bound: int) -> int:
@@ -187,20 +166,22 @@ def _within(sums: Sequence[int], bound: int) -> int:
     return sum(sum_ <= bound for sum_ in sums)
 
 
-def sources_of(plan: Compact) -> tuple[Segment, ...]:
-    """The segments that the plan reads, in offset order."""
-    return tuple(segment for group in plan.groups for segment in group.segments)
+def rest_of_plan(whole: PartitionPlan, first_dirty: int, state: PartitionState) -> PartitionPlan:
+    """Return what is left of `whole` once its part below `first_dirty` has been committed.
 
-
-def rest_of_plan(
-    whole: Compact, first_dirty: int, segments: Sequence[Segment], rules: Rules
-) -> Compact:
-    """What is left of `whole` once its part below `first_dirty` has been committed.
-
-    `segments`: the partition's live ones after that commit.
+    `state`: the partition's row after that commit. Raises TypeError if `whole` is not due.
     """
-    sources = tuple(segment for segment in segments if segment.start_offset < whole.next_offset)
-    return replace(_of_sources(whole, sources, rules), first_dirty=first_dirty)
+    compact = whole.compact
+    sources = tuple(s for s in state.segments if s.start_offset < compact.next_offset)
+    rest = replace(
+        _of_sources(compact, sources, whole.rules),
+        first_dirty=first_dirty,
+        chunks_done=compact.chunks_done + 1,
+    )
+    view = whole.view
+    if view is not None:
+        view = replace(view, state=state, segments=state.segments)
+    return replace(whole, choice=rest, view=view)
 
 
 def _of_sources(plan: Compact, sources: tuple[Segment, ...], rules: Rules) -> Compact:

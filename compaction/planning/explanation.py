@@ -143,7 +143,7 @@ def decision(choice: Choice, rules: Rules) -> str:
     if isinstance(choice, Rest):
         return f"nothing to do, {choice.reason}: {choice.detail}"
     why = _why_compacted(choice, rules)
-    merged = f"{len(choice.source_ids)} → {len(choice.groups)} segments"
+    merged = f"{len(choice.sources)} → {len(choice.groups)} segments"
     return f"compact up to offset {choice.next_offset - 1}, {merged}, {choice.reason}: {why}"
 
 

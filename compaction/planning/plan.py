@@ -81,15 +81,19 @@ class Compact:
     bytes_out_estimate: int
     """At most `bytes_in` and the closing batches, but for some bytes per record of a batch that
     gets its delete horizon now: its timestamp deltas grow."""
+    is_last: bool = True
+    """It reaches the end of the region to clean; False: a chunk that ends earlier."""
+    chunks_done: int = 0
+    """How many chunks of the partition this run has committed."""
     held_back: tuple[str, ...] = ()
     """Why the round does not reach the end of the remote range, a sentence each."""
     notes: tuple[str, ...] = ()
     """Other findings, a sentence each."""
 
     @property
-    def source_ids(self) -> tuple[str, ...]:
-        """The segments that the round replaces, in offset order."""
-        return tuple(segment.segment_id for group in self.groups for segment in group.segments)
+    def sources(self) -> tuple[Segment, ...]:
+        """The segments that the round reads and replaces, in offset order."""
+        return tuple(segment for group in self.groups for segment in group.segments)
 
     @property
     def is_partial(self) -> bool:

@@ -1,7 +1,9 @@
 """Checks a plan against a fresh view, with code of its own.
 
-A plan may be minutes old. It is checked before a claim and again before a commit; one violation is
-enough to drop it. Nothing here calls what `compaction.planning.plan` calls.
+A plan may be minutes old. It is checked right before its partition is claimed; one violation is
+enough to drop it. What may change between the claim and the commit is what the commit itself
+requires: the row's epoch, and that the sources are live. Nothing here calls what
+`compaction.planning.plan` calls.
 """
 
 from __future__ import annotations

@@ -30,6 +30,24 @@ NEVER: Final = 2**63 - 1
 _KEY_BYTES_SHOWN: Final = 40
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecondOpinion:
+    """The result of Spark's window for one partition."""
+
+    keys: int = 0
+    """Keys of either side."""
+    differing: int = 0
+    """Keys whose latest record is not that of the originals."""
+    late: int = 0
+    """As in `KeysCompared`."""
+    example: str = ""
+    """The first of the differing keys, as a clause."""
+
+    def as_json(self) -> dict[str, int]:
+        """The entry in the `--json` document of `verify`."""
+        return {"keys": self.keys, "differing": self.differing, "late": self.late}
+
+
 def shown_key(key: bytes) -> str:
     """A key in hex, cut where it is long."""
     dots = "…" if len(key) > _KEY_BYTES_SHOWN else ""

@@ -6,25 +6,14 @@ from typing import Any
 
 import click
 
-from tierfold.compaction.deletion.deletion_plan import VacuumLimits
 from tierfold.jobs.cli.exit_codes import beside_result, for_people, leave
 from tierfold.jobs.cli.options import (
     JSON_OPTION,
-    asked_of_tier,
     catalog_options,
     clock_options,
-    settings_of,
-    tell_people,
     tier_options,
 )
 from tierfold.jobs.cli.sizes_and_durations import DURATION_MS
-from tierfold.jobs.reports.history_tables import print_forgot, print_restored
-from tierfold.jobs.reports.vacuum_tables import print_catalog_cleaned, print_vacuum
-from tierfold.jobs.reports.verb_tables import document
-from tierfold.jobs.settings.remarks import remarks_on_tier
-from tierfold.jobs.verbs.forget import forget
-from tierfold.jobs.verbs.restore import restore
-from tierfold.jobs.verbs.vacuum import catalog_cleaned, vacuum
 
 
 @click.command("restore")
@@ -54,6 +43,11 @@ def restore_verb(partition_name: str, to: str, dry_run: bool, **given: Any) -> N
       tierfold restore /mnt/tier orders-0 --to 2026-11-21T15:30:46.123Z --dry-run
       tierfold restore /mnt/tier orders-0 --to 20261121T153046-hVb2Qx0A
     """
+    from tierfold.jobs.cli.arguments import asked_of_tier, settings_of
+    from tierfold.jobs.reports.history_tables import print_restored
+    from tierfold.jobs.reports.verb_tables import document
+    from tierfold.jobs.verbs.restore import restore
+
     settings_of(given)
     context = asked_of_tier(given).context
     stderr = beside_result(as_json=given["as_json"])
@@ -87,6 +81,11 @@ def forget_verb(partition_name: str, dry_run: bool, **given: Any) -> None:
       tierfold forget /mnt/tier orders-0 --dry-run
       tierfold forget /mnt/tier orders-0
     """
+    from tierfold.jobs.cli.arguments import asked_of_tier, settings_of
+    from tierfold.jobs.reports.history_tables import print_forgot
+    from tierfold.jobs.reports.verb_tables import document
+    from tierfold.jobs.verbs.forget import forget
+
     settings_of(given)
     context = asked_of_tier(given).context
     stderr = beside_result(as_json=given["as_json"])
@@ -143,6 +142,13 @@ def vacuum_verb(dry_run: bool, **given: Any) -> None:
       tierfold vacuum /mnt/tier --set tier.binding=detached --grace-period 12h --dry-run
       tierfold vacuum /mnt/tier --set tier.binding=detached --diverged --topic orders
     """
+    from tierfold.compaction.deletion.deletion_plan import VacuumLimits
+    from tierfold.jobs.cli.arguments import asked_of_tier, settings_of, tell_people
+    from tierfold.jobs.reports.vacuum_tables import print_catalog_cleaned, print_vacuum
+    from tierfold.jobs.reports.verb_tables import document
+    from tierfold.jobs.settings.remarks import remarks_on_tier
+    from tierfold.jobs.verbs.vacuum import catalog_cleaned, vacuum
+
     settings = settings_of(given)
     asked = asked_of_tier(given)
     times = VacuumLimits(

@@ -3,6 +3,9 @@
 Exit codes: 0 done, or nothing to do, or left for the next run; 1 a bug; 2 a wrong setting or usage;
 3 a partition failed; 4 fenced: another run took over a partition. 3 goes before 4. 130 stopped by
 Ctrl-C, 143 by SIGTERM.
+
+A verb imports what it needs when it runs: numpy, Arrow, Delta or Spark would make `--help`, and
+verbs without Spark, several times slower.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -33,48 +36,25 @@ from tierfold.jobs.cli.exit_codes import (
 )
 from tierfold.jobs.cli.options import (
     JSON_OPTION,
-    asked_of_tier,
-    budget_of,
     budget_options,
     catalog_options,
     clock_options,
+    engine_options,
     replay_options,
-    settings_of,
     settings_options,
-    tell_people,
     tier_options,
+    version_option,
 )
 from tierfold.jobs.cli.usage_errors import Verbs, trace
 from tierfold.jobs.context.stopping import Stopped, stoppable
-from tierfold.jobs.context.versions import tierfold_version
-from tierfold.jobs.pipeline.partition_report import PartitionReport, max_compaction_delay_secs
-from tierfold.jobs.reports.explained_plan import print_explained
-from tierfold.jobs.reports.history_tables import print_history
-from tierfold.jobs.reports.verb_tables import (
-    document,
-    print_reports,
-    print_settings,
-    print_status,
-    print_verified,
-)
-from tierfold.jobs.settings.remarks import (
-    Remarks,
-    remarks_on_plan,
-    remarks_on_tier,
-    remarks_on_topic,
-)
 from tierfold.jobs.spark.stderr_filter import chatter_hidden
-from tierfold.jobs.verbs.compact import broker_warnings, compact
-from tierfold.jobs.verbs.config import settings_of_topic
-from tierfold.jobs.verbs.dump import dump_lines
-from tierfold.jobs.verbs.history import history
-from tierfold.jobs.verbs.plan import explain, plan
-from tierfold.jobs.verbs.status import status
-from tierfold.jobs.verbs.verify import verify
+
+if TYPE_CHECKING:
+    from tierfold.jobs.pipeline.partition_report import PartitionReport
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(tierfold_version(), prog_name="tierfold")
+@version_option
 def tierfold() -> None:
     """Compact Kafka topics inside their remote tier, outside the brokers.
 
@@ -104,6 +84,13 @@ def plan_verb(partition_name: str | None, **given: Any) -> None:
       tierfold plan /mnt/tier --set cleanup.policy=compact --topic 'orders.*'
       tierfold plan /mnt/tier --set cleanup.policy=compact --explain orders-0
     """
+    from tierfold.jobs.cli.arguments import asked_of_tier, settings_of, tell_people
+    from tierfold.jobs.pipeline.partition_report import max_compaction_delay_secs
+    from tierfold.jobs.reports.explained_plan import print_explained
+    from tierfold.jobs.reports.verb_tables import document
+    from tierfold.jobs.settings.remarks import remarks_on_plan
+    from tierfold.jobs.verbs.plan import explain, plan
+
     settings = settings_of(given)
     asked = asked_of_tier(given)
     remarks = remarks_on_plan(settings, asked.context, asked.scope)
@@ -126,6 +113,7 @@ def plan_verb(partition_name: str | None, **given: Any) -> None:
 @tier_options
 @replay_options
 @budget_options
+@engine_options
 @click.option("--dry-run", is_flag=True, help="Only say what would be done, as `plan` does.")
 def compact_verb(**given: Any) -> None:
     """Compact every eligible partition.
@@ -134,25 +122,49 @@ def compact_verb(**given: Any) -> None:
     Example:
       tierfold compact /mnt/tier --set cleanup.policy=compact --set delete.retention.ms=3600000
     """
+    if given["dry_run"]:
+        _plan_with_budget(given)
+    else:
+        _compact(given)
+
+
+def _plan_with_budget(given: dict[str, Any]) -> None:
+    from tierfold.jobs.cli.arguments import asked_of_tier, budget_of, settings_of, tell_people
+    from tierfold.jobs.settings.remarks import remarks_on_plan
+    from tierfold.jobs.verbs.plan import plan
+
     settings = settings_of(given)
     asked = asked_of_tier(given)
-    budget = budget_of(given)
-    if given["dry_run"]:
-        remarks = remarks_on_plan(settings, asked.context, asked.scope)
-        tell_people(remarks, given)
-        reports = plan(asked.context, settings, asked.scope, budget)
-        _told(reports, "dry run: nothing is changed", given["as_json"], **remarks.as_json())
-    else:
-        remarks = remarks_on_tier(settings, asked.context)
-        tell_people(remarks, given)
-        # Progress is not a result, so it always goes to stderr.
-        stderr = beside_result(as_json=given["as_json"])
-        reports = compact(asked.context, settings, asked.scope, stderr, budget)
-        of_brokers = Remarks(warnings=broker_warnings(settings, reports))
-        tell_people(of_brokers, given)
-        remarks = replace(remarks, warnings=(*remarks.warnings, *of_brokers.warnings))
-        of_all: dict[str, str | list[str]] = {"run": asked.context.run, **remarks.as_json()}
-        _told(reports, f"run {asked.context.run}", given["as_json"], **of_all)
+    remarks = remarks_on_plan(settings, asked.context, asked.scope)
+    tell_people(remarks, given)
+    reports = plan(asked.context, settings, asked.scope, budget_of(given))
+    _told(reports, "dry run: nothing is changed", given["as_json"], **remarks.as_json())
+
+
+def _compact(given: dict[str, Any]) -> None:
+    from tierfold.jobs.cli.arguments import (
+        asked_of_tier,
+        budget_of,
+        engine_of,
+        settings_of,
+        tell_people,
+    )
+    from tierfold.jobs.settings.remarks import Remarks, remarks_on_tier
+    from tierfold.jobs.verbs.compact import broker_warnings, compact
+
+    settings = settings_of(given)
+    asked = asked_of_tier(given)
+    remarks = remarks_on_tier(settings, asked.context)
+    tell_people(remarks, given)
+    # Progress is not a result, so it always goes to stderr.
+    stderr = beside_result(as_json=given["as_json"])
+    budget, engine = budget_of(given), engine_of(given)
+    reports = compact(asked.context, settings, asked.scope, stderr, budget, engine)
+    of_brokers = Remarks(warnings=broker_warnings(settings, reports))
+    tell_people(of_brokers, given)
+    remarks = replace(remarks, warnings=(*remarks.warnings, *of_brokers.warnings))
+    of_all: dict[str, str | list[str]] = {"run": asked.context.run, **remarks.as_json()}
+    _told(reports, f"run {asked.context.run}", given["as_json"], **of_all)
 
 
 @tierfold.command("status")
@@ -165,6 +177,11 @@ def status_verb(**given: Any) -> None:
     Example:
       tierfold status /mnt/tier --json
     """
+    from tierfold.jobs.cli.arguments import asked_of_tier, settings_of, tell_people
+    from tierfold.jobs.reports.verb_tables import document, print_status
+    from tierfold.jobs.settings.remarks import remarks_on_tier
+    from tierfold.jobs.verbs.status import status
+
     settings = settings_of(given)
     asked = asked_of_tier(given)
     remarks = remarks_on_tier(settings, asked.context)
@@ -181,10 +198,12 @@ def status_verb(**given: Any) -> None:
 @tierfold.command("verify")
 @tier_options
 @clock_options
+@engine_options
 @click.option(
     "--second-opinion",
     is_flag=True,
-    help="Have Spark's own window find the latest records, too; reads all logs twice.",
+    help="Have Spark's own window find the latest records, too, whatever the engine; reads all logs"
+    " twice.",
 )
 def verify_verb(second_opinion: bool, **given: Any) -> None:
     """Read all live segments again and prove them: CRCs, cover, indexes, latest values.
@@ -196,12 +215,25 @@ def verify_verb(second_opinion: bool, **given: Any) -> None:
       tierfold verify /mnt/tier --topic orders
       tierfold verify /mnt/tier --topic orders --second-opinion
     """
+    from tierfold.jobs.cli.arguments import asked_of_tier, engine_of, settings_of, tell_people
+    from tierfold.jobs.reports.verb_tables import document
+    from tierfold.jobs.reports.verify_tables import print_verified
+    from tierfold.jobs.settings.remarks import remarks_on_tier
+    from tierfold.jobs.verbs.verify import verify
+
     settings = settings_of(given)
     asked = asked_of_tier(given)
     remarks = remarks_on_tier(settings, asked.context)
     tell_people(remarks, given)
     stderr = beside_result(as_json=given["as_json"])
-    found = verify(asked.context, settings, asked.scope, stderr, second_opinion=second_opinion)
+    found = verify(
+        asked.context,
+        settings,
+        asked.scope,
+        stderr,
+        second_opinion=second_opinion,
+        engine=engine_of(given),
+    )
     if given["as_json"]:
         click.echo(document((partition.as_json() for partition in found), **remarks.as_json()))
     else:
@@ -226,6 +258,11 @@ def history_verb(partition_name: str, limit: int | None, **given: Any) -> None:
     Example:
       tierfold history /mnt/tier orders-0 --limit 10
     """
+    from tierfold.jobs.cli.arguments import asked_of_tier, settings_of
+    from tierfold.jobs.reports.history_tables import print_history
+    from tierfold.jobs.reports.verb_tables import document
+    from tierfold.jobs.verbs.history import history
+
     settings_of(given)
     found = history(asked_of_tier(given).context, partition_name, limit)
     if given["as_json"]:
@@ -243,6 +280,8 @@ def dump_verb(segment: str) -> None:
     Example:
       tierfold dump 00000000000000000000-0hLI51_3SZKS69rydQPI4w.log | jq .baseOffset
     """
+    from tierfold.jobs.verbs.dump import dump_lines
+
     for line in dump_lines(segment):
         click.echo(line)
 
@@ -258,6 +297,11 @@ def config_verb(topic: str, **given: Any) -> None:
     Example:
       tierfold config orders --config tierfold.toml
     """
+    from tierfold.jobs.cli.arguments import settings_of, tell_people
+    from tierfold.jobs.reports.verb_tables import print_settings
+    from tierfold.jobs.settings.remarks import remarks_on_topic
+    from tierfold.jobs.verbs.config import settings_of_topic
+
     settings = settings_of(given)
     found = settings_of_topic(settings, topic)
     remarks = remarks_on_topic(settings, topic)
@@ -277,6 +321,9 @@ def _told(
     reports: list[PartitionReport], title: str, as_json: bool, **of_all: str | list[str]
 ) -> None:
     """Print the reports and exit with their exit code."""
+    from tierfold.jobs.pipeline.partition_report import max_compaction_delay_secs
+    from tierfold.jobs.reports.verb_tables import document, print_reports
+
     if as_json:
         click.echo(
             document(

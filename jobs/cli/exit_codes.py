@@ -7,20 +7,15 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 
 from tierfold.jobs.context.stopping import under_spark_submit
-from tierfold.jobs.pipeline.partition_report import (
-    FAILED,
-    FENCED,
-    LOST_RACE,
-    REFUSED,
-    UNKNOWN,
-    PartitionReport,
-)
-from tierfold.jobs.verbs.vacuum_outcome import VacuumReport
+
+if TYPE_CHECKING:
+    from tierfold.jobs.pipeline.partition_report import PartitionReport
+    from tierfold.jobs.verbs.vacuum_outcome import PartitionVacuum
 
 EXIT_BUG: Final = 1
 EXIT_WRONG_SETTING: Final = 2
@@ -79,8 +74,10 @@ def beside_result(*, as_json: bool) -> Console:
     return Console(stderr=True, quiet=as_json and under_spark_submit())
 
 
-def leave(reports: Sequence[PartitionReport | VacuumReport]) -> None:
+def leave(reports: Sequence[PartitionReport | PartitionVacuum]) -> None:
     """Exit with the exit code of the reports; return if it is 0."""
+    from tierfold.jobs.pipeline.partition_report import FAILED, FENCED, LOST_RACE, REFUSED, UNKNOWN
+
     outcomes = {report.outcome for report in reports}
     if outcomes & {FAILED, REFUSED, UNKNOWN}:
         sys.exit(EXIT_PARTITION_FAILED)

@@ -1,24 +1,20 @@
-"""The options that verbs share: settings, tier, scope, clock, budget."""
+"""The options that verbs share: settings, tier, scope, clock, budget.
+
+`arguments` resolves them. This module imports little, so that `--help` is quick.
+"""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
-from rich.console import Console
 
-from tierfold.compaction.planning.chunks import Budget
 from tierfold.jobs.cli.sizes_and_durations import DURATION_MS, SIZE_BYTES
 from tierfold.jobs.cli.usage_errors import note_json
-from tierfold.jobs.context.run_context import RunContext, run_context
-from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.context.timestamps import timestamp_ms_of
-from tierfold.jobs.settings.remarks import Remarks
-from tierfold.jobs.settings.resolution import Settings, resolve
 
 INT64: Final = click.IntRange(0, 2**63 - 1)
 """A time or an offset as Kafka stores it; larger numbers fit into no array or table."""
@@ -31,6 +27,24 @@ JSON_OPTION: Final = click.option(
     is_flag=True,
     callback=note_json,
     help="One JSON document on stdout.",
+)
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001
+    if value and not ctx.resilient_parsing:
+        from tierfold.jobs.context.versions import tierfold_version
+
+        click.echo(f"tierfold, version {tierfold_version()}")
+        ctx.exit()
+
+
+version_option: Final = click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version and exit.",
 )
 
 _NOW_MIN_MS: Final = 10**12
@@ -70,14 +84,6 @@ _NOW_OPTION: Final = click.option(
 )
 
 _Verb = TypeVar("_Verb", bound=Callable[..., Any])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AskedOfTier:
-    """The arguments of a verb about a tier."""
-
-    context: RunContext
-    scope: Scope
 
 
 def settings_options(verb: _Verb) -> _Verb:
@@ -166,38 +172,29 @@ def budget_options(verb: _Verb) -> _Verb:
     return with_options(options, verb)
 
 
+def engine_options(verb: _Verb) -> _Verb:
+    """Which engine reads and writes the segments."""
+    options = (
+        click.option(
+            "--engine",
+            type=click.Choice(["spark", "local"]),
+            default="spark",
+            show_default=True,
+            help="local: no Spark and no Java, in this process; for small tiers.",
+        ),
+        click.option(
+            "--local-max",
+            "local_max_bytes",
+            type=SIZE_BYTES,
+            default="2GiB",
+            show_default=True,
+            metavar="SIZE",
+            help="The largest input that --engine local takes.",
+        ),
+    )
+    return with_options(options, verb)
+
+
 def with_options(options: Sequence[Callable[[_Verb], _Verb]], verb: _Verb) -> _Verb:
     """Return the verb with these options, shown in their order."""
     return functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), verb)
-
-
-def settings_of(given: dict[str, Any]) -> Settings:
-    """Resolve the settings; call this first, so that nothing is read if they are wrong."""
-    return resolve(given["overrides"], given["config"])
-
-
-def tell_people(remarks: Remarks, given: dict[str, Any]) -> None:
-    """Print remarks to stderr at once; with --json they are in the document instead."""
-    if not given["as_json"]:
-        remarks.print_to(Console(stderr=True))
-
-
-def asked_of_tier(given: dict[str, Any]) -> AskedOfTier:
-    """Open the tier and return it with the scope; raises BadSettings if there is no tier."""
-    scope = Scope(
-        topics=given.get("topics") or ("*",),
-        partitions=given.get("partitions") or ("*",),
-        first_dirty=given.get("first_dirty"),
-    )
-    return AskedOfTier(
-        context=run_context(given["tier"], given["catalog"], given["now_ms"]), scope=scope
-    )
-
-
-def budget_of(given: dict[str, Any]) -> Budget:
-    """Return the limits of the run."""
-    return Budget(
-        max_partitions=given["max_partitions"],
-        max_bytes=given["max_bytes"],
-        max_duration_ms=given["max_duration_ms"],
-    )

@@ -20,9 +20,6 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Final
 
-from py4j.protocol import Py4JError
-from pyspark import SparkContext
-
 _NAMES: Final = {signal.SIGINT: "Ctrl-C (SIGINT)", signal.SIGTERM: "SIGTERM"}
 
 
@@ -130,6 +127,9 @@ def _ignore_signals() -> None:
 
 def _outlived_by_jvm() -> None:
     """Make the JVM that started this process pass its SIGTERM on and wait for this process."""
+    from py4j.protocol import Py4JError
+    from pyspark import SparkContext
+
     with suppress(Py4JError, OSError):  # It has died already: Spark reports that where needed.
         SparkContext._ensure_initialized()  # noqa: SLF001 - PySpark has no public way to its JVM
         jvm: Any = SparkContext._jvm  # noqa: SLF001

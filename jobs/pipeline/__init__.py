@@ -1,12 +1,11 @@
 """pipeline: from the survey of partitions to the commit.
 
     discovery          lists a partition and reads its unknown segments
-    survey             plans every partition from metadata alone
+    survey             gathers the facts about every partition, and plans it
     originals          finds the segments that brokers wrote, live or replaced
-    task_assignment    turns rounds into rows for the workers
-    spark_executor     runs scan, reduce and rewrite on Spark
-    stages             the Spark stages of `compact` and `verify`
-    proposals          turns receipts into a commit
+    partition_run      one partition during a run: its plan, its claim, its chunks
+    claiming           checks the plans once more, claims the partitions, begins the rounds
+    round_execution    scans, reduces and rewrites claimed rounds, on any engine
     check_and_commit   checks the rewritten segments and commits them
     commits            commits, and resolves those that got no answer
     run_loop           claims, executes and commits, chunk by chunk

@@ -1,4 +1,4 @@
-"""Stages 7 and 8 of rewritten rounds: check and commit. Without Spark.
+"""Stages 7 and 8 of rewritten rounds: check and commit.
 
 The check compares the workers' receipts with each other and with the objects in the tier. A
 partition that fails the check is not committed; the others go on.
@@ -8,62 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from tierfold.compaction.commits.commit import CommitProposal, applied
-from tierfold.compaction.commits.receipts import (
-    GroupReceipt,
-    listing_violations,
-    receipt_violations,
-)
+from tierfold.compaction.commits.commit import applied
+from tierfold.compaction.commits.receipts import listing_violations, receipt_violations
+from tierfold.compaction.commits.round_commit import proposal_of
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.outcomes import Committed, Outcome
-from tierfold.compaction.model.segments import PartitionState
 from tierfold.jobs.pipeline.commits import committed, settled
-from tierfold.jobs.pipeline.proposals import proposal_of
+from tierfold.jobs.pipeline.round_execution import RoundResult
 from tierfold.jobs.pipeline.survey import READERS
-from tierfold.jobs.pipeline.task_assignment import Round
 from tierfold.storage.catalog.catalog import Catalog, new_commit_id
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rewritten:
-    """A round after stage 6: the receipts of its workers, or why it stopped."""
-
-    round: Round
-    receipts: tuple[GroupReceipt, ...] = ()
-    records_scanned: int = 0
-    """Records that the scan counted in the round's sources."""
-    record_bytes_scanned: int = 0
-    """Their bytes, uncompressed."""
-    failure: str | None = None
-    unindexed: int = 0
-    """Aborted transactions that have a marker but no index entry."""
-    malformed_versions: int = 0
-    """Records whose version header is malformed, under `compaction.strategy=header`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundResult:
-    """How one round ended."""
-
-    round: Round
-    receipts: tuple[GroupReceipt, ...] = ()
-    outcome: Outcome | None = None
-    """None if the round failed before the commit."""
-    failure: str | None = None
-    unindexed: int = 0
-    malformed_versions: int = 0
-    """Both as in `Rewritten`."""
-    proposal: CommitProposal | None = None
-    """The proposal sent to the catalog; None if none was sent."""
-    state: PartitionState | None = None
-    """The row that the commit wrote; None if there was no commit."""
-
-
 def check_and_commit(
-    rewritten: Sequence[Rewritten],
+    rewritten: Sequence[RoundResult],
     catalog: Catalog,
     tier: LocalTieredStorage,
     clock: Callable[[], int],
@@ -73,17 +33,18 @@ def check_and_commit(
     `clock` returns the time of the commits in epoch milliseconds.
     """
     with ThreadPoolExecutor(READERS) as pool:
-        failures = list(pool.map(lambda rewritten: violation_of(rewritten, tier), rewritten))
-    proposals = {
-        done.round.key: proposal_of(done.round, done.receipts, new_commit_id(), clock())
-        for done, failure in zip(rewritten, failures, strict=True)
-        if not failure
-    }
-    outcomes = committed(catalog, [*proposals.values()])
-    return [
-        _result(done, failure, proposals.get(done.round.key), outcomes.get(done.round.key))
-        for done, failure in zip(rewritten, failures, strict=True)
+        checked = list(pool.map(lambda result: _checked(result, tier), rewritten))
+    proposed = [
+        result
+        if result.failure is not None
+        else replace(
+            result,
+            proposal=proposal_of(result.round, result.receipts, new_commit_id(), clock()),
+        )
+        for result in checked
     ]
+    outcomes = committed(catalog, [one.proposal for one in proposed if one.proposal is not None])
+    return [_ended(result, outcomes.get(result.round.key)) for result in proposed]
 
 
 def read_back(results: Sequence[RoundResult], catalog: Catalog) -> list[RoundResult]:
@@ -94,14 +55,10 @@ def read_back(results: Sequence[RoundResult], catalog: Catalog) -> list[RoundRes
     proposals = [result.proposal for result in results if result.proposal is not None]
     known = {result.round.key: result.outcome for result in results if result.outcome is not None}
     outcomes = settled(catalog, proposals, known)
-    return [
-        replace(result, outcome=outcome, state=_left_by(result.proposal, result.round, outcome))
-        for result in results
-        for outcome in [outcomes.get(result.round.key)]
-    ]
+    return [_ended(result, outcomes.get(result.round.key)) for result in results]
 
 
-def violation_of(rewritten: Rewritten, tier: LocalTieredStorage) -> str:
+def violation_of(rewritten: RoundResult, tier: LocalTieredStorage) -> str:
     """Stage 7: why the round must not be committed; empty: it may be.
 
     The receipts must be consistent, and the tier must hold the new objects as they were written.
@@ -112,8 +69,8 @@ def violation_of(rewritten: Rewritten, tier: LocalTieredStorage) -> str:
     violations = receipt_violations(
         rewritten.round.groups,
         rewritten.receipts,
-        records_scanned=rewritten.records_scanned,
-        record_bytes_scanned=rewritten.record_bytes_scanned,
+        records_scanned=rewritten.scan.records,
+        record_bytes_scanned=rewritten.scan.record_bytes,
     )
     if violations:
         return (
@@ -135,25 +92,13 @@ def violation_of(rewritten: Rewritten, tier: LocalTieredStorage) -> str:
     return ""
 
 
-def _result(
-    rewritten: Rewritten, failure: str, proposal: CommitProposal | None, outcome: Outcome | None
-) -> RoundResult:
-    return RoundResult(
-        round=rewritten.round,
-        receipts=rewritten.receipts,
-        outcome=outcome,
-        failure=failure or None,
-        unindexed=rewritten.unindexed,
-        malformed_versions=rewritten.malformed_versions,
-        proposal=proposal,
-        state=_left_by(proposal, rewritten.round, outcome),
-    )
+def _checked(rewritten: RoundResult, tier: LocalTieredStorage) -> RoundResult:
+    return replace(rewritten, failure=violation_of(rewritten, tier) or None)
 
 
-def _left_by(
-    proposal: CommitProposal | None, of_round: Round, outcome: Outcome | None
-) -> PartitionState | None:
-    """The row that the commit wrote, computed without reading it; None if it wrote none."""
+def _ended(result: RoundResult, outcome: Outcome | None) -> RoundResult:
+    """The result with the outcome of its commit, and the row that the commit wrote."""
+    proposal = result.proposal
     if proposal is None or not isinstance(outcome, Committed):
-        return None
-    return applied(proposal, of_round.state)
+        return replace(result, outcome=outcome)
+    return replace(result, outcome=outcome, state=applied(proposal, result.round.state))

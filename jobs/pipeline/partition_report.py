@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tierfold.compaction.cleaning.counts import Counts, total
 from tierfold.compaction.commits.receipts import GroupResult
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace, Outcome, Unknown
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.planning.eligibility import DirtyRatio
+from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.compaction.planning.plan import Compact, CompactReason, Rest
-from tierfold.jobs.pipeline.check_and_commit import RoundResult
-from tierfold.jobs.pipeline.survey import Surveyed
+
+if TYPE_CHECKING:
+    from tierfold.jobs.pipeline.round_execution import RoundResult
 
 PLANNED: Final = "planned"
 """A dry run: the partition would be compacted."""
@@ -94,17 +96,17 @@ def max_compaction_delay_secs(reports: Iterable[PartitionReport]) -> int:
     return max(delays_ms, default=0) // 1000
 
 
-def survey_report(partition: Surveyed) -> PartitionReport:
+def planned_report(partition: PartitionPlan) -> PartitionReport:
     """Report the plan; this is the final report unless the partition is then compacted."""
     return replace(
         _planned(partition),
         epoch=partition.epoch,
         ratio=partition.ratio,
-        should_have_rolled_at_ms=partition.should_have_rolled_at_ms
+        should_have_rolled_at_ms=partition.should_have_rolled_at_ms,
     )
 
 
-def _planned(partition: Surveyed) -> PartitionReport:
+def _planned(partition: PartitionPlan) -> PartitionReport:
     choice = partition.choice
     if isinstance(choice, Compact):
         return PartitionReport(
@@ -113,7 +115,7 @@ def _planned(partition: Surveyed) -> PartitionReport:
             reason="; ".join((*_WHY[choice.reason], *choice.held_back)),
             first_dirty=choice.first_dirty,
             next_offset=choice.next_offset,
-            segments_in=len(choice.source_ids),
+            segments_in=len(choice.sources),
             segments_out=len(choice.groups),
             bytes_in=choice.bytes_in,
             bytes_out=choice.bytes_out_estimate,
@@ -203,7 +205,7 @@ def result_report(planned: PartitionReport, result: RoundResult) -> PartitionRep
         )
     counts = sum(
         (receipt.counts for receipt in result.receipts),
-        Counts(malformed_versions=result.malformed_versions),
+        Counts(malformed_versions=result.scan.malformed_versions),
     )
     if counts.malformed_versions:
         header = result.round.rules.compaction_strategy_header

@@ -1,7 +1,8 @@
-"""Stages 1 and 2: inspect the partitions and plan them, from metadata alone.
+"""Stages 1 and 2: gather the facts about the partitions, then plan them, from metadata alone.
 
 A segment is opened once, when it is discovered, and only its ends are read; the catalog stores the
-result. The survey returns a value per partition and writes nothing.
+result. `inspected` gathers what every verb needs of a partition; the survey also reads the newest
+producer snapshot, and `compaction.planning.partition_plan` decides. Nothing is written.
 """
 
 from __future__ import annotations
@@ -14,18 +15,16 @@ from typing import Final
 
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason
 from tierfold.compaction.model.errors import TierfoldError, unexpected
-from tierfold.compaction.model.producers import ProducerEntry
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
-from tierfold.compaction.model.strategies import strategy_change
-from tierfold.compaction.planning.eligibility import (
-    DirtyRatio,
-    dirty_ratio,
-    should_have_rolled_at_ms,
+from tierfold.compaction.planning.partition_plan import (
+    PartitionPlan,
+    left_as_it_is,
+    needs_producers,
+    partition_plan,
+    with_row_notes,
 )
-from tierfold.compaction.planning.plan import Choice, Compact, propose, rest_by_policy
-from tierfold.compaction.planning.plan_check import violations
-from tierfold.compaction.planning.regions import last_stable_of, regions_of
+from tierfold.compaction.planning.plan import rest_by_policy
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import EVERYTHING, Scope, named
 from tierfold.jobs.pipeline.discovery import viewed
@@ -37,26 +36,7 @@ READERS: Final = 16
 """Threads that read metadata in parallel; they mostly wait for the store."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surveyed:
-    """One partition after the survey."""
-
-    key: PartitionKey
-    rules: Rules
-    view: PartitionView | None
-    """None if the partition was not inspected or could not be understood."""
-    choice: Choice
-    ratio: DirtyRatio | None = None
-    """How dirty and how overdue it is; None if the partition was not inspected."""
-    should_have_rolled_at_ms: int | None = None
-    """The earliest time at which its active segment should have rolled; None: not due yet."""
-    producers: tuple[ProducerEntry, ...] = ()
-    """The newest producer snapshot in view; read only if something is dirty or due."""
-    epoch: int = 0
-    """The compaction epoch in the catalog's row; 0: no row."""
-
-
-def survey(context: RunContext, settings: Settings, scope: Scope) -> list[Surveyed]:
+def survey(context: RunContext, settings: Settings, scope: Scope) -> list[PartitionPlan]:
     """Survey every partition in scope, in order of topic and number.
 
     Raises BadSettings if the tier does not exist or a topic's settings conflict. An error in one
@@ -81,7 +61,7 @@ def survey_of(
     settings: Settings,
     known: Sequence[KnownPartition],
     first_dirty: int | None = None,
-) -> list[Surveyed]:
+) -> list[PartitionPlan]:
     """Survey these partitions, in their order; `first_dirty` and errors as in `survey`."""
     rules = settings.rules_by_topic(partition.key.topic for partition in known)
     with ThreadPoolExecutor(READERS) as pool:
@@ -155,62 +135,39 @@ def _shared_id(key: PartitionKey, names: set[str]) -> Refusal | None:
     )
 
 
+def inspected(context: RunContext, known: KnownPartition) -> PartitionView | Refusal:
+    """Gather what the tier and the catalog hold of a partition; raises nothing.
+
+    An error in reading or decoding is the partition's refusal.
+    """
+    try:
+        return known.refusal or viewed(context, known.key, known.state)
+    except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
+        return refusal_of(error, str(known.key))
+
+
 def _surveyed(
     context: RunContext, known: KnownPartition, rules: Rules, first_dirty: int | None
-) -> Surveyed:
+) -> PartitionPlan:
     epoch = 0 if known.state is None else known.state.epoch
-    left_alone = rest_by_policy(rules) or known.refusal
-    if left_alone is not None:
-        return Surveyed(key=known.key, rules=rules, view=None, choice=left_alone, epoch=epoch)
+    rest = rest_by_policy(rules)
+    if rest is not None:
+        return left_as_it_is(known.key, rules, rest, epoch)
+    view = inspected(context, known)
+    if isinstance(view, Refusal):
+        return left_as_it_is(known.key, rules, view, epoch)
     try:
-        return replace(_looked_at(context, known, rules, first_dirty), epoch=epoch)
+        is_forced = first_dirty is not None
+        is_needed = needs_producers(view, context.now_ms, is_forced=is_forced)
+        producers = (
+            read_snapshot(context.tier, view.key, view.segments[-1]) if is_needed else ()
+        )
+        view = with_row_notes(view, known.state, rules)
+        plan = partition_plan(view, producers, rules, context.now_ms, first_dirty=first_dirty)
     except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
         refusal = refusal_of(error, str(known.key))
-        return Surveyed(key=known.key, rules=rules, view=None, choice=refusal, epoch=epoch)
-
-
-def _looked_at(
-    context: RunContext, known: KnownPartition, rules: Rules, first_dirty: int | None
-) -> Surveyed:
-    key = known.key
-    view = viewed(context, key, known.state)
-    if isinstance(view, Refusal):
-        return Surveyed(key=key, rules=rules, view=None, choice=view)
-    now_ms = context.now_ms
-    notes = (*_claimed(known.state), *strategy_change(known.state, rules), *view.notes)
-    view = replace(view, notes=notes)
-    producers = _producers(context, view, first_dirty)
-    regions = regions_of(
-        view, last_stable_of(producers), rules, now_ms, forced_first_dirty=first_dirty
-    )
-    if isinstance(regions, Refusal):
-        return Surveyed(key=key, rules=rules, view=view, choice=regions)
-    return Surveyed(
-        key=key,
-        rules=rules,
-        view=view,
-        choice=propose(view, rules, regions, now_ms),
-        ratio=dirty_ratio(view, regions, rules, now_ms),
-        should_have_rolled_at_ms=should_have_rolled_at_ms(view, rules, now_ms),
-        producers=producers,
-    )
-
-
-def _claimed(state: PartitionState | None) -> tuple[str, ...]:
-    """A note that another run holds the claim; a dead and a live run look the same from outside."""
-    if state is None or not state.owner_run:
-        return ()
-    return (f"run {state.owner_run} has not given its claim back: it is taken over, and fenced",)
-
-
-def in_order_of_work(surveyed: Sequence[Surveyed]) -> list[Surveyed]:
-    """Return the partitions to compact: most overdue first, then dirtiest (KIP-354)."""
-    due = [
-        (partition.choice.ratio.precedence, partition)
-        for partition in surveyed
-        if isinstance(partition.choice, Compact)
-    ]
-    return [partition for _, partition in sorted(due, key=lambda pair: pair[0], reverse=True)]
+        return left_as_it_is(known.key, rules, refusal, epoch)
+    return replace(plan, epoch=epoch)
 
 
 def refusal_of(error: Exception, where: str) -> Refusal:
@@ -229,28 +186,3 @@ def refusal_of(error: Exception, where: str) -> Refusal:
         detail=f"{where}: {unexpected(error)}",
         remedy="This is a bug; please report it.",
     )
-
-
-def _producers(
-    context: RunContext, view: PartitionView, first_dirty: int | None
-) -> tuple[ProducerEntry, ...]:
-    """The newest snapshot in view; it is not read if nothing can be due."""
-    is_clean = first_dirty is None and view.cleaner_offset == view.next_offset
-    has_due = any(
-        segment.earliest_due_ms is not None and segment.earliest_due_ms <= context.now_ms
-        for segment in view.segments
-    )
-    if not view.segments or (is_clean and not has_due):
-        return ()
-    return read_snapshot(context.tier, view.key, view.segments[-1])
-
-
-def plan_violations(partition: Surveyed, now_ms: int) -> tuple[str, ...]:
-    """Check the plan with code that did not make it; empty: no violations."""
-    if partition.view is None or not isinstance(partition.choice, Compact):
-        return ()
-    last_stable = last_stable_of(partition.producers)
-    found = violations(partition.choice, partition.view, last_stable, partition.rules, now_ms)
-    return tuple(violation.detail for violation in found)
-
-

@@ -56,7 +56,7 @@ def print_explained(console: Console, found: Explained) -> None:
 
 
 def _headline(found: Explained) -> str:
-    key = found.surveyed.key
+    key = found.plan.key
     if not found.segments:
         return str(key)
     first, last = found.segments[0].segment, found.segments[-1].segment
@@ -195,7 +195,7 @@ def _sentences(found: Explained) -> list[str]:
     if regions is not None:
         said += _about_regions(regions)
         said += _about_lags(found)
-    held_back = getattr(found.surveyed.choice, "held_back", ())
+    held_back = getattr(found.plan.choice, "held_back", ())
     said += [f"Note: {note}." for note in (*held_back, *found.report.notes)]
     rolled_at_ms = found.report.should_have_rolled_at_ms
     if rolled_at_ms is not None:
@@ -224,7 +224,7 @@ def _about_regions(regions: Regions) -> list[str]:
 
 
 def _about_lags(found: Explained) -> list[str]:
-    rules, ratio = found.surveyed.rules, found.report.ratio
+    rules, ratio = found.plan.rules, found.report.ratio
     least_ms, most_ms = rules.min_compaction_lag_ms, rules.max_compaction_lag_ms
     least = f"{least_ms} ({duration(least_ms)})" if least_ms else "0 (not checked)"
     most = f"{most_ms} ({duration(most_ms)})" if most_ms < LONG_MAX else "never"

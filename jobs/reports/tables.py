@@ -139,6 +139,11 @@ def outcomes_line(outcomes: Sequence[str], order: Sequence[str]) -> str:
     return f"{counted(len(outcomes), 'partition')}: {per_outcome}."
 
 
+def of_markers(count: int) -> str:
+    """Return a clause on how many of the records are markers; empty if there are none."""
+    return f" ({counted(count, 'transaction marker')} among them)" if count else ""
+
+
 def offsets(start: int, next_offset: int) -> str:
     """Format the range from `start` to the last offset before `next_offset`, both included.
 

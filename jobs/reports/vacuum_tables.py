@@ -22,7 +22,7 @@ from tierfold.jobs.reports.tables import (
     sentences,
     styled,
 )
-from tierfold.jobs.verbs.vacuum_outcome import Kind, VacuumReport
+from tierfold.jobs.verbs.vacuum_outcome import Kind, PartitionVacuum
 
 _COLUMNS: Final[Columns] = (
     ("partition", "left"),
@@ -39,7 +39,7 @@ LINES_MAX: Final = 100
 """Maximum number of objects that a dry run lists."""
 
 
-def print_vacuum(console: Console, reports: Sequence[VacuumReport], title: str) -> None:
+def print_vacuum(console: Console, reports: Sequence[PartitionVacuum], title: str) -> None:
     """Print the summary of `vacuum`; a dry run also lists the objects."""
     if not reports:
         console.print(NO_PARTITIONS)
@@ -54,12 +54,12 @@ def print_vacuum(console: Console, reports: Sequence[VacuumReport], title: str) 
     console.print(_sum(reports))
 
 
-def _row(report: VacuumReport) -> tuple[str | Text, ...]:
+def _row(report: PartitionVacuum) -> tuple[str | Text, ...]:
     counts = [(sum(one.kind is kind for one in report.candidates), kind) for kind in Kind]
     return (
         str(report.key),
         styled(report.outcome),
-        spaced(len(report.expired)) if report.expired else "",
+        spaced(len(report.deletion.expired)) if report.deletion.expired else "",
         "\n".join(f"{spaced(count)} {kind}" for count, kind in counts if count),
         spaced(report.objects) if report.objects else "",
         decimal(report.size_bytes) if report.candidates else "",
@@ -68,9 +68,9 @@ def _row(report: VacuumReport) -> tuple[str | Text, ...]:
     )
 
 
-def _lines(report: VacuumReport) -> Iterator[str]:
+def _lines(report: PartitionVacuum) -> Iterator[str]:
     """The lines of a dry run: what would be retired and what would be deleted."""
-    for gone in report.expired:
+    for gone in report.deletion.expired:
         segment = gone.segment
         yield (
             f"expires   {segment.size_bytes:>12}  {report.key} segment {segment.segment_id},"
@@ -81,7 +81,7 @@ def _lines(report: VacuumReport) -> Iterator[str]:
             yield f"{candidates.kind:<9} {size_bytes:>12}  {key}: {candidates.why}"
 
 
-def _sum(reports: Sequence[VacuumReport]) -> str:
+def _sum(reports: Sequence[PartitionVacuum]) -> str:
     gone = [one for report in reports for one in report.candidates if one.is_gone]
     to_go = [one for report in reports if report.outcome == PLANNED for one in report.candidates]
     said = outcomes_line([report.outcome for report in reports], URGENCY)

@@ -36,6 +36,7 @@ from tierfold.jobs.reports.tables import (
     ROWS_MAX,
     URGENCY,
     Columns,
+    of_markers,
     offsets,
     outcomes_line,
     print_cut,
@@ -44,7 +45,6 @@ from tierfold.jobs.reports.tables import (
 )
 from tierfold.jobs.settings.resolution import EffectiveSetting
 from tierfold.jobs.verbs.status import PartitionStatus
-from tierfold.jobs.verbs.verify import Verified
 
 _AS_DONE: Final = (
     COMPACTED,
@@ -83,17 +83,6 @@ _STATUS_COLUMNS: Final[Columns] = (
     ("retired", "right"),
     ("remarks", "left"),
 )
-_VERIFY_COLUMNS: Final[Columns] = (
-    ("partition", "left"),
-    ("segments", "right"),
-    ("batches", "right"),
-    ("records", "right"),
-    ("read", "right"),
-    ("index entries", "right"),
-    ("keys compared", "right"),
-    ("result", "left"),
-)
-
 LATE_MAX: Final = 5
 """Maximum number of partitions with a late active segment in a message; the JSON has all."""
 
@@ -187,13 +176,8 @@ def _print_sums(console: Console, reports: Sequence[PartitionReport]) -> None:
     others = ", ".join(
         f"{spaced(getattr(sums, name))} {name.replace('_', ' ')}" for name in RECORD_OUTCOMES[1:]
     )
-    kept = f"{spaced(sums.kept)} kept{_markers(sums.kept_markers)}"
+    kept = f"{spaced(sums.kept)} kept{of_markers(sums.kept_markers)}"
     console.print(f"{spaced(sums.records_in)} records: {kept}, {others}.", soft_wrap=True)
-
-
-def _markers(count: int) -> str:
-    """A clause on how many of the records are markers; empty if there are none."""
-    return f" ({counted(count, 'transaction marker')} among them)" if count else ""
 
 
 def print_status(console: Console, partitions: Sequence[PartitionStatus]) -> None:
@@ -259,67 +243,3 @@ def _remarks(row: PartitionState | None, view: PartitionView | None) -> Iterator
     if row is not None and row.owner_run:
         heard = timestamp_text(row.committed_at_ms)
         yield f"claimed by run {row.owner_run}, last heard of at {heard}"
-
-
-def print_verified(console: Console, partitions: Sequence[Verified]) -> None:
-    """Print the summary of `verify`; corrupt partitions come first, with all their corruptions."""
-    if not partitions:
-        console.print(NO_PARTITIONS)
-        return
-    ordered = sorted(partitions, key=lambda verified: (not verified.corruptions, verified.key))
-    print_cut(console, "verify", _VERIFY_COLUMNS, [_verified_row(verified) for verified in ordered])
-    for verified in ordered[:ROWS_MAX]:
-        for corruption in verified.corruptions:
-            sentence = printable(f"{verified.key}: {corruption}")
-            console.print(Text(sentence, style="red"), soft_wrap=True)
-    console.print(_verified_sum(partitions), soft_wrap=True)
-
-
-def _verified_row(verified: Verified) -> tuple[str | Text, ...]:
-    result = (
-        Text(counted(len(verified.corruptions), "corruption"), style="red")
-        if verified.corruptions
-        else Text("sound")
-    )
-    for note in verified.notes:
-        result.append(printable(f"; {note}"), style="dim")
-    return (
-        str(verified.key),
-        spaced(verified.segments),
-        spaced(verified.batches),
-        spaced(verified.records),
-        decimal(verified.bytes_read),
-        spaced(verified.index_entries),
-        "–" if verified.keys_compared is None else spaced(verified.keys_compared),
-        result,
-    )
-
-
-def _verified_sum(partitions: Sequence[Verified]) -> Text:
-    """One line: everything is sound, or how much is corrupt."""
-    corruptions = sum(len(verified.corruptions) for verified in partitions)
-    broken = sum(bool(verified.corruptions) for verified in partitions)
-    if corruptions:
-        return Text(
-            f"FAULTS: {corruptions}, in {broken} of {counted(len(partitions), 'partition')}",
-            style="bold red",
-        )
-    compared = [
-        verified.keys_compared for verified in partitions if verified.keys_compared is not None
-    ]
-    deleted = sum(verified.keys_deleted for verified in partitions)
-    keys = f", {spaced(sum(compared))} keys agree with the originals" if compared else ""
-    if deleted:
-        keys += f" ({spaced(deleted)} deleted ones among them)"
-    seconds = [
-        verified.second_opinion for verified in partitions if verified.second_opinion is not None
-    ]
-    if seconds:
-        keys += f", {spaced(sum(second.keys for second in seconds))} by a second opinion"
-    return Text(
-        f"verified: {counted(sum(verified.segments for verified in partitions), 'segment')}, "
-        f"{spaced(sum(verified.batches for verified in partitions))} batches, "
-        f"{spaced(sum(verified.records for verified in partitions))} records"
-        f"{_markers(sum(verified.markers for verified in partitions))}{keys}",
-        style="green",
-    )

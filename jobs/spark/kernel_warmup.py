@@ -27,6 +27,7 @@ from tierfold.compaction.cleaning.key_blocks import (
 )
 from tierfold.compaction.cleaning.offset_map import superseded_in_bucket
 from tierfold.compaction.cleaning.record_retention import RoundRules
+from tierfold.compaction.cleaning.rounds import GroupTask
 from tierfold.compaction.cleaning.transactions import transaction_status
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.rules import CompactionStrategy
@@ -47,7 +48,7 @@ from tierfold.storage.kafka.control_records import ControlType, end_marker
 from tierfold.storage.kafka.record_versions import OFFSETS_DECIDE, VersionSource
 from tierfold.storage.segments.arrow_records import record_batches
 from tierfold.storage.segments.broker_upload import BrokerUpload
-from tierfold.storage.segments.group_rewrite import GroupTask, rewrite_group
+from tierfold.storage.segments.group_rewrite import rewrite_group
 from tierfold.storage.segments.log_pieces import pieces_of, read_piece
 from tierfold.storage.segments.segment_check import CheckOrder, ReadSegment, read_and_check
 from tierfold.storage.segments.segment_scan import ScannedSegment, ScanOrder, scan_segment
@@ -216,7 +217,7 @@ def _scanned(
     aborted: Sequence[AbortedTransaction],
     strategy: CompactionStrategy,
 ) -> ScannedSegment:
-    """As `jobs.pipeline.stages.scan`, with the driver's work on transaction batches."""
+    """As `jobs.engines.scan`, with the driver's work on transaction batches."""
     address = (KEY, segment.segment_id, segment.start_offset, Part.LOG)
     found = scan_segment(
         tier.read_part(*address),
@@ -253,7 +254,7 @@ def _rewrite(
     found: Sequence[ScannedSegment],
     aborted: tuple[AbortedTransaction, ...],
 ) -> None:
-    """As `jobs.pipeline.stages.rewrite`, both segments into one."""
+    """As `jobs.engines.rewrite`, both segments into one."""
     lost = {
         segment.segment_id: scan.own_bits for segment, scan in zip(segments, found, strict=True)
     }
@@ -296,7 +297,7 @@ def _verify(
     aborted: tuple[AbortedTransaction, ...],
     versions: VersionSource,
 ) -> None:
-    """As `jobs.pipeline.stages.verify`: keys of a bucket from no, one and several segments."""
+    """As `jobs.engines.check`: keys of a bucket from no, one and several segments."""
     checked = [_checked(tier, segment, aborted, versions) for segment in segments]
     latest = [_shuffled_latest(latest) for segment in checked for _, latest in segment.now]
     sides = [latest_of(pieces) for pieces in ([], latest[:1], latest)]

@@ -12,7 +12,7 @@
     forget           `forget`
     vacuum           `vacuum`
     vacuum_survey    what `vacuum` may delete of each partition
-    vacuum_outcome   the outcome of each partition
+    vacuum_outcome   one partition in a run of `vacuum`, up to its outcome
     dump             `dump`
     config           `config`
 """

@@ -11,16 +11,15 @@ from rich.console import Console
 
 from tierfold.compaction.model.rules import TierBinding
 from tierfold.compaction.planning.chunks import UNBOUND, Budget
+from tierfold.compaction.planning.partition_plan import PartitionPlan, in_order_of_work
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
-from tierfold.jobs.pipeline.partition_report import NOT_BEGUN, PartitionReport, survey_report
+from tierfold.jobs.engines.engine_choice import Engine, on_spark
+from tierfold.jobs.pipeline.partition_report import NOT_BEGUN, PartitionReport, planned_report
 from tierfold.jobs.pipeline.run_loop import Waves
 from tierfold.jobs.pipeline.run_records import keep_record
-from tierfold.jobs.pipeline.spark_executor import Pipeline
-from tierfold.jobs.pipeline.survey import in_order_of_work, survey
+from tierfold.jobs.pipeline.survey import survey
 from tierfold.jobs.settings.resolution import Settings
-from tierfold.jobs.spark.progress import ByteProgress
-from tierfold.jobs.spark.session import announced_session, spark_answers
 from tierfold.storage.clock import now_ms
 
 
@@ -30,6 +29,7 @@ def compact(
     scope: Scope,
     console: Console,
     budget: Budget = UNBOUND,
+    engine: Engine = on_spark,
 ) -> list[PartitionReport]:
     """Compact every eligible partition in scope; return one report per partition in scope.
 
@@ -38,17 +38,33 @@ def compact(
     an error in one partition is in its report.
     """
     started_at_ms = now_ms()
-    surveyed = survey(context, settings, scope)
-    reports = {partition.key: survey_report(partition) for partition in surveyed}
-    due = in_order_of_work(surveyed)
+    plans = survey(context, settings, scope)
+    reports = carried_out(context, plans, console, budget, engine, started_at_ms)
+    not_begun = [(0, report) for report in reports if report.outcome in NOT_BEGUN]
+    keep_record(context, not_begun, started_at_ms, "compact", console)
+    return reports
+
+
+def carried_out(
+    context: RunContext,
+    plans: Sequence[PartitionPlan],
+    console: Console,
+    budget: Budget,
+    engine: Engine,
+    started_at_ms: int,
+) -> list[PartitionReport]:
+    """Carry out the plans that are due; return one report per plan, in their order.
+
+    `started_at_ms`: from when on `--max-duration` counts.
+    """
+    reports = {plan.key: planned_report(plan) for plan in plans}
+    due = in_order_of_work(plans)
     if due:
-        # Before the claim: if Spark cannot start, no epoch should be opened.
-        with spark_answers():
-            spark = announced_session(console)
-            pipeline = Pipeline(spark, context, ByteProgress(spark, console))
+        # Before the claim: if the engine cannot start, no epoch should be opened.
+        executor = engine(context, console, _input_bytes(due, budget))
         waves = Waves(
             context=context,
-            pipeline=pipeline,
+            executor=executor,
             budget=budget,
             started_at_ms=started_at_ms,
             record=lambda chunks, began_at_ms: keep_record(
@@ -56,10 +72,13 @@ def compact(
             ),
         )
         reports |= {report.key: report for report in waves.run(due)}
-    found = [reports[partition.key] for partition in surveyed]
-    not_begun = [(0, report) for report in found if report.outcome in NOT_BEGUN]
-    keep_record(context, not_begun, started_at_ms, "compact", console)
-    return found
+    return [*reports.values()]
+
+
+def _input_bytes(due: Sequence[PartitionPlan], budget: Budget) -> int:
+    """What the run reads at most, in bytes of source logs."""
+    all_bytes = sum(plan.compact.bytes_in for plan in due[: budget.max_partitions])
+    return all_bytes if budget.max_bytes is None else min(all_bytes, budget.max_bytes)
 
 
 def broker_warnings(

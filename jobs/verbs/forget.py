@@ -29,6 +29,7 @@ from tierfold.compaction.commits.forget import (
     row_without,
 )
 from tierfold.compaction.commits.restore import restore_plan_of
+from tierfold.compaction.commits.round_commit import release_of
 from tierfold.compaction.discovery.overlaps import chain_of
 from tierfold.compaction.discovery.unknown_segments import PartitionFacts, divergence, drafted
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason, never_claimed
@@ -51,7 +52,6 @@ from tierfold.jobs.pipeline.partition_report import (
     failure_report,
     outcome_report,
 )
-from tierfold.jobs.pipeline.proposals import release_of
 from tierfold.jobs.pipeline.run_records import keep_record
 from tierfold.jobs.pipeline.survey import known_by_name, refusal_of
 from tierfold.jobs.verbs.history import past_of

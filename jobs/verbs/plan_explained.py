@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tierfold.compaction.planning.explanation import ExplainedSegment, decision
+from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.compaction.planning.regions import Regions
 from tierfold.jobs.pipeline.partition_report import PartitionReport
-from tierfold.jobs.pipeline.survey import Surveyed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +17,7 @@ class Explained:
 
     report: PartitionReport
     """The report of `plan`."""
-    surveyed: Surveyed
+    plan: PartitionPlan
     """Its choice is the chunk that would begin first."""
     now_ms: int
     regions: Regions | None = None
@@ -27,11 +27,11 @@ class Explained:
     @property
     def decision(self) -> str:
         """What happens to the partition, and why, as a sentence without its full stop."""
-        return decision(self.surveyed.choice, self.surveyed.rules)
+        return decision(self.plan.choice, self.plan.rules)
 
     def as_json(self) -> dict[str, Any]:
         """The partition's entry in the `--json` document."""
-        rules = self.surveyed.rules
+        rules = self.plan.rules
         return {
             **self.report.as_json(),
             "decision": self.decision,

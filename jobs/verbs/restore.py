@@ -34,6 +34,7 @@ from tierfold.compaction.model.errors import (
 )
 from tierfold.compaction.model.outcomes import Committed
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
+from tierfold.jobs.context.byte_progress import byte_bars
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.stopping import deferred
 from tierfold.jobs.context.timestamps import timestamp_ms_of, timestamp_text
@@ -50,7 +51,6 @@ from tierfold.jobs.pipeline.partition_report import (
 )
 from tierfold.jobs.pipeline.run_records import keep_record
 from tierfold.jobs.pipeline.survey import known_by_name, refusal_of
-from tierfold.jobs.spark.progress import byte_bars
 from tierfold.jobs.verbs.history import claim_sentence, past_of
 from tierfold.storage.catalog.catalog import new_commit_id
 from tierfold.storage.clock import now_ms

@@ -12,7 +12,6 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Final
 
@@ -32,11 +31,12 @@ from rich.console import Console
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.planning.regions import last_stable_of
-from tierfold.compaction.verification.comparison import shown_key
+from tierfold.compaction.verification.comparison import SecondOpinion, shown_key
 from tierfold.jobs.context.run_context import RunContext
+from tierfold.jobs.engines.task_assignment import buckets_of
 from tierfold.jobs.sources.segment_options import FORMAT, LIVE, ORIGINAL
 from tierfold.jobs.sources.segment_source import register
-from tierfold.jobs.spark.progress import ByteProgress
+from tierfold.jobs.spark.progress import SparkProgress
 from tierfold.jobs.spark.session import SPARK_FAILURES, cause_of
 from tierfold.jobs.verbs.verify_targets import VerifyTarget
 from tierfold.storage.segments.segment_metadata import read_snapshot
@@ -57,24 +57,6 @@ _BOUNDS: Final = StructType(
 """Per partition: the first offset that is not compared, and where passes ended."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SecondOpinion:
-    """The result of Spark's window for one partition."""
-
-    keys: int = 0
-    """Keys of either side."""
-    differing: int = 0
-    """Keys whose latest record is not that of the originals."""
-    late: int = 0
-    """As `compaction.verification.comparison.KeysCompared.late`."""
-    example: str = ""
-    """The first of the differing keys, as a clause."""
-
-    def as_json(self) -> dict[str, int]:
-        """The entry in the `--json` document of `verify`."""
-        return {"keys": self.keys, "differing": self.differing, "late": self.late}
-
-
 def second_opinions(
     spark: SparkSession, context: RunContext, targets: Sequence[VerifyTarget], console: Console
 ) -> dict[PartitionKey, SecondOpinion]:
@@ -88,14 +70,15 @@ def second_opinions(
     if not targets:
         return {}
     register(spark)
-    tasks = max(spark.sparkContext.defaultParallelism, sum(target.buckets for target in targets))
+    buckets = sum(buckets_of(target.read_bytes) for target in targets)
+    tasks = max(spark.sparkContext.defaultParallelism, buckets)
     bounds = spark.createDataFrame([_bound(context, target) for target in targets], _BOUNDS)
     compared = _compared(
         _side(spark, context, targets, ORIGINAL), _side(spark, context, targets, LIVE), bounds
     )
     try:
         with _shuffled_into(spark, tasks):
-            progress = ByteProgress(spark, console)
+            progress = SparkProgress(spark, console)
             table: pa.Table = progress.watched("second opinion", None, compared.toArrow)
     except SPARK_FAILURES as error:
         raise UnreadableObject(

@@ -14,8 +14,13 @@ from tierfold.compaction.planning.eligibility import DirtyRatio, dirty_ratio
 from tierfold.compaction.planning.regions import Regions, last_stable_of, regions_of
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
-from tierfold.jobs.pipeline.discovery import viewed
-from tierfold.jobs.pipeline.survey import READERS, KnownPartition, known_partitions, refusal_of
+from tierfold.jobs.pipeline.survey import (
+    READERS,
+    KnownPartition,
+    inspected,
+    known_partitions,
+    refusal_of,
+)
 from tierfold.jobs.settings.resolution import Settings
 from tierfold.storage.segments.segment_metadata import read_snapshot
 from tierfold.storage.tiers.local_tiered_storage import Part
@@ -142,19 +147,23 @@ def status(context: RunContext, settings: Settings, scope: Scope) -> list[Partit
 def _status(
     context: RunContext, known: KnownPartition, rules: Rules, first_dirty: int | None
 ) -> PartitionStatus:
+    view = inspected(context, known)
+    if isinstance(view, Refusal):
+        return _puzzling(context, known, view)
     try:
-        return _looked_at(context, known, rules, first_dirty)
+        return _understood(context, known, view, rules, first_dirty)
     except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
         return _puzzling(context, known, refusal_of(error, str(known.key)))
 
 
-def _looked_at(
-    context: RunContext, known: KnownPartition, rules: Rules, first_dirty: int | None
+def _understood(
+    context: RunContext,
+    known: KnownPartition,
+    view: PartitionView,
+    rules: Rules,
+    first_dirty: int | None,
 ) -> PartitionStatus:
     key = known.key
-    view = known.refusal or viewed(context, key, known.state)
-    if isinstance(view, Refusal):
-        return _puzzling(context, known, view)
     newest = view.segments[-1:]
     producers = [entry for segment in newest for entry in read_snapshot(context.tier, key, segment)]
     regions = regions_of(

@@ -17,88 +17,39 @@ Also a script for spark-submit: `spark-submit --master local[1] jobs/vacuum_job.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from rich.console import Console
 from rich.text import Text
 
-from tierfold.compaction.commits.commit import (
-    CommitProposal,
-    EpochIs,
-    FinishDeletion,
-    ReleaseClaim,
-    Update,
-    applied,
-    outcome_of,
-    proposed,
-)
-from tierfold.compaction.deletion.deletion_plan import (
-    DeletionPlan,
-    VacuumLimits,
-    deletion_violations,
-    taken_over,
-)
-from tierfold.compaction.discovery.view import PartitionView, state_with_new
+from tierfold.compaction.commits.commit import CommitProposal, applied, proposed
+from tierfold.compaction.deletion.deletion_checks import changed_ids, rechecked
+from tierfold.compaction.deletion.deletion_plan import VacuumLimits
 from tierfold.compaction.model.errors import CorruptLog, TierfoldError, UnreadableObject
-from tierfold.compaction.model.outcomes import Committed, LostRace, Outcome, Unknown
+from tierfold.compaction.model.outcomes import Committed, Outcome, Unknown
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
+from tierfold.jobs.context.byte_progress import byte_bars
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.context.stopping import deferred, is_stopping
 from tierfold.jobs.pipeline.commits import committed
-from tierfold.jobs.pipeline.partition_report import FAILED, PLANNED
+from tierfold.jobs.pipeline.partition_report import VACUUMED
 from tierfold.jobs.pipeline.run_records import keep_record
 from tierfold.jobs.pipeline.survey import READERS
 from tierfold.jobs.settings.resolution import Settings
-from tierfold.jobs.spark.progress import byte_bars
-from tierfold.jobs.verbs.vacuum_outcome import DeletionCandidate, VacuumReport
+from tierfold.jobs.verbs.vacuum_outcome import GOES_ON, DeletionCandidate, PartitionVacuum
 from tierfold.jobs.verbs.vacuum_survey import inspect
-from tierfold.storage.catalog.catalog import new_commit_id
+from tierfold.storage.catalog.catalog import Claim, new_commit_id
+from tierfold.storage.catalog.rows import RowsRead
 from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.clock import now_ms
 
 PARTITIONS_PER_RECHECK: Final = 64
 """Partitions whose rows are read again together, right before their objects are deleted."""
-
-_NOTHING_DELETED: Final = "nothing was deleted"
-_GOES_ON: Final = "what is being deleted is marked so, and the next run goes on"
-
-
-@dataclass(slots=True, kw_only=True)
-class PartitionVacuum:
-    """The state of one partition with candidates during the run."""
-
-    report: VacuumReport
-    view: PartitionView
-    deletion: DeletionPlan
-    row: PartitionState | None = None
-    """The row under this run's epoch; None: no claim was needed, or the claim failed."""
-    unknown: CommitProposal | None = None
-    """The commit of stage 3, if it got no answer."""
-    failure: str = ""
-    """The first error during the deletion."""
-
-    @property
-    def key(self) -> PartitionKey:
-        """The partition's key."""
-        return self.report.key
-
-    @property
-    def is_open(self) -> bool:
-        """The partition has not ended yet."""
-        return self.report.outcome == PLANNED
-
-    def fail(self, what: str, *, so_far: str = _NOTHING_DELETED) -> None:
-        """End the partition with a failure; other partitions go on."""
-        reason = f"{what.rstrip('.')}; {so_far}"
-        self.report = replace(self.report, outcome=FAILED, reason=reason)
-
-    def end(self, outcome: Outcome, *, so_far: str = _NOTHING_DELETED) -> None:
-        """End the partition with the outcome of a claim or a commit."""
-        self.report = self.report.ended(outcome, so_far=so_far)
 
 
 def vacuum(
@@ -109,30 +60,25 @@ def vacuum(
     console: Console,
     *,
     is_dry_run: bool = False,
-) -> list[VacuumReport]:
-    """Vacuum every partition in scope; return one report each, by topic and number.
+) -> list[PartitionVacuum]:
+    """Vacuum every partition in scope; return them by topic and number.
 
     A dry run changes nothing. `console` shows the progress. Raises BadSettings; an error in one
-    partition is in its report.
+    partition is its outcome.
     """
     started_at_ms = now_ms()
-    looks = inspect(context, settings, scope, times)
-    reports = {look.report.key: look.report for look in looks}
-    works = [
-        PartitionVacuum(report=look.report, view=look.view, deletion=look.deletion)
-        for look in looks
-        if look.report.outcome == PLANNED and look.view is not None and look.deletion is not None
-    ]
-    if not is_dry_run:
-        with deferred():
-            if works:
-                _claim(context, [work for work in works if work.deletion.needs_claim])
-                _start(context, [work for work in works if work.row is not None])
-                _deletion(context, [work for work in works if work.is_open], console)
-                reports |= {work.key: work.report for work in works}
-            chunks = [(0, report.as_run()) for report in reports.values()]
-            keep_record(context, chunks, started_at_ms, "vacuum", console)
-    return [reports[look.report.key] for look in looks]
+    found = inspect(context, settings, scope, times)
+    if is_dry_run:
+        return found
+    with deferred():
+        going = [partition for partition in found if partition.is_open]
+        if going:
+            going = _deletion(context, _started(context, _claimed(context, going)), console)
+        ended = {partition.key: partition for partition in going}
+        found = [ended.get(partition.key, partition) for partition in found]
+        chunks = [(0, partition.as_run()) for partition in found]
+        keep_record(context, chunks, started_at_ms, "vacuum", console)
+    return found
 
 
 def catalog_cleaned(context: RunContext, console: Console, *, is_dry_run: bool = False) -> int:
@@ -152,31 +98,38 @@ def catalog_cleaned(context: RunContext, console: Console, *, is_dry_run: bool =
     return gone
 
 
-def _claim(context: RunContext, works: Sequence[PartitionVacuum]) -> None:
-    """Stage 2: one commit opens the next epoch of all partitions."""
-    rows = [state_with_new(partition.view) for partition in works]
+def _claimed(context: RunContext, going: Sequence[PartitionVacuum]) -> list[PartitionVacuum]:
+    """Stage 2: one commit opens the next epoch of all partitions that need a claim."""
+    rows = [partition.row for partition in going if partition.deletion.needs_claim]
     try:
         claims = context.catalog.claim(rows, context.run, at_ms=context.clock()) if rows else {}
     except (CorruptLog, UnreadableObject) as error:
-        for partition in works:
-            partition.fail(str(error))
-        return
-    for partition in works:
-        claim = claims[partition.key]
-        if isinstance(claim.outcome, Committed):
-            partition.row = claim.state
-            partition.report = replace(partition.report, epoch=claim.state.epoch)
-        else:
-            partition.end(claim.outcome)
+        return _all_failed(going, error)
+    return [_after_claim(partition, claims.get(partition.key)) for partition in going]
 
 
-def _start(context: RunContext, works: Sequence[PartitionVacuum]) -> None:
+def _all_failed(going: Sequence[PartitionVacuum], error: TierfoldError) -> list[PartitionVacuum]:
+    """End all that need a claim, as the catalog did not answer."""
+    return [
+        partition.failed(str(error)) if partition.deletion.needs_claim else partition
+        for partition in going
+    ]
+
+
+def _after_claim(partition: PartitionVacuum, claim: Claim | None) -> PartitionVacuum:
+    if claim is None:
+        return partition
+    row = claim.state if isinstance(claim.outcome, Committed) else partition.row
+    return replace(partition, row=row).after(claim.outcome)
+
+
+def _started(context: RunContext, going: Sequence[PartitionVacuum]) -> list[PartitionVacuum]:
     """Stage 3: commit what expired and what is being deleted from now on."""
     proposals = {}
-    for partition in works:
+    for partition in going:
         at_ms = context.clock()
         updates = partition.deletion.updates(at_ms=at_ms, run=context.run)
-        if partition.row is not None and updates:
+        if partition.is_open and updates:
             proposals[partition.key] = proposed(
                 partition.row,
                 *updates,
@@ -185,158 +138,147 @@ def _start(context: RunContext, works: Sequence[PartitionVacuum]) -> None:
                 requires=partition.deletion.requires,
             )
     outcomes = committed(context.catalog, [*proposals.values()])
-    for partition in works:
-        outcome = outcomes.get(partition.key)
-        if isinstance(outcome, Committed) and partition.row is not None:
-            partition.row = applied(proposals[partition.key], partition.row)
-        elif isinstance(outcome, Unknown):
-            partition.unknown = proposals[partition.key]
-        elif outcome is not None:
-            partition.end(outcome)
+    return [
+        _after_start(partition, proposals.get(partition.key), outcomes.get(partition.key))
+        for partition in going
+    ]
 
 
-def _hold(row: PartitionState) -> EpochIs:
-    return EpochIs(epoch=row.epoch, owner_run=row.owner_run)
+def _after_start(
+    partition: PartitionVacuum, proposal: CommitProposal | None, outcome: Outcome | None
+) -> PartitionVacuum:
+    if proposal is not None and isinstance(outcome, Committed):
+        return replace(partition, row=applied(proposal, partition.row))
+    if isinstance(outcome, Unknown):
+        return replace(partition, unanswered=proposal)
+    return partition.after(outcome)
 
 
-def _deletion(context: RunContext, works: Sequence[PartitionVacuum], console: Console) -> None:
+def _deletion(
+    context: RunContext, started: Sequence[PartitionVacuum], console: Console
+) -> list[PartitionVacuum]:
     """Stages 4 to 6, some partitions at a time, so that the rows are fresh."""
+    going = [partition for partition in started if partition.is_open]
+    ended = [partition for partition in started if not partition.is_open]
     with ThreadPoolExecutor(READERS) as pool, byte_bars(console) as bars:
-        bar = bars.add_task("delete", total=sum(partition.report.size_bytes for partition in works))
-        for first in range(0, len(works), PARTITIONS_PER_RECHECK):
-            checked = works[first : first + PARTITIONS_PER_RECHECK]
-            _read_again(context, [partition for partition in checked if partition.row is not None])
-            list(pool.map(lambda partition: _keep_what_changed(context, partition), checked))
+        bar = bars.add_task("delete", total=sum(partition.size_bytes for partition in going))
+        for first in range(0, len(going), PARTITIONS_PER_RECHECK):
+            read = _read_again(context, going[first : first + PARTITIONS_PER_RECHECK])
+            checked = list(pool.map(partial(_without_changed, context), read))
+            ended += [partition for partition in checked if not partition.is_open]
             held = [partition for partition in checked if partition.is_open]
-            items = [(owner, item) for owner in held for item in owner.report.candidates]
-            for _, item in pool.map(lambda pair: _deleted(context, *pair), items):
-                bars.advance(bar, item.size_bytes)
-            list(pool.map(lambda partition: _look_again(context, partition), held))
-            _finish(context, held)
+            deleted = _deleted(context, held, pool, partial(bars.advance, bar))
+            ended += _finished(context, list(pool.map(partial(_looked_again, context), deleted)))
+    return ended
 
 
-def _read_again(context: RunContext, works: Sequence[PartitionVacuum]) -> None:
+def _read_again(context: RunContext, going: Sequence[PartitionVacuum]) -> list[PartitionVacuum]:
     """Stage 4: end partitions that another run claimed, or of which a candidate is live."""
+    claimed = [partition.key for partition in going if partition.deletion.needs_claim]
     try:
-        rows = context.catalog.look(partition.key for partition in works)
+        rows = context.catalog.look(claimed)
     except TierfoldError as error:
-        for partition in works:
-            partition.fail(str(error))
-        return
-    found = rows.by_key
-    for partition in works:
-        refused = rows.refused.get((partition.key.topic_id, partition.key.partition))
-        if refused is None:
-            _judge(partition, found.get(partition.key))
-        else:
-            partition.fail(str(refused))
+        return _all_failed(going, error)
+    return [_rechecked(partition, rows) for partition in going]
 
 
-def _keep_what_changed(context: RunContext, partition: PartitionVacuum) -> None:
-    """Keep candidates whose objects changed since the survey.
+def _rechecked(partition: PartitionVacuum, rows: RowsRead) -> PartitionVacuum:
+    if not partition.deletion.needs_claim:
+        return partition
+    key = partition.key
+    refused = rows.refused.get((key.topic_id, key.partition))
+    if refused is not None:
+        return partition.failed(str(refused))
+    row, unanswered = rows.by_key.get(key), partition.unanswered
+    match rechecked(partition.deletion, row, held=partition.row, unanswered=unanswered):
+        case PartitionState() as held:
+            return replace(partition, row=held)
+        case tuple() as violations:
+            said = f"{key}: {'; '.join(violations)}; this is a bug, please report it"
+            return partition.failed(said)
+        case outcome:
+            return partition.after(outcome)
 
-    An ongoing copy may have added the `.log` of an upload that had none.
-    """
-    judged = {
-        one.segment_id: one for one in (*partition.deletion.orphans, *partition.deletion.set_apart)
-    }
-    if not (partition.is_open and judged):
-        return
+
+def _without_changed(context: RunContext, partition: PartitionVacuum) -> PartitionVacuum:
+    """Keep candidates whose objects changed since the survey."""
+    deletion = partition.deletion
+    if not (partition.is_open and (deletion.orphans or deletion.set_apart)):
+        return partition
     try:
-        found = {one.segment_id: one for one in context.tier.listing(partition.key)}
+        changed = changed_ids(deletion, context.tier.listing(partition.key))
     except TierfoldError as error:
-        partition.fail(str(error))
-        return
-    changed = {name for name, was in judged.items() if found.get(name, was) != was}
-    kept = tuple(one for one in partition.report.candidates if one.segment_id not in changed)
-    partition.report = replace(partition.report, candidates=kept)
-
-
-def _judge(partition: PartitionVacuum, row: PartitionState | None) -> None:
-    if row is None or partition.row is None:
-        partition.end(LostRace(found_commit_id=""))
-        return
-    lost = taken_over(row, _hold(partition.row))
-    if lost is not None:
-        partition.end(lost)
-        return
-    if partition.unknown is not None and not isinstance(
-        outcome_of(partition.unknown, row), Committed
-    ):
-        partition.end(
-            Unknown(commit_id=partition.unknown.commit_id, cause="it may still take place")
-        )
-        return
-    partition.row = row
-    violations = deletion_violations(partition.deletion, row)
-    if violations:
-        partition.fail(
-            f"{partition.key}: {'; '.join(violations)}; this is a bug, please report it"
-        )
+        return partition.failed(str(error))
+    stay = tuple(one for one in partition.candidates if one.segment_id not in changed)
+    return replace(partition, candidates=stay)
 
 
 def _deleted(
-    context: RunContext, partition: PartitionVacuum, item: DeletionCandidate
-) -> tuple[PartitionVacuum, DeletionCandidate]:
-    """Stage 5 for one segment or incomplete upload; an error ends it for the whole partition.
+    context: RunContext,
+    held: Sequence[PartitionVacuum],
+    pool: ThreadPoolExecutor,
+    advance: Callable[[int], None],
+) -> list[PartitionVacuum]:
+    """Stage 5: delete the candidates; the first error ends it for the whole partition.
 
     A signal ends it for all partitions: the rest stays recorded, and the claims are released.
+    `advance` gets the bytes of each candidate that is done with.
     """
-    if is_stopping():
-        partition.failure = partition.failure or "the run was told to stop"
-    try:
-        if not partition.failure and item.segment_id:
-            context.tier.delete_segment(partition.key, item.segment_id, item.start_offset)
-        elif not partition.failure:
-            for object_key, _ in item.objects:
-                context.tier.store.delete(object_key)
-    except TierfoldError as error:
-        partition.failure = str(error)
-    return partition, item
+    errors: dict[PartitionKey, str] = {}
+
+    def delete(item: tuple[PartitionKey, DeletionCandidate]) -> int:
+        key, candidate = item
+        if is_stopping():
+            errors.setdefault(key, "the run was told to stop")
+        try:
+            if key not in errors:
+                _delete(context, key, candidate)
+        except TierfoldError as error:
+            errors.setdefault(key, str(error))
+        return candidate.size_bytes
+
+    items = [(partition.key, one) for partition in held for one in partition.candidates]
+    for size_bytes in pool.map(delete, items):
+        advance(size_bytes)
+    return [
+        one.failed(errors[one.key], so_far=GOES_ON) if one.key in errors else one for one in held
+    ]
 
 
-def _look_again(context: RunContext, partition: PartitionVacuum) -> None:
+def _delete(context: RunContext, key: PartitionKey, candidate: DeletionCandidate) -> None:
+    if candidate.segment_id:
+        context.tier.delete_segment(key, candidate.segment_id, candidate.start_offset)
+        return
+    for object_key, _ in candidate.objects:
+        context.tier.store.delete(object_key)
+
+
+def _looked_again(context: RunContext, partition: PartitionVacuum) -> PartitionVacuum:
     """List again: only what the listing no longer shows is gone, whatever the store answered."""
     try:
         listed = {one.segment_id for one in context.tier.listing(partition.key)}
         unfinished = {one.object_key for one in context.tier.incomplete_uploads(partition.key)}
     except TierfoldError as error:
-        partition.failure = partition.failure or str(error)
-        return
-    partition.report = replace(
-        partition.report,
-        candidates=tuple(
-            replace(item, is_gone=item.names.isdisjoint(listed | unfinished))
-            for item in partition.report.candidates
-        ),
+        return partition.failed(str(error), so_far=GOES_ON) if partition.is_open else partition
+    candidates = tuple(
+        replace(one, is_gone=one.names.isdisjoint(listed | unfinished))
+        for one in partition.candidates
     )
+    return replace(partition, candidates=candidates)
 
 
-def _finish(context: RunContext, works: Sequence[PartitionVacuum]) -> None:
-    """Stage 6: remove deleted segments from the rows and release the claims."""
-    proposals = {
-        partition.key: proposed(
+def _finished(context: RunContext, deleted: Sequence[PartitionVacuum]) -> list[PartitionVacuum]:
+    """Stage 6: remove deleted segments from the rows and release the claims, failed or not."""
+    proposals = [
+        proposed(
             partition.row,
-            *_last_updates(context, partition),
+            *partition.deletion.last_updates(partition.gone_ids, run=context.run),
             commit_id=new_commit_id(),
             at_ms=context.clock(),
         )
-        for partition in works
-        if partition.row is not None
-    }
-    outcomes = committed(context.catalog, [*proposals.values()])
-    for partition in works:
-        outcome = outcomes.get(partition.key)
-        if outcome is not None and not isinstance(outcome, Committed):
-            partition.end(outcome, so_far=_GOES_ON)
-        elif partition.failure:
-            partition.fail(partition.failure, so_far=_GOES_ON)
-        else:
-            partition.report = partition.report.vacuumed()
-
-
-def _last_updates(context: RunContext, partition: PartitionVacuum) -> tuple[Update, ...]:
-    gone = {item.segment_id for item in partition.report.candidates if item.is_gone}
-    finished = tuple(marked for marked in partition.deletion.marked_ids if marked in gone)
-    release = ReleaseClaim(run=context.run)
-    return (FinishDeletion(ids=finished), release) if finished else (release,)
+        for partition in deleted
+        if partition.deletion.needs_claim
+    ]
+    outcomes = committed(context.catalog, proposals)
+    after = [one.after(outcomes.get(one.key), so_far=GOES_ON) for one in deleted]
+    return [replace(one, outcome=VACUUMED) if one.is_open else one for one in after]

@@ -1,22 +1,30 @@
-"""The outcome of `vacuum` for each partition as one value, for tables and for JSON."""
+"""One partition in a run of `vacuum`, from its survey to its outcome, for tables and for JSON."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
+from tierfold.compaction.commits.commit import CommitProposal
+from tierfold.compaction.deletion.deletion_plan import DeletionPlan
 from tierfold.compaction.deletion.expiry import Expired
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace, Outcome, Unknown
-from tierfold.compaction.model.segments import PartitionKey
+from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.jobs.pipeline.partition_report import (
+    FAILED,
     FENCED,
     LOST_RACE,
+    PLANNED,
+    REFUSED,
     UNKNOWN,
     VACUUMED,
     PartitionReport,
     fenced_by,
 )
+
+NOTHING_DELETED: Final = "nothing was deleted"
+GOES_ON: Final = "what is being deleted is marked so, and the next run goes on"
 
 
 class Kind(StrEnum):
@@ -54,23 +62,44 @@ class DeletionCandidate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VacuumReport:
-    """One partition's outcome."""
+class PartitionVacuum:
+    """One partition: what is deleted of it, and how far that is."""
 
-    key: PartitionKey
-    outcome: str
-    """One of the constants of `jobs.pipeline.partition_report`."""
+    deletion: DeletionPlan
+    """Empty if the partition is refused; it is then left unchanged."""
+    row: PartitionState
+    """The row to claim; once claimed, the row that this run's next commit changes."""
+    outcome: str = PLANNED
+    """One of the constants of `jobs.pipeline.partition_report`; `PLANNED` until it ends."""
     reason: str = ""
     """Why, as a sentence; empty if the outcome needs no reason."""
-    epoch: int = 0
-    """See `PartitionReport.epoch`."""
-    expired: tuple[Expired, ...] = ()
-    """Live segments that are retired now; their objects stay for the grace period."""
-    log_start_offset: int | None = None
-    """The log start afterwards; None: unknown."""
     candidates: tuple[DeletionCandidate, ...] = ()
-    notes: tuple[str, ...] = ()
-    """Sentences about what stays, and why."""
+    unanswered: CommitProposal | None = None
+    """The commit that starts the deletion, if it got no answer."""
+
+    @property
+    def key(self) -> PartitionKey:
+        """The partition's key."""
+        return self.deletion.key
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the partition has not ended yet."""
+        return self.outcome == PLANNED
+
+    @property
+    def log_start_offset(self) -> int | None:
+        """The log start afterwards; None: unknown."""
+        return None if self.outcome == REFUSED else self.deletion.log_start_offset
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about what stays, and why, and on what is still listed at the end."""
+        late = sum(not candidate.is_gone for candidate in self.candidates)
+        if self.outcome != VACUUMED or not late:
+            return self.deletion.notes
+        note = f"{late} are listed still, though deleted: the next run looks again"
+        return (*self.deletion.notes, note)
 
     @property
     def objects(self) -> int:
@@ -82,41 +111,24 @@ class VacuumReport:
         """Their bytes."""
         return sum(candidate.size_bytes for candidate in self.candidates)
 
-    def as_json(self) -> dict[str, Any]:
-        """The partition's entry in the `--json` document."""
-        return {
-            "topic": self.key.topic,
-            "partition": self.key.partition,
-            "topic_id": self.key.topic_id,
-            "outcome": self.outcome,
-            "reason": self.reason,
-            "epoch": self.epoch,
-            "log_start_offset": self.log_start_offset,
-            "expired": [_expired_json(expired_segment) for expired_segment in self.expired],
-            "objects": [
-                entry for candidate in self.candidates for entry in _object_entries(candidate)
-            ],
-            "object_bytes": self.size_bytes,
-            "notes": list(self.notes),
-        }
+    @property
+    def gone_ids(self) -> frozenset[str]:
+        """Ids of the segments that a listing no longer shows."""
+        gone = (one.segment_id for one in self.candidates if one.is_gone)
+        return frozenset(segment_id for segment_id in gone if segment_id)
 
-    def as_run(self) -> PartitionReport:
-        """Return the report for the `runs` table: segments in, none out."""
-        gone = [candidate for candidate in self.candidates if candidate.is_gone]
-        return PartitionReport(
-            key=self.key,
-            outcome=self.outcome,
-            reason=self.reason,
-            epoch=self.epoch,
-            segments_in=len({candidate.segment_id for candidate in gone if candidate.segment_id}),
-            bytes_in=sum(candidate.size_bytes for candidate in gone),
-        )
+    def failed(self, what: str, *, so_far: str = NOTHING_DELETED) -> PartitionVacuum:
+        """Return it as failed; `so_far` as in `after`."""
+        return replace(self, outcome=FAILED, reason=f"{what.rstrip('.')}; {so_far}")
 
-    def ended(self, outcome: Outcome, *, so_far: str) -> VacuumReport:
-        """Return it after a claim or a commit; `so_far`: a clause on what was deleted before."""
+    def after(self, outcome: Outcome | None, *, so_far: str = NOTHING_DELETED) -> PartitionVacuum:
+        """Return it after a claim or a commit; None: none was needed.
+
+        It has ended unless that was committed; `so_far`: a clause on what was deleted before.
+        """
         match outcome:
-            case Committed():
-                return self.vacuumed()
+            case None | Committed():
+                return self
             case Fenced():
                 reason = f"{fenced_by(outcome)}; {so_far}; run again"
                 return replace(self, outcome=FENCED, reason=reason)
@@ -127,12 +139,34 @@ class VacuumReport:
                 reason = f"commit {commit_id} got no answer ({cause}); {so_far}"
                 return replace(self, outcome=UNKNOWN, reason=reason)
 
-    def vacuumed(self) -> VacuumReport:
-        """Return it as done; it lists candidates that are still there."""
-        late = sum(not candidate.is_gone for candidate in self.candidates)
-        note = f"{late} are listed still, though deleted: the next run looks again"
-        notes = (*self.notes, note) if late else self.notes
-        return replace(self, outcome=VACUUMED, reason="", notes=notes)
+    def as_json(self) -> dict[str, Any]:
+        """The partition's entry in the `--json` document."""
+        return {
+            "topic": self.key.topic,
+            "partition": self.key.partition,
+            "topic_id": self.key.topic_id,
+            "outcome": self.outcome,
+            "reason": self.reason,
+            "epoch": self.row.epoch,
+            "log_start_offset": self.log_start_offset,
+            "expired": [_expired_json(expired) for expired in self.deletion.expired],
+            "objects": [
+                entry for candidate in self.candidates for entry in _object_entries(candidate)
+            ],
+            "object_bytes": self.size_bytes,
+            "notes": list(self.notes),
+        }
+
+    def as_run(self) -> PartitionReport:
+        """Return the report for the `runs` table: segments in, none out."""
+        return PartitionReport(
+            key=self.key,
+            outcome=self.outcome,
+            reason=self.reason,
+            epoch=self.row.epoch,
+            segments_in=len(self.gone_ids),
+            bytes_in=sum(one.size_bytes for one in self.candidates if one.is_gone),
+        )
 
 
 def _expired_json(expired: Expired) -> dict[str, Any]:

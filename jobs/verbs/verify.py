@@ -8,14 +8,12 @@ window finds the latest records too.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-import pyarrow as pa
-from pyspark.sql import SparkSession
 from rich.console import Console
 
 from tierfold.compaction.cleaning.transactions import (
@@ -25,21 +23,18 @@ from tierfold.compaction.cleaning.transactions import (
 )
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.segments import PartitionKey, Segment
-from tierfold.compaction.verification.comparison import KeysCompared, sum_of
+from tierfold.compaction.verification.comparison import KeysCompared, SecondOpinion, sum_of
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
-from tierfold.jobs.pipeline.stages.segment_rows import RowKind, rows_of, unpickled
-from tierfold.jobs.pipeline.stages.verify import ORDER_SCHEMA, keys_compared, segments_checked
+from tierfold.jobs.engines.engine_choice import Engine, on_spark
+from tierfold.jobs.engines.rows import Row, RowKind, unpickled
+from tierfold.jobs.engines.stage_executor import StageExecutor, WorkersDied
 from tierfold.jobs.pipeline.survey import READERS, known_partitions
-from tierfold.jobs.pipeline.task_assignment import tasks_for
 from tierfold.jobs.settings.resolution import Settings
-from tierfold.jobs.spark.progress import ByteProgress
-from tierfold.jobs.spark.session import SPARK_FAILURES, announced_session, cause_of, spark_answers
-from tierfold.jobs.verbs.second_opinion import SecondOpinion, second_opinions
 from tierfold.jobs.verbs.verify_targets import (
     SegmentSet,
     VerifyTarget,
-    order_rows,
+    orders_of,
     target_of,
     with_unindexed,
 )
@@ -100,15 +95,15 @@ class Verified:
         }
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
     """The results of the workers for one partition."""
 
-    checked: dict[str, CheckedSegment] = field(default_factory=dict)
+    checked: Mapping[str, CheckedSegment] = field(default_factory=dict)
     """By segment id."""
     failed: dict[str, str] = field(default_factory=dict)
     """Why a segment could not be read, by its id."""
-    compared: list[KeysCompared] = field(default_factory=list)
+    compared: tuple[KeysCompared, ...] = ()
     is_doubtful: bool = False
     """Some aborts are unindexed: a reader returns their records as committed."""
     second: SecondOpinion | str | None = None
@@ -126,66 +121,59 @@ class _Found:
         return segment_set is not None and not segment_set.ids & self.failed.keys()
 
 
-class _Verification:
-    """Runs the stages for some partitions on one Spark session."""
+def _read(
+    executor: StageExecutor[Any], context: RunContext, targets: Sequence[VerifyTarget]
+) -> list[_Found]:
+    """Run the stages; return one result per target, in their order.
 
-    def __init__(self, spark: SparkSession, tier_uri: str, console: Console) -> None:
-        self._spark = spark
-        self._tier_uri = tier_uri
-        self._progress = ByteProgress(spark, console)
-        self._cores = spark.sparkContext.defaultParallelism
-
-    def run(self, targets: Sequence[VerifyTarget]) -> list[_Found]:
-        """Return one result per target, in their order.
-
-        Unindexed aborts are known only after everything was read; these partitions are then read
-        again with the aborts known, because compaction also follows the markers.
-        """
-        found = self._read(targets)
-        doubtful = [i for i, target in enumerate(targets) if _is_doubtful(target, found[i])]
-        if doubtful:
-            again = [_with_unindexed_aborts(targets[i], found[i]) for i in doubtful]
-            for i, second in zip(doubtful, self._read(again), strict=True):
-                found[i].is_doubtful = True
-                found[i].compared = second.compared
-                found[i].failed |= second.failed
+    Unindexed aborts are known only after everything was read; these partitions are then read again
+    with the aborts known, because compaction also follows the markers.
+    """
+    found = _read_once(executor, context, targets)
+    doubtful = [i for i, target in enumerate(targets) if _is_doubtful(target, found[i])]
+    if not doubtful:
         return found
-
-    def _read(self, targets: Sequence[VerifyTarget]) -> list[_Found]:
-        rows, tasks = order_rows(targets, self._cores)
-        orders = self._spark.createDataFrame(rows, ORDER_SCHEMA)
-        sizes = [
-            target.read_bytes // target.buckets
-            for target in targets
-            for _ in range(target.buckets)
-        ]
-        _, compare_tasks = tasks_for(sizes, self._cores)
-        results = keys_compared(
-            segments_checked(orders, tasks, self._tier_uri, self._progress.bytes_done),
-            compare_tasks,
-            {i: target.passes for i, target in enumerate(targets) if target.passes},
+    again = [_with_unindexed_aborts(targets[i], found[i]) for i in doubtful]
+    second = dict(zip(doubtful, _read_once(executor, context, again), strict=True))
+    return [
+        replace(
+            one,
+            is_doubtful=True,
+            compared=second[i].compared,
+            failed=one.failed | second[i].failed,
         )
-        size_bytes = sum(target.read_bytes for target in targets)
-        try:
-            table: pa.Table = self._progress.watched("verify", size_bytes, results.toArrow)
-        except SPARK_FAILURES as error:
-            raise UnreadableObject(
-                f"Spark's workers died while they read ({cause_of(error)})",
-                where=self._tier_uri,
-                remedy="Give them more memory, or verify fewer partitions at once (--topic).",
-            ) from error
-        found = [_Found() for _ in targets]
-        for row in rows_of(table.to_batches()):
-            into = found[row.partition_index]
-            segment = targets[row.partition_index].read[row.segment_index]
-            match row.kind:
-                case RowKind.CHECKED:
-                    into.checked[segment.segment_id] = unpickled(row.payload)
-                case RowKind.FAILED:
-                    into.failed[segment.segment_id] = unpickled(row.payload)
-                case _:
-                    into.compared.append(unpickled(row.payload))
-        return found
+        if i in second
+        else one
+        for i, one in enumerate(found)
+    ]
+
+
+def _read_once(
+    executor: StageExecutor[Any], context: RunContext, targets: Sequence[VerifyTarget]
+) -> list[_Found]:
+    passes = {i: target.passes for i, target in enumerate(targets) if target.passes}
+    try:
+        rows = executor.verify([orders_of(target) for target in targets], passes)
+    except WorkersDied as died:
+        raise UnreadableObject(
+            f"Spark's workers died while they read ({died.cause})",
+            where=context.tier_uri,
+            remedy="Give them more memory, or verify fewer partitions at once (--topic).",
+        ) from died
+    return [_found(target, i, rows) for i, target in enumerate(targets)]
+
+
+def _found(target: VerifyTarget, index: int, rows: Sequence[Row]) -> _Found:
+    of_kind: dict[RowKind, list[tuple[str, Any]]] = defaultdict(list)
+    for row in rows:
+        if row.partition_index == index:
+            segment = target.read[row.segment_index]
+            of_kind[row.kind].append((segment.segment_id, unpickled(row.payload)))
+    return _Found(
+        checked=dict(of_kind[RowKind.CHECKED]),
+        failed=dict(of_kind[RowKind.FAILED]),
+        compared=tuple(one for _, one in of_kind[RowKind.COMPARED]),
+    )
 
 
 def verify(
@@ -195,6 +183,7 @@ def verify(
     console: Console,
     *,
     second_opinion: bool = False,
+    engine: Engine = on_spark,
 ) -> list[Verified]:
     """Verify every partition in scope, by topic and number, of any policy.
 
@@ -217,34 +206,55 @@ def verify(
     readable = [target for target in targets if target.read]
     if not readable:
         return [_verified(target, _Found()) for target in targets]
-    with spark_answers():
-        spark = announced_session(console)
-        verification = _Verification(spark, context.tier_uri, console)
-    found = verification.run(readable)
-    by_key = {target.key: of_it for target, of_it in zip(readable, found, strict=True)}
+    executor = engine(context, console, sum(target.read_bytes for target in readable))
+    found = list(zip(readable, _read(executor, context, readable), strict=True))
     if second_opinion:
-        fit = _fit_for_second(list(zip(readable, found, strict=True)))
-        opinions = second_opinions(spark, context, fit, console)
-        for target in fit:
-            opinion = opinions.get(target.key, "a commit changed it while it was read")
-            by_key[target.key].second = opinion
+        found = _with_second_opinions(context, found, console)
+    by_key = {target.key: one for target, one in found}
     return [_verified(target, by_key.get(target.key, _Found())) for target in targets]
 
 
-def _fit_for_second(pairs: Sequence[tuple[VerifyTarget, _Found]]) -> list[VerifyTarget]:
-    """Targets whose keys were compared and that the reader reads alike; the others get a reason."""
-    named = Counter((target.key.topic, target.key.partition) for target, _ in pairs)
-    fit = []
-    for target, found in pairs:
-        if not isinstance(_compared(target, found), KeysCompared):
-            found.second = "the keys are not compared"
-        elif found.is_doubtful:
-            found.second = "the reader takes aborted records that no index lists for committed"
+def _with_second_opinions(
+    context: RunContext, found: Sequence[tuple[VerifyTarget, _Found]], console: Console
+) -> list[tuple[VerifyTarget, _Found]]:
+    """Ask Spark's window about the partitions that it reads alike; the others get a reason."""
+    unfit = _unfit_for_second(found)
+    fit = [target for target, _ in found if target.key not in unfit]
+    changed = "a commit changed it while it was read"
+    opinions = _second_opinions(context, fit, console) if fit else {}
+    return [
+        (
+            target,
+            replace(one, second=unfit.get(target.key) or opinions.get(target.key, changed)),
+        )
+        for target, one in found
+    ]
+
+
+def _second_opinions(
+    context: RunContext, fit: Sequence[VerifyTarget], console: Console
+) -> dict[PartitionKey, SecondOpinion]:
+    # Only Spark has that window, whatever engine reads the segments.
+    from tierfold.jobs.spark.session import announced_session
+    from tierfold.jobs.verbs.second_opinion import second_opinions
+
+    return second_opinions(announced_session(console), context, fit, console)
+
+
+def _unfit_for_second(
+    found: Sequence[tuple[VerifyTarget, _Found]],
+) -> dict[PartitionKey, str]:
+    """Why a partition gets no second opinion: nothing to compare, or other records are read."""
+    named = Counter((target.key.topic, target.key.partition) for target, _ in found)
+    unfit = {}
+    for target, one in found:
+        if not isinstance(_compared(target, one), KeysCompared):
+            unfit[target.key] = "the keys are not compared"
+        elif one.is_doubtful:
+            unfit[target.key] = "the reader takes aborted records that no index lists for committed"
         elif named[target.key.topic, target.key.partition] > 1:
-            found.second = "the tier has several topics of that name"
-        else:
-            fit.append(target)
-    return fit
+            unfit[target.key] = "the tier has several topics of that name"
+    return unfit
 
 
 def _is_doubtful(target: VerifyTarget, found: _Found) -> bool:

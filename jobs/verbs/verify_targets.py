@@ -6,10 +6,11 @@ that the partition was compacted under.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
+from tierfold.compaction.cleaning import undecided_transactions
+from tierfold.compaction.cleaning.rounds import reaching
 from tierfold.compaction.cleaning.transactions import TransactionStatus
 from tierfold.compaction.commits.commit import CLEANER_OFFSETS_KEPT
 from tierfold.compaction.discovery.view import PartitionView, Refusal, first_break
@@ -18,11 +19,9 @@ from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
 from tierfold.compaction.model.strategies import BY_OFFSET, named_strategy
 from tierfold.jobs.context.run_context import RunContext
-from tierfold.jobs.pipeline.discovery import viewed
+from tierfold.jobs.engines.task_assignment import buckets_of
 from tierfold.jobs.pipeline.originals import originals_of
-from tierfold.jobs.pipeline.stages.segment_rows import pickled
-from tierfold.jobs.pipeline.survey import KnownPartition
-from tierfold.jobs.pipeline.task_assignment import BUCKET_BYTES, tasks_for
+from tierfold.jobs.pipeline.survey import KnownPartition, inspected
 from tierfold.storage.kafka.record_versions import VersionSource
 from tierfold.storage.segments.segment_check import CheckOrder
 from tierfold.storage.segments.segment_metadata import read_aborted
@@ -84,11 +83,6 @@ class VerifyTarget:
         strategy, header = named_strategy(self.strategy)
         return VersionSource(strategy=strategy, header=header)
 
-    @property
-    def buckets(self) -> int:
-        """How many buckets the keys are split into."""
-        return max(1, -(-self.read_bytes // BUCKET_BYTES))
-
     def without_comparison(self, why: str) -> VerifyTarget:
         """Return the target without a comparison of keys, with the reason."""
         return replace(self, before=None, notes=(*self.notes, f"not compared: {why}"))
@@ -105,10 +99,7 @@ def target_of(
         now=SegmentSet(segments=(), aborted=()),
         before=None,
     )
-    try:
-        view = known.refusal or viewed(context, key, known.state)
-    except TierfoldError as error:
-        return replace(empty, corruptions=(str(error),))
+    view = inspected(context, known)
     if isinstance(view, Refusal):
         return replace(empty, corruptions=(view.sentence,))
     breaks = first_break(view.segments)
@@ -193,60 +184,35 @@ def _aborted(
 
 def with_unindexed(segment_set: SegmentSet, transaction_status: TransactionStatus) -> SegmentSet:
     """Return the segment set with its unindexed aborts."""
-    together = sorted(
-        segment_set.aborted + transaction_status.unindexed, key=lambda entry: entry.last_offset
+    return replace(
+        segment_set,
+        aborted=undecided_transactions.with_unindexed(segment_set.aborted, transaction_status),
     )
-    return replace(segment_set, aborted=tuple(together))
 
 
-def order_rows(targets: Sequence[VerifyTarget], cores: int) -> tuple[list[dict[str, Any]], int]:
-    """Return rows of `ORDER_SCHEMA`, one per segment to read, and the number of tasks."""
-    numbered = [
-        (index, target, i, order)
-        for index, target in enumerate(targets)
-        for i, order in enumerate(_orders(target))
-    ]
-    placed, tasks = tasks_for([order.segment.size_bytes for *_, order in numbered], cores)
-    first_bucket = [sum(target.buckets for target in targets[:i]) for i in range(len(targets))]
-    rows = [
-        {
-            "task": task,
-            "partition_index": index,
-            "segment_index": i,
-            "first_bucket_task": first_bucket[index],
-            "payload": pickled(order),
-        }
-        for (index, target, i, order), task in zip(numbered, placed, strict=True)
-    ]
-    return rows, tasks
-
-
-def _orders(target: VerifyTarget) -> Iterator[CheckOrder]:
-    """One order per segment of `target.read`, in that order."""
+def orders_of(target: VerifyTarget) -> list[CheckOrder]:
+    """Return one order per segment of `target.read`, in that order."""
     live = target.now.ids
     last_id = target.now.segments[-1].segment_id if target.now.segments else ""
-    for segment in target.read:
-        is_live = segment.segment_id in live
-        yield CheckOrder(
+    buckets = buckets_of(target.read_bytes)
+    return [
+        CheckOrder(
             key=target.key,
             segment=segment,
-            is_live=is_live,
+            is_live=segment.segment_id in live,
             is_last=segment.segment_id == last_id,
             index_interval_bytes=target.index_interval_bytes,
-            buckets=target.buckets,
-            aborted_now=_reaching(target.now, segment) if is_live and target.before else None,
+            buckets=buckets,
+            aborted_now=_reaching(target.now, segment) if target.before else None,
             aborted_before=_reaching(target.before, segment) if target.before else None,
             versions=target.versions,
         )
+        for segment in target.read
+    ]
 
 
 def _reaching(segment_set: SegmentSet, segment: Segment) -> tuple[AbortedTransaction, ...] | None:
     """The set's aborted transactions that reach into the segment; None: not in the set."""
     if segment.segment_id not in segment_set.ids:
         return None
-    return tuple(
-        transaction
-        for transaction in segment_set.aborted
-        if transaction.first_offset <= segment.end_offset
-        and transaction.last_offset >= segment.start_offset
-    )
+    return reaching(segment_set.aborted, segment.start_offset, segment.end_offset)

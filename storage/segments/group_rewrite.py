@@ -1,36 +1,44 @@
 """Rewrites a group of neighbouring segments into one: reads, decides, writes what survives.
 
-Kafka's `Cleaner.cleanSegments`; retention is decided over columns (`cleaning.record_retention`).
+Kafka's `Cleaner.cleanSegments`. Everything is decided in `compaction.cleaning`: over columns what
+is kept (`record_retention`), and whether and why the group is written (`group_outcome`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tierfold.compaction.cleaning.counts import KEPT, Counts, counts_of, total
+from tierfold.compaction.cleaning.emptied_batches import is_emptied
+from tierfold.compaction.cleaning.group_outcome import (
+    RewriteReason,
+    closing_batch_of,
+    last_offset_of,
+    offset_violation,
+    outcome_of,
+    reason_after_reading,
+    reason_before_reading,
+    reason_in_batches,
+)
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED, SUPERSEDING
 from tierfold.compaction.cleaning.record_retention import (
     BatchColumns,
-    BatchRetention,
     RecordFacts,
     Retention,
-    RoundRules,
     decide_retention,
     earliest_due_ms,
     legacy_tombstones_go,
 )
+from tierfold.compaction.cleaning.rounds import GroupTask
 from tierfold.compaction.cleaning.transactions import aborted_batches
-from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
-from tierfold.compaction.model.aborted_transactions import AbortedTransaction
+from tierfold.compaction.commits.receipts import GroupReceipt, result_of
 from tierfold.compaction.model.errors import CorruptLog
-from tierfold.compaction.model.segments import PartitionKey, Segment
-from tierfold.compaction.model.units import BATCH_HEADER_BYTES, NO_TIMESTAMP_MS
-from tierfold.compaction.planning.grouping import SegmentGroup
+from tierfold.compaction.model.segments import Segment
 from tierfold.storage.kafka.batch_headers import BatchHeads
 from tierfold.storage.kafka.batch_rewrite import closing_batch, rewrite_batches
 from tierfold.storage.kafka.control_records import control_types
@@ -46,38 +54,17 @@ from tierfold.storage.segments.segment_scan import (
 from tierfold.storage.segments.segment_writer import Origin, SegmentWriter
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part, counted_from
 
+_REMEDY: Final = "Take the segment from a backup; nothing of this partition was changed."
+
 RecordBits: TypeAlias = Callable[[Segment, int], NDArray[np.uint8]]
 """(segment, its record count) → shape (records,): the bits of `offset_map`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupTask:
-    """All a worker needs to rewrite one group."""
-
-    key: PartitionKey
-    group_index: int
-    group: SegmentGroup
-    rules: RoundRules
-    aborted: tuple[AbortedTransaction, ...]
-    """Aborted transactions that reach into the group's offsets."""
-    discardable: NDArray[np.int64]
-    """Base offsets, ascending, of the group's control batches that may go."""
-    listed: tuple[AbortedTransaction, ...]
-    """What the new transaction index must list, by marker offset."""
-    ends_in_batch: bool
-    """The group must end in a batch, an empty one if need be: readers stick at a hole at the end of
-    the remote range, and a log without a batch is never written."""
-    run: str
-    index_interval_bytes: int
-    threads: int = 1
 
 
 class _Rewrite:
     """One group in progress.
 
-    A single segment that loses nothing is not rewritten, so nothing is written until something is
-    known to go; the stretches passed until then are written first. A segment whose due time has
-    come is written anyway, so that the catalog gets its next due time.
+    Nothing is written until there is a reason to rewrite; the stretches passed until then are
+    written first.
     """
 
     def __init__(self, tier: LocalTieredStorage, task: GroupTask) -> None:
@@ -90,14 +77,13 @@ class _Rewrite:
         self.bytes_written = 0
         self.last_offset = -1
         self.due_ms: int | None = None
-        segments = task.group.segments
-        self.is_changed = len(segments) > 1 or _has_come(segments[0], task.rules.now_ms)
+        self.reason = reason_before_reading(task.group.segments, task.rules.now_ms)
 
-    def add(self, data: NDArray[np.uint8], *, is_change: bool) -> None:
-        """Takes the output of one stretch; `is_change`: it differs from its source."""
-        self.is_changed = self.is_changed or is_change
+    def add(self, data: NDArray[np.uint8], reason: RewriteReason | None) -> None:
+        """Takes the output of one stretch, and the reason to rewrite that it gives, if any."""
+        self.reason = self.reason or reason
         self.passed.append(data)
-        if self.is_changed:
+        if self.reason is not None:
             self._flush()
 
     def _flush(self) -> None:
@@ -119,10 +105,6 @@ class _Rewrite:
         self.passed.clear()
 
 
-def _has_come(segment: Segment, now_ms: int) -> bool:
-    return segment.earliest_due_ms is not None and segment.earliest_due_ms <= now_ms
-
-
 def rewrite_group(
     tier: LocalTieredStorage, task: GroupTask, bits: RecordBits
 ) -> GroupReceipt:
@@ -132,8 +114,8 @@ def rewrite_group(
         for segment in task.group.segments:
             _rewrite_segment(state, segment, bits)
         _close_group(state)
-        if _lists_differ(state) or _has_unknown_horizon(state):
-            state.add(np.empty(0, np.uint8), is_change=True)
+        if state.reason is None:
+            state.add(np.empty(0, np.uint8), _reason_after_reading(state))
         return _receipt(state)
     except BaseException as error:
         if state.writer is not None:
@@ -147,7 +129,8 @@ def _rewrite_segment(state: _Rewrite, segment: Segment, bits: RecordBits) -> Non
     where = counted_from(where, segment.skipped_bytes)
     log = state.tier.read_log(task.key, segment)
     heads = checked_heads(log, where=where)
-    _check_range(heads, segment, where)
+    if violation := offset_violation(heads.base_offset, heads.last_offset, segment):
+        raise CorruptLog(violation, where=where, remedy=_REMEDY)
     state.bytes_read += len(log)
     whole = bits(segment, int(heads.count.sum(dtype=np.int64)))
     beyond = np.cumsum(heads.count, dtype=np.int64)
@@ -164,20 +147,8 @@ def _rewrite_segment(state: _Rewrite, segment: Segment, bits: RecordBits) -> Non
         state.counts.append(found.counts)
         known_ms = (due_ms for due_ms in (state.due_ms, found.due_ms) if due_ms is not None)
         state.due_ms = min(known_ms, default=None)
-        state.add(found.data, is_change=found.is_change)
+        state.add(found.data, found.reason)
         state.last_offset = found.last_offset
-
-
-def _check_range(heads: BatchHeads, segment: Segment, where: str) -> None:
-    """Refuse batches outside the segment's offsets: no neighbour was compared with them."""
-    first, last = int(heads.base_offset[0]), int(heads.last_offset[-1])
-    if first < segment.start_offset or last > segment.end_offset:
-        raise CorruptLog(
-            f"the batches have offsets {first} to {last}, the segment {segment.start_offset} to "
-            f"{segment.end_offset}",
-            where=where,
-            remedy="Take the segment from a backup; nothing of this partition was changed.",
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,12 +166,13 @@ class _Window:
     """What becomes of one window of a segment."""
 
     data: NDArray[np.uint8]
-    is_change: bool
+    reason: RewriteReason | None
+    """To rewrite the group; None: `data` are the source's bytes."""
     counts: Counts
     due_ms: int | None
     """When something that is left is due; None: nothing is."""
     last_offset: int
-    """Where the window ends: its last batch's last offset, as far as that is kept."""
+    """Where the window ends, see `last_offset_of`."""
 
 
 def _rewritten_window(
@@ -217,29 +189,24 @@ def _rewritten_window(
         counts_of(records_in, int(sizes.sum()), retention.record, sizes),
         kept_markers=int(np.count_nonzero(is_marker & (retention.record == KEPT))),
     )
-    if (retention.batch == BatchRetention.COPY).all():
+    reason = reason_in_batches(retention.batch)
+    if reason is None:
         start = int(heads.position[0])
         end = int(heads.position[-1] + heads.size_bytes[-1])
-        data, is_change = log[start:end], False
+        data = log[start:end]
     else:
         data, _ = rewrite_batches(
             log, heads, records, retention.record == KEPT, retention.batch, retention.horizon_ms
         )
-        is_change = True
     return _Window(
         data=data,
-        is_change=is_change,
+        reason=reason,
         counts=counts,
         due_ms=due_ms,
-        last_offset=_last_offset(heads, records, retention),
+        last_offset=last_offset_of(
+            heads.last_offset, heads.is_legacy, retention, records.offset
+        ),
     )
-
-
-def _last_offset(heads: BatchHeads, records: Records, retention: Retention) -> int:
-    """Where the last batch ends: one that is converted ends at its last survivor."""
-    if not heads.is_legacy[-1] or retention.batch[-1] != BatchRetention.REWRITE:
-        return int(heads.last_offset[-1])
-    return int(records.offset[retention.record == KEPT][-1])
 
 
 def _retention(
@@ -258,11 +225,13 @@ def _retention(
         producer_epoch=heads.producer_epoch,
         is_control=heads.is_control,
         is_legacy=heads.is_legacy,
-        is_emptied=~heads.is_legacy
-        & (heads.size_bytes == BATCH_HEADER_BYTES)
-        & (heads.codec == 0)
-        & ~heads.has_delete_horizon
-        & (heads.base_timestamp_ms == NO_TIMESTAMP_MS),
+        is_emptied=is_emptied(
+            is_legacy=heads.is_legacy,
+            size_bytes=heads.size_bytes,
+            codec=heads.codec,
+            has_delete_horizon=heads.has_delete_horizon,
+            base_timestamp_ms=heads.base_timestamp_ms,
+        ),
         horizon_ms=heads.delete_horizon_ms,
         record_batch=records.batch,
         has_key=records.key_bytes >= 0,
@@ -280,47 +249,31 @@ def _retention(
 
 
 def _close_group(state: _Rewrite) -> None:
-    """Writes an empty batch at the group's end if no batch of the source ends there."""
-    group = state.task.group
-    if state.task.ends_in_batch and state.last_offset != group.end_offset:
-        epoch = max(group.segments[-1].leader_epochs).epoch
-        data = np.frombuffer(closing_batch(group.end_offset, epoch), np.uint8)
-        state.add(data, is_change=True)
+    """Writes the batch that the group's end lacks, if it lacks one."""
+    task = state.task
+    missing = closing_batch_of(task.group, state.last_offset, ends_in_batch=task.ends_in_batch)
+    if missing is not None:
+        data = np.frombuffer(closing_batch(missing.offset, missing.leader_epoch), np.uint8)
+        state.add(data, missing.reason)
 
 
-def _lists_differ(state: _Rewrite) -> bool:
-    """Whether the new transaction index would differ from the single source's."""
-    if state.is_changed:
-        return False
+def _reason_after_reading(state: _Rewrite) -> RewriteReason | None:
+    """Reads the transaction index of the only source, of which all batches were copied."""
     (segment,) = state.task.group.segments
-    if not segment.has_transaction_index:
-        return bool(state.task.listed)
-    return read_aborted(state.tier, state.task.key, segment) != state.task.listed
-
-
-def _has_unknown_horizon(state: _Rewrite) -> bool:
-    """Whether a broker's cleaner set a due time that the catalog does not know.
-
-    Without a rewrite it would wait for new dirty data, as in Kafka.
-    """
-    if state.is_changed or state.due_ms is None:
-        return False
-    (segment,) = state.task.group.segments
-    return segment.earliest_due_ms is None
+    return reason_after_reading(
+        segment,
+        indexed=read_aborted(state.tier, state.task.key, segment),
+        listed=state.task.listed,
+        due_ms=state.due_ms,
+    )
 
 
 def _receipt(state: _Rewrite) -> GroupReceipt:
     writer = state.writer
-    if not state.is_changed:
-        result, segment = GroupResult.UNCHANGED, None
-    elif writer is None:
-        result, segment = GroupResult.EMPTY, None
-    else:
-        result = GroupResult.WRITTEN
-        segment = writer.finish(state.task.listed, state.due_ms)
+    segment = writer.finish(state.task.listed, state.due_ms) if writer is not None else None
     return GroupReceipt(
         group_index=state.task.group_index,
-        result=result,
+        result=result_of(outcome_of(state.reason, state.bytes_written)),
         segment=segment,
         counts=total(state.counts),
         bytes_read=state.bytes_read,

@@ -8,14 +8,16 @@ upload of this log, but for example a compacted copy beside its originals (SEMAN
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tierfold.compaction.discovery.overlaps import Chain, Comparison, Cut, OverlapProof
 from tierfold.compaction.model.segments import PartitionKey, Segment
-from tierfold.storage.kafka.batch_headers import BatchHeads
-from tierfold.storage.segments.segment_scan import checked_heads
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
+
+if TYPE_CHECKING:
+    from tierfold.storage.kafka.batch_headers import BatchHeads
 
 
 def prove_overlaps(
@@ -49,6 +51,9 @@ def prove_overlaps(
 
 
 def _heads(tier: LocalTieredStorage, key: PartitionKey, segment: Segment) -> BatchHeads:
+    # Imports numba. In most tiers nothing overlaps, and `status` and `plan` start without it.
+    from tierfold.storage.segments.segment_scan import checked_heads  # noqa: PLC0415
+
     address = (key, segment.segment_id, segment.own_start_offset, Part.LOG)
     return checked_heads(tier.read_part(*address), where=tier.uri(*address))
 

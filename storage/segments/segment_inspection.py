@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,14 +17,15 @@ from tierfold.compaction.discovery.histories import EpochStretch, InspectedSegme
 from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.model.errors import CorruptLog, TierfoldError
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey
-from tierfold.storage.kafka.batch_headers import BatchHeads
 from tierfold.storage.segments.segment_metadata import (
     last_offset_seen,
     listed_checkpoint,
     read_segment_metadata,
 )
-from tierfold.storage.segments.segment_scan import checked_heads
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
+
+if TYPE_CHECKING:
+    from tierfold.storage.kafka.batch_headers import BatchHeads
 
 
 def inspected(
@@ -50,6 +52,9 @@ def inspected(
 def _incomplete(
     tier: LocalTieredStorage, key: PartitionKey, found: InspectedSegment
 ) -> InspectedSegment:
+    # Imports numba. Most segments are complete, and `status` and `plan` start without it.
+    from tierfold.storage.segments.segment_scan import checked_heads  # noqa: PLC0415
+
     listed = found.listed
     address = (key, listed.segment_id, listed.start_offset, Part.LOG)
     where = tier.uri(*address)

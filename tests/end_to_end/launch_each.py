@@ -12,11 +12,24 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import pkgutil
 import runpy
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+
+from tierfold.jobs import reports, verbs
+
+
+def modules_of_verbs() -> list[str]:
+    """The modules that verbs import when they run."""
+    packages = (verbs, reports)
+    return [
+        module.name
+        for package in packages
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")
+    ]
 
 
 def launched(command: list[str]) -> dict[str, Any]:
@@ -47,7 +60,8 @@ def _code_of(command: list[str]) -> int:
 
 if __name__ == "__main__":
     commands = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    # What all of them import is imported once, before the first child.
-    importlib.import_module("tierfold.jobs.cli.commands")
+    # What they import, also within a verb, is imported once, before the first child.
+    for module in ("tierfold.jobs.cli.commands", *modules_of_verbs()):
+        importlib.import_module(module)
     found = [launched(command) for command in commands]
     Path(sys.argv[2]).write_text(json.dumps(found), encoding="utf-8")

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from tests.end_to_end.processes import (
     Application,
@@ -89,7 +88,7 @@ def _live(tier: Path) -> dict[tuple[str, int], list[tuple[int, list[Batch]]]]:
 
 
 def test_the_result_is_that_of_a_local_run(
-    spark: SparkSession, tier: Path, ran: tuple[Ran, Path, list[dict[str, Any]]]
+    tier: Path, ran: tuple[Ran, Path, list[dict[str, Any]]]
 ) -> None:
     here = _copied(tier)
     local = tierfold("compact", here, "--json", *NOW, *ALWAYS)
@@ -110,7 +109,7 @@ def test_no_executor_compiled_a_kernel(ran: tuple[Ran, Path, list[dict[str, Any]
 
 
 def test_a_worker_killed_in_mid_run_costs_time_only(
-    spark: SparkSession, cluster: Cluster, archive: Path, tmp_path: Path
+    cluster: Cluster, archive: Path, tmp_path: Path
 ) -> None:
     made = made_tier(tmp_path / "tier")
     put_large(made, LARGE_SEGMENTS)
@@ -132,7 +131,7 @@ def test_a_worker_killed_in_mid_run_costs_time_only(
 
 
 def test_a_task_that_runs_twice_publishes_once(
-    spark: SparkSession, cluster: Cluster, archive: Path, tmp_path: Path
+    cluster: Cluster, archive: Path, tmp_path: Path
 ) -> None:
     made = made_tier(tmp_path / "tier")
     newest = put_large(made, LARGE_SEGMENTS)

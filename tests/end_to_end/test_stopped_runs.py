@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from pyspark.sql import SparkSession
 
 from tests.end_to_end.processes import APPLICATION_S, awaited, in_session, text_of
 from tests.jobs.commands import ALWAYS, ROOT, script, tierfold, users_environment
@@ -85,7 +84,7 @@ def in_terminal(*command: str | Path) -> Iterator[Terminal]:
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_a_run_that_is_stopped_gives_back_what_it_holds(
-    way: str, signum: signal.Signals, spark: SparkSession, tmp_path: Path
+    way: str, signum: signal.Signals, tmp_path: Path
 ) -> None:
     tier = updated_tier(tmp_path / "tier", [ORDERS], SEGMENTS)
     catalog = Catalog(str(tier / "_tierfold"))

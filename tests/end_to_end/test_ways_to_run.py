@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from pyspark.sql import SparkSession
 
 from tests.jobs.commands import COMPACT, Ran, in_own_process, script, status_of, tierfold
 from tests.jobs.tiers import records_in, sample_copy
@@ -42,7 +41,7 @@ def done(tier: Path, ran: Ran) -> Done:
 
 
 @pytest.fixture(scope="module")
-def expected(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Done:
+def expected(tmp_path_factory: pytest.TempPathFactory) -> Done:
     """What the command does within this process."""
     tier = sample_copy(tmp_path_factory.mktemp("within"))
     return done(tier, tierfold("compact", tier, *COMPACT, *NOW, "--json"))

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from pyspark.sql import SparkSession
 
 from tests.jobs.commands import ALWAYS, Ran, status_of, tierfold
 from tests.jobs.tiers import files_below, folder_of, key_of, put_updates, updated_tier
@@ -26,7 +25,7 @@ REFUSED: Final = 3
 
 @pytest.fixture(scope="module")
 def states(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+    tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Path]:
     """The tier after a commit, and after the vacuum of the replaced segments."""
     committed = updated_tier(tmp_path_factory.mktemp("cut") / "committed", [ORDERS], 3)

@@ -15,7 +15,7 @@ from typing import Final
 from hypothesis import strategies as st
 from rich.console import Console
 
-from tests.jobs.commands import status_of
+from tests.jobs.commands import LOCAL_ENGINE, status_of
 from tests.jobs.tiers import put_segment
 from tests.storage.live_segments import NOW_MS, data, marker
 from tests.storage.scripted_catalog import ScriptedCatalog
@@ -152,6 +152,24 @@ def put_uploads(tier: Path, key: PartitionKey, segments: Sequence[Upload]) -> li
     return [log.stat().st_size for log in logs]
 
 
+def put_across_chunks(tier: Path, key: PartitionKey, *, is_listed: bool) -> None:
+    """A transaction in the first two segments is aborted in the third; a fourth follows."""
+    broker = Broker()
+    broker.roll()
+    broker.append([(b"a", b"old")], -1)
+    broker.append([(b"a", b"aborted")], 1)
+    broker.roll()
+    broker.append([(b"b", b"1")], -1)
+    broker.append([(b"b", b"aborted")], 1)
+    broker.roll()
+    broker.end(1, ControlType.ABORT, is_listed=is_listed)
+    broker.append([(b"c", b"1")], -1)
+    broker.roll()
+    broker.append([(b"d", b"1")], -1)
+    broker.roll()
+    put_uploads(tier, key, broker.uploads[:-1])
+
+
 def settings_of(tier: Path, chunk_bytes: Mapping[str, int]) -> Settings:
     """Settings that differ between topics in nothing but `chunk.bytes`; in a file beside `tier`."""
     config = tier.with_name(f"{tier.name}.toml")
@@ -169,13 +187,13 @@ def compacted(
     scope: Scope | None = None,
     script: Script | None = None,
 ) -> dict[str, PartitionReport]:
-    """One run over the tier, its catalog under the script; what it reports, by topic."""
+    """One run over the tier in this process, its catalog under the script; reports by topic."""
     context = run_context(str(tier), None, now_ms)
     catalog = ScriptedCatalog(context.catalog_uri, script or Script())
     context = replace(context, catalog=catalog)
     settings = settings_of(tier, chunk_bytes or {})
     console = Console(file=io.StringIO())
-    reports = compact(context, settings, scope or Scope(), console, budget)
+    reports = compact(context, settings, scope or Scope(), console, budget, LOCAL_ENGINE)
     return {report.key.topic: report for report in reports}
 
 

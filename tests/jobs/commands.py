@@ -16,6 +16,7 @@ from typing import Any, Final
 import pytest
 
 from tierfold.jobs.cli.commands import main
+from tierfold.jobs.engines.engine_choice import Engine, in_process
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 COMPACT: Final = ("--set", "cleanup.policy=compact")
@@ -49,8 +50,19 @@ class Ran:
         return {place: report["outcome"] for place, report in self.partitions.items()}
 
 
+ON_SPARK: Final = ("--engine", "spark")
+LOCAL_ENGINE: Final[Engine] = in_process(2**31)
+"""What `--engine local` is to the functions of verbs."""
+
+
 def tierfold(*arguments: str | Path) -> Ran:
-    """`tierfold ARGUMENTS…` in this process, so that the session's Spark serves it too."""
+    """`tierfold ARGUMENTS…` in this process, without Spark unless the arguments ask for it.
+
+    With `ON_SPARK` the session of the tests serves it.
+    """
+    has_engine = {"--engine", "--second-opinion"} & {str(argument) for argument in arguments}
+    if arguments[:1] in {("compact",), ("verify",)} and not has_engine:
+        arguments = (*arguments, "--engine", "local")
     stdout, stderr = io.StringIO(), io.StringIO()
     code: int | str | None = 0
     with (

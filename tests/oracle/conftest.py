@@ -22,11 +22,10 @@ def lab() -> Iterator[KafkaLab]:
 
 @pytest.fixture(scope="session")
 def fuzzed(
-    spark: SparkSession,
     lab: KafkaLab,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[int, FuzzedTopic]:
-    """Every seed's log after four passes, by tierfold and by Kafka."""
+    """Every seed's log after four passes, by tierfold in this process and by Kafka."""
     return run_passes(lab, tmp_path_factory.mktemp("fuzz"), seeds())
 
 

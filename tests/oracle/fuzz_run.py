@@ -33,6 +33,7 @@ from tierfold.jobs.settings.resolution import resolve
 from tierfold.storage.catalog.catalog import new_commit_id
 
 SEEDS_VARIABLE: Final = "TIERFOLD_ORACLE_SEEDS"
+SPARK_SEEDS_VARIABLE: Final = "TIERFOLD_SPARK_SEEDS"
 SEGMENT_BYTES: Final = 100_000
 DELETE_RETENTION_MS: Final = 1000
 PASSES_MS: Final = tuple(FIRST_PASS_MS + at_ms for at_ms in (0, 999, 1000, 2000))
@@ -96,6 +97,11 @@ def seeds() -> tuple[int, ...]:
     return seeds_of(SEEDS_VARIABLE, f"0:40,{LEGACY_FROM}:{LEGACY_FROM + 15}")
 
 
+def spark_seeds() -> tuple[int, ...]:
+    """The seeds to run on Spark, too: `TIERFOLD_SPARK_SEEDS`, or six; `make soak` runs all."""
+    return seeds_of(SPARK_SEEDS_VARIABLE, f"0:4,{LEGACY_FROM}:{LEGACY_FROM + 2}")
+
+
 def seeds_of(variable: str, otherwise: str) -> tuple[int, ...]:
     """The seeds that an environment variable names, in spans `FIRST:END`, the end excluded."""
     spans = os.environ.get(variable) or otherwise
@@ -103,8 +109,13 @@ def seeds_of(variable: str, otherwise: str) -> tuple[int, ...]:
     return tuple(seed for numbers in ranges for seed in numbers)
 
 
-def run_passes(lab: KafkaLab, folder: Path, wanted: Iterable[int]) -> dict[int, FuzzedTopic]:
-    """Make each seed's log, take them all through the passes, and have Kafka do the same."""
+def run_passes(
+    lab: KafkaLab, folder: Path, wanted: Iterable[int], engine: Sequence[str] = ()
+) -> dict[int, FuzzedTopic]:
+    """Make each seed's log, take them all through the passes, and have Kafka do the same.
+
+    `engine`: the arguments of `compact` that choose one.
+    """
     tier = folder / "tier"
     topics = {seed: _uploaded(lab, folder, tier, seed) for seed in wanted}
     for seed, topic in topics.items():
@@ -112,7 +123,9 @@ def run_passes(lab: KafkaLab, folder: Path, wanted: Iterable[int]) -> dict[int, 
             date(lab, topic.before, _first_dirty(seed), PASSES_MS[0])
     _checkpoint(tier)
     for number in range(len(PASSES_MS)):
-        reports = told_by("compact", tier, pass_arguments(number, anew=number > 0))
+        reports = told_by(
+            "compact", tier, [*pass_arguments(number, anew=number > 0), *engine]
+        )
         statuses = told_by("status", tier, ["--now", str(PASSES_MS[number])])
         for name, status in statuses.items():
             topic = topics[_seed_of(name)]

@@ -1,23 +1,33 @@
-"""Cleans a drawn log in one round, with the stages' functions but without Spark."""
+"""Cleans a drawn log in one round: the product's own stages 4 to 7, in this process."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
+import pytest
+from rich.console import Console
+
 from tests.pictures.log_pictures import INDEX_INTERVAL_BYTES, KEY, Log
-from tests.pictures.sparkless import carried_out
+from tests.pictures.one_thread import OneThreadExecutor
 from tierfold.compaction.cleaning.counts import Counts, total
-from tierfold.compaction.commits.receipts import GroupReceipt, receipt_violations
+from tierfold.compaction.cleaning.rounds import Round
+from tierfold.compaction.commits.receipts import GroupReceipt
 from tierfold.compaction.discovery.view import PartitionView
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import CleanerOffset, PartitionState
+from tierfold.compaction.planning.eligibility import DirtyRatio
 from tierfold.compaction.planning.grouping import grouped
-from tierfold.compaction.planning.plan import Choice, Compact, propose
+from tierfold.compaction.planning.partition_plan import PartitionPlan
+from tierfold.compaction.planning.plan import Choice, Compact, CompactReason, propose
 from tierfold.compaction.planning.regions import LastStable, Regions, last_stable_of, regions_of
-from tierfold.jobs.pipeline.task_assignment import Round
+from tierfold.jobs.engines import rewrite, scan, task_assignment
+from tierfold.jobs.engines.rows import failure
+from tierfold.jobs.pipeline.check_and_commit import violation_of
+from tierfold.jobs.pipeline.round_execution import RoundResult, executed
 from tierfold.storage.segments.segment_metadata import read_aborted, read_snapshot
 
 RETENTION_MS: Final = 1000
@@ -31,6 +41,8 @@ APART: Final = replace(RULES, segment_bytes=1)
 """Every segment is a group of its own."""
 
 _BUCKETS: Final = 3
+_CORES: Final = 2
+_QUIET: Final = Console(quiet=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,11 +75,9 @@ def passed(
     is_last_chunk: bool = True,
 ) -> Pass:
     """The same, with what the workers said; `clean_until`: where it is below `first_dirty`."""
-    round_ = replace(_round(log, now_ms, rules, first_dirty), is_last_chunk=is_last_chunk)
-    if clean_until is not None:
-        vector = (CleanerOffset(epoch=1, offset=clean_until),)
-        round_ = replace(round_, state=replace(round_.state, cleaner_offsets=vector))
-    return _carried_out(log, round_)
+    compact = replace(_compact(log, rules, first_dirty), is_last=is_last_chunk)
+    clean_until = first_dirty if clean_until is None else clean_until
+    return _carried_out(log, _round(log, now_ms, rules, compact, clean_until))
 
 
 def seen(log: Log, *, cleaner_offset: int | None = None) -> PartitionView:
@@ -107,48 +117,82 @@ def vacuumed(log: Log, *, now_ms: int, rules: Rules = RULES) -> Log:
     plan = planned(log, cleaner_offset=log.segments[-1].next_offset, now_ms=now_ms, rules=rules)
     assert isinstance(plan, Compact)
     assert plan.is_partial
-    round_ = replace(
-        _round(log, now_ms, rules, plan.first_dirty),
-        next_offset=plan.next_offset,
-        groups=plan.groups,
-        is_partial=True,
-    )
-    return _carried_out(log, round_).log
+    return _carried_out(log, _round(log, now_ms, rules, plan, plan.first_dirty)).log
 
 
 def _carried_out(log: Log, work: Round) -> Pass:
-    carried = carried_out(log.tier, work, buckets=_BUCKETS)
-    done = carried.rewritten
-    faults = receipt_violations(
-        done.round.groups,
-        done.receipts,
-        records_scanned=done.records_scanned,
-        record_bytes_scanned=done.record_bytes_scanned,
-    )
-    assert faults == ()
+    with _several_buckets(work), _errors_of_stages() as errors:
+        (done,) = executed(OneThreadExecutor(log.tier, _QUIET, _CORES), [work])
+    if errors:
+        assert done.failure is not None
+        raise errors[0]
+    assert violation_of(done, log.tier) == ""
+    indexed = set(work.aborted)
+    unindexed = tuple(entry for entry in done.round.aborted if entry not in indexed)
+    assert len(unindexed) == done.unindexed
     return Pass(
-        log=_after(log, done.round, done.receipts),
+        log=_after(log, done),
         receipts=done.receipts,
-        unindexed=carried.unindexed,
-        malformed_versions=done.malformed_versions,
+        unindexed=unindexed,
+        malformed_versions=done.scan.malformed_versions,
     )
 
 
-def _round(log: Log, now_ms: int, rules: Rules, first_dirty: int) -> Round:
+@contextmanager
+def _several_buckets(work: Round) -> Iterator[None]:
+    """Split the keys of so small a log into buckets, as those of a large one are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(task_assignment, "BUCKET_BYTES", -(-work.size_bytes // _BUCKETS))
+        assert task_assignment.buckets_of(work.size_bytes) == _BUCKETS
+        yield
+
+
+@contextmanager
+def _errors_of_stages() -> Iterator[list[Exception]]:
+    """Collect the errors of tasks, of which a round's failure has only the text."""
+    errors: list[Exception] = []
+
+    def collected(error: Exception, where: str) -> bytes:
+        errors.append(error)
+        return failure(error, where)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scan, "failure", collected)
+        patch.setattr(rewrite, "failure", collected)
+        yield errors
+
+
+def _compact(log: Log, rules: Rules, first_dirty: int) -> Compact:
     inside = log.segments[:-1] if log.is_last_beyond else log.segments
-    # Markers beyond the round decide transactions within it.
-    entries = [t for segment in log.segments for t in read_aborted(log.tier, KEY, segment)]
-    return Round(
-        index=0,
-        state=replace(
-            _state(log), cleaner_offsets=(CleanerOffset(epoch=1, offset=first_dirty),)
-        ),
+    size_bytes = sum(segment.size_bytes for segment in inside)
+    return Compact(
+        key=KEY,
+        reason=CompactReason.DIRTY,
         first_dirty=first_dirty,
         next_offset=log.next_offset,
         groups=grouped(inside, rules),
-        rules=rules,
+        ratio=DirtyRatio(clean_bytes=0, cleanable_bytes=size_bytes),
+        bytes_in=size_bytes,
+        bytes_out_estimate=size_bytes,
+    )
+
+
+def _round(
+    log: Log, now_ms: int, rules: Rules, compact: Compact, clean_until: int
+) -> Round:
+    # Markers beyond the round decide transactions within it.
+    entries = [t for segment in log.segments for t in read_aborted(log.tier, KEY, segment)]
+    vector = (CleanerOffset(epoch=1, offset=clean_until),)
+    return Round(
+        index=0,
+        state=replace(_state(log), cleaner_offsets=vector),
+        plan=PartitionPlan(
+            key=KEY,
+            rules=rules,
+            choice=compact,
+            producers=read_snapshot(log.tier, KEY, log.segments[-1]),
+        ),
         aborted=tuple(entries),
-        producers=read_snapshot(log.tier, KEY, log.segments[-1]),
         now_ms=now_ms,
     )
 
@@ -165,10 +209,10 @@ def _state(log: Log) -> PartitionState:
     )
 
 
-def _after(log: Log, work: Round, receipts: Sequence[GroupReceipt]) -> Log:
+def _after(log: Log, done: RoundResult) -> Log:
     """What lives once the round is committed."""
-    sources = {segment.segment_id for segment in work.segments}
+    sources = {segment.segment_id for segment in done.round.compact.sources}
     live = [segment for segment in log.segments if segment.segment_id not in sources]
-    for group, receipt in zip(work.groups, receipts, strict=True):
+    for group, receipt in zip(done.round.groups, done.receipts, strict=True):
         live += group.segments if receipt.segment is None else (receipt.segment,)
     return replace(log, segments=tuple(sorted(live, key=lambda segment: segment.start_offset)))

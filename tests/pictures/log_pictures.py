@@ -24,9 +24,9 @@ Words stand for batches, in offset order:
     0..  ..5        the segment begins at 0, ends at 5, although no batch does
     >               at the end: the last segment is beyond the round (undecided, or too young)
 
-`picture` builds objects in a LocalTieredStorage folder as a
-broker would have uploaded them; `cleaned` runs the functions that the stages of a run call, without
-Spark; `drawn` and `listed` show the live segments afterwards.
+`picture` builds objects in a LocalTieredStorage folder as a broker would have uploaded them;
+`cleaned` runs the stages of a round, in this process; `drawn` and `listed` show the live segments
+afterwards.
 """
 
 from __future__ import annotations

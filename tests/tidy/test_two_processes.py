@@ -12,7 +12,7 @@ from tests.two_processes import scope_of
     ("fixture", "scopes"),
     [
         ("spark: SparkSession", {"Spark"}),
-        ("archive: Path", {"Spark"}),
+        ("archive: Path", {"archive"}),
         ("lab: KafkaLab", {"Kafka", "Spark"}),
         ("led: Led", {"Spark"}),
         ("fuzzed: dict[int, FuzzedTopic]", {"Kafka"}),

@@ -8,12 +8,20 @@ import pytest
 
 from tests.compaction.builders import a_chain, a_segment, listed
 from tierfold.compaction.cleaning.counts import Counts
+from tierfold.compaction.cleaning.group_outcome import (
+    Empty,
+    GroupOutcome,
+    RewriteReason,
+    Unchanged,
+    Written,
+)
 from tierfold.compaction.commits.receipts import (
     GroupReceipt,
     GroupResult,
     StagedObject,
     listing_violations,
     receipt_violations,
+    result_of,
 )
 from tierfold.compaction.discovery.listing import REQUIRED_PARTS, ListedSegment
 from tierfold.compaction.model.segments import Segment
@@ -243,3 +251,19 @@ def test_an_object_of_another_size_is_named(part: str, more: int) -> None:
 
 def test_a_segment_that_is_gone_lacks_every_object() -> None:
     assert len(listing_violations((WRITTEN, UNCHANGED), [])) == len(REQUIRED_PARTS)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "result"),
+    [
+        pytest.param(Unchanged(), GroupResult.UNCHANGED, id="a segment that stays as it is"),
+        pytest.param(
+            Written(reason=RewriteReason.BATCHES), GroupResult.WRITTEN, id="a new segment"
+        ),
+        pytest.param(
+            Empty(reason=RewriteReason.BATCHES), GroupResult.EMPTY, id="a group that keeps nothing"
+        ),
+    ],
+)
+def test_a_receipt_reports_the_outcome(outcome: GroupOutcome, result: GroupResult) -> None:
+    assert result_of(outcome) is result

@@ -11,16 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.compaction.builders import (
+    KEY,
     a_chain,
     a_segment,
     a_state,
     discovered,
+    listed,
     new_ids,
     segment_id,
     unknown,
 )
 from tierfold.compaction.commits.commit import (
-    EpochIs,
     FinishDeletion,
     MoveLogStart,
     ReleaseClaim,
@@ -32,19 +33,17 @@ from tierfold.compaction.commits.commit import (
     proposed,
 )
 from tierfold.compaction.commits.invariants import ensure
+from tierfold.compaction.deletion.deletion_checks import deletion_violations
 from tierfold.compaction.deletion.deletion_plan import (
     DeletionPlan,
     VacuumLimits,
     deletion_plan_of,
-    deletion_violations,
     run_at_work,
-    taken_over,
 )
 from tierfold.compaction.deletion.expiry import ExpiryReason
 from tierfold.compaction.discovery.histories import EpochStretch, InspectedSegment
 from tierfold.compaction.discovery.listing import REQUIRED_PARTS, IncompleteUpload
 from tierfold.compaction.discovery.view import PartitionView, state_with_new
-from tierfold.compaction.model.outcomes import Fenced, LostRace
 from tierfold.compaction.model.rules import DAY_MS, Rules, TierBinding
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionState, RetiredSegment, Segment
 
@@ -217,6 +216,7 @@ TAKES_APART: Final = replace(TIMES, takes_set_apart=True)
         (TierBinding.DETACHED, TAKES_APART, DAY_MS - 1, False),
         (TierBinding.DETACHED, TIMES, DAY_MS, False),
         (TierBinding.BOUND, TAKES_APART, DAY_MS, False),
+        (TierBinding.BOUND, TIMES, DAY_MS, False),
         (None, TAKES_APART, DAY_MS, False),
     ],
 )
@@ -237,7 +237,7 @@ def test_what_is_set_apart_goes_only_where_a_person_gave_it_up(
     assert ids(vacuumed) == ([], [], [], [])
     kept = [note for note in vacuumed.notes if "set apart, outside the leader epoch" in note]
     assert len(kept) is not goes
-    is_reported = binding is not TierBinding.DETACHED
+    is_reported = binding is not TierBinding.DETACHED and order.takes_set_apart
     assert any("1 set apart." in note for note in vacuumed.notes) is is_reported
 
 
@@ -294,30 +294,27 @@ def test_a_run_holds_a_partition_until_it_is_silent_for_the_orphan_age(
     assert run_at_work(None, TIMES) == ""
 
 
-def test_a_run_that_lost_the_row_learns_to_whom() -> None:
-    hold = EpochIs(epoch=3, owner_run="we")
-    row = a_state(CHAIN, epoch=3, owner_run="we", commit_id="x")
-    assert taken_over(row, hold) is None
-    newer = replace(row, epoch=4, owner_run="they")
-    assert taken_over(newer, hold) == Fenced(epoch=3, by_epoch=4, by_run="they")
-    assert taken_over(replace(row, owner_run="they"), hold) == LostRace(found_commit_id="x")
-
-
-def test_the_row_decides_what_is_deleted() -> None:
-    started = replace(gone(CHAIN[0], for_ms=DAY_MS), deletion_started_at_ms=NOW_MS)
-    row = a_state(CHAIN[1:], retired=(started,))
-    vacuumed = deletion(seen(row, [stray(15, 20)]))
-    assert deletion_violations(vacuumed, row) == ()
-    adopted = a_segment(30, 39, segment_id=segment_id("stray15"))
-    for changed, word in (
-        (a_state(CHAIN), f"segment {A} is live"),
-        (a_state(CHAIN[1:], retired=(gone(CHAIN[0], for_ms=DAY_MS),)), f"{A} is not marked"),
-        (a_state(CHAIN[1:]), f"{A} is not marked"),
-        (replace(row, segments=(*CHAIN[1:], adopted)), f"segment {adopted.segment_id} is live"),
-        (replace(row, retired=(started, gone(adopted, for_ms=0))), "is no orphan, but retired"),
-    ):
-        (violation,) = deletion_violations(vacuumed, changed)
-        assert word in violation
+@pytest.mark.parametrize(
+    ("gone", "finished"),
+    [
+        ((), ()),
+        ((A,), (A,)),
+        ((A, B), (A, B)),
+        ((C,), ()),  # What was an orphan is in no row.
+        ((B, C), (B,)),
+    ],
+)
+def test_only_what_the_row_marks_and_no_listing_shows_leaves_it(
+    gone: tuple[str, ...], finished: tuple[str, ...]
+) -> None:
+    going, starting = (
+        RetiredSegment(segment=each, retired_at_ms=0, retired_by_epoch=1, retired_by_run="earlier")
+        for each in CHAIN[:2]
+    )
+    orphans = (listed(CHAIN[2]),)
+    vacuumed = DeletionPlan(key=KEY, going=(going,), starting=(starting,), orphans=orphans)
+    removed = (FinishDeletion(ids=finished),) if finished else ()
+    assert vacuumed.last_updates(gone, run="r") == (*removed, ReleaseClaim(run="r"))
 
 
 def drawn_stray(draw: st.DrawFn, start: int) -> InspectedSegment:

@@ -9,17 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.compaction.builders import a_chain, a_segment, a_view, cleaned_to
+from tests.compaction.builders import a_chain, a_segment, a_state, a_view, cleaned_to
 from tierfold.compaction.model.rules import Rules
-from tierfold.compaction.planning.chunks import (
-    Due,
-    RemainingBudget,
-    next_wave,
-    rest_of_plan,
-    sources_of,
-)
-from tierfold.compaction.planning.plan import Compact, propose
-from tierfold.compaction.planning.regions import Regions, regions_of
+from tierfold.compaction.planning.chunks import RemainingBudget, next_wave, rest_of_plan
+from tierfold.compaction.planning.partition_plan import PartitionPlan, partition_plan
 
 NOW_MS = 2_000_000
 RULES = Rules(
@@ -31,7 +24,7 @@ FIVE = (10, 10, 10, 10, 10)
 """The offsets of five segments of 1000 bytes."""
 
 
-def a_plan(*lengths: int, clean: int = 0, sizes: tuple[int, ...] = ()) -> Compact:
+def a_plan(*lengths: int, clean: int = 0, sizes: tuple[int, ...] = ()) -> PartitionPlan:
     """Over a chain of segments, clean below offset `clean`."""
     segments = a_chain(*lengths)
     segments = tuple(
@@ -39,28 +32,29 @@ def a_plan(*lengths: int, clean: int = 0, sizes: tuple[int, ...] = ()) -> Compac
         for segment, size in zip(segments, sizes or [1000] * len(segments), strict=True)
     )
     view = a_view(segments, cleaner_offsets=cleaned_to(clean)) if clean else a_view(segments)
-    regions = regions_of(view, None, RULES, NOW_MS)
-    assert isinstance(regions, Regions)
-    plan = propose(view, RULES, regions, NOW_MS)
-    assert isinstance(plan, Compact)
+    plan = partition_plan(view, (), RULES, NOW_MS)
+    assert plan.is_due
     return plan
 
 
-def due(plan: Compact, chunk_bytes: int | None = None, chunks_done: int = 0) -> Due:
-    return Due(plan=plan, rules=replace(RULES, chunk_bytes=chunk_bytes), chunks_done=chunks_done)
+def due(
+    plan: PartitionPlan, chunk_bytes: int | None = None, chunks_done: int = 0
+) -> PartitionPlan:
+    rules = replace(plan.rules, chunk_bytes=chunk_bytes)
+    return replace(plan, rules=rules, choice=replace(plan.compact, chunks_done=chunks_done))
 
 
-def ends(wave_due: list[Due], budget_left: RemainingBudget) -> tuple[list[int], str]:
+def ends(wave_due: list[PartitionPlan], budget_left: RemainingBudget) -> tuple[list[int], str]:
     """Where the chunks of the next wave end, and why nothing more may be begun."""
     wave = next_wave(wave_due, budget_left)
-    return [chunk.plan.next_offset for chunk in wave.chunks], wave.stop
+    return [chunk.compact.next_offset for chunk in wave.chunks], wave.stop
 
 
 def test_without_a_bound_all_is_one_chunk() -> None:
     plan = a_plan(*FIVE)
     (chunk,) = next_wave([due(plan)], RemainingBudget()).chunks
-    assert chunk.plan == plan
-    assert chunk.is_last
+    assert chunk == due(plan)
+    assert chunk.compact.is_last
 
 
 @pytest.mark.parametrize(
@@ -79,31 +73,32 @@ def test_a_chunk_is_whole_segments_within_chunk_bytes(chunk_bytes: int, end: int
 
 def test_only_dirty_bytes_count_against_chunk_bytes_and_the_clean_part_goes_along() -> None:
     (chunk,) = next_wave([due(a_plan(*FIVE, clean=20), 2000)], RemainingBudget()).chunks
-    assert (chunk.plan.next_offset, chunk.plan.bytes_in) == (40, 4000)
-    assert sources_of(chunk.plan)[0].start_offset == 0
-    assert not chunk.is_last
+    assert (chunk.compact.next_offset, chunk.compact.bytes_in) == (40, 4000)
+    assert chunk.compact.sources[0].start_offset == 0
+    assert not chunk.compact.is_last
 
 
 def test_a_segment_that_is_clean_in_part_is_dirty() -> None:
     (chunk,) = next_wave([due(a_plan(*FIVE, clean=25), 1000)], RemainingBudget()).chunks
-    assert chunk.plan.next_offset == 30
+    assert chunk.compact.next_offset == 30
 
 
 def test_the_plan_says_which_chunk_it_is_and_why_it_ends_there() -> None:
     (chunk,) = next_wave([due(a_plan(*FIVE), 2000)], RemainingBudget()).chunks
-    assert chunk.plan.held_back == (
+    assert chunk.compact.held_back == (
         "chunk 1 of about 3, up to offset 19: chunk.bytes is 2000",
     )
     (later,) = next_wave(
         [due(a_plan(*FIVE, clean=20), 2000, chunks_done=1)], RemainingBudget()
     ).chunks
-    assert later.plan.held_back[0].startswith("chunk 2 of about 3, up to offset 39")
+    assert later.compact.held_back[0].startswith("chunk 2 of about 3, up to offset 39")
 
 
 def test_the_last_chunk_says_what_the_plan_says() -> None:
-    plan = replace(a_plan(*FIVE), held_back=("an open transaction",))
+    plan = a_plan(*FIVE)
+    plan = replace(plan, choice=replace(plan.compact, held_back=("an open transaction",)))
     (chunk,) = next_wave([due(plan, 5000)], RemainingBudget()).chunks
-    assert chunk.plan.held_back == ("an open transaction",)
+    assert chunk.compact.held_back == ("an open transaction",)
 
 
 # --max-bytes.
@@ -156,8 +151,8 @@ def test_a_wave_takes_a_third_of_the_free_space_and_the_next_begins_anew() -> No
 
 def test_what_fits_no_third_is_cut_to_one() -> None:
     (chunk,) = next_wave([due(a_plan(*FIVE))], RemainingBudget(free_bytes=9000)).chunks
-    assert chunk.plan.next_offset == 30
-    assert "has 9 000 bytes free" in chunk.plan.held_back[0]
+    assert chunk.compact.next_offset == 30
+    assert "has 9 000 bytes free" in chunk.compact.held_back[0]
 
 
 def test_one_segment_is_begun_however_little_is_free() -> None:
@@ -176,10 +171,24 @@ def test_a_wave_of_several_ends_with_its_bytes_and_one_alone_is_not_cut() -> Non
 def test_what_remains_begins_where_the_chunk_ended_and_reads_the_rows_segments() -> None:
     whole = a_plan(*FIVE)
     after = (a_segment(0, 19, segment_id="n" * 22, size_bytes=7), *a_chain(*FIVE)[2:])
-    beyond = a_segment(50, 59)
-    left = rest_of_plan(whole, 20, (*after, beyond), RULES)
-    assert (left.first_dirty, left.next_offset, left.bytes_in) == (20, 50, 3007)
-    assert sources_of(left) == after
+    state = a_state((*after, a_segment(50, 59)), epoch=4)
+    left = rest_of_plan(whole, 20, state)
+    rest = left.compact
+    assert (rest.first_dirty, rest.next_offset, rest.bytes_in) == (20, 50, 3007)
+    assert rest.sources == after
+    assert (rest.is_last, rest.chunks_done) == (True, 1)
+    assert rest_of_plan(left, 30, state).compact.chunks_done == 2
+    assert left.view is not None
+    assert (left.view.state, left.view.segments) == (state, state.segments)
+    assert (left.rules, left.ratio, left.regions) == (whole.rules, whole.ratio, whole.regions)
+
+
+def test_a_partition_that_is_not_due_leaves_nothing() -> None:
+    clean = partition_plan(
+        a_view(a_chain(10), cleaner_offsets=cleaned_to(10)), (), RULES, NOW_MS
+    )
+    with pytest.raises(TypeError, match="is not due"):
+        rest_of_plan(clean, 10, a_state(a_chain(10)))
 
 
 @given(
@@ -198,21 +207,23 @@ def test_waves_come_to_an_end_at_the_end_of_the_plan(
 ) -> None:
     clean = min(clean, len(sizes) - 1)
     left = a_plan(*[10] * len(sizes), clean=10 * clean, sizes=tuple(sizes))
-    whole = left
+    whole = left.compact
     for done in range(len(sizes) + 1):
         # Each wave as the first of a run: something is always begun.
         budget_left = RemainingBudget(budget_bytes=budget_bytes, free_bytes=free_bytes)
-        (chunk,) = next_wave([due(left, chunk_bytes, done)], budget_left).chunks
-        dirty = [source.size_bytes for source in sources_of(chunk.plan)][left.first_dirty // 10 :]
+        assert left.compact.chunks_done == done
+        (plan,) = next_wave([due(left, chunk_bytes, done)], budget_left).chunks
+        chunk, first_dirty = plan.compact, left.compact.first_dirty
+        dirty = [source.size_bytes for source in chunk.sources][first_dirty // 10 :]
         assert dirty
         if len(dirty) > 1:
             assert sum(dirty) <= (chunk_bytes or sum(sizes))
-            assert chunk.plan.bytes_in <= (budget_bytes or sum(sizes))
-            assert chunk.plan.bytes_in <= (sum(sizes) if free_bytes is None else free_bytes // 3)
-        assert left.first_dirty < chunk.plan.next_offset <= whole.next_offset
-        assert chunk.is_last == (chunk.plan.next_offset == whole.next_offset)
+            assert chunk.bytes_in <= (budget_bytes or sum(sizes))
+            assert chunk.bytes_in <= (sum(sizes) if free_bytes is None else free_bytes // 3)
+        assert first_dirty < chunk.next_offset <= whole.next_offset
+        assert chunk.is_last == (chunk.next_offset == whole.next_offset)
         if chunk.is_last:
             break
-        left = rest_of_plan(left, chunk.plan.next_offset, sources_of(whole), RULES)
+        left = rest_of_plan(left, chunk.next_offset, a_state(whole.sources))
     else:
         raise AssertionError("more chunks than segments")

@@ -11,7 +11,7 @@ from tests.compaction.aged import NOW_MS, aged
 from tests.compaction.builders import a_chain, a_view, cleaned_to
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason
 from tierfold.compaction.model.rules import Rules
-from tierfold.compaction.planning.chunks import Due, RemainingBudget, next_wave
+from tierfold.compaction.planning.chunks import RemainingBudget, next_wave
 from tierfold.compaction.planning.explanation import (
     ExplainedSegment,
     decision,
@@ -19,6 +19,7 @@ from tierfold.compaction.planning.explanation import (
     explained,
     folded,
 )
+from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.compaction.planning.plan import Compact, propose
 from tierfold.compaction.planning.regions import LastStable, Regions, regions_of
 
@@ -49,7 +50,8 @@ def explain(
     assert isinstance(regions, Regions)
     choice = propose(view, rules, regions, NOW_MS)
     if isinstance(choice, Compact):
-        choice = next_wave([Due(plan=choice, rules=rules)], RemainingBudget()).chunks[0].plan
+        due = PartitionPlan(key=view.key, rules=rules, choice=choice, view=view)
+        choice = next_wave([due], RemainingBudget()).chunks[0].choice
     return explained(view, rules, regions, choice, NOW_MS)
 
 

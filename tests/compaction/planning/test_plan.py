@@ -141,7 +141,7 @@ def test_a_round_takes_all_live_segments_below_its_end() -> None:
         (0, 199),
         (200, 399),
     ]
-    assert plan.source_ids == tuple(segment.segment_id for segment in CHAIN)
+    assert plan.sources == CHAIN
     assert (plan.bytes_in, plan.bytes_out_estimate) == (4000, 4061)
     assert plan.ratio == DirtyRatio(clean_bytes=1000, cleanable_bytes=3000)
     assert (plan.held_back, plan.notes) == ((), ())
@@ -150,7 +150,7 @@ def test_a_round_takes_all_live_segments_below_its_end() -> None:
 def test_a_round_that_is_held_back_says_why_not_more() -> None:
     plan = compact(a_view(CHAIN), last_stable=HOLD)
     assert plan.next_offset == 200
-    assert plan.source_ids == (segment_id(0), segment_id(100))
+    assert tuple(s.segment_id for s in plan.sources) == (segment_id(0), segment_id(100))
     assert plan.held_back == (
         "held back at offset 212: open transaction of producer 2999;"
         " the segments from offset 200 on wait for its marker",

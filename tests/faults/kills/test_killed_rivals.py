@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from pyspark.sql import SparkSession
 
 from tests.end_to_end.processes import Application, awaited, signalled
 from tests.faults.kills.killed_checks import Examiner, catalog_versions
@@ -58,7 +57,6 @@ def each_stretch_once(written: WrittenTier) -> bool:
 
 
 def test_of_two_runs_begun_at_once_each_chunk_is_committed_by_one(
-    spark: SparkSession,
     lab: KafkaLab,
     written: WrittenTier,
     runs: list[Application],
@@ -84,7 +82,6 @@ def live_ids(tier: Path) -> dict[tuple[str, int], list[str]]:
 
 
 def test_a_run_that_was_paused_and_overtaken_is_fenced_and_publishes_nothing_more(
-    spark: SparkSession,
     lab: KafkaLab,
     written: WrittenTier,
     runs: list[Application],

@@ -8,7 +8,6 @@ from __future__ import annotations
 from itertools import islice
 
 import pytest
-from pyspark.sql import SparkSession
 
 from tests.faults.kills.killed_blows import HAND, Sign, Whom, blows
 from tests.faults.kills.killed_run import Course, Kill, killed
@@ -20,7 +19,7 @@ SEED = 7
 
 @pytest.fixture(scope="module")
 def courses(
-    spark: SparkSession, lab: KafkaLab, tmp_path_factory: pytest.TempPathFactory
+    lab: KafkaLab, tmp_path_factory: pytest.TempPathFactory
 ) -> list[Course]:
     """Eight kills on one tier; after a run that ends before its blow, another tier goes on."""
     folder = tmp_path_factory.mktemp("killed")

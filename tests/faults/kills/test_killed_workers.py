@@ -11,10 +11,11 @@ from pyspark.sql import SparkSession
 from tests.faults.kills.killed_checks import unnamed
 from tests.faults.kills.killed_logs import LARGE, LARGE_RECORDS, large_newest, put_large
 from tests.faults.kills.worker_killer import workers_killed
-from tests.jobs.commands import ALWAYS, status_of, tierfold, told
+from tests.jobs.commands import ALWAYS, ON_SPARK, status_of, tierfold, told
 from tests.jobs.tiers import folder_of, key_of, made_tier, put_updates
 
 SEGMENTS: Final = 4
+ONE_EACH: Final = (*ALWAYS, "--set", "segment.bytes=1")
 STAGES: Final = {"scan": 0, "rewrite": 2}
 """When a worker dies: as it begins the object of that number; 0: as it reads one."""
 
@@ -27,7 +28,7 @@ def test_a_worker_that_dies_in_mid_task_is_replaced_and_nothing_is_published_twi
     newest = put_large(tier, SEGMENTS)
     dead = tmp_path / "dead"
     with workers_killed(spark, folder_of(tier, LARGE), writes=STAGES[stage], once=dead):
-        ran = tierfold("compact", tier, *ALWAYS, "--set", "segment.bytes=1", "--json")
+        ran = tierfold("compact", tier, *ONE_EACH, *ON_SPARK, "--json")
     assert dead.exists()
     assert ran.code == 0, ran.stderr
     report = ran.partitions["large", 0]
@@ -49,14 +50,14 @@ def test_data_that_take_every_worker_down_stop_their_own_partition_alone(
     for number in range(2):
         put_updates(tier, key_of("small"), number)
     with workers_killed(spark, folder_of(tier, LARGE)):
-        ran = tierfold("compact", tier, *ALWAYS, "--json")
+        ran = tierfold("compact", tier, *ALWAYS, *ON_SPARK, "--json")
     assert ran.code == 3, ran.stderr
     assert ran.outcomes == {("large", 0): "failed", ("small", 0): "compacted"}
     reason = ran.partitions["large", 0]["reason"]
     assert not told(reason, "large-0: a Spark worker died", "Python worker exited", "more memory")
     assert status_of(tier)["large", 0]["retired"] == []
     with workers_killed(spark, folder_of(tier, LARGE)):
-        ran = tierfold("verify", tier, "--json")
+        ran = tierfold("verify", tier, *ON_SPARK, "--json")
     assert ran.code == 3
     assert not told(ran.stderr, "Spark's workers died while they read", str(tier), "--topic")
     assert "Traceback" not in ran.stderr

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from tests.faults.random_verbs import verbs_broker as broker
 from tests.faults.random_verbs.verbs_checks import Broken, Deletion, Forgetting
@@ -33,7 +32,7 @@ STEPS = 100
 
 
 def test_a_hundred_steps_violate_no_invariant_and_reach_what_they_are_for(
-    spark: SparkSession, tmp_path: Path
+    tmp_path: Path
 ) -> None:
     machine = Machine(tmp_path / "tier", SEED)
     play(machine, STEPS)
@@ -61,7 +60,7 @@ def test_a_seed_draws_the_same_steps_again(tmp_path: Path, monkeypatch: Any) -> 
 
 
 @pytest.fixture
-def machine(spark: SparkSession, tmp_path: Path) -> Machine:
+def machine(tmp_path: Path) -> Machine:
     """A tier with its brokers' whole logs, compacted once."""
     found = Machine(tmp_path / "tier", SEED)
     found.trace.append("first")

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Final
 
 import click
-from pyspark.sql import SparkSession
 
 from tests.end_to_end.processes import awaited, started
 from tests.faults.kills.killed_blows import Blow, Whom, blows, struck
@@ -25,7 +24,6 @@ from tests.faults.random_verbs.verbs_checks import Broken
 from tests.faults.random_verbs.verbs_machine import Machine
 from tests.faults.random_verbs.verbs_steps import play
 from tests.jobs.commands import ALWAYS, ROOT, users_environment
-from tierfold.jobs.spark.session import tierfold_session
 
 STEPS_PER_TIER: Final = 250
 ENDS: Final = {Whom.JVM: frozenset({-9, 0, 2, 3})}
@@ -78,7 +76,6 @@ def summary_lines(counts: Counter[str], met: dict[str, set[str]]) -> Iterator[st
 @click.option("--kills/--no-kills", "is_killed", default=True, help="Whether runs are killed.")
 def soak(steps: int, seed: int, is_killed: bool) -> None:
     """Play `steps` steps; exit code 1 at the first violation."""
-    spark: SparkSession = tierfold_session()  # The verbs of this process share it.
     counts: Counter[str] = Counter()
     met: dict[str, set[str]] = {}
     done = 0
@@ -100,7 +97,6 @@ def soak(steps: int, seed: int, is_killed: bool) -> None:
         shutil.rmtree(folder / str(seed))
         seed += 1
     click.echo("\n".join(summary_lines(counts, met)))
-    spark.stop()
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -18,8 +18,8 @@ from tests.faults.simulation.environment_broker import (
 )
 from tests.faults.simulation.environment_checks import keys_of
 from tests.faults.simulation.environment_model import Tier
+from tests.faults.simulation.simulation_executor import simulated
 from tests.faults.simulation.simulation_forgetting import takes_back
-from tests.faults.simulation.simulation_pipeline import VirtualPipeline
 from tests.faults.simulation.simulation_scheduler import (
     DAY_MS,
     HOUR_MS,
@@ -34,12 +34,19 @@ from tierfold.compaction.discovery.view import Refusal
 from tierfold.compaction.model.errors import TierfoldError, UnreadableObject
 from tierfold.compaction.model.segments import PartitionState, Segment
 from tierfold.compaction.planning.chunks import UNBOUND
+from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.compaction.planning.plan import Rest, RestReason
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
-from tierfold.jobs.pipeline.partition_report import NOTHING_TO_DO, REFUSED
-from tierfold.jobs.pipeline.run_loop import Waves
-from tierfold.jobs.pipeline.survey import Surveyed, in_order_of_work, survey
+from tierfold.jobs.pipeline.partition_report import (
+    COMPACTED,
+    FAILED,
+    NOTHING_TO_DO,
+    REFUSED,
+    PartitionReport,
+)
+from tierfold.jobs.pipeline.survey import survey
+from tierfold.jobs.verbs.compact import carried_out
 from tierfold.jobs.verbs.restore import restore
 from tierfold.jobs.verbs.vacuum import catalog_cleaned, vacuum
 from tierfold.storage.kafka.kafka_uuid import new_segment_id
@@ -103,40 +110,43 @@ def _runs(environment: Environment, actor: Actor) -> None:
 
 
 def compact(environment: Environment, run: str, actor: Actor) -> None:
-    """Do what `jobs.verbs.compact.compact` does, without a Spark session."""
+    """Run `tierfold compact`, without its records; check its survey before it goes on."""
     context = environment.run_context(actor, run)
     tiers = {key: environment.watch.tier(key) for key in environment.histories}
     try:
-        surveyed = survey(context, environment.settings, Scope())
+        plans = survey(context, environment.settings, Scope())
     except TierfoldError as error:
         environment.happened(run, "survey failed", error.what)
         return
-    for partition in surveyed:
-        _check_choice(environment, tiers.get(partition.key), partition, context.now_ms)
+    for plan in plans:
+        _check_choice(environment, tiers.get(plan.key), plan, context.now_ms)
     environment.refused = {
-        partition.key: partition.choice.detail
-        for partition in surveyed
-        if isinstance(partition.choice, Refusal)
+        plan.key: plan.choice.detail for plan in plans if isinstance(plan.choice, Refusal)
     }
-    due = in_order_of_work(surveyed)
-    environment.due += sum(not environment.histories[partition.key].is_deleted for partition in due)
-    waves = Waves(
-        context=context,
-        pipeline=VirtualPipeline(driver=actor, environment=environment, tier=context.tier),
-        budget=UNBOUND,
-        started_at_ms=context.now_ms,
-        record=lambda *_: None,
+    due = [plan.key for plan in plans if plan.is_due]
+    environment.due += sum(not environment.histories[key].is_deleted for key in due)
+    engine = simulated(environment, actor)
+    reports = carried_out(context, plans, QUIET, UNBOUND, engine, context.now_ms)
+    for plan, report in zip(plans, reports, strict=True):
+        if isinstance(plan.choice, Refusal):
+            how = f"refused: {plan.choice.reason}"
+            environment.happened(run, how, f"{plan.key}: {plan.choice.detail}")
+        elif plan.is_due:
+            environment.happened(run, report.outcome, f"{report.key}: {report.reason}")
+    _note_lost_ones(environment, reports)
+
+
+def _note_lost_ones(environment: Environment, reports: Sequence[PartitionReport]) -> None:
+    """Count runs in which a worker's death stopped one partition and not the other."""
+    is_stopped = any(
+        report.outcome == FAILED and "a worker died" in report.reason for report in reports
     )
-    for report in waves.run(due):
-        environment.happened(run, report.outcome, f"{report.key}: {report.reason}")
-    for partition in surveyed:
-        if isinstance(partition.choice, Refusal):
-            how = f"refused: {partition.choice.reason}"
-            environment.happened(run, how, f"{partition.key}: {partition.choice.detail}")
+    is_done = any(report.outcome == COMPACTED for report in reports)
+    environment.outcomes["a death stops one of two"] += is_stopped and is_done
 
 
 def _check_choice(
-    environment: Environment, before: Tier | None, partition: Surveyed, began_ms: int
+    environment: Environment, before: Tier | None, partition: PartitionPlan, began_ms: int
 ) -> None:
     """Raise Broken if a partition is served stale, or stands still without a refusal.
 
@@ -160,7 +170,7 @@ def _check_choice(
         )
 
 
-def _as_read(tier: Tier, partition: Surveyed) -> Tier:
+def _as_read(tier: Tier, partition: PartitionPlan) -> Tier:
     """Return the tier without the uploads that the store refused to read in this survey."""
     notes = () if partition.view is None else partition.view.notes
     failed = [note for note in notes if NOT_TAKEN in note]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from random import Random
 from typing import Any, Final, NoReturn
 
@@ -24,7 +25,15 @@ from tests.storage.scripts import Call, Rule, Script
 from tierfold.compaction.model.outcomes import Outcome
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.jobs.context.run_context import RunContext
-from tierfold.jobs.pipeline import check_and_commit, commits, run_loop, run_records, survey
+from tierfold.jobs.engines import task_assignment
+from tierfold.jobs.pipeline import (
+    check_and_commit,
+    claiming,
+    commits,
+    run_loop,
+    run_records,
+    survey,
+)
 from tierfold.jobs.settings.resolution import Settings, resolve
 from tierfold.jobs.verbs import restore, vacuum, vacuum_survey
 from tierfold.storage.catalog.delta_tables import TableLayout
@@ -38,6 +47,12 @@ FAULT_PROFILES: Final = (
     FaultProfile(faults=0.02, switches=0.6, leaps=0.01),
     FaultProfile(faults=0.04, switches=0.6, leaps=0.02),
 )
+
+BUCKET_BYTES: Final = 256
+"""Log bytes per key bucket, so that so small a log has several."""
+
+_BUG: Final = re.compile(r"report (it|this bug)")
+"""How the product reports an error that it takes for its own bug."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,6 +70,8 @@ class Environment:
     """Why a partition is refused, by the last run and the vacuums since."""
     takes_back: bool = False
     """A person runs `tierfold forget` on partitions that an unclean election cut off."""
+    stages_ended_ms: dict[str, int] = field(default_factory=dict)
+    """When the stages of each run ended last; none of its commits may bear an earlier time."""
     commit_times_ms: dict[PartitionKey, list[int]] = field(default_factory=dict)
     """The commit times of each row, in their order."""
     objects: Objects = field(init=False)
@@ -78,7 +95,8 @@ class Environment:
             return VirtualTable(actor, self.table, uri, layout)
 
         answers = Script(
-            Rule(step="claim", after=self._claimed), Rule(step="commit", after=self._committed)
+            Rule(step="claim", after=self._claimed),
+            Rule(step="commit", before=partial(self._dated, run), after=self._committed),
         )
         return RunContext(
             tier_uri="virtual:",
@@ -91,13 +109,21 @@ class Environment:
         )
 
     def happened(self, who: str, how: str, detail: str) -> None:
-        """Record how something ended, for the trace and the summary."""
+        """Record how something ended, for the trace and the summary; a bug ends the scenario."""
         self.scheduler.note(f"{who}: {how}: {detail}")
         self.outcomes[how] += 1
+        if _BUG.search(detail):
+            self.broken(f"{who} {how}: {detail}")
 
     def _claimed(self, call: Call) -> None:
         for key, claim in call.result.items():
             self._answered("claim", key, claim.outcome, claim.state.commit_id)
+
+    def _dated(self, run: str, call: Call) -> None:
+        ended_ms = self.stages_ended_ms.get(run, 0)
+        for proposal in call.arguments[0]:
+            if proposal.at_ms < ended_ms:
+                self.broken(f"a commit of {ended_ms} bears the time {proposal.at_ms}")
 
     def _committed(self, call: Call) -> None:
         for proposal in call.arguments[0]:
@@ -188,9 +214,11 @@ def deterministic(environment: Environment) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(uuid, "uuid4", drawn_uuid)
-        for module in (survey, run_loop, check_and_commit, vacuum, vacuum_survey):
+        for module in (survey, claiming, check_and_commit, vacuum, vacuum_survey):
             patch.setattr(module, "READERS", 1)
         patch.setattr(restore, "CHECKERS", 1)
+        patch.setattr(task_assignment, "THREADS_MAX", 1)
+        patch.setattr(task_assignment, "BUCKET_BYTES", BUCKET_BYTES)
         patch.setattr(run_loop, "now_ms", lambda: environment.scheduler.now_ms)
         patch.setattr(commits, "pause", environment.scheduler.pause)
         # A run's record is not part of the protocol; it is in a table of its own.

@@ -26,7 +26,7 @@ def test_no_seed_violates_an_invariant(total: Summary) -> None:
 
 
 def test_everything_goes_wrong_somewhere(total: Summary) -> None:
-    others = {"lands", "never lands", "worker died", "task ran twice"}
+    others = {"lands", "never lands", "worker died", "Spark died", "task ran twice"}
     kinds = {fault.value for fault in Fault} - {Fault.NONE.value}
     assert kinds | others <= total.faults.keys(), str(total)
 
@@ -40,7 +40,7 @@ def test_everything_that_a_run_can_end_with_happens(total: Summary) -> None:
     answers |= {f"commit: {answer}" for answer in ("Committed", "Fenced", "Unknown")}
     ends = {"compacted", "failed", "fenced", "lost_race", "unknown", "survey failed"}
     ends |= {f"refused: {why}" for why in ("gap", "overlap", "partial segment", "unreadable")}
-    ends |= {"refused: lineage diverged"}
+    ends |= {"refused: lineage diverged", "a death stops one of two"}
     ends |= {f"vacuum: {how}" for how in ("vacuumed", "left", "refused", "failed", "unknown")}
     ends |= {f"restore: {how}" for how in ("restored", "refused", "nothing_to_do")}
     deleted = {"retired deleted", "orphan deleted", "incomplete deleted", "set apart deleted"}

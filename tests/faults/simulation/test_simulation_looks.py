@@ -12,8 +12,8 @@ from tests.faults.simulation.simulation_actors import _as_read
 from tests.faults.simulation.simulation_ending import _tidied
 from tests.faults.simulation.simulation_scheduler import NOT_TAKEN, Actor
 from tests.faults.simulation.simulation_settings import Environment, drawn_environment
+from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.compaction.planning.plan import Rest, RestReason
-from tierfold.jobs.pipeline.survey import Surveyed
 from tierfold.storage.tiers.local_tiered_storage import Part, partition_folder
 
 
@@ -45,8 +45,8 @@ def cut_off() -> tuple[Environment, Tier]:
     raise AssertionError
 
 
-def looked(environment: Environment, tier: Tier, notes: tuple[str, ...]) -> Surveyed:
-    return Surveyed(
+def looked(environment: Environment, tier: Tier, notes: tuple[str, ...]) -> PartitionPlan:
+    return PartitionPlan(
         key=tier.log.key,
         rules=environment.settings.rules_by_topic([tier.log.key.topic])[tier.log.key.topic],
         view=replace(a_view([a_segment(0, 1)]), notes=notes),

@@ -228,7 +228,7 @@ def test_status_names_segments_in_offset_order(tier: Path) -> None:
 
 
 def test_the_catalog_lies_in_the_tier_by_default(
-    spark: object, tier: Path, tmp_path: Path
+    tier: Path, tmp_path: Path
 ) -> None:
     elsewhere = tmp_path / "elsewhere" / "catalog"
     ran = tierfold("compact", tier, *ALWAYS, "--catalog", str(elsewhere), "--json")
@@ -241,7 +241,7 @@ def test_the_catalog_lies_in_the_tier_by_default(
     assert by_uri == seen
 
 
-def test_the_printed_report_says_what_was_done(spark: object, tier: Path) -> None:
+def test_the_printed_report_says_what_was_done(tier: Path) -> None:
     ran = tierfold("compact", tier, *ALWAYS)
     assert ran.code == 0
     assert not told(ran.stdout, "run ", "orders-0", "compacted", "0–21", "2 → 1")
@@ -251,7 +251,7 @@ def test_the_printed_report_says_what_was_done(spark: object, tier: Path) -> Non
 
 
 @pytest.fixture(scope="module")
-def once_compacted(spark: object, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def once_compacted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tier = made_tier(tmp_path_factory.mktemp("compacted") / "tier")
     put_updates(tier, ORDERS, 0)
     put_updates(tier, ORDERS, 1)

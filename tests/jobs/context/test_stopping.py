@@ -23,7 +23,7 @@ from tests.jobs.tiers import files_below, updated_tier
 from tests.jobs.vacuum_tiers import ORDERS, compact, compacted, ids_in, live_ids, row, vacuum
 from tests.storage.scripts import at
 from tierfold.jobs.context.stopping import Stopped, deferred, is_stopping, stoppable
-from tierfold.jobs.spark.progress import ByteProgress
+from tierfold.jobs.spark.progress import SparkProgress
 from tierfold.storage.catalog.catalog import Catalog
 
 MAIN_THREAD = threading.get_ident()
@@ -49,7 +49,7 @@ def pytests_own_handlers() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def once(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compacted(tmp_path_factory.mktemp("once") / "tier", ORDERS)
 
 
@@ -92,7 +92,7 @@ def uncompacted(tmp_path: Path) -> Path:
 
 
 def test_compact_keeps_the_chunk_that_it_commits_and_leaves_the_rest(
-    spark: SparkSession, uncompacted: Path
+    uncompacted: Path
 ) -> None:
     with scripted(at("commit 1", ctrl_c)):
         ran = compact(uncompacted, "--set", "chunk.bytes=1")
@@ -107,7 +107,7 @@ def test_compact_keeps_the_chunk_that_it_commits_and_leaves_the_rest(
 
 
 def test_compact_drops_the_chunk_that_it_has_claimed(
-    spark: SparkSession, uncompacted: Path
+    uncompacted: Path
 ) -> None:
     with scripted(at("claim", ctrl_c, is_done=True)):
         ran = compact(uncompacted)
@@ -163,7 +163,7 @@ def test_a_job_is_cancelled_though_it_begins_only_after_the_signal(spark: SparkS
         return slow.toArrow()
 
     before = threading.active_count()
-    progress = ByteProgress(spark, Console(file=StringIO()))
+    progress = SparkProgress(spark, Console(file=StringIO()))
     with pytest.raises(Stopped), stoppable():
         progress.watched("sleep", 1, begun_late)
     assert threading.active_count() == before

@@ -15,18 +15,15 @@ from tests.jobs.tiers import files_below, folder_of, key_of, made_tier, put_upda
 from tests.storage.scripted_catalog import ScriptedCatalog
 from tests.storage.scripted_store import CORRUPTIONS, ScriptedStore
 from tests.storage.scripts import Script, fails
+from tierfold.compaction.cleaning.rounds import Round, group_tasks
 from tierfold.compaction.cleaning.transactions import TransactionStatus
 from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.outcomes import Committed, Unknown
 from tierfold.jobs.context.run_context import RunContext
-from tierfold.jobs.pipeline.check_and_commit import (
-    Rewritten,
-    RoundResult,
-    check_and_commit,
-    read_back,
-)
-from tierfold.jobs.pipeline.task_assignment import Round, group_orders
+from tierfold.jobs.engines.scan import summed
+from tierfold.jobs.pipeline.check_and_commit import check_and_commit, read_back
+from tierfold.jobs.pipeline.round_execution import RoundResult
 from tierfold.storage.segments.group_rewrite import rewrite_group
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
 
@@ -43,7 +40,7 @@ class Staged:
 
     context: RunContext
     tier: Path
-    rewritten: list[Rewritten]
+    rewritten: list[RoundResult]
 
     def check_and_commit(self) -> dict[str, RoundResult]:
         results = check_and_commit(
@@ -59,19 +56,19 @@ class Staged:
         return path
 
 
-def rewritten_by(context: RunContext, work: Round) -> Rewritten:
+def rewritten_by(context: RunContext, work: Round) -> RoundResult:
     """The round's groups, rewritten where nothing lost its key."""
     wanted = dict(enumerate(work.groups))
     receipts = tuple(
-        rewrite_group(context.tier, order.task, lambda _, records: np.zeros(records, np.uint8))
-        for order in group_orders(work, NO_TRANSACTIONS, wanted=wanted)
+        rewrite_group(context.tier, task, lambda _, records: np.zeros(records, np.uint8))
+        for task in group_tasks(work, NO_TRANSACTIONS, wanted=wanted)
     )
-    return Rewritten(
-        round=work,
-        receipts=receipts,
-        records_scanned=sum(receipt.counts.records_in for receipt in receipts),
-        record_bytes_scanned=sum(receipt.counts.record_bytes_in for receipt in receipts),
+    scan = replace(
+        summed(()),
+        records=sum(receipt.counts.records_in for receipt in receipts),
+        record_bytes=sum(receipt.counts.record_bytes_in for receipt in receipts),
     )
+    return RoundResult(round=work, scan=scan, receipts=receipts)
 
 
 @pytest.fixture
@@ -134,7 +131,7 @@ def test_a_folder_that_cannot_be_listed_is_not_published(staged: Staged) -> None
 
 
 def test_where_nothing_was_written_nothing_is_listed(staged: Staged) -> None:
-    def unchanged(rewritten: Rewritten) -> Rewritten:
+    def unchanged(rewritten: RoundResult) -> RoundResult:
         groups = tuple(
             replace(g, segments=(s,)) for g in rewritten.round.groups for s in g.segments
         )
@@ -146,7 +143,11 @@ def test_where_nothing_was_written_nothing_is_listed(staged: Staged) -> None:
             bytes_read=1,
             bytes_written=0,
         )
-        one = replace(rewritten.round, groups=groups[:1], next_offset=groups[0].end_offset + 1)
+        work = rewritten.round
+        compact = replace(
+            work.compact, groups=groups[:1], next_offset=groups[0].end_offset + 1
+        )
+        one = replace(work, plan=replace(work.plan, choice=compact))
         return replace(rewritten, round=one, receipts=(receipt,))
 
     rounds = [unchanged(partition) for partition in staged.rewritten]
@@ -157,10 +158,11 @@ def test_where_nothing_was_written_nothing_is_listed(staged: Staged) -> None:
     assert not store.script.of("list")
 
 
-@pytest.mark.parametrize("what", ["records_scanned", "record_bytes_scanned"])
+@pytest.mark.parametrize("what", ["records", "record_bytes"])
 def test_what_the_scan_counted_otherwise_is_not_published(staged: Staged, what: str) -> None:
     first = staged.rewritten[0]
-    staged.rewritten[0] = replace(first, **{what: getattr(first, what) + 1})
+    scan = replace(first.scan, **{what: getattr(first.scan, what) + 1})
+    staged.rewritten[0] = replace(first, scan=scan)
     results = staged.check_and_commit()
     assert not told(results["orders"].failure or "", "contradict each other", "the scan counted")
     assert results["orders"].outcome is None

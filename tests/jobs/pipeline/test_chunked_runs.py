@@ -8,7 +8,6 @@ from typing import Final
 
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
-from pyspark.sql import SparkSession
 
 from tests.jobs.chunked_logs import (
     DAY_MS,
@@ -64,7 +63,7 @@ def unlike(tier: Path) -> dict[str, object]:
 @settings(max_examples=EXAMPLES)
 @given(drawn=logs)
 def test_a_log_in_chunks_ends_in_the_records_of_the_whole(
-    spark: SparkSession, drawn: list[tuple[tuple[Upload, ...], int]]
+    drawn: list[tuple[tuple[Upload, ...], int]]
 ) -> None:
     with TemporaryDirectory() as folder:
         tier = made_tier(Path(folder) / "tier")
@@ -89,7 +88,7 @@ def test_a_log_in_chunks_ends_in_the_records_of_the_whole(
 @settings(max_examples=EXAMPLES)
 @given(drawn=logs, share=st.integers(1, 6))
 def test_a_run_that_is_stopped_is_taken_up_by_the_next(
-    spark: SparkSession, drawn: list[tuple[tuple[Upload, ...], int]], share: int
+    drawn: list[tuple[tuple[Upload, ...], int]], share: int
 ) -> None:
     with TemporaryDirectory() as folder:
         tier = made_tier(Path(folder) / "tier")

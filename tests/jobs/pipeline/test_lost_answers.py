@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from pyspark.sql import SparkSession
 
 from tests.jobs.chunked_logs import compacted
 from tests.jobs.commands import status_of, told
@@ -45,7 +44,7 @@ LOST: Final = fails("commit", is_done=True)
 
 
 @pytest.fixture
-def tier(spark: SparkSession, tmp_path: Path) -> Path:
+def tier(tmp_path: Path) -> Path:
     return updated_tier(tmp_path / "tier", (ORDERS, PAYMENTS), segments=3)
 
 

@@ -8,10 +8,16 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from pyspark.sql import SparkSession
 from rich.console import Console
 
-from tests.jobs.chunked_logs import SET, Broker, compacted, live_records, put_uploads
+from tests.jobs.chunked_logs import (
+    SET,
+    Broker,
+    compacted,
+    live_records,
+    put_across_chunks,
+    put_uploads,
+)
 from tests.jobs.commands import ALWAYS, status_of, tierfold, told
 from tests.jobs.tiers import (
     RECORDS_PER_SEGMENT,
@@ -27,29 +33,29 @@ from tests.storage.live_segments import NOW_MS
 from tests.storage.scripted_catalog import rival_claims
 from tests.storage.scripts import Script, at, fails
 from tierfold.compaction.model.errors import InvariantBroken
-from tierfold.compaction.planning.chunks import UNBOUND, Budget, Chunk
-from tierfold.compaction.planning.plan import Compact, propose
+from tierfold.compaction.planning.chunks import UNBOUND, Budget
+from tierfold.compaction.planning.partition_plan import PartitionPlan
+from tierfold.compaction.planning.plan import propose
 from tierfold.compaction.planning.regions import Regions, regions_of
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
+from tierfold.jobs.engines.local_executor import LocalExecutor
 from tierfold.jobs.pipeline import run_loop as waves_module
 from tierfold.jobs.pipeline.partition_report import COMPACTED, FAILED, FENCED, LEFT
-from tierfold.jobs.pipeline.run_loop import PartitionRun, Waves, rounds_of
-from tierfold.jobs.pipeline.spark_executor import Pipeline
-from tierfold.jobs.pipeline.survey import Surveyed, survey
+from tierfold.jobs.pipeline.run_loop import Waves
+from tierfold.jobs.pipeline.survey import survey
 from tierfold.jobs.settings.resolution import resolve
-from tierfold.jobs.spark.progress import ByteProgress
 from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.catalog.runs_table import RunsTable
-from tierfold.storage.kafka.control_records import ControlType
 
 ORDERS, PAYMENTS = key_of("orders"), key_of("payments")
+ON_THREADS: Final = (*ALWAYS, "--engine", "local")
 EACH_SEGMENT: Final = {"orders": 1, "payments": 1}
 """`chunk.bytes` so small that a chunk is one segment."""
 
 
 @pytest.fixture
-def tier(spark: SparkSession, tmp_path: Path) -> Path:
+def tier(tmp_path: Path) -> Path:
     return updated_tier(tmp_path / "tier", (ORDERS, PAYMENTS), segments=3)
 
 
@@ -63,7 +69,7 @@ def clean_until(tier: Path, topic: str = "orders") -> int | None:
 
 def test_only_the_first_partitions_that_are_due_are_compacted(tier: Path) -> None:
     before = files_below(folder_of(tier, PAYMENTS))
-    ran = tierfold("compact", tier, *ALWAYS, "--max-partitions", "1", "--json")
+    ran = tierfold("compact", tier, *ON_THREADS, "--max-partitions", "1", "--json")
     assert (ran.code, ran.outcomes["orders", 0]) == (0, COMPACTED)
     left = ran.partitions["payments", 0]
     assert (left["outcome"], left["reason"]) == (
@@ -72,7 +78,7 @@ def test_only_the_first_partitions_that_are_due_are_compacted(tier: Path) -> Non
     )
     assert files_below(folder_of(tier, PAYMENTS)) == before
     assert PAYMENTS not in Catalog(str(tier / "_tierfold")).read()
-    again = tierfold("compact", tier, *ALWAYS, "--max-partitions", "1", "--json")
+    again = tierfold("compact", tier, *ON_THREADS, "--max-partitions", "1", "--json")
     assert again.outcomes == {("orders", 0): "nothing_to_do", ("payments", 0): COMPACTED}
 
 
@@ -80,18 +86,18 @@ def test_a_run_takes_bytes_up_to_its_bound_and_the_next_goes_on_there(tier: Path
     ends: list[tuple[int | None, int | None]] = []
     # The dirtier one goes first each time.
     for _ in range(6):
-        ran = tierfold("compact", tier, *ALWAYS, "--max-bytes", "1B", "--json")
+        ran = tierfold("compact", tier, *ON_THREADS, "--max-bytes", "1B", "--json")
         assert ran.code == 0
         ends.append((clean_until(tier), clean_until(tier, "payments")))
     assert ends == [(11, None), (11, 11), (22, 11), (22, 22), (33, 22), (33, 33)]
     for topic in ("orders", "payments"):
         assert live_values(status_of(tier)[topic, 0]) == latest_updates(3)
-    ran = tierfold("compact", tier, *ALWAYS, "--max-bytes", "1B", "--json")
+    ran = tierfold("compact", tier, *ON_THREADS, "--max-bytes", "1B", "--json")
     assert set(ran.outcomes.values()) == {"nothing_to_do"}
 
 
 def test_a_run_that_ends_early_says_so_and_gives_its_claim_back(tier: Path) -> None:
-    ran = tierfold("compact", tier, *ALWAYS, "--max-bytes", "1B", "--json")
+    ran = tierfold("compact", tier, *ON_THREADS, "--max-bytes", "1B", "--json")
     report = ran.partitions["orders", 0]
     assert (report["outcome"], report["next_offset"]) == (COMPACTED, RECORDS_PER_SEGMENT)
     assert not told(report["reason"], "the rest is left for the next run", "--max-bytes is 1,")
@@ -102,7 +108,7 @@ def test_a_run_that_ends_early_says_so_and_gives_its_claim_back(tier: Path) -> N
 
 def test_no_chunk_is_begun_after_the_duration(tier: Path) -> None:
     before = files_below(tier)
-    ran = tierfold("compact", tier, *ALWAYS, "--max-duration", "0s", "--json")
+    ran = tierfold("compact", tier, *ON_THREADS, "--max-duration", "0s", "--json")
     assert (ran.code, set(ran.outcomes.values())) == (0, {LEFT})
     assert ran.partitions["orders", 0]["reason"].endswith("--max-duration has passed")
     assert files_below(tier) == before
@@ -150,7 +156,7 @@ def test_a_run_with_a_duration_takes_no_more_at_once_than_a_wave(
 def test_a_budget_that_says_nothing_is_a_wrong_use(
     tmp_path: Path, option: str, text: str, words: tuple[str, ...]
 ) -> None:
-    ran = tierfold("compact", tmp_path, *ALWAYS, option, text)
+    ran = tierfold("compact", tmp_path, *ON_THREADS, option, text)
     assert ran.code == 2
     assert not told(ran.stderr, *words), ran.stderr
 
@@ -233,7 +239,7 @@ def test_a_bad_segment_stops_its_partition_after_the_chunks_before_it(tier: Path
 
 
 def test_a_clean_segment_of_which_nothing_goes_stays_live_in_every_chunk(
-    spark: SparkSession, tmp_path: Path
+    tmp_path: Path
 ) -> None:
     tier = made_tier(tmp_path / "tier")
     broker = Broker()
@@ -252,30 +258,12 @@ def test_a_clean_segment_of_which_nothing_goes_stays_live_in_every_chunk(
 # Transactions that reach beyond a chunk.
 
 
-def across_chunks(tier: Path, *, is_listed: bool) -> None:
-    """A transaction in the first two segments is aborted in the third; a fourth follows."""
-    broker = Broker()
-    broker.roll()
-    broker.append([(b"a", b"old")], -1)
-    broker.append([(b"a", b"aborted")], 1)
-    broker.roll()
-    broker.append([(b"b", b"1")], -1)
-    broker.append([(b"b", b"aborted")], 1)
-    broker.roll()
-    broker.end(1, ControlType.ABORT, is_listed=is_listed)
-    broker.append([(b"c", b"1")], -1)
-    broker.roll()
-    broker.append([(b"d", b"1")], -1)
-    broker.roll()
-    put_uploads(tier, ORDERS, broker.uploads[:-1])
-
-
 @pytest.mark.parametrize("is_listed", [True, False])
 def test_a_marker_beyond_the_chunk_decides_what_lies_in_it(
-    spark: SparkSession, tmp_path: Path, is_listed: bool
+    tmp_path: Path, is_listed: bool
 ) -> None:
     tier = made_tier(tmp_path / "tier")
-    across_chunks(tier, is_listed=is_listed)
+    put_across_chunks(tier, ORDERS, is_listed=is_listed)
     reports = compacted(tier, {"orders": 1}, budget=Budget(max_bytes=1))
     assert reports["orders"].next_offset == 2
     values = [(record[2], record[3]) for record in live_records(tier)["orders"]]
@@ -289,41 +277,16 @@ def test_a_marker_beyond_the_chunk_decides_what_lies_in_it(
     assert values == [(b"a", b"old"), (b"b", b"1"), (b"c", b"1"), (b"d", b"1")]
 
 
-def test_transaction_batches_are_read_while_a_transaction_of_the_chunk_is_open(
-    tmp_path: Path,
-) -> None:
-    tier = made_tier(tmp_path / "tier")
-    across_chunks(tier, is_listed=True)
-    context = run_context(str(tier), None, NOW_MS)
-    (surveyed,) = due_in(tier)
-    assert isinstance(surveyed.choice, Compact)
-    starts = [segment.start_offset for segment in surveyed.choice.groups[0].segments]
-    cut = replace(surveyed.choice, next_offset=starts[1], groups=grouped_first(surveyed, 1))
-    (round_,) = rounds_of(
-        context,
-        [(PartitionRun(surveyed=surveyed, plan=surveyed.choice), Chunk(plan=cut, is_last=False))],
-    )
-    read = [segment.start_offset for _, segment in round_.scanned]
-    assert [start for start in read if start >= round_.next_offset] == starts[1:3]
-
-
-def due_in(tier: Path) -> list[Surveyed]:
+def due_in(tier: Path) -> list[PartitionPlan]:
     context = run_context(str(tier), None, NOW_MS)
     return survey(context, resolve(SET), Scope())
-
-
-def grouped_first(partition: Surveyed, number: int) -> tuple[object, ...]:
-    """The plan's first group with so many of its segments."""
-    assert isinstance(partition.choice, Compact)
-    group = partition.choice.groups[0]
-    return (replace(group, segments=group.segments[:number]),)
 
 
 # No space.
 
 
 def test_what_may_not_fit_into_the_tier_is_not_begun(
-    spark: SparkSession, tier: Path
+    tier: Path
 ) -> None:
     context = run_context(str(tier), None, NOW_MS)
     orders, payments = due_in(tier)
@@ -333,10 +296,9 @@ def test_what_may_not_fit_into_the_tier_is_not_begun(
     regions = regions_of(view, None, orders.rules, NOW_MS)
     assert isinstance(regions, Regions)
     orders = replace(orders, view=view, choice=propose(view, orders.rules, regions, NOW_MS))
-    progress = ByteProgress(spark, Console(file=io.StringIO()))
     waves = Waves(
         context=context,
-        pipeline=Pipeline(spark, context, progress),
+        executor=LocalExecutor(context.tier, Console(file=io.StringIO())),
         budget=UNBOUND,
         started_at_ms=0,
         record=lambda *_told: None,

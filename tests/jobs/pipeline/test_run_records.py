@@ -47,10 +47,10 @@ def test_what_is_idle_or_refused_leaves_a_row(verb: str, tier: Path) -> None:
         assert row.run == json.loads(ran.stdout)["run"]
 
 
-def test_what_a_budget_leaves_has_a_row(spark: object, tier: Path) -> None:
+def test_what_a_budget_leaves_has_a_row(tier: Path) -> None:
     Catalog(str(tier / CATALOG_FOLDER)).claim([fresh()], "another", at_ms=1)
     budget = ("--max-duration", "0s", "--topic", "orders")
-    assert tierfold("compact", tier, *COMPACT, *budget).code == 0
+    assert tierfold("compact", tier, *COMPACT, *budget, "--engine", "local").code == 0
     assert [(row.topic, row.outcome) for row in rows(tier)] == [("orders", "left")]
 
 

@@ -22,6 +22,9 @@ from tierfold.jobs.sources.segment_source import register
 M: Final = 2**31
 """As many offsets as a segment can have."""
 
+LOCAL: Final = ("--engine", "local")
+ON_THREADS: Final = (*ALWAYS, *LOCAL)
+
 HEAD, MIDDLE, ROW = key_of("head"), key_of("middle"), key_of("row")
 
 LIVE: Final = {
@@ -64,22 +67,22 @@ class Course:
 
 
 @pytest.fixture(scope="module")
-def course(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Course:
+def course(tmp_path_factory: pytest.TempPathFactory) -> Course:
     tier = made_tier(tmp_path_factory.mktemp("vast") / "tier")
     put_wide(tier, HEAD, 0, M - 1)
     put_segment(tier, HEAD, [data(M, (b"k", b"new"), (b"l", b"1"))], start_offset=M)
     put_wide(tier, MIDDLE, 0, M - 1, b"stays")
     put_wide(tier, MIDDLE, M, 2 * M - 1)
     put_segment(tier, MIDDLE, [data(2 * M, (b"k", b"new"))], start_offset=2 * M)
-    for first, last in ((0, M), (M, 2 * M), (2 * M, 2 * M + 5), (2 * M + 5, 3 * M)):
-        put_wide(tier, ROW, first, last - 1)
+    for start, end in ((0, M), (M, 2 * M), (2 * M, 2 * M + 5), (2 * M + 5, 3 * M)):
+        put_wide(tier, ROW, start, end - 1)
     put_segment(tier, ROW, [data(3 * M, (b"k", b"new"), (b"l", b"1"))], start_offset=3 * M)
-    first = tierfold("compact", tier, *ALWAYS, "--set", "segment.bytes=1", "--json")
+    first = tierfold("compact", tier, *ON_THREADS, "--set", "segment.bytes=1", "--json")
     after = objects_of(tier)
     status = status_of(tier)
-    verified = tierfold("verify", tier, "--json")
-    second = tierfold("compact", tier, *ALWAYS, "--json")
-    forced = tierfold("compact", tier, *ALWAYS, "--first-dirty", "0", "--json")
+    verified = tierfold("verify", tier, *LOCAL, "--json")
+    second = tierfold("compact", tier, *ON_THREADS, "--json")
+    forced = tierfold("compact", tier, *ON_THREADS, "--first-dirty", "0", "--json")
     return Course(
         tier=tier,
         first=first,
@@ -144,11 +147,11 @@ def test_spark_reads_what_is_left(course: Course, spark: SparkSession) -> None:
 def test_a_log_goes_on_beyond_an_empty_segment(course: Course, tmp_path: Path) -> None:
     tier = Path(shutil.copytree(course.tier, tmp_path / "tier"))
     put_segment(tier, HEAD, [data(M + 2, (b"l", b"2"))], start_offset=M + 2)
-    ran = tierfold("compact", tier, *ALWAYS, "--topic", "head", "--json")
+    ran = tierfold("compact", tier, *ON_THREADS, "--topic", "head", "--json")
     assert (ran.code, ran.outcomes) == (0, {("head", 0): "compacted"})
     entry = status_of(tier)["head", 0]
     assert live_values(entry) == {b"k": b"new", b"l": b"2"}
     lone, rest = entry["segments"]
     assert lone["id"] == course.status["head", 0]["segments"][0]["id"]
     assert (rest["start_offset"], rest["end_offset"]) == (M, M + 2)
-    assert tierfold("verify", tier, "--topic", "head").code == 0
+    assert tierfold("verify", tier, *LOCAL, "--topic", "head").code == 0

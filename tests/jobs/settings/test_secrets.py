@@ -20,7 +20,7 @@ from tests.jobs.commands import ALWAYS, COMPACT, Ran, in_own_process, tierfold
 from tests.jobs.scripted_runs import scripted
 from tests.jobs.tiers import key_of, made_tier, put_updates
 from tests.storage.scripts import fails
-from tierfold.jobs.pipeline.stages.segment_rows import failure
+from tierfold.jobs.engines.rows import failure
 from tierfold.jobs.pipeline.survey import refusal_of
 from tierfold.storage.catalog.runs_table import RunsTable
 
@@ -132,7 +132,7 @@ def test_a_foreign_exception_is_reported_without_its_secrets() -> None:
 
 
 def test_a_bug_prints_its_traceback_without_secrets(
-    spark: object, tmp_path: Path
+    tmp_path: Path
 ) -> None:
     tier = made_tier(tmp_path / "tier")
     put_updates(tier, key_of("orders"), 0)
@@ -162,6 +162,7 @@ ENVIRONMENT: Final = (
 )
 
 
+@pytest.mark.jvm
 def test_a_run_leaves_no_secret_in_what_it_says_and_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

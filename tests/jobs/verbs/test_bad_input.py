@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from pyspark.sql import SparkSession
 
 from tests.jobs.commands import ALWAYS, Ran, status_of, tierfold, told
 from tests.jobs.corruptions import DAMAGES, Damage
@@ -62,7 +61,7 @@ class Course:
 
 
 @pytest.fixture(scope="module")
-def course(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Course:
+def course(tmp_path_factory: pytest.TempPathFactory) -> Course:
     tier = made_tier(tmp_path_factory.mktemp("bad input"))
     catalog = Catalog(str(tier / "_tierfold"))
     topics = [*(damage.name for damage in DAMAGES), SOUND]

@@ -91,7 +91,7 @@ def a_tier_with(folder: Path, corrupt: Any) -> Path:
     ],
 )
 def test_a_row_that_cannot_be_true_stops_its_own_partition(
-    spark: object, tmp_path: Path, corrupt: Any, words: tuple[str, ...]
+    tmp_path: Path, corrupt: Any, words: tuple[str, ...]
 ) -> None:
     tier = a_tier_with(tmp_path, corrupt)
     outside, before = files_below(tmp_path), files_below(folder_of(tier, WRONG))

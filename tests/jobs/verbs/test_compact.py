@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from pyspark.sql import SparkSession
 
 from tests.jobs.commands import ALWAYS, Ran, status_of, tierfold, told
 from tests.jobs.scripted_runs import scripted
@@ -32,12 +31,11 @@ from tests.storage.scripted_catalog import rival_claims
 from tests.storage.scripts import at, fails
 from tierfold.compaction.cleaning.counts import RECORD_OUTCOMES
 from tierfold.compaction.model.errors import InvariantBroken
-from tierfold.compaction.planning.chunks import Chunk
-from tierfold.compaction.planning.plan import Compact
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
+from tierfold.jobs.pipeline.claiming import begun_rounds
 from tierfold.jobs.pipeline.partition_report import FAILED
-from tierfold.jobs.pipeline.run_loop import PartitionRun, rounds_of
+from tierfold.jobs.pipeline.partition_run import PartitionRun
 from tierfold.jobs.pipeline.survey import survey
 from tierfold.jobs.settings.resolution import resolve
 from tierfold.storage.catalog.runs_table import RunsTable
@@ -110,7 +108,7 @@ def a_mixed_tier(tier: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def course(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Course:
+def course(tmp_path_factory: pytest.TempPathFactory) -> Course:
     tier = a_mixed_tier(tmp_path_factory.mktemp("a tier, 100% #1 ö"))
     sources = files_below(tier)
     planned = tierfold("plan", tier, *SEGMENT_EACH)
@@ -265,7 +263,7 @@ def test_a_second_run_opens_no_segment_and_writes_no_object(course: Course) -> N
 
 
 @pytest.fixture
-def two(spark: SparkSession, tmp_path: Path) -> Path:
+def two(tmp_path: Path) -> Path:
     """A tier of two partitions."""
     tier = made_tier(tmp_path / "tier")
     for topic in ("orders", "payments"):
@@ -379,15 +377,14 @@ def test_new_segments_are_compacted_onto_what_is_clean(two: Path) -> None:
 
 def test_a_plan_that_the_view_contradicts_is_not_even_claimed(two: Path) -> None:
     context = run_context(str(two), None, None)
-    surveyed = survey(context, resolve(["cleanup.policy=compact"]), Scope())
-    first, second = (partition for partition in surveyed if isinstance(partition.choice, Compact))
-    assert isinstance(first.choice, Compact)
-    wrong = PartitionRun(surveyed=first, plan=first.choice)
-    right = PartitionRun(surveyed=second, plan=second.choice)
-    plan = replace(first.choice, next_offset=first.choice.next_offset + 1)
-    begun = [(work, Chunk(plan=work.plan, is_last=True)) for work in (wrong, right)]
-    begun[0] = (wrong, Chunk(plan=plan, is_last=True))
-    rounds = rounds_of(context, begun)
+    plans = survey(context, resolve(["cleanup.policy=compact"]), Scope())
+    first, second = (plan for plan in plans if plan.is_due)
+    beyond = replace(first.compact, next_offset=first.compact.next_offset + 1)
+    begun = [
+        PartitionRun(plan=plan).beginning(chunk, 0)
+        for plan, chunk in ((first, replace(first, choice=beyond)), (second, second))
+    ]
+    (wrong, _), rounds = begun_rounds(context, begun)
     assert [a_round.key for a_round in rounds] == [second.key]
     assert "the plan contradicts the view" in wrong.report.reason
     assert wrong.report.outcome == FAILED

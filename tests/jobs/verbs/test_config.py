@@ -169,7 +169,7 @@ def test_a_topic_in_which_patterns_clash_stops_the_run_before_a_segment_is_read(
 
 
 def test_topics_of_different_policies_are_treated_in_one_run(
-    spark: object, tier: Path, config: Path
+    tier: Path, config: Path
 ) -> None:
     ran = tierfold("compact", tier, "--config", config, "--json")
     assert ran.code == 0, ran.stderr

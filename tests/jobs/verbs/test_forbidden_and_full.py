@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from pyspark.sql import SparkSession
 
 from tests.jobs.commands import ALWAYS, ROOT, Ran, in_own_process, status_of, tierfold, told
 from tests.jobs.tiers import (
@@ -39,8 +38,9 @@ TOPICS: Final = (UNREADABLE, UNLISTABLE, UNWRITABLE, TOO_LARGE, SPARE)
 
 def confined(*arguments: str | Path) -> Ran:
     """The command where permissions bind and no file may grow beyond `FILE_BYTES_MOST`."""
+    engine = ("--engine", "local") if arguments[0] == "compact" else ()
     return in_own_process(
-        sys.executable, "-m", "tests.jobs.confined", str(FILE_BYTES_MOST), *arguments
+        sys.executable, "-m", "tests.jobs.confined", str(FILE_BYTES_MOST), *arguments, *engine
     )
 
 
@@ -71,7 +71,7 @@ class Course:
 
 
 @pytest.fixture(scope="module")
-def course(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Course:
+def course(tmp_path_factory: pytest.TempPathFactory) -> Course:
     tier = made_tier(tmp_path_factory.mktemp("forbidden"))
     for topic in TOPICS:
         put_updates(tier, key_of(topic), 0)
@@ -186,7 +186,7 @@ os.execv(sys.executable, [sys.executable, *sys.argv[3:]])
 
 
 # The second as Spark's Python workers do: what they import first may be compiled.
-IMPORTS: Final = "import tierfold.jobs.pipeline.task_assignment"
+IMPORTS: Final = "import tierfold.jobs.engines.task_assignment"
 
 
 @pytest.mark.parametrize("runs", [("-m", "tierfold", "--version"), ("-c", IMPORTS)])

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from pyspark.sql import SparkSession
 
 from tests.jobs.commands import ALWAYS, COMPACT, Ran, tierfold, told
 from tests.jobs.elections import (
@@ -333,7 +332,7 @@ def test_a_commit_without_an_answer_is_found_beneath_what_came_since(
 # The whole way out.
 
 
-def test_the_way_out_of_a_compacted_partition(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_way_out_of_a_compacted_partition(tmp_path: Path) -> None:
     tier = tmp_path / "tier"
     first, second = old_history(tier)
     assert tierfold("compact", tier, *ALWAYS).code == 0

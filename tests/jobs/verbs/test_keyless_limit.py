@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pyspark.sql import SparkSession
-
 from tests.jobs.commands import ALWAYS, tierfold, told
 from tests.jobs.tiers import (
     files_below,
@@ -46,7 +44,7 @@ def a_tier(folder: Path) -> Path:
 
 
 def test_more_than_the_limit_stop_their_own_partition_before_anything_is_written(
-    spark: SparkSession, tmp_path: Path
+    tmp_path: Path
 ) -> None:
     tier = a_tier(tmp_path / "tier")
     config = tmp_path / "mine.toml"

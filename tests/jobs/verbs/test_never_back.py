@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from pyspark.sql import SparkSession
 
 from tests.jobs.commands import ALWAYS, status_of, tierfold
 from tests.jobs.tiers import key_of, live_values, made_tier, put_segment
@@ -35,7 +34,7 @@ def value_of(tier: Path, topic: str, key: bytes) -> bytes | None:
 
 
 @pytest.fixture
-def tier(spark: SparkSession, tmp_path: Path) -> Path:
+def tier(tmp_path: Path) -> Path:
     return made_tier(tmp_path / "tier")
 
 

@@ -20,12 +20,12 @@ from tierfold.compaction.commits.commit import (
     SegmentsAreLive,
     proposed,
 )
+from tierfold.compaction.commits.round_commit import release_of
 from tierfold.compaction.discovery.view import PartitionView, state_with_new
 from tierfold.compaction.model.outcomes import Committed
 from tierfold.compaction.model.segments import PartitionState
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.pipeline.discovery import viewed
-from tierfold.jobs.pipeline.proposals import release_of
 from tierfold.storage.catalog.catalog import Catalog, new_commit_id
 
 ORDERS: Final = key_of("orders")

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from pyspark.sql import SparkSession
 
 from tests.compaction.builders import a_chain, a_segment, a_state, retired, segment_id
 from tests.jobs.commands import ALWAYS, Ran, status_of, tierfold, told
@@ -38,9 +37,9 @@ from tierfold.compaction.commits.commit import (
     proposed,
 )
 from tierfold.compaction.commits.restore import RestorePlan, restore_plan_of
+from tierfold.compaction.commits.round_commit import release_of
 from tierfold.compaction.model.outcomes import Committed, Fenced
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
-from tierfold.jobs.pipeline.proposals import release_of
 from tierfold.jobs.verbs.restore import restore_proposal
 from tierfold.storage.catalog.catalog import Catalog, new_commit_id
 from tierfold.storage.catalog.runs_table import RunsTable
@@ -83,7 +82,7 @@ def row_of(tier: Path, key: PartitionKey = ORDERS) -> PartitionState:
 
 
 @pytest.fixture(scope="module")
-def once_compacted_twice(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def once_compacted_twice(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tier = made_tier(tmp_path_factory.mktemp("undo") / "tier")
     put_updates(tier, ORDERS, 0)
     put_updates(tier, ORDERS, 1)
@@ -181,7 +180,7 @@ def test_the_clock_that_is_given_stamps_what_is_written(tier: Path) -> None:
     assert left == [newest["committed_at_ms"]]
 
 
-def test_compact_restore_compact_is_compact(spark: SparkSession, tmp_path: Path) -> None:
+def test_compact_restore_compact_is_compact(tmp_path: Path) -> None:
     arguments = (*ALWAYS, "--now", str(NOW_MS))
     alone, undone = (sample_copy(tmp_path / name) for name in ("alone", "undone"))
     for tier in (alone, undone):
@@ -199,7 +198,7 @@ def test_compact_restore_compact_is_compact(spark: SparkSession, tmp_path: Path)
 
 
 def test_a_tombstone_that_was_dropped_since_still_deletes(
-    spark: SparkSession, tmp_path: Path
+    tmp_path: Path
 ) -> None:
     tier = made_tier(tmp_path / "tier")
     put_segment(tier, ORDERS, [data(0, (b"k", b"SECRET"), (b"a", b"1"))], start_offset=0)

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import deltalake
 import pytest
-from pyspark.sql import SparkSession
 from rich.console import Console
 
 from tests.jobs.commands import ALWAYS, Ran, status_of, tierfold
@@ -25,10 +24,11 @@ from tests.jobs.tiers import (
 )
 from tests.storage.live_segments import NOW_MS as WRITTEN_AT_MS
 from tests.storage.live_segments import data, marker
+from tierfold.compaction.planning.partition_plan import in_order_of_work, plan_violations
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.partition_report import max_compaction_delay_secs
-from tierfold.jobs.pipeline.survey import in_order_of_work, plan_violations, survey
+from tierfold.jobs.pipeline.survey import survey
 from tierfold.jobs.reports.verb_tables import print_reports
 from tierfold.jobs.settings.resolution import Settings, resolve
 from tierfold.jobs.verbs.plan import plan
@@ -62,7 +62,7 @@ def ids(tier: Path) -> list[str]:
 
 
 def test_tombstones_go_from_a_clean_partition_and_other_segments_stay(
-    spark: SparkSession, tier: Path
+    tier: Path
 ) -> None:
     put_segment(tier, ORDERS, [data(0, (b"a", b"1"))], start_offset=0)
     put_segment(tier, ORDERS, [data(1, (b"k", None), (b"b", b"1"))], start_offset=1)
@@ -94,7 +94,7 @@ def test_tombstones_go_from_a_clean_partition_and_other_segments_stay(
 
 
 def test_a_marker_goes_only_when_no_segment_holds_its_data(
-    spark: SparkSession, tier: Path
+    tier: Path
 ) -> None:
     put_segment(tier, ORDERS, [data(0, (b"a", b"1"), producer_id=7)], start_offset=0)
     batches = [marker(1, 7, ControlType.COMMIT), data(2, (b"k", b"1"), producer_id=8)]
@@ -206,7 +206,7 @@ def test_a_plan_made_for_another_time_is_contradicted(three_topics: Path) -> Non
 
 
 def test_the_sums_that_commits_keep_are_those_that_planning_counts(
-    spark: SparkSession, tier: Path
+    tier: Path
 ) -> None:
     for number in range(2):
         put_updates(tier, ORDERS, number)

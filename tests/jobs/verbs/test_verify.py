@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from tests.jobs.commands import LOCAL_ENGINE
 from tests.storage.live_segments import (
     EPOCHS,
     INTERVAL_BYTES,
@@ -32,9 +33,9 @@ from tierfold.compaction.model.segments import (
 )
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
+from tierfold.jobs.engines import task_assignment
 from tierfold.jobs.pipeline.survey import KnownPartition
 from tierfold.jobs.settings.resolution import resolve
-from tierfold.jobs.verbs import verify_targets
 from tierfold.jobs.verbs.verify import Verified, verify
 from tierfold.jobs.verbs.verify_targets import target_of
 from tierfold.storage.kafka.batch_draft import BatchDraft
@@ -58,8 +59,6 @@ A, B, C, E, F = (data(0, (b"a", b"1")), *SECOND)
 """What compaction keeps: `C` a tombstone that may go, of `d` nothing is left."""
 
 ALL = Scope()
-
-pytestmark = pytest.mark.usefixtures("spark")
 
 
 def a_state(live: Sequence[Segment], retired: Sequence[Segment] = ()) -> PartitionState:
@@ -124,9 +123,9 @@ def verified(
     second_opinion: bool = False,
 ) -> list[Verified]:
     settings = resolve([f"index.interval.bytes={interval_bytes}"])
-    console = Console(file=StringIO())
+    how = {"second_opinion": second_opinion, "engine": LOCAL_ENGINE}
     context = run_context(str(folder), None, None)
-    return verify(context, settings, scope, console, second_opinion=second_opinion)
+    return verify(context, settings, scope, Console(file=StringIO()), **how)
 
 
 @pytest.fixture
@@ -223,7 +222,7 @@ def test_where_the_latest_record_cannot_be_known_keys_are_not_compared(
 
 
 def test_many_buckets_say_the_same(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify_targets, "BUCKET_BYTES", 50)
+    monkeypatch.setattr(task_assignment, "BUCKET_BYTES", 50)
     stage.catalogue([stage.rewrite(A, B, F)], stage.originals)
     found = stage.verify()
     assert found.keys_compared == 6

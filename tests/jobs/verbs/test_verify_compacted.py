@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from pyspark.sql import SparkSession
 from rich.console import Console
 
+from tests.jobs.commands import LOCAL_ENGINE
 from tierfold.compaction.model.segments import Segment
 from tierfold.jobs.cli import commands
 from tierfold.jobs.cli.exit_codes import EXIT_PARTITION_FAILED
@@ -30,13 +30,17 @@ SAMPLE = Path(__file__).parents[3] / "sample"
 
 
 @pytest.fixture(scope="module")
-def compacted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def compacted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A compacted copy of the sample."""
     tier = tmp_path_factory.mktemp("compacted") / "tier"
     shutil.copytree(SAMPLE, tier)
     settings = resolve(["cleanup.policy=compact"])
     (report,) = compact(
-        run_context(str(tier), None, None), settings, Scope(), Console(file=StringIO())
+        run_context(str(tier), None, None),
+        settings,
+        Scope(),
+        Console(file=StringIO()),
+        engine=LOCAL_ENGINE,
     )
     assert report.outcome == "compacted"
     return tier

@@ -371,3 +371,14 @@ def test_a_new_segment_is_due_when_the_first_of_its_sources_records_is(tmp_path:
     receipt = rewritten(picture("0:a=^900 1:b=1 | 2:c=^800 3:d= | 4:e=1", tmp_path))
     assert receipt.segment is not None
     assert receipt.segment.earliest_due_ms == 800
+
+
+def test_a_horizon_that_only_its_batch_has_gets_into_the_catalog(tmp_path: Path) -> None:
+    log = picture("0:a=^900 1:b=1", tmp_path)
+    (segment,) = log.segments
+    known = replace(log, segments=(replace(segment, earliest_due_ms=900),))
+    assert rewritten(known).result is GroupResult.UNCHANGED
+    receipt = rewritten(log)
+    assert receipt.segment is not None
+    assert receipt.segment.earliest_due_ms == 900
+    assert after(log, receipt) == drawn(log)

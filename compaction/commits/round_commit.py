@@ -1,9 +1,10 @@
-"""Turns a round's receipts into a commit proposal."""
+"""The commit of a round: its receipts become one proposal."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tierfold.compaction.cleaning.rounds import Round
 from tierfold.compaction.commits.commit import (
     AddSegments,
     AdvanceCleanerOffset,
@@ -18,7 +19,6 @@ from tierfold.compaction.commits.commit import (
 from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
 from tierfold.compaction.model.segments import PartitionState
 from tierfold.compaction.model.strategies import latest_strategy, strategy_name
-from tierfold.jobs.pipeline.task_assignment import Round
 
 
 def proposal_of(
@@ -46,9 +46,9 @@ def proposal_of(
     return proposed(
         work.state,
         *swap,
-        AdvanceCleanerOffset(epoch=work.state.epoch, offset=_cleaner_offset(work)),
+        AdvanceCleanerOffset(epoch=work.state.epoch, offset=work.next_cleaner_offset),
         *_noted(work),
-        *((ReleaseClaim(run=run),) if work.is_last_chunk else ()),
+        *((ReleaseClaim(run=run),) if work.compact.is_last else ()),
         commit_id=commit_id,
         at_ms=at_ms,
         requires=(SegmentsAreLive(ids=sources),),
@@ -64,17 +64,5 @@ def release_of(state: PartitionState, commit_id: str, at_ms: int) -> CommitPropo
 def _noted(work: Round) -> tuple[NoteStrategy, ...]:
     """Notes a new strategy; a partial round compares no keys, so it notes nothing."""
     name = strategy_name(work.rules)
-    is_known = work.is_partial or latest_strategy(work.state) == name
+    is_known = work.compact.is_partial or latest_strategy(work.state) == name
     return () if is_known else (NoteStrategy(name=name),)
-
-
-def _cleaner_offset(work: Round) -> int:
-    """The new cleaner offset: the round's end, unless a person forced the region.
-
-    A forced round that began above the clean region left a stretch uncleaned, so the offset does
-    not move: the next plain round cleans that stretch, and no tombstone is dropped before. A forced
-    round that ended below the offset does not move it back.
-    """
-    if work.first_dirty > work.clean_until:
-        return work.clean_until
-    return max(work.clean_until, work.next_offset)

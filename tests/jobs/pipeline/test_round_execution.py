@@ -1,4 +1,4 @@
-"""The stages together give the same result however claimed rounds are cut."""
+"""Claimed rounds give the same result however they are cut; a failure stops its own partition."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ import signal
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 import pytest
-from py4j.protocol import Py4JError
-from pyspark.sql import SparkSession
 from rich.console import Console
 
 from tests.jobs.claimed_rounds import ALWAYS, NOW_MS, claimed_rounds
@@ -26,73 +24,86 @@ from tests.jobs.tiers import (
 )
 from tests.storage.scripted_catalog import ScriptedCatalog
 from tests.storage.scripts import Script, at
+from tierfold.compaction.cleaning.rounds import Round
 from tierfold.compaction.model.outcomes import Committed
 from tierfold.compaction.planning.chunks import UNBOUND
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
-from tierfold.jobs.context.stopping import Stopped, stoppable
-from tierfold.jobs.pipeline import task_assignment as rounds_module
-from tierfold.jobs.pipeline.check_and_commit import RoundResult
+from tierfold.jobs.context.stopping import Stopped, check, stoppable
+from tierfold.jobs.engines import task_assignment
+from tierfold.jobs.engines.local_executor import LazyRows, LocalExecutor
+from tierfold.jobs.engines.rows import Row
+from tierfold.jobs.engines.scan import ScanSummary
+from tierfold.jobs.engines.stage_executor import WorkersDied
+from tierfold.jobs.engines.task_assignment import buckets_of
 from tierfold.jobs.pipeline.partition_report import COMPACTED, LEFT, PartitionReport
+from tierfold.jobs.pipeline.round_execution import RoundResult
 from tierfold.jobs.pipeline.run_loop import Waves, results_of
-from tierfold.jobs.pipeline.spark_executor import Pipeline
 from tierfold.jobs.pipeline.survey import survey
-from tierfold.jobs.pipeline.task_assignment import Round
 from tierfold.jobs.settings.resolution import resolve
-from tierfold.jobs.spark.progress import ByteProgress
 from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.segments.segment_reader import read_segment
+from tierfold.storage.tiers.tier_uris import open_tier
 
-_T = TypeVar("_T")
 ORDERS: Final = key_of("orders")
 PAYMENTS: Final = key_of("payments")
 
 
-class EventfulProgress(ByteProgress):
+class EventfulExecutor(LocalExecutor):
     """Something happens right before a stage begins, or right after it has ended."""
 
     def __init__(
         self,
-        spark: SparkSession,
+        tier: Path,
         stage: str = "",
         event: Callable[[], None] | None = None,
         *,
         is_after: bool = False,
     ) -> None:
-        super().__init__(spark, Console(file=io.StringIO()))
+        super().__init__(open_tier(str(tier)), Console(file=io.StringIO()), cores=2)
         self.stages: list[str] = []
         self._stage = stage
         self._event = event
         self._is_after = is_after
 
-    def watched(self, title: str, bytes_total: int, action: Callable[[], _T]) -> _T:
+    def taken(self, title: str, size_bytes: int, rows: LazyRows) -> list[Row]:
         self.stages.append(title)
         event = self._event if title == self._stage else None
         if event is not None and not self._is_after:
             event()
-        done = super().watched(title, bytes_total, action)
+        done = super().taken(title, size_bytes, rows)
         if event is not None and self._is_after:
             event()
         return done
 
 
-class FragilePipeline(Pipeline):
-    """Spark's workers die whenever they meet one partition's data."""
+class FragileExecutor(EventfulExecutor):
+    """Its workers die whenever they meet one partition's data."""
 
-    def run(self, rounds: Sequence[Round], catalog: Catalog) -> list[RoundResult]:
-        if any(work.key == ORDERS for work in rounds):
-            raise Py4JError("job aborted\norg.apache.spark.SparkException: Python worker exited")
-        return super().run(rounds, catalog)
+    def __init__(self, tier: Path, *, is_over: bool = False) -> None:
+        super().__init__(tier)
+        self.scanned: list[list[int]] = []
+        self._is_over = is_over
+        self._is_dying = False
+
+    def scan(self, rounds: Sequence[Round]) -> dict[int, ScanSummary | str]:
+        self.scanned.append([work.index for work in rounds])
+        self._is_dying = any(work.key == ORDERS for work in rounds)
+        return super().scan(rounds)
+
+    def taken(self, title: str, size_bytes: int, rows: LazyRows) -> list[Row]:
+        if self._is_dying:
+            check()
+            raise WorkersDied("Python worker exited", is_over=self._is_over)
+        return super().taken(title, size_bytes, rows)
 
 
-def run(
-    tier: Path, spark: SparkSession, progress: ByteProgress, *settings: str
-) -> list[RoundResult]:
+def run(tier: Path, executor: LocalExecutor, *settings: str) -> list[RoundResult]:
     context, rounds = claimed_rounds(tier, *settings)
-    return Pipeline(spark, context, progress).run(rounds, context.catalog)
+    return list(results_of(executor, rounds, context))
 
 
-def overwrite(path: Path, content: bytes) -> None:
+def overwrite(path: Path, content: bytes | bytearray) -> None:
     path.write_bytes(content)
 
 
@@ -113,13 +124,13 @@ def tier(tmp_path: Path) -> Path:
 
 
 def test_an_object_that_vanishes_between_scan_and_rewrite_stops_its_partition_alone(
-    spark: SparkSession, tier: Path
+    tier: Path
 ) -> None:
     victim = sorted(folder_of(tier, ORDERS).glob("*.log"))[1]
     before = files_below(folder_of(tier, ORDERS))
-    progress = EventfulProgress(spark, "rewrite", victim.unlink)
-    orders, payments = run(tier, spark, progress)
-    assert progress.stages == ["scan", "rewrite"]
+    executor = EventfulExecutor(tier, "rewrite", victim.unlink)
+    orders, payments = run(tier, executor)
+    assert executor.stages == ["scan", "rewrite"]
     assert orders.failure is not None
     assert str(victim) in orders.failure
     assert "it is not there, or no longer" in orders.failure
@@ -134,40 +145,40 @@ def test_an_object_that_vanishes_between_scan_and_rewrite_stops_its_partition_al
 
 
 def test_a_file_that_vanishes_beside_the_log_leaves_an_orphan_that_is_never_live(
-    spark: SparkSession, tier: Path
+    tier: Path
 ) -> None:
     victim = sorted(folder_of(tier, ORDERS).glob("*.leader_epoch_checkpoint"))[1]
     content = victim.read_bytes()
-    progress = EventfulProgress(spark, "rewrite", victim.unlink)
-    orders, payments = run(tier, spark, progress)
+    executor = EventfulExecutor(tier, "rewrite", victim.unlink)
+    orders, payments = run(tier, executor)
     assert orders.failure is not None
     assert str(victim) in orders.failure
     assert isinstance(payments.outcome, Committed)
     state = Catalog(str(tier / "_tierfold")).read()[ORDERS]
     assert [segment.written_by_run for segment in state.segments] == ["", ""]
     victim.write_bytes(content)
-    (again,) = run(tier, spark, EventfulProgress(spark))
+    (again,) = run(tier, EventfulExecutor(tier))
     assert isinstance(again.outcome, Committed)
     orphans = status_of(tier)["orders", 0]["orphans"]
     assert len(orphans) == 1
-    assert orphans[0] not in [segment.segment_id for segment in again.round.segments]
+    assert orphans[0] not in [segment.segment_id for segment in again.round.compact.sources]
 
 
 def test_a_log_that_changes_between_scan_and_rewrite_is_noticed(
-    spark: SparkSession, tier: Path
+    tier: Path
 ) -> None:
     victim = sorted(folder_of(tier, ORDERS).glob("*.log"))[0]
     content = bytearray(victim.read_bytes())
     content[-1] ^= 1
-    progress = EventfulProgress(spark, "rewrite", lambda: overwrite(victim, content))
-    orders, payments = run(tier, spark, progress)
+    executor = EventfulExecutor(tier, "rewrite", lambda: overwrite(victim, content))
+    orders, payments = run(tier, executor)
     assert orders.failure is not None
     assert "bad CRC" in orders.failure
     assert isinstance(payments.outcome, Committed)
 
 
 def test_a_new_object_that_is_cut_before_the_commit_is_not_published(
-    spark: SparkSession, tier: Path
+    tier: Path
 ) -> None:
     sources = set(folder_of(tier, ORDERS).glob("*.log"))
     cut: list[str] = []
@@ -177,8 +188,8 @@ def test_a_new_object_that_is_cut_before_the_commit_is_not_published(
         overwrite(log, log.read_bytes()[:-1])
         cut.append(log.name)
 
-    progress = EventfulProgress(spark, "rewrite", cut_the_new_log, is_after=True)
-    orders, payments = run(tier, spark, progress)
+    executor = EventfulExecutor(tier, "rewrite", cut_the_new_log, is_after=True)
+    orders, payments = run(tier, executor)
     assert cut[0] in (orders.failure or "")
     assert orders.outcome is None
     assert isinstance(payments.outcome, Committed)
@@ -187,12 +198,12 @@ def test_a_new_object_that_is_cut_before_the_commit_is_not_published(
 
 
 def test_results_that_contradict_the_scan_are_not_published(
-    spark: SparkSession, tier: Path
+    tier: Path
 ) -> None:
     victim = sorted(folder_of(tier, ORDERS).glob("*.log"))[-1]
     shrunk = victim.read_bytes()[: int(read_segment(victim).heads.position[-1])]
-    progress = EventfulProgress(spark, "rewrite", lambda: overwrite(victim, shrunk))
-    orders, payments = run(tier, spark, progress)
+    executor = EventfulExecutor(tier, "rewrite", lambda: overwrite(victim, shrunk))
+    orders, payments = run(tier, executor)
     assert orders.failure is not None
     assert "the results contradict each other, nothing was committed" in orders.failure
     assert orders.outcome is None
@@ -201,24 +212,34 @@ def test_results_that_contradict_the_scan_are_not_published(
     assert [segment.written_by_run for segment in live] == ["", ""]
 
 
-def test_data_that_take_a_worker_down_stop_their_own_partition_alone(
-    spark: SparkSession, tier: Path
-) -> None:
+def test_data_that_take_a_worker_down_stop_their_own_partition_alone(tier: Path) -> None:
     third = key_of("shipments")
     put_updates(tier, third, 0)
-    context, rounds = claimed_rounds(tier)
-    pipeline = FragilePipeline(spark, context, EventfulProgress(spark))
-    results = {result.round.key: result for result in results_of(pipeline, rounds, context.catalog)}
+    executor = FragileExecutor(tier)
+    results = {result.round.key: result for result in run(tier, executor)}
     assert set(results) == {ORDERS, PAYMENTS, third}
     assert isinstance(results[PAYMENTS].outcome, Committed)
     assert isinstance(results[third].outcome, Committed)
     assert results[ORDERS].outcome is None
     assert "a Spark worker died over this partition" in (results[ORDERS].failure or "")
     assert "Python worker exited" in (results[ORDERS].failure or "")
+    # All together, then in halves until the bad one is alone.
+    assert executor.scanned == [[0, 1, 2], [0], [1, 2]]
+
+
+def test_an_engine_that_is_gone_is_not_asked_again(tier: Path) -> None:
+    executor = FragileExecutor(tier, is_over=True)
+    orders, payments = run(tier, executor)
+    assert executor.scanned == [[0, 1]]
+    for result in (orders, payments):
+        assert result.outcome is None
+        reason = result.failure or ""
+        assert reason.startswith(f"{result.round.key}: Spark's own process (java) has died")
+        assert "Python worker exited" in reason
 
 
 def test_what_one_half_committed_is_reported_when_a_signal_stops_the_other(
-    spark: SparkSession, tier: Path
+    tier: Path,
 ) -> None:
     def ctrl_c() -> None:
         signal.raise_signal(signal.SIGINT)
@@ -230,7 +251,7 @@ def test_what_one_half_committed_is_reported_when_a_signal_stops_the_other(
     kept: list[tuple[int, PartitionReport]] = []
     waves = Waves(
         context=context,
-        pipeline=FragilePipeline(spark, context, EventfulProgress(spark)),
+        executor=FragileExecutor(tier),
         budget=UNBOUND,
         started_at_ms=0,
         record=lambda chunks, _began_at_ms: kept.extend(chunks),
@@ -246,41 +267,33 @@ def test_what_one_half_committed_is_reported_when_a_signal_stops_the_other(
 
 
 def test_the_result_is_the_same_however_keys_and_segments_are_assigned(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = ("segment.bytes=1500000",)
-    (whole,) = run(sample_copy(tmp_path / "1"), spark, EventfulProgress(spark), *settings)
-    monkeypatch.setattr(rounds_module, "BUCKET_BYTES", 100_000)
-    monkeypatch.setattr(rounds_module, "TASK_BYTES", 100_000)
-    (cut,) = run(sample_copy(tmp_path / "2"), spark, EventfulProgress(spark), *settings)
-    assert cut.round.buckets > 30
+    one, other = (sample_copy(tmp_path / name) for name in "12")
+    (whole,) = run(one, EventfulExecutor(one), *settings)
+    monkeypatch.setattr(task_assignment, "BUCKET_BYTES", 100_000)
+    monkeypatch.setattr(task_assignment, "TASK_BYTES", 100_000)
+    (cut,) = run(other, EventfulExecutor(other), *settings)
+    assert buckets_of(cut.round.size_bytes) > 30
     assert isinstance(cut.outcome, Committed)
-    assert new_logs(tmp_path / "1") == new_logs(tmp_path / "2")
+    assert new_logs(one) == new_logs(other)
     assert [receipt.counts for receipt in cut.receipts] == [
         receipt.counts for receipt in whole.receipts
     ]
 
 
-def test_all_bytes_are_counted_and_nothing_stays_cached(spark: SparkSession, tier: Path) -> None:
-    progress = EventfulProgress(spark)
-    before = spark.sparkContext._jsc.getPersistentRDDs().size()
-    results = run(tier, spark, progress)
-    # Each source is read for its keys, and again to be rewritten.
-    assert progress.bytes_done.value == 2 * sum(result.round.size_bytes for result in results)
-    assert spark.sparkContext._jsc.getPersistentRDDs().size() == before
-
-
 def test_aborts_without_an_index_are_scanned_for_again(
-    spark: SparkSession, tmp_path: Path
+    tmp_path: Path
 ) -> None:
     tier = sample_copy(tmp_path / "tier")
     for index in tier.glob("kafka-tiered-storage/*/*.txnindex"):
         index.unlink()
-    progress = EventfulProgress(spark)
-    (result,) = run(tier, spark, progress)
-    assert progress.stages == ["scan", "scan", "rewrite"]
+    executor = EventfulExecutor(tier)
+    (result,) = run(tier, executor)
+    assert executor.stages == ["scan", "scan", "rewrite"]
     assert result.unindexed > 0
     with_index = sample_copy(tmp_path / "with index")
-    (expected,) = run(with_index, spark, EventfulProgress(spark))
+    (expected,) = run(with_index, EventfulExecutor(with_index))
     assert (expected.unindexed, result.receipts[0].counts) == (0, expected.receipts[0].counts)
     assert new_logs(tier) == new_logs(with_index)

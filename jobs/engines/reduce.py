@@ -7,55 +7,41 @@ at a time.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-
-import pyarrow as pa
-from pyspark.sql import DataFrame
 
 from tierfold.compaction.cleaning.key_blocks import KeyBlock, deserialize, parts_per_bucket
 from tierfold.compaction.cleaning.offset_map import superseded_in_bucket
-from tierfold.jobs.pipeline.stages.segment_rows import ROW_SCHEMA, Row, RowKind, as_batch, rows_of
-from tierfold.jobs.pipeline.stages.worker_memory import freeze_gc
+from tierfold.jobs.engines.rows import Row, RowKind, Worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReducePlan:
-    """The assignment of buckets to tasks, and the destinations of the results."""
-
-    buckets: dict[int, int]
-    """Number of buckets by partition index."""
-    tasks: int
-    """How many tasks share the buckets."""
-    destinations: dict[tuple[int, int], int]
-    """(partition index, segment index) → the task of stage 6 that rewrites the segment."""
-
-
-def reduced(rows: DataFrame, plan: ReducePlan) -> DataFrame:
+class ReduceStage:
     """KEYS rows → SUPERSEDED and SUPERSEDING rows per segment; other rows pass through.
 
     Rows go to the task that rewrites their segment; rows without such a segment go to task 0.
     """
 
-    def sent(found: Iterable[Row]) -> Iterator[Row]:
-        for row in found:
-            task = plan.destinations.get((row.partition_index, row.segment_index), 0)
-            yield replace(row, task=task)
+    buckets: Mapping[int, int]
+    """Number of buckets by partition index."""
+    task_of: Mapping[tuple[int, int], int]
+    """(partition index, segment index) → the task of stage 6 that rewrites the segment."""
 
-    def reduce(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, _: Worker, rows: Iterable[Row]) -> Iterator[Row]:
+        """Reduce the buckets of one task."""
         blocks: dict[tuple[int, int], list[tuple[int, KeyBlock]]] = defaultdict(list)
-        for row in rows_of(batches):
+        for row in rows:
             if row.kind is RowKind.KEYS:
                 place = blocks[row.partition_index, row.bucket]
                 place.append((row.segment_index, deserialize(row.payload)))
             else:
-                yield as_batch(sent([row]))
-        for (partition_index, _), found in blocks.items():
-            buckets = plan.buckets[partition_index]
-            yield as_batch(sent(_bit_rows(partition_index, found, buckets)))
-        freeze_gc("reduce")
+                yield self._sent(row)
+        for (partition_index, _bucket), found in blocks.items():
+            for row in _bit_rows(partition_index, found, self.buckets[partition_index]):
+                yield self._sent(row)
 
-    return rows.repartitionById(plan.tasks, "task").mapInArrow(reduce, ROW_SCHEMA)
+    def _sent(self, row: Row) -> Row:
+        return replace(row, task=self.task_of.get((row.partition_index, row.segment_index), 0))
 
 
 def _bit_rows(

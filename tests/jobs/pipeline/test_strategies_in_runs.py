@@ -1,4 +1,4 @@
-"""On Spark, many topics match the strategies' model, and the run reports its counts."""
+"""In one run many topics match the strategies' model, and the run reports its counts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Final
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
-from pyspark.sql import SparkSession
 from rich.console import Console
 
 from tests.jobs.claimed_rounds import ALWAYS
@@ -24,17 +23,19 @@ from tests.storage.live_segments import EPOCHS
 from tierfold.compaction.model.outcomes import Committed
 from tierfold.compaction.model.rules import CompactionStrategy
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
-from tierfold.compaction.planning.chunks import Chunk
 from tierfold.compaction.planning.plan import Compact
 from tierfold.jobs.context.run_context import RunContext, run_context
 from tierfold.jobs.context.scope import Scope
-from tierfold.jobs.pipeline import task_assignment as rounds_module
-from tierfold.jobs.pipeline.partition_report import result_report, survey_report
-from tierfold.jobs.pipeline.run_loop import PartitionRun, rounds_of
-from tierfold.jobs.pipeline.spark_executor import Pipeline, RoundResult
+from tierfold.jobs.engines import task_assignment
+from tierfold.jobs.engines.engine_choice import in_process
+from tierfold.jobs.engines.local_executor import LocalExecutor
+from tierfold.jobs.pipeline.claiming import begun_rounds
+from tierfold.jobs.pipeline.partition_report import planned_report, result_report
+from tierfold.jobs.pipeline.partition_run import PartitionRun
+from tierfold.jobs.pipeline.round_execution import RoundResult
+from tierfold.jobs.pipeline.run_loop import results_of
 from tierfold.jobs.pipeline.survey import KnownPartition, survey
 from tierfold.jobs.settings.resolution import Settings, resolve
-from tierfold.jobs.spark.progress import ByteProgress
 from tierfold.jobs.verbs.verify import verify
 from tierfold.jobs.verbs.verify_targets import VerifyTarget, target_of
 from tierfold.storage.segments.segment_reader import read_segment
@@ -84,21 +85,19 @@ def settings_of(tier: Path, chunks: Mapping[PartitionKey, HistoryChunk]) -> Sett
 
 
 def cleaned(
-    spark: SparkSession, tier: Path, now_ms: int, chunks: Mapping[PartitionKey, HistoryChunk]
+    tier: Path, now_ms: int, chunks: Mapping[PartitionKey, HistoryChunk]
 ) -> tuple[RunContext, list[RoundResult]]:
     """A run over all partitions of `chunks`, each under its chunk's strategy."""
     context = run_context(str(tier), None, now_ms)
-    begun = [
-        (
-            PartitionRun(surveyed=surveyed, plan=surveyed.choice),
-            Chunk(plan=surveyed.choice, is_last=chunks[surveyed.key].is_last_chunk),
-        )
-        for surveyed in survey(context, settings_of(tier, chunks), Scope())
-        if isinstance(surveyed.choice, Compact) and surveyed.key in chunks
-    ]
-    rounds = rounds_of(context, begun)
-    progress = ByteProgress(spark, Console(file=io.StringIO()))
-    return context, Pipeline(spark, context, progress).run(rounds, context.catalog)
+    runs = []
+    for plan in survey(context, settings_of(tier, chunks), Scope()):
+        if plan.is_due and plan.key in chunks:
+            is_last = chunks[plan.key].is_last_chunk
+            chunk = replace(plan, choice=replace(plan.compact, is_last=is_last))
+            runs.append(PartitionRun(plan=plan).beginning(chunk, now_ms))
+    _, rounds = begun_rounds(context, runs)
+    executor = LocalExecutor(context.tier, Console(file=io.StringIO()))
+    return context, list(results_of(executor, rounds, context))
 
 
 def seen(context: RunContext, tier: Path, key: PartitionKey) -> Iterator[ModelRecord]:
@@ -118,10 +117,10 @@ def seen(context: RunContext, tier: Path, key: PartitionKey) -> Iterator[ModelRe
 
 
 def test_topics_under_every_strategy_end_as_the_model_says(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Several key buckets per partition, so that keys of one part ways.
-    monkeypatch.setattr(rounds_module, "BUCKET_BYTES", 200)
+    monkeypatch.setattr(task_assignment, "BUCKET_BYTES", 200)
     tier, now_ms = made_tier(tmp_path / "tier"), 0
     topics = {key_of(f"topic{i}"): history for i, history in enumerate(drawn_histories())}
     models: dict[PartitionKey, ModelLog] = defaultdict(
@@ -136,23 +135,25 @@ def test_topics_under_every_strategy_end_as_the_model_says(
             model.records += records_of(chunk)
             end = 1 + max((record.offset for record in records_of(chunk)), default=0)
             model.clean(end, chunk.strategy, now_ms, is_last_chunk=chunk.is_last_chunk)
-        context, results = cleaned(spark, tier, now_ms, chunks)
+        context, results = cleaned(tier, now_ms, chunks)
         assert len(results) == TOPICS
         assert all(isinstance(result.outcome, Committed) for result in results), results
         for key in topics:
             assert list(seen(context, tier, key)) == models[key].records, (key, number)
-        for found in verify(context, resolve([]), Scope(), Console(file=io.StringIO())):
+        silent = Console(file=io.StringIO())
+        engine = in_process(2**30)
+        for found in verify(context, resolve([]), Scope(), silent, engine=engine):
             assert found.corruptions == (), number
             strategies = {chunk.strategy for chunk in topics[found.key][: number + 1]}
             assert (found.keys_compared is not None) == (len(strategies) == 1), found.notes
 
 
 def test_a_run_records_its_strategy_and_the_next_plan_reports_a_change(
-    spark: SparkSession, tmp_path: Path
+    tmp_path: Path
 ) -> None:
     tier, key = made_tier(tmp_path / "tier"), key_of("topic")
     chunk = one_topic(tier, ("0:a=1@5", "1:a=2@4"), CompactionStrategy.TIMESTAMP)
-    context, _ = cleaned(spark, tier, 0, {key: chunk})
+    context, _ = cleaned(tier, 0, {key: chunk})
     state = context.catalog.read([key])[key]
     assert state.strategies == ("timestamp",)
     one_topic(tier, ("2:a=3@3",), CompactionStrategy.OFFSET)
@@ -187,26 +188,24 @@ def one_topic(tier: Path, words: Sequence[str], strategy: CompactionStrategy) ->
 
 
 def test_an_expired_tombstone_waits_for_superseded_records_of_every_segment(
-    spark: SparkSession, tmp_path: Path
+    tmp_path: Path
 ) -> None:
     tier, key = made_tier(tmp_path / "tier"), key_of("topic")
     words = ("0:a=@5^50", "1:b=1@4", "2:b=@5^50", "3:c=@5^50")
     one_topic(tier, words, CompactionStrategy.TIMESTAMP)
     chunk = one_topic(tier, ("4:a=1@4", "5:d=1"), CompactionStrategy.TIMESTAMP)
-    context, _ = cleaned(spark, tier, 50, {key: chunk})
+    context, _ = cleaned(tier, 50, {key: chunk})
     assert [record.key for record in seen(context, tier, key)] == [b"a", b"b", b"d"]
 
 
 def test_malformed_versions_are_counted_beside_the_other_counts(
-    spark: SparkSession, tmp_path: Path
+    tmp_path: Path
 ) -> None:
     tier = made_tier(tmp_path / "tier")
     words = ("0:a=1#null", "1:a=2#3", "2:b=1#short", "3:c=1", "4:=1#null")
     chunk = one_topic(tier, words, CompactionStrategy.HEADER)
-    context, (result,) = cleaned(spark, tier, 0, {key_of("topic"): chunk})
-    (planned,) = (
-        survey_report(surveyed) for surveyed in survey(context, resolve([*ALWAYS]), Scope())
-    )
+    context, (result,) = cleaned(tier, 0, {key_of("topic"): chunk})
+    (planned,) = (planned_report(plan) for plan in survey(context, resolve([*ALWAYS]), Scope()))
     report = result_report(planned, result)
     assert report.counts.malformed_versions == 2
     assert report.counts.adds_up

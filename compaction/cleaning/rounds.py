@@ -1,0 +1,223 @@
+"""A round: one pass of cleaning over one partition, and the groups that it rewrites.
+
+    Round          a claimed chunk of a partition, with all that decides what stays of it
+    GroupTask      all that a worker needs to rewrite one group
+    group_tasks(round, transaction_status, wanted)  ->  the tasks of the groups
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tierfold.compaction.cleaning.record_retention import (
+    RoundRules,
+    legacy_delete_horizon_ms,
+    producer_pairs,
+)
+from tierfold.compaction.cleaning.transactions import TransactionStatus
+from tierfold.compaction.model.aborted_transactions import AbortedTransaction
+from tierfold.compaction.model.rules import CompactionStrategy, Rules
+from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
+from tierfold.compaction.planning.grouping import SegmentGroup
+from tierfold.compaction.planning.partition_plan import PartitionPlan
+from tierfold.compaction.planning.plan import Compact
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """One pass over one partition: a chunk of its plan, under this run's epoch."""
+
+    index: int
+    """The round's number within the wave."""
+    state: PartitionState
+    """The row under this run's epoch."""
+    plan: PartitionPlan
+    """The chunk; it is due."""
+    now_ms: int
+    aborted: tuple[AbortedTransaction, ...] = ()
+    """The aborted transactions of every segment in view, by their indexes."""
+    transactions_end: int | None = None
+    """Transactions that reach into the round are decided below this offset; None: anywhere."""
+
+    @property
+    def key(self) -> PartitionKey:
+        """The partition's key."""
+        return self.state.key
+
+    @property
+    def rules(self) -> Rules:
+        """The topic's settings."""
+        return self.plan.rules
+
+    @property
+    def compact(self) -> Compact:
+        """The planned work."""
+        return self.plan.compact
+
+    @property
+    def groups(self) -> tuple[SegmentGroup, ...]:
+        """The groups to rewrite, in offset order."""
+        return self.compact.groups
+
+    @property
+    def clean_until(self) -> int:
+        """The end of the region that was clean before the round.
+
+        A person may force another `first_dirty`. A stored offset outside the log belongs to a log
+        that was truncated since and is ignored (Kafka `LogCleanerManager.cleanableOffsets`).
+        """
+        start, end = self.state.log_start_offset, self.state.next_offset
+        stored = self.state.cleaner_offset
+        return stored if stored is not None and start <= stored <= end else start
+
+    @property
+    def keeps_tombstones(self) -> bool:
+        """Whether all tombstones stay, because a record that one supersedes may survive this round.
+
+        That record may lie above the chunk if versions decide. In a forced round it may lie in the
+        stretch that is left out, whose tombstones are not in the offset map.
+        """
+        is_by_offset = self.rules.compaction_strategy is CompactionStrategy.OFFSET
+        is_forced_beyond = self.compact.first_dirty > self.clean_until
+        return is_forced_beyond or not (self.compact.is_last or is_by_offset)
+
+    @property
+    def next_cleaner_offset(self) -> int:
+        """The row's cleaner offset after the round: its end, unless a person forced the region.
+
+        A forced round that began above the clean region left a stretch uncleaned, so the offset
+        does not move: the next plain round cleans that stretch, and no tombstone is dropped before.
+        A forced round that ended below the offset does not move it back.
+        """
+        if self.compact.first_dirty > self.clean_until:
+            return self.clean_until
+        return max(self.clean_until, self.compact.next_offset)
+
+    @property
+    def scanned(self) -> tuple[tuple[int, Segment], ...]:
+        """The segments that the scan reads, each with its index among the live segments.
+
+        These are the sources and the segments whose markers decide the sources' transactions.
+        """
+        end = self.state.next_offset if self.transactions_end is None else self.transactions_end
+        return tuple((i, s) for i, s in enumerate(self.state.segments) if s.start_offset < end)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all source logs."""
+        return sum(group.size_bytes for group in self.groups)
+
+    @property
+    def scan_bytes(self) -> int:
+        """Bytes that the scan reads."""
+        return sum(segment.size_bytes for _, segment in self.scanned)
+
+    def with_groups(self, groups: tuple[SegmentGroup, ...]) -> Round:
+        """Return the round with other groups over the same sources."""
+        return replace(self, plan=replace(self.plan, choice=replace(self.compact, groups=groups)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupTask:
+    """All a worker needs to rewrite one group."""
+
+    key: PartitionKey
+    group_index: int
+    """The group's number in the round."""
+    group: SegmentGroup
+    rules: RoundRules
+    aborted: tuple[AbortedTransaction, ...]
+    """Aborted transactions that reach into the group's offsets."""
+    discardable: NDArray[np.int64]
+    """Base offsets, ascending, of the group's control batches that may go."""
+    listed: tuple[AbortedTransaction, ...]
+    """What the new transaction index must list, by marker offset."""
+    ends_in_batch: bool
+    """The group must end in a batch, an empty one if need be: readers stick at a hole at the end of
+    the remote range, and a log without a batch is never written."""
+    run: str
+    index_interval_bytes: int
+    threads: int = 1
+    partition_index: int = 0
+    """The round's number within the wave."""
+    segment_index: int = 0
+    """The index of the group's first segment among the live segments."""
+
+    @property
+    def places(self) -> tuple[tuple[int, int], ...]:
+        """(partition index, segment index) of each of its segments."""
+        return tuple(
+            (self.partition_index, self.segment_index + i) for i in range(len(self.group.segments))
+        )
+
+
+def group_tasks(
+    work: Round,
+    transaction_status: TransactionStatus,
+    *,
+    wanted: Mapping[int, SegmentGroup],
+    empty: frozenset[int] = frozenset(),
+) -> Iterator[GroupTask]:
+    """Yield the tasks of the `wanted` groups, by their number in the round.
+
+    `empty`: the numbers of the groups that keep no record and have no neighbour to merge with.
+    """
+    whole = _round_rules(work)
+    place = {segment.segment_id: i for i, segment in enumerate(work.state.segments)}
+    discardable = transaction_status.discardable
+    for number, group in wanted.items():
+        start, end = group.start_offset, group.end_offset
+        is_round_of_its_own = work.compact.is_partial or number in empty
+        # Readers get stuck at a gap at the end of the remote range.
+        is_end = end + 1 == work.compact.next_offset == work.state.next_offset
+        inside = discardable[
+            np.searchsorted(discardable, start) : np.searchsorted(discardable, end, "right")
+        ]
+        yield GroupTask(
+            key=work.key,
+            group_index=number,
+            group=group,
+            rules=replace(whole, next_offset=end + 1) if is_round_of_its_own else whole,
+            aborted=reaching(work.aborted, start, end),
+            discardable=inside,
+            listed=tuple(t for t in transaction_status.listed if start <= t.last_offset <= end),
+            ends_in_batch=is_round_of_its_own or is_end,
+            run=work.state.owner_run,
+            index_interval_bytes=work.rules.index_interval_bytes,
+            partition_index=work.index,
+            segment_index=place[group.segments[0].segment_id],
+        )
+
+
+def reaching(
+    aborted: Sequence[AbortedTransaction], start_offset: int, end_offset: int
+) -> tuple[AbortedTransaction, ...]:
+    """Return the transactions with an offset in `[start_offset, end_offset]`."""
+    return tuple(
+        transaction
+        for transaction in aborted
+        if transaction.first_offset <= end_offset and transaction.last_offset >= start_offset
+    )
+
+
+def _round_rules(work: Round) -> RoundRules:
+    data, markers = producer_pairs(
+        work.plan.producers,
+        now_ms=work.now_ms,
+        expiration_ms=work.rules.producer_id_expiration_ms,
+    )
+    return RoundRules(
+        now_ms=work.now_ms,
+        delete_retention_ms=work.rules.delete_retention_ms,
+        next_offset=work.compact.next_offset,
+        last_data_offsets=data,
+        marker_epochs=markers,
+        legacy_delete_horizon_ms=legacy_delete_horizon_ms(
+            work.compact.sources, work.compact.first_dirty, work.rules.delete_retention_ms
+        ),
+        keeps_tombstones=work.keeps_tombstones,
+    )

@@ -1,0 +1,97 @@
+"""A progress bar over bytes, on stderr.
+
+Workers count the bytes that are done; the driver watches the count and signals while the action
+runs in another thread.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TransferSpeedColumn,
+)
+
+from tierfold.jobs.context.stopping import check, deferred, is_stopping
+
+_T = TypeVar("_T")
+
+LOOK_EVERY_S = 0.2
+"""How often the driver checks the count and signals."""
+
+CANCELLED_WITHIN_S: Final = 60.0
+"""How long to wait for a cancelled action."""
+
+
+def byte_bars(console: Console) -> Progress:
+    """Return bars that count bytes; they are hidden if the console is not a terminal."""
+    return Progress(
+        TextColumn("{task.description:<8}"),
+        BarColumn(),
+        DownloadColumn(binary_units=True),
+        TransferSpeedColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        disable=not console.is_terminal,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ByteProgress:
+    """One bar per action; silent if stderr is not a terminal."""
+
+    console: Console
+    bytes_done: Callable[[], int]
+    """Returns how many bytes are done, those of earlier actions included."""
+    cancel: Callable[[], None]
+    """Asks the action to end early; it is called until the action has ended."""
+
+    def watched(self, title: str, bytes_total: int | None, action: Callable[[], _T]) -> _T:
+        """Run `action` in a thread, and return its result.
+
+        Without `bytes_total` the bar shows activity but no progress.
+
+        Raises Stopped after a signal, once the action is cancelled and the thread has ended. A
+        thread that still reads at Python's exit would abort the process.
+        """
+        before = self.bytes_done()
+        results: list[_T] = []
+        errors: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                results.append(action())
+            except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
+                errors.append(error)
+
+        thread = threading.Thread(target=work, daemon=True)
+        with deferred():
+            with byte_bars(self.console) as progress:
+                bar = progress.add_task(title, total=bytes_total)
+                thread.start()
+                while thread.is_alive() and not is_stopping():
+                    thread.join(LOOK_EVERY_S)
+                    progress.update(bar, completed=self.bytes_done() - before)
+            if is_stopping():
+                self._end(thread)
+        check()
+        if errors:
+            raise errors[0]
+        return results[0]
+
+    def _end(self, thread: threading.Thread) -> None:
+        """Cancel the thread's action; repeat it, because it may not have begun yet."""
+        deadline = time.monotonic() + CANCELLED_WITHIN_S
+        while thread.is_alive() and time.monotonic() < deadline:
+            self.cancel()
+            thread.join(LOOK_EVERY_S)

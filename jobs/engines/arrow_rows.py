@@ -1,0 +1,66 @@
+"""Rows as Arrow batches, and a stage as the function that Spark's Python workers call.
+
+A worker imports this module and what a stage needs: nothing that only the driver has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+import pyarrow as pa
+from pyspark import Accumulator
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from tierfold.jobs.engines.rows import Row, RowKind, Stage, Worker
+from tierfold.jobs.spark.worker_memory import freeze_gc
+from tierfold.storage.tiers.tier_uris import open_tier
+
+_NAMES: Final = ("task", "partition_index", "segment_index", "bucket", "kind")
+
+_ARROW: Final = pa.schema(
+    [pa.field(name, pa.int32(), nullable=False) for name in _NAMES]
+    + [pa.field("payload", pa.binary(), nullable=False)]
+)
+
+ROW_SCHEMA: Final = from_arrow_schema(_ARROW)
+"""The columns of `Row`."""
+
+BATCH_BYTES: Final = 2**20
+"""Payload bytes from which on rows become a batch: large enough to make its overhead small."""
+
+
+def in_worker(
+    stage: Stage, tier_uri: str, bytes_done: Accumulator[int]
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the stage for `mapInArrow`: batches of `ROW_SCHEMA` in, batches of it out."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        worker = Worker(tier=open_tier(tier_uri), advance=bytes_done.add)
+        waiting: list[Row] = []
+        for row in stage(worker, rows_of(batches)):
+            waiting.append(row)
+            if sum(len(one.payload) for one in waiting) >= BATCH_BYTES:
+                yield as_batch(waiting)
+                waiting = []
+        yield as_batch(waiting)
+        freeze_gc(type(stage).__name__)
+
+    return run
+
+
+def as_batch(rows: Iterable[Row]) -> pa.RecordBatch:
+    """Return the rows as an Arrow batch of `ROW_SCHEMA`."""
+    listed = list(rows)
+    columns = [pa.array([getattr(row, name) for row in listed]) for name in _ARROW.names]
+    return pa.RecordBatch.from_arrays(
+        [column.cast(field.type) for column, field in zip(columns, _ARROW, strict=True)],
+        schema=_ARROW,
+    )
+
+
+def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
+    """Yield the rows of Arrow batches of `ROW_SCHEMA`; payloads are copied."""
+    for batch in batches:
+        for values in batch.to_pylist():
+            yield Row(**{**values, "kind": RowKind(values["kind"])})

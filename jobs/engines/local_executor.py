@@ -1,0 +1,88 @@
+"""Runs the stages in this process, on a pool of threads: no JVM.
+
+The kernels release Python's lock, so that threads share the cores.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import TypeAlias
+
+from rich.console import Console
+
+from tierfold.jobs.context.byte_progress import ByteProgress
+from tierfold.jobs.engines.rows import Row, RowKind, Stage, Worker
+from tierfold.jobs.engines.stage_executor import StageExecutor
+from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
+
+LazyRows: TypeAlias = Callable[[], list[Row]]
+"""Computes the rows; those of `kept` only once."""
+
+
+class _Cancelled(BaseException):
+    """Ends a task after a signal; not an Exception, so that no error handler catches it."""
+
+
+class LocalExecutor(StageExecutor[LazyRows]):
+    """The stages on threads of this process, as many as it has cores."""
+
+    def __init__(
+        self, tier: LocalTieredStorage, console: Console, cores: int | None = None
+    ) -> None:
+        super().__init__(cores or len(os.sched_getaffinity(0)))
+        self._tier = tier
+        self._console = console
+        self._lock = threading.Lock()
+        self._bytes_done = 0
+        self._is_cancelled = threading.Event()
+
+    def placed(self, rows: Sequence[Row]) -> LazyRows:
+        """Return the rows as they are."""
+        return lambda: [*rows]
+
+    def run(self, stage: Stage, rows: LazyRows, tasks: int | None) -> LazyRows:
+        """Run the stage on the rows of each task, on the pool."""
+        def found() -> list[Row]:
+            by_task: dict[int, list[Row]] = defaultdict(list)
+            for row in rows():
+                by_task[0 if tasks is None else row.task].append(row)
+            pieces = self.mapped(stage, [by_task[task] for task in sorted(by_task)])
+            return [row for piece in pieces for row in piece]
+
+        return found
+
+    def mapped(self, stage: Stage, tasks: Sequence[Sequence[Row]]) -> Iterable[list[Row]]:
+        """Run the stage on the rows of each task; return what they become, in the same order."""
+        worker = Worker(tier=self._tier, advance=self._advance)
+        with ThreadPoolExecutor(self.cores) as pool:
+            return [*pool.map(lambda rows: list(stage(worker, rows)), tasks)]
+
+    def kept(self, rows: LazyRows) -> LazyRows:
+        """Return the rows, computed once."""
+        return cache(rows)
+
+    def only(self, rows: LazyRows, kinds: frozenset[RowKind]) -> LazyRows:
+        """Return the rows of these kinds."""
+        return lambda: [row for row in rows() if row.kind in kinds]
+
+    def joined(self, rows: LazyRows, more: LazyRows) -> LazyRows:
+        """Return both."""
+        return lambda: rows() + more()
+
+    def taken(self, title: str, size_bytes: int, rows: LazyRows) -> list[Row]:
+        """Compute the rows, with a bar."""
+        progress = ByteProgress(
+            self._console, bytes_done=lambda: self._bytes_done, cancel=self._is_cancelled.set
+        )
+        return progress.watched(title, size_bytes, rows)
+
+    def _advance(self, size_bytes: int) -> None:
+        if self._is_cancelled.is_set():
+            raise _Cancelled
+        with self._lock:
+            self._bytes_done += size_bytes

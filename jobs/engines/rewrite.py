@@ -1,0 +1,94 @@
+"""Stage 6: one task rewrites each group of segments and returns a receipt."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tierfold.compaction.cleaning.offset_map import SUPERSEDED, SUPERSEDING
+from tierfold.compaction.cleaning.rounds import GroupTask
+from tierfold.compaction.model.segments import Segment
+from tierfold.jobs.engines.rows import Row, RowKind, Worker, failure, pickled, unpickled
+from tierfold.storage.segments.group_rewrite import rewrite_group
+from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
+
+BitRows: TypeAlias = dict[tuple[int, int], list[Row]]
+"""(partition index, segment index) → the rows that list its superseded records."""
+
+BIT_OF: Final = {
+    RowKind.OWN_SUPERSEDED: SUPERSEDED,
+    RowKind.SUPERSEDED: SUPERSEDED,
+    RowKind.OWN_SUPERSEDING: SUPERSEDING,
+    RowKind.SUPERSEDING: SUPERSEDING,
+}
+"""The rows that the rewrite needs of the stages before, and the bit of `offset_map` they set."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveStage:
+    """Rows of the groups' segments → the same, for the tasks that rewrite them now."""
+
+    task_of: Mapping[tuple[int, int], int]
+    """(partition index, segment index) → task; rows of other segments are dropped."""
+
+    def __call__(self, _: Worker, rows: Iterable[Row]) -> Iterator[Row]:
+        """Move the rows of one task."""
+        for row in rows:
+            task = self.task_of.get((row.partition_index, row.segment_index))
+            if task is not None:
+                yield replace(row, task=task)
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteStage:
+    """REWRITE rows and the rows of `BIT_OF` → a RECEIPT or FAILED row per group."""
+
+    def __call__(self, worker: Worker, rows: Iterable[Row]) -> Iterator[Row]:
+        """Rewrite the groups of one task."""
+        bit_rows: BitRows = defaultdict(list)
+        ordered: list[Row] = []
+        for row in rows:
+            if row.kind is RowKind.REWRITE:
+                ordered.append(row)
+            else:
+                bit_rows[row.partition_index, row.segment_index].append(row)
+        for order in ordered:
+            task: GroupTask = unpickled(order.payload)
+            yield _rewritten(worker.tier, order, task, bit_rows)
+            worker.advance(task.group.size_bytes)
+
+
+def _rewritten(tier: LocalTieredStorage, order: Row, task: GroupTask, bit_rows: BitRows) -> Row:
+    """Return the receipt of one group, or the reason why its partition stops."""
+    place_of = {
+        segment.segment_id: place
+        for segment, place in zip(task.group.segments, task.places, strict=True)
+    }
+
+    def bits(segment: Segment, records: int) -> NDArray[np.uint8]:
+        return record_bits(bit_rows[place_of[segment.segment_id]], records)
+
+    try:
+        kind = RowKind.RECEIPT
+        payload = pickled(rewrite_group(tier, task, bits))
+    except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
+        kind = RowKind.FAILED
+        payload = failure(error, f"{task.key}, group {task.group_index}")
+    return replace(order, kind=kind, payload=payload)
+
+
+def record_bits(rows: Sequence[Row], records: int) -> NDArray[np.uint8]:
+    """Shape (records,): the superseded and superseding bits of a segment's records."""
+    bits = np.zeros(records, np.uint8)
+    for row in rows:
+        if row.kind in {RowKind.OWN_SUPERSEDED, RowKind.OWN_SUPERSEDING}:
+            is_set = np.unpackbits(np.frombuffer(row.payload, np.uint8), count=records)
+            bits |= is_set * BIT_OF[row.kind]
+        else:
+            bits[np.frombuffer(row.payload, np.uint32)] |= BIT_OF[row.kind]
+    return bits

@@ -1,0 +1,78 @@
+"""Runs the stages on Spark: rows are DataFrames, and a stage is a `mapInArrow`.
+
+Only packed columns (keys among them), bitmaps and receipts cross a shuffle. Values never leave the
+worker that read them and never enter the JVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+import pyarrow as pa
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from rich.console import Console
+
+from tierfold.jobs.context.stopping import check
+from tierfold.jobs.engines.arrow_rows import ROW_SCHEMA, as_batch, in_worker, rows_of
+from tierfold.jobs.engines.rows import Row, RowKind, Stage
+from tierfold.jobs.engines.stage_executor import StageExecutor, WorkersDied
+from tierfold.jobs.spark.progress import SparkProgress
+from tierfold.jobs.spark.session import SPARK_FAILURES, cause_of, has_died
+
+
+class SparkExecutor(StageExecutor[DataFrame]):
+    """The stages on the executors of one Spark session."""
+
+    def __init__(self, spark: SparkSession, tier_uri: str, console: Console) -> None:
+        super().__init__(spark.sparkContext.defaultParallelism)
+        self._spark = spark
+        self._tier_uri = tier_uri
+        self._progress = SparkProgress(spark, console)
+        self._persisted: list[DataFrame] = []
+
+    def placed(self, rows: Sequence[Row]) -> DataFrame:
+        """Return the rows as a DataFrame."""
+        return self._spark.createDataFrame(pa.Table.from_batches([as_batch(rows)]), ROW_SCHEMA)
+
+    def run(self, stage: Stage, rows: DataFrame, tasks: int | None) -> DataFrame:
+        """Repartition the rows by `task`, and map the stage over them."""
+        sent = rows if tasks is None else rows.repartitionById(tasks, "task")
+        run = in_worker(stage, self._tier_uri, self._progress.bytes_done)
+        return sent.mapInArrow(run, ROW_SCHEMA)
+
+    def kept(self, rows: DataFrame) -> DataFrame:
+        """Return the rows, persisted until `release`."""
+        self._persisted.append(rows.persist(StorageLevel.MEMORY_AND_DISK))
+        return self._persisted[-1]
+
+    def only(self, rows: DataFrame, kinds: frozenset[RowKind]) -> DataFrame:
+        """Return the rows of these kinds; the JVM filters them."""
+        return rows.where(F.col("kind").isin([int(kind) for kind in sorted(kinds)]))
+
+    def joined(self, rows: DataFrame, more: DataFrame) -> DataFrame:
+        """Return the union."""
+        return rows.unionByName(more)
+
+    def taken(self, title: str, size_bytes: int, rows: DataFrame) -> list[Row]:
+        """Collect the rows as Arrow batches, with a bar."""
+        table: pa.Table = self._progress.watched(title, size_bytes, rows.toArrow)
+        return list(rows_of(table.to_batches()))
+
+    def release(self) -> None:
+        """Unpersist what was kept."""
+        super().release()
+        with suppress(*SPARK_FAILURES):  # Without its JVM nothing is kept.
+            while self._persisted:
+                self._persisted.pop().unpersist()
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """Raise WorkersDied where Spark raises errors of its own."""
+        try:
+            yield
+        except SPARK_FAILURES as error:
+            check()  # The signal that stops this run may have stopped Spark too.
+            raise WorkersDied(cause_of(error), is_over=has_died(self._spark)) from error

@@ -1,0 +1,212 @@
+"""Assigns the work of a stage to tasks, by bytes, and turns it into rows."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from tierfold.compaction.cleaning.rounds import GroupTask, Round, reaching
+from tierfold.compaction.planning.load_balancing import assigned, task_count
+from tierfold.jobs.engines.check import CheckTask
+from tierfold.jobs.engines.rows import Row, RowKind, pickled
+from tierfold.jobs.engines.scan import ScanTask
+from tierfold.storage.kafka.record_versions import VersionSource
+from tierfold.storage.segments.segment_check import CheckOrder
+from tierfold.storage.segments.segment_scan import ScanOrder
+
+BUCKET_BYTES: Final = 64 * 2**20
+"""Log bytes per key bucket; the keys of that much log need a fraction of a worker's memory."""
+
+TASK_BYTES: Final = 64 * 2**20
+"""Log bytes per task; a larger segment is still one task."""
+
+REDUCE_TASK_BYTES: Final = 256 * 2**20
+"""Log bytes whose keys one task reduces in memory; the keys are a fraction of that."""
+
+THREADS_MAX: Final = 4
+"""Maximum threads of a task whose segments exceed its share; small machines have 4 cores."""
+
+TASKS_PER_CORE: Final = 2
+"""Minimum number of tasks per core, if there is enough work; it evens out the load."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """The task of each rewritten segment."""
+
+    tasks: int
+    task_of: Mapping[tuple[int, int], int]
+    """(partition index, segment index) → task."""
+
+    def fits(self, tasks: Sequence[GroupTask]) -> bool:
+        """Whether all segments of each group are in one task."""
+        return all(
+            len({self.task_of.get(place) for place in task.places}) == 1 for task in tasks
+        )
+
+
+def buckets_of(size_bytes: int) -> int:
+    """Return how many buckets the keys of a partition are split into, by its log bytes."""
+    return max(1, -(-size_bytes // BUCKET_BYTES))
+
+
+def tasks_for(sizes: Sequence[int], cores: int) -> tuple[list[int], int]:
+    """Return the task of each item, and the number of tasks."""
+    tasks = task_count(sizes, task_bytes=TASK_BYTES, tasks_min=TASKS_PER_CORE * cores)
+    return assigned(sizes, tasks), tasks
+
+
+def reduce_tasks(sizes: Sequence[int], cores: int) -> int:
+    """Return how many tasks share the buckets of partitions of these log bytes."""
+    of_buckets = [
+        size // buckets for size in sizes for buckets in [buckets_of(size)] for _ in range(buckets)
+    ]
+    return task_count(of_buckets, task_bytes=REDUCE_TASK_BYTES, tasks_min=cores)
+
+
+def threads_of(sizes: Sequence[int], placed: Sequence[int], cores: int) -> list[int]:
+    """Return how many threads the task of each item should use.
+
+    One, unless the task was assigned more than its share of the bytes: idle cores then help it.
+    """
+    loads: dict[int, int] = defaultdict(int)
+    for size, task in zip(sizes, placed, strict=True):
+        loads[task] += size
+    share = max(1, sum(sizes) // cores)
+    return [max(1, min(THREADS_MAX, -(-loads[task] // share))) for task in placed]
+
+
+def first_bucket_tasks(sizes: Sequence[int]) -> list[int]:
+    """Return the number of each partition's first bucket among all buckets, by its log bytes."""
+    counts = [buckets_of(size) for size in sizes]
+    return [sum(counts[:i]) for i in range(len(counts))]
+
+
+def scan_rows(rounds: Sequence[Round], cores: int) -> tuple[list[Row], int]:
+    """Return a SCAN row per segment to scan, and the number of tasks.
+
+    Only the transaction batches of a segment that is not a source are read.
+    """
+    first_bucket = first_bucket_tasks([work.size_bytes for work in rounds])
+    numbered = [
+        (work, first, i, segment)
+        for work, first in zip(rounds, first_bucket, strict=True)
+        for i, segment in work.scanned
+    ]
+    sources = {work.index: {s.segment_id for s in work.compact.sources} for work in rounds}
+    sizes = [segment.size_bytes for *_, segment in numbered]
+    placed, tasks = tasks_for(sizes, cores)
+    rows = []
+    for (work, first, i, segment), task, threads in zip(
+        numbered, placed, threads_of(sizes, placed, cores), strict=True
+    ):
+        is_source = segment.segment_id in sources[work.index]
+        scan = ScanTask(
+            key=work.key,
+            segment=segment,
+            aborted=reaching(work.aborted, segment.start_offset, segment.end_offset),
+            order=_scan_order(work, threads) if is_source else None,
+            buckets=buckets_of(work.size_bytes),
+            first_bucket_task=first,
+        )
+        rows.append(_row(task, work.index, i, RowKind.SCAN, scan))
+    return rows, tasks
+
+
+def _scan_order(work: Round, threads: int) -> ScanOrder:
+    return ScanOrder(
+        first_dirty=work.compact.first_dirty,
+        buckets=buckets_of(work.size_bytes),
+        threads=threads,
+        versions=VersionSource(
+            strategy=work.rules.compaction_strategy,
+            header=work.rules.compaction_strategy_header,
+        ),
+    )
+
+
+def assigned_rounds(rounds: Sequence[Round], cores: int) -> Assignment:
+    """Assign the planned groups of the rounds to tasks, by their bytes."""
+    return _assigned(
+        [
+            (group.size_bytes, [(work.index, place[s.segment_id]) for s in group.segments])
+            for work in rounds
+            for place in [{s.segment_id: i for i, s in enumerate(work.state.segments)}]
+            for group in work.groups
+        ],
+        cores,
+    )
+
+
+def assigned_groups(tasks: Sequence[GroupTask], cores: int) -> Assignment:
+    """Assign other groups to tasks: those that were merged with an empty neighbour."""
+    return _assigned([(task.group.size_bytes, task.places) for task in tasks], cores)
+
+
+def _assigned(groups: Sequence[tuple[int, Sequence[tuple[int, int]]]], cores: int) -> Assignment:
+    """`groups`: bytes of each, and the (partition index, segment index) of its segments."""
+    placed, tasks = tasks_for([size_bytes for size_bytes, _ in groups], cores)
+    task_of = {
+        place: task for (_, places), task in zip(groups, placed, strict=True) for place in places
+    }
+    return Assignment(tasks=tasks, task_of=task_of)
+
+
+def rewrite_rows(
+    groups: Sequence[GroupTask], assigned_to: Assignment, cores: int
+) -> list[Row]:
+    """Return a REWRITE row per group, at its first segment."""
+    sizes = [group.group.size_bytes for group in groups]
+    placed = [assigned_to.task_of[group.places[0]] for group in groups]
+    return [
+        _row(
+            task,
+            group.partition_index,
+            group.segment_index,
+            RowKind.REWRITE,
+            replace(group, threads=threads),
+        )
+        for group, task, threads in zip(
+            groups, placed, threads_of(sizes, placed, cores), strict=True
+        )
+    ]
+
+
+def check_rows(
+    orders: Sequence[Sequence[CheckOrder]], cores: int
+) -> tuple[list[Row], int]:
+    """Return a CHECK row per segment, and the number of tasks; `orders`: those of each partition.
+
+    A row's `segment_index` is the order's number within its partition.
+    """
+    totals = [sum(order.segment.size_bytes for order in of_one) for of_one in orders]
+    first_bucket = first_bucket_tasks(totals)
+    numbered = [
+        (index, i, order) for index, of_one in enumerate(orders) for i, order in enumerate(of_one)
+    ]
+    placed, tasks = tasks_for([order.segment.size_bytes for *_, order in numbered], cores)
+    rows = [
+        _row(
+            task,
+            index,
+            i,
+            RowKind.CHECK,
+            CheckTask(order=order, first_bucket_task=first_bucket[index]),
+        )
+        for (index, i, order), task in zip(numbered, placed, strict=True)
+    ]
+    return rows, tasks
+
+
+def _row(
+    task: int, partition_index: int, segment_index: int, kind: RowKind, payload: object
+) -> Row:
+    return Row(
+        task=task,
+        partition_index=partition_index,
+        segment_index=segment_index,
+        kind=kind,
+        payload=pickled(payload),
+    )

@@ -1,0 +1,133 @@
+"""Stage 3: checks the chunks of a wave once more, claims their partitions, begins the rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from tierfold.compaction.cleaning.rounds import Round
+from tierfold.compaction.cleaning.undecided_transactions import transactions_end
+from tierfold.compaction.discovery.view import state_with_new
+from tierfold.compaction.model.aborted_transactions import AbortedTransaction
+from tierfold.compaction.model.errors import CorruptLog, TierfoldError, UnreadableObject
+from tierfold.compaction.model.outcomes import Committed
+from tierfold.compaction.model.producers import ProducerEntry
+from tierfold.compaction.model.segments import Segment
+from tierfold.compaction.planning.partition_plan import PartitionPlan, plan_violations
+from tierfold.jobs.context.run_context import RunContext
+from tierfold.jobs.pipeline.partition_report import (
+    claim_report,
+    failure_report,
+    planned_report,
+)
+from tierfold.jobs.pipeline.partition_run import PartitionRun
+from tierfold.jobs.pipeline.survey import READERS
+from tierfold.storage.segments.segment_metadata import read_aborted, read_snapshot
+
+
+def begun_rounds(
+    context: RunContext, runs: Sequence[PartitionRun]
+) -> tuple[list[PartitionRun], list[Round]]:
+    """Claim the partitions whose chunks begin; return all runs, and the rounds of those still open.
+
+    A chunk that cannot begin ends its run with a reason.
+    """
+    with ThreadPoolExecutor(READERS) as pool:
+        prepared = list(pool.map(lambda run: _prepared(context, run), runs))
+    ends = {run.key: end for run, end in prepared}
+    claimed = _claimed(context, [run for run, _ in prepared])
+    ready = [(run, run.state) for run in claimed if run.is_open and run.state is not None]
+    rounds = [
+        Round(
+            index=index,
+            state=state,
+            plan=run.begun,
+            now_ms=context.now_ms,
+            aborted=run.aborted,
+            transactions_end=ends[run.key],
+        )
+        for index, (run, state) in enumerate(ready)
+    ]
+    return claimed, rounds
+
+
+def _prepared(context: RunContext, run: PartitionRun) -> tuple[PartitionRun, int | None]:
+    """Read the chunk's transactions; return the run with them, and their `transactions_end`."""
+    if not run.is_open:
+        return run, None
+    chunk = run.begun
+    wrong = plan_violations(chunk, context.now_ms)
+    if wrong:
+        why = f"the plan contradicts the view: {'; '.join(wrong)}. Please report this bug."
+        return run.ending(failure_report(planned_report(chunk), why)), None
+    try:
+        run = replace(run, aborted=_aborted(context, run))
+        return run, _transactions_end(context, chunk)
+    except TierfoldError as error:
+        return run.ending(failure_report(planned_report(chunk), str(error))), None
+
+
+def _aborted(context: RunContext, run: PartitionRun) -> tuple[AbortedTransaction, ...]:
+    """The aborted transactions of every segment in view, also above the round.
+
+    Markers may lie there. Segments beyond the previous chunk were already read for that one. Raises
+    TierfoldError, also if an index that the metadata promises is missing.
+    """
+    first_dirty = run.plan.compact.first_dirty
+    is_first = not run.chunks
+    beyond = () if is_first else (t for t in run.aborted if t.last_offset >= first_dirty)
+    below = (
+        transaction
+        for segment in _segments(run.plan)
+        if is_first or segment.start_offset < first_dirty
+        for transaction in read_aborted(context.tier, run.key, segment)
+    )
+    return (*below, *beyond)
+
+
+def _transactions_end(context: RunContext, chunk: PartitionPlan) -> int | None:
+    """Where the chunk's transactions are decided, by producer snapshots.
+
+    Reading the transaction batches of the whole rest of the log would be too slow per chunk.
+    """
+    if chunk.compact.is_last:
+        return None
+    next_offset = chunk.compact.next_offset
+
+    def snapshots() -> Iterator[tuple[int, Sequence[ProducerEntry]]]:
+        for segment in _segments(chunk):
+            if segment.next_offset >= next_offset:
+                yield segment.next_offset, read_snapshot(context.tier, chunk.key, segment)
+
+    return transactions_end(next_offset, snapshots())
+
+
+def _segments(plan: PartitionPlan) -> tuple[Segment, ...]:
+    return () if plan.view is None else plan.view.segments
+
+
+def _claimed(context: RunContext, runs: Sequence[PartitionRun]) -> list[PartitionRun]:
+    """One commit opens the next epoch of every partition that is new."""
+    new = [run for run in runs if run.is_open and run.state is None]
+    rows = [state_with_new(run.plan.view) for run in new if run.plan.view is not None]
+    if not rows:
+        return [*runs]
+    try:
+        claims = context.catalog.claim(rows, context.run, at_ms=context.clock())
+    except (CorruptLog, UnreadableObject) as error:
+        # Do not raise: the commits of earlier waves must still be reported.
+        ended = {
+            run.key: run.ending(failure_report(planned_report(run.begun), str(error)))
+            for run in new
+        }
+    else:
+        ended = {}
+        for run in new:
+            claim = claims[run.key]
+            if isinstance(claim.outcome, Committed):
+                ended[run.key] = replace(run, state=claim.state)
+            else:
+                report = claim_report(planned_report(run.begun), claim.outcome)
+                ended[run.key] = run.ending(report)
+    return [ended.get(run.key, run) for run in runs]

@@ -1,0 +1,106 @@
+"""One partition during a run of `compact`: its plan, its claim, and the chunks so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tierfold.compaction.model.aborted_transactions import AbortedTransaction
+from tierfold.compaction.model.outcomes import Unknown
+from tierfold.compaction.model.segments import PartitionKey, PartitionState
+from tierfold.compaction.planning.chunks import rest_of_plan
+from tierfold.compaction.planning.partition_plan import PartitionPlan
+from tierfold.jobs.pipeline.partition_report import (
+    FAILED,
+    PartitionReport,
+    left_report,
+    planned_report,
+    result_report,
+    whole_report,
+)
+from tierfold.jobs.pipeline.round_execution import RoundResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRun:
+    """How far one partition got; each step returns the next one."""
+
+    plan: PartitionPlan
+    """The remaining work, on the current view."""
+    chunk: PartitionPlan | None = None
+    """The part of it that was begun last; None: nothing was begun."""
+    state: PartitionState | None = None
+    """The row under this run's epoch; None before the claim."""
+    aborted: tuple[AbortedTransaction, ...] = ()
+    """The aborted transactions that the last chunk knew."""
+    chunks: tuple[PartitionReport, ...] = ()
+    """One report per tried chunk."""
+    is_open: bool = True
+    """There is more to do."""
+    left: str = ""
+    """Why the run ended before the partition was done."""
+    began_at_ms: int = 0
+    """When the wave of its last chunk began."""
+    unanswered: RoundResult | None = None
+    """The result of its last chunk, as long as the outcome of the commit is unknown."""
+
+    @property
+    def key(self) -> PartitionKey:
+        """The partition's key."""
+        return self.plan.key
+
+    @property
+    def begun(self) -> PartitionPlan:
+        """The chunk that was begun last; raises LookupError before the first."""
+        if self.chunk is None:
+            raise LookupError(f"{self.key}: no chunk has begun")
+        return self.chunk
+
+    @property
+    def report(self) -> PartitionReport:
+        """The partition's outcome."""
+        if self.chunks:
+            return whole_report(self.chunks, left=self.left)
+        report = left_report(planned_report(self.plan), self.left)
+        return report if self.state is None else replace(report, epoch=self.state.epoch)
+
+    @property
+    def is_given_back(self) -> bool:
+        """The run holds the claim but ends before the last chunk: a budget or bad data stops it."""
+        has_failed = bool(self.chunks) and self.chunks[-1].outcome == FAILED
+        return self.state is not None and (bool(self.left) or has_failed)
+
+    def beginning(self, chunk: PartitionPlan, at_ms: int) -> PartitionRun:
+        """Return the run with a chunk that begins."""
+        return replace(self, chunk=chunk, began_at_ms=at_ms)
+
+    def leaving(self, why: str) -> PartitionRun:
+        """Return the run, ended before its next chunk."""
+        return replace(self, left=why, is_open=False)
+
+    def ending(self, report: PartitionReport) -> PartitionRun:
+        """Return the run, ended by a chunk that did not succeed."""
+        return replace(self, chunks=(*self.chunks, report), is_open=False)
+
+    def taking(self, result: RoundResult) -> PartitionRun:
+        """Return the run with the result of its chunk; plan the rest from the row it wrote.
+
+        A result that replaces the unanswered one of the same chunk replaces its report, too.
+        """
+        chunk = self.begun
+        report = result_report(planned_report(chunk), result)
+        before = self.chunks if self.unanswered is None else self.chunks[:-1]
+        is_open = result.state is not None and not chunk.compact.is_last
+        taken = replace(
+            self,
+            chunks=(*before, report),
+            unanswered=result if isinstance(result.outcome, Unknown) else None,
+            is_open=is_open,
+            state=result.state or self.state,
+        )
+        if result.state is None or not is_open:
+            return taken
+        return replace(
+            taken,
+            aborted=result.round.aborted,
+            plan=rest_of_plan(self.plan, chunk.compact.next_offset, result.state),
+        )

@@ -1,0 +1,194 @@
+"""Stages 4 to 6 of claimed rounds: scan, reduce, rewrite, whatever engine runs them.
+
+Nothing is visible before the commit: a run that is killed leaves only orphans. A failure stops its
+own partition; the others go on.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+import numpy as np
+
+from tierfold.compaction.cleaning.keyless_records import too_many_keyless
+from tierfold.compaction.cleaning.rounds import GroupTask, Round, group_tasks
+from tierfold.compaction.cleaning.transactions import TransactionStatus, transaction_status
+from tierfold.compaction.cleaning.undecided_transactions import (
+    unexplained_transaction,
+    with_unindexed,
+)
+from tierfold.compaction.commits.commit import CommitProposal
+from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
+from tierfold.compaction.model.outcomes import Outcome
+from tierfold.compaction.model.segments import PartitionState
+from tierfold.compaction.planning.empty_groups import merge_empty
+from tierfold.jobs.engines.scan import ScanSummary, summed
+from tierfold.jobs.engines.stage_executor import StageExecutor
+
+RowsT = TypeVar("RowsT")
+
+_NOT_SCANNED = summed(())
+_NO_TRANSACTIONS = TransactionStatus(discardable=np.empty(0, np.int64), listed=(), unindexed=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundResult:
+    """How far one round got; each stage returns the next one."""
+
+    round: Round
+    scan: ScanSummary = field(default=_NOT_SCANNED, repr=False)
+    """What its segments hold."""
+    transactions: TransactionStatus = field(default=_NO_TRANSACTIONS, repr=False)
+    unindexed: int = 0
+    """Aborted transactions that have a marker but no index entry."""
+    receipts: tuple[GroupReceipt, ...] = ()
+    """One per group, in their order."""
+    failure: str | None = None
+    """Why it stopped before the commit."""
+    proposal: CommitProposal | None = None
+    """The proposal sent to the catalog; None if none was sent."""
+    outcome: Outcome | None = None
+    """The outcome of the commit; None if the round failed before."""
+    state: PartitionState | None = None
+    """The row that the commit wrote; None if there was no commit."""
+
+
+def executed(executor: StageExecutor[RowsT], rounds: Sequence[Round]) -> list[RoundResult]:
+    """Scan, reduce and rewrite; return one result per round, in their order.
+
+    Raises WorkersDied, and Stopped after a signal.
+    """
+    try:
+        results = _scanned(executor, rounds)
+        results = _scanned_again(executor, results)
+        results = [_within_keyless_max(result) for result in results]
+        return _rewritten(executor, results)
+    finally:
+        executor.release()
+
+
+def _scanned(executor: StageExecutor[RowsT], rounds: Sequence[Round]) -> list[RoundResult]:
+    """Stages 4 and 5."""
+    found = executor.scan(rounds)
+    return [_learned(work, found[work.index]) for work in rounds]
+
+
+def _learned(work: Round, found: ScanSummary | str) -> RoundResult:
+    if isinstance(found, str):
+        return RoundResult(round=work, failure=found)
+    status = transaction_status(found.txn_batches, work.aborted)
+    why = unexplained_transaction(status, work.plan.producers, work.compact.next_offset)
+    return RoundResult(
+        round=work,
+        scan=found,
+        transactions=status,
+        unindexed=len(status.unindexed),
+        failure=f"{work.key}: {why}" if why else None,
+    )
+
+
+def _scanned_again(
+    executor: StageExecutor[RowsT], results: Sequence[RoundResult]
+) -> list[RoundResult]:
+    """Scan rounds with unindexed aborts again, now with these aborts known."""
+    doubtful = {
+        one.round.index: one for one in results if one.failure is None and one.unindexed
+    }
+    if not doubtful:
+        return [*results]
+    rounds = [
+        replace(one.round, aborted=with_unindexed(one.round.aborted, one.transactions))
+        for one in doubtful.values()
+    ]
+    again = {one.round.index: one for one in _scanned(executor, rounds)}
+    return [
+        replace(again[one.round.index], unindexed=one.unindexed)
+        if one.round.index in again
+        else one
+        for one in results
+    ]
+
+
+def _within_keyless_max(result: RoundResult) -> RoundResult:
+    """Stop a round that exceeds `compact.keyless.max`, before anything of it is written.
+
+    Aborted records are known by now; they are dropped anyway, and do not count.
+    """
+    if result.failure is not None:
+        return result
+    scan, work = result.scan, result.round
+    found = too_many_keyless(scan.without_key, scan.records, work.rules)
+    return result if found is None else replace(result, failure=f"{work.key}: {found.reason}")
+
+
+def _rewritten(
+    executor: StageExecutor[RowsT], results: Sequence[RoundResult]
+) -> list[RoundResult]:
+    """Stage 6; empty groups are rewritten again, with a neighbour or as one empty batch."""
+    wanted = {
+        one.round.index: list(
+            group_tasks(one.round, one.transactions, wanted=dict(enumerate(one.round.groups)))
+        )
+        for one in results
+        if one.failure is None
+    }
+    results = _with_receipts(executor, results, wanted)
+    joined = [_joined(one) if one.failure is None else (one, []) for one in results]
+    return _with_receipts(
+        executor, [one for one, _ in joined], {one.round.index: tasks for one, tasks in joined}
+    )
+
+
+def _with_receipts(
+    executor: StageExecutor[RowsT],
+    results: Sequence[RoundResult],
+    wanted: Mapping[int, Sequence[GroupTask]],
+) -> list[RoundResult]:
+    """Rewrite the wanted groups, and add their receipts to those of their rounds."""
+    receipts: dict[int, list[GroupReceipt]] = defaultdict(list)
+    failures: dict[int, str] = {}
+    for index, found in executor.rewrite([task for tasks in wanted.values() for task in tasks]):
+        if isinstance(found, str):
+            failures.setdefault(index, found)
+        else:
+            receipts[index].append(found)
+    return [
+        replace(
+            one,
+            receipts=tuple(
+                sorted(
+                    (*one.receipts, *receipts[one.round.index]), key=lambda one: one.group_index
+                )
+            ),
+            failure=one.failure or failures.get(one.round.index),
+        )
+        for one in results
+    ]
+
+
+def _joined(result: RoundResult) -> tuple[RoundResult, list[GroupTask]]:
+    """Merge empty groups with their neighbours; return what is to be rewritten again.
+
+    Groups that differ from before or stay empty are; the others keep their receipts.
+    """
+    work = result.round
+    is_empty = [receipt.result is GroupResult.EMPTY for receipt in result.receipts]
+    if not any(is_empty):
+        return result, []
+    merged = merge_empty(work.groups, is_empty)
+    by_group = dict(zip(work.groups, result.receipts, strict=True))
+    kept = {
+        number: by_group[group]
+        for number, group in enumerate(merged.groups)
+        if group in by_group and number not in merged.empty
+    }
+    work = work.with_groups(merged.groups)
+    wanted = {number: group for number, group in enumerate(merged.groups) if number not in kept}
+    receipts = tuple(replace(receipt, group_index=i) for i, receipt in kept.items())
+    return (
+        replace(result, round=work, receipts=receipts),
+        list(group_tasks(work, result.transactions, wanted=wanted, empty=merged.empty)),
+    )

@@ -1,0 +1,116 @@
+"""The receipts of a round become one commit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from tests.compaction.builders import cleaned_to
+from tests.compaction.claimed import NOW_MS, RUN, THREE, a_claim, a_plan, a_round, apart, cleaned
+from tierfold.compaction.cleaning.counts import Counts
+from tierfold.compaction.cleaning.rounds import Round
+from tierfold.compaction.commits.commit import (
+    AddSegments,
+    AdvanceCleanerOffset,
+    NoteStrategy,
+    ReleaseClaim,
+    RetireSegments,
+    SegmentsAreLive,
+)
+from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
+from tierfold.compaction.commits.round_commit import proposal_of, release_of
+from tierfold.compaction.model.rules import CompactionStrategy
+from tierfold.compaction.planning.plan import CompactReason
+
+AT_MS: Final = NOW_MS + 5_000
+
+
+def receipt(number: int, result: GroupResult, work: Round) -> GroupReceipt:
+    source = work.groups[number].segments[0]
+    written = replace(source, segment_id="w" * 22, written_by_run="run")
+    return GroupReceipt(
+        group_index=number,
+        result=result,
+        segment=written if result is GroupResult.WRITTEN else None,
+        counts=Counts(),
+        bytes_read=1,
+        bytes_written=1,
+    )
+
+
+def unchanged(work: Round) -> list[GroupReceipt]:
+    return [receipt(number, GroupResult.UNCHANGED, work) for number in range(len(work.groups))]
+
+
+def test_only_what_was_written_is_swapped_and_the_claim_is_let_go() -> None:
+    work = a_round()
+    written = receipt(0, GroupResult.WRITTEN, work)
+    receipts = [written, receipt(1, GroupResult.UNCHANGED, work)]
+    proposal = proposal_of(work, receipts, "commit", AT_MS)
+    retire, add, advance, release = proposal.updates
+    ids = tuple(segment.segment_id for segment in THREE[:2])
+    assert retire == RetireSegments(ids=ids, at_ms=AT_MS, run=RUN)
+    assert isinstance(add, AddSegments)
+    assert add.segments == (written.segment,)
+    assert advance == AdvanceCleanerOffset(epoch=1, offset=33)
+    assert release == ReleaseClaim(run=RUN)
+    assert (proposal.at_ms, proposal.commit_id) == (AT_MS, "commit")
+    assert SegmentsAreLive(ids=ids) in proposal.requires
+
+
+def test_a_round_that_changes_nothing_still_moves_the_cleaner_offset() -> None:
+    work = a_round()
+    proposal = proposal_of(work, unchanged(work), "commit", AT_MS)
+    assert [type(update) for update in proposal.updates] == [AdvanceCleanerOffset, ReleaseClaim]
+
+
+def test_the_claim_lasts_until_the_last_chunk() -> None:
+    work = a_round(groups=a_round().groups[:1], next_offset=22, is_last=False)
+    proposal = proposal_of(work, unchanged(work), "commit", AT_MS)
+    assert proposal.updates == (AdvanceCleanerOffset(epoch=1, offset=22),)
+
+
+def test_the_cleaner_offset_never_moves_back() -> None:
+    ahead = a_claim(cleaner_offsets=cleaned_to(33))
+    work = a_round(state=ahead, next_offset=11, groups=apart(THREE[0]))
+    proposal = proposal_of(work, unchanged(work), "commit", AT_MS)
+    assert AdvanceCleanerOffset(epoch=1, offset=33) in proposal.updates
+
+
+def test_a_forced_round_above_the_clean_region_does_not_move_the_cleaner_offset() -> None:
+    work = a_round(state=cleaned(11), first_dirty=22)
+    proposal = proposal_of(work, unchanged(work), "commit", AT_MS)
+    assert AdvanceCleanerOffset(epoch=1, offset=11) in proposal.updates
+
+
+def test_a_partial_round_compares_nothing_and_so_notes_no_strategy() -> None:
+    by_time = replace(a_plan().rules, compaction_strategy=CompactionStrategy.TIMESTAMP)
+    noted = {}
+    for reason in (CompactReason.HORIZON_PASSED, CompactReason.DIRTY):
+        work = a_round(
+            a_plan(rules=by_time),
+            cleaned(33),
+            groups=apart(*THREE[1:]),
+            first_dirty=33,
+            next_offset=33,
+            reason=reason,
+        )
+        updates = proposal_of(work, unchanged(work), "commit", AT_MS).updates
+        noted[reason] = [update for update in updates if isinstance(update, NoteStrategy)]
+    assert noted == {
+        CompactReason.HORIZON_PASSED: [],
+        CompactReason.DIRTY: [NoteStrategy(name="timestamp")],
+    }
+
+
+def test_a_strategy_that_the_row_names_is_not_noted_again() -> None:
+    by_time = replace(a_plan().rules, compaction_strategy=CompactionStrategy.TIMESTAMP)
+    work = a_round(a_plan(rules=by_time), a_claim(strategies=("timestamp",)))
+    updates = proposal_of(work, unchanged(work), "commit", AT_MS).updates
+    assert not any(isinstance(update, NoteStrategy) for update in updates)
+
+
+def test_a_run_that_ends_early_proposes_only_to_release_its_claim() -> None:
+    proposal = release_of(a_claim(), "commit", AT_MS)
+    assert proposal.updates == (ReleaseClaim(run=RUN),)
+    assert (proposal.key, proposal.at_ms, proposal.commit_id) == (a_claim().key, AT_MS, "commit")

@@ -1,0 +1,131 @@
+"""Whether `vacuum` may go on, right before it deletes: each thing that stops it, and why."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import pytest
+
+from tests.compaction.builders import (
+    KEY,
+    a_chain,
+    a_segment,
+    a_state,
+    listed,
+    retired,
+    segment_id,
+)
+from tierfold.compaction.commits.commit import applied, claimed, proposed
+from tierfold.compaction.deletion.deletion_checks import (
+    changed_ids,
+    deletion_violations,
+    rechecked,
+)
+from tierfold.compaction.deletion.deletion_plan import DeletionPlan
+from tierfold.compaction.discovery.listing import ListedSegment
+from tierfold.compaction.model.outcomes import Fenced, LostRace, Unknown
+from tierfold.compaction.model.segments import PartitionState, Segment
+
+CHAIN: Final = a_chain(10, 10, 10)
+LIVE: Final = CHAIN[1:]
+A: Final = CHAIN[0].segment_id
+ORPHAN: Final = a_segment(15, 20, segment_id=segment_id("stray15"))
+APART: Final = a_segment(25, 35, segment_id=segment_id("apart"))
+DELETION: Final = DeletionPlan(
+    key=KEY,
+    starting=(retired(CHAIN[0]),),
+    orphans=(listed(ORPHAN),),
+    set_apart=(listed(APART),),
+)
+FOUND: Final = a_state(LIVE, retired=(retired(CHAIN[0]),), epoch=2, commit_id="found")
+CLAIMED: Final = claimed(FOUND, run="we", commit_id="claim", at_ms=6)
+START: Final = proposed(
+    CLAIMED, *DELETION.updates(at_ms=7, run="we"), commit_id="start", at_ms=7
+)
+STARTED: Final = applied(START, CLAIMED)
+THEIRS: Final = claimed(STARTED, run="they", commit_id="theirs", at_ms=8)
+
+LATE: Final = Unknown(commit_id="start", cause="it may still take place")
+FENCED: Final = Fenced(epoch=3, by_epoch=4, by_run="they")
+UNMARKED: Final = (f"segment {A} is not marked as being deleted",)
+
+
+@pytest.mark.parametrize(
+    ("row", "if_committed", "if_unanswered"),
+    [
+        # The row, and what follows where the marking commit was committed, or got no answer.
+        (STARTED, STARTED, STARTED),
+        (CLAIMED, UNMARKED, LATE),
+        (None, LostRace(found_commit_id=""), LostRace(found_commit_id="")),
+        (THEIRS, FENCED, FENCED),
+        (replace(THEIRS, owner_run="we"), *[replace(FENCED, by_run="we")] * 2),
+        (replace(STARTED, owner_run="they"), *[LostRace(found_commit_id="start")] * 2),
+        (replace(CLAIMED, owner_run="they"), *[LostRace(found_commit_id="claim")] * 2),
+        (FOUND, *[LostRace(found_commit_id="found")] * 2),
+        (replace(STARTED, commit_id="another"), replace(STARTED, commit_id="another"), LATE),
+        (replace(STARTED, segments=CHAIN), *[(f"segment {A} is live",)] * 2),
+    ],
+)
+def test_only_the_row_of_the_marking_commit_lets_the_deletion_go_on(
+    row: PartitionState | None, if_committed: object, if_unanswered: object
+) -> None:
+    assert rechecked(DELETION, row, held=STARTED, unanswered=None) == if_committed
+    assert rechecked(DELETION, row, held=CLAIMED, unanswered=START) == if_unanswered
+
+
+def also_retired(segment: Segment) -> PartitionState:
+    return replace(STARTED, retired=(*STARTED.retired, retired(segment)))
+
+
+def test_the_row_decides_what_is_deleted() -> None:
+    assert deletion_violations(DELETION, STARTED) == ()
+    for row, violation in (
+        (replace(STARTED, segments=CHAIN, retired=()), f"segment {A} is live"),
+        (replace(STARTED, segments=CHAIN), f"segment {A} is live"),
+        (replace(STARTED, retired=(retired(CHAIN[0]),)), *UNMARKED),
+        (replace(STARTED, retired=()), *UNMARKED),
+        (replace(STARTED, segments=(*LIVE, ORPHAN)), f"segment {ORPHAN.segment_id} is live"),
+        (replace(STARTED, segments=(*LIVE, APART)), f"segment {APART.segment_id} is live"),
+        (also_retired(ORPHAN), f"segment {ORPHAN.segment_id} is no orphan, but retired"),
+        (also_retired(APART), f"segment {APART.segment_id} is no orphan, but retired"),
+    ):
+        assert deletion_violations(DELETION, row) == (violation,)
+
+
+def test_what_an_earlier_run_marked_is_checked_too() -> None:
+    going = DeletionPlan(key=KEY, going=STARTED.retired)
+    assert deletion_violations(going, STARTED) == ()
+    assert deletion_violations(going, CLAIMED) == UNMARKED
+
+
+def test_all_violations_are_named() -> None:
+    row = replace(STARTED, segments=(*LIVE, ORPHAN, APART), retired=())
+    names = sorted((APART.segment_id, ORPHAN.segment_id))
+    expected = (*(f"segment {name} is live" for name in names), *UNMARKED)
+    assert rechecked(DELETION, row, held=STARTED, unanswered=None) == expected
+
+
+def other(segment: ListedSegment) -> dict[str, ListedSegment]:
+    """What a later listing may show in its place."""
+    parts = segment.parts
+    return {
+        "a part more": replace(segment, parts=(*parts, ("txnindex", 34))),
+        "a part fewer": replace(segment, parts=parts[1:]),
+        "another size": replace(segment, parts=((parts[0][0], parts[0][1] + 1), *parts[1:])),
+        "a later time": replace(segment, modified_ms=segment.modified_ms + 1),
+    }
+
+
+@pytest.mark.parametrize("was", [listed(ORPHAN), listed(APART)], ids=["orphan", "set apart"])
+@pytest.mark.parametrize("change", other(listed(ORPHAN)))
+def test_what_changed_since_it_was_listed_stays(was: ListedSegment, change: str) -> None:
+    listing = map(listed, (*CHAIN, ORPHAN, APART))
+    now = [other(segment)[change] if segment == was else segment for segment in listing]
+    assert changed_ids(DELETION, now) == {was.segment_id}
+
+
+def test_what_is_listed_as_before_or_not_at_all_has_not_changed() -> None:
+    live = replace(listed(CHAIN[1]), modified_ms=9)
+    for listing in ([live, listed(ORPHAN), listed(APART)], [live, listed(APART)], [live], []):
+        assert changed_ids(DELETION, listing) == frozenset()

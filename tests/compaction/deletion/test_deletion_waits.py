@@ -1,0 +1,85 @@
+"""What `vacuum` deletes later, and when: it goes the millisecond that it stops waiting."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import pytest
+
+from tests.compaction.builders import a_chain, a_segment, a_view, listed, retired
+from tierfold.compaction.deletion.deletion_plan import (
+    VacuumLimits,
+    deletion_plan_of,
+    waits_until,
+)
+from tierfold.compaction.discovery.listing import ListedSegment
+from tierfold.compaction.discovery.view import PartitionView
+from tierfold.compaction.model.rules import Rules, TierBinding
+from tierfold.compaction.model.segments import RetiredSegment
+
+NOW_MS: Final = 1000
+TIMES: Final = VacuumLimits(now_ms=NOW_MS, grace_ms=10, orphan_age_ms=7, takes_set_apart=True)
+DETACHED: Final = Rules(tier_binding=TierBinding.DETACHED, retention_ms=-1)
+RETIRED, *LIVE = a_chain(10, 10, 10)
+
+
+def found(start: int, *, age_ms: int) -> ListedSegment:
+    """A segment that no row names, written so long ago."""
+    return replace(listed(a_segment(start, 29)), modified_ms=NOW_MS - age_ms)
+
+
+def gone(*, for_ms: int) -> RetiredSegment:
+    """A segment of ours that was retired so long ago."""
+    ours = replace(RETIRED, written_by_run="earlier")
+    return replace(retired(ours), retired_at_ms=NOW_MS - for_ms)
+
+
+def view(
+    *entries: RetiredSegment,
+    orphans: tuple[ListedSegment, ...] = (),
+    set_apart: tuple[ListedSegment, ...] = (),
+) -> PartitionView:
+    return replace(a_view(LIVE, retired=entries), orphans=orphans, set_apart=set_apart)
+
+
+@pytest.mark.parametrize(
+    ("binding", "takes_set_apart", "waiting"),
+    [
+        (TierBinding.DETACHED, True, ["retired segment", "orphan", "segment set apart"]),
+        (TierBinding.DETACHED, False, ["retired segment", "orphan"]),
+        (TierBinding.BOUND, True, ["retired segment"]),
+        (None, True, ["retired segment"]),
+    ],
+)
+def test_what_waits_goes_once_it_is_due_and_not_before(
+    binding: TierBinding | None, takes_set_apart: bool, waiting: list[str]
+) -> None:
+    rules = replace(DETACHED, tier_binding=binding)
+    seen = view(
+        gone(for_ms=0), orphans=(found(21, age_ms=0),), set_apart=(found(22, age_ms=0),)
+    )
+    stays_ms = {"retired segment": 10, "orphan": 7, "segment set apart": 7}
+    for after_ms in range(12):
+        times = replace(TIMES, now_ms=NOW_MS + after_ms, takes_set_apart=takes_set_apart)
+        due_ms = {what: (NOW_MS + stays_ms[what],) for what in waiting if after_ms < stays_ms[what]}
+        assert waits_until(seen, rules, times) == due_ms
+        plan = deletion_plan_of(seen, rules, times)
+        going = {
+            "retired segment": plan.starting,
+            "orphan": plan.orphans,
+            "segment set apart": plan.set_apart,
+        }
+        assert [what for what in going if going[what]] == [
+            what for what in waiting if what not in due_ms
+        ]
+
+
+def test_those_that_still_wait_are_named_and_no_deletion_that_has_started() -> None:
+    started = replace(gone(for_ms=0), deletion_started_at_ms=NOW_MS)
+    ages_ms = (2, 3, 7)
+    orphans = tuple(found(20 + age_ms, age_ms=age_ms) for age_ms in ages_ms)
+    assert waits_until(view(started, orphans=orphans), DETACHED, TIMES) == {
+        "orphan": (NOW_MS + 5, NOW_MS + 4)
+    }
+    assert waits_until(replace(view(), state=None), DETACHED, TIMES) == {}

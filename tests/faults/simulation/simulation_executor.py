@@ -1,0 +1,89 @@
+"""The engine of a simulated run: the product's stages, with the faults of Spark's task scheduling.
+
+A task of any stage may run twice, at the same time as its twin or long after it, and only one
+output counts. A worker may die in the middle of a task, which ends the job of all partitions, or
+Spark itself may die with it, for the rest of the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import Final
+
+from rich.console import Console
+
+from tests.faults.simulation.environment_store import VirtualStore
+from tests.faults.simulation.simulation_scheduler import Actor
+from tests.faults.simulation.simulation_settings import Environment
+from tests.pictures.one_thread import OneThreadExecutor
+from tierfold.jobs.context.run_context import RunContext
+from tierfold.jobs.engines.engine_choice import Engine
+from tierfold.jobs.engines.rows import Row, RowKind, Stage, Worker, unpickled
+from tierfold.jobs.engines.stage_executor import WorkersDied
+from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
+
+TWINS: Final = 0.05
+"""How often a task runs twice."""
+
+DEATHS: Final = 0.02
+"""How often a worker dies in a task."""
+
+ENDS: Final = 0.2
+"""How often Spark dies with a worker."""
+
+CORES: Final = 2
+"""Several tasks per stage, also if a round has few segments."""
+
+
+def simulated(environment: Environment, driver: Actor) -> Engine:
+    """Return the engine of a run whose driver is this actor."""
+
+    def start(context: RunContext, console: Console, _: int) -> SimulatedExecutor:
+        return SimulatedExecutor(context, console, driver, environment)
+
+    return start
+
+
+class SimulatedExecutor(OneThreadExecutor):
+    """The tasks of each stage one after the other, in the driver's thread, with faults."""
+
+    def __init__(
+        self, context: RunContext, console: Console, driver: Actor, environment: Environment
+    ) -> None:
+        super().__init__(context.tier, console, CORES)
+        self._run = context.run
+        self._driver = driver
+        self._environment = environment
+        self._is_over = False
+
+    def release(self) -> None:
+        """See `StageExecutor.release`; notes when the stages ended, before any commit."""
+        super().release()
+        self._environment.stages_ended_ms[self._run] = self._environment.scheduler.now_ms
+
+    def task(self, stage: Stage, rows: Sequence[Row]) -> list[Row]:
+        """See `OneThreadExecutor.task`; raises WorkersDied."""
+        scheduler = self._driver.scheduler
+        if self._is_over:
+            raise WorkersDied("Spark died", is_over=True)
+        if not scheduler.is_calm and scheduler.rng.random() < DEATHS:
+            # What it wrote until then stays.
+            worker = Worker(tier=self._tier, advance=lambda _: None)
+            list(islice(stage(worker, rows), scheduler.rng.randrange(len(rows) + 1)))
+            self._is_over = scheduler.rng.random() < ENDS
+            scheduler.count("Spark died" if self._is_over else "worker died")
+            raise WorkersDied("a worker died", is_over=self._is_over)
+        if not scheduler.is_calm and scheduler.rng.random() < TWINS:
+            scheduler.count("task ran twice")
+            scheduler.spawn(
+                f"{self._driver.name}'s twin", lambda twin: self._twin(twin, stage, rows)
+            )
+        return super().task(stage, rows)
+
+    def _twin(self, twin: Actor, stage: Stage, rows: Sequence[Row]) -> None:
+        """Run a task a second time; Spark drops its output."""
+        tier = LocalTieredStorage(VirtualStore(twin, self._environment.objects))
+        for row in stage(Worker(tier=tier, advance=lambda _: None), rows):
+            if row.kind is RowKind.FAILED:
+                self._environment.happened(twin.name, "task failed", unpickled(row.payload))

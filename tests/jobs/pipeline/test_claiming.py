@@ -1,0 +1,139 @@
+"""Before a partition is claimed its plan is checked again; a chunk then becomes a round."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.jobs.chunked_logs import SET, put_across_chunks
+from tests.jobs.commands import told
+from tests.jobs.tiers import RECORDS_PER_SEGMENT, folder_of, key_of, made_tier, updated_tier
+from tests.storage.live_segments import NOW_MS
+from tierfold.compaction.planning.partition_plan import PartitionPlan
+from tierfold.jobs.context.run_context import RunContext, run_context
+from tierfold.jobs.context.scope import Scope
+from tierfold.jobs.pipeline.claiming import begun_rounds
+from tierfold.jobs.pipeline.partition_report import FAILED
+from tierfold.jobs.pipeline.partition_run import PartitionRun
+from tierfold.jobs.pipeline.survey import survey
+from tierfold.jobs.settings.resolution import resolve
+
+ORDERS, PAYMENTS = key_of("orders"), key_of("payments")
+BEGAN_AT_MS: Final = NOW_MS + 7
+
+
+def planned(tier: Path) -> tuple[RunContext, list[PartitionPlan]]:
+    context = run_context(str(tier), None, NOW_MS)
+    return context, survey(context, resolve(SET), Scope())
+
+
+def first_chunk(plan: PartitionPlan, segments: int) -> PartitionPlan:
+    """So many of the segments of the plan's first group."""
+    group = plan.compact.groups[0]
+    next_offset = group.segments[segments].start_offset
+    groups = (replace(group, segments=group.segments[:segments]),)
+    compact = replace(plan.compact, next_offset=next_offset, groups=groups, is_last=False)
+    return replace(plan, choice=compact)
+
+
+def beginning(plan: PartitionPlan, chunk: PartitionPlan | None = None) -> PartitionRun:
+    return PartitionRun(plan=plan).beginning(chunk or plan, BEGAN_AT_MS)
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Path:
+    return updated_tier(tmp_path / "tier", (ORDERS, PAYMENTS), segments=2)
+
+
+def test_transaction_batches_are_read_while_a_transaction_of_the_chunk_is_open(
+    tmp_path: Path,
+) -> None:
+    tier = made_tier(tmp_path / "tier")
+    put_across_chunks(tier, ORDERS, is_listed=True)
+    context, (plan,) = planned(tier)
+    starts = [segment.start_offset for segment in plan.compact.groups[0].segments]
+    _, (work,) = begun_rounds(context, [beginning(plan, first_chunk(plan, 1))])
+    read = [segment.start_offset for _, segment in work.scanned]
+    assert [start for start in read if start >= work.compact.next_offset] == starts[1:3]
+
+
+def test_a_chunk_without_an_open_transaction_reads_nothing_beyond_its_end(two: Path) -> None:
+    context, (plan, _) = planned(two)
+    _, (work,) = begun_rounds(context, [beginning(plan, first_chunk(plan, 1))])
+    assert [segment.start_offset for _, segment in work.scanned] == [0]
+    assert work.transactions_end == RECORDS_PER_SEGMENT
+
+
+def test_the_last_chunk_is_decided_anywhere(two: Path) -> None:
+    context, (plan, _) = planned(two)
+    _, (work,) = begun_rounds(context, [beginning(plan)])
+    assert work.transactions_end is None
+
+
+def test_all_partitions_are_claimed_and_their_rounds_are_numbered(two: Path) -> None:
+    context, plans = planned(two)
+    runs, rounds = begun_rounds(context, [beginning(plan) for plan in plans])
+    rows = context.catalog.read()
+    assert [(work.index, work.key) for work in rounds] == [(0, ORDERS), (1, PAYMENTS)]
+    assert [work.state for work in rounds] == [rows[ORDERS], rows[PAYMENTS]]
+    assert [run.state for run in runs] == [rows[ORDERS], rows[PAYMENTS]]
+    assert {(row.epoch, row.owner_run) for row in rows.values()} == {(1, context.run)}
+    assert [run.is_open for run in runs] == [True, True]
+
+
+def test_a_partition_that_holds_its_claim_is_not_claimed_again(two: Path) -> None:
+    context, (plan, _) = planned(two)
+    (run,), _ = begun_rounds(context, [beginning(plan)])
+    (again,), (work,) = begun_rounds(context, [run])
+    assert again == run
+    assert work.state == run.state == context.catalog.read()[ORDERS]
+
+
+def test_a_run_that_ended_before_is_passed_on_and_not_claimed(two: Path) -> None:
+    context, (orders, payments) = planned(two)
+    ended = beginning(orders).leaving("no space")
+    runs, (work,) = begun_rounds(context, [ended, beginning(payments)])
+    assert runs[0] == ended
+    assert (work.index, work.key) == (0, PAYMENTS)
+    assert ORDERS not in context.catalog.read()
+
+
+def test_a_plan_that_contradicts_its_view_is_not_claimed(two: Path) -> None:
+    context, (orders, payments) = planned(two)
+    wrong = replace(orders, choice=replace(orders.compact, next_offset=5))
+    (run, _), (work,) = begun_rounds(context, [beginning(wrong), beginning(payments)])
+    assert (work.key, run.is_open) == (PAYMENTS, False)
+    (report,) = run.chunks
+    assert report.outcome == FAILED
+    assert not told(report.reason, "the plan contradicts the view", "report this bug")
+    assert ORDERS not in context.catalog.read()
+
+
+def test_an_index_that_the_metadata_promises_and_nobody_finds_ends_its_run_alone(
+    tmp_path: Path,
+) -> None:
+    tier = updated_tier(tmp_path / "tier", (PAYMENTS,), segments=1)
+    put_across_chunks(tier, ORDERS, is_listed=True)
+    context, (orders, payments) = planned(tier)
+    (index,) = folder_of(tier, ORDERS).glob("*.txnindex")
+    index.unlink()
+    (run, _), (work,) = begun_rounds(context, [beginning(orders), beginning(payments)])
+    assert (work.key, run.is_open) == (PAYMENTS, False)
+    (report,) = run.chunks
+    assert report.outcome == FAILED
+    assert str(index) in report.reason
+    assert ORDERS not in context.catalog.read()
+
+
+def test_a_claim_that_another_run_got_first_ends_the_run(two: Path) -> None:
+    context, (plan, _) = planned(two)
+    rival, (other, _) = planned(two)
+    begun_rounds(rival, [beginning(other)])
+    (run,), rounds = begun_rounds(context, [beginning(plan)])
+    assert rounds == []
+    assert not run.is_open
+    assert run.state is None
+    assert run.chunks[0].outcome in {"lost_race", "fenced"}
