@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from tests.jobs.commands import LOCAL_ENGINE, status_of
-from tests.jobs.concurrent_events import Event, EventfulCatalog
 from tests.jobs.tiers import put_segment
 from tests.storage.live_segments import NOW_MS, data, marker
+from tests.storage.scripted_catalog import ScriptedCatalog
+from tests.storage.scripts import Script
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.producers import ProducerEntry
 from tierfold.compaction.model.segments import PartitionKey
@@ -184,12 +185,12 @@ def compacted(
     now_ms: int = NOW_MS + 1000,
     budget: Budget = UNBOUND,
     scope: Scope | None = None,
-    **events: Event,
+    script: Script | None = None,
 ) -> dict[str, PartitionReport]:
-    """One run over the tier in this process, with an `EventfulCatalog`; its reports by topic."""
+    """One run over the tier in this process, its catalog under the script; reports by topic."""
     context = run_context(str(tier), None, now_ms)
-    interrupted = EventfulCatalog(context.catalog_uri, **events)
-    context = replace(context, catalog=interrupted)
+    catalog = ScriptedCatalog(context.catalog_uri, script or Script())
+    context = replace(context, catalog=catalog)
     settings = settings_of(tier, chunk_bytes or {})
     console = Console(file=io.StringIO())
     reports = compact(context, settings, scope or Scope(), console, budget, LOCAL_ENGINE)

@@ -1,6 +1,6 @@
 """Faults while a verb runs: its process is killed, a call fails, a file cannot be read.
 
-`tests.jobs.watched` intercepts calls to the store and the catalog; errors of the operating system
+A script intercepts calls to the store and the catalog; errors of the operating system
 are raised from the real store's `os` calls.
 """
 
@@ -16,14 +16,13 @@ from typing import Any, Final
 
 import pytest
 
-from tests.jobs.watched import Killed, failing, killed, left_alone, watched
-from tierfold.compaction.model.errors import UnreadableObject
+from tests.jobs.scripted_runs import scripted
+from tests.storage.scripts import Killed, fails, killed
 from tierfold.storage.tiers import local_store
 
 _CALLS: Final = ("list", "look", "claim", "commit", "commit", "delete", "delete", "unfinished")
 _SYSTEM_CALLS: Final = ("open", "preadv", "scandir", "link", "fsync")
 _ERRORS: Final = (errno.EIO, errno.ENOSPC, errno.EACCES, errno.ESTALE)
-_NO_ANSWER: Final = UnreadableObject("no answer", where="the store", remedy="Look again.")
 
 
 @dataclass(slots=True)
@@ -66,13 +65,13 @@ class Fault:
     @contextmanager
     def at_work(self) -> Iterator[None]:
         """Apply the fault to the runs of this process; ends quietly if a run is killed."""
-        name = f"{self.call} {self.number}"
-        events = {
-            "killed": killed(name, after=self.is_after),
-            "fails": failing(name, _NO_ANSWER, after=self.is_after),
-            "file error": left_alone,
+        step = f"{self.call} {self.number}"
+        rules = {
+            "killed": [killed(step, is_done=self.is_after)],
+            "fails": [fails(step, is_done=self.is_after)],
+            "file error": [],
         }[self.kind]
-        with pytest.MonkeyPatch.context() as patch, watched(events):
+        with pytest.MonkeyPatch.context() as patch, scripted(*rules):
             if self.error:
                 proxy = FaultyOs(self.call, self.number, self.error)
                 patch.setattr(local_store, "os", proxy)

@@ -7,7 +7,7 @@ Spark itself may die with it, for the rest of the run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
@@ -15,7 +15,7 @@ from rich.console import Console
 
 from tests.faults.simulation.environment_store import VirtualStore
 from tests.faults.simulation.simulation_scheduler import Actor
-from tests.faults.simulation.simulation_settings import Environment, WitnessedCatalog
+from tests.faults.simulation.simulation_settings import Environment
 from tests.pictures.one_thread import OneThreadExecutor
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.engines.engine_choice import Engine
@@ -40,10 +40,7 @@ def simulated(environment: Environment, driver: Actor) -> Engine:
     """Return the engine of a run whose driver is this actor."""
 
     def start(context: RunContext, console: Console, _: int) -> SimulatedExecutor:
-        assert isinstance(context.catalog, WitnessedCatalog)
-        return SimulatedExecutor(
-            context.tier, console, driver, environment, context.catalog.stages_ended
-        )
+        return SimulatedExecutor(context, console, driver, environment)
 
     return start
 
@@ -52,23 +49,18 @@ class SimulatedExecutor(OneThreadExecutor):
     """The tasks of each stage one after the other, in the driver's thread, with faults."""
 
     def __init__(
-        self,
-        tier: LocalTieredStorage,
-        console: Console,
-        driver: Actor,
-        environment: Environment,
-        stages_ended: Callable[[int], None],
+        self, context: RunContext, console: Console, driver: Actor, environment: Environment
     ) -> None:
-        super().__init__(tier, console, CORES)
+        super().__init__(context.tier, console, CORES)
+        self._run = context.run
         self._driver = driver
         self._environment = environment
-        self._stages_ended = stages_ended
         self._is_over = False
 
     def release(self) -> None:
-        """See `StageExecutor.release`; reports when the stages ended, before any commit."""
+        """See `StageExecutor.release`; notes when the stages ended, before any commit."""
         super().release()
-        self._stages_ended(self._environment.scheduler.now_ms)
+        self._environment.stages_ended_ms[self._run] = self._environment.scheduler.now_ms
 
     def task(self, stage: Stage, rows: Sequence[Row]) -> list[Row]:
         """See `OneThreadExecutor.task`; raises WorkersDied."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from random import Random
 from typing import Any, Final, NoReturn
 
@@ -20,7 +20,8 @@ from tests.faults.simulation.environment_store import Objects, VirtualStore
 from tests.faults.simulation.environment_table import Buckets, TableLog, VirtualTable
 from tests.faults.simulation.simulation_scheduler import DAY_MS, Actor, FaultProfile, Scheduler
 from tests.jobs.tiers import key_of
-from tierfold.compaction.commits.commit import CommitProposal
+from tests.storage.scripted_catalog import ScriptedCatalog
+from tests.storage.scripts import Call, Rule, Script
 from tierfold.compaction.model.outcomes import Outcome
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.jobs.context.run_context import RunContext
@@ -35,7 +36,6 @@ from tierfold.jobs.pipeline import (
 )
 from tierfold.jobs.settings.resolution import Settings, resolve
 from tierfold.jobs.verbs import restore, vacuum, vacuum_survey
-from tierfold.storage.catalog.catalog import Catalog, Claim
 from tierfold.storage.catalog.delta_tables import TableLayout
 from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER, LocalTieredStorage
 
@@ -48,56 +48,11 @@ FAULT_PROFILES: Final = (
     FaultProfile(faults=0.04, switches=0.6, leaps=0.02),
 )
 
-
 BUCKET_BYTES: Final = 256
 """Log bytes per key bucket, so that so small a log has several."""
 
 _BUG: Final = re.compile(r"report (it|this bug)")
 """How the product reports an error that it takes for its own bug."""
-
-OnAnswer = Callable[[str, PartitionKey, Outcome, str], None]
-"""Called with each answer: claim or commit, partition, outcome, commit id."""
-
-
-class WitnessedCatalog(Catalog):
-    """The catalog, with callbacks for its answers and for commits that bear an early time."""
-
-    def __init__(
-        self,
-        uri: str,
-        open_table: Callable[..., Any],
-        on_answer: OnAnswer,
-        on_fault: Callable[[str], None],
-    ) -> None:
-        super().__init__(uri, open_table)
-        self._on_answer = on_answer
-        self._on_fault = on_fault
-        self._stages_ended_ms = 0
-
-    def stages_ended(self, at_ms: int) -> None:
-        """From here on no commit may bear an earlier time."""
-        self._stages_ended_ms = at_ms
-
-    def claim(
-        self, states: Sequence[PartitionState], run: str, *, at_ms: int
-    ) -> dict[PartitionKey, Claim]:
-        """See `Catalog.claim`."""
-        claims = super().claim(states, run, at_ms=at_ms)
-        for key, claim in claims.items():
-            self._on_answer("claim", key, claim.outcome, claim.state.commit_id)
-        return claims
-
-    def commit(self, proposals: Sequence[CommitProposal]) -> dict[PartitionKey, Outcome]:
-        """See `Catalog.commit`."""
-        for proposal in proposals:
-            if proposal.at_ms < self._stages_ended_ms:
-                self._on_fault(
-                    f"a commit of {self._stages_ended_ms} bears the time {proposal.at_ms}"
-                )
-        outcomes = super().commit(proposals)
-        for proposal in proposals:
-            self._on_answer("commit", proposal.key, outcomes[proposal.key], proposal.commit_id)
-        return outcomes
 
 
 @dataclass(slots=True, kw_only=True)
@@ -115,6 +70,8 @@ class Environment:
     """Why a partition is refused, by the last run and the vacuums since."""
     takes_back: bool = False
     """A person runs `tierfold forget` on partitions that an unclean election cut off."""
+    stages_ended_ms: dict[str, int] = field(default_factory=dict)
+    """When the stages of each run ended last; none of its commits may bear an earlier time."""
     commit_times_ms: dict[PartitionKey, list[int]] = field(default_factory=dict)
     """The commit times of each row, in their order."""
     objects: Objects = field(init=False)
@@ -137,11 +94,15 @@ class Environment:
         def open_table(uri: str, layout: TableLayout) -> Any:
             return VirtualTable(actor, self.table, uri, layout)
 
+        answers = Script(
+            Rule(step="claim", after=self._claimed),
+            Rule(step="commit", before=partial(self._dated, run), after=self._committed),
+        )
         return RunContext(
             tier_uri="virtual:",
             tier=LocalTieredStorage(VirtualStore(actor, self.objects)),
             catalog_uri="virtual:catalog",
-            catalog=WitnessedCatalog("virtual:catalog", open_table, self.answered, self.broken),
+            catalog=ScriptedCatalog("virtual:catalog", answers, open_table),
             now_ms=self.scheduler.now_ms,
             clock=lambda: self.scheduler.now_ms,
             run=run,
@@ -154,7 +115,22 @@ class Environment:
         if _BUG.search(detail):
             self.broken(f"{who} {how}: {detail}")
 
-    def answered(self, what: str, key: PartitionKey, outcome: Outcome, commit_id: str) -> None:
+    def _claimed(self, call: Call) -> None:
+        for key, claim in call.result.items():
+            self._answered("claim", key, claim.outcome, claim.state.commit_id)
+
+    def _dated(self, run: str, call: Call) -> None:
+        ended_ms = self.stages_ended_ms.get(run, 0)
+        for proposal in call.arguments[0]:
+            if proposal.at_ms < ended_ms:
+                self.broken(f"a commit of {ended_ms} bears the time {proposal.at_ms}")
+
+    def _committed(self, call: Call) -> None:
+        for proposal in call.arguments[0]:
+            outcome = call.result[proposal.key]
+            self._answered("commit", proposal.key, outcome, proposal.commit_id)
+
+    def _answered(self, what: str, key: PartitionKey, outcome: Outcome, commit_id: str) -> None:
         """Record and check how a claim or commit ended, as the catalog reports it."""
         self.outcomes[f"{what}: {type(outcome).__name__}"] += 1
         fault = self.watch.answer_fault(key, outcome, commit_id)

@@ -17,11 +17,11 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from tests.jobs.commands import tierfold, told
-from tests.jobs.concurrent_events import at_the, interrupted
 from tests.jobs.elections import histories
+from tests.jobs.scripted_runs import scripted
 from tests.jobs.tiers import files_below, updated_tier
 from tests.jobs.vacuum_tiers import ORDERS, compact, compacted, ids_in, live_ids, row, vacuum
-from tests.jobs.watched import at, watched
+from tests.storage.scripts import at
 from tierfold.jobs.context.stopping import Stopped, deferred, is_stopping, stoppable
 from tierfold.jobs.spark.progress import SparkProgress
 from tierfold.storage.catalog.catalog import Catalog
@@ -94,7 +94,7 @@ def uncompacted(tmp_path: Path) -> Path:
 def test_compact_keeps_the_chunk_that_it_commits_and_leaves_the_rest(
     uncompacted: Path
 ) -> None:
-    with interrupted(before_commit=at_the(1, ctrl_c)):
+    with scripted(at("commit 1", ctrl_c)):
         ran = compact(uncompacted, "--set", "chunk.bytes=1")
     assert ran.code == 130, ran.stderr
     assert not told(ran.stderr, "stopped by Ctrl-C (SIGINT)", "run again")
@@ -109,7 +109,7 @@ def test_compact_keeps_the_chunk_that_it_commits_and_leaves_the_rest(
 def test_compact_drops_the_chunk_that_it_has_claimed(
     uncompacted: Path
 ) -> None:
-    with interrupted(after_claim=ctrl_c):
+    with scripted(at("claim", ctrl_c, is_done=True)):
         ran = compact(uncompacted)
     assert ran.code == 130, ran.stderr
     assert ran.outcomes == {("orders", 0): "left"}
@@ -120,14 +120,14 @@ def test_compact_drops_the_chunk_that_it_has_claimed(
 
 @pytest.mark.parametrize("step", ["claim 1", "commit 1", "look 2", "delete 1", "delete 8"])
 def test_retain_deletes_no_more_and_gives_its_claim_back(tier: Path, step: str) -> None:
-    with watched(at(step, ctrl_c)) as watch:
+    with scripted(at(step, ctrl_c)) as script:
         ran = vacuum(tier)
     assert ran.code == 130, ran.stderr
     assert not told(ran.stderr, "stopped by Ctrl-C (SIGINT)")
     assert not told(ran.partitions["orders", 0]["reason"], "told to stop", "the next run goes on")
     # Only what was begun goes on to its end: five parts, and the name of the unfinished one.
-    assert watch.counts.get("delete", 0) in {"delete 1": (6,), "delete 8": (12,)}.get(step, (0,))
-    assert "clean_up" not in watch.counts
+    assert len(script.of("delete")) in {"delete 1": (6,), "delete 8": (12,)}.get(step, (0,))
+    assert not script.of("clean_up")
     assert row(tier).owner_run == ""
     assert vacuum(tier).code == 0
     assert ids_in(tier) == live_ids(tier)
@@ -136,10 +136,10 @@ def test_retain_deletes_no_more_and_gives_its_claim_back(tier: Path, step: str) 
 def test_what_one_commit_does_is_done_and_reported(tier: Path, tmp_path: Path) -> None:
     lines = tierfold("history", tier, "orders-0", "--json").entries[0]["history"]
     to = lines[-1]["committed_at"]
-    with interrupted(after_claim=ctrl_c):
+    with scripted(at("claim", ctrl_c, is_done=True)):
         restored = tierfold("restore", tier, "orders-0", "--to", to, "--json")
     cut_off, *_ = histories(tmp_path / "cut off")
-    with interrupted(after_claim=ctrl_c):
+    with scripted(at("claim", ctrl_c, is_done=True)):
         forgot = tierfold("forget", cut_off, "orders-0", "--json")
     assert restored.outcomes == {("orders", 0): "restored"}
     assert forgot.outcomes == {("orders", 0): "forgotten"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -12,9 +11,10 @@ import pytest
 
 from tests.jobs.claimed_rounds import claimed_rounds
 from tests.jobs.commands import told
-from tests.jobs.concurrent_events import EventfulCatalog, no_answer
 from tests.jobs.tiers import files_below, folder_of, key_of, made_tier, put_updates
-from tests.storage.rotting_store import CORRUPTIONS
+from tests.storage.scripted_catalog import ScriptedCatalog
+from tests.storage.scripted_store import CORRUPTIONS, ScriptedStore
+from tests.storage.scripts import Script, fails
 from tierfold.compaction.cleaning.rounds import Round, group_tasks
 from tierfold.compaction.cleaning.transactions import TransactionStatus
 from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
@@ -25,9 +25,7 @@ from tierfold.jobs.engines.scan import summed
 from tierfold.jobs.pipeline.check_and_commit import check_and_commit, read_back
 from tierfold.jobs.pipeline.round_execution import RoundResult
 from tierfold.storage.segments.group_rewrite import rewrite_group
-from tierfold.storage.tiers.local_store import LocalStore
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
-from tierfold.storage.tiers.object_store import ObjectEntry
 
 ORDERS, PAYMENTS = key_of("orders"), key_of("payments")
 NO_TRANSACTIONS: Final = TransactionStatus(
@@ -85,13 +83,6 @@ def staged(tmp_path: Path) -> Staged:
     )
 
 
-class UnlistedStore(LocalStore):
-    """Nobody may list a folder of it."""
-
-    def list(self, folder: str) -> Iterator[ObjectEntry]:
-        raise UnreadableObject("no permission", where=self.uri(folder), remedy="Allow it.")
-
-
 def test_what_is_sound_is_published_and_the_row_is_known(staged: Staged) -> None:
     results = staged.check_and_commit()
     assert all(isinstance(result.outcome, Committed) for result in results.values())
@@ -131,7 +122,8 @@ def test_a_commit_bears_the_time_of_its_writing_not_of_the_runs_begin(staged: St
 
 
 def test_a_folder_that_cannot_be_listed_is_not_published(staged: Staged) -> None:
-    tier = LocalTieredStorage(UnlistedStore(staged.tier))
+    error = UnreadableObject("no permission", where="the folder", remedy="Allow it.")
+    tier = LocalTieredStorage(ScriptedStore(staged.tier, Script(fails("list", error))))
     before = staged.context.catalog.read()
     results = check_and_commit(staged.rewritten, staged.context.catalog, tier, staged.context.clock)
     assert all("no permission" in (result.failure or "") for result in results)
@@ -159,9 +151,11 @@ def test_where_nothing_was_written_nothing_is_listed(staged: Staged) -> None:
         return replace(rewritten, round=one, receipts=(receipt,))
 
     rounds = [unchanged(partition) for partition in staged.rewritten]
-    tier = LocalTieredStorage(UnlistedStore(staged.tier))
+    store = ScriptedStore(staged.tier)
+    tier = LocalTieredStorage(store)
     results = check_and_commit(rounds, staged.context.catalog, tier, staged.context.clock)
     assert all(isinstance(result.outcome, Committed) for result in results)
+    assert not store.script.of("list")
 
 
 @pytest.mark.parametrize("what", ["records", "record_bytes"])
@@ -187,7 +181,7 @@ def test_what_failed_on_the_way_is_passed_on_and_asks_the_catalog_nothing(
 
 
 def test_a_catalog_that_cannot_be_read_leaves_the_outcome_unknown(staged: Staged) -> None:
-    catalog = EventfulCatalog(staged.context.catalog_uri, before_commit=no_answer)
+    catalog = ScriptedCatalog(staged.context.catalog_uri, Script(fails("commit")))
     results = check_and_commit(staged.rewritten, catalog, staged.context.tier, staged.context.clock)
     for result in results:
         assert result.proposal is not None
@@ -199,8 +193,8 @@ def test_a_catalog_that_cannot_be_read_leaves_the_outcome_unknown(staged: Staged
 
 @pytest.mark.parametrize("is_written", [True, False])
 def test_what_the_row_shows_settles_a_lost_answer(staged: Staged, is_written: bool) -> None:
-    event = {"after_commit" if is_written else "before_commit": no_answer}
-    catalog = EventfulCatalog(staged.context.catalog_uri, **event)
+    script = Script(fails("commit", is_done=is_written))
+    catalog = ScriptedCatalog(staged.context.catalog_uri, script)
     staged.rewritten[1] = replace(staged.rewritten[1], failure="it broke")
     orders, payments = check_and_commit(
         staged.rewritten, catalog, staged.context.tier, staged.context.clock
@@ -218,8 +212,8 @@ def test_what_the_row_shows_settles_a_lost_answer(staged: Staged, is_written: bo
 
 
 def test_rows_that_cannot_be_read_settle_nothing(staged: Staged) -> None:
-    catalog = EventfulCatalog(
-        staged.context.catalog_uri, after_commit=no_answer, before_resolve=no_answer
-    )
+    script = Script(fails("commit", is_done=True), fails("resolve"))
+    catalog = ScriptedCatalog(staged.context.catalog_uri, script)
     results = check_and_commit(staged.rewritten, catalog, staged.context.tier, staged.context.clock)
+    assert all(isinstance(result.outcome, Unknown) for result in results)
     assert read_back(results, catalog) == results

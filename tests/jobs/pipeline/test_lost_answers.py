@@ -9,7 +9,6 @@ import pytest
 
 from tests.jobs.chunked_logs import compacted
 from tests.jobs.commands import status_of, told
-from tests.jobs.concurrent_events import Event, at_the, no_answer, rival_claims
 from tests.jobs.tiers import (
     RECORDS_PER_SEGMENT,
     key_of,
@@ -17,6 +16,8 @@ from tests.jobs.tiers import (
     live_values,
     updated_tier,
 )
+from tests.storage.scripted_catalog import rival_claims
+from tests.storage.scripts import Script, at, fails
 from tierfold.compaction.model.outcomes import Unknown
 from tierfold.compaction.planning.chunks import Budget
 from tierfold.jobs.pipeline import run_loop as waves_module
@@ -38,6 +39,8 @@ ORDERS, PAYMENTS = key_of("orders"), key_of("payments")
 EACH_SEGMENT: Final = {"orders": 1, "payments": 1}
 """`chunk.bytes` so small that a chunk is one segment."""
 LOOKS: Final = len(READ_BACK_AFTER_MS)
+LOST: Final = fails("commit", is_done=True)
+"""Each commit takes effect, and its answer is lost."""
 
 
 @pytest.fixture
@@ -66,7 +69,7 @@ def recorded(tier: Path, topic: str) -> list[tuple[int, str]]:
 def test_a_commit_whose_answer_was_lost_is_found_in_the_row(
     tier: Path, pauses: list[int]
 ) -> None:
-    reports = compacted(tier, after_commit=no_answer)
+    reports = compacted(tier, script=Script(LOST))
     assert {report.outcome for report in reports.values()} == {COMPACTED}
     assert reports["orders"].counts.kept == len(latest_updates(3))
     assert pauses == [0]
@@ -78,28 +81,16 @@ def test_a_commit_whose_answer_was_lost_is_found_in_the_row(
 def test_a_catalog_that_cannot_be_read_for_a_while_is_asked_again(
     tier: Path, pauses: list[int]
 ) -> None:
-    reports = compacted(
-        tier, after_commit=no_answer, before_resolve=failing_times(LOOKS - 1)
-    )
+    unread = [fails(f"resolve {number}") for number in range(1, LOOKS)]
+    reports = compacted(tier, script=Script(LOST, *unread))
     assert {report.outcome for report in reports.values()} == {COMPACTED}
     assert pauses == list(READ_BACK_AFTER_MS)
-
-
-def failing_times(number: int) -> Event:
-    """No answer that often, then one each time."""
-    left = iter(range(number))
-
-    def event() -> None:
-        if next(left, None) is not None:
-            no_answer()
-
-    return event
 
 
 def test_a_commit_that_cannot_be_read_back_is_unknown_until_the_next_run(
     tier: Path, pauses: list[int]
 ) -> None:
-    reports = compacted(tier, after_commit=no_answer, before_resolve=no_answer)
+    reports = compacted(tier, script=Script(LOST, fails("resolve")))
     assert {report.outcome for report in reports.values()} == {UNKNOWN}
     reason = reports["orders"].reason
     assert not told(reason, "the store: no answer", "could not be read since", "run again")
@@ -112,7 +103,7 @@ def test_a_row_without_a_trace_stays_unknown_until_the_next_run_claims_it(
     tier: Path, pauses: list[int]
 ) -> None:
     before = {topic: entry["segments"] for topic, entry in status_of(tier).items()}
-    reports = compacted(tier, before_commit=no_answer)
+    reports = compacted(tier, script=Script(fails("commit")))
     assert {report.outcome for report in reports.values()} == {UNKNOWN}
     assert not told(reports["orders"].reason, "the row does not show it", "arrive late")
     assert len(pauses) == LOOKS
@@ -128,9 +119,8 @@ def test_a_rival_that_took_over_meanwhile_settles_a_lost_commit(
     tier: Path, pauses: list[int]
 ) -> None:
     rival = rival_claims(str(tier / "_tierfold"), ORDERS)
-    reports = compacted(
-        tier, before_commit=no_answer, before_resolve=at_the(1, rival)
-    )
+    script = Script(fails("commit"), at("resolve 1", rival))
+    reports = compacted(tier, script=script)
     assert (reports["orders"].outcome, reports["payments"].outcome) == (FENCED, UNKNOWN)
     assert "run rival holds epoch 2" in reports["orders"].reason
     assert recorded(tier, "orders") == [(0, FENCED)]
@@ -145,7 +135,7 @@ def test_a_partition_is_left_alone_once_an_answer_was_lost_and_others_go_on(
         tier,
         EACH_SEGMENT,
         budget=Budget(max_duration_ms=3_600_000),
-        after_commit=at_the(1, no_answer),
+        script=Script(fails("commit 1", is_done=True)),
     )
     orders, payments = reports["orders"], reports["payments"]
     assert (orders.outcome, orders.next_offset) == (COMPACTED, RECORDS_PER_SEGMENT)
@@ -173,9 +163,8 @@ def test_a_claim_that_fails_in_a_later_wave_leaves_what_was_done(
     tier: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waves_module, "WAVE_BYTES", 1)
-    reports = compacted(
-        tier, budget=Budget(max_duration_ms=3_600_000), before_claim=at_the(2, no_answer)
-    )
+    budget = Budget(max_duration_ms=3_600_000)
+    reports = compacted(tier, budget=budget, script=Script(fails("claim 2")))
     assert (reports["orders"].outcome, reports["payments"].outcome) == (COMPACTED, FAILED)
     assert "the store: no answer" in reports["payments"].reason
     assert recorded(tier, "orders") == [(0, COMPACTED)]
@@ -184,9 +173,7 @@ def test_a_claim_that_fails_in_a_later_wave_leaves_what_was_done(
 
 
 def test_a_claim_that_cannot_be_given_back_leaves_what_was_done(tier: Path) -> None:
-    reports = compacted(
-        tier, budget=Budget(max_bytes=1), before_commit=at_the(2, no_answer)
-    )
+    reports = compacted(tier, budget=Budget(max_bytes=1), script=Script(fails("commit 2")))
     orders = reports["orders"]
     assert (orders.outcome, orders.next_offset) == (COMPACTED, RECORDS_PER_SEGMENT)
     assert not told(orders.reason, "the rest is left for the next run", "--max-bytes is 1,")

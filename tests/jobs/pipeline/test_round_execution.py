@@ -14,7 +14,6 @@ from rich.console import Console
 
 from tests.jobs.claimed_rounds import ALWAYS, NOW_MS, claimed_rounds
 from tests.jobs.commands import status_of
-from tests.jobs.concurrent_events import EventfulCatalog, at_the
 from tests.jobs.tiers import (
     files_below,
     folder_of,
@@ -23,6 +22,8 @@ from tests.jobs.tiers import (
     sample_copy,
     updated_tier,
 )
+from tests.storage.scripted_catalog import ScriptedCatalog
+from tests.storage.scripts import Script, at
 from tierfold.compaction.cleaning.rounds import Round
 from tierfold.compaction.model.outcomes import Committed
 from tierfold.compaction.planning.chunks import UNBOUND
@@ -245,7 +246,7 @@ def test_what_one_half_committed_is_reported_when_a_signal_stops_the_other(
 
     context = replace(
         run_context(str(tier), None, NOW_MS),
-        catalog=EventfulCatalog(str(tier / "_tierfold"), before_commit=at_the(1, ctrl_c)),
+        catalog=ScriptedCatalog(str(tier / "_tierfold"), Script(at("commit 1", ctrl_c))),
     )
     kept: list[tuple[int, PartitionReport]] = []
     waves = Waves(

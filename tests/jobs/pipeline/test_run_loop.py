@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +19,6 @@ from tests.jobs.chunked_logs import (
     put_uploads,
 )
 from tests.jobs.commands import ALWAYS, status_of, tierfold, told
-from tests.jobs.concurrent_events import at_the, rival_claims
 from tests.jobs.tiers import (
     RECORDS_PER_SEGMENT,
     files_below,
@@ -32,6 +30,8 @@ from tests.jobs.tiers import (
     updated_tier,
 )
 from tests.storage.live_segments import NOW_MS
+from tests.storage.scripted_catalog import rival_claims
+from tests.storage.scripts import Script, at, fails
 from tierfold.compaction.model.errors import InvariantBroken
 from tierfold.compaction.planning.chunks import UNBOUND, Budget
 from tierfold.compaction.planning.partition_plan import PartitionPlan
@@ -125,7 +125,8 @@ def test_the_clock_is_looked_at_between_chunks(
         clock[0] += 3_600_000
 
     budget = Budget(max_duration_ms=3_600_000)
-    reports = compacted(tier, EACH_SEGMENT, budget=budget, before_commit=an_hour_later)
+    script = Script(at("commit", an_hour_later))
+    reports = compacted(tier, EACH_SEGMENT, budget=budget, script=script)
     assert {report.outcome for report in reports.values()} == {COMPACTED}
     assert {report.next_offset for report in reports.values()} == {RECORDS_PER_SEGMENT}
     assert clean_until(tier) == RECORDS_PER_SEGMENT
@@ -136,11 +137,9 @@ def test_a_run_with_a_duration_takes_no_more_at_once_than_a_wave(
 ) -> None:
     monkeypatch.setattr(waves_module, "WAVE_BYTES", 1)
     seen: list[int | None] = []
-    compacted(
-        tier,
-        budget=Budget(max_duration_ms=3_600_000),
-        before_commit=lambda: seen.append(len(Catalog(str(tier / "_tierfold")).read())),
-    )
+    catalog = Catalog(str(tier / "_tierfold"))
+    script = Script(at("commit", lambda: seen.append(len(catalog.read()))))
+    compacted(tier, budget=Budget(max_duration_ms=3_600_000), script=script)
     # The second partition is claimed once the first is done.
     assert seen == [1, 2]
 
@@ -179,9 +178,9 @@ def test_a_dry_run_shows_what_the_budget_leaves(tier: Path) -> None:
 
 
 def test_each_chunk_is_a_commit_under_one_epoch_and_a_row_of_the_record(tier: Path) -> None:
-    commits = count(1)
-    reports = compacted(tier, EACH_SEGMENT, before_commit=lambda: (next(commits), None)[1])
-    assert next(commits) == 4
+    script = Script()
+    reports = compacted(tier, EACH_SEGMENT, script=script)
+    assert len(script.of("commit")) == 3
     report = reports["orders"]
     assert (report.outcome, report.epoch, report.segments_in) == (COMPACTED, 1, 3)
     assert report.notes == ("in 3 chunks",)
@@ -201,9 +200,8 @@ def test_each_chunk_is_a_commit_under_one_epoch_and_a_row_of_the_record(tier: Pa
 def test_the_claim_lasts_until_the_last_chunk(tier: Path) -> None:
     owners: list[str] = []
     catalog = Catalog(str(tier / "_tierfold"))
-    compacted(
-        tier, EACH_SEGMENT, before_commit=lambda: owners.append(catalog.read()[ORDERS].owner_run)
-    )
+    script = Script(at("commit", lambda: owners.append(catalog.read()[ORDERS].owner_run)))
+    compacted(tier, EACH_SEGMENT, script=script)
     assert len(owners) == 3
     assert owners[0]
     assert set(owners) == {owners[0]}
@@ -212,19 +210,17 @@ def test_the_claim_lasts_until_the_last_chunk(tier: Path) -> None:
 
 
 def test_a_run_that_is_taken_over_between_chunks_keeps_what_it_committed(tier: Path) -> None:
-    rival = at_the(2, rival_claims(str(tier / "_tierfold"), ORDERS))
-    reports = compacted(tier, EACH_SEGMENT, before_commit=rival)
+    rival = at("commit 2", rival_claims(str(tier / "_tierfold"), ORDERS))
+    reports = compacted(tier, EACH_SEGMENT, script=Script(rival))
     assert (reports["orders"].outcome, reports["payments"].outcome) == (FENCED, COMPACTED)
     assert "before that, chunks were committed up to offset 10" in reports["orders"].notes
     assert clean_until(tier) == RECORDS_PER_SEGMENT
 
 
 def test_a_run_that_dies_loses_one_chunk(tier: Path) -> None:
-    def die() -> None:
-        raise InvariantBroken("died", where="here", remedy="None.")
-
+    dies = fails("commit 2", InvariantBroken("died", where="here", remedy="None."))
     with pytest.raises(InvariantBroken):
-        compacted(tier, EACH_SEGMENT, before_commit=at_the(2, die))
+        compacted(tier, EACH_SEGMENT, script=Script(dies))
     assert clean_until(tier) == RECORDS_PER_SEGMENT
     reports = compacted(tier)
     assert reports["orders"].first_dirty == RECORDS_PER_SEGMENT

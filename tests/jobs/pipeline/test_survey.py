@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +19,8 @@ from tests.jobs.tiers import (
     put_updates,
 )
 from tests.storage.live_segments import NOW_MS, data
+from tests.storage.scripted_store import ScriptedStore
+from tests.storage.scripts import Script, fails
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
 from tierfold.compaction.model.producers import NO_DATA_OFFSET, ProducerEntry
 from tierfold.compaction.planning.plan import Compact
@@ -28,9 +29,7 @@ from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.survey import survey
 from tierfold.jobs.settings.resolution import resolve
 from tierfold.jobs.verbs.status import status
-from tierfold.storage.tiers.local_store import LocalStore
 from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER, LocalTieredStorage
-from tierfold.storage.tiers.object_store import ObjectEntry
 
 OPEN_FROM = RECORDS_PER_SEGMENT + 1
 AN_OPEN_PRODUCER = ProducerEntry(
@@ -227,20 +226,12 @@ def test_a_copy_of_a_partition_under_another_topics_name_is_refused(tier: Path) 
     assert key.topic_id in told_by_status.partitions["orders", 0]["refusal"]
 
 
-class Whimsical(LocalStore):
-    """A store that fails in a way which nothing expects, in the folder of one topic."""
-
-    def list(self, folder: str) -> Iterator[ObjectEntry]:
-        if "/odd-0-" in folder:
-            raise ArithmeticError("7 is not 8")
-        return super().list(folder)
-
-
 def test_what_nothing_expects_stops_one_partition_alone(tier: Path) -> None:
     for topic in ("odd", "orders"):
         put_updates(tier, key_of(topic), 0)
     opened = run_context(str(tier), None, NOW_MS)
-    live = replace(opened, tier=LocalTieredStorage(Whimsical(tier)))
+    odd_one = fails("list", ArithmeticError("7 is not 8")).where(lambda key: "/odd-0-" in key)
+    live = replace(opened, tier=LocalTieredStorage(ScriptedStore(tier, Script(odd_one))))
     odd, orders = survey(live, resolve(COMPACT[1:]), Scope())
     assert isinstance(orders.choice, Compact)
     assert odd.choice == Refusal(

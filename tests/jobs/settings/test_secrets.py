@@ -17,8 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.jobs.commands import ALWAYS, COMPACT, Ran, in_own_process, tierfold
-from tests.jobs.concurrent_events import interrupted
+from tests.jobs.scripted_runs import scripted
 from tests.jobs.tiers import key_of, made_tier, put_updates
+from tests.storage.scripts import fails
 from tierfold.jobs.engines.rows import failure
 from tierfold.jobs.pipeline.survey import refusal_of
 from tierfold.storage.catalog.runs_table import RunsTable
@@ -133,13 +134,10 @@ def test_a_foreign_exception_is_reported_without_its_secrets() -> None:
 def test_a_bug_prints_its_traceback_without_secrets(
     tmp_path: Path
 ) -> None:
-    def bug() -> None:
-        raise RuntimeError(f"s3://u:{CANARY}@bucket \x1b[2J")
-
     tier = made_tier(tmp_path / "tier")
     put_updates(tier, key_of("orders"), 0)
     put_updates(tier, key_of("orders"), 1)
-    with interrupted(before_claim=bug):
+    with scripted(fails("claim", RuntimeError(f"s3://u:{CANARY}@bucket \x1b[2J"))):
         ran = tierfold("compact", tier, *ALWAYS)
     assert (ran.code, ran.stdout) == (1, "")
     assert "Traceback" in ran.stderr

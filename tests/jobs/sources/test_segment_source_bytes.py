@@ -13,7 +13,7 @@ from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual, LessThan
 
 from tests.jobs.commands import ALWAYS, tierfold
 from tests.jobs.tiers import key_of, made_tier, put_segment
-from tests.storage.counting_store import CountingStore
+from tests.storage.scripted_store import ScriptedStore
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.sources.segment_options import FORMAT, request_of, schema_of
 from tierfold.jobs.sources.segment_source import SegmentReader, register
@@ -59,7 +59,7 @@ class Counted:
 
     def __init__(self, tier: Path, filters: list[Filter], **options: str) -> None:
         request = request_of({"path": str(tier), **options})
-        self.store = CountingStore(tier)
+        self.store = ScriptedStore(tier)
         context = replace(run_context(str(tier), None, None), tier=LocalTieredStorage(self.store))
         reader = SegmentReader(context, request, schema_of(request.columns))
         self.left = list(reader.pushFilters(filters))

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from tests.jobs.commands import ALWAYS, Ran, status_of, tierfold, told
-from tests.jobs.concurrent_events import interrupted, rival_claims
+from tests.jobs.scripted_runs import scripted
 from tests.jobs.tiers import (
     RECORDS_PER_SEGMENT,
     SAMPLE,
@@ -27,6 +27,8 @@ from tests.jobs.tiers import (
 )
 from tests.storage.legacy_messages import message
 from tests.storage.live_segments import data
+from tests.storage.scripted_catalog import rival_claims
+from tests.storage.scripts import at, fails
 from tierfold.compaction.cleaning.counts import RECORD_OUTCOMES
 from tierfold.compaction.model.errors import InvariantBroken
 from tierfold.jobs.context.run_context import run_context
@@ -272,7 +274,7 @@ def two(tmp_path: Path) -> Path:
 
 def test_a_run_whose_partition_was_taken_over_is_fenced(two: Path) -> None:
     live = [segment["id"] for segment in status_of(two)["orders", 0]["segments"]]
-    with interrupted(before_commit=rival_claims(str(two / "_tierfold"), ORDERS)):
+    with scripted(at("commit", rival_claims(str(two / "_tierfold"), ORDERS))):
         ran = tierfold("compact", two, *ALWAYS, "--json")
     assert ran.code == 4
     assert ran.outcomes == {("orders", 0): "fenced", ("payments", 0): "compacted"}
@@ -289,7 +291,7 @@ def test_a_run_that_comes_second_to_the_claim_leaves_the_partition_alone(two: Pa
     tierfold("compact", two, *ALWAYS)
     put_updates(two, ORDERS, 2)
     before = files_below(folder_of(two, ORDERS))
-    with interrupted(before_claim=rival_claims(str(two / "_tierfold"), ORDERS)):
+    with scripted(at("claim", rival_claims(str(two / "_tierfold"), ORDERS))):
         ran = tierfold("compact", two, *ALWAYS, "--json")
     assert ran.code == 4
     assert ran.outcomes["orders", 0] in {"fenced", "lost_race"}
@@ -299,7 +301,7 @@ def test_a_run_that_comes_second_to_the_claim_leaves_the_partition_alone(two: Pa
 def test_an_object_that_vanishes_after_the_claim_stops_its_partition_alone(two: Path) -> None:
     victim = sorted(folder_of(two, ORDERS).glob("*.log"))[0]
     content = victim.read_bytes()
-    with interrupted(after_claim=victim.unlink):
+    with scripted(at("claim", victim.unlink, is_done=True)):
         ran = tierfold("compact", two, *ALWAYS, "--json")
     assert ran.code == 3
     assert ran.outcomes == {("orders", 0): "failed", ("payments", 0): "compacted"}
@@ -316,7 +318,7 @@ def test_an_object_that_vanishes_after_the_claim_stops_its_partition_alone(two: 
 def test_a_catalog_that_vanishes_before_the_commit_publishes_nothing(two: Path) -> None:
     live = {place: report["segments"] for place, report in status_of(two).items()}
     catalog = two / "_tierfold"
-    with interrupted(before_commit=lambda: catalog.rename(two / "away")):
+    with scripted(at("commit", lambda: catalog.rename(two / "away"))):
         ran = tierfold("compact", two, *ALWAYS, "--json")
     assert (ran.code, set(ran.outcomes.values())) == (4, {"lost_race"})
     shutil.rmtree(catalog, ignore_errors=True)
@@ -334,7 +336,7 @@ def test_a_catalog_that_cannot_be_read_at_the_commit_is_reported_per_partition(
         for commit in log.glob("*.json"):
             commit.write_bytes(b"rubbish")
 
-    with interrupted(before_commit=damage):
+    with scripted(at("commit", damage)):
         ran = tierfold("compact", two, *ALWAYS, "--json")
     assert ran.code == 3
     assert set(ran.outcomes.values()) == {"unknown"}
@@ -344,10 +346,8 @@ def test_a_catalog_that_cannot_be_read_at_the_commit_is_reported_per_partition(
 
 
 def test_a_bug_of_ours_has_an_exit_code_of_its_own(two: Path) -> None:
-    def break_a_rule() -> None:
-        raise InvariantBroken("a rule is broken", where="row", remedy="Please report this bug.")
-
-    with interrupted(before_claim=break_a_rule):
+    bug = InvariantBroken("a rule is broken", where="row", remedy="Please report this bug.")
+    with scripted(fails("claim", bug)):
         ran = tierfold("compact", two, *ALWAYS, "--set", "tier.binding=detached")
     assert (ran.code, ran.stdout) == (1, "")
     assert ran.stderr == "tierfold: row: a rule is broken. Please report this bug.\n"

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from tests.jobs.commands import ALWAYS, COMPACT, Ran, tierfold, told
-from tests.jobs.concurrent_events import interrupted, rival_claims
 from tests.jobs.elections import (
     FIRST_MS,
     NEW,
@@ -28,19 +26,20 @@ from tests.jobs.elections import (
     row_of,
     upload,
 )
+from tests.jobs.scripted_runs import scripted
 from tests.jobs.tiers import files_below, folder_of, live_values
+from tests.storage.scripted_catalog import rival_claims, unknown
+from tests.storage.scripts import at, changes
 from tierfold.compaction.commits.commit import (
-    CommitProposal,
     FinishDeletion,
     ReleaseClaim,
     StartDeletion,
     proposed,
 )
-from tierfold.compaction.model.outcomes import Committed, Fenced, Outcome, Unknown
-from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey, Segment
-from tierfold.jobs.cli import arguments as cli_arguments
-from tierfold.jobs.context.run_context import CATALOG_FOLDER, RunContext, run_context
-from tierfold.storage.catalog.catalog import Catalog, new_commit_id
+from tierfold.compaction.model.outcomes import Committed, Fenced
+from tierfold.compaction.model.segments import LeaderEpoch, Segment
+from tierfold.jobs.context.run_context import CATALOG_FOLDER
+from tierfold.storage.catalog.catalog import new_commit_id
 from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.tiers.local_tiered_storage import Part
 
@@ -298,10 +297,10 @@ def test_a_run_that_holds_the_partition_is_named_and_fenced(tmp_path: Path) -> N
 def test_one_that_was_overtaken_is_fenced(cut_off: Histories) -> None:
     tier, *_ = cut_off
     rival = rival_claims(str(tier / CATALOG_FOLDER), ORDERS)
-    with interrupted(before_commit=rival):
+    with scripted(at("commit", rival)):
         ran = forget(tier)
     assert (ran.code, ran.outcomes) == (4, {("orders", 0): "fenced"})
-    with interrupted(before_claim=rival):
+    with scripted(at("claim", rival)):
         ran = forget(tier)
     assert (ran.code, ran.outcomes) == (4, {("orders", 0): "lost_race"})
     assert len(row_of(tier).segments) == 2
@@ -311,7 +310,7 @@ def test_what_a_run_wrote_before_it_was_fenced_is_not_taken_for_an_upload(
     cut_off: Histories,
 ) -> None:
     tier, *_ = cut_off
-    with interrupted(before_claim=lambda: upload(tier, 0, 5)):
+    with scripted(at("claim", lambda: upload(tier, 0, 5))):
         ran = forget(tier)
     assert (ran.code, ran.outcomes) == (4, {("orders", 0): "lost_race"})
     assert "changed while it was looked at" in ran.entries[0]["reason"]
@@ -319,28 +318,15 @@ def test_what_a_run_wrote_before_it_was_fenced_is_not_taken_for_an_upload(
     assert "orphaned" in forget(tier).entries[0]["reason"]
 
 
-class Deaf(Catalog):
-    """Does what it is told and is never heard; then another run takes the partition."""
-
-    def commit(self, proposals: Sequence[CommitProposal]) -> dict[PartitionKey, Outcome]:
-        (proposal,) = proposals
-        super().commit(proposals)
-        self.claim(list(self.read([proposal.key]).values()), "next", at_ms=1)
-        return {proposal.key: Unknown(commit_id=proposal.commit_id, cause="the line is dead")}
-
-
 def test_a_commit_without_an_answer_is_found_beneath_what_came_since(
-    cut_off: Histories, monkeypatch: pytest.MonkeyPatch
+    cut_off: Histories,
 ) -> None:
     tier, *_ = cut_off
-
-    def opened_so(tier_uri: str, catalog_uri: str | None, now: int | None) -> RunContext:
-        context = run_context(tier_uri, catalog_uri, now)
-        return replace(context, catalog=Deaf(context.catalog_uri))
-
-    monkeypatch.setattr(cli_arguments, "run_context", opened_so)
-    ran = forget(tier)
+    rival = at("commit", rival_claims(str(tier / CATALOG_FOLDER), ORDERS), is_done=True)
+    with scripted(rival, changes("commit", unknown)) as script:
+        ran = forget(tier)
     assert (ran.code, ran.outcomes) == (0, {("orders", 0): "forgotten"})
+    assert (len(script.of("resolve")), row_of(tier).owner_run) == (1, "rival")
 
 
 # The whole way out.

@@ -12,7 +12,7 @@ import pytest
 
 from tests.compaction.builders import a_chain, a_segment, a_state, retired, segment_id
 from tests.jobs.commands import ALWAYS, Ran, status_of, tierfold, told
-from tests.jobs.concurrent_events import interrupted, rival_claims
+from tests.jobs.scripted_runs import scripted
 from tests.jobs.tiers import (
     files_below,
     key_of,
@@ -24,9 +24,10 @@ from tests.jobs.tiers import (
     sample_copy,
 )
 from tests.storage.live_segments import data
+from tests.storage.scripted_catalog import rival_claims, unknown
+from tests.storage.scripts import at, changes, fails
 from tierfold.compaction.commits.commit import (
     CommitIs,
-    CommitProposal,
     EpochIs,
     ReleaseClaim,
     SegmentsAreLive,
@@ -37,11 +38,8 @@ from tierfold.compaction.commits.commit import (
 )
 from tierfold.compaction.commits.restore import RestorePlan, restore_plan_of
 from tierfold.compaction.commits.round_commit import release_of
-from tierfold.compaction.model.errors import UnreadableObject
-from tierfold.compaction.model.outcomes import Committed, Fenced, Outcome, Unknown
+from tierfold.compaction.model.outcomes import Committed, Fenced
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
-from tierfold.jobs.cli import arguments as cli_arguments
-from tierfold.jobs.context.run_context import RunContext, run_context
 from tierfold.jobs.verbs.restore import restore_proposal
 from tierfold.storage.catalog.catalog import Catalog, new_commit_id
 from tierfold.storage.catalog.runs_table import RunsTable
@@ -258,7 +256,7 @@ def test_what_is_being_deleted_is_not_restored(tier: Path) -> None:
 
 def test_a_deletion_that_begins_meanwhile_stops_the_restore(tier: Path) -> None:
     found = lines_of(tier)[3]
-    with interrupted(before_claim=lambda: start_deletion(tier, found["segments"])):
+    with scripted(at("claim", lambda: start_deletion(tier, found["segments"]))):
         ran = restore(tier, found["committed_at"])
     assert ran.code == 4
     assert ran.outcomes["orders", 0] in {"fenced", "lost_race"}
@@ -335,31 +333,14 @@ def test_a_restore_takes_over_from_a_run_that_holds_the_partition(tier: Path) ->
 def test_a_restore_that_was_overtaken_is_fenced(tier: Path) -> None:
     before, found = live_ids(tier), lines_of(tier)[3]
     uri = str(tier / "_tierfold")
-    with interrupted(before_commit=rival_claims(uri, ORDERS)):
+    with scripted(at("commit", rival_claims(uri, ORDERS))):
         ran = restore(tier, found["committed_at"])
     assert (ran.code, ran.outcomes["orders", 0]) == (4, "fenced")
     assert live_ids(tier) == before
-    with interrupted(before_claim=rival_claims(uri, ORDERS)):
+    with scripted(at("claim", rival_claims(uri, ORDERS))):
         ran = restore(tier, found["committed_at"])
     assert (ran.code, ran.entries[0]["outcome"]) == (4, "lost_race")
     assert live_ids(tier) == before
-
-
-class Deaf(Catalog):
-    """Does what it is told and is never heard."""
-
-    is_written = True
-    is_claimed_since = False
-
-    def commit(self, proposals: Sequence[CommitProposal]) -> dict[PartitionKey, Outcome]:
-        (proposal,) = proposals
-        if self.is_written:
-            super().commit(proposals)
-        if self.is_claimed_since:
-            self.claim(list(self.read([proposal.key]).values()), "next", at_ms=1)
-        if not self.is_written:
-            raise UnreadableObject("the line is dead", where="catalog", remedy="Wait.")
-        return {proposal.key: Unknown(commit_id=proposal.commit_id, cause="the line is dead")}
 
 
 @pytest.mark.parametrize(
@@ -374,22 +355,14 @@ class Deaf(Catalog):
     ],
 )
 def test_an_answer_that_was_lost_is_read_back(
-    tier: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    is_written: bool,
-    is_claimed_since: bool,
-    ended: tuple[int, str],
+    tier: Path, is_written: bool, is_claimed_since: bool, ended: tuple[int, str]
 ) -> None:
-    def opened_so(tier_uri: str, catalog_uri: str | None, now: int | None) -> RunContext:
-        return replace(
-            run_context(tier_uri, catalog_uri, now), catalog=Deaf(str(tier / "_tierfold"))
-        )
-
     found = lines_of(tier)[3]
-    with monkeypatch.context() as patch:
-        patch.setattr(cli_arguments, "run_context", opened_so)
-        patch.setattr(Deaf, "is_written", is_written)
-        patch.setattr(Deaf, "is_claimed_since", is_claimed_since)
+    claims = at("commit", rival_claims(str(tier / "_tierfold"), ORDERS), is_done=is_written)
+    lost = changes("commit", unknown) if is_written else fails("commit")
+    with scripted(*[claims] * is_claimed_since, lost) as script:
         ran = restore(tier, found["committed_at"])
+    assert script.of("resolve")
+    assert (row_of(tier).owner_run == "rival") is is_claimed_since
     assert (ran.code, ran.outcomes["orders", 0]) == ended
     assert (len(live_ids(tier)) == 3) is is_written

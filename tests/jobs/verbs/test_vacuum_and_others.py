@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.jobs.commands import ALWAYS, Ran, tierfold, told
+from tests.jobs.scripted_runs import scripted
 from tests.jobs.tiers import latest_updates, live_values, made_tier, put_updates
 from tests.jobs.vacuum_tiers import (
     DELETE,
@@ -23,8 +24,8 @@ from tests.jobs.vacuum_tiers import (
     row,
     vacuum,
 )
-from tests.jobs.watched import Killed, killed, watched
 from tests.storage.live_segments import NOW_MS
+from tests.storage.scripts import Killed, killed
 from tierfold.compaction.model.segments import CleanerOffset
 from tierfold.jobs.sources.segment_options import FORMAT
 from tierfold.jobs.sources.segment_source import register
@@ -71,7 +72,7 @@ def test_verify_compares_what_lies_above_the_log_start(tier: Path) -> None:
 
 
 def test_verify_reads_no_original_that_is_being_deleted_or_is_gone(tier: Path) -> None:
-    with watched(killed("delete 1")), pytest.raises(Killed):
+    with scripted(killed("delete 1")), pytest.raises(Killed):
         vacuum(tier)
     for _ in range(2):
         code, compared, notes = verified(tier)
@@ -116,7 +117,7 @@ def test_a_cleaner_offset_that_the_log_start_passed_is_reset(tier: Path) -> None
 def test_status_reports_what_waits_and_what_is_being_deleted(tier: Path) -> None:
     orphan(tier, 1)
     incomplete_upload(tier)
-    with watched(killed("delete 1", after=True)), pytest.raises(Killed):
+    with scripted(killed("delete 1", is_done=True)), pytest.raises(Killed):
         vacuum(tier)
     entry = tierfold("status", tier, "--json").partitions["orders", 0]
     bytes_each = [retired["size_bytes"] for retired in entry["retired"]]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.jobs.commands import tierfold, told
-from tests.jobs.concurrent_events import rival_claims
+from tests.jobs.scripted_runs import scripted
 from tests.jobs.tiers import (
     files_below,
     folder_of,
@@ -34,13 +33,12 @@ from tests.jobs.vacuum_tiers import (
     row,
     vacuum,
 )
-from tests.jobs.watched import EventSource, Killed, at, failing, killed, left_alone, watched
-from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
+from tests.storage.scripted_catalog import rival_claims
+from tests.storage.scripts import NO_ANSWER, Call, Event, Killed, at, changes, fails, killed
+from tierfold.compaction.model.errors import CorruptLog
 from tierfold.jobs.context.run_context import CATALOG_FOLDER
-from tierfold.storage.catalog.rows import RowsRead
 
 PAYMENTS = key_of("payments")
-NO_ANSWER = UnreadableObject("no answer", where="the store", remedy="Ask again.")
 # Three originals of five objects each, deleted part by part, all six names of each tried.
 DELETES = 18
 FIRST_OF_ALL, IN_A_SEGMENT, LAST_OF_ALL = "delete 1", "delete 8", f"delete {DELETES}"
@@ -67,22 +65,22 @@ def is_sound(tier: Path) -> bool:
 
 
 def test_the_steps_come_in_this_order(tier: Path) -> None:
-    with watched(left_alone) as watch:
+    with scripted() as script:
         assert vacuum(tier).code == 0
-    steps = [name for name in watch.names if not name.startswith(("list", "unfinished"))]
+    begun = [str(call) for call in script.calls]
+    steps = [str(call) for call in script.of("look", "claim", "commit", "delete", "clean_up")]
     deletes = [f"delete {number + 1}" for number in range(DELETES)]
     assert steps == [LOOK, "claim 1", START, READ_AGAIN, *deletes, FINISH, "clean_up 1"]
     # Looked at before the claim, and once more when all is deleted.
-    assert watch.names.index("list 1") < watch.names.index("claim 1")
-    again = watch.names.index("list 2")
-    assert watch.names.index(LAST_OF_ALL) < again < watch.names.index(FINISH)
+    assert begun.index("list 1") < begun.index("claim 1")
+    assert begun.index(LAST_OF_ALL) < begun.index("list 2") < begun.index(FINISH)
 
 
 @pytest.mark.parametrize(
-    "event_source",
+    ("step", "is_done"),
     [
-        pytest.param(killed(name, after=after), id=f"{'after' if after else 'before'} {name}")
-        for name, after in (
+        pytest.param(step, is_done, id=f"{'after' if is_done else 'before'} {step}")
+        for step, is_done in (
             ("claim 1", False),
             ("claim 1", True),
             (START, False),
@@ -95,9 +93,9 @@ def test_the_steps_come_in_this_order(tier: Path) -> None:
         )
     ],
 )
-def test_killed_anywhere_the_next_run_goes_on(tier: Path, event_source: EventSource) -> None:
+def test_killed_anywhere_the_next_run_goes_on(tier: Path, step: str, is_done: bool) -> None:
     strays = parts(orphan(tier, 1))
-    with watched(event_source), pytest.raises(Killed):
+    with scripted(killed(step, is_done=is_done)), pytest.raises(Killed):
         vacuum(tier)
     assert is_sound(tier)
     marked = {retired_segment.segment.segment_id for retired_segment in row(tier).retired}
@@ -113,7 +111,7 @@ def test_killed_anywhere_the_next_run_goes_on(tier: Path, event_source: EventSou
     assert is_sound(tier)
 
 
-def rival(tier: Path) -> Callable[[], None]:
+def rival(tier: Path) -> Event:
     return rival_claims(str(tier / CATALOG_FOLDER), ORDERS)
 
 
@@ -131,14 +129,14 @@ def test_a_zombie_is_fenced_at_each_step_and_learns_by_which_epoch(
 ) -> None:
     strays = parts(orphan(tier, 1))
     before = ids_in(tier)
-    with watched(at(step, rival(tier))) as watch:
+    with scripted(at(step, rival(tier))) as script:
         ran = vacuum(tier)
     entry = ran.partitions["orders", 0]
     assert (ran.code, entry["outcome"]) == (4, outcome)
     assert not told(entry["reason"], *words)
     if step != FINISH:
         assert ids_in(tier) == before
-        assert not any(name.startswith("delete") for name in watch.names)
+        assert not script.of("delete")
     assert is_sound(tier)
     assert vacuum(tier, hours=48).code == 0
     assert ids_in(tier) == live_ids(tier)
@@ -147,8 +145,8 @@ def test_a_zombie_is_fenced_at_each_step_and_learns_by_which_epoch(
 
 def test_of_two_runs_at_once_one_vacuums(tier: Path) -> None:
     other = []
-    with watched(at("claim 1", lambda: other.append(vacuum(tier)))):
-        # Both runs share one watch, so the calls of both are counted.
+    with scripted(at("claim 1", lambda: other.append(vacuum(tier)))):
+        # Both runs share one script, so the calls of both are counted.
         ran = vacuum(tier)
     assert (ran.code, other[0].code) == (4, 0)
     assert (ran.outcomes["orders", 0], other[0].outcomes["orders", 0]) == ("lost_race", "vacuumed")
@@ -159,7 +157,7 @@ def test_of_two_runs_at_once_one_vacuums(tier: Path) -> None:
 def test_a_compaction_takes_over_and_both_end_well(tier: Path) -> None:
     put_updates(tier, ORDERS, 3)
     ran = []
-    with watched(at(READ_AGAIN, lambda: ran.append(compact(tier, hours=25)))):
+    with scripted(at(READ_AGAIN, lambda: ran.append(compact(tier, hours=25)))):
         vacuumed = vacuum(tier)
     assert (ran[0].outcomes["orders", 0], vacuumed.outcomes["orders", 0]) == ("compacted", "fenced")
     status = tierfold("status", tier, "--json").partitions["orders", 0]
@@ -171,13 +169,17 @@ def test_a_compaction_takes_over_and_both_end_well(tier: Path) -> None:
 
 
 def test_objects_that_somebody_else_deleted_are_gone_which_is_fine(tier: Path) -> None:
+    gone: list[str] = []
+
     def cleaned_up() -> None:
         for path in folder_of(tier, ORDERS).iterdir():
             if path.name[21:43] not in live_ids(tier):
                 path.unlink()
+                gone.append(path.name)
 
-    with watched(at(FIRST_OF_ALL, cleaned_up)):
+    with scripted(at(FIRST_OF_ALL, cleaned_up)):
         ran = vacuum(tier)
+    assert len(gone) == 15
     assert (ran.code, ran.outcomes["orders", 0]) == (0, "vacuumed")
     assert row(tier).retired == ()
 
@@ -195,11 +197,11 @@ def test_a_retired_segment_of_which_nothing_is_left_is_forgotten(tier: Path) -> 
 def test_a_delete_that_fails_stops_its_partition_and_leaves_its_marks(
     tier: Path, number: int
 ) -> None:
-    with watched(failing(f"delete {number}", NO_ANSWER)) as watch:
+    with scripted(fails(f"delete {number}")) as script:
         ran = vacuum(tier)
     assert (ran.code, ran.outcomes["orders", 0]) == (3, "failed")
     assert not told(ran.partitions["orders", 0]["reason"], "no answer", "the next run goes on")
-    assert f"delete {number + 1}" not in watch.names
+    assert len(script.of("delete")) == number
     after = row(tier)
     # Of each segment but those that are wholly gone the row says that its deletion began.
     assert {retired_segment.segment.segment_id for retired_segment in after.retired} == ids_in(
@@ -215,12 +217,12 @@ def test_a_listing_that_comes_late_leaves_its_marks(tier: Path) -> None:
     gone = ids_in(tier) - live_ids(tier)
     stale: list[object] = []
 
-    def late(name: str, call: Callable[[], Iterable[object]]) -> object:
-        if name == "list 1":
-            stale.extend(call())
-        return iter(stale) if name.startswith("list") else call()
+    def late(call: Call) -> object:
+        if call.number == 1:
+            stale.extend(call.result)
+        return iter(stale)
 
-    with watched(late):
+    with scripted(changes("list", late)):
         ran = vacuum(tier)
     entry = ran.partitions["orders", 0]
     assert (ran.code, entry["outcome"], listed_objects(entry, is_gone=True)) == (0, "vacuumed", {})
@@ -233,7 +235,7 @@ def test_a_listing_that_comes_late_leaves_its_marks(tier: Path) -> None:
 
 @pytest.mark.parametrize("step", ["list 2", "unfinished 2"])
 def test_without_a_second_look_nothing_is_forgotten(tier: Path, step: str) -> None:
-    with watched(failing(step, NO_ANSWER)):
+    with scripted(fails(step)):
         ran = vacuum(tier)
     assert (ran.code, ran.outcomes["orders", 0]) == (3, "failed")
     assert len(row(tier).retired) == 3
@@ -243,8 +245,9 @@ def test_without_a_second_look_nothing_is_forgotten(tier: Path, step: str) -> No
 @pytest.mark.parametrize("is_done", [False, True])
 def test_an_answer_that_was_lost_is_settled_by_reading(tier: Path, is_done: bool) -> None:
     before = ids_in(tier)
-    with watched(failing(START, NO_ANSWER, after=is_done)):
+    with scripted(fails(START, is_done=is_done)) as script:
         ran = vacuum(tier)
+    assert script.of("commit")[0].error is NO_ANSWER
     entry = ran.partitions["orders", 0]
     if is_done:
         assert (ran.code, entry["outcome"]) == (0, "vacuumed")
@@ -257,7 +260,7 @@ def test_an_answer_that_was_lost_is_settled_by_reading(tier: Path, is_done: bool
 
 
 @pytest.mark.parametrize(
-    ("step", "after", "outcome"),
+    ("step", "is_done", "outcome"),
     [
         ("claim 1", False, "failed"),
         ("claim 1", True, "failed"),
@@ -267,9 +270,9 @@ def test_an_answer_that_was_lost_is_settled_by_reading(tier: Path, is_done: bool
     ],
 )
 def test_a_catalog_that_fails_stops_what_it_is_asked_about(
-    tier: Path, step: str, after: bool, outcome: str
+    tier: Path, step: str, is_done: bool, outcome: str
 ) -> None:
-    with watched(failing(step, NO_ANSWER, after=after)):
+    with scripted(fails(step, is_done=is_done)):
         ran = vacuum(tier)
     assert (ran.code, ran.outcomes["orders", 0]) == (3, outcome)
     assert "no answer" in ran.partitions["orders", 0]["reason"]
@@ -280,7 +283,7 @@ def test_a_catalog_that_fails_stops_what_it_is_asked_about(
 
 def test_a_row_that_is_gone_meanwhile_is_a_lost_race(tier: Path) -> None:
     before = files_below(folder_of(tier, ORDERS))
-    with watched(at(READ_AGAIN, lambda: shutil.rmtree(tier / CATALOG_FOLDER / "partitions"))):
+    with scripted(at(READ_AGAIN, lambda: shutil.rmtree(tier / CATALOG_FOLDER / "partitions"))):
         ran = vacuum(tier)
     assert (ran.code, ran.outcomes["orders", 0]) == (4, "lost_race")
     assert files_below(folder_of(tier, ORDERS)) == before
@@ -295,7 +298,7 @@ def test_a_run_whose_record_cannot_be_kept_is_reported_all_the_same(tier: Path) 
 
 
 def test_a_catalog_that_cannot_clean_up_gives_a_warning_and_no_failure(tier: Path) -> None:
-    with watched(failing("clean_up 1", NO_ANSWER)):
+    with scripted(fails("clean_up 1")):
         ran = vacuum(tier)
     assert (ran.code, ran.outcomes["orders", 0]) == (0, "vacuumed")
     assert not told(ran.stderr, "The catalog's old files could not be deleted", "no answer")
@@ -308,12 +311,12 @@ def test_many_partitions_are_vacuumed_some_at_a_time(
     keys = [key_of(f"t{number}") for number in range(3)]
     tier = compacted(tmp_path / "tier", *keys, segments=2)
     hidden = incomplete_upload(tier, key=keys[1])
-    with watched(left_alone) as watch:
+    with scripted() as script:
         ran = tierfold(
             "vacuum", tier, "--json", *DETACHED, "--now", str(THEN_MS + 25 * 3_600_000)
         )
     assert set(ran.outcomes.values()) == {"vacuumed"}
-    counted = {name: watch.counts[name] for name in ("claim", "look", "commit")}
+    counted = {name: len(script.of(name)) for name in ("claim", "look", "commit")}
     # One claim and one start for all; two partitions at a time are read, then finished.
     assert counted == {"claim": 1, "look": 3, "commit": 3}
     assert all(ids_in(tier, key) == live_ids(tier, key) for key in keys)
@@ -323,16 +326,13 @@ def test_many_partitions_are_vacuumed_some_at_a_time(
 def test_a_segment_that_turns_live_just_before_deletion_is_kept(tier: Path) -> None:
     before = ids_in(tier)
 
-    def brought_back(name: str, call: Callable[[], RowsRead]) -> object:
-        found = call()
-        if name != READ_AGAIN:
-            return found
-        (state,) = found.states
+    def brought_back(call: Call) -> object:
+        (state,) = call.result.states
         # No commit can do that, but what is deleted is gone for good.
         live = tuple(retired_segment.segment for retired_segment in state.retired)
-        return replace(found, states=(replace(state, segments=live, retired=()),))
+        return replace(call.result, states=(replace(state, segments=live, retired=()),))
 
-    with watched(brought_back):
+    with scripted(changes(READ_AGAIN, brought_back)):
         ran = vacuum(tier)
     assert (ran.code, ran.outcomes["orders", 0]) == (3, "failed")
     assert not told(ran.partitions["orders", 0]["reason"], "is live", "this is a bug")
@@ -343,14 +343,11 @@ def test_a_row_that_cannot_be_true_stops_its_own_partition(tmp_path: Path) -> No
     tier = compacted(tmp_path / "tier", ORDERS, PAYMENTS)
     before = ids_in(tier)
 
-    def refused(name: str, call: Callable[[], RowsRead]) -> RowsRead | object:
-        if name != READ_AGAIN:
-            return call()
-        found = call()
+    def refused(call: Call) -> object:
         lie = CorruptLog("it cannot be true", where="the row", remedy="Look at it.")
-        return replace(found, refused={(ORDERS.topic_id, ORDERS.partition): lie})
+        return replace(call.result, refused={(ORDERS.topic_id, ORDERS.partition): lie})
 
-    with watched(refused):
+    with scripted(changes(READ_AGAIN, refused)):
         ran = vacuum(tier)
     assert (ran.code, ran.outcomes) == (3, {("orders", 0): "failed", ("payments", 0): "vacuumed"})
     assert not told(ran.partitions["orders", 0]["reason"], "cannot be true", "nothing was deleted")

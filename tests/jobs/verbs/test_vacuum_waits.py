@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.jobs.commands import tierfold
-from tests.jobs.concurrent_events import interrupted
 from tests.jobs.elections import FIRST_MS, NEW, merged, old_history
 from tests.jobs.elections import upload as elected
 from tests.jobs.leaders import adopted, upload
+from tests.jobs.scripted_runs import scripted
 from tests.jobs.tiers import folder_of, made_tier
 from tests.jobs.vacuum_tiers import DETACHED, HOUR_MS, ORDERS, ids_in, vacuum, written
+from tests.storage.scripts import at
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def test_what_got_its_log_after_it_was_looked_at_stays(tier: Path) -> None:
         log.write_bytes(content)
         written(log, 0)
 
-    with interrupted(after_claim=copy_goes_on):
+    with scripted(at("claim", copy_goes_on, is_done=True)):
         assert vacuum(tier, hours=72).code == 0
     assert copied in ids_in(tier)
     assert log.read_bytes() == content

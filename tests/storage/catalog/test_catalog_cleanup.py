@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
 
 from tests.compaction.builders import KEY
 from tests.jobs.tiers import files_below
 from tests.storage.aged_tables import backdated, superseded
 from tests.storage.catalog_contract import claim, fresh
+from tests.storage.scripted_table import scripted_steps
+from tests.storage.scripts import Script, at
 from tierfold.compaction.model.segments import PartitionState
-from tierfold.storage.catalog import delta_tables
 from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.catalog.delta_tables import CHECKPOINT_INTERVAL, MEMORY_HOURS
 
@@ -94,19 +94,12 @@ def test_what_no_version_has_named_stays_however_old_it_is(catalog: Catalog, tab
 
 
 def test_a_commit_meanwhile_takes_precedence_and_the_rest_goes_the_next_time(
-    catalog: Catalog, table: Path, monkeypatch: pytest.MonkeyPatch
+    catalog: Catalog, table: Path
 ) -> None:
     claims(catalog, 4)
     superseded(table, hours=MEMORY_HOURS + 1)
-    vacuum = delta_tables._vacuum
-
-    def overtaken(opened: DeltaTable, *, is_dry_run: bool = False) -> list[str]:
-        if not is_dry_run:
-            claims(catalog, 1)
-        return vacuum(opened, is_dry_run=is_dry_run)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(delta_tables, "_vacuum", overtaken)
+    # The first time it only counts.
+    with scripted_steps(Script(at("vacuum 2", lambda: claims(catalog, 1)))):
         gone = catalog.clean_up()
     assert gone + catalog.clean_up() == 3
     assert catalog.read()[KEY].epoch == 5

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, ClassVar
 
-import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
 from tests.compaction.builders import KEY, segment_id
 from tests.storage.catalog_contract import claim, committed, fresh, keys, swap, topics
+from tests.storage.scripted_table import ScriptedTable
+from tests.storage.scripts import Event, Script, at, fails
 from tierfold.compaction.commits.commit import applied
-from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace, Unknown
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.storage.catalog.catalog import Catalog
-from tierfold.storage.catalog.delta_tables import DeltaFolder, DeltaVersion
 
 
 @pytest.fixture
@@ -28,35 +27,14 @@ def uri(tmp_path: Path) -> str:
     return str(tmp_path / "catalog")
 
 
-class Recorded(DeltaVersion):
-    """A version that records how its writes ended."""
-
-    def __init__(self, version: DeltaVersion, answers: list[bool]) -> None:
-        self._version = version
-        self._answers = answers
-
-    def read(self, predicate: str) -> pa.Table:
-        return self._version.read(predicate)
-
-    def replace(self, predicate: str, rows: pa.Table) -> bool:
-        self._answers.append(self._version.replace(predicate, rows))
-        return self._answers[-1]
+def overtaken(*meanwhile: Event) -> Script:
+    """The first calls see versions made stale by what happens meanwhile."""
+    numbered = enumerate(meanwhile, start=1)
+    return Script(*(at(f"newest {number}", event, is_done=True) for number, event in numbered))
 
 
-def opened_too_early(*meanwhile: Callable[[], object]) -> Any:
-    """A table whose calls see a version made stale by what happens meanwhile."""
-    pending = list(meanwhile)
-
-    class OpenedTooEarly(DeltaFolder):
-        answers: ClassVar[list[bool]] = []
-
-        def newest(self) -> DeltaVersion:
-            version = super().newest()
-            if pending:
-                pending.pop(0)()
-            return Recorded(version, self.answers)
-
-    return OpenedTooEarly
+def under(script: Script, uri: str) -> Catalog:
+    return Catalog(uri, partial(ScriptedTable, script))
 
 
 def claims_of(uri: str, run: str, partitions: Sequence[PartitionKey], count: int) -> int:
@@ -105,20 +83,20 @@ class TestRaces:
     def test_commits_on_different_buckets_do_not_conflict(self, uri: str) -> None:
         mine, other = topics(2)
         Catalog(uri).claim([fresh(mine), fresh(other)], "a", at_ms=1)
-        table = opened_too_early(lambda: committed(Catalog(uri), other, "b", "by-b"))
+        script = overtaken(lambda: committed(Catalog(uri), other, "b", "by-b"))
         state = Catalog(uri).read()[mine]
-        assert isinstance(Catalog(uri, table).commit([swap(state, "mine")])[mine], Committed)
-        assert table.answers == [True]
+        assert isinstance(under(script, uri).commit([swap(state, "mine")])[mine], Committed)
+        assert script.results("replace") == [True]
         assert Catalog(uri).read()[other].epoch == 2
 
     def test_a_conflict_on_another_row_refuses_no_commit(self, uri: str) -> None:
         mine, other = keys(2)
         Catalog(uri).claim([fresh(mine), fresh(other)], "a", at_ms=1)
         state = Catalog(uri).read()[mine]
-        table = opened_too_early(lambda: committed(Catalog(uri), other, "b", "by-b"))
+        script = overtaken(lambda: committed(Catalog(uri), other, "b", "by-b"))
         proposal = swap(state, "mine")
-        assert isinstance(Catalog(uri, table).commit([proposal])[mine], Committed)
-        assert table.answers == [False, True]
+        assert isinstance(under(script, uri).commit([proposal])[mine], Committed)
+        assert script.results("replace") == [False, True]
         rows = Catalog(uri).read()
         assert rows[mine] == applied(proposal, state)
         assert [segment.segment_id for segment in rows[other].segments] == [segment_id("by-b")]
@@ -126,27 +104,27 @@ class TestRaces:
     def test_after_a_conflict_the_row_is_read_again(self, uri: str) -> None:
         mine, other = keys(2)
         claims = Catalog(uri).claim([fresh(mine), fresh(other)], "a", at_ms=1)
-        table = opened_too_early(lambda: committed(Catalog(uri), other, "b", "by-b"))
-        outcomes = Catalog(uri, table).commit(
+        script = overtaken(lambda: committed(Catalog(uri), other, "b", "by-b"))
+        outcomes = under(script, uri).commit(
             [swap(claims[key].state, "by-a") for key in (mine, other)]
         )
         assert isinstance(outcomes[mine], Committed)
         assert outcomes[other] == Fenced(epoch=1, by_epoch=2, by_run="")
-        assert table.answers == [False, True]
+        assert script.results("replace") == [False, True]
 
     def test_first_claims_of_one_partition_conflict(self, uri: str) -> None:
         mine, other = topics(2)
         claim(Catalog(uri), fresh(other), "a")
-        table = opened_too_early(lambda: claim(Catalog(uri), fresh(mine), "b"))
-        outcome = claim(Catalog(uri, table), fresh(mine), "c").outcome
+        script = overtaken(lambda: claim(Catalog(uri), fresh(mine), "b"))
+        outcome = claim(under(script, uri), fresh(mine), "c").outcome
         assert outcome == LostRace(found_commit_id=Catalog(uri).read()[mine].commit_id)
-        assert table.answers == [False]
+        assert script.results("replace") == [False]
 
     def test_first_claims_in_an_empty_bucket_are_both_kept(self, uri: str) -> None:
         mine, other = keys(2)
-        table = opened_too_early(lambda: claim(Catalog(uri), fresh(other), "b"))
-        assert isinstance(claim(Catalog(uri, table), fresh(mine), "c").outcome, Committed)
-        assert table.answers == [False, True]
+        script = overtaken(lambda: claim(Catalog(uri), fresh(other), "b"))
+        assert isinstance(claim(under(script, uri), fresh(mine), "c").outcome, Committed)
+        assert script.results("replace") == [False, True]
         assert {key: row.owner_run for key, row in Catalog(uri).read().items()} == {
             mine: "c",
             other: "b",
@@ -168,43 +146,14 @@ class TestRaces:
         mine, other = keys(2)
         Catalog(uri).claim([fresh(mine), fresh(other)], "a", at_ms=1)
         rows = Catalog(uri).read()
-        table = opened_too_early(
+        script = overtaken(
             *[lambda: committed(Catalog(uri), other, "b", f"{next(names)}")] * 3
         )
         names = iter(range(3))
-        outcomes = Catalog(uri, table).commit([swap(rows[mine], "mine")])
+        outcomes = under(script, uri).commit([swap(rows[mine], "mine")])
         assert outcomes == {mine: LostRace(found_commit_id=rows[mine].commit_id)}
-        assert table.answers == [False] * 3
+        assert script.results("replace") == [False] * 3
         assert Catalog(uri).read()[mine] == rows[mine]
-
-
-def failing(*, written: bool, unreadable_after: bool = False) -> type[DeltaFolder]:
-    """A table that loses the answer to a write, before or after it wrote."""
-    failed = []
-
-    class LosingTheAnswer(DeltaVersion):
-        def __init__(self, version: DeltaVersion) -> None:
-            self._version = version
-
-        def read(self, predicate: str) -> pa.Table:
-            return self._version.read(predicate)
-
-        def replace(self, predicate: str, rows: pa.Table) -> bool:
-            if written:
-                assert self._version.replace(predicate, rows)
-            failed.append(rows)
-            raise UnreadableObject("the answer was lost", where="the store", remedy="Look again.")
-
-    class Folder(DeltaFolder):
-        def newest(self) -> DeltaVersion:
-            return LosingTheAnswer(super().newest())
-
-        def read(self, predicate: str | None = None) -> pa.Table:
-            if failed and unreadable_after:
-                raise UnreadableObject("no answer", where=self.uri, remedy="Look again.")
-            return super().read(predicate)
-
-    return Folder
 
 
 class TestRowsThatChangedOnTheWay:
@@ -212,19 +161,19 @@ class TestRowsThatChangedOnTheWay:
 
     def test_a_claim_in_between_fences_a_commit_on_its_way(self, uri: str) -> None:
         state = claim(Catalog(uri), fresh(), "a").state
-        table = opened_too_early(lambda: claim(Catalog(uri), state, "b"))
-        outcome = Catalog(uri, table).commit([swap(state, "late")])[KEY]
+        script = overtaken(lambda: claim(Catalog(uri), state, "b"))
+        outcome = under(script, uri).commit([swap(state, "late")])[KEY]
         assert outcome == Fenced(epoch=1, by_epoch=2, by_run="b")
-        assert table.answers == [False]
+        assert script.results("replace") == [False]
         assert Catalog(uri).read()[KEY].segments == state.segments
 
     def test_a_commit_in_between_takes_the_row_from_a_claim_on_its_way(self, uri: str) -> None:
         state = claim(Catalog(uri), fresh(), "a").state
         proposal = swap(state, "first")
-        table = opened_too_early(lambda: Catalog(uri).commit([proposal]))
-        outcome = claim(Catalog(uri, table), state, "b").outcome
+        script = overtaken(lambda: Catalog(uri).commit([proposal]))
+        outcome = claim(under(script, uri), state, "b").outcome
         assert outcome == LostRace(found_commit_id=proposal.commit_id)
-        assert table.answers == [False]
+        assert script.results("replace") == [False]
         assert Catalog(uri).read()[KEY].epoch == 1
 
     def test_a_row_that_is_gone_is_a_lost_race(self, uri: str) -> None:
@@ -244,8 +193,10 @@ class TestLostAnswers:
     def test_a_commit_that_was_written_is_found_by_reading_back(self, uri: str) -> None:
         state = claim(Catalog(uri), fresh(), "a").state
         proposal = swap(state, "merged")
-        outcome = Catalog(uri, failing(written=True)).commit([proposal])[KEY]
+        script = Script(fails("replace", is_done=True))
+        outcome = under(script, uri).commit([proposal])[KEY]
         assert outcome == Committed(epoch=1, commit_id=proposal.commit_id)
+        assert len(script.of("read")) == 1
 
     @pytest.mark.parametrize("written", [True, False])
     def test_what_cannot_be_read_back_is_unknown_until_resolved(
@@ -253,11 +204,11 @@ class TestLostAnswers:
     ) -> None:
         state = claim(Catalog(uri), fresh(), "a").state
         proposal = swap(state, "merged")
-        lost = Catalog(uri, failing(written=written, unreadable_after=True)).commit([proposal])
+        script = Script(fails("replace", is_done=written), fails("read"))
+        lost = under(script, uri).commit([proposal])
         assert lost == {
             KEY: Unknown(
-                commit_id=proposal.commit_id,
-                cause="the store: the answer was lost. Look again.",
+                commit_id=proposal.commit_id, cause="the store: no answer. Look again."
             )
         }
         resolved = Catalog(uri).resolve([proposal])[KEY]
@@ -270,7 +221,7 @@ class TestLostAnswers:
     ) -> None:
         state = claim(Catalog(uri), fresh(), "a").state
         proposal = swap(state, "merged")
-        outcome = Catalog(uri, failing(written=False)).commit([proposal])[KEY]
+        outcome = under(Script(fails("replace")), uri).commit([proposal])[KEY]
         assert isinstance(outcome, Unknown)
         assert outcome.is_untraced
         assert isinstance(Catalog(uri).commit([proposal])[KEY], Committed)

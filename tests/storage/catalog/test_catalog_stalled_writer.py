@@ -7,18 +7,19 @@ import os
 import shutil
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
 from tests.compaction.builders import KEY
 from tests.storage.aged_tables import backdated, cut_soon
 from tests.storage.catalog_contract import A_RUN, claim, fresh, swap, topics
+from tests.storage.scripted_table import ScriptedTable, scripted_steps
+from tests.storage.scripts import Call, Event, Script, at, instead
 from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
 from tierfold.compaction.model.outcomes import Committed, Unknown
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
@@ -28,8 +29,6 @@ from tierfold.storage.catalog.delta_log import DeltaLog
 from tierfold.storage.catalog.delta_tables import (
     CHECKPOINT_INTERVAL,
     MEMORY_HOURS,
-    DeltaFolder,
-    DeltaVersion,
 )
 from tierfold.storage.catalog.log_boundary import LogBoundary
 from tierfold.storage.catalog.runs_table import RunsTable
@@ -101,60 +100,40 @@ def _lease_breaks_are_polled() -> Iterator[None]:
     signal.signal(signal.SIGIO, before)
 
 
-def held_between_check_and_put(uri: str, meanwhile: Callable[[], object]) -> type[DeltaFolder]:
-    """A table whose next write runs `meanwhile` between its conflict check and its put."""
-    other = topics(2)[1]
-    pending = [meanwhile]
+def held_between_check_and_put(uri: str, meanwhile: Event) -> Catalog:
+    """A catalog whose next write runs `meanwhile` between its conflict check and its put."""
+    held: list[Held] = []
 
-    class Version(DeltaVersion):
-        def __init__(self, version: DeltaVersion) -> None:
-            self._version = version
+    def others() -> None:
+        held[0].wait_for_somebody()
+        meanwhile()
+        held[0].let_in()
 
-        def read(self, predicate: str) -> pa.Table:
-            return self._version.read(predicate)
+    thread = threading.Thread(target=others)
 
-        def replace(self, predicate: str, rows: pa.Table) -> bool:
-            if not pending:
-                return self._version.replace(predicate, rows)
-            then = pending.pop()
-            claims(uri, other, 1)
-            log = log_of(uri)
-            log.checkpoint(log.sync())
-            # The last file that delta-rs opens before its put, once others have committed.
-            held = Held(max(log.folder.glob("*.checkpoint.parquet")))
+    def held_up() -> None:
+        claims(uri, topics(2)[1], 1)
+        log = log_of(uri)
+        log.checkpoint(log.sync())
+        # The last file that delta-rs opens before its put, once others have committed.
+        held.append(Held(max(log.folder.glob("*.checkpoint.parquet"))))
+        thread.start()
 
-            def others() -> None:
-                held.wait_for_somebody()
-                then()
-                held.let_in()
-
-            thread = threading.Thread(target=others)
-            thread.start()
-            try:
-                return self._version.replace(predicate, rows)
-            finally:
-                thread.join()
-
-    class Folder(DeltaFolder):
-        def newest(self) -> DeltaVersion:
-            return Version(super().newest())
-
-    return Folder
+    script = Script(at("replace 1", held_up), at("replace 1", thread.join, is_done=True))
+    return Catalog(uri, partial(ScriptedTable, script))
 
 
 @pytest.fixture
-def strays(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def steps() -> Iterator[Script]:
+    """The steps of every table."""
+    script = Script()
+    with scripted_steps(script):
+        yield script
+
+
+def strays(steps: Script) -> list[int]:
     """The versions that were created below the boundary."""
-    found: list[int] = []
-    is_kept = log_boundary.is_kept
-
-    def noted(version: int, boundary: int) -> bool:
-        if not is_kept(version, boundary):
-            found.append(version)
-        return is_kept(version, boundary)
-
-    monkeypatch.setattr(log_boundary, "is_kept", noted)
-    return found
+    return [call.arguments[0] for call in steps.of("is_kept") if call.result is False]
 
 
 def versions(uri: str) -> list[int]:
@@ -163,7 +142,7 @@ def versions(uri: str) -> list[int]:
 
 @pytest.mark.usefixtures("_lease_breaks_are_polled")
 def test_a_stalled_commit_that_was_fenced_meanwhile_is_not_reported_as_committed(
-    uri: str, strays: list[int]
+    uri: str, steps: Script
 ) -> None:
     mine, other = topics(2)
     state = claims(uri, mine, 1)
@@ -173,32 +152,32 @@ def test_a_stalled_commit_that_was_fenced_meanwhile_is_not_reported_as_committed
         claims(uri, mine, 1)
         kept.append(cut(uri, other))
 
-    table = held_between_check_and_put(uri, meanwhile)
+    catalog = held_between_check_and_put(uri, meanwhile)
     proposal = swap(state, "late")
-    outcome = Catalog(uri, table).commit([proposal])[mine]
+    outcome = catalog.commit([proposal])[mine]
     # The version in its place is gone, and with it the answer whether it was its own.
     assert isinstance(outcome, Unknown)
     assert "has forgotten" in outcome.cause
     assert not outcome.is_untraced
     assert Catalog(uri).resolve([proposal]) == {mine: outcome}
-    assert len(strays) == 1
-    assert min(versions(uri)) == kept[0] > strays[0]
+    (stray,) = strays(steps)
+    assert min(versions(uri)) == kept[0] > stray
     assert Catalog(uri).read([mine])[mine].epoch == 2
 
 
 @pytest.mark.usefixtures("_lease_breaks_are_polled")
 def test_a_stalled_commit_whose_row_is_unchanged_is_written_again(
-    uri: str, strays: list[int]
+    uri: str, steps: Script
 ) -> None:
     mine, other = topics(2)
     state = claims(uri, mine, 1)
     kept: list[int] = []
-    table = held_between_check_and_put(uri, lambda: kept.append(cut(uri, other)))
+    catalog = held_between_check_and_put(uri, lambda: kept.append(cut(uri, other)))
     proposal = swap(state, "late")
-    outcome = Catalog(uri, table).commit([proposal])[mine]
+    outcome = catalog.commit([proposal])[mine]
     assert outcome == Committed(epoch=1, commit_id=proposal.commit_id)
-    assert len(strays) == 1
-    assert min(versions(uri)) == kept[0] > strays[0]
+    (stray,) = strays(steps)
+    assert min(versions(uri)) == kept[0] > stray
     assert Catalog(uri).read([mine])[mine].commit_id == proposal.commit_id
 
 
@@ -211,30 +190,26 @@ def test_a_late_record_of_a_run_is_no_record(uri: str) -> None:
     assert not (Path(uri) / "runs" / "_delta_log" / f"{2:020d}.json").exists()
 
 
-def test_a_late_first_version_makes_no_table(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_late_first_version_makes_no_table(uri: str) -> None:
     """A writer that found no table and creates version 0 after it was cut uses the table."""
     claims(uri, KEY, 1)
     kept = cut(uri, KEY)
     row = Catalog(uri).read()[KEY]
-    opened = DeltaFolder._open
-    looks: list[DeltaTable | None] = [None]
 
-    def found_none(folder: DeltaFolder) -> DeltaTable | None:
-        return looks.pop() if looks else opened(folder)
+    def unchecked(call: Call) -> DeltaTable:
+        table = Path(call.arguments[0])
+        scratch = str(table.with_name("elsewhere"))
+        made = create(scratch, **call.named)
+        shutil.copy(DeltaLog(Path(scratch)).commit_path(0), DeltaLog(table).folder)
+        return made
 
-    monkeypatch.setattr(DeltaFolder, "_open", found_none)
     create = DeltaTable.create
-
-    def unchecked(uri: str, **given: Any) -> DeltaTable:
-        scratch = Path(uri).with_name("elsewhere")
-        create(str(scratch), **given)
-        shutil.copy(scratch / "_delta_log" / f"{0:020d}.json", log_of(str(Path(uri).parent)).folder)
-        return DeltaTable(str(scratch))
-
-    monkeypatch.setattr(DeltaTable, "create", unchecked)
-    assert claim(Catalog(uri), row, "late").outcome == Committed(
-        epoch=row.epoch + 1, commit_id=Catalog(uri).read()[KEY].commit_id
-    )
+    script = Script(instead("open 1", lambda _: None), instead("create", unchecked))
+    with scripted_steps(script):
+        assert claim(Catalog(uri), row, "late").outcome == Committed(
+            epoch=row.epoch + 1, commit_id=Catalog(uri).read()[KEY].commit_id
+        )
+    assert strays(script) == [0]
     assert min(versions(uri)) == kept
 
 

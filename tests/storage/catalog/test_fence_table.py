@@ -6,17 +6,19 @@ A publishes Seg-0 {1:100} and goes on; B takes over and publishes Seg-2 {…, 2:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Final
 
-import pyarrow as pa
 import pytest
 
 from tests.compaction.builders import KEY, a_chain, a_segment, a_state, segment_id
 from tests.storage.catalog_contract import claim, fresh
+from tests.storage.scripted_table import ScriptedTable
+from tests.storage.scripts import Event, Script, at
 from tierfold.compaction.commits.commit import (
     AddSegments,
     AdvanceCleanerOffset,
@@ -30,7 +32,6 @@ from tierfold.compaction.commits.commit import (
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace, Outcome
 from tierfold.compaction.model.segments import CleanerOffset, PartitionState
 from tierfold.storage.catalog.catalog import Catalog, Claim, new_commit_id
-from tierfold.storage.catalog.delta_tables import DeltaFolder, DeltaVersion
 
 OF_A: Final = ("A reads", "A writes", "A asks")
 """A's commit of Seg-1: A judges the row, its write reaches the store, A asks for the outcome."""
@@ -47,30 +48,9 @@ def orders() -> Iterator[tuple[str, ...]]:
         yield tuple(next(of_a) if at in places else next(of_b) for at in range(count))
 
 
-class SlowVersion(DeltaVersion):
-    """A version whose write reaches the store only after something else has happened."""
-
-    def __init__(self, version: DeltaVersion, meanwhile: list[Callable[[], None]]) -> None:
-        self._version = version
-        self._meanwhile = meanwhile
-
-    def read(self, predicate: str) -> pa.Table:
-        return self._version.read(predicate)
-
-    def replace(self, predicate: str, rows: pa.Table) -> bool:
-        while self._meanwhile:
-            self._meanwhile.pop(0)()
-        return self._version.replace(predicate, rows)
-
-
-def slow_table(meanwhile: list[Callable[[], None]]) -> type[DeltaFolder]:
-    """A table of such versions."""
-
-    class SlowFolder(DeltaFolder):
-        def newest(self) -> DeltaVersion:
-            return SlowVersion(super().newest(), meanwhile)
-
-    return SlowFolder
+def late(uri: str, meanwhile: Event) -> Catalog:
+    """A catalog whose first write reaches the store only after something else has happened."""
+    return Catalog(uri, partial(ScriptedTable, Script(at("replace 1", meanwhile))))
 
 
 def publishing(
@@ -132,12 +112,16 @@ class Table:
         begins, lands = order.index("A reads"), order.index("A writes")
         for step in order[:begins]:
             self.take(step)
-        meanwhile = [lambda step=step: self.take(step) for step in order[begins + 1 : lands]]
-        outcomes = Catalog(self.uri, slow_table(meanwhile)).commit([self.seg_1])
+        meanwhile = list(order[begins + 1 : lands])
+
+        def others() -> None:
+            while meanwhile:
+                self.take(meanwhile.pop(0))
+
+        outcomes = late(self.uri, others).commit([self.seg_1])
         self.answers_to_a.append(outcomes[KEY])
         self.look()
-        while meanwhile:  # A saw from the row that it is fenced, and wrote nothing.
-            meanwhile.pop(0)()
+        others()  # Where A saw from the row that it is fenced, it wrote nothing.
         for step in order[lands + 1 :]:
             self.take(step)
 
@@ -257,8 +241,8 @@ class TestAZombie:
     ) -> None:
         state = row_of(table.uri)
         proposal = table.seg_1 if sent == "seg-1" else releasing(state)
-        late = slow_table([lambda: take_over(table.uri, "b")])
-        outcome = Catalog(table.uri, late).commit([proposal])[KEY]
+        catalog = late(table.uri, lambda: take_over(table.uri, "b"))
+        outcome = catalog.commit([proposal])[KEY]
         assert outcome == Fenced(epoch=1, by_epoch=2, by_run="b")
         assert row_of(table.uri).owner_run == "b"
         assert row_of(table.uri).segments == state.segments

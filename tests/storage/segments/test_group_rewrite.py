@@ -19,7 +19,8 @@ from tests.pictures.log_pictures import (
     picture,
 )
 from tests.storage.corrupted_bytes import patched, summed
-from tests.storage.rotting_store import CORRUPTIONS, RottingStore
+from tests.storage.scripted_store import CORRUPTIONS, ScriptedStore, rots
+from tests.storage.scripts import Script
 from tierfold.compaction.cleaning.counts import Counts
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED
 from tierfold.compaction.cleaning.record_retention import RoundRules
@@ -127,7 +128,8 @@ def test_the_receipt_lists_what_was_staged_and_its_records(tmp_path: Path) -> No
 
 def test_a_segment_that_is_corrupted_while_written_gets_no_receipt(tmp_path: Path) -> None:
     log = picture("0:a=1 | 1:a=2", tmp_path)
-    store = RottingStore(tmp_path, Part.LOG, CORRUPTIONS["a bit turned"])
+    script = Script(rots(tmp_path, Part.LOG, CORRUPTIONS["a bit turned"]))
+    store = ScriptedStore(tmp_path, script)
     with pytest.raises(UnreadableObject, match="are read back"):
         rewritten(replace(log, tier=replace(log.tier, store=store)), 0)
 

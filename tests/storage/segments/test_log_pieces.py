@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.storage.counting_store import CountingStore
 from tests.storage.legacy_messages import message, wrapper
 from tests.storage.live_segments import KEY, a_tier, an_abort, data, marker, part_file, put_segment
+from tests.storage.scripted_store import ScriptedStore
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
 from tierfold.compaction.model.segments import Segment
@@ -93,7 +93,7 @@ def test_every_span_is_found_and_nothing_beside_it(
 
 def test_a_span_costs_its_own_bytes_and_the_index(tmp_path: Path) -> None:
     segment = put_segment(a_tier(tmp_path), plain_batches(), offsets=(0, END - 1))
-    store = CountingStore(tmp_path)
+    store = ScriptedStore(tmp_path)
     counted = LocalTieredStorage(store)
     batch_bytes = segment.size_bytes // BATCHES
     assert offsets(counted, pieces(counted, segment, OffsetSpan(start=30, end=33))) == [30, 31, 32]
@@ -104,7 +104,7 @@ def test_a_span_costs_its_own_bytes_and_the_index(tmp_path: Path) -> None:
 
 def test_a_whole_segment_costs_no_index(tmp_path: Path) -> None:
     segment = put_segment(a_tier(tmp_path), plain_batches(), offsets=(0, END - 1))
-    store = CountingStore(tmp_path)
+    store = ScriptedStore(tmp_path)
     assert (
         len(offsets(LocalTieredStorage(store), pieces(LocalTieredStorage(store), segment))) == END
     )

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.storage.counting_store import CountingStore
 from tests.storage.legacy_messages import message, wrapper
 from tests.storage.live_segments import (
     KEY,
@@ -22,6 +21,7 @@ from tests.storage.live_segments import (
     part_file,
     put_segment,
 )
+from tests.storage.scripted_store import ScriptedStore
 from tierfold.compaction.discovery.overlaps import Cut, OverlapProof, chain_of, comparisons
 from tierfold.compaction.model.errors import CorruptLog
 from tierfold.compaction.model.segments import Segment
@@ -184,7 +184,7 @@ def test_nothing_is_read_where_nothing_overlaps(tmp_path: Path) -> None:
     tier = a_tier(tmp_path)
     live = put(tier, lone(*range(11)), 0, 10)
     new = put(tier, lone(*range(11, 16)), 11, 15)
-    store = CountingStore(tmp_path)
+    store = ScriptedStore(tmp_path)
     assert proof(LocalTieredStorage(store), [live], new) == OverlapProof(cuts={})
     assert store.of_part(Part.LOG) == 0
 
@@ -193,7 +193,7 @@ def test_each_log_is_read_once_however_many_it_overlaps(tmp_path: Path) -> None:
     tier = a_tier(tmp_path)
     live = [put(tier, lone(*range(5)), 0, 4), put(tier, lone(*range(5, 11)), 5, 10)]
     found = [put(tier, lone(*range(3, 16)), 3, 15), put(tier, lone(*range(8, 20)), 8, 19)]
-    store = CountingStore(tmp_path)
+    store = ScriptedStore(tmp_path)
     assert proof(LocalTieredStorage(store), live, *found).disagreements == ()
     assert store.of_part(Part.LOG) == sum(segment.size_bytes for segment in (*live, *found))
 

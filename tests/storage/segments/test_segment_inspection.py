@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.storage.counting_store import CountingStore
 from tests.storage.legacy_messages import message, wrapper
 from tests.storage.live_segments import INTERVAL_BYTES, KEY, a_tier, data, log_of, part_file
+from tests.storage.scripted_store import ScriptedStore
 from tierfold.compaction.discovery.histories import NO_EPOCH, EpochStretch, InspectedSegment
 from tierfold.compaction.discovery.listing import REQUIRED_PARTS
 from tierfold.compaction.model.segments import LeaderEpoch, Segment
@@ -66,14 +66,14 @@ def test_a_complete_one_is_read_at_its_ends(tmp_path: Path, tier: LocalTieredSto
 def test_of_a_complete_one_the_log_is_not_read_whole(tmp_path: Path) -> None:
     many = [of(base, 3) for base in range(0, 4000, 2)]
     segment = put(a_tier(tmp_path), *many, start=0)
-    store = CountingStore(tmp_path)
+    store = ScriptedStore(tmp_path)
     assert found(LocalTieredStorage(store)).end_offset == 3999
     assert store.of_part(Part.LOG) < segment.size_bytes
 
 
 def test_of_a_complete_one_each_side_file_is_read_once_at_most(tmp_path: Path) -> None:
     put(a_tier(tmp_path))
-    store = CountingStore(tmp_path)
+    store = ScriptedStore(tmp_path)
     tier = LocalTieredStorage(store)
     (listed,) = tier.listing(KEY)
     assert inspected(tier, KEY, listed).is_readable
@@ -136,7 +136,7 @@ def test_with_an_empty_checkpoint_the_epochs_come_from_the_batches(
 def test_one_without_a_log_is_not_read(tmp_path: Path) -> None:
     tier = a_tier(tmp_path)
     without(tmp_path, tier, put(tier), "log")
-    store = CountingStore(tmp_path)
+    store = ScriptedStore(tmp_path)
     upload = found(LocalTieredStorage(store))
     assert (upload.end_offset, upload.corruption, upload.checkpoint) == (None, "", ())
     assert not upload.is_readable

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from tests.pictures.log_pictures import INDEX_INTERVAL_BYTES, KEY, Log, files_of, picture
-from tests.storage.rotting_store import CORRUPTIONS, RottingStore
+from tests.storage.scripted_store import CORRUPTIONS, ScriptedStore, rots
+from tests.storage.scripts import Script
 from tierfold.compaction.commits.receipts import StagedObject
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
@@ -223,7 +224,8 @@ def test_an_object_that_the_store_returns_changed_is_reported(
     log: Log, part: Part, corrupt: str
 ) -> None:
     assert isinstance(log.tier.store, LocalStore)
-    rotting = RottingStore(log.tier.store.root, part, CORRUPTIONS[corrupt])
+    root = log.tier.store.root
+    rotting = ScriptedStore(root, Script(rots(root, part, CORRUPTIONS[corrupt])))
     log = replace(log, tier=replace(log.tier, store=rotting))
     with pytest.raises(UnreadableObject) as caught:
         written(log, *[a_batch(i, i) for i in range(3)], listed=(AN_ABORT,))

@@ -1,0 +1,38 @@
+"""Runs of the command whose calls to the real store and catalog are under a script."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from tests.storage.scripted_catalog import ScriptedCatalog
+from tests.storage.scripted_store import ScriptedStore
+from tests.storage.scripts import Rule, Script
+from tierfold.jobs.cli import arguments as cli_arguments
+from tierfold.jobs.context.run_context import RunContext, run_context
+from tierfold.jobs.verbs import vacuum as vacuum_job
+from tierfold.jobs.verbs import vacuum_survey
+from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, tier_path
+
+
+@contextmanager
+def scripted(*rules: Rule) -> Iterator[Script]:
+    """The script of the command's runs inside this block; `vacuum` does one thing at a time."""
+    script = Script(*rules)
+
+    def opened_so(tier_uri: str, catalog_uri: str | None, now: int | None) -> RunContext:
+        context = run_context(tier_uri, catalog_uri, now)
+        return replace(
+            context,
+            tier=LocalTieredStorage(ScriptedStore(tier_path(tier_uri), script)),
+            catalog=ScriptedCatalog(context.catalog_uri, script),
+        )
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cli_arguments, "run_context", opened_so)
+        for module in (vacuum_job, vacuum_survey):
+            patch.setattr(module, "READERS", 1)
+        yield script
