@@ -38,11 +38,13 @@ def in_worker(
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         worker = Worker(tier=open_tier(tier_uri), advance=bytes_done.add)
         waiting: list[Row] = []
+        waiting_bytes = 0
         for row in stage(worker, rows_of(batches)):
             waiting.append(row)
-            if sum(len(one.payload) for one in waiting) >= BATCH_BYTES:
+            waiting_bytes += len(row.payload)
+            if waiting_bytes >= BATCH_BYTES:
                 yield as_batch(waiting)
-                waiting = []
+                waiting, waiting_bytes = [], 0
         yield as_batch(waiting)
         freeze_gc(type(stage).__name__)
 

@@ -16,7 +16,7 @@ from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.jobs.context.run_context import RunContext, run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.claiming import begun_rounds
-from tierfold.jobs.pipeline.partition_report import FAILED
+from tierfold.jobs.pipeline.partition_report import FAILED, LOST_RACE
 from tierfold.jobs.pipeline.partition_run import PartitionRun
 from tierfold.jobs.pipeline.survey import survey
 from tierfold.jobs.settings.resolution import resolve
@@ -136,4 +136,4 @@ def test_a_claim_that_another_run_got_first_ends_the_run(two: Path) -> None:
     assert rounds == []
     assert not run.is_open
     assert run.state is None
-    assert run.chunks[0].outcome in {"lost_race", "fenced"}
+    assert run.chunks[0].outcome == LOST_RACE
