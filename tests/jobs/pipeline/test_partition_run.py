@@ -15,6 +15,7 @@ from tierfold.compaction.cleaning.rounds import Round
 from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace, Outcome, Unknown
 from tierfold.compaction.model.segments import PartitionState
+from tierfold.compaction.planning.grouping import SegmentGroup
 from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.jobs.pipeline.partition_report import (
     COMPACTED,
@@ -140,6 +141,17 @@ def test_only_a_commit_of_an_earlier_chunk_leaves_the_run_open(
     assert run.state == (STATE if row is None else row)
     assert (run.unanswered is not None) == (outcome == NO_ANSWER)
     assert run.is_given_back == (expected == FAILED)
+
+
+@pytest.mark.parametrize("outcome", [TAKEN_OVER, NO_ANSWER])
+def test_a_chunk_is_reported_as_it_was_planned_whatever_groups_became_one(
+    outcome: Outcome,
+) -> None:
+    result = a_result(PLAN, outcome)
+    merged = result.round.with_groups((SegmentGroup(segments=THREE),))
+    result = replace(result, round=merged, receipts=result.receipts[:1])
+    (report,) = claimed(PLAN).taking(result).chunks
+    assert (report.segments_in, report.segments_out) == (3, 2)
 
 
 def test_what_is_left_begins_where_the_chunk_ended_on_the_row_it_wrote() -> None:
