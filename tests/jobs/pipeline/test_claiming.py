@@ -67,6 +67,14 @@ def test_a_chunk_without_an_open_transaction_reads_nothing_beyond_its_end(two: P
     assert work.transactions_end == RECORDS_PER_SEGMENT
 
 
+def test_the_segments_of_a_chunk_do_not_decide_where_it_ends(tmp_path: Path) -> None:
+    tier = updated_tier(tmp_path / "tier", (ORDERS,), segments=3)
+    context, (plan,) = planned(tier)
+    _, (work,) = begun_rounds(context, [beginning(plan, first_chunk(plan, 2))])
+    assert work.transactions_end == 2 * RECORDS_PER_SEGMENT
+    assert [segment.start_offset for _, segment in work.scanned] == [0, RECORDS_PER_SEGMENT]
+
+
 def test_the_last_chunk_is_decided_anywhere(two: Path) -> None:
     context, (plan, _) = planned(two)
     _, (work,) = begun_rounds(context, [beginning(plan)])
@@ -94,7 +102,9 @@ def test_a_partition_that_holds_its_claim_is_not_claimed_again(two: Path) -> Non
 
 def test_a_run_that_ended_before_is_passed_on_and_not_claimed(two: Path) -> None:
     context, (orders, payments) = planned(two)
-    ended = beginning(orders).leaving("no space")
+    # Not even looked at again: its plan would be found wrong.
+    wrong = replace(orders, choice=replace(orders.compact, next_offset=5))
+    ended = beginning(wrong).leaving("no space")
     runs, (work,) = begun_rounds(context, [ended, beginning(payments)])
     assert runs[0] == ended
     assert (work.index, work.key) == (0, PAYMENTS)
