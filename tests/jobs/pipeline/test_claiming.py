@@ -100,6 +100,13 @@ def test_a_partition_that_holds_its_claim_is_not_claimed_again(two: Path) -> Non
     assert work.state == run.state == context.catalog.read()[ORDERS]
 
 
+def test_a_claimed_partition_whose_run_ended_begins_no_round(two: Path) -> None:
+    context, (plan, _) = planned(two)
+    (run,), _ = begun_rounds(context, [beginning(plan)])
+    ended = run.leaving("no space")
+    assert begun_rounds(context, [ended]) == ([ended], [])
+
+
 def test_a_run_that_ended_before_is_passed_on_and_not_claimed(two: Path) -> None:
     context, (orders, payments) = planned(two)
     # Not even looked at again: its plan would be found wrong.
