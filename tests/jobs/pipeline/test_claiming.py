@@ -16,7 +16,7 @@ from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.jobs.context.run_context import RunContext, run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.claiming import begun_rounds
-from tierfold.jobs.pipeline.partition_report import FAILED, LOST_RACE
+from tierfold.jobs.pipeline.partition_report import FAILED, LOST_RACE, planned_report
 from tierfold.jobs.pipeline.partition_run import PartitionRun
 from tierfold.jobs.pipeline.survey import survey
 from tierfold.jobs.settings.resolution import resolve
@@ -58,6 +58,21 @@ def test_transaction_batches_are_read_while_a_transaction_of_the_chunk_is_open(
     _, (work,) = begun_rounds(context, [beginning(plan, first_chunk(plan, 1))])
     read = [segment.start_offset for _, segment in work.scanned]
     assert [start for start in read if start >= work.compact.next_offset] == starts[1:3]
+
+
+def test_a_later_chunk_knows_each_aborted_transaction_once(tmp_path: Path) -> None:
+    tier = made_tier(tmp_path / "tier")
+    put_across_chunks(tier, ORDERS, is_listed=True)
+    context, (plan,) = planned(tier)
+    (run,), (first,) = begun_rounds(context, [beginning(plan)])
+    (aborted,) = first.aborted
+    # The chunk before ended below the marker, or beyond it.
+    for first_dirty in (2, aborted.last_offset + 1):
+        rest = replace(plan, choice=replace(plan.compact, first_dirty=first_dirty))
+        before = replace(run, plan=rest, chunk=rest, chunks=(planned_report(plan),))
+        assert before.aborted == (aborted,)
+        _, (later,) = begun_rounds(context, [before])
+        assert later.aborted == (aborted,)
 
 
 def test_a_chunk_without_an_open_transaction_reads_nothing_beyond_its_end(two: Path) -> None:
