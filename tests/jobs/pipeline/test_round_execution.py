@@ -227,6 +227,16 @@ def test_data_that_take_a_worker_down_stop_their_own_partition_alone(tier: Path)
     assert executor.scanned == [[0, 1, 2], [0], [1, 2]]
 
 
+@pytest.mark.parametrize("stage", ["", "scan", "rewrite"])
+def test_nothing_is_kept_whether_the_rounds_end_well_or_not(tier: Path, stage: str) -> None:
+    def die() -> None:
+        raise WorkersDied("Python worker exited", is_over=True)
+
+    executor = EventfulExecutor(tier, stage, die, is_after=True)
+    assert [result.failure is None for result in run(tier, executor)] == [not stage] * 2
+    assert executor._scanned is None
+
+
 def test_an_engine_that_is_gone_is_not_asked_again(tier: Path) -> None:
     executor = FragileExecutor(tier, is_over=True)
     orders, payments = run(tier, executor)
