@@ -8,16 +8,18 @@ from __future__ import annotations
 import os
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
 from typing import TypeAlias
 
 from rich.console import Console
 
+from tierfold.compaction.model.errors import unexpected
 from tierfold.jobs.context.byte_progress import ByteProgress
 from tierfold.jobs.engines.rows import Row, RowKind, Stage, Worker
-from tierfold.jobs.engines.stage_executor import StageExecutor
+from tierfold.jobs.engines.stage_executor import StageExecutor, WorkersDied
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
 
 LazyRows: TypeAlias = Callable[[], list[Row]]
@@ -80,6 +82,16 @@ class LocalExecutor(StageExecutor[LazyRows]):
             self._console, bytes_done=lambda: self._bytes_done, cancel=self._is_cancelled.set
         )
         return progress.watched(title, size_bytes, rows)
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """Raise WorkersDied for an error in a stage that no row tells of: a bug."""
+        try:
+            yield
+        except WorkersDied:
+            raise
+        except Exception as error:
+            raise WorkersDied(unexpected(error), is_bug=True) from error
 
     def _advance(self, size_bytes: int) -> None:
         if self._is_cancelled.is_set():

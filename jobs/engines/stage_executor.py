@@ -42,13 +42,31 @@ _BITS = frozenset(BIT_OF)
 
 
 class WorkersDied(Exception):
-    """Workers died over the rows of a stage, and so did those that tried again."""
+    """A stage ended early over some rows, however often it was tried."""
 
-    def __init__(self, cause: str, *, is_over: bool) -> None:
+    def __init__(self, cause: str, *, is_over: bool = False, is_bug: bool = False) -> None:
         super().__init__(cause)
         self.cause = cause
         self.is_over = is_over
         """The engine itself is gone, so that a retry cannot succeed."""
+        self.is_bug = is_bug
+        """An error of our own ended it, not the end of a process."""
+
+    @property
+    def sentence(self) -> str:
+        """Why a partition stops, for its report."""
+        if self.is_bug:
+            return f"{self.cause}. This is a bug; please report it. Nothing was committed."
+        if self.is_over:
+            return (
+                f"Spark's own process (java) has died ({self.cause}). The system's log may say why"
+                " (dmesg; often memory ran out). Nothing of this chunk was committed; run again."
+            )
+        return (
+            "a Spark worker died over this partition, and so did those that tried again"
+            f" ({self.cause}). Its log says more; often it needs more memory. Nothing was"
+            " committed."
+        )
 
 
 class StageExecutor(ABC, Generic[RowsT]):

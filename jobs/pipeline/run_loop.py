@@ -38,15 +38,6 @@ WAVE_BYTES: Final = 8 * 2**30
 """Maximum source bytes of a wave of several partitions if `--max-duration` bounds the run: some
 tens of seconds of work, after which the clock is checked."""
 
-_WORKER_DIED: Final = (
-    "a Spark worker died over this partition, and so did those that tried again ({}). "
-    "Its log says more; often it needs more memory. Nothing was committed."
-)
-_SPARK_DIED: Final = (
-    "Spark's own process (java) has died ({}). The system's log may say why (dmesg; often memory "
-    "ran out). Nothing of this chunk was committed; run again."
-)
-
 Record = Callable[[Sequence[tuple[int, PartitionReport]], int], None]
 """Records the outcomes of numbered chunks; also takes the wave's start, epoch milliseconds."""
 
@@ -189,9 +180,8 @@ def results_of(
     except WorkersDied as died:
         check()  # The signal that stops this run may have stopped the workers too.
         if died.is_over or len(rounds) == 1:
-            why = (_SPARK_DIED if died.is_over else _WORKER_DIED).format(died.cause)
             for work in rounds:
-                yield RoundResult(round=work, failure=f"{work.key}: {why}")
+                yield RoundResult(round=work, failure=f"{work.key}: {died.sentence}")
             return
     else:
         yield from check_and_commit(rewritten, context.catalog, context.tier, context.clock)

@@ -157,8 +157,9 @@ def _read_once(
         rows = executor.verify([orders_of(target) for target in targets], passes)
     except WorkersDied as died:
         check()  # The signal that stops this run may have stopped the workers too.
+        who = "the stages" if died.is_bug else "Spark's workers"
         raise UnreadableObject(
-            f"Spark's workers died while they read ({died.cause})",
+            f"{who} died while they read ({died.cause})",
             where=context.tier_uri,
             remedy="Give them more memory, or verify fewer partitions at once (--topic).",
         ) from died

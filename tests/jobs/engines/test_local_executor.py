@@ -13,6 +13,7 @@ from rich.console import Console
 from tests.jobs.engines.executor_contract import Executor, ExecutorContract
 from tierfold.jobs.engines.local_executor import LocalExecutor
 from tierfold.jobs.engines.rows import Row, RowKind, Worker
+from tierfold.jobs.engines.stage_executor import WorkersDied
 from tierfold.storage.tiers.tier_uris import open_tier
 
 
@@ -68,7 +69,7 @@ def test_rows_are_computed_once_where_they_are_kept(tmp_path: Path) -> None:
     assert calls == [1]
 
 
-def test_an_error_in_a_stage_is_raised_as_it_is(tmp_path: Path) -> None:
+def test_an_error_in_a_stage_is_called_a_bug(tmp_path: Path) -> None:
     (tmp_path / "kafka-tiered-storage").mkdir()
     executor = on_threads(tmp_path)
 
@@ -76,5 +77,7 @@ def test_an_error_in_a_stage_is_raised_as_it_is(tmp_path: Path) -> None:
         yield from given
         raise ArithmeticError("7 is not 8")
 
-    with pytest.raises(ArithmeticError, match="7 is not 8"):
+    with pytest.raises(WorkersDied) as died, executor.answering():
         executor.taken("fail", 1, executor.run(failing, executor.placed(rows(3)), 3))
+    assert not died.value.is_over
+    assert died.value.sentence.startswith("unexpected ArithmeticError: 7 is not 8. This is a bug")
