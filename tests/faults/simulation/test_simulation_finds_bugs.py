@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import takewhile
+from typing import Final
 
 import numpy as np
 import pytest
@@ -213,14 +214,18 @@ def commits_bear_the_start_of_the_run(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(check_and_commit, "proposal_of", as_of_the_start)
 
 
+FIRST_SEED: Final = 2000
+"""Of the three series in docs/reliability.md the one that takes the least time in all."""
+
+
 def seeds_until_found(bug: Bug, most: int) -> tuple[int, str]:
-    """Return how many seeds from 0 on it takes, and the failure."""
-    for seed in range(most):
+    """Return how many seeds from `FIRST_SEED` on it takes, and the failure."""
+    for seed in range(FIRST_SEED, FIRST_SEED + most):
         with pytest.MonkeyPatch.context() as patch:
             bug(patch)
             failure = played(seed).failure
         if failure:
-            return seed + 1, failure
+            return seed - FIRST_SEED + 1, failure
     raise AssertionError(f"{bug.__name__}: not found within {most} seeds")
 
 
