@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -17,6 +18,15 @@ from tierfold.jobs.spark.session import tierfold_session
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
     """How the tests are assigned where there are several processes."""
     return Together(config, log)
+
+
+def pytest_configure() -> None:
+    """Heed Ctrl-C here and in child processes, also where a shell runs the tests in the background.
+
+    Such a shell has it ignored, and what ignores a signal from its start goes on to do so.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import click
 from rich.console import Console
 
 from tierfold.compaction.planning.chunks import Budget
+from tierfold.jobs.cli.options import OWN_PROCESS
 from tierfold.jobs.cli.without_pandas import run_arrow_without_pandas
 from tierfold.jobs.context.run_context import RunContext, run_context
 from tierfold.jobs.context.scope import Scope
@@ -37,7 +39,8 @@ def tell_people(remarks: Remarks, given: dict[str, Any]) -> None:
 
 def asked_of_tier(given: dict[str, Any]) -> AskedOfTier:
     """Open the tier and return it with the scope; raises BadSettings if there is no tier."""
-    run_arrow_without_pandas()
+    if click.get_current_context().find_root().obj is OWN_PROCESS:
+        run_arrow_without_pandas()
     scope = Scope(
         topics=given.get("topics") or ("*",),
         partitions=given.get("partitions") or ("*",),

@@ -36,6 +36,7 @@ from tierfold.jobs.cli.exit_codes import (
 )
 from tierfold.jobs.cli.options import (
     JSON_OPTION,
+    OWN_PROCESS,
     budget_options,
     catalog_options,
     clock_options,
@@ -203,8 +204,7 @@ def status_verb(**given: Any) -> None:
 @click.option(
     "--second-opinion",
     is_flag=True,
-    help="Have Spark's own window find the latest records, too, whatever the engine; reads all logs"
-    " twice.",
+    help="Have Spark's own window find the latest records, too; reads all logs twice.",
 )
 def verify_verb(second_opinion: bool, **given: Any) -> None:
     """Read all live segments again and prove them: CRCs, cover, indexes, latest values.
@@ -222,6 +222,8 @@ def verify_verb(second_opinion: bool, **given: Any) -> None:
     from tierfold.jobs.settings.remarks import remarks_on_tier
     from tierfold.jobs.verbs.verify import verify
 
+    if second_opinion and given["engine"] == "local":
+        raise click.UsageError("--second-opinion is Spark's: leave out --engine local.")
     settings = settings_of(given)
     asked = asked_of_tier(given)
     remarks = remarks_on_tier(settings, asked.context)
@@ -350,7 +352,7 @@ def _main(prog_name: str, first_arguments: Sequence[str]) -> None:
     try:
         with stoppable():
             tierfold.main(
-                args=[*first_arguments, *sys.argv[1:]], prog_name=prog_name, standalone_mode=True
+                args=[*first_arguments, *sys.argv[1:]], prog_name=prog_name, obj=OWN_PROCESS
             )
     except Stopped as stopped:
         click.echo(f"{prog_name}: {stopped}", err=True)

@@ -21,6 +21,9 @@ INT64: Final = click.IntRange(0, 2**63 - 1)
 
 CONFIG_VARIABLE: Final = "TIERFOLD_CONFIG"
 
+OWN_PROCESS: Final = object()
+"""The context's object where the command is all that its process runs."""
+
 JSON_OPTION: Final = click.option(
     "--json",
     "as_json",
@@ -189,7 +192,7 @@ def engine_options(verb: _Verb) -> _Verb:
             default="2GiB",
             show_default=True,
             metavar="SIZE",
-            help="The largest input that --engine local takes.",
+            help="The most bytes of logs to compact or verify that --engine local takes.",
         ),
     )
     return with_options(options, verb)

@@ -73,25 +73,32 @@ class ByteProgress:
                 results.append(action())
             except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
                 errors.append(error)
+            finally:
+                ended.set()
 
+        # Python 3.11 takes a thread for ended whose `join` a KeyboardInterrupt ended.
+        ended = threading.Event()
         thread = threading.Thread(target=work, daemon=True)
         with deferred():
-            with byte_bars(self.console) as progress:
-                bar = progress.add_task(title, total=bytes_total)
-                thread.start()
-                while thread.is_alive() and not is_stopping():
-                    thread.join(LOOK_EVERY_S)
+            try:
+                with byte_bars(self.console) as progress:
+                    bar = progress.add_task(title, total=bytes_total)
+                    thread.start()
+                    while not ended.wait(LOOK_EVERY_S) and not is_stopping():
+                        progress.update(bar, completed=self.bytes_done() - before)
                     progress.update(bar, completed=self.bytes_done() - before)
-            if is_stopping():
-                self._end(thread)
+            finally:  # Also where a notebook's interrupt ends the loop.
+                self._end(ended)
+                if ended.is_set():
+                    thread.join()
         check()
         if errors:
             raise errors[0]
         return results[0]
 
-    def _end(self, thread: threading.Thread) -> None:
-        """Cancel the thread's action; repeat it, because it may not have begun yet."""
+    def _end(self, ended: threading.Event) -> None:
+        """Cancel the action until it has ended; repeat it, because it may not have begun yet."""
         deadline = time.monotonic() + CANCELLED_WITHIN_S
-        while thread.is_alive() and time.monotonic() < deadline:
+        while not ended.is_set() and time.monotonic() < deadline:
             self.cancel()
-            thread.join(LOOK_EVERY_S)
+            ended.wait(LOOK_EVERY_S)

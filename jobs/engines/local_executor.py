@@ -61,8 +61,13 @@ class LocalExecutor(StageExecutor[LazyRows]):
     def mapped(self, stage: Stage, tasks: Sequence[Sequence[Row]]) -> Iterable[list[Row]]:
         """Run the stage on the rows of each task; return what they become, in the same order."""
         worker = Worker(tier=self._tier, advance=self._advance)
+
+        def work(rows: Sequence[Row]) -> list[Row]:
+            self._advance(0)  # After a signal no further task begins.
+            return list(stage(worker, rows))
+
         with ThreadPoolExecutor(self.cores) as pool:
-            return [*pool.map(lambda rows: list(stage(worker, rows)), tasks)]
+            return [*pool.map(work, tasks)]
 
     def kept(self, rows: LazyRows) -> LazyRows:
         """Return the rows, computed once."""

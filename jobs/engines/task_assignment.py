@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Final
 
 from tierfold.compaction.cleaning.rounds import GroupTask, Round, reaching
@@ -80,8 +81,7 @@ def threads_of(sizes: Sequence[int], placed: Sequence[int], cores: int) -> list[
 
 def first_bucket_tasks(sizes: Sequence[int]) -> list[int]:
     """Return the number of each partition's first bucket among all buckets, by its log bytes."""
-    counts = [buckets_of(size) for size in sizes]
-    return [sum(counts[:i]) for i in range(len(counts))]
+    return [0, *accumulate(buckets_of(size) for size in sizes)][: len(sizes)]
 
 
 def scan_rows(rounds: Sequence[Round], cores: int) -> tuple[list[Row], int]:

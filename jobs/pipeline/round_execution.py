@@ -22,6 +22,7 @@ from tierfold.compaction.cleaning.undecided_transactions import (
 )
 from tierfold.compaction.commits.commit import CommitProposal
 from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
+from tierfold.compaction.model.errors import unexpected
 from tierfold.compaction.model.outcomes import Outcome
 from tierfold.compaction.model.segments import PartitionState
 from tierfold.compaction.planning.empty_groups import merge_empty
@@ -77,12 +78,26 @@ def _scanned(executor: StageExecutor[RowsT], rounds: Sequence[Round]) -> list[Ro
 
 
 def _learned(work: Round, found: ScanSummary | str) -> RoundResult:
+    result = RoundResult(round=work)
     if isinstance(found, str):
-        return RoundResult(round=work, failure=found)
+        return replace(result, failure=found)
+    try:
+        return _with_transactions(result, found)
+    except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
+        return _as_a_bug(result, error)
+
+
+def _as_a_bug(result: RoundResult, error: Exception) -> RoundResult:
+    why = f"{result.round.key}: {unexpected(error)}. This is a bug; please report it."
+    return replace(result, failure=why)
+
+
+def _with_transactions(result: RoundResult, found: ScanSummary) -> RoundResult:
+    work = result.round
     status = transaction_status(found.txn_batches, work.aborted)
     why = unexplained_transaction(status, work.plan.producers, work.compact.next_offset)
-    return RoundResult(
-        round=work,
+    return replace(
+        result,
         scan=found,
         transactions=status,
         unindexed=len(status.unindexed),
@@ -136,7 +151,7 @@ def _rewritten(
         if one.failure is None
     }
     results = _with_receipts(executor, results, wanted)
-    joined = [_joined(one) if one.failure is None else (one, []) for one in results]
+    joined = [_joined(one) for one in results]
     return _with_receipts(
         executor, [one for one, _ in joined], {one.round.index: tasks for one, tasks in joined}
     )
@@ -174,6 +189,15 @@ def _joined(result: RoundResult) -> tuple[RoundResult, list[GroupTask]]:
 
     Groups that differ from before or stay empty are; the others keep their receipts.
     """
+    if result.failure is not None:
+        return result, []
+    try:
+        return _with_merged_groups(result)
+    except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
+        return _as_a_bug(result, error), []
+
+
+def _with_merged_groups(result: RoundResult) -> tuple[RoundResult, list[GroupTask]]:
     work = result.round
     is_empty = [receipt.result is GroupResult.EMPTY for receipt in result.receipts]
     if not any(is_empty):

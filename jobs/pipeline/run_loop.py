@@ -68,9 +68,11 @@ class Waves:
             try:
                 self._waves(chosen)
             except Stopped as stopped:
-                self._leave(
-                    [key for key in chosen if self.runs[key].is_open], f"stopped by {stopped.by}"
-                )
+                self._leave_open(f"stopped by {stopped.by}")
+            except BaseException:
+                self._leave_open("an unexpected error ended the run")
+                self._release()
+                raise
             self._read_back([key for key in chosen if self.runs[key].unanswered is not None])
             self._release()
         return [run.report for run in self.runs.values()]
@@ -147,6 +149,9 @@ class Waves:
 
     def _update(self, runs: Iterable[PartitionRun]) -> None:
         self.runs |= {run.key: run for run in runs}
+
+    def _leave_open(self, why: str) -> None:
+        self._leave([key for key, run in self.runs.items() if run.is_open], why)
 
     def _leave(self, keys: Iterable[PartitionKey], why: str) -> None:
         self._update(self.runs[key].leaving(why) for key in keys)

@@ -37,7 +37,12 @@ from tierfold.jobs.engines.task_assignment import buckets_of
 from tierfold.jobs.sources.segment_options import FORMAT, LIVE, ORIGINAL
 from tierfold.jobs.sources.segment_source import register
 from tierfold.jobs.spark.progress import SparkProgress
-from tierfold.jobs.spark.session import SPARK_FAILURES, cause_of
+from tierfold.jobs.spark.session import (
+    SPARK_FAILURES,
+    announced_session,
+    cause_of,
+    spark_answers,
+)
 from tierfold.jobs.verbs.verify_targets import VerifyTarget
 from tierfold.storage.segments.segment_metadata import read_snapshot
 
@@ -55,6 +60,15 @@ _BOUNDS: Final = StructType(
     ]
 )
 """Per partition: the first offset that is not compared, and where passes ended."""
+
+
+def opinions_of_spark(
+    context: RunContext, targets: Sequence[VerifyTarget], console: Console
+) -> dict[PartitionKey, SecondOpinion]:
+    """As `second_opinions`, in the session of this process; raises BadSettings without Java."""
+    with spark_answers():
+        spark = announced_session(console)
+    return second_opinions(spark, context, targets, console)
 
 
 def second_opinions(

@@ -163,15 +163,18 @@ def _read_once(
             where=context.tier_uri,
             remedy="Give them more memory, or verify fewer partitions at once (--topic).",
         ) from died
-    return [_found(target, i, rows) for i, target in enumerate(targets)]
-
-
-def _found(target: VerifyTarget, index: int, rows: Sequence[Row]) -> _Found:
-    of_kind: dict[RowKind, list[tuple[str, Any]]] = defaultdict(list)
+    by_partition: dict[int, list[Row]] = defaultdict(list)
     for row in rows:
-        if row.partition_index == index:
-            segment = target.read[row.segment_index]
-            of_kind[row.kind].append((segment.segment_id, unpickled(row.payload)))
+        by_partition[row.partition_index].append(row)
+    return [_found(target, by_partition[i]) for i, target in enumerate(targets)]
+
+
+def _found(target: VerifyTarget, rows: Sequence[Row]) -> _Found:
+    of_kind: dict[RowKind, list[tuple[str, Any]]] = defaultdict(list)
+    read = target.read
+    for row in rows:
+        segment_id = read[row.segment_index].segment_id
+        of_kind[row.kind].append((segment_id, unpickled(row.payload)))
     return _Found(
         checked=dict(of_kind[RowKind.CHECKED]),
         failed=dict(of_kind[RowKind.FAILED]),
@@ -224,7 +227,11 @@ def _with_second_opinions(
     unfit = _unfit_for_second(found)
     fit = [target for target, _ in found if target.key not in unfit]
     changed = "a commit changed it while it was read"
-    opinions = _second_opinions(context, fit, console) if fit else {}
+    opinions: dict[PartitionKey, SecondOpinion] = {}
+    if fit:  # Only Spark has that window, so nothing of it is imported without need.
+        from tierfold.jobs.verbs.second_opinion import opinions_of_spark
+
+        opinions = opinions_of_spark(context, fit, console)
     return [
         (
             target,
@@ -232,16 +239,6 @@ def _with_second_opinions(
         )
         for target, one in found
     ]
-
-
-def _second_opinions(
-    context: RunContext, fit: Sequence[VerifyTarget], console: Console
-) -> dict[PartitionKey, SecondOpinion]:
-    # Only Spark has that window, whatever engine reads the segments.
-    from tierfold.jobs.spark.session import announced_session
-    from tierfold.jobs.verbs.second_opinion import second_opinions
-
-    return second_opinions(announced_session(console), context, fit, console)
 
 
 def _unfit_for_second(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import signal
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -81,3 +82,32 @@ def test_an_error_in_a_stage_is_called_a_bug(tmp_path: Path) -> None:
         executor.taken("fail", 1, executor.run(failing, executor.placed(rows(3)), 3))
     assert not died.value.is_over
     assert died.value.sentence.startswith("unexpected ArithmeticError: 7 is not 8. This is a bug")
+
+
+def test_an_interrupt_outside_a_command_ends_the_stage(tmp_path: Path) -> None:
+    """In a notebook Ctrl-C is a KeyboardInterrupt in the main thread, and nothing is deferred."""
+    (tmp_path / "kafka-tiered-storage").mkdir()
+    executor = on_threads(tmp_path)
+    begun = threading.Event()
+
+    def endless(worker: Worker, given: Iterable[Row]) -> Iterator[Row]:
+        yield from given
+        while True:
+            begun.set()
+            worker.advance(0)
+
+    def interrupt() -> None:
+        if begun.wait(60):
+            signal.raise_signal(signal.SIGINT)
+
+    before = threading.active_count()
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    interrupting = threading.Thread(target=interrupt)
+    interrupting.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            executor.taken("endless", 1, executor.run(endless, executor.placed(rows(2)), 2))
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    interrupting.join()
+    assert threading.active_count() == before

@@ -7,13 +7,13 @@ import signal
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from rich.console import Console
 
 from tests.jobs.claimed_rounds import ALWAYS, NOW_MS, claimed_rounds
-from tests.jobs.commands import status_of
+from tests.jobs.commands import LOCAL_ENGINE, status_of
 from tests.jobs.tiers import (
     files_below,
     folder_of,
@@ -36,11 +36,13 @@ from tierfold.jobs.engines.rows import Row
 from tierfold.jobs.engines.scan import ScanSummary
 from tierfold.jobs.engines.stage_executor import WorkersDied
 from tierfold.jobs.engines.task_assignment import buckets_of
+from tierfold.jobs.pipeline import check_and_commit, round_execution
 from tierfold.jobs.pipeline.partition_report import COMPACTED, LEFT, PartitionReport
 from tierfold.jobs.pipeline.round_execution import RoundResult
 from tierfold.jobs.pipeline.run_loop import Waves, results_of
 from tierfold.jobs.pipeline.survey import survey
 from tierfold.jobs.settings.resolution import resolve
+from tierfold.jobs.verbs.compact import compact
 from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.segments.segment_reader import read_segment
 from tierfold.storage.tiers.tier_uris import open_tier
@@ -274,6 +276,45 @@ def test_what_one_half_committed_is_reported_when_a_signal_stops_the_other(
     assert [(partition.key, partition.outcome) for _, partition in kept] == [(PAYMENTS, COMPACTED)]
     rows = context.catalog.read()
     assert [rows[key].owner_run for key in (PAYMENTS, ORDERS)] == ["", ""]
+
+
+def breaks_for_orders(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, with a bug that shows in the partition of orders alone."""
+
+    def broken(result: RoundResult, *given: Any) -> Any:
+        if result.round.key == ORDERS:
+            raise ArithmeticError("7 is not 8")
+        return function(result, *given)
+
+    return broken
+
+
+@pytest.mark.parametrize("step", ["_with_transactions", "_with_merged_groups"])
+def test_a_bug_between_two_stages_stops_its_partition_alone(
+    tier: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    broken = breaks_for_orders(getattr(round_execution, step))
+    monkeypatch.setattr(round_execution, step, broken)
+    orders, payments = run(tier, EventfulExecutor(tier))
+    assert orders.failure == (
+        f"{ORDERS}: unexpected ArithmeticError: 7 is not 8. This is a bug; please report it."
+    )
+    assert isinstance(payments.outcome, Committed)
+
+
+def test_a_bug_that_ends_the_run_keeps_no_claim(
+    tier: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ArithmeticError("7 is not 8")
+
+    context = run_context(str(tier), None, NOW_MS)
+    monkeypatch.setattr(check_and_commit, "proposal_of", broken)
+    with pytest.raises(ArithmeticError):
+        compact(context, resolve(ALWAYS), Scope(), Console(file=io.StringIO()), engine=LOCAL_ENGINE)
+    rows = context.catalog.read()
+    assert {rows[key].owner_run for key in (ORDERS, PAYMENTS)} == {""}
+    assert {rows[key].epoch for key in (ORDERS, PAYMENTS)} == {1}
 
 
 def test_the_result_is_the_same_however_keys_and_segments_are_assigned(

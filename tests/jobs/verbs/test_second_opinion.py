@@ -15,6 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from tests.jobs.commands import tierfold, told
 from tests.jobs.tiers import INDEX_INTERVAL_BYTES, key_of, made_tier
 from tests.pictures.batch_words import draft_of
 from tests.storage.live_segments import EPOCHS, an_abort, log_of
@@ -233,6 +234,12 @@ def test_the_reader_cannot_distinguish_two_topics_of_one_name(
         told = found_by_key[key]
         assert (told.corruptions, told.keys_compared, told.second_opinion) == ((), 6, None)
         assert told.notes[-1] == "no second opinion: the tier has several topics of that name"
+
+
+def test_one_process_is_refused_before_it_reads(tmp_path: Path) -> None:
+    ran = tierfold("verify", tmp_path / "none", "--second-opinion", "--engine", "local")
+    assert ran.code == 2
+    assert not told(ran.stderr, "--second-opinion", "leave out --engine local")
 
 
 def test_what_changes_meanwhile_is_left_out(spark: SparkSession, tier: Path) -> None:
