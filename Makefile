@@ -40,9 +40,10 @@ test: $(TESTING) ## every check: the whole test suite, linters, types and import
 	@scripts/require-java javac
 	@$(BIN)/python -m pytest --numprocesses 2
 
-check: $(TESTING) ## the inner loop, without Java: linters, types, and all tests that need no JVM
+check: $(TESTING) ## the inner loop, without Java: linters, types, and most tests that need no JVM
 	@JAVA_HOME=/nowhere $(BIN)/python -m pytest --numprocesses 2 -m 'not jvm' -q \
-		tests/tidy tests/compaction tests/storage tests/pictures tests/jobs
+		tests/tidy tests/compaction tests/pictures tests/storage tests/jobs \
+		--ignore tests/storage/catalog --ignore tests/jobs/verbs
 
 lint: $(TESTING) ## the linters alone: style, types, and which package may import which
 	@$(BIN)/ruff check .

@@ -90,6 +90,7 @@ def test_links_lead_somewhere(page: str) -> None:
     assert [target for target in targets if not (file.parent / target).exists()] == []
 
 
+@pytest.mark.jvm
 @pytest.mark.parametrize("block", packaging_docs.python_blocks(README))
 def test_the_readmes_python_runs_and_prints(block: str) -> None:
     run = [sys.executable, "-c", block]

@@ -225,7 +225,7 @@ def policies(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def documents(spark: object, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """As the verbs say them today."""
     return documents_of(tmp_path_factory.mktemp("golden"))
 

@@ -30,7 +30,7 @@ SAMPLE = Path(__file__).parents[3] / "sample"
 
 
 @pytest.fixture(scope="module")
-def compacted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def compacted(spark: object, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A compacted copy of the sample."""
     tier = tmp_path_factory.mktemp("compacted") / "tier"
     shutil.copytree(SAMPLE, tier)
