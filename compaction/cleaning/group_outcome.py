@@ -83,8 +83,7 @@ def reason_before_reading(segments: Sequence[Segment], now_ms: int) -> RewriteRe
     """
     if len(segments) > 1:
         return RewriteReason.SEVERAL_SEGMENTS
-    due_ms = segments[0].earliest_due_ms
-    return RewriteReason.DUE if due_ms is not None and due_ms <= now_ms else None
+    return RewriteReason.DUE if segments[0].is_due(now_ms) else None
 
 
 def reason_in_batches(batch: NDArray[np.int8]) -> RewriteReason | None:

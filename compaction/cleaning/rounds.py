@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,7 +19,7 @@ from tierfold.compaction.cleaning.record_retention import (
     producer_pairs,
 )
 from tierfold.compaction.cleaning.transactions import TransactionStatus
-from tierfold.compaction.model.aborted_transactions import AbortedTransaction
+from tierfold.compaction.model.aborted_transactions import AbortedTransaction, reaching
 from tierfold.compaction.model.rules import CompactionStrategy, Rules
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
 from tierfold.compaction.planning.grouping import SegmentGroup
@@ -191,17 +191,6 @@ def group_tasks(
             partition_index=work.index,
             segment_index=place[group.segments[0].segment_id],
         )
-
-
-def reaching(
-    aborted: Sequence[AbortedTransaction], start_offset: int, end_offset: int
-) -> tuple[AbortedTransaction, ...]:
-    """Return the transactions with an offset in `[start_offset, end_offset]`."""
-    return tuple(
-        transaction
-        for transaction in aborted
-        if transaction.first_offset <= end_offset and transaction.last_offset >= start_offset
-    )
 
 
 def _round_rules(work: Round) -> RoundRules:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -16,3 +17,14 @@ class AbortedTransaction:
     """The offset of its ABORT marker."""
     last_stable_offset: int
     """The last stable offset once the marker was written."""
+
+
+def reaching(
+    aborted: Iterable[AbortedTransaction], start_offset: int, end_offset: int
+) -> tuple[AbortedTransaction, ...]:
+    """Return the transactions with an offset in `[start_offset, end_offset]`."""
+    return tuple(
+        transaction
+        for transaction in aborted
+        if transaction.first_offset <= end_offset and transaction.last_offset >= start_offset
+    )

@@ -84,6 +84,10 @@ class Segment:
         """Bytes of the whole `.log` object."""
         return self.size_bytes + self.skipped_bytes
 
+    def is_due(self, now_ms: int) -> bool:
+        """Whether a delete horizon in it has passed."""
+        return self.earliest_due_ms is not None and self.earliest_due_ms <= now_ms
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetiredSegment:

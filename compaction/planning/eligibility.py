@@ -104,9 +104,7 @@ def due_segments(
     return tuple(
         segment
         for segment in view.segments
-        if segment.next_offset <= clean_until
-        and segment.earliest_due_ms is not None
-        and segment.earliest_due_ms <= now_ms
+        if segment.next_offset <= clean_until and segment.is_due(now_ms)
     )
 
 

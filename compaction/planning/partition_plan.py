@@ -67,10 +67,7 @@ def left_as_it_is(
 def needs_producers(view: PartitionView, now_ms: int, *, is_forced: bool) -> bool:
     """Whether the newest producer snapshot decides anything: something is dirty, or due."""
     is_clean = not is_forced and view.cleaner_offset == view.next_offset
-    has_due = any(
-        segment.earliest_due_ms is not None and segment.earliest_due_ms <= now_ms
-        for segment in view.segments
-    )
+    has_due = any(segment.is_due(now_ms) for segment in view.segments)
     return bool(view.segments) and (not is_clean or has_due)
 
 

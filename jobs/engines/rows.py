@@ -99,7 +99,12 @@ def unpickled(payload: bytes) -> Any:  # noqa: ANN401 - the caller knows by the 
 
 
 def failure(error: Exception, where: str) -> bytes:
-    """Return the payload of a FAILED row: one sentence."""
+    """Return the payload of a FAILED row."""
+    return pickled(sentence_of(error, where))
+
+
+def sentence_of(error: Exception, where: str) -> str:
+    """Return why a partition stops; an error that is not ours is a bug."""
     if isinstance(error, TierfoldError):
-        return pickled(str(error))
-    return pickled(f"{where}: {unexpected(error)}. This is a bug; please report it.")
+        return str(error)
+    return f"{where}: {unexpected(error)}. This is a bug; please report it."

@@ -26,6 +26,7 @@ from tierfold.jobs.engines.task_assignment import (
     Assignment,
     assigned_groups,
     assigned_rounds,
+    bucket_sizes,
     buckets_of,
     check_rows,
     reduce_tasks,
@@ -149,13 +150,7 @@ class StageExecutor(ABC, Generic[RowsT]):
     ) -> list[Row]:
         rows, tasks = check_rows(orders, self.cores)
         totals = [sum(order.segment.size_bytes for order in of_one) for of_one in orders]
-        of_buckets = [
-            size // buckets
-            for size in totals
-            for buckets in [buckets_of(size)]
-            for _ in range(buckets)
-        ]
-        _, compare_tasks = tasks_for(of_buckets, self.cores)
+        _, compare_tasks = tasks_for(bucket_sizes(totals), self.cores)
         checked = self.run(CheckStage(), self.placed(rows), tasks)
         compared = self.run(CompareStage(passes=dict(passes)), checked, compare_tasks)
         return self.taken("verify", sum(totals), compared)

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Final
 
-from tierfold.compaction.cleaning.rounds import GroupTask, Round, reaching
+from tierfold.compaction.cleaning.rounds import GroupTask, Round
+from tierfold.compaction.model.aborted_transactions import reaching
 from tierfold.compaction.planning.load_balancing import assigned, task_count
 from tierfold.jobs.engines.check import CheckTask
 from tierfold.jobs.engines.rows import Row, RowKind, pickled
@@ -53,6 +54,13 @@ def buckets_of(size_bytes: int) -> int:
     return max(1, -(-size_bytes // BUCKET_BYTES))
 
 
+def bucket_sizes(sizes: Sequence[int]) -> list[int]:
+    """Return the log bytes of every bucket of partitions of these log bytes."""
+    return [
+        size // buckets for size in sizes for buckets in [buckets_of(size)] for _ in range(buckets)
+    ]
+
+
 def tasks_for(sizes: Sequence[int], cores: int) -> tuple[list[int], int]:
     """Return the task of each item, and the number of tasks."""
     tasks = task_count(sizes, task_bytes=TASK_BYTES, tasks_min=TASKS_PER_CORE * cores)
@@ -61,10 +69,7 @@ def tasks_for(sizes: Sequence[int], cores: int) -> tuple[list[int], int]:
 
 def reduce_tasks(sizes: Sequence[int], cores: int) -> int:
     """Return how many tasks share the buckets of partitions of these log bytes."""
-    of_buckets = [
-        size // buckets for size in sizes for buckets in [buckets_of(size)] for _ in range(buckets)
-    ]
-    return task_count(of_buckets, task_bytes=REDUCE_TASK_BYTES, tasks_min=cores)
+    return task_count(bucket_sizes(sizes), task_bytes=REDUCE_TASK_BYTES, tasks_min=cores)
 
 
 def threads_of(sizes: Sequence[int], placed: Sequence[int], cores: int) -> list[int]:

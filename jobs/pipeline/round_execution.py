@@ -22,10 +22,10 @@ from tierfold.compaction.cleaning.undecided_transactions import (
 )
 from tierfold.compaction.commits.commit import CommitProposal
 from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
-from tierfold.compaction.model.errors import unexpected
 from tierfold.compaction.model.outcomes import Outcome
 from tierfold.compaction.model.segments import PartitionState
 from tierfold.compaction.planning.empty_groups import merge_empty
+from tierfold.jobs.engines.rows import sentence_of
 from tierfold.jobs.engines.scan import ScanSummary, summed
 from tierfold.jobs.engines.stage_executor import StageExecutor
 
@@ -84,12 +84,7 @@ def _learned(work: Round, found: ScanSummary | str) -> RoundResult:
     try:
         return _with_transactions(result, found)
     except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
-        return _as_a_bug(result, error)
-
-
-def _as_a_bug(result: RoundResult, error: Exception) -> RoundResult:
-    why = f"{result.round.key}: {unexpected(error)}. This is a bug; please report it."
-    return replace(result, failure=why)
+        return replace(result, failure=sentence_of(error, str(work.key)))
 
 
 def _with_transactions(result: RoundResult, found: ScanSummary) -> RoundResult:
@@ -194,7 +189,7 @@ def _joined(result: RoundResult) -> tuple[RoundResult, list[GroupTask]]:
     try:
         return _with_merged_groups(result)
     except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
-        return _as_a_bug(result, error), []
+        return replace(result, failure=sentence_of(error, str(result.round.key))), []
 
 
 def _with_merged_groups(result: RoundResult) -> tuple[RoundResult, list[GroupTask]]:

@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tierfold.compaction.cleaning import undecided_transactions
-from tierfold.compaction.cleaning.rounds import reaching
 from tierfold.compaction.cleaning.transactions import TransactionStatus
 from tierfold.compaction.commits.commit import CLEANER_OFFSETS_KEPT
 from tierfold.compaction.discovery.view import PartitionView, Refusal, first_break
-from tierfold.compaction.model.aborted_transactions import AbortedTransaction
+from tierfold.compaction.model.aborted_transactions import AbortedTransaction, reaching
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
 from tierfold.compaction.model.strategies import BY_OFFSET, named_strategy

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tierfold.compaction.cleaning.transactions import DATA, TransactionBatches, aborted_batches
-from tierfold.compaction.model.aborted_transactions import AbortedTransaction
+from tierfold.compaction.model.aborted_transactions import AbortedTransaction, reaching
 from tierfold.compaction.model.errors import CorruptLog
 from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.compaction.model.units import OffsetSpan
@@ -87,11 +87,7 @@ def pieces_of(
         cuts = [segment.skipped_bytes, segment.log_bytes]
     else:
         cuts = _cuts(tier, key, segment, within, piece_bytes)
-    overlapping = tuple(
-        transaction
-        for transaction in aborted
-        if transaction.first_offset < within.end and transaction.last_offset >= within.start
-    )
+    overlapping = reaching(aborted, within.start, within.end - 1)
     for i in range(len(cuts) - 1):
         yield LogPiece(
             key=key,

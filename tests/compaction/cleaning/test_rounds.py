@@ -1,4 +1,4 @@
-"""A round knows what it may remove, where the next one begins, and what its groups are told."""
+"""A round knows what it may remove, where the next one begins, and what its groups need."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from tests.compaction.builders import a_chain, cleaned_to
 from tests.compaction.claimed import NOW_MS, RULES, RUN, THREE, a_claim, a_plan, a_round, apart
 from tests.compaction.claimed import cleaned as clean_below
 from tests.storage.live_segments import an_abort
-from tierfold.compaction.cleaning.rounds import Round, group_tasks, reaching
+from tierfold.compaction.cleaning.rounds import Round, group_tasks
 from tierfold.compaction.cleaning.transactions import TransactionStatus
+from tierfold.compaction.model.aborted_transactions import reaching
 from tierfold.compaction.model.producers import ProducerEntry
 from tierfold.compaction.model.rules import CompactionStrategy
 from tierfold.compaction.planning.plan import CompactReason
@@ -129,7 +130,7 @@ def test_a_round_with_other_groups_keeps_all_else() -> None:
     assert other.with_groups(work.groups) == work
 
 
-# What a group is told.
+# What the task of a group holds.
 
 
 def test_a_groups_task_knows_where_its_segments_lie() -> None:
