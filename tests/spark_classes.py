@@ -9,7 +9,6 @@ ignores an archive that another JVM wrote, or that was made of other jars.
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Final
 
 from pyspark import SparkContext
