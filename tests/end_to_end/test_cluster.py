@@ -140,6 +140,7 @@ def test_a_task_that_runs_twice_publishes_once(
     job = (*SPECULATING, "jobs/compact_job.py", made, *options)
     submitted = cluster.submitted(archive, *job)
     try:
+        awaited("a task", lambda: _reading(cluster, made) or None)
         slow = awaited("a worker that writes", lambda: _writing(cluster, submitted, made), 0.002)
         signalled(slow, signal.SIGSTOP)
         held = in_hand(slow, made)
@@ -158,6 +159,11 @@ def test_a_task_that_runs_twice_publishes_once(
     assert large_newest(status) == newest
     assert unnamed(made, LARGE, status) == set(status["orphans"]) != set()
     assert tierfold("verify", made).code == 0
+
+
+def _reading(cluster: Cluster, tier: Path) -> set[int]:
+    """Processes of the cluster that read the tier."""
+    return {pid for worker in cluster.workers for pid in reading(worker.family(), tier)}
 
 
 def _writing(cluster: Cluster, submitted: Application, tier: Path) -> int | None:

@@ -88,8 +88,9 @@ def test_the_jobs_need_no_kernel_but_those(unpacked: Path, tmp_path: Path) -> No
     legacy = message(0, b"value") + wrapper(2, message(0, b"1") + message(1, b"2"))
     put_segment(tier, key_of("legacy"), [legacy], start_offset=0)
     before = machine_code(unpacked)
-    said_by(unpacked, "-m", "tierfold", "compact", tier, *ALWAYS)
-    said_by(unpacked, "-m", "tierfold", "verify", tier)
+    in_process = ("--engine", "local")
+    said_by(unpacked, "-m", "tierfold", "compact", tier, *ALWAYS, *in_process)
+    said_by(unpacked, "-m", "tierfold", "verify", tier, *in_process)
     assert len(before) > 40
     assert machine_code(unpacked) == before
 

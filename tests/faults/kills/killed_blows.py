@@ -25,7 +25,7 @@ from tests.end_to_end.processes import (
 )
 from tests.faults.kills.killed_checks import catalog_versions
 
-LOOK_EVERY_S: Final = 0.002
+LOOK_EVERY_S: Final = 0.01
 
 
 class Whom(StrEnum):
