@@ -4,7 +4,7 @@
 
 After some kills an undisturbed run finishes the tier. Its live records must equal those of a tier
 with a single undisturbed run. New tiers follow until all kills are done. A failure prints how to
-replay its tier: the blows are the same, but what they hit depends on the machine.
+replay its tier: the planned kills are the same, but what they hit depends on the machine.
 """
 
 from __future__ import annotations
@@ -23,9 +23,15 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.end_to_end.processes import Application, awaited, started
-from tests.faults.kills.killed_blows import SURVIVED, Blow, Whom, blows, struck
 from tests.faults.kills.killed_checks import Examiner, Left
 from tests.faults.kills.killed_logs import WrittenTier, written_tier
+from tests.faults.kills.planned_kills import (
+    SURVIVED,
+    PlannedKill,
+    Target,
+    carried_out,
+    planned_kills,
+)
 from tests.jobs.chunked_logs import live_records
 from tests.jobs.commands import ALWAYS, ROOT, tierfold, users_environment
 from tests.oracle.kafka_lab import KafkaLab
@@ -49,9 +55,9 @@ REPORTED: Final = frozenset({2, 3})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kill:
-    """A blow, and the tier before and after it."""
+    """A kill that was carried out, and the tier before and after it."""
 
-    blow: Blow
+    planned: PlannedKill
     code: int | None
     """The run's exit code, negative for a signal; None: the run went on."""
     before: Left
@@ -66,11 +72,11 @@ class Kill:
     def cells(self) -> tuple[str, ...]:
         """The row of the table."""
         if self.code is None:
-            return (str(self.blow.whom), str(self.blow), self.ended)
+            return (str(self.planned.target), str(self.planned), self.ended)
         before, after = self.before, self.after
         return (
-            str(self.blow.whom),
-            str(self.blow),
+            str(self.planned.target),
+            str(self.planned),
             self.ended,
             str(after.versions - before.versions),
             str(after.hidden - before.hidden),
@@ -84,7 +90,7 @@ HEADINGS: Final = ("killed", "when", "the run", "commits", "hidden", "orphans", 
 
 
 @dataclass(slots=True, kw_only=True)
-class Course:
+class KilledTier:
     """One tier and its kills so far."""
 
     seed: int
@@ -96,19 +102,19 @@ class Course:
     kills: list[Kill] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
 
-    def strike(self, blow: Blow) -> Kill | None:
-        """Apply a blow to the current run, or to a new one; None: the run ended before it."""
+    def kill(self, planned: PlannedKill) -> Kill | None:
+        """Kill the current run, or a new one; None: it ended before."""
         run = self.run or started_run(self.folder, self.written.path)
         self.run = run
-        if not struck(blow, run, self.written.path):
+        if not carried_out(planned, run, self.written.path):
             self._ended(run, expected=DONE)
             return None
         code: int | None = None
         after = self.last
-        if blow.whom not in SURVIVED:
-            code = self._ended(run, expected=REPORTED if blow.whom is Whom.JVM else KILLED)
+        if planned.target not in SURVIVED:
+            code = self._ended(run, expected=REPORTED if planned.target is Target.JVM else KILLED)
             after = self._examined()
-        kill = Kill(blow=blow, code=code, before=self.last, after=after)
+        kill = Kill(planned=planned, code=code, before=self.last, after=after)
         self.kills.append(kill)
         self.last = after
         return kill
@@ -162,13 +168,13 @@ def started_run(folder: Path, tier: Path) -> Application:
     return started(command, folder, name, environment)
 
 
-def begun(folder: Path, seed: int, lab: KafkaLab) -> Course:
+def begun(folder: Path, seed: int, lab: KafkaLab) -> KilledTier:
     """Write a tier of this seed in the new folder."""
     folder.mkdir()
     written = written_tier(folder / "tier", seed, SEGMENTS)
     examiner = Examiner(written=written, lab=lab, scratch=folder)
     none = Left(versions=0, hidden=0, orphans=0, clean_until=(0,) * len(written.truth), faults=())
-    return Course(seed=seed, written=written, examiner=examiner, folder=folder, last=none)
+    return KilledTier(seed=seed, written=written, examiner=examiner, folder=folder, last=none)
 
 
 def undisturbed(folder: Path, seed: int) -> Path:
@@ -188,17 +194,18 @@ def unlike(tier: Path, other: Path) -> list[str]:
 
 def killed(
     folder: Path, seed: int, kills: int, lab: KafkaLab, report: Callable[[str], None]
-) -> Course:
+) -> KilledTier:
     """Apply at most `kills` kills to a tier of this seed and finish it; stops at a fault."""
-    course = begun(folder, seed, lab)
-    for blow in islice(blows(seed), kills):
-        kill = course.strike(blow)
-        report(f"{blow.whom}, {blow}: {'the run had ended' if kill is None else kill.ended}")
-        if kill is None or course.faults:
+    killed_tier = begun(folder, seed, lab)
+    for planned in islice(planned_kills(seed), kills):
+        kill = killed_tier.kill(planned)
+        ended = "the run had ended" if kill is None else kill.ended
+        report(f"{planned.target}, {planned}: {ended}")
+        if kill is None or killed_tier.faults:
             break
-    if not course.faults:
-        course.finish()
-    return course
+    if not killed_tier.faults:
+        killed_tier.finish()
+    return killed_tier
 
 
 def _shown(console: Console, kills: Sequence[Kill]) -> None:
@@ -220,16 +227,16 @@ def soak(kills: int, seed: int) -> None:
         while len(done) < kills:
             wanted = min(KILLS_PER_TIER, kills - len(done))
             console.print(f"tier {seed}: {wanted} kills, {len(done)} done")
-            course = killed(folder / str(seed), seed, wanted, lab, console.print)
-            done += course.kills
-            if course.faults:
-                console.print(*course.faults, sep="\n", style="red", markup=False)
+            killed_tier = killed(folder / str(seed), seed, wanted, lab, console.print)
+            done += killed_tier.kills
+            if killed_tier.faults:
+                console.print(*killed_tier.faults, sep="\n", style="red", markup=False)
                 console.print(
-                    f"The tier is {course.written.path}. To replay it:\n"
+                    f"The tier is {killed_tier.written.path}. To replay it:\n"
                     f"python -m tests.faults.kills.killed_run --kills {wanted} --seed {seed}"
                 )
                 sys.exit(1)
-            shutil.rmtree(course.folder)
+            shutil.rmtree(killed_tier.folder)
             seed += 1
     _shown(console, done)
 

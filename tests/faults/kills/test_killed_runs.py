@@ -9,8 +9,8 @@ from itertools import islice
 
 import pytest
 
-from tests.faults.kills.killed_blows import HAND, Sign, Whom, blows
-from tests.faults.kills.killed_run import Course, Kill, killed
+from tests.faults.kills.killed_run import Kill, KilledTier, killed
+from tests.faults.kills.planned_kills import KILLS_PER_ROUND, Target, Trigger, planned_kills
 from tests.oracle.kafka_lab import KafkaLab
 
 SEED = 7
@@ -18,13 +18,11 @@ SEED = 7
 
 
 @pytest.fixture(scope="module")
-def courses(
-    lab: KafkaLab, tmp_path_factory: pytest.TempPathFactory
-) -> list[Course]:
-    """Eight kills on one tier; after a run that ends before its blow, another tier goes on."""
+def tiers(lab: KafkaLab, tmp_path_factory: pytest.TempPathFactory) -> list[KilledTier]:
+    """Eight kills on one tier; if a run ends before its kill, the rest hit another tier."""
     folder = tmp_path_factory.mktemp("killed")
-    found: list[Course] = []
-    while (left := HAND - len(kills_of(found))) > 0:
+    found: list[KilledTier] = []
+    while (left := KILLS_PER_ROUND - len(kills_of(found))) > 0:
         seed = SEED + len(found)
         found.append(killed(folder / str(seed), seed, left, lab, print))
         if found[-1].faults:
@@ -32,24 +30,24 @@ def courses(
     return found
 
 
-def kills_of(courses: list[Course]) -> list[Kill]:
-    return [kill for course in courses for kill in course.kills]
+def kills_of(tiers: list[KilledTier]) -> list[Kill]:
+    return [kill for tier in tiers for kill in tier.kills]
 
 
 def test_after_any_kill_the_tier_is_whole_and_the_next_run_finishes(
-    courses: list[Course],
+    tiers: list[KilledTier],
 ) -> None:
-    assert [fault for course in courses for fault in course.faults] == []
-    assert len(kills_of(courses)) == HAND
+    assert [fault for tier in tiers for fault in tier.faults] == []
+    assert len(kills_of(tiers)) == KILLS_PER_ROUND
 
 
-def test_the_kills_met_the_work(courses: list[Course]) -> None:
+def test_the_kills_met_the_work(tiers: list[KilledTier]) -> None:
     # What a kill hits depends on the machine; if none hit the work, nothing was tested.
-    assert any(kill.after.orphans + kill.after.hidden for kill in kills_of(courses))
-    assert len({kill.after.clean_until for kill in kills_of(courses)}) > 1
+    assert any(kill.after.orphans + kill.after.hidden for kill in kills_of(tiers))
+    assert len({kill.after.clean_until for kill in kills_of(tiers)}) > 1
 
 
-def test_a_hand_of_blows_strikes_everybody_by_every_sign() -> None:
-    hand = list(islice(blows(SEED), HAND))
-    assert {blow.whom for blow in hand} == set(Whom)
-    assert {blow.sign for blow in hand} == set(Sign)
+def test_a_round_of_kills_covers_every_target_and_trigger() -> None:
+    planned = list(islice(planned_kills(SEED), KILLS_PER_ROUND))
+    assert {kill.target for kill in planned} == set(Target)
+    assert {kill.trigger for kill in planned} == set(Trigger)

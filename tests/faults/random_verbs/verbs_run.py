@@ -19,37 +19,37 @@ from typing import Final
 import click
 
 from tests.end_to_end.processes import awaited, started
-from tests.faults.kills.killed_blows import Blow, Whom, blows, struck
+from tests.faults.kills.planned_kills import PlannedKill, Target, carried_out, planned_kills
 from tests.faults.random_verbs.verbs_checks import Broken
 from tests.faults.random_verbs.verbs_machine import Machine
 from tests.faults.random_verbs.verbs_steps import play
 from tests.jobs.commands import ALWAYS, ROOT, users_environment
 
 STEPS_PER_TIER: Final = 250
-ENDS: Final = {Whom.JVM: frozenset({-9, 0, 2, 3})}
+ENDS: Final = {Target.JVM: frozenset({-9, 0, 2, 3})}
 """Allowed exit codes by killed process; without its JVM the driver may exit with 0, 2 or 3."""
 OTHER_ENDS: Final = frozenset({-9, 0, 3})
 
 
 def killer(folder: Path, seed: int) -> Callable[[Machine], None]:
-    """Return a step that runs `compact` in a process of its own and applies the next blow."""
-    due: Iterator[Blow] = blows(seed)
+    """Return a step that runs `compact` in a process of its own and applies the next kill."""
+    due: Iterator[PlannedKill] = planned_kills(seed)
 
     def kill(machine: Machine) -> None:
-        blow = next(due)
-        machine.say(f"{blow.whom}, {blow}")
+        planned = next(due)
+        machine.say(f"{planned.target}, {planned}")
         sizes = ("--set", "segment.bytes=900", "--set", "chunk.bytes=1")
         command = (sys.executable, "-m", "tierfold", "compact", machine.tier, *ALWAYS, *sizes)
         environment = users_environment() | {"PYTHONPATH": str(ROOT), "TMPDIR": str(folder)}
         name = f"kill-{machine.counts['kill']}"
         run = started((*command, "--json", *machine.clock), folder, name, environment)
-        is_struck = struck(blow, run, machine.tier)
+        is_killed = carried_out(planned, run, machine.tier)
         ran = run.ended()
         awaited("the end of its other processes", lambda: None if run.session else True)
-        machine.counts[f"kill: {blow.whom if is_struck else 'too late'}"] += 1
+        machine.counts[f"kill: {planned.target if is_killed else 'too late'}"] += 1
         machine.say(f"exit {ran.code}")
-        if ran.code not in ENDS.get(blow.whom, OTHER_ENDS):
-            raise Broken(f"a run whose {blow.whom} was killed ended with {ran.code}: {ran.stderr}")
+        if ran.code not in ENDS.get(planned.target, OTHER_ENDS):
+            raise Broken(f"a run whose {planned.target} was killed ended with {ran.code}: {ran.stderr}")
 
     return kill
 

@@ -1,0 +1,137 @@
+"""Kills of a running `tierfold compact`: which process, and when.
+
+A run spends seconds until Spark is up, so a time drawn over the whole run seldom hits the work.
+Most kills follow a trigger that is visible from outside: a new name in the tier, or a new version
+of the catalog.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from tests.end_to_end.processes import Application, awaited, daemons, python_workers, signalled
+from tests.faults.kills.killed_checks import catalog_versions
+
+LOOK_EVERY_S: Final = 0.01
+
+
+class Target(StrEnum):
+    """Which process is killed."""
+
+    ALL = "all"
+    """Every process of the run at once, as when the machine loses power."""
+    DRIVER = "driver"
+    """The Python process that the user started."""
+    JVM = "JVM"
+    WORKER = "worker"
+    """One Python worker of Spark."""
+    DAEMON = "daemon"
+    """The parent of the Python workers."""
+
+
+SURVIVED: Final = frozenset({Target.WORKER, Target.DAEMON})
+"""The processes whose death a run survives."""
+
+
+class Trigger(StrEnum):
+    """The event that a kill follows."""
+
+    STARTED = "start"
+    """The start of the run's process; if its delay is over, the kill comes at once."""
+    WRITTEN = "new name"
+    """The `count`th new name in the tier, hidden files of unfinished objects included."""
+    COMMITTED = "version"
+    """The `count`th new version of the catalog; the first of a run is its claim."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedKill:
+    """A kill, before it happens."""
+
+    target: Target
+    trigger: Trigger
+    count: int
+    """The number of the trigger; 0 for the start."""
+    delay_s: float
+    """Delay after the trigger."""
+
+    def __str__(self) -> str:
+        number = "" if self.trigger is Trigger.STARTED else f" {self.count}"
+        return f"{self.trigger}{number} + {self.delay_s * 1000:.0f} ms"
+
+
+_TARGETS: Final = (*(4 * (Target.ALL,)), Target.DRIVER, Target.JVM, Target.WORKER, Target.DAEMON)
+_TRIGGERS: Final = (Trigger.STARTED, *(4 * (Trigger.WRITTEN,)), *(3 * (Trigger.COMMITTED,)))
+KILLS_PER_ROUND: Final = len(_TARGETS)
+"""So many kills in a row cover every target and every trigger."""
+
+
+def planned_kills(seed: int) -> Iterator[PlannedKill]:
+    """Yield kills without end; the same for the same seed."""
+    rnd = random.Random(seed)
+    while True:
+        targets = rnd.sample(_TARGETS, KILLS_PER_ROUND)
+        triggers = rnd.sample(_TRIGGERS, KILLS_PER_ROUND)
+        for target, trigger in zip(targets, triggers, strict=True):
+            count, most_s = {
+                Trigger.STARTED: (0, 10.0),
+                Trigger.WRITTEN: (rnd.randint(1, 30), 0.05),
+                Trigger.COMMITTED: (rnd.randint(1, 3), 0.6),
+            }[trigger]
+            delay_s = rnd.uniform(0, most_s)
+            yield PlannedKill(target=target, trigger=trigger, count=count, delay_s=delay_s)
+
+
+def carried_out(planned: PlannedKill, run: Application, tier: Path) -> bool:
+    """Wait for the trigger and the delay, then kill; False: the run ended before."""
+    names, versions = _names(tier), catalog_versions(tier)
+
+    def is_time() -> bool | None:
+        if run.process.poll() is not None:
+            return False
+        match planned.trigger:
+            case Trigger.STARTED:
+                return True
+            case Trigger.WRITTEN:
+                return len(_names(tier) - names) >= planned.count or None
+            case Trigger.COMMITTED:
+                return catalog_versions(tier) - versions >= planned.count or None
+
+    if not awaited(str(planned), is_time, LOOK_EVERY_S):
+        return False
+    from_s = run.began_s if planned.trigger is Trigger.STARTED else time.monotonic()
+    time.sleep(max(0, from_s + planned.delay_s - time.monotonic()))
+
+    def targets() -> set[int] | None:
+        found = _targets(planned.target, run)
+        return found if found or run.process.poll() is not None else None
+
+    # The JVM or a worker may not have started yet.
+    found = awaited(f"a {planned.target}", targets, LOOK_EVERY_S)
+    hits = [signalled(pid, signal.SIGKILL) for pid in found]
+    return any(hits)
+
+
+def _targets(target: Target, run: Application) -> set[int]:
+    match target:
+        case Target.ALL:
+            return run.session
+        case Target.DRIVER:
+            return {run.process.pid}
+        case Target.JVM:
+            return run.jvm
+        case Target.WORKER:
+            return set(sorted(python_workers(run.session))[:1])
+        case Target.DAEMON:
+            return daemons(run.session)
+
+
+def _names(tier: Path) -> set[str]:
+    return {path.name for path in tier.glob("kafka-tiered-storage/*/*")}
