@@ -49,7 +49,8 @@ def killer(folder: Path, seed: int) -> Callable[[Machine], None]:
         machine.counts[f"kill: {planned.target if is_killed else 'too late'}"] += 1
         machine.say(f"exit {ran.code}")
         if ran.code not in ENDS.get(planned.target, OTHER_ENDS):
-            raise Broken(f"a run whose {planned.target} was killed ended with {ran.code}: {ran.stderr}")
+            killed = f"a run whose {planned.target} was killed"
+            raise Broken(f"{killed} ended with {ran.code}: {ran.stderr}")
 
     return kill
 
