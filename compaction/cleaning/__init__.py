@@ -9,7 +9,7 @@
     rounds                   one pass over one partition: what it reads and keeps, its groups
     record_retention         which records, tombstones and markers stay, and delete horizons
     emptied_batches          which batches are emptied already
-    group_outcome            what becomes of a group: rewritten and why, unchanged, or empty
+    group_outcome            whether and why a group is rewritten
     keyless_records          how many records without a key may go
     counts                   how many records ended how; the counts must add up
 """

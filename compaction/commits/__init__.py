@@ -1,10 +1,10 @@
-"""commits: what the catalog is asked to change, and what must hold.
+"""commits: what a commit changes in the catalog, and what must hold before and after.
 
     receipts       what a worker reports of a group, and how that is checked
     commit         a commit as data: requirements and updates
     round_commit   the commit of a round, from its receipts
     invariants     what must hold between a row and the row that replaces it
     history        what happened to a partition, one entry per claim and commit
-    restore        back to an earlier row: what becomes live again, or a refusal
-    forget         after an unclean leader election: what the catalog may forget
+    restore        the way back to an earlier row: what becomes live again, or a refusal
+    forget         after an unclean leader election: what would be lost, and what prevents it
 """

@@ -1,11 +1,11 @@
-"""A commit as data: what it requires, what it changes, and how it ends. Pure.
+"""A commit as data: what it requires, what it changes, and how it ends.
 
 A proposal can be printed, checked and refused before anything is written. `storage.catalog.catalog`
-reads a row, asks `outcome_of` about it, writes `applied` under a condition, and asks again.
+reads a row, calls `outcome_of`, writes `applied` under a condition, and calls `outcome_of` again.
 
     claimed(state)             -> the row under the next compaction epoch
-    proposed(row, updates)     -> the change of a claimed row, under its epoch
-    outcome_of(proposal, row)  -> the outcome that the row already decides, or None: free to write
+    proposed(row, updates)     -> a change of a claimed row, under its epoch
+    outcome_of(proposal, row)  -> the outcome that the row already shows; None: it may be written
     applied(proposal, row)     -> the row that the commit writes
 """
 
@@ -26,16 +26,16 @@ from tierfold.compaction.model.segments import (
 from tierfold.compaction.model.strategies import with_strategy
 
 CLEANER_OFFSETS_KEPT: Final = 64
-"""Newest entries of a cleaner offset vector that a row keeps; every run that commits adds one.
+"""The number of newest entries that a row keeps of its cleaner offset vector.
 
-Only the newest entry says what is clean, and a fence looks at the epoch alone. Without a bound the
-vector, which every new segment carries too, would grow with each run for ever.
+Every run that commits adds one, and every new segment stores the whole vector, so it must not grow
+without limit. Only the newest entry says what is clean, and a fence compares only the epoch.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochIs:
-    """The compaction epoch is still `epoch`, and `owner_run` still holds it (KIP-1272)."""
+    """The compaction epoch is still `epoch`, and `owner_run` holds it (KIP-1272)."""
 
     epoch: int
     owner_run: str
@@ -50,14 +50,14 @@ class CommitIs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentsAreLive:
-    """These segments are still live: the sources of a rewrite, or segments that expire."""
+    """These segments are live: the sources of a rewrite, or segments that expire."""
 
     ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentsAreRetired:
-    """Every segment named is retired, and whole: its deletion has not started."""
+    """These segments are retired and whole: their deletion has not started."""
 
     ids: tuple[str, ...]
 
@@ -76,7 +76,7 @@ class RetireSegments:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddSegments:
-    """Make segments live; they get the cleaner offset vector that the commit leaves."""
+    """Make segments live, with the cleaner offset vector of the row after the commit."""
 
     segments: tuple[Segment, ...]
 
@@ -91,10 +91,10 @@ class AdvanceCleanerOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteStrategy:
-    """Remember under which compaction strategy records were superseded (KIP-280)."""
+    """Record the compaction strategy under which records were superseded (KIP-280)."""
 
     name: str
-    """As `compaction.model.strategies.strategy_name`."""
+    """From `compaction.model.strategies.strategy_name`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +106,7 @@ class ReleaseClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveLogStart:
-    """Consumers may read from `offset` on; what lies below is retired by the same commit."""
+    """Let consumers read from `offset` on; the same commit retires the segments below."""
 
     offset: int
 
@@ -115,7 +115,7 @@ class MoveLogStart:
 class StartDeletion:
     """Start to delete the objects of retired segments (Kafka `DELETE_SEGMENT_STARTED`).
 
-    It is committed before the first object is deleted: a segment without it is whole.
+    It is committed before the first object is deleted, so a segment without it is whole.
     """
 
     ids: tuple[str, ...]
@@ -124,7 +124,7 @@ class StartDeletion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishDeletion:
-    """Remove segments without any object left (Kafka `DELETE_SEGMENT_FINISHED`)."""
+    """Remove segments that have no object left (Kafka `DELETE_SEGMENT_FINISHED`)."""
 
     ids: tuple[str, ...]
 
@@ -133,13 +133,13 @@ class FinishDeletion:
 class RestoreState:
     """Make the live segments of an earlier row live again.
 
-    Segments that are live now and not in `ids` are retired; retired ones in `ids` become live.
+    Live segments that are not in `ids` are retired; retired segments in `ids` become live.
     """
 
     ids: tuple[str, ...]
     """All segments that are live afterwards."""
     cleaner_offset: int
-    """The earlier row's, now under the present epoch."""
+    """The earlier row's cleaner offset, for the present epoch."""
     log_start_offset: int
     strategies: tuple[str, ...]
     at_ms: int
@@ -148,10 +148,10 @@ class RestoreState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetPartition:
-    """Remove all that the row holds about the log; its epoch stays, as a fence."""
+    """Remove everything about the log from the row; its epoch still fences older runs."""
 
     consent: tuple[str, ...]
-    """Segments whose loss a person accepted."""
+    """Ids of segments whose loss a person accepted."""
 
 
 Update: TypeAlias = (
@@ -174,20 +174,20 @@ class CommitProposal:
 
     key: PartitionKey
     commit_id: str
-    """New with every proposal, and the same when the proposal is tried again."""
+    """New for every proposal, and the same when a proposal is tried again."""
     requires: tuple[Requirement, ...]
     updates: tuple[Update, ...]
     at_ms: int
-    """When the commit was proposed; the row's `committed_at_ms`."""
+    """The time of the proposal, which becomes the row's `committed_at_ms`."""
 
     @property
     def epoch(self) -> int:
-        """The compaction epoch that it is written under; 0 where it names none."""
+        """The compaction epoch under which it is written; 0: it requires none."""
         return max((need.epoch for need in self.requires if isinstance(need, EpochIs)), default=0)
 
     @property
     def is_restore(self) -> bool:
-        """Whether it goes back to an earlier row, which no other commit may."""
+        """Whether it goes back to an earlier row, which no other commit may do."""
         return any(isinstance(update, RestoreState) for update in self.updates)
 
 
@@ -200,12 +200,8 @@ def proposed(
 ) -> CommitProposal:
     """A proposal to change exactly the claimed row `row`, under its epoch.
 
-    Args:
-        row: as the claim, or the commit after it, wrote it.
-        updates: what changes.
-        commit_id: new with every proposal.
-        at_ms: the time of the commit, epoch milliseconds.
-        requires: what must hold beyond that.
+    `row` is the row that the claim, or the last commit after it, wrote. `requires` is what else
+    must hold. `at_ms` is the time of the commit, epoch milliseconds.
     """
     return CommitProposal(
         key=row.key,
@@ -222,7 +218,7 @@ def proposed(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedRequirement:
-    """A requirement that the row does not meet, and what the row has instead."""
+    """A requirement that the row does not meet, and what was found instead."""
 
     requirement: Requirement
     found: str
@@ -231,7 +227,7 @@ class FailedRequirement:
 def failed_requirements(
     requires: Sequence[Requirement], state: PartitionState
 ) -> tuple[FailedRequirement, ...]:
-    """The requirements that `state` does not meet, in the order given."""
+    """The requirements that `state` does not meet, in their order."""
     answers = ((need, _found(need, state)) for need in requires)
     return tuple(FailedRequirement(requirement=need, found=has) for need, has in answers if has)
 
@@ -255,10 +251,11 @@ def _found(need: Requirement, state: PartitionState) -> str:
 
 
 def outcome_of(proposal: CommitProposal, state: PartitionState) -> Outcome | None:
-    """The proposal's outcome, by the row as it is now; None: it may be written.
+    """The proposal's outcome, as the present row shows it; None: it may be written.
 
-    A commit that succeeded is recognised by its commit id or, after later commits, by the segments
-    it added; a restore, which adds none, by the cleaner offset of its epoch, its only commit.
+    The row shows a success by its commit id or, after later commits, by the segments that were
+    added. A restore adds none, and is the only commit of its epoch: the epoch's cleaner offset
+    shows it.
     """
     if _took_place(proposal, state):
         return Committed(epoch=proposal.epoch, commit_id=proposal.commit_id)
@@ -268,7 +265,7 @@ def outcome_of(proposal: CommitProposal, state: PartitionState) -> Outcome | Non
 
 
 def lost(epoch: int, state: PartitionState) -> Fenced | LostRace:
-    """Why a write under `epoch` did not take place, by the row as it is now."""
+    """Why a write under `epoch` did not take place, as the present row shows."""
     if state.epoch > epoch:
         return Fenced(epoch=epoch, by_epoch=state.epoch, by_run=state.owner_run)
     return LostRace(found_commit_id=state.commit_id)
@@ -279,26 +276,21 @@ def _took_place(proposal: CommitProposal, state: PartitionState) -> bool:
         return True
     if proposal.is_restore:
         return any(entry.epoch == proposal.epoch for entry in state.cleaner_offsets)
-    added = {segment.segment_id for segment in _added(proposal)}
+    added = {
+        segment.segment_id
+        for update in proposal.updates
+        if isinstance(update, AddSegments)
+        for segment in update.segments
+    }
     known = {segment.segment_id for segment in state.segments}
     known |= {gone.segment.segment_id for gone in state.retired}
     return bool(added) and added <= known
 
 
-def _added(proposal: CommitProposal) -> tuple[Segment, ...]:
-    return tuple(
-        segment
-        for update in proposal.updates
-        if isinstance(update, AddSegments)
-        for segment in update.segments
-    )
-
-
 def applied(proposal: CommitProposal, state: PartitionState) -> PartitionState:
-    """The row after the proposal; it does not check the requirements.
+    """The row after the proposal; the requirements are not checked.
 
-    The cleaner offset moves first, whatever the order of the updates, because the added segments
-    carry the vector that the commit leaves.
+    The cleaner offset always moves first, because the added segments store the new vector.
     """
     after = replace(state, commit_id=proposal.commit_id, committed_at_ms=proposal.at_ms)
     for update in sorted(proposal.updates, key=lambda u: not isinstance(u, AdvanceCleanerOffset)):
@@ -386,14 +378,8 @@ def _restored(state: PartitionState, update: RestoreState) -> PartitionState:
 def claimed(state: PartitionState, *, run: str, commit_id: str, at_ms: int) -> PartitionState:
     """The row once `run` has opened the next compaction epoch (KIP-1272).
 
-    Entries of earlier epochs stay: the new epoch gets an entry in the cleaner offset vector only
-    with its first commit.
-
-    Args:
-        state: the row as read, with newly found segments adopted; or a fresh state of epoch 0.
-        run: the run that takes the partition over.
-        commit_id: the claim's own commit id.
-        at_ms: the time of the claim, epoch milliseconds.
+    `state` is the row as read, with newly found segments adopted, or a fresh state of epoch 0. The
+    cleaner offset vector stays: the new epoch gets an entry with its first commit.
     """
     return replace(
         state, epoch=state.epoch + 1, owner_run=run, commit_id=commit_id, committed_at_ms=at_ms

@@ -1,13 +1,11 @@
-"""What `tierfold forget` would do after an unclean leader election, and what prevents it. Pure.
+"""What `tierfold forget` would change after an unclean leader election, and what prevents it.
 
 A partition whose log was cut off is refused, because the catalog's row contradicts the newest
-leader. Forgetting empties the row. Discovery then decides as if it saw the partition for the first
-time, and a person has agreed to lose what the new history lacks:
+leader. `forget` empties the row. Discovery then starts as if the partition were new, and a person
+has agreed to lose what the new history lacks.
 
-    facts with the row    -> `divergence`  -> whether the log was cut off
-                          -> `in_the_way`  -> segments that only the row distinguishes from uploads
-    facts without the row -> the view that discovery would make
-    both                  -> `forgetting`  -> what is taken, what is set apart, which offsets vanish
+    in_the_way   the segments that only the row distinguishes from a broker's uploads
+    forgetting   what would be live, what would be set apart, and which offsets would be lost
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalRe
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
 
 NAMED: Final = 5
-"""Segments of a kind that a refusal names; it counts the others."""
+"""The maximum number of segments of a kind that a refusal names; it counts the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,13 +44,13 @@ class Forgetting:
     """What forgetting a partition would change."""
 
     forgotten: tuple[Segment, ...]
-    """The row's live segments, in offset order; empty where there is no row."""
+    """The row's live segments, in offset order; empty: there is no row."""
     taken: tuple[Segment, ...]
-    """What discovery would take afterwards, in offset order."""
+    """The segments that would be live afterwards, in offset order."""
     set_apart: tuple[InspectedSegment, ...]
-    """What it would set apart: listed, never read."""
+    """The segments that would be set apart: listed, never read."""
     vanishing: tuple[OffsetRange, ...]
-    """Offsets that readers would no longer find."""
+    """The offsets that readers would no longer find."""
 
     @property
     def consent(self) -> tuple[str, ...]:
@@ -63,23 +61,21 @@ class Forgetting:
 def row_without(
     key: PartitionKey, state: PartitionState | None, consent: Iterable[str]
 ) -> PartitionState:
-    """The row of a forgotten partition; `state` is the present row, None if there is none."""
+    """The row of a forgotten partition; `state` is the present row, if there is one."""
     return (state or never_claimed(key)).emptied(consent)
 
 
 def forgetting(facts: PartitionFacts, bare: PartitionFacts, view: PartitionView) -> Forgetting:
     """What would be lost, and what would stay.
 
-    Args:
-        facts: what was read, with the present row.
-        bare: the same tier without the row: every listed segment is unknown.
-        view: the view that discovery makes of `bare`, with consent to lose what it sets apart.
+    `facts` has the present row; `bare` is the same tier without it, so that every listed segment is
+    unknown. `view` is the view of `bare`, with consent to lose what it sets apart.
     """
     live = () if facts.row is None else facts.row.segments
     ids = {segment.segment_id for segment in view.set_apart}
     apart = tuple(segment for segment in bare.inspected if segment.listed.segment_id in ids)
-    given = [(segment.start_offset, segment.end_offset) for segment in live]
-    given += [
+    held = [(segment.start_offset, segment.end_offset) for segment in live]
+    held += [
         (inspected.listed.start_offset, inspected.end_offset)
         for inspected in apart
         if inspected.end_offset is not None
@@ -88,7 +84,7 @@ def forgetting(facts: PartitionFacts, bare: PartitionFacts, view: PartitionView)
         forgotten=live,
         taken=view.segments,
         set_apart=apart,
-        vanishing=tuple(_beyond(view, _united(given))),
+        vanishing=tuple(_beyond(view, _united(held))),
     )
 
 
@@ -96,28 +92,27 @@ def forgetting(facts: PartitionFacts, bare: PartitionFacts, view: PartitionView)
 class Obstacles:
     """Ids of listed segments that only the row distinguishes from a broker's uploads.
 
-    Without the row they would count as uploads. Records that compaction removed, and what a dead
-    run wrote, would be part of the log again.
+    Without the row they would count as uploads. Records that compaction removed, and those that a
+    dead run wrote, would be part of the log again.
     """
 
     written: tuple[str, ...]
-    """Live ones that tierfold wrote."""
+    """Live segments that tierfold wrote."""
     retired: tuple[str, ...]
     orphans: tuple[str, ...]
     doubtful: tuple[str, ...] = ()
-    """Orphans that fit the new leader's log beyond what it shares with the row, so that `vacuum`
-    keeps them. A dead run may have written them. Beside uploads, their batches show that; beside
-    live segments that tierfold wrote, nothing does."""
+    """Orphans that a dead run may have written, and that `vacuum` keeps, because they fit the new
+    leader's log beyond what it shares with the row. A comparison with live uploads shows who wrote
+    them; a comparison with live segments that tierfold wrote does not."""
 
     def refusal(self, uploads_at: str) -> Refusal:
-        """What to do first, in this order: a restore needs what a later step deletes.
+        """A refusal with the steps to do first; a restore needs segments that a later step deletes.
 
-        Args:
-            uploads_at: the time of a state that can be restored and whose live segments are all
-                uploads; empty if there is none.
+        `uploads_at` is the time of a state that can be restored and whose live segments are all
+        uploads; empty: there is none.
         """
         kinds = (
-            ("of the live segments tierfold wrote", self.written),
+            ("live and written by tierfold", self.written),
             ("retired", self.retired),
             ("orphaned", self.orphans),
             ("orphaned, and the new log may need them", self.doubtful),
@@ -125,58 +120,56 @@ class Obstacles:
         found = "; ".join(f"{what}: {_named(ids)}" for what, ids in kinds if ids)
         return Refusal(
             reason=RefusalReason.LINEAGE_DIVERGED,
-            detail=f"only its row tells these segments from a broker's uploads: {found}",
-            remedy=" ".join((*self._ways_out(uploads_at), "Then forget.")),
+            detail="without the catalog's row these segments would count as a broker's uploads:"
+            f" {found}",
+            remedy=" ".join((*self._steps(uploads_at), "Then forget.")),
         )
 
-    def _ways_out(self, uploads_at: str) -> Iterator[str]:
+    def _steps(self, uploads_at: str) -> Iterator[str]:
         if self.written and uploads_at:
             yield (
-                "First go back to what brokers uploaded: `tierfold restore TIER PARTITION --to"
+                "First make the uploads live again: `tierfold restore TIER PARTITION --to"
                 f" {uploads_at}`."
             )
-        first = "" if not self.written or uploads_at else "First "
+        run = "Run" if not self.written or uploads_at else "First run"
         if self.retired or (self.written and uploads_at):
             yield (
-                f"{first}`tierfold vacuum` deletes retired segments once their grace period is"
-                " over; those that brokers uploaded only with tier.binding=detached."
+                f"{run} `tierfold vacuum`: it deletes retired segments after their grace"
+                " period, and those that brokers uploaded only with tier.binding=detached."
             )
         if self.orphans:
             yield (
-                f"{first}`tierfold vacuum` with tier.binding=detached deletes orphans once they are"
-                " old."
+                f"{run} `tierfold vacuum` with tier.binding=detached: it deletes orphans older"
+                " than --orphan-age."
             )
         if self.written and not uploads_at:
-            # Then `vacuum` refuses the partition for what is gone, so this comes last.
+            # This comes last, because `vacuum` refuses a partition whose live segments are gone.
             yield (
-                "No state from before the first compaction can be restored any more. Move the"
-                " objects of these live segments out of the tier and keep them. Uploads that"
-                " compaction retired count again if they are still there; the log loses the records"
-                " that only the moved segments hold."
+                "No state from before the first compaction can be restored. Move the objects of"
+                " these live segments out of the tier and keep them. Retired uploads that are still"
+                " in the tier count again; the log loses the records that only the moved segments"
+                " hold."
             )
         if self.doubtful and not (self.written and uploads_at):
             yield (
-                "`tierfold vacuum` spares what the new log may need, but a run that died may have"
-                " written it. While no run is at work, move it out of the tier, too. Once the"
-                " partition is forgotten, and before the next run, bring back what brokers"
-                " uploaded."
+                "`tierfold vacuum` keeps the orphans that the new log may need, but a dead run may"
+                " have written them. While no run is at work, move them out of the tier, too. After"
+                " `tierfold forget`, and before the next run, bring back what brokers uploaded."
             )
 
 
 def in_the_way(facts: PartitionFacts, unlike: Collection[str] = ()) -> Obstacles | None:
     """The obstacles to emptying the row; None: there are none.
 
-    Args:
-        facts: what was read, with the present row.
-        unlike: ids of the segments that were found to differ by `comparisons_with_live`.
+    `unlike`: ids of the segments that differ in `comparisons_with_live`.
     """
     row = facts.row
     if row is None:
         return None
     ours = {segment.segment_id for segment in row.segments if segment.written_by_run}
     known_ids = [segment.segment_id for segment in facts.classified.known]
-    # Originals of compacted segments are whole uploads: discovery without a row may take them, but
-    # not beside what was made of them. `vacuum` keeps them while the row names tierfold's segments.
+    # A retired original is a whole upload, which discovery may use, but not beside the segments
+    # compacted from it. `vacuum` keeps originals as long as the row names tierfold's segments.
     by_us = {entry.segment.segment_id for entry in row.retired if entry.segment.written_by_run}
     retired_ids = [segment.segment_id for segment in facts.classified.retired]
     spared_ids = [segment.listed.segment_id for segment in _spared(facts, row)]
@@ -193,9 +186,9 @@ def in_the_way(facts: PartitionFacts, unlike: Collection[str] = ()) -> Obstacles
 
 
 def comparisons_with_live(facts: PartitionFacts) -> Iterator[Comparison]:
-    """Stretches to compare: a segment of a dead run lacks batches of the live upload there.
+    """Stretches to compare: a dead run's segment lacks batches of the live upload there.
 
-    One that has all of them is as good as an upload. `second` is the unknown segment.
+    A segment that has all of them is as good as an upload. `second` is the unknown segment.
     """
     row = facts.row
     if row is None:
@@ -220,15 +213,15 @@ def _spared(facts: PartitionFacts, row: PartitionState) -> list[InspectedSegment
         for inspected in facts.inspected
         if is_orphan(inspected, row)
         and inspected.listed.segment_id not in deletable
-        and not _begins_amid_upload(inspected, row)
+        and not _starts_inside_upload(inspected, row)
     ]
 
 
-def _begins_amid_upload(segment: InspectedSegment, row: PartitionState) -> bool:
-    """Whether it begins inside a live upload, so that a broker wrote it.
+def _starts_inside_upload(segment: InspectedSegment, row: PartitionState) -> bool:
+    """Whether it starts inside a live upload, so that a broker must have written it.
 
-    A run's segments begin where one of its row's does, and a live upload was whole in every row.
-    The end of a `.log` shows nothing: compaction may have removed the last batches of a group.
+    A run's segment starts where a segment of its row does, and every row had the live upload whole.
+    The end of a `.log` proves nothing: compaction may have removed the last batches of a group.
     """
     return any(
         live.start_offset < segment.listed.start_offset <= live.end_offset
@@ -242,23 +235,19 @@ def _named(ids: Sequence[str]) -> str:
     return f"{', '.join(ids[:NAMED])}{more}"
 
 
-def _united(spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+def _united(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """The spans in order, joined where they touch or overlap."""
-    first = last = None
+    joined: list[tuple[int, int]] = []
     for start, end in sorted(spans):
-        if first is None or last is None:
-            first, last = start, end
-        elif start <= last + 1:
-            last = max(last, end)
+        if joined and start <= joined[-1][1] + 1:
+            joined[-1] = joined[-1][0], max(joined[-1][1], end)
         else:
-            yield first, last
-            first, last = start, end
-    if first is not None and last is not None:
-        yield first, last
+            joined.append((start, end))
+    return joined
 
 
 def _beyond(view: PartitionView, spans: Iterable[tuple[int, int]]) -> Iterator[OffsetRange]:
-    """The parts of the spans outside the view's offsets, which have no gap."""
+    """The parts of the spans outside the view's offsets, which are contiguous."""
     reached = view.next_offset - 1
     for start, end in spans:
         if start < view.log_start_offset:

@@ -1,6 +1,6 @@
-"""The history of a partition, from its rows: one entry per claim and commit. Pure.
+"""The history of a partition, from its rows: one entry per claim and commit.
 
-Rows are read lazily, newest first: each one costs opening a version of the catalog's table.
+Rows are read lazily, newest first, because each one opens a version of the catalog's table.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ class Event(StrEnum):
     """What a claim or a commit did."""
 
     FOUND = "found"
-    """The first row, or the first after `forget`: the segments that brokers had uploaded."""
+    """The first row, or the first after `forget`, with the segments that brokers had uploaded."""
     EARLIER = "earlier"
-    """The oldest row that is kept; what made it is unknown."""
+    """The oldest row that is kept; its event is unknown."""
     CLAIMED = "claimed"
     """A run opened the next epoch and adopted new segments."""
     COMPACTED = "compacted"
@@ -28,10 +28,10 @@ class Event(StrEnum):
     DELETING = "deleting"
     """The deletion of retired segments began."""
     DELETED = "deleted"
-    """Retired segments are gone."""
+    """The objects of retired segments were deleted."""
     RESTORED = "restored"
     FORGOTTEN = "forgotten"
-    """The row of a log that was cut off was emptied."""
+    """`tierfold forget` emptied the row of a log that was cut off."""
     RELEASED = "released"
     """A run released its claim and changed nothing else."""
 
@@ -43,13 +43,13 @@ class Entry:
     state: PartitionState
     event: Event
     run: str
-    """The run that wrote it; empty where the rows do not reach back to its claim."""
+    """The run that wrote it; empty: its claim is older than the rows."""
     claimed_at_ms: int
-    """When that run claimed the partition, as far as the rows reach back."""
+    """The time of that run's claim, or of the oldest row of its epoch."""
     segments_in: int
-    """Live segments that it retired."""
+    """The number of live segments that it retired."""
     segments_out: int
-    """Segments that it made live."""
+    """The number of segments that it made live."""
 
 
 def entries(rows: Iterable[PartitionState]) -> Iterator[Entry]:
@@ -57,17 +57,17 @@ def entries(rows: Iterable[PartitionState]) -> Iterator[Entry]:
     of_epoch: list[PartitionState] = []
     for row in rows:
         if of_epoch and row.epoch != of_epoch[-1].epoch:
-            yield from _entries([*of_epoch, row], of_epoch[-1])
+            yield from _changes([*of_epoch, row], of_epoch[-1])
             of_epoch = []
         of_epoch.append(row)
     if of_epoch:
         first = of_epoch[-1]
-        yield from _entries(of_epoch, first)
+        yield from _changes(of_epoch, first)
         yield _entry(None, first, _first_event(first), first)
 
 
-def _entries(rows: Sequence[PartitionState], claim: PartitionState) -> Iterator[Entry]:
-    """One entry per row but the oldest, which is only compared with."""
+def _changes(rows: Sequence[PartitionState], claim: PartitionState) -> Iterator[Entry]:
+    """One entry per row except the oldest, with which the second oldest is compared."""
     for after, before in pairwise(rows):
         yield _entry(before, after, _event(before, after), claim)
 
@@ -99,7 +99,7 @@ def _event(before: PartitionState, after: PartitionState) -> Event:
         return Event.FOUND if before.is_forgotten and not after.is_forgotten else Event.CLAIMED
     if after.is_forgotten and after.forgotten != before.forgotten:
         return Event.FORGOTTEN
-    known = {retired_segment.segment.segment_id for retired_segment in before.retired}
+    known = {entry.segment.segment_id for entry in before.retired}
     if any(segment.segment_id in known for segment in after.segments):
         return Event.RESTORED
     if after.log_start_offset > before.log_start_offset:
@@ -124,10 +124,10 @@ def notable(found: Iterable[Entry]) -> Iterator[Entry]:
 
 
 def at(found: Iterable[Entry], time_ms: int) -> Entry | None:
-    """The partition at a time: the newest entry of exactly that time, else the newest before it.
+    """The newest entry of exactly that time, or else the newest before it; None: all are later.
 
-    None: all are later. Commit times need not rise, as clocks differ and a run's time can be set;
-    a time copied from the history selects its entry all the same.
+    Commit times may fall, because clocks differ and `--now` sets a run's time. So an exact time,
+    copied from the history, always selects its own entry.
     """
     before = None
     for entry in found:
@@ -142,10 +142,10 @@ def left_by(found: Iterable[Entry], run: str) -> tuple[Entry, ...]:
     """The last entry of the run, or of each run whose name has that prefix; empty: none has."""
     if not run:
         return ()
-    begin_so: dict[str, Entry] = {}
+    by_run: dict[str, Entry] = {}
     for entry in found:
         if entry.run == run:
             return (entry,)
         if entry.run.startswith(run):
-            begin_so.setdefault(entry.run, entry)
-    return tuple(begin_so.values())
+            by_run.setdefault(entry.run, entry)
+    return tuple(by_run.values())

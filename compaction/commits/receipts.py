@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tierfold.compaction.cleaning.counts import Counts
-from tierfold.compaction.cleaning.group_outcome import Empty, GroupOutcome, Unchanged, Written
+from tierfold.compaction.cleaning.group_outcome import RewriteReason
 from tierfold.compaction.discovery.listing import (
     LOG_PART,
     REQUIRED_PARTS,
@@ -25,19 +25,19 @@ class GroupResult(Enum):
     """What became of a group of source segments."""
 
     WRITTEN = "written"
-    """One new segment holds the survivors."""
+    """One new segment holds the records that are kept."""
     UNCHANGED = "unchanged"
-    """A single segment of which nothing goes: it stays live as it is."""
+    """The group is one segment that loses nothing; it stays live as it is."""
     EMPTY = "empty"
-    """Nothing survived, and nothing is written yet: see `compaction.planning.empty_groups`."""
+    """No batch is kept, and nothing is written: see `compaction.planning.empty_groups`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedObject:
-    """An object of a new segment, as it was handed to the store."""
+    """An object of a new segment, as it was written."""
 
     part: str
-    """Its suffix without the dot, as a listing shows it."""
+    """Its suffix without the dot, as in a listing."""
     size_bytes: int
     crc32c: int
 
@@ -49,25 +49,25 @@ class GroupReceipt:
     group_index: int
     result: GroupResult
     segment: Segment | None
-    """The new segment where one was written."""
+    """The new segment, if one was written."""
     counts: Counts
     bytes_read: int
     bytes_written: int
     records_written: int = 0
-    """By the headers of the new segment's batches."""
+    """Counted from the headers of the new segment's batches."""
     staged: tuple[StagedObject, ...] = ()
-    """The new segment's objects, each read back after it was written and found the same."""
+    """The new segment's objects; each was read back after the write and compared."""
 
 
-def result_of(outcome: GroupOutcome) -> GroupResult:
-    """What a receipt reports of an outcome."""
-    match outcome:
-        case Unchanged():
-            return GroupResult.UNCHANGED
-        case Written():
-            return GroupResult.WRITTEN
-        case Empty():
-            return GroupResult.EMPTY
+def result_of(reason: RewriteReason | None, bytes_kept: int) -> GroupResult:
+    """What becomes of a group with this reason for a rewrite and these bytes of kept batches.
+
+    A `.log` of 0 bytes is never written (SEMANTICS 7), where Kafka's `Cleaner.cleanSegments` leaves
+    an empty segment.
+    """
+    if reason is None:
+        return GroupResult.UNCHANGED
+    return GroupResult.WRITTEN if bytes_kept else GroupResult.EMPTY
 
 
 def receipt_violations(
@@ -77,7 +77,7 @@ def receipt_violations(
     records_scanned: int,
     record_bytes_scanned: int,
 ) -> tuple[str, ...]:
-    """How receipts contradict SEMANTICS 10, the planned groups, or the scan's counts; empty: not.
+    """How receipts contradict SEMANTICS 10, the planned groups or the scan; empty: they do not.
 
     `receipts` are in the order of `groups`; bytes are uncompressed, as in `Counts`.
     """
@@ -105,7 +105,7 @@ def _group_violations(group: SegmentGroup, receipt: GroupReceipt) -> list[str]:
     if receipt.result is GroupResult.UNCHANGED and (
         len(group.segments) != 1 or receipt.counts.removed
     ):
-        found.append(f"{name}: said to be unchanged, but something was to go")
+        found.append(f"{name}: reported as unchanged, but records were removed or segments merged")
     if receipt.result is GroupResult.EMPTY:
         found.append(f"{name}: no segment was written for its offsets")
     if receipt.result is not GroupResult.WRITTEN:
@@ -123,12 +123,12 @@ def _group_violations(group: SegmentGroup, receipt: GroupReceipt) -> list[str]:
         )
     found.extend(f"{name}: {violation}" for violation in _size_violations(segment, receipt))
     if segment.segment_id in {source.segment_id for source in group.segments}:
-        found.append(f"{name}: the new segment bears a source's id")
+        found.append(f"{name}: the new segment has the id of a source")
     return found
 
 
 def _size_violations(segment: Segment, receipt: GroupReceipt) -> list[str]:
-    """How the named segment differs from the objects that were written."""
+    """How the segment of a receipt differs from the objects that were written."""
     found: list[str] = []
     if segment.size_bytes <= 0 or segment.size_bytes != receipt.bytes_written:
         found.append(f"{receipt.bytes_written} bytes written, {segment.size_bytes} named")
@@ -138,9 +138,8 @@ def _size_violations(segment: Segment, receipt: GroupReceipt) -> list[str]:
         "timeindex": segment.time_index_bytes,
     }
     staged = {entry.part: entry.size_bytes for entry in receipt.staged}
-    wanted = {*REQUIRED_PARTS}
-    if segment.has_transaction_index:
-        wanted.add(TRANSACTION_INDEX_PART)
+    index = (TRANSACTION_INDEX_PART,) if segment.has_transaction_index else ()
+    wanted = {*REQUIRED_PARTS, *index}
     if staged.keys() != wanted:
         found.append(f"objects {sorted(staged)} were written, {sorted(wanted)} expected")
     found.extend(
@@ -156,20 +155,17 @@ def listing_violations(
 ) -> tuple[str, ...]:
     """How the listed objects differ from the new segments as written, a phrase each.
 
-    `listed` is the partition's folder, listed after all receipts had come in.
+    `listed` is the partition's folder, listed after the last receipt.
     """
-    sizes = {
-        (segment.segment_id, part): size_bytes
-        for segment in listed
-        for part, size_bytes in segment.parts
-    }
+    parts = {segment.segment_id: dict(segment.parts) for segment in listed}
     found: list[str] = []
     for receipt in receipts:
         if receipt.segment is None:
             continue
         name = f"{receipt.segment.start_offset:020d}-{receipt.segment.segment_id}"
+        sizes = parts.get(receipt.segment.segment_id, {})
         for staged in receipt.staged:
-            size_bytes = sizes.get((receipt.segment.segment_id, staged.part))
+            size_bytes = sizes.get(staged.part)
             if size_bytes != staged.size_bytes:
                 now = "is gone" if size_bytes is None else f"has {size_bytes}"
                 found.append(f"{name}.{staged.part} was {staged.size_bytes} bytes and {now}")

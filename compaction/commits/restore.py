@@ -1,7 +1,7 @@
-"""Restore of an earlier row of a partition: which segments become live again, or a refusal. Pure.
+"""Restore of an earlier row of a partition: which segments become live again, or a refusal.
 
-What brokers uploaded since stays, as they uploaded it: a later pass may have dropped a tombstone
-whose older value the earlier row brings back.
+Later uploads stay live, as brokers uploaded them. Their compacted form will not do: a pass may have
+removed a tombstone whose older value the earlier row brings back.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ class RestorePlan:
     state: PartitionState
     """The earlier row."""
     segments: tuple[Segment, ...]
-    """All that are live afterwards, in offset order."""
+    """The segments that are live afterwards, in offset order."""
     back: tuple[Segment, ...]
     """Those of them that are retired now."""
     leaving: tuple[Segment, ...]
-    """Those that are live now and are retired by it."""
+    """The live segments that it retires."""
 
     @property
     def is_nothing(self) -> bool:
-        """The live segments stay the same."""
+        """Whether the live segments stay the same."""
         return not (self.back or self.leaving)
 
     @property
     def cleaner_offset(self) -> int:
-        """Below it the earlier row was clean; its log start where nothing was."""
+        """The earlier row's cleaner offset, or its log start."""
         offset = self.state.cleaner_offset
         return self.state.log_start_offset if offset is None else offset
 
@@ -53,9 +53,12 @@ class RestorePlan:
 
 
 def restore_plan_of(earlier: PartitionState, row: PartitionState) -> RestorePlan | Refusal:
-    """What it takes to go from `row` back to `earlier`, both rows of one partition."""
+    """What a restore from `row` back to `earlier` changes; both are rows of one partition."""
     if earlier.is_forgotten or row.is_forgotten:
-        return _FORGOTTEN
+        return _refusal(
+            "`tierfold forget` emptied this partition's row in that state or after it",
+            "A restore cannot cross it: the log has another history now.",
+        )
     live = {segment.segment_id: segment for segment in row.segments}
     whole = {entry.segment.segment_id: entry.segment for entry in row.whole_retired}
     wanted = [*earlier.segments, *_uploaded_since(earlier, (*live.values(), *whole.values()))]
@@ -65,17 +68,14 @@ def restore_plan_of(earlier: PartitionState, row: PartitionState) -> RestorePlan
         if segment.segment_id not in live.keys() | whole.keys()
     ]
     if gone:
-        return _refusal(
-            "segments of that time are deleted, or being deleted, or were forgotten:"
-            f" {', '.join(gone)}",
-            _LATER,
-        )
+        return _refusal(f"segments of that state were deleted or forgotten: {', '.join(gone)}")
     strays = [
         segment.segment_id for segment in wanted if not is_within_lineage(segment, row.lineage)
     ]
     if strays:
         return _refusal(
-            f"segments of that time belong to a log since cut off: {', '.join(strays)}", _LATER
+            "an unclean leader election has cut off segments of that state:"
+            f" {', '.join(strays)}"
         )
     at = earlier.segments[0].start_offset if earlier.segments else earlier.log_start_offset
     for segment in wanted:
@@ -84,8 +84,8 @@ def restore_plan_of(earlier: PartitionState, row: PartitionState) -> RestorePlan
         at = segment.next_offset
     if at != row.next_offset:
         return _refusal(
-            f"what brokers uploaded from offset {at} on is no longer there as they uploaded it",
-            "Choose a later state: without it a deleted key could come back.",
+            f"the uploads from offset {at} on no longer exist as brokers wrote them",
+            "Choose a later state: with this one, a deleted key could come back.",
         )
     ids = {segment.segment_id for segment in wanted}
     return RestorePlan(
@@ -97,7 +97,7 @@ def restore_plan_of(earlier: PartitionState, row: PartitionState) -> RestorePlan
 
 
 def _uploaded_since(earlier: PartitionState, known: Iterable[Segment]) -> list[Segment]:
-    """The segments beyond the earlier row's end that brokers wrote, in offset order."""
+    """The segments after the earlier row's end that brokers wrote, in offset order."""
     return sorted(
         (
             segment
@@ -111,12 +111,5 @@ def _uploaded_since(earlier: PartitionState, known: Iterable[Segment]) -> list[S
 _LATER: Final = "Choose a later state; `tierfold history` shows which can be restored."
 
 
-_FORGOTTEN: Final = Refusal(
-    reason=RefusalReason.NOT_RESTORABLE,
-    detail="`tierfold forget` took back all that was said of the log",
-    remedy="Another history goes on there, and no restore leads across.",
-)
-
-
-def _refusal(detail: str, remedy: str) -> Refusal:
+def _refusal(detail: str, remedy: str = _LATER) -> Refusal:
     return Refusal(reason=RefusalReason.NOT_RESTORABLE, detail=detail, remedy=remedy)

@@ -29,26 +29,28 @@ def proposal_of(
     An unchanged group stays live as it is. The claim lasts until the last chunk. `at_ms` is the
     current time, not the run's start: the sources' grace period starts there.
     """
-    run = work.state.owner_run
+    run, strategy = work.state.owner_run, strategy_name(work.rules)
     written = [
         (group, receipt)
         for group, receipt in zip(work.groups, receipts, strict=True)
         if receipt.result is GroupResult.WRITTEN
     ]
     sources = tuple(s.segment_id for group, _ in written for s in group.segments)
-    added = tuple(r.segment for _, r in written if r.segment is not None)
-    swap: tuple[Update, ...] = ()
+    updates: list[Update] = []
     if written:
-        swap = (
-            RetireSegments(ids=sources, at_ms=at_ms, run=run),
-            AddSegments(segments=added),
-        )
+        added = tuple(r.segment for _, r in written if r.segment is not None)
+        updates.append(RetireSegments(ids=sources, at_ms=at_ms, run=run))
+        updates.append(AddSegments(segments=added))
+    offset = work.next_cleaner_offset
+    updates.append(AdvanceCleanerOffset(epoch=work.state.epoch, offset=offset))
+    # A partial round compares no keys, so its strategy decides nothing.
+    if not work.compact.is_partial and latest_strategy(work.state) != strategy:
+        updates.append(NoteStrategy(name=strategy))
+    if work.compact.is_last:
+        updates.append(ReleaseClaim(run=run))
     return proposed(
         work.state,
-        *swap,
-        AdvanceCleanerOffset(epoch=work.state.epoch, offset=work.next_cleaner_offset),
-        *_noted(work),
-        *((ReleaseClaim(run=run),) if work.compact.is_last else ()),
+        *updates,
         commit_id=commit_id,
         at_ms=at_ms,
         requires=(SegmentsAreLive(ids=sources),),
@@ -56,13 +58,6 @@ def proposal_of(
 
 
 def release_of(state: PartitionState, commit_id: str, at_ms: int) -> CommitProposal:
-    """Propose to release the claim only: the run ends before the partition's last chunk."""
+    """Propose to release the claim alone: the run ends before the partition's last chunk."""
     release = ReleaseClaim(run=state.owner_run)
     return proposed(state, release, commit_id=commit_id, at_ms=at_ms)
-
-
-def _noted(work: Round) -> tuple[NoteStrategy, ...]:
-    """Notes a new strategy; a partial round compares no keys, so it notes nothing."""
-    name = strategy_name(work.rules)
-    is_known = work.compact.is_partial or latest_strategy(work.state) == name
-    return () if is_known else (NoteStrategy(name=name),)

@@ -3,12 +3,12 @@
     units                  offset spans and sizes
     segments               partition, segment, and the catalog's row of a partition
     rules                  the effective settings of one topic
-    strategies             the compaction strategies of a partition, and what a change means
-    producers              a producer's state, as the producer snapshot keeps it
+    strategies             the compaction strategies of a partition
+    producers              a producer's state, as the producer snapshot stores it
     aborted_transactions   an aborted transaction, as the transaction index lists it
     leader_epochs          which leader epochs a segment holds
     outcomes               how a claim or a commit ends
-    errors                 what can go wrong, by who must act
+    errors                 the errors, by who must act
     redaction              text that is safe to show: no secrets, no terminal escapes
     wording                how messages and tables write numbers
 """

@@ -16,13 +16,13 @@ class AbortedTransaction:
     last_offset: int
     """The offset of its ABORT marker."""
     last_stable_offset: int
-    """The last stable offset once the marker was written."""
+    """The last stable offset after the marker."""
 
 
 def reaching(
     aborted: Iterable[AbortedTransaction], start_offset: int, end_offset: int
 ) -> tuple[AbortedTransaction, ...]:
-    """Return the transactions with an offset in `[start_offset, end_offset]`."""
+    """The transactions with an offset in `[start_offset, end_offset]`."""
     return tuple(
         transaction
         for transaction in aborted

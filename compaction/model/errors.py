@@ -1,13 +1,13 @@
-"""What can go wrong, by who must act.
+"""The errors, by who must act.
 
     TierfoldError
-    ├── CorruptLog        fix the data; this partition stops, the fleet goes on
-    ├── UnreadableObject  an object or folder is missing, forbidden, or the disk is full
+    ├── CorruptLog        fix the data; only this partition stops
+    ├── UnreadableObject  bring the object back, grant access, or free disk space
     ├── BadSettings       fix conf/ or the command line; nothing was read
-    └── InvariantBroken   a bug of ours, caught before anything was written; report it
+    └── InvariantBroken   report a bug of tierfold; nothing was written
 
 Lost races and fences are outcomes, not exceptions (`compaction.model.outcomes`). Errors are
-printed, stored and passed on, so none contains a secret or a terminal escape
+printed and stored, so they contain no secrets and no terminal escapes
 (`compaction.model.redaction`).
 """
 
@@ -17,7 +17,7 @@ from tierfold.compaction.model.redaction import redacted
 
 
 class TierfoldError(Exception):
-    """One clear sentence: where, what was found, what to do."""
+    """An error with three parts: where, what is wrong, what to do."""
 
     def __init__(self, what: str, *, where: str, remedy: str) -> None:
         self.what = redacted(what)
@@ -29,12 +29,12 @@ class TierfoldError(Exception):
         return f"{self.where}: {self.what}. {self.remedy}"
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Keyword-only arguments do not survive the default pickling between Spark workers.
+        # The default pickling, which Spark's workers use, loses keyword-only arguments.
         return (_rebuild, (type(self), self.what, self.where, self.remedy))
 
 
 def unexpected(error: Exception) -> str:
-    """A foreign exception as part of a sentence, on one line; see `redaction`."""
+    """A foreign exception, redacted, as part of a sentence on one line."""
     return redacted(f"unexpected {type(error).__name__}: {' '.join(str(error).split())}")
 
 
@@ -43,16 +43,16 @@ def _rebuild(kind: type[TierfoldError], what: str, where: str, remedy: str) -> T
 
 
 class CorruptLog(TierfoldError):
-    """Bytes that contradict Kafka's format: bad CRC, torn tail, unknown magic or codec, …"""
+    """Bytes violate Kafka's format: wrong CRC, torn tail, unknown magic or codec, …."""
 
 
 class UnreadableObject(TierfoldError):
-    """An object could not be read or written: vanished, forbidden, no space left."""
+    """An object cannot be read or written: it is missing or forbidden, or the disk is full."""
 
 
 class BadSettings(TierfoldError):
-    """A setting that is unknown, malformed or contradicts another; nothing was read."""
+    """A setting is unknown, malformed or contradicts another; nothing was read."""
 
 
 class InvariantBroken(TierfoldError):
-    """A row about to be written breaks one of `compaction.commits.invariants`."""
+    """A row that would be written violates one of `compaction.commits.invariants`."""

@@ -1,7 +1,7 @@
 """Which leader epochs a segment holds, and whether it belongs to the partition's log.
 
-A segment that an old leader uploaded and a newer leader's log does not contain is outside the
-lineage: never read, never extended. The rules are those of Kafka's `RemoteLogManager`.
+A segment of an old leader that is not part of the newer leader's log is outside the lineage, and is
+never read. The rules are those of Kafka's `RemoteLogManager`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ def epochs_in(
 ) -> tuple[LeaderEpoch, ...]:
     """The epochs of `lineage` within offsets `start_offset` to `end_offset`, both inclusive.
 
-    Each has its lowest offset in that range. Rule: what `RemoteLogManager` uploads with a
-    segment (`LeaderEpochFileCache`, truncated at both ends). `lineage` is in offset order.
+    Each has its lowest offset in that range. `RemoteLogManager` uploads the same with a segment
+    (`LeaderEpochFileCache`, truncated at both ends). `lineage` is in offset order.
     """
     begun = [entry for entry in lineage if entry.start_offset <= start_offset]
     within = [entry for entry in lineage if start_offset < entry.start_offset <= end_offset]
@@ -40,23 +40,18 @@ def merged_epochs(segments_epochs: Iterable[Sequence[LeaderEpoch]]) -> tuple[Lea
 
 
 def is_within_lineage(segment: Segment, lineage: Sequence[LeaderEpoch]) -> bool:
-    """Whether `segment` is part of the log that `lineage` describes; see `are_within_lineage`."""
+    """Whether `segment` is part of `lineage`'s log; see `are_within_lineage`."""
     return are_within_lineage(segment.leader_epochs, segment.end_offset, lineage)
 
 
 def are_within_lineage(
     epochs: Sequence[LeaderEpoch], end_offset: int, lineage: Sequence[LeaderEpoch]
 ) -> bool:
-    """Whether a segment with these leader epochs is part of the log that `lineage` describes.
+    """Whether a segment with these `epochs` and this last offset is part of `lineage`'s log.
 
-    Rule: `RemoteLogManager.isRemoteSegmentWithinLeaderEpochs`, without its last check: the end of
-    the log is not known here. Epochs below the lineage's first were cut off with the log's head and
-    are ignored. The start of the lineage's first epoch has moved up with the log start.
-
-    Args:
-        epochs: per epoch the lowest offset in the segment.
-        end_offset: the segment's last offset, inclusive.
-        lineage: the log's leader epochs, in offset order.
+    Rule: `RemoteLogManager.isRemoteSegmentWithinLeaderEpochs`, without its last check, because the
+    end of the log is unknown here. Epochs below the lineage's first are ignored: their records are
+    below the log start. The lineage's first epoch starts where the log starts.
     """
     own = _with_records(epochs)
     theirs = _with_records(lineage)
@@ -69,7 +64,7 @@ def are_within_lineage(
         return False
     if kept[0] > first_of_log and own[kept[0]] < theirs.get(kept[0], 0):
         return False
-    # From the first epoch on the two lists agree entry by entry, up to the segment's last epoch.
+    # From the first epoch to the segment's last one, the two lists must agree entry by entry.
     stretch = [epoch for epoch in theirs if kept[0] <= epoch <= last_epoch]
     if stretch != kept or any(own[epoch] != theirs[epoch] for epoch in kept[1:]):
         return False
@@ -78,7 +73,7 @@ def are_within_lineage(
 
 
 def _with_records(epochs: Sequence[LeaderEpoch]) -> dict[int, int]:
-    """Epoch to start offset in epoch order, without epochs that end where they begin."""
+    """Start offset by epoch, in epoch order, without epochs that have no record."""
     ordered = sorted(epochs)
     next_starts = [entry.start_offset for entry in ordered[1:]]
     return {

@@ -1,8 +1,9 @@
 """How a claim or a commit ends: one of four outcomes.
 
-`Unknown` means that the answer was lost, not the commit. It is resolved by reading the commit id
-back, never by a blind retry. A row with the commit, or a later one, resolves it. An unchanged row
-does not: the write may arrive late, until the next claim opens a newer epoch and fences it.
+`Unknown` means that the answer is lost; the commit may have succeeded. Reading the commit id back
+resolves it, a blind retry never does. A row with this commit or a later one is an answer. An
+unchanged row is not: the write may arrive late, until the next claim opens a newer epoch and fences
+it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostRace:
-    """Another commit came first under the same epoch; plan again from a fresh view."""
+    """Another commit under the same epoch came first; plan again from a fresh view."""
 
     found_commit_id: str
 
@@ -37,13 +38,13 @@ class Fenced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown:
-    """The store gave no answer; look for `commit_id` when reading the row back."""
+    """The store gave no answer; read the row back and look for `commit_id`."""
 
     commit_id: str
     cause: str
-    """Why no answer came."""
+    """Why there is no answer."""
     is_untraced: bool = False
-    """The row was read again since, and is unchanged."""
+    """The row was read again afterwards, and is unchanged."""
 
 
 Outcome: TypeAlias = Committed | LostRace | Fenced | Unknown

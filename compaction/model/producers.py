@@ -1,4 +1,4 @@
-"""A producer's state at the end of a segment, as the producer snapshot keeps it."""
+"""A producer's state at the end of a segment, as the producer snapshot stores it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 NO_DATA_OFFSET: Final = -1
-"""In `ProducerEntry.last_data_offset`: no data batch of this producer is known any more."""
+"""In `ProducerEntry.last_data_offset`: no data batch of this producer is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

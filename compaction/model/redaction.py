@@ -1,10 +1,10 @@
-"""Redaction of foreign text: hides secrets, and escapes what is not printable.
+"""Redaction of foreign text: hides secrets, and escapes characters that are not printable.
 
 Every error (`compaction.model.errors`) and every foreign exception goes through `redacted`, so that
 logs, tables, the catalog and `--json` can repeat them safely.
 
-Secrets are hidden as Kafka hides them (`Password.HIDDEN`): the user part and the query of a URI,
-and the value of a name that suggests a secret. In doubt, more is hidden.
+It hides secrets as Kafka does (`Password.HIDDEN`): the user part and the query of a URI, and the
+value after a name that suggests a secret. In doubt it hides more.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Final
 HIDDEN: Final = "[hidden]"
 """The placeholder for a secret (Kafka `org.apache.kafka.common.config.types.Password`)."""
 
-# Up to two slashes: a path that was a URI has lost one, and `file:///` has no user part, unless a
-# `:` before an `@` shows that something stands for one.
+# One or two slashes: a path made from a URI has lost one. Three, as in `file:///`, come before no
+# user part, unless there is a `:` before an `@`.
 _URI: Final = re.compile(r"([A-Za-z0-9+.-]{0,10}):(/{1,2}(?!/)|/{3,}(?=\S*:\S*@))(\S*)")
 
 _CONTAINER_SCHEMES: Final = ("abfs", "abfss", "wasb", "wasbs")
 _CONTAINER: Final = re.compile(r"[a-z0-9$-]{1,63}")
-"""A container, which Azure's URIs have in the place of a user: `abfss://container@account/…`."""
+"""A container, which Azure's URIs have instead of a user: `abfss://container@account/…`."""
 
 _ASSIGNED: Final = re.compile(
     r"((?:secret|passw|token|credential|signature|jaas|\bsig|\bsas"
@@ -29,10 +29,11 @@ _ASSIGNED: Final = re.compile(
     r"(=\s*(?:\[hidden\]|\"[^\"]*\"|'[^']*'|\S+)|:\s*(?:Some\()?(?:\"[^\"]*\"|'[^']*'))",
     re.IGNORECASE,
 )
-"""`password=…`, `"secret": "…"`; a colon counts only before quotes, as it also follows a topic."""
+"""`password=…`, `"secret": "…"`. A colon counts only before quotes, because it also follows a topic
+in messages."""
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,60}(\.[a-zA-Z0-9_-]{1,60}){0,20}|")
-"""What a setting may be called, or nothing."""
+"""The name of a setting, or nothing."""
 
 
 def redacted(text: str) -> str:
@@ -56,7 +57,7 @@ def printable(text: str) -> str:
 
 
 def setting_name(name: str) -> str:
-    """An unknown setting's name, quoted; `HIDDEN` where it does not look like a name."""
+    """An unknown setting's name, quoted; `HIDDEN` if it does not look like a name."""
     return repr(name) if _NAME.fullmatch(name) else HIDDEN
 
 
@@ -66,7 +67,7 @@ def _hidden_parts(found: re.Match[str]) -> str:
     authority = rest if first is None else rest[: first.start()]
     user, at, _ = authority.partition("@")
     is_container = scheme in _CONTAINER_SCHEMES and _CONTAINER.fullmatch(user) is not None
-    # A secret may contain unescaped slashes: all up to the last @ may belong to it.
+    # A secret may contain unescaped slashes, so everything up to the last @ is hidden.
     if "@" in rest and (at or ":" in rest) and not (is_container and rest.count("@") == 1):
         rest = HIDDEN + rest[rest.rindex("@") :]
     query = re.search(r"[?#]", rest)

@@ -1,7 +1,4 @@
-"""The effective settings of one topic, resolved.
-
-Names are Kafka's topic configs with underscores; units last.
-"""
+"""The effective settings of one topic, named as Kafka's topic configs with underscores."""
 
 from __future__ import annotations
 
@@ -19,9 +16,9 @@ class TierBinding(StrEnum):
     """Whether brokers serve the topics of a tier (tierfold's own setting)."""
 
     BOUND = "bound"
-    """They do, and still name what they uploaded."""
+    """Brokers serve them, and still name the objects that they uploaded."""
     DETACHED = "detached"
-    """None does: the tier is a copy, or an archive."""
+    """No broker does: the tier is a copy or an archive."""
 
 
 class CompactionStrategy(StrEnum):
@@ -40,49 +37,49 @@ class Rules:
     """Effective settings of one topic; defaults are Kafka's (`LogConfig`, `CleanerConfig`)."""
 
     cleanup_policy: frozenset[str] = frozenset()
-    """Of `compact` and `delete`; empty: not set, and the topic is left alone."""
+    """`compact`, `delete` or both; empty: not set, and the topic is left alone."""
     compaction_strategy: CompactionStrategy = CompactionStrategy.OFFSET
     compaction_strategy_header: str = ""
     """Name of the header that holds a record's version; empty: not set."""
     min_cleanable_dirty_ratio: Fraction = Fraction(1, 2)
-    """Exact, so that a ratio is compared by whole numbers multiplied crosswise."""
+    """A fraction, so that comparisons are exact."""
     min_compaction_lag_ms: int = 0
-    """How long a record stays uncleaned at least; 0: not checked."""
+    """The minimum time for which a record stays uncleaned; 0: not checked."""
     max_compaction_lag_ms: int = LONG_MAX
-    """How long a record may stay uncleaned at most (KIP-354)."""
+    """The maximum time for which a record may stay uncleaned (KIP-354)."""
     delete_retention_ms: int = DAY_MS
     producer_id_expiration_ms: int = DAY_MS
     retention_ms: int = 7 * DAY_MS
-    """Under a policy that names `delete`: how long a segment is kept; -1: for ever."""
+    """If the policy names `delete`: how long a segment is kept; -1: forever."""
     retention_bytes: int = -1
-    """Under a policy that names `delete`: how large the log may be; -1: not checked."""
+    """If the policy names `delete`: the maximum size of the log; -1: not checked."""
     segment_ms: int = 7 * DAY_MS
-    """After how long a broker rolls an active segment."""
+    """The age at which a broker rolls its active segment."""
     segment_bytes: int = 2**30
     segment_index_bytes: int = 10 * 2**20
     index_interval_bytes: int = 4096
     chunk_bytes: int | None = None
-    """How many dirty bytes a commit cleans at most, but at least one segment (tierfold's own
-    setting); None: the whole dirty region at once."""
+    """The maximum of dirty bytes per commit, exceeded only by a single segment (tierfold's own
+    setting); None: no limit."""
     compact_keyless_max: int | None = None
-    """How many records without a key a commit drops at most (tierfold's own setting); None: no
+    """The maximum of records without a key that a commit drops (tierfold's own setting); None: no
     limit."""
     tier_binding: TierBinding | None = None
-    """None: not set; then a broker may still name what it uploaded."""
+    """None: not set; then brokers may still name the objects that they uploaded."""
 
     @property
     def is_compacted(self) -> bool:
-        """The policy names `compact`."""
+        """Whether the policy names `compact`."""
         return "compact" in self.cleanup_policy
 
     @property
     def is_deleted(self) -> bool:
-        """The policy names `delete`."""
+        """Whether the policy names `delete`."""
         return "delete" in self.cleanup_policy
 
     @property
     def is_detached(self) -> bool:
-        """No broker can still name an object of the tier."""
+        """Whether no broker can still name an object of the tier."""
         return self.tier_binding is TierBinding.DETACHED
 
 
@@ -90,8 +87,8 @@ def outlasting(rules: Rules) -> tuple[str, ...]:
     """The fields that should be below `delete_retention_ms` and are not (KIP-280).
 
     A late record may stay that long in the active segment, or uncompacted. If the tombstone of its
-    key goes before that, the record stays and the key is back. Under `offset` a late record stays
-    anyway.
+    key goes earlier, the deleted key comes back. Under `offset` a late record supersedes the
+    tombstone anyway.
     """
     if rules.compaction_strategy is CompactionStrategy.OFFSET:
         return ()
@@ -101,17 +98,17 @@ def outlasting(rules: Rules) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingViolation:
-    """Two settings, each allowed by itself, that cannot both hold; names are fields of `Rules`."""
+    """Two settings that contradict each other; names are fields of `Rules`."""
 
     first: str
     says: str
-    """What is wrong between them: "is below", "needs"."""
+    """How they conflict: "is below", "needs"."""
     second: str
     remedy: str
 
 
 def setting_violations(rules: Rules) -> tuple[SettingViolation, ...]:
-    """Settings that contradict each other; empty: none do."""
+    """The settings that contradict each other; empty: none."""
     found = []
     # KIP-354, Kafka's `LogConfig.validateValues`.
     if rules.max_compaction_lag_ms < rules.min_compaction_lag_ms:
@@ -123,7 +120,7 @@ def setting_violations(rules: Rules) -> tuple[SettingViolation, ...]:
                 remedy="Raise the former or lower the latter.",
             )
         )
-    # KIP-280 silently falls back to `offset`, which is not what the user asked for.
+    # KIP-280 falls back to `offset` without a word, and the user asked for something else.
     is_by_header = rules.compaction_strategy is CompactionStrategy.HEADER
     if is_by_header and not rules.compaction_strategy_header:
         found.append(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class PartitionKey:
-    """A topic-partition of one incarnation of a topic (a recreated topic has another id)."""
+    """A topic-partition of one topic id; a topic that is created again has another id."""
 
     topic: str
     partition: int
@@ -29,7 +29,7 @@ class LeaderEpoch:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class CleanerOffset:
-    """Under compaction epoch `epoch`, everything below `offset` was clean (KIP-1272)."""
+    """Everything below `offset` was clean under compaction epoch `epoch` (KIP-1272)."""
 
     epoch: int
     offset: int
@@ -37,46 +37,46 @@ class CleanerOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """A remote segment as the catalog names it; everything planning needs without opening it."""
+    """A remote segment as the catalog describes it: all that planning needs."""
 
     segment_id: str
     """22 characters of url-safe base64."""
     start_offset: int
     """The effective start: the first offset that it gives to the log."""
     end_offset: int
-    """The last offset, inclusive, as Kafka's `RemoteLogSegmentMetadata` has it."""
+    """The last offset, inclusive, as in Kafka's `RemoteLogSegmentMetadata`."""
     size_bytes: int
     """Bytes of the `.log` from the effective start on."""
     offset_index_bytes: int
     time_index_bytes: int
     max_timestamp_ms: int
     leader_epochs: tuple[LeaderEpoch, ...]
-    """Per epoch its lowest offset in this segment's range."""
+    """Each epoch with its lowest offset in this segment's range."""
     has_transaction_index: bool
     first_timestamp_ms: int
-    """The first batch's max timestamp, which KIP-354 takes as a segment's earliest."""
+    """The first batch's max timestamp; KIP-354 treats it as the segment's earliest."""
     earliest_due_ms: int | None = None
     """The earliest delete horizon of a tombstone or marker in it; None: none is set, or a broker
-    wrote it."""
+    wrote the segment."""
     cleaner_offsets: tuple[CleanerOffset, ...] = ()
     written_by_run: str = ""
     """The run that wrote it; empty: a broker."""
     skipped_offsets: int = 0
-    """How many offsets at its head the log takes from the segments before it. After a change of
-    leader, uploads overlap."""
+    """The number of offsets at its head that earlier segments give to the log: uploads overlap
+    after a change of leader."""
     skipped_bytes: int = 0
     """Bytes of the `.log` below the effective start."""
     agrees_with: tuple[str, ...] = ()
-    """Ids of the segments that were found to hold the same batches where they share offsets."""
+    """Ids of segments that share offsets with it and hold the same batches there."""
 
     @property
     def next_offset(self) -> int:
-        """The first offset beyond the segment."""
+        """The first offset after the segment."""
         return self.end_offset + 1
 
     @property
     def own_start_offset(self) -> int:
-        """The first offset of its own range, which its objects' names and indexes carry."""
+        """The first offset of its `.log`, which its objects' names and indexes use."""
         return self.start_offset - self.skipped_offsets
 
     @property
@@ -85,7 +85,7 @@ class Segment:
         return self.size_bytes + self.skipped_bytes
 
     def is_due(self, now_ms: int) -> bool:
-        """Whether a delete horizon in it has passed."""
+        """Whether a delete horizon in the segment has passed."""
         return self.earliest_due_ms is not None and self.earliest_due_ms <= now_ms
 
 
@@ -98,19 +98,19 @@ class RetiredSegment:
     retired_by_epoch: int
     retired_by_run: str
     deletion_started_at_ms: int | None = None
-    """From then on its objects are deleted and it is never live again (Kafka
-    `DELETE_SEGMENT_STARTED`); None: it is whole, and may be restored."""
+    """When the deletion of its objects started, after which it is never live again (Kafka
+    `DELETE_SEGMENT_STARTED`); None: it is whole and may be restored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionState:
-    """One row of the catalog's `partitions` table: one atomic state of one partition."""
+    """A row of the catalog's `partitions` table: the state of one partition."""
 
     key: PartitionKey
     epoch: int
-    """The compaction epoch: who may write. 0: never claimed."""
+    """The compaction epoch; 0: never claimed."""
     owner_run: str
-    """The run that holds the epoch; empty once that run is done."""
+    """The run that claimed the partition; empty: the claim is released."""
     cleaner_offsets: tuple[CleanerOffset, ...]
     log_start_offset: int
     segments: tuple[Segment, ...]
@@ -119,29 +119,23 @@ class PartitionState:
     """The partition's leader epochs, from the newest segment's checkpoint."""
     retired: tuple[RetiredSegment, ...] = field(default=())
     commit_id: str = ""
-    """Changes with every commit; a conditional update names the one it read."""
+    """Changes with every commit; a conditional update names the id that it read."""
     committed_at_ms: int = 0
     strategies: tuple[str, ...] = ()
-    """The strategies it was compacted under, each once, the latest one last; empty: `offset` alone,
-    if any."""
+    """The strategies of its rounds, each once, the latest last; empty: `offset`, or no round."""
     forgotten: tuple[str, ...] = ()
-    """Ids of segments whose loss a person accepted with `tierfold forget`; only in a forgotten
-    row."""
+    """In a forgotten row, ids of segments whose loss a person accepted."""
 
     @property
     def is_forgotten(self) -> bool:
-        """`tierfold forget` emptied the row; its epoch stays, as a fence.
+        """Whether `tierfold forget` emptied the row; its epoch still fences older runs.
 
         A row whose segments have all expired still has a log start offset.
         """
         return not (self.segments or self.lineage or self.retired or self.log_start_offset)
 
     def emptied(self, consent: Iterable[str]) -> PartitionState:
-        """The row without anything about the log.
-
-        Args:
-            consent: ids of the segments whose loss a person accepted.
-        """
+        """The row without its log; `consent`: ids of segments whose loss a person accepted."""
         return replace(
             self,
             segments=(),
@@ -165,10 +159,10 @@ class PartitionState:
 
     @property
     def next_offset(self) -> int:
-        """The first offset beyond the live range; the log start where no segment is live."""
+        """The first offset after the live range; the log start if no segment is live."""
         return self.segments[-1].next_offset if self.segments else self.log_start_offset
 
     @property
     def cleaner_offset(self) -> int | None:
-        """The newest epoch's cleaner offset, None before the first commit."""
+        """The newest epoch's cleaner offset; None: no round was committed."""
         return max(self.cleaner_offsets).offset if self.cleaner_offsets else None

@@ -1,4 +1,4 @@
-"""The compaction strategies of a partition, and what a change means."""
+"""The compaction strategies of a partition."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ BY_OFFSET: Final = CompactionStrategy.OFFSET.value
 
 
 def strategy_name(rules: Rules) -> str:
-    """How the catalog names the strategy; under `header` with the header's name: `header=name`."""
+    """The strategy's name in the catalog; for `header` with the header's name: `header=name`."""
     if rules.compaction_strategy is CompactionStrategy.HEADER:
         return f"{rules.compaction_strategy.value}={rules.compaction_strategy_header}"
     return rules.compaction_strategy.value
 
 
 def named_strategy(name: str) -> tuple[CompactionStrategy, str]:
-    """The strategy that `strategy_name` names, and its header; the header is empty for others.
+    """The strategy that `strategy_name` names, and its header; "": it has none.
 
     Raises ValueError for a name that this version does not know.
     """
@@ -27,17 +27,17 @@ def named_strategy(name: str) -> tuple[CompactionStrategy, str]:
 
 
 def with_strategy(known: tuple[str, ...], name: str) -> tuple[str, ...]:
-    """The strategies known so far, each once, and `name` as the latest one."""
+    """The strategies used so far, each once, with `name` as the latest."""
     return (*(strategy for strategy in known if strategy != name), name)
 
 
 def latest_strategy(state: PartitionState) -> str:
-    """The strategy of the last round; `offset` where the row names none."""
+    """The strategy of the last round; `offset` if the row names none."""
     return state.strategies[-1] if state.strategies else BY_OFFSET
 
 
 def strategy_change(state: PartitionState | None, rules: Rules) -> tuple[str, ...]:
-    """A note where the strategy is not that of the last round; empty: it is."""
+    """A note if the strategy differs from that of the last round; empty: it does not."""
     if state is None or state.cleaner_offset is None:
         return ()
     last, name = latest_strategy(state), strategy_name(rules)
@@ -45,5 +45,5 @@ def strategy_change(state: PartitionState | None, rules: Rules) -> tuple[str, ..
         return ()
     return (
         f"the compaction strategy was {last} and is {name} now: it decides between the records"
-        " that are still there, what is gone stays gone",
+        " that are left, and brings no removed record back",
     )

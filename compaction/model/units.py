@@ -1,8 +1,8 @@
 """Units, limits and offset spans.
 
-Offsets, timestamps and sizes are plain integers whose names carry the unit, unit last
-(`start_offset`, `now_ms`, `segment_bytes`). Spans are half open, `[start, end)`; only a
-segment's own `end_offset` is Kafka's: the last offset, inclusive.
+Offsets, timestamps and sizes are plain integers whose names end with the unit (`start_offset`,
+`now_ms`, `segment_bytes`). Spans are half open, `[start, end)`; only a segment's `end_offset` is
+inclusive, as in Kafka.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ NO_PRODUCER_ID: Final = -1
 """Kafka's `RecordBatch.NO_PRODUCER_ID`."""
 
 NO_HORIZON: Final = -(2**63)
-"""In an array of delete horizons: none is set; no time in milliseconds is this low."""
+"""In an array of delete horizons: none is set."""
 
 BATCH_HEADER_BYTES: Final = 61
-"""A magic 2 header, and so the smallest magic 2 batch: an emptied one."""
+"""Size of a magic 2 header, and of the smallest magic 2 batch: an emptied one."""
 
 OFFSET_MAX: Final = 2**63 - 2
-"""The highest offset that a record can have: the one beyond it must fit 64 bits too."""
+"""The highest offset that a record can have: the next offset must fit into 64 bits, too."""
 
 LEADER_EPOCH_MAX: Final = 2**31 - 1
 """A leader epoch is an int32."""
 
 OFFSET_SPAN_MAX: Final = 2**31 - 1
-"""An index entry holds an offset as 31 bits above its segment's start (Kafka `OffsetIndex`)."""
+"""An index entry stores 31 bits: the distance from its segment's start (Kafka `OffsetIndex`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,5 +44,5 @@ class OffsetSpan:
 
     @property
     def is_empty(self) -> bool:
-        """No offset lies in the span."""
+        """Whether the span holds no offset."""
         return self.end <= self.start

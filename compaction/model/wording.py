@@ -1,9 +1,13 @@
 """How messages and tables write numbers.
 
-Bytes and counts are spaced; offsets, epochs and ids are not, as people copy those.
+Sizes and counts get spaces between thousands. Offsets, epochs and ids do not: people copy those.
 """
 
 from __future__ import annotations
+
+from typing import Final
+
+_UNITS_MS: Final = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000))
 
 
 def spaced(number: int) -> str:
@@ -14,3 +18,13 @@ def spaced(number: int) -> str:
 def counted(number: int, noun: str) -> str:
     """A number and its noun, in the plural unless the number is 1."""
     return f"{spaced(number)} {noun}{'' if number == 1 else 's'}"
+
+
+def duration(time_ms: int) -> str:
+    """A time that is not negative, rounded down: `3.5 d`, `20 s`, `7 ms`."""
+    for unit, unit_ms in _UNITS_MS:
+        if time_ms >= unit_ms:
+            tenths = time_ms * 10 // unit_ms
+            fraction = f".{tenths % 10}" if tenths % 10 else ""
+            return f"{tenths // 10}{fraction} {unit}"
+    return f"{time_ms} ms"

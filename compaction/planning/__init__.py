@@ -2,12 +2,12 @@
 
     regions          where a log is clean, dirty, and held back
     eligibility      how dirty a partition is, how long it has waited, what is due
-    grouping         which neighbouring segments become one
+    grouping         which neighbouring segments become one segment
     plan             the choice: compact, rest, or refuse, with its reason
-    partition_plan   one partition's plan: the choice, and what it was made from
+    partition_plan   one partition's plan: the choice, and the facts behind it
     plan_check       a check of the plan, by separate code
-    chunks           how much of a plan is done at once, under limits of bytes, space and partitions
+    chunks           how much of a plan is done at once: limits of bytes, space and partitions
     explanation      the plan, explained segment by segment
-    empty_groups     groups of which nothing is kept: a neighbour takes their offsets
+    empty_groups     groups that keep no record: a neighbour takes over their offsets
     load_balancing   how work is divided among tasks, evenly by bytes
 """

@@ -1,12 +1,12 @@
-"""How dirty a partition is, how long it has waited, and what of it is due.
+"""How dirty a partition is, how long it has waited, and which of its segments are due.
 
-Bytes are counted as Kafka's `LogToClean` counts them. A segment in which the first dirty offset
-lies counts twice, as clean and as cleanable: there, `UnifiedLog.logSegments(from, to)` starts with
-the segment that holds `from`. All comes from the catalog's metadata; no segment is opened.
+Bytes are counted as Kafka's `LogToClean` counts them. The segment that holds the first dirty offset
+counts twice, as clean and as cleanable, because `UnifiedLog.logSegments(from, to)` starts with the
+segment that holds `from`. No segment is opened: the catalog's metadata suffices.
 
-The catalog keeps a row's sums (`live_bytes`, `clean_bytes`, `dirty_bytes`), written by the commit
-that changes them. They are for its readers: what is cleanable depends on the time, on open
-transactions and on segments uploaded since, so it is summed here, over the row in memory.
+The catalog also stores a row's sums (`live_bytes`, `clean_bytes`, `dirty_bytes`), for its readers.
+They are not used here: what is cleanable depends on the time, on open transactions and on segments
+uploaded since that commit.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ from tierfold.compaction.discovery.view import PartitionView
 from tierfold.compaction.model.rules import CompactionStrategy, Rules
 from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.model.strategies import latest_strategy, strategy_name
+from tierfold.compaction.model.wording import spaced
 from tierfold.compaction.planning.regions import Regions, is_overdue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirtyRatio:
-    """Cleanable bytes over clean and cleanable bytes; never a float."""
+    """Cleanable bytes divided by clean and cleanable bytes; never a float."""
 
     clean_bytes: int
     cleanable_bytes: int
     must_clean_bytes: int = 0
-    """Of `cleanable_bytes`, those of segments that waited too long (KIP-354)."""
+    """The part of `cleanable_bytes` in segments that have waited too long (KIP-354)."""
     delay_ms: int = 0
-    """By how much the oldest uncompacted segment is over `max.compaction.lag.ms`; 0: it is not."""
+    """How far the oldest uncompacted segment is past `max.compaction.lag.ms`; 0: it is not."""
 
     @property
     def total_bytes(self) -> int:
@@ -44,7 +45,7 @@ class DirtyRatio:
 
     @property
     def precedence(self) -> tuple[Fraction, Fraction]:
-        """Must clean dirty ratio and dirty ratio: the partition with the highest goes first."""
+        """The must-clean dirty ratio, then the dirty ratio: the highest goes first (KIP-354)."""
         if not self.total_bytes:
             return Fraction(0), Fraction(0)
         return (
@@ -53,7 +54,7 @@ class DirtyRatio:
         )
 
     def exceeds(self, threshold: Fraction) -> bool:
-        """Whether the ratio is strictly greater; an empty log exceeds nothing."""
+        """Whether the ratio is strictly greater, which that of an empty log never is."""
         return self.cleanable_bytes * threshold.denominator > threshold.numerator * self.total_bytes
 
     @property
@@ -61,6 +62,14 @@ class DirtyRatio:
         """For display: `33.3 %`, rounded down to a tenth; `0.0 %` for an empty log."""
         per_mille = self.cleanable_bytes * 1000 // self.total_bytes if self.total_bytes else 0
         return f"{per_mille // 10}.{per_mille % 10} %"
+
+    def compared_with(self, threshold: Fraction) -> str:
+        """The comparison of `exceeds` with its numbers, a clause."""
+        which = "more than" if self.exceeds(threshold) else "not more than"
+        return (
+            f"{spaced(self.cleanable_bytes)} of {spaced(self.total_bytes)} bytes are dirty"
+            f" ({self.percent}), {which} min.cleanable.dirty.ratio ({float(threshold * 100):g} %)"
+        )
 
 
 def dirty_ratio(view: PartitionView, regions: Regions, rules: Rules, now_ms: int) -> DirtyRatio:
@@ -91,12 +100,12 @@ def due_segments(
 ) -> tuple[Segment, ...]:
     """The clean segments that hold a tombstone or marker whose delete horizon has passed.
 
-    Beyond Kafka, where they wait for new dirty data (SEMANTICS 2). Only where the cleaner offset
-    is trusted: a tombstone above it may still have older values below. None where a person chose
-    the first dirty offset.
+    Beyond Kafka, where they wait for new dirty data (SEMANTICS 2). Segments above the cleaner
+    offset do not count: older values of a tombstone there may still lie below. With `--first-dirty`
+    no segment counts.
 
-    Under the strategies `timestamp` and `header`, dirty records above may be older than a tombstone
-    here, so all must be clean, and cleaned under the same strategy.
+    Under the strategies `timestamp` and `header`, a dirty record above may be older than a
+    tombstone below. There the whole log must be clean, and cleaned under the same strategy.
     """
     if regions.is_forced or not _is_settled(view, regions, rules):
         return ()
@@ -109,7 +118,7 @@ def due_segments(
 
 
 def _is_settled(view: PartitionView, regions: Regions, rules: Rules) -> bool:
-    """Whether no record in view can still be superseded by a tombstone of the clean region."""
+    """Whether no tombstone of the clean region can still supersede a record in view."""
     if rules.compaction_strategy is CompactionStrategy.OFFSET:
         return True
     is_same = view.state is not None and latest_strategy(view.state) == strategy_name(rules)
@@ -117,11 +126,11 @@ def _is_settled(view: PartitionView, regions: Regions, rules: Rules) -> bool:
 
 
 def should_have_rolled_at_ms(view: PartitionView, rules: Rules, now_ms: int) -> int | None:
-    """When the active segment should have rolled, at the earliest; None: it need not have yet.
+    """The earliest time at which the active segment should have rolled; None: not due yet.
 
-    That is `min(segment.ms, max.compaction.lag.ms)` (Kafka `LogConfig.maxSegmentMs`) after its
-    first record. The tier does not show the active segment, but its records are no older than the
-    newest one uploaded; if it holds none, it need not roll at all.
+    A broker rolls it `min(segment.ms, max.compaction.lag.ms)` after its first record (Kafka
+    `LogConfig.maxSegmentMs`). The tier does not show the active segment, but its records are no
+    older than the newest one uploaded. An active segment without records need not roll.
     """
     newest_ms = view.segments[-1].max_timestamp_ms if view.segments else -1
     rolls_at_ms = newest_ms + min(rules.segment_ms, rules.max_compaction_lag_ms)

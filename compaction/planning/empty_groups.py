@@ -1,8 +1,8 @@
-"""Merge of empty groups, those without a kept record, with a neighbour (SEMANTICS 7).
+"""Merge of empty groups, which keep no record, with a neighbour (SEMANTICS 7).
 
-Every offset range needs a segment, and none is written without need, so an empty group joins the
-group before it, or else the one after it. Where that would span more than 31 bits, which
-no index can hold, it stands alone, and one empty batch is written in its place.
+Every offset range needs a segment. To avoid writing one just for that, an empty group joins the
+group before it, or else the one after it. If the joined offsets need more than 31 bits, which no
+index can hold, the empty group stays alone and becomes one empty batch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class MergedGroups:
     """The groups of a round after the merge of empty ones."""
 
     groups: tuple[SegmentGroup, ...]
-    """In offset order; they cover what the groups before covered."""
+    """In offset order; they cover the same offsets as before."""
     empty: frozenset[int]
     """The numbers, from 0, of groups that are still empty: each must become one empty batch."""
 
@@ -27,23 +27,20 @@ class MergedGroups:
 def merge_empty(groups: Sequence[SegmentGroup], is_empty: Sequence[bool]) -> MergedGroups:
     """Join empty groups to their neighbours, as many as the offset span of a segment allows.
 
-    `is_empty` has one entry per group. From the first group on each result is as long as possible,
-    so there are as few as possible, and a second merge changes nothing. Limits on a group's size do
-    not apply: an empty group adds nothing to the output but its offsets.
+    `is_empty` has one entry per group. Each result, from the first on, is as long as possible; so
+    the results are as few as possible, and a second merge changes nothing. Limits on a group's size
+    do not apply: an empty group adds only its offsets to the output.
     """
     joined: list[tuple[SegmentGroup, bool]] = []
     for group, empty in zip(groups, is_empty, strict=True):
-        if joined and (empty or joined[-1][1]) and _fit(joined[-1][0], group):
-            before, before_empty = joined.pop()
+        before, is_before_empty = joined[-1] if joined else (group, False)
+        span = group.end_offset - before.start_offset
+        if joined and (empty or is_before_empty) and span <= OFFSET_SPAN_MAX:
             both = SegmentGroup(segments=before.segments + group.segments)
-            joined.append((both, before_empty and empty))
+            joined[-1] = (both, is_before_empty and empty)
         else:
             joined.append((group, empty))
     return MergedGroups(
         groups=tuple(group for group, _ in joined),
         empty=frozenset(number for number, (_, empty) in enumerate(joined) if empty),
     )
-
-
-def _fit(before: SegmentGroup, after: SegmentGroup) -> bool:
-    return after.end_offset - before.start_offset <= OFFSET_SPAN_MAX

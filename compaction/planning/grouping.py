@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import add, le
 
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import Segment
@@ -35,34 +36,24 @@ class SegmentGroup:
 def grouped(segments: Sequence[Segment], rules: Rules) -> tuple[SegmentGroup, ...]:
     """Group segments greedily from the first on, each group as long as the limits allow.
 
-    `segments` are contiguous and in offset order. A segment above a limit stands alone.
+    `segments` are in offset order; a gap between two of them ends a group. A segment above a limit
+    is a group of its own. The sums of the sources are upper bounds for the segment that replaces
+    them.
     """
-    groups: list[SegmentGroup] = []
-    start = 0
-    for stop in _cuts(segments, rules):
-        groups.append(SegmentGroup(segments=tuple(segments[start:stop])))
-        start = stop
-    return tuple(groups)
+    limits = (rules.segment_bytes, rules.segment_index_bytes, rules.segment_index_bytes)
+    groups: list[list[Segment]] = []
+    sums: tuple[int, ...] = (0, 0, 0)
+    for segment in segments:
+        sizes = (segment.size_bytes, segment.offset_index_bytes, segment.time_index_bytes)
+        sums = tuple(map(add, sums, sizes))
+        if groups and _fits_offsets(groups[-1], segment) and all(map(le, sums, limits)):
+            groups[-1].append(segment)
+        else:
+            groups.append([segment])
+            sums = sizes
+    return tuple(SegmentGroup(segments=tuple(group)) for group in groups)
 
 
-def _cuts(segments: Sequence[Segment], rules: Rules) -> Iterator[int]:
-    """Where each group ends. The sums of the sources bound the one that replaces them."""
-    start = log_bytes = offset_index_bytes = time_index_bytes = 0
-    for place, segment in enumerate(segments):
-        log_bytes += segment.size_bytes
-        offset_index_bytes += segment.offset_index_bytes
-        time_index_bytes += segment.time_index_bytes
-        fits = (
-            log_bytes <= rules.segment_bytes
-            and offset_index_bytes <= rules.segment_index_bytes
-            and time_index_bytes <= rules.segment_index_bytes
-            and segment.end_offset - segments[start].start_offset <= OFFSET_SPAN_MAX
-        )
-        if place > start and not fits:
-            yield place
-            start = place
-            log_bytes = segment.size_bytes
-            offset_index_bytes = segment.offset_index_bytes
-            time_index_bytes = segment.time_index_bytes
-    if segments:
-        yield len(segments)
+def _fits_offsets(group: Sequence[Segment], segment: Segment) -> bool:
+    is_next = segment.start_offset == group[-1].next_offset
+    return is_next and segment.end_offset - group[0].start_offset <= OFFSET_SPAN_MAX

@@ -1,4 +1,4 @@
-"""How work is assigned to tasks: evenly by bytes, no task far larger than the rest."""
+"""How work is divided among tasks: evenly by bytes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 
 def task_count(sizes: Sequence[int], *, task_bytes: int, tasks_min: int) -> int:
-    """How many tasks `sizes` (bytes per item) are worth.
+    """The number of tasks for items of these `sizes` in bytes.
 
-    One per `task_bytes`, at least `tasks_min`, never more than there are items.
+    One task per `task_bytes`, at least `tasks_min`, and no more tasks than items.
     """
     if not sizes:
         return 0
@@ -18,12 +18,12 @@ def task_count(sizes: Sequence[int], *, task_bytes: int, tasks_min: int) -> int:
 
 
 def assigned(sizes: Sequence[int], tasks: int) -> list[int]:
-    """Per item the task it goes to: the largest first, each to the least loaded task so far."""
+    """The task of each item. The largest item goes first, each to the least loaded task so far."""
     loads = [(0, task) for task in range(tasks)]
     placed = [0] * len(sizes)
     for item in sorted(range(len(sizes)), key=lambda i: (-sizes[i], i)):
         load, task = heapq.heappop(loads)
         placed[item] = task
-        # Every item costs something beyond its bytes, or empty ones would all share one task.
+        # One byte more per item, or all empty items would go to one task.
         heapq.heappush(loads, (load + sizes[item] + 1, task))
     return placed

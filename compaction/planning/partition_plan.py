@@ -1,8 +1,4 @@
-"""The plan of one partition: what a run knows of it, and what it chose to do.
-
-    partition_plan(view, producers, rules, ...)  ->  PartitionPlan; the same facts give the same one
-    left_as_it_is(key, rules, choice, epoch)     ->  PartitionPlan of one that was not inspected
-"""
+"""The plan of one partition: what a run knows about it, and what it chose to do."""
 
 from __future__ import annotations
 
@@ -26,32 +22,32 @@ from tierfold.compaction.planning.regions import Regions, last_stable_of, region
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPlan:
-    """One partition, as planning left it."""
+    """The choice for one partition, and the facts behind it."""
 
     key: PartitionKey
     rules: Rules
     choice: Choice
     view: PartitionView | None = None
-    """None: the partition was not inspected, or could not be understood."""
+    """None: the partition was not inspected, or inspecting it failed."""
     regions: Regions | None = None
-    """None: as `view`, or a person's `--first-dirty` lies outside the log."""
+    """None: no view, or `--first-dirty` is outside the log."""
     ratio: DirtyRatio | None = None
-    """How dirty and how overdue it is; None: as `regions`."""
+    """How dirty and how overdue it is; None: no regions."""
     should_have_rolled_at_ms: int | None = None
     """The earliest time at which its active segment should have rolled; None: not due yet."""
     producers: tuple[ProducerEntry, ...] = field(default=(), repr=False)
-    """The newest producer snapshot in view; read only where `needs_producers`."""
+    """The newest producer snapshot in view; read only if `needs_producers`."""
     epoch: int = 0
     """The compaction epoch in the catalog's row; 0: no row."""
 
     @property
     def is_due(self) -> bool:
-        """The partition is to be compacted."""
+        """Whether the partition is to be compacted."""
         return isinstance(self.choice, Compact)
 
     @property
     def compact(self) -> Compact:
-        """The work to do; raises TypeError where there is none."""
+        """The work to do; raises TypeError if there is none."""
         if not isinstance(self.choice, Compact):
             raise TypeError(f"{self.key}: the partition is not due")
         return self.choice
@@ -60,12 +56,12 @@ class PartitionPlan:
 def left_as_it_is(
     key: PartitionKey, rules: Rules, choice: Choice, epoch: int = 0
 ) -> PartitionPlan:
-    """Return the plan of a partition that was not inspected, or could not be."""
+    """The plan of a partition that was not inspected, or could not be."""
     return PartitionPlan(key=key, rules=rules, choice=choice, epoch=epoch)
 
 
 def needs_producers(view: PartitionView, now_ms: int, *, is_forced: bool) -> bool:
-    """Whether the newest producer snapshot decides anything: something is dirty, or due."""
+    """Whether the newest producer snapshot matters: some segment is dirty or due."""
     is_clean = not is_forced and view.cleaner_offset == view.next_offset
     has_due = any(segment.is_due(now_ms) for segment in view.segments)
     return bool(view.segments) and (not is_clean or has_due)
@@ -81,8 +77,8 @@ def partition_plan(
 ) -> PartitionPlan:
     """Decide what to do with an inspected partition.
 
-    `producers`: the newest snapshot in view, where `needs_producers`. `first_dirty`: where a person
-    has the dirty region begin; None: where the row says.
+    `producers`: the newest snapshot in view, if `needs_producers`. `first_dirty`: `--first-dirty`;
+    None: the row's cleaner offset counts.
     """
     regions = regions_of(
         view, last_stable_of(producers), rules, now_ms, forced_first_dirty=first_dirty
@@ -104,19 +100,18 @@ def partition_plan(
 def with_row_notes(
     view: PartitionView, state: PartitionState | None, rules: Rules
 ) -> PartitionView:
-    """Return the view with what its row alone tells a person: a claim, another strategy before.
-
-    A dead run and a live one look the same from outside.
-    """
+    """Add the notes that come from the row alone: an open claim, a change of strategy."""
     claimed: tuple[str, ...] = ()
     if state is not None and state.owner_run:
-        run = state.owner_run
-        claimed = (f"run {run} has not given its claim back: it is taken over, and fenced",)
+        claimed = (
+            f"run {state.owner_run} has not released its claim: `compact` takes the partition over"
+            " and fences that run, dead or alive",
+        )
     return replace(view, notes=(*claimed, *strategy_change(state, rules), *view.notes))
 
 
 def plan_violations(plan: PartitionPlan, now_ms: int) -> tuple[str, ...]:
-    """Check the plan with code that did not make it; empty: no violations."""
+    """Why the plan must not be carried out, by code that did not make it; empty: it may be."""
     if plan.view is None or not plan.is_due:
         return ()
     last_stable = last_stable_of(plan.producers)
@@ -125,6 +120,6 @@ def plan_violations(plan: PartitionPlan, now_ms: int) -> tuple[str, ...]:
 
 
 def in_order_of_work(plans: Sequence[PartitionPlan]) -> list[PartitionPlan]:
-    """Return the plans that are due: most overdue first, then dirtiest (KIP-354)."""
+    """The plans that are due: most overdue first, then dirtiest (KIP-354)."""
     due = [plan for plan in plans if plan.is_due]
     return sorted(due, key=lambda plan: plan.compact.ratio.precedence, reverse=True)

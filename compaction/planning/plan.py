@@ -1,17 +1,17 @@
-"""What should happen to a partition, and why.
+"""What should be done with a partition, and why.
 
-    Rest      nothing to do, and why
-    Compact   these groups, up to this offset; why, and why not more
-    Refusal   a person must look first (`compaction.discovery.view`)
+    Rest      nothing
+    Compact   rewrite these groups, up to this offset
+    Refusal   nothing, until a person has acted (`compaction.discovery.view`)
 
-Every choice is frozen and printable; `dataclasses.asdict` turns it into what JSON can hold.
-`compaction.planning.plan_check` checks it by other code before anything is written.
+Each choice phrases its own reason; reports only lay it out. `dataclasses.asdict` turns a choice
+into what JSON can hold. `compaction.planning.plan_check` checks it by other code before anything
+is written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, TypeAlias
 
@@ -19,13 +19,13 @@ from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalRe
 from tierfold.compaction.model.rules import DAY_MS, Rules
 from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.compaction.model.units import BATCH_HEADER_BYTES
-from tierfold.compaction.model.wording import spaced
+from tierfold.compaction.model.wording import duration
 from tierfold.compaction.planning.eligibility import DirtyRatio, dirty_ratio, due_segments
 from tierfold.compaction.planning.grouping import SegmentGroup, grouped
 from tierfold.compaction.planning.regions import Regions
 
 STALL_AGE_MS: Final = DAY_MS
-"""How long uploads may wait for one that is missing: longer than a broker takes to upload it."""
+"""How long uploads may wait for a missing one: longer than a broker takes to upload it."""
 
 
 class RestReason(StrEnum):
@@ -47,9 +47,9 @@ class CompactReason(StrEnum):
     MUST_CLEAN = "must clean"
     """`max.compaction.lag.ms` demands it, whatever the ratio (KIP-354)."""
     FORCED = "forced"
-    """A person chose where the dirty region begins."""
+    """`--first-dirty` says where the dirty region begins."""
     HORIZON_PASSED = "delete horizon passed"
-    """Nothing dirty is to be cleaned, but tombstones or markers may go."""
+    """No dirty data is cleaned, but tombstones or markers may go."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class Rest:
 
     reason: RestReason
     detail: str
-    """A sentence with the numbers that decided."""
+    """The reason with the numbers that decided, a clause."""
     notes: tuple[str, ...] = ()
     """Other findings, a sentence each."""
 
@@ -69,20 +69,22 @@ class Compact:
 
     key: PartitionKey
     reason: CompactReason
+    detail: str
+    """The reason with the numbers that decided, a clause."""
     first_dirty: int
     next_offset: int
-    """The first offset beyond the round; the next cleaner offset, if that is below."""
+    """The first offset after the round. The cleaner offset moves up to it, and never down."""
     groups: tuple[SegmentGroup, ...]
-    """In offset order; together the whole of `[log start, next_offset)`, or, where only a delete
-    horizon has passed, the segments concerned."""
+    """In offset order; together all of `[log start, next_offset)`, or, if only a delete horizon
+    has passed, the segments that it concerns."""
     ratio: DirtyRatio
     bytes_in: int
-    """The groups' `.log`s; each is read twice, once for its keys and once to be rewritten."""
+    """Bytes of the groups' `.log`s. Each is read twice: for its keys, and to be rewritten."""
     bytes_out_estimate: int
-    """At most `bytes_in` and the closing batches, but for some bytes per record of a batch that
-    gets its delete horizon now: its timestamp deltas grow."""
+    """`bytes_in` and the closing batches. A batch that gets its delete horizon now may exceed this
+    by some bytes per record, because its timestamp deltas grow."""
     is_last: bool = True
-    """It reaches the end of the region to clean; False: a chunk that ends earlier."""
+    """Whether it reaches the end of the region to clean; False: a chunk that ends earlier."""
     chunks_done: int = 0
     """How many chunks of the partition this run has committed."""
     held_back: tuple[str, ...] = ()
@@ -97,7 +99,7 @@ class Compact:
 
     @property
     def is_partial(self) -> bool:
-        """Only the segments that a passed horizon concerns: what lies between them stays."""
+        """Whether only segments with a passed delete horizon are rewritten; others stay."""
         return self.reason is CompactReason.HORIZON_PASSED
 
 
@@ -105,21 +107,17 @@ Choice: TypeAlias = Rest | Compact | Refusal
 
 
 def rest_by_policy(rules: Rules) -> Rest | None:
-    """Rest where the topic's `cleanup.policy`, which has no default, lacks `compact` (SEMANTICS 2).
+    """Rest if the topic's `cleanup.policy`, which has no default, lacks `compact` (SEMANTICS 2).
 
-    It is checked before anything of the partition is read.
+    This is checked before anything of the partition is read.
     """
     if not rules.cleanup_policy:
-        return Rest(
-            reason=RestReason.NO_POLICY,
-            detail="no cleanup.policy is set for the topic: it is left alone",
-        )
+        detail = "no cleanup.policy is set for the topic: it is left alone"
+        return Rest(reason=RestReason.NO_POLICY, detail=detail)
     if not rules.is_compacted:
         policy = ",".join(sorted(rules.cleanup_policy))
-        return Rest(
-            reason=RestReason.POLICY_NOT_COMPACT,
-            detail=f"cleanup.policy={policy} does not name compact",
-        )
+        detail = f"cleanup.policy={policy} does not name compact"
+        return Rest(reason=RestReason.POLICY_NOT_COMPACT, detail=detail)
     return None
 
 
@@ -129,134 +127,86 @@ def propose(view: PartitionView, rules: Rules, regions: Regions, now_ms: int) ->
     A partition is eligible if it is dirtier than `min.cleanable.dirty.ratio`, if
     `max.compaction.lag.ms` demands it, or if a person asks for it (Kafka
     `grabFilthiestCompactedLog`). Beyond Kafka, clean segments whose delete horizon has passed are
-    eligible where none of these holds. A partition that rests while uploads have waited for
-    `STALL_AGE_MS` is refused, because it would go unnoticed otherwise.
+    eligible if none of these holds. A partition that rests while uploads have waited for
+    `STALL_AGE_MS` is refused: otherwise nobody would notice.
     """
     if (by_policy := rest_by_policy(rules)) is not None:
         return by_policy
     choice = _choice(view, rules, regions, now_ms)
     since_ms = view.stalled_since_ms
-    if not isinstance(choice, Rest) or since_ms is None or now_ms - since_ms < STALL_AGE_MS:
-        return choice
-    return Refusal(
-        reason=RefusalReason.GAP,
-        detail=f"nothing beyond offset {view.next_offset - 1} can be taken, and uploads have waited"
-        f" for more than a day: {'; '.join(view.notes)}",
-        remedy="Bring the missing segment back from a copy, or let the broker upload it again.",
-    )
+    if isinstance(choice, Rest) and since_ms is not None and now_ms - since_ms >= STALL_AGE_MS:
+        return Refusal(
+            reason=RefusalReason.GAP,
+            detail=f"nothing after offset {view.next_offset - 1} can be used, and uploads have"
+            f" waited for more than a day: {'; '.join(view.notes)}",
+            remedy="Bring the missing segment back from a copy, or let the broker upload it again.",
+        )
+    notes = view.notes if regions.reset is None else (regions.reset, *view.notes)
+    return replace(choice, notes=notes)
 
 
 def _choice(view: PartitionView, rules: Rules, regions: Regions, now_ms: int) -> Rest | Compact:
-    rest = _rest_by_regions(view, rules, regions)
     ratio = dirty_ratio(view, regions, rules, now_ms)
+    rest = _rest(view, rules, regions, ratio)
     if rest is None:
-        reason = _reason(rules, regions, ratio)
-        if reason is not None:
-            sources = [s for s in view.segments if s.start_offset < regions.first_uncleanable]
-            groups = grouped(sources, rules)
-            return _compact(view, rules, regions, reason=reason, groups=groups, ratio=ratio)
-        rest = Rest(
-            reason=RestReason.RATIO_TOO_LOW,
-            detail=f"{spaced(ratio.cleanable_bytes)} of {spaced(ratio.total_bytes)} bytes are dirty"
-            f" ({ratio.percent}), min.cleanable.dirty.ratio wants more than"
-            f" {_as_percent(rules)}",
-            notes=_notes(view, regions),
-        )
-    due = due_segments(view, regions, rules, now_ms)
-    if not due:
-        return rest
-    groups = tuple(group for run in _runs(due) for group in grouped(run, rules))
-    reason = CompactReason.HORIZON_PASSED
-    return _compact(view, rules, regions, reason=reason, groups=groups, ratio=ratio)
-
-
-def _reason(rules: Rules, regions: Regions, ratio: DirtyRatio) -> CompactReason | None:
-    """Why cleanable data are cleaned now; None: they are not."""
-    if regions.is_forced:
-        return CompactReason.FORCED
-    if ratio.must_clean:
-        return CompactReason.MUST_CLEAN
-    return CompactReason.DIRTY if ratio.exceeds(rules.min_cleanable_dirty_ratio) else None
-
-
-def _compact(
-    view: PartitionView,
-    rules: Rules,
-    regions: Regions,
-    *,
-    reason: CompactReason,
-    groups: tuple[SegmentGroup, ...],
-    ratio: DirtyRatio,
-) -> Compact:
+        reason, detail = _reason(rules, regions, ratio)
+        sources = [s for s in view.segments if s.start_offset < regions.first_uncleanable]
+        groups, closing_batches = grouped(sources, rules), 1
+    else:
+        due = due_segments(view, regions, rules, now_ms)
+        if not due:
+            return rest
+        reason = CompactReason.HORIZON_PASSED
+        detail = "only segments with tombstones or markers whose delete horizon has passed"
+        groups = grouped(due, rules)
+        closing_batches = len(groups)
     bytes_in = sum(group.size_bytes for group in groups)
-    closings = len(groups) if reason is CompactReason.HORIZON_PASSED else 1
     return Compact(
         key=view.key,
         reason=reason,
+        detail=detail,
         first_dirty=regions.first_dirty,
         next_offset=groups[-1].end_offset + 1,
         groups=groups,
         ratio=ratio,
         bytes_in=bytes_in,
-        bytes_out_estimate=bytes_in + BATCH_HEADER_BYTES * closings,
-        held_back=_held_back(rules, regions),
-        notes=_notes(view, regions),
+        bytes_out_estimate=bytes_in + BATCH_HEADER_BYTES * closing_batches,
+        held_back=regions.held_back(rules),
     )
 
 
-def _runs(segments: Sequence[Segment]) -> Iterator[list[Segment]]:
-    """Stretches of segments that follow each other without a gap."""
-    run: list[Segment] = []
-    for segment in segments:
-        if run and run[-1].next_offset != segment.start_offset:
-            yield run
-            run = []
-        run.append(segment)
-    if run:
-        yield run
-
-
-def _rest_by_regions(view: PartitionView, rules: Rules, regions: Regions) -> Rest | None:
-    notes = _notes(view, regions)
+def _rest(
+    view: PartitionView, rules: Rules, regions: Regions, ratio: DirtyRatio
+) -> Rest | None:
+    """Why no dirty data is cleaned now; None: some is."""
     if not view.segments:
-        return Rest(reason=RestReason.EMPTY, detail="no live segment in the tier", notes=notes)
+        return Rest(reason=RestReason.EMPTY, detail="no live segment in the tier")
     if not regions.dirty.is_empty:
-        return None
-    held_back = _held_back(rules, regions)
+        threshold = rules.min_cleanable_dirty_ratio
+        if regions.is_forced or ratio.must_clean or ratio.exceeds(threshold):
+            return None
+        return Rest(reason=RestReason.RATIO_TOO_LOW, detail=ratio.compared_with(threshold))
+    held_back = regions.held_back(rules)
     if held_back and regions.first_dirty < regions.next_offset:
         is_young = not regions.uncleanable.is_empty
         return Rest(
             reason=RestReason.TOO_YOUNG if is_young else RestReason.ALL_UNSTABLE,
             detail="; ".join(held_back),
-            notes=notes,
         )
     return Rest(
         reason=RestReason.NOTHING_DIRTY,
         detail=f"everything below offset {regions.next_offset} is clean",
-        notes=notes,
     )
 
 
-def _held_back(rules: Rules, regions: Regions) -> tuple[str, ...]:
-    said: list[str] = []
-    if not regions.uncleanable.is_empty:
-        said.append(
-            f"held back at offset {regions.first_uncleanable}: the segment from there on holds"
-            f" records younger than min.compaction.lag.ms ({rules.min_compaction_lag_ms})"
+def _reason(rules: Rules, regions: Regions, ratio: DirtyRatio) -> tuple[CompactReason, str]:
+    """Why dirty data is cleaned now, and the same as a clause with its numbers."""
+    if regions.is_forced:
+        return CompactReason.FORCED, f"--first-dirty is {regions.first_dirty}"
+    if ratio.must_clean:
+        most_ms = rules.max_compaction_lag_ms
+        return CompactReason.MUST_CLEAN, (
+            f"the oldest dirty record is {duration(ratio.delay_ms)} past"
+            f" max.compaction.lag.ms ({most_ms})"
         )
-    last_stable = regions.last_stable
-    if last_stable is not None:
-        whose = "" if last_stable.producer_id is None else f" of producer {last_stable.producer_id}"
-        said.append(
-            f"held back at offset {last_stable.offset}: open transaction{whose};"
-            f" the segments from offset {regions.unstable_from} on wait for its marker"
-        )
-    return tuple(said)
-
-
-def _notes(view: PartitionView, regions: Regions) -> tuple[str, ...]:
-    return view.notes if regions.reset is None else (regions.reset, *view.notes)
-
-
-def _as_percent(rules: Rules) -> str:
-    return f"{float(rules.min_cleanable_dirty_ratio * 100):g} %"
+    return CompactReason.DIRTY, ratio.compared_with(rules.min_cleanable_dirty_ratio)

@@ -3,8 +3,9 @@
     log start     first_dirty     first_uncleanable   unstable_from       next_offset
         |  cleaned     |      dirty      |  uncleanable   |   unstable     |  active: local only
 
-Uncleanable is too young (`min.compaction.lag.ms`), unstable is at or above the last stable offset.
-`first_dirty` may lie inside a segment; `first_uncleanable` and `unstable_from` never do.
+Uncleanable records are too young (`min.compaction.lag.ms`); unstable ones are at or above the last
+stable offset. `first_dirty` may lie inside a segment; `first_uncleanable` and `unstable_from` are
+always the start of one, or the end of the log.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ class LastStable:
     """The last stable offset as the remote tier shows it (KIP-1272)."""
 
     offset: int
-    """The first offset of the oldest transaction that is still undecided here."""
+    """The first offset of the oldest transaction without a marker in the tier."""
     producer_id: int | None = None
-    """The transaction's producer; None where only batch headers show the offset."""
+    """The transaction's producer; None: only batch headers show the offset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,24 +41,24 @@ class Regions:
     unstable_from: int
     """The start of the first segment that an open transaction holds back; `next_offset`: none."""
     next_offset: int
-    """The first offset beyond the remote range."""
+    """The first offset after the remote range."""
     last_stable: LastStable | None
-    """What holds the segments from `unstable_from` on back; None: nothing does."""
+    """The transaction that holds back the segments from `unstable_from` on; None: none does."""
     earliest_dirty_ms: int | None = None
     """The earliest timestamp of the uncompacted segments; None: none of them has one (KIP-354)."""
     reset: str | None = None
-    """Why the stored cleaner offset was not trusted, a sentence."""
+    """Why the stored cleaner offset was ignored, a sentence."""
     is_forced: bool = False
-    """A person chose `first_dirty`."""
+    """`--first-dirty` set `first_dirty`."""
 
     @property
     def cleaned(self) -> OffsetSpan:
-        """Offsets that an earlier round cleaned."""
+        """Offsets that an earlier round has cleaned."""
         return OffsetSpan(start=self.log_start, end=self.first_dirty)
 
     @property
     def dirty(self) -> OffsetSpan:
-        """Offsets that a round may clean now; empty where all of them are held back."""
+        """Offsets that a round may clean now; empty: all are clean or held back."""
         end = max(self.first_dirty, self.first_uncleanable)
         return OffsetSpan(start=self.first_dirty, end=end)
 
@@ -71,11 +72,35 @@ class Regions:
         """Dirty offsets that an open transaction holds back."""
         return OffsetSpan(start=self.uncleanable.end, end=self.next_offset)
 
+    def held_back(self, rules: Rules) -> tuple[str, ...]:
+        """Why a round does not reach the end of the remote range, a sentence each."""
+        young = () if self.uncleanable.is_empty else (self.why_too_young(rules),)
+        return young if self.last_stable is None else (*young, self.why_unstable)
+
+    def why_too_young(self, rules: Rules) -> str:
+        """Why `uncleanable` is held back, a clause."""
+        return (
+            f"held back from offset {self.first_uncleanable} on: the segment there holds records"
+            f" younger than min.compaction.lag.ms ({rules.min_compaction_lag_ms})"
+        )
+
+    @property
+    def why_unstable(self) -> str:
+        """Why `unstable` is held back, a clause; empty: nothing is."""
+        if self.last_stable is None:
+            return ""
+        offset, producer = self.last_stable.offset, self.last_stable.producer_id
+        whose = "" if producer is None else f" of producer {producer}"
+        return (
+            f"held back from offset {self.unstable_from} on: the transaction{whose} that begins at"
+            f" offset {offset} has no marker in the tier"
+        )
+
 
 def last_stable_of(producers: Sequence[ProducerEntry]) -> LastStable | None:
     """The oldest open transaction in the newest producer snapshot in view; None: none is open.
 
-    Its marker may be in a segment that only a broker has; here it counts as undecided.
+    A broker may hold its marker in a segment that is not uploaded yet.
     """
     opened = [
         (entry.current_txn_first_offset, entry.producer_id)
@@ -103,15 +128,15 @@ def regions_of(
         last_stable: from `last_stable_of`, or from batch headers where there is no snapshot.
         rules: the topic's settings.
         now_ms: the time, epoch milliseconds.
-        forced_first_dirty: `--first-dirty`, instead of the stored cleaner offset; below the log
-            start it means the log start, so that 0 cleans all again.
+        forced_first_dirty: `--first-dirty`, used instead of the stored cleaner offset. Below the
+            log start it means the log start, so that 0 cleans the whole log again.
     """
     end = view.next_offset
     if forced_first_dirty is not None and forced_first_dirty > end:
         return Refusal(
             reason=RefusalReason.FIRST_DIRTY_OUT_OF_RANGE,
-            detail=f"the first dirty offset {forced_first_dirty} lies above the log's end {end}",
-            remedy=f"Choose one between {view.log_start_offset} and {end}.",
+            detail=f"--first-dirty is {forced_first_dirty}, above the log's end {end}",
+            remedy=f"Choose an offset from {view.log_start_offset} to {end}.",
         )
     first_dirty, reset = _stored_first_dirty(view)
     is_forced = forced_first_dirty is not None
@@ -136,17 +161,17 @@ def regions_of(
 
 
 def is_overdue(segment: Segment, rules: Rules, now_ms: int) -> bool:
-    """Whether the segment waited longer than `max.compaction.lag.ms` to be cleaned (KIP-354).
+    """Whether the segment has waited longer than `max.compaction.lag.ms` (KIP-354).
 
-    Its age is its first batch's, counted only where that has a timestamp above 0, as in Kafka
-    `LogCleanerManager.maxCompactionDelay`.
+    Its age is that of its first batch. A segment whose first batch has no timestamp above 0 is
+    never overdue, as in Kafka `LogCleanerManager.maxCompactionDelay`.
     """
     age_ms = now_ms - segment.first_timestamp_ms
     return segment.first_timestamp_ms > 0 and age_ms > rules.max_compaction_lag_ms
 
 
 def _stored_first_dirty(view: PartitionView) -> tuple[int, str | None]:
-    """The cleaner offset, or the log start with a sentence why not (Kafka `cleanableOffsets`)."""
+    """The cleaner offset; or the log start and why, a sentence (Kafka `cleanableOffsets`)."""
     stored = view.cleaner_offset
     if stored is None:
         return view.log_start_offset, None
@@ -162,7 +187,7 @@ def _stored_first_dirty(view: PartitionView) -> tuple[int, str | None]:
 
 
 def _unstable_from(view: PartitionView, last_stable: LastStable | None) -> int:
-    """The end of the remote range or the LSO, whichever is lower, down to a segment's start."""
+    """The lower of the remote range's end and the LSO, rounded down to a segment's start."""
     if not view.segments or last_stable is None or last_stable.offset >= view.next_offset:
         return view.next_offset
     starts = [segment.start_offset for segment in view.segments]
@@ -170,10 +195,10 @@ def _unstable_from(view: PartitionView, last_stable: LastStable | None) -> int:
 
 
 def _lag_bound(uncompacted: Sequence[Segment], rules: Rules, now_ms: int, end: int) -> int:
-    """Where `min.compaction.lag.ms` stops a round; at least the end of the last overdue segment.
+    """Where `min.compaction.lag.ms` stops a round, but not below the end of an overdue segment.
 
-    The first half is Kafka's `findFirstUncleanableSegment`, the second KIP-354's: the maximum
-    overrides the minimum. (Kafka itself lets the maximum override the ratio only.)
+    The minimum is Kafka's `findFirstUncleanableSegment`. The maximum overrides it, as KIP-354 says;
+    in Kafka's code it overrides only the ratio.
     """
     if rules.min_compaction_lag_ms == 0:
         return end

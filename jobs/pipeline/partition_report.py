@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -43,15 +43,8 @@ UNKNOWN: Final = "unknown"
 NOT_BEGUN: Final = frozenset({LEFT, NOTHING_TO_DO, REFUSED})
 """Outcomes of partitions that were not tried."""
 
-_WHY: Final[Mapping[CompactReason, tuple[str, ...]]] = {
-    CompactReason.DIRTY: (),
-    CompactReason.FORCED: (),
-    CompactReason.MUST_CLEAN: ("must be cleaned: max.compaction.lag.ms has passed",),
-    CompactReason.HORIZON_PASSED: (
-        "only the segments with tombstones or markers whose delete horizon has passed",
-    ),
-}
-"""The reasons that are reported with a plan."""
+_REASON_SHOWN: Final = frozenset({CompactReason.MUST_CLEAN, CompactReason.HORIZON_PASSED})
+"""The reasons that a report shows: rounds that the dirty ratio alone would not start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,10 +102,11 @@ def planned_report(partition: PartitionPlan) -> PartitionReport:
 def _planned(partition: PartitionPlan) -> PartitionReport:
     choice = partition.choice
     if isinstance(choice, Compact):
+        shown = (choice.detail,) if choice.reason in _REASON_SHOWN else ()
         return PartitionReport(
             key=partition.key,
             outcome=PLANNED,
-            reason="; ".join((*_WHY[choice.reason], *choice.held_back)),
+            reason="; ".join((*shown, *choice.held_back)),
             first_dirty=choice.first_dirty,
             next_offset=choice.next_offset,
             segments_in=len(choice.sources),

@@ -17,12 +17,11 @@ from rich.table import Table
 from rich.text import Text
 
 from tierfold.compaction.model.rules import LONG_MAX
-from tierfold.compaction.model.wording import spaced
+from tierfold.compaction.model.wording import duration, spaced
 from tierfold.compaction.planning.explanation import (
     Region,
     SegmentAction,
     SegmentRun,
-    duration,
     folded,
 )
 from tierfold.compaction.planning.regions import Regions

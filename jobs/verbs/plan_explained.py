@@ -27,7 +27,7 @@ class Explained:
     @property
     def decision(self) -> str:
         """What happens to the partition, and why, as a sentence without its full stop."""
-        return decision(self.plan.choice, self.plan.rules)
+        return decision(self.plan.choice)
 
     def as_json(self) -> dict[str, Any]:
         """The partition's entry in the `--json` document."""

@@ -284,7 +284,7 @@ def _violation(state: PartitionState, live_bytes: int, bucket: int) -> str:
         # The row would not be found in another bucket, and a second one would be written.
         return f"bucket is {bucket}, its topic id's is {bucket_of(state.key.topic_id)}"
     broken = violations(state, state, ROW_INVARIANTS)
-    return "; ".join(f"{violation.invariant}: {violation.found}" for violation in broken)
+    return "; ".join(f"{invariant}: {found}" for invariant, found in broken.items())
 
 
 def _malformed(found: str, where: str) -> CorruptLog:

@@ -20,7 +20,6 @@ from tierfold.compaction.cleaning.group_outcome import (
     closing_batch_of,
     last_offset_of,
     offset_violation,
-    outcome_of,
     reason_after_reading,
     reason_before_reading,
     reason_in_batches,
@@ -254,7 +253,7 @@ def _close_group(state: _Rewrite) -> None:
     missing = closing_batch_of(task.group, state.last_offset, ends_in_batch=task.ends_in_batch)
     if missing is not None:
         data = np.frombuffer(closing_batch(missing.offset, missing.leader_epoch), np.uint8)
-        state.add(data, missing.reason)
+        state.add(data, RewriteReason.CLOSING_BATCH)
 
 
 def _reason_after_reading(state: _Rewrite) -> RewriteReason | None:
@@ -273,7 +272,7 @@ def _receipt(state: _Rewrite) -> GroupReceipt:
     segment = writer.finish(state.task.listed, state.due_ms) if writer is not None else None
     return GroupReceipt(
         group_index=state.task.group_index,
-        result=result_of(outcome_of(state.reason, state.bytes_written)),
+        result=result_of(state.reason, state.bytes_written),
         segment=segment,
         counts=total(state.counts),
         bytes_read=state.bytes_read,

@@ -79,7 +79,7 @@ class Life:
         )
         after = applied(proposal, before)
         invariants = RESTORE_INVARIANTS if proposal.is_restore else COMMIT_INVARIANTS
-        assert violations(before, after, invariants) == ()
+        assert not violations(before, after, invariants)
         self.rows.append(after)
 
     def restore(self, restore_plan: RestorePlan) -> None:
@@ -92,7 +92,7 @@ class Life:
         """A new run takes the partition over, as it read it."""
         number = len(self.rows)
         after = claimed(read, run=f"run {number}", commit_id=f"claim {number}", at_ms=number)
-        assert violations(self.rows[-1] if self.rows else read, after, CLAIM_INVARIANTS) == ()
+        assert not violations(self.rows[-1] if self.rows else read, after, CLAIM_INVARIANTS)
         self.rows.append(after)
 
     def _upload(self, first: int, second: int) -> Sequence[Update]:

@@ -168,6 +168,7 @@ def _compact(log: Log, rules: Rules, first_dirty: int) -> Compact:
     return Compact(
         key=KEY,
         reason=CompactReason.DIRTY,
+        detail="",
         first_dirty=first_dirty,
         next_offset=log.next_offset,
         groups=grouped(inside, rules),

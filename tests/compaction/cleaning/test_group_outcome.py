@@ -1,4 +1,4 @@
-"""What becomes of a group of segments: truth tables, one row per combination."""
+"""Whether and why a group is rewritten: truth tables, one row per combination."""
 
 from __future__ import annotations
 
@@ -9,15 +9,10 @@ from tests.compaction.builders import a_segment
 from tierfold.compaction.cleaning.counts import KEPT, SUPERSEDED
 from tierfold.compaction.cleaning.group_outcome import (
     ClosingBatch,
-    Empty,
-    GroupOutcome,
     RewriteReason,
-    Unchanged,
-    Written,
     closing_batch_of,
     last_offset_of,
     offset_violation,
-    outcome_of,
     reason_after_reading,
     reason_before_reading,
     reason_in_batches,
@@ -168,7 +163,6 @@ def test_when_a_group_gets_a_closing_batch(
     group = SegmentGroup(segments=(a_segment(0, 9), a_segment(10, 19)))
     found = closing_batch_of(group, last_offset, ends_in_batch=ends_in_batch)
     assert found == (ClosingBatch(offset=19, leader_epoch=0) if is_added else None)
-    assert found is None or found.reason is RewriteReason.CLOSING_BATCH
 
 
 @pytest.mark.parametrize(
@@ -246,25 +240,3 @@ def test_a_segment_is_rewritten_if_the_catalog_lacks_its_due_time(
 def test_another_transaction_index_is_named_before_an_unknown_horizon() -> None:
     found = reason_after_reading(a_segment(0, 9), indexed=(ABORTED,), listed=(), due_ms=900)
     assert found is RewriteReason.TRANSACTION_INDEX
-
-
-@pytest.mark.parametrize(
-    ("reason", "bytes_kept", "outcome"),
-    [
-        pytest.param(None, 0, Unchanged(), id="without a reason the segment stays as it is"),
-        pytest.param(None, 61, Unchanged(), id="without a reason its bytes are no outcome"),
-        *(
-            pytest.param(reason, bytes_kept, outcome, id=f"{reason}, {bytes_kept} bytes kept")
-            for reason in RewriteReason
-            for bytes_kept, outcome in (
-                (0, Empty(reason=reason)),
-                (1, Written(reason=reason)),
-                (61, Written(reason=reason)),
-            )
-        ),
-    ],
-)
-def test_a_group_with_a_reason_is_written_or_empty(
-    reason: RewriteReason | None, bytes_kept: int, outcome: GroupOutcome
-) -> None:
-    assert outcome_of(reason, bytes_kept) == outcome

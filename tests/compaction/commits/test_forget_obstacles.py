@@ -124,7 +124,7 @@ def test_each_kind_has_its_way_out() -> None:
     assert "vacuum" not in said
     said = sentence(row(ours, retired=(retired(replace(ours, segment_id=segment_id("before"))),)))
     # Moved away earlier, the partition is refused for what is gone, and `vacuum` does nothing.
-    assert said.index("First `tierfold vacuum`") < said.index("out of the tier")
+    assert said.index("First run `tierfold vacuum`") < said.index("out of the tier")
     said = sentence(row(old(0, 99), retired=(retired(ours),)))
     assert "grace period" in said
     assert "restore" not in said

@@ -44,7 +44,7 @@ AFTER: Final = replace(
 
 
 def invariants(before: PartitionState, after: PartitionState) -> set[str]:
-    return {violation.invariant for violation in violations(before, after)}
+    return set(violations(before, after))
 
 
 def after_with(*segments: Segment, **fields: Any) -> PartitionState:
@@ -52,7 +52,7 @@ def after_with(*segments: Segment, **fields: Any) -> PartitionState:
 
 
 def test_a_good_commit_breaks_nothing() -> None:
-    assert violations(BEFORE, AFTER) == ()
+    assert not violations(BEFORE, AFTER)
 
 
 BROKEN: Final[dict[str, tuple[str, PartitionState]]] = {
@@ -62,10 +62,7 @@ BROKEN: Final[dict[str, tuple[str, PartitionState]]] = {
         "segments_are_contiguous",
         after_with(replace(FIRST, end_offset=-1), replace(SECOND, start_offset=0)),
     ),
-    "the head cut off": (
-        "covered_span_is_kept",
-        after_with(replace(MERGED, start_offset=1)),
-    ),
+    "the head cut off": ("covered_span_is_kept", after_with(replace(MERGED, start_offset=1))),
     "the tail cut off": ("covered_span_is_kept", after_with(replace(MERGED, end_offset=18))),
     "a longer tail": ("covered_span_is_kept", after_with(replace(MERGED, end_offset=20))),
     "nothing left": ("covered_span_is_kept", replace(AFTER, segments=())),
@@ -73,22 +70,16 @@ BROKEN: Final[dict[str, tuple[str, PartitionState]]] = {
     "a commit that claims": ("epoch_stays", replace(AFTER, epoch=4)),
     "a cleaner offset that moves back": (
         "cleaner_offset_is_kept",
-        replace(AFTER, cleaner_offsets=(CleanerOffset(epoch=3, offset=9),)),
+        replace(AFTER, cleaner_offsets=cleaned_to(9, epoch=3)),
     ),
     "a cleaner offset that is lost": ("cleaner_offset_is_kept", replace(AFTER, cleaner_offsets=())),
     "a cleaner offset beyond the log": (
         "cleaner_offset_is_kept",
-        replace(AFTER, cleaner_offsets=(CleanerOffset(epoch=3, offset=21),)),
+        replace(AFTER, cleaner_offsets=cleaned_to(21, epoch=3)),
     ),
     "an earlier epoch that speaks again": (
         "earlier_epochs_are_frozen",
-        replace(
-            AFTER,
-            cleaner_offsets=(
-                CleanerOffset(epoch=2, offset=15),
-                CleanerOffset(epoch=3, offset=20),
-            ),
-        ),
+        replace(AFTER, cleaner_offsets=(*cleaned_to(15, epoch=2), *cleaned_to(20, epoch=3))),
     ),
     "an id live and retired": (
         "ids_live_once",
@@ -111,14 +102,7 @@ BROKEN: Final[dict[str, tuple[str, PartitionState]]] = {
     "a log start within a segment": ("covered_span_is_kept", replace(AFTER, log_start_offset=5)),
     "a source that no list names": (
         "nothing_is_forgotten",
-        replace(
-            AFTER,
-            retired=tuple(
-                entry
-                for entry in AFTER.retired
-                if entry.segment != SECOND
-            ),
-        ),
+        replace(AFTER, retired=tuple(e for e in AFTER.retired if e.segment != SECOND)),
     ),
     "a segment of a lost leader": (
         "segments_are_within_the_lineage",
@@ -166,14 +150,14 @@ def test_every_invariant_has_a_case_and_a_reason() -> None:
 
 def test_cleaning_everything_again_may_end_where_the_last_pass_did() -> None:
     before = replace(BEFORE, cleaner_offsets=cleaned_to(20, epoch=2))
-    after = replace(AFTER, cleaner_offsets=(CleanerOffset(epoch=3, offset=20),))
-    assert violations(before, after) == ()
+    after = replace(AFTER, cleaner_offsets=cleaned_to(20, epoch=3))
+    assert not violations(before, after)
 
 
 def test_the_cleaner_offset_may_fall_where_the_log_was_truncated_below_it() -> None:
     before = replace(BEFORE, cleaner_offsets=cleaned_to(50, epoch=2))
-    after = replace(AFTER, cleaner_offsets=(CleanerOffset(epoch=3, offset=20),))
-    assert violations(before, after) == ()
+    after = replace(AFTER, cleaner_offsets=cleaned_to(20, epoch=3))
+    assert not violations(before, after)
 
 
 def test_retention_may_cut_the_head_off_with_the_log_start() -> None:
@@ -208,21 +192,18 @@ def test_a_restore_alone_may_bring_back_what_was() -> None:
         cleaner_offsets=(*BEFORE.cleaner_offsets, CleanerOffset(epoch=3, offset=0)),
     )
     assert invariants(AFTER, back) == {"retired_never_return", "cleaner_offset_is_kept"}
-    assert violations(AFTER, back, RESTORE_INVARIANTS) == ()
-    marked = (
-        replace(entry, deletion_started_at_ms=9) for entry in AFTER.retired
-    )
+    assert not violations(AFTER, back, RESTORE_INVARIANTS)
+    marked = (replace(entry, deletion_started_at_ms=9) for entry in AFTER.retired)
     going = replace(AFTER, retired=tuple(marked))
-    assert {violation.invariant for violation in violations(going, back, RESTORE_INVARIANTS)} == {
-        "what_is_being_deleted_never_returns"
-    }
+    found = violations(going, back, RESTORE_INVARIANTS)
+    assert set(found) == {"what_is_being_deleted_never_returns"}
 
 
 FORGOTTEN: Final = replace(BEFORE.emptied([segment_id("apart")]), commit_id="forget", owner_run="")
 
 
 def test_a_forget_alone_may_take_everything_back() -> None:
-    assert violations(BEFORE, FORGOTTEN, FORGET_INVARIANTS) == ()
+    assert not violations(BEFORE, FORGOTTEN, FORGET_INVARIANTS)
     assert {"covered_span_is_kept", "nothing_is_forgotten"} < invariants(BEFORE, FORGOTTEN)
 
 
@@ -240,7 +221,7 @@ def test_a_forget_alone_may_take_everything_back() -> None:
 )
 def test_a_forget_leaves_nothing_but_the_fence(fields: dict[str, Any], invariant: str) -> None:
     found = violations(BEFORE, replace(FORGOTTEN, **fields), FORGET_INVARIANTS)
-    assert [violation.invariant for violation in found] == [invariant]
+    assert list(found) == [invariant]
 
 
 def test_a_claim_that_takes_a_history_uses_the_consent_up() -> None:
@@ -248,28 +229,22 @@ def test_a_claim_that_takes_a_history_uses_the_consent_up() -> None:
     found = violations(
         FORGOTTEN, claimed(adopted, run="next", commit_id="c", at_ms=1), CLAIM_INVARIANTS
     )
-    assert [violation.invariant for violation in found] == ["consent_is_of_a_forgotten_row"]
+    assert list(found) == ["consent_is_of_a_forgotten_row"]
     adopted = replace(adopted, forgotten=())
     after = claimed(adopted, run="next", commit_id="c", at_ms=1)
-    assert violations(FORGOTTEN, after, CLAIM_INVARIANTS) == ()
+    assert not violations(FORGOTTEN, after, CLAIM_INVARIANTS)
 
 
 def test_the_oldest_entries_of_the_vector_may_go() -> None:
-    assert violations(BEFORE, replace(AFTER, cleaner_offsets=AFTER.cleaner_offsets[1:])) == ()
+    assert not violations(BEFORE, replace(AFTER, cleaner_offsets=AFTER.cleaner_offsets[1:]))
 
 
 def test_a_claim_may_adopt_and_leave_out_but_opens_exactly_the_next_epoch() -> None:
     grown = replace(BEFORE, segments=a_chain(10, 10, 10))
     claim = claimed(grown, run="mine", commit_id="c", at_ms=1)
-    assert violations(BEFORE, claim, CLAIM_INVARIANTS) == ()
-    for wrong in (
-        replace(claim, epoch=3),
-        replace(claim, epoch=5),
-        replace(claim, owner_run=""),
-    ):
-        assert [
-            violation.invariant for violation in violations(BEFORE, wrong, CLAIM_INVARIANTS)
-        ] == ["epoch_rises_by_one"]
+    assert not violations(BEFORE, claim, CLAIM_INVARIANTS)
+    for wrong in (replace(claim, epoch=3), replace(claim, epoch=5), replace(claim, owner_run="")):
+        assert list(violations(BEFORE, wrong, CLAIM_INVARIANTS)) == ["epoch_rises_by_one"]
     assert set(STATE_INVARIANTS) <= set(CLAIM_INVARIANTS)
 
 
@@ -295,14 +270,14 @@ def test_a_claim_adopts_no_overlap_that_was_not_compared(
     grown = replace(before, segments=(*live, replace(CUT, agrees_with=agrees_with)))
     claim = claimed(grown, run="mine", commit_id="c", at_ms=1)
     found = violations(before, claim, CLAIM_INVARIANTS)
-    assert [violation.invariant for violation in found] == ["overlaps_are_proven"] * bool(unproven)
-    assert [unproven in violation.found for violation in found] == [True] * bool(unproven)
+    assert list(found) == ["overlaps_are_proven"] * bool(unproven)
+    assert unproven in found.get("overlaps_are_proven", "")
 
 
 def test_what_lives_already_is_not_compared_anew() -> None:
     before = replace(BEFORE, segments=(*LIVE, CUT))
     claim = claimed(before, run="mine", commit_id="c", at_ms=1)
-    assert violations(before, claim, CLAIM_INVARIANTS) == ()
+    assert not violations(before, claim, CLAIM_INVARIANTS)
 
 
 @pytest.mark.parametrize(

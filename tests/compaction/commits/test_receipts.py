@@ -8,13 +8,7 @@ import pytest
 
 from tests.compaction.builders import a_chain, a_segment, listed
 from tierfold.compaction.cleaning.counts import Counts
-from tierfold.compaction.cleaning.group_outcome import (
-    Empty,
-    GroupOutcome,
-    RewriteReason,
-    Unchanged,
-    Written,
-)
+from tierfold.compaction.cleaning.group_outcome import RewriteReason
 from tierfold.compaction.commits.receipts import (
     GroupReceipt,
     GroupResult,
@@ -132,14 +126,14 @@ def test_counts_add_up(change: dict[str, int]) -> None:
 def test_what_is_unchanged_lost_nothing() -> None:
     counts = Counts(records_in=4, kept=3, aborted=1, record_bytes_in=40, kept_bytes=30)
     wrong = replace(UNCHANGED, counts=replace(counts, aborted_bytes=10))
-    expected = "group [20, 29]: said to be unchanged, but something was to go"
+    expected = "group [20, 29]: reported as unchanged, but records were removed or segments merged"
     assert violations(WRITTEN, wrong, EMPTIED) == expected
 
 
 def test_what_is_unchanged_is_a_single_segment() -> None:
     counts = Counts(records_in=20, kept=20, record_bytes_in=90, kept_bytes=90)
     wrong = replace(WRITTEN, result=GroupResult.UNCHANGED, segment=None, counts=counts)
-    expected = "group [0, 19]: said to be unchanged, but something was to go"
+    expected = "group [0, 19]: reported as unchanged, but records were removed or segments merged"
     assert violations(wrong, UNCHANGED, EMPTIED) == expected
 
 
@@ -179,7 +173,7 @@ def test_a_new_segment_is_as_large_as_what_was_written(written: int, named: int)
 def test_a_new_segment_never_bears_the_id_of_a_source(source: Segment) -> None:
     segment = a_segment(0, 19, segment_id=source.segment_id, size_bytes=700)
     assert violations(replace(WRITTEN, segment=segment), UNCHANGED, EMPTIED) == (
-        "group [0, 19]: the new segment bears a source's id"
+        "group [0, 19]: the new segment has the id of a source"
     )
 
 
@@ -254,16 +248,16 @@ def test_a_segment_that_is_gone_lacks_every_object() -> None:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "result"),
+    ("reason", "bytes_kept", "result"),
     [
-        pytest.param(Unchanged(), GroupResult.UNCHANGED, id="a segment that stays as it is"),
-        pytest.param(
-            Written(reason=RewriteReason.BATCHES), GroupResult.WRITTEN, id="a new segment"
-        ),
-        pytest.param(
-            Empty(reason=RewriteReason.BATCHES), GroupResult.EMPTY, id="a group that keeps nothing"
-        ),
+        (None, 0, GroupResult.UNCHANGED),
+        (None, 61, GroupResult.UNCHANGED),
+        *((reason, 0, GroupResult.EMPTY) for reason in RewriteReason),
+        *((reason, 1, GroupResult.WRITTEN) for reason in RewriteReason),
+        *((reason, 61, GroupResult.WRITTEN) for reason in RewriteReason),
     ],
 )
-def test_a_receipt_reports_the_outcome(outcome: GroupOutcome, result: GroupResult) -> None:
-    assert result_of(outcome) is result
+def test_a_group_with_a_reason_is_written_or_empty(
+    reason: RewriteReason | None, bytes_kept: int, result: GroupResult
+) -> None:
+    assert result_of(reason, bytes_kept) is result

@@ -116,7 +116,7 @@ def going(segment: RetiredSegment) -> RetiredSegment:
 def test_what_is_deleted_or_being_deleted_stays_away(left: tuple[RetiredSegment, ...]) -> None:
     found = restore_plan_of(FOUND, replace(COMPACTED, retired=left))
     assert isinstance(found, Refusal)
-    assert "are deleted, or being deleted" in found.detail
+    assert "were deleted or forgotten" in found.detail
     assert FIRST.segment_id in found.detail
     assert SECOND.segment_id not in found.detail
 
@@ -126,7 +126,7 @@ def test_a_dropped_tombstones_older_value_stays_away() -> None:
     rest = a_segment(20, 29, segment_id=segment_id("rest"), written_by_run="a run")
     found = restore_plan_of(FOUND, replace(COMPACTED, segments=(MERGED, rest)))
     assert isinstance(found, Refusal)
-    assert "uploaded from offset 20 on is no longer there" in found.detail
+    assert "uploads from offset 20 on no longer exist" in found.detail
 
 
 def test_a_hole_behind_an_empty_log_is_no_state() -> None:
@@ -144,4 +144,4 @@ def test_what_an_unclean_election_cut_off_stays_away() -> None:
     cut = (LeaderEpoch(epoch=0, start_offset=0), LeaderEpoch(epoch=1, start_offset=5))
     found = restore_plan_of(FOUND, replace(COMPACTED, lineage=cut))
     assert isinstance(found, Refusal)
-    assert "belong to a log since cut off" in found.detail
+    assert "has cut off segments of that state" in found.detail

@@ -108,7 +108,7 @@ def test_uploads_of_one_lineage_are_taken_as_a_dictionary_of_offsets_says(
     first = checked(None, found[:arrived])
     if first is not None and first.segments:
         row = claimed(fresh_state(first), run="r", commit_id="1", at_ms=1)
-        assert violations(replace(fresh_state(first), segments=()), row, CLAIM_INVARIANTS) == ()
+        assert not violations(replace(fresh_state(first), segments=()), row, CLAIM_INVARIANTS)
         if data.draw(st.booleans(), label="is compacted"):
             row = compacted(row)
     named = () if row is None else (*row.segments, *(entry.segment for entry in row.retired))
@@ -119,7 +119,7 @@ def test_uploads_of_one_lineage_are_taken_as_a_dictionary_of_offsets_says(
         grown = state_with_new(second)
         assert grown.segments[: len(row.segments)] == row.segments
         claim = claimed(grown, run="s", commit_id="2", at_ms=2)
-        assert violations(row, claim, CLAIM_INVARIANTS) == ()
+        assert not violations(row, claim, CLAIM_INVARIANTS)
 
 
 def compacted(row: PartitionState) -> PartitionState:

@@ -108,7 +108,7 @@ def test_partitions_are_begun_in_order_while_they_fit() -> None:
     three = [due(a_plan(10, 10)), due(a_plan(10)), due(a_plan(10))]
     assert ends(three, RemainingBudget(budget_bytes=3000)) == (
         [20, 10],
-        "--max-bytes is 3 000, this run took 3 000",
+        "--max-bytes is 3 000, and this run has already taken 3 000 bytes",
     )
 
 
@@ -116,7 +116,7 @@ def test_what_would_fit_another_run_as_a_whole_is_not_cut_and_nobody_overtakes_i
     three = [due(a_plan(10)), due(a_plan(*FIVE)), due(a_plan(10))]
     found, stop = ends(three, RemainingBudget(budget_bytes=5500))
     assert found == [10]
-    assert stop == "--max-bytes is 5 500, this run took 1 000"
+    assert stop == "--max-bytes is 5 500, and this run has already taken 1 000 bytes"
 
 
 def test_what_fits_no_run_is_cut_to_what_is_left() -> None:
@@ -133,7 +133,8 @@ def test_the_first_of_a_run_goes_with_one_segment_at_least() -> None:
 
 def test_once_something_was_begun_what_is_too_large_waits() -> None:
     budget_left = RemainingBudget(budget_bytes=1000, spent_bytes=1)
-    assert ends([due(a_plan(*FIVE))], budget_left) == ([], "--max-bytes is 1 000, this run took 1")
+    stop = "--max-bytes is 1 000, and this run has already taken 1 bytes"
+    assert ends([due(a_plan(*FIVE))], budget_left) == ([], stop)
 
 
 def test_a_chunk_counts_as_it_is_cut_by_chunk_bytes() -> None:

@@ -183,7 +183,7 @@ def test_what_is_too_young_rests_and_says_so() -> None:
     assert isinstance(choice, Rest)
     assert choice.reason is RestReason.TOO_YOUNG
     assert choice.detail == (
-        "held back at offset 0: the segment from there on holds records younger than"
+        "held back from offset 0 on: the segment there holds records younger than"
         " min.compaction.lag.ms (50)"
     )
 
@@ -192,8 +192,8 @@ def test_a_round_says_all_that_holds_it_back() -> None:
     plan = chosen(aged(90, 20, 20), rules(50), open_from=200)
     assert isinstance(plan, Compact)
     young, unstable = plan.held_back
-    assert young.startswith("held back at offset 100: the segment from there on")
-    assert unstable.startswith("held back at offset 200: open transaction;")
+    assert young.startswith("held back from offset 100 on: the segment there")
+    assert unstable.startswith("held back from offset 200 on: the transaction that")
 
 
 def test_a_forced_first_dirty_offset_does_not_override_the_minimum() -> None:

@@ -145,7 +145,7 @@ def test_a_partition_that_was_not_inspected_is_left_as_it_is() -> None:
 
 # What the row alone tells.
 
-CLAIMED = "run dead has not given its claim back: it is taken over, and fenced"
+CLAIMED = "run dead has not released its claim: `compact` takes the partition over and fences"
 BY_TIME: Final = replace(RULES, compaction_strategy=CompactionStrategy.TIMESTAMP)
 CHANGED = "the compaction strategy was offset and is timestamp now"
 

@@ -96,7 +96,7 @@ def test_too_low_a_dirty_ratio_rests_and_says_both_numbers() -> None:
     choice = rest(a_view(CHAIN, cleaner_offsets=cleaned_to(300)))
     assert choice.reason is RestReason.RATIO_TOO_LOW
     assert choice.detail == (
-        "1 000 of 4 000 bytes are dirty (25.0 %), min.cleanable.dirty.ratio wants more than 50 %"
+        "1 000 of 4 000 bytes are dirty (25.0 %), not more than min.cleanable.dirty.ratio (50 %)"
     )
 
 
@@ -116,14 +116,16 @@ def test_an_open_transaction_that_holds_everything_back_is_named() -> None:
     choice = rest(view, last_stable=HOLD)
     assert choice.reason is RestReason.ALL_UNSTABLE
     assert choice.detail == (
-        "held back at offset 212: open transaction of producer 2999;"
-        " the segments from offset 200 on wait for its marker"
+        "held back from offset 200 on: the transaction of producer 2999 that begins at offset 212"
+        " has no marker in the tier"
     )
 
 
 def test_a_transaction_without_a_known_producer_is_named_by_its_offset() -> None:
     choice = rest(a_view(CHAIN), last_stable=LastStable(offset=20))
-    assert choice.detail.startswith("held back at offset 20: open transaction; ")
+    assert choice.detail.startswith(
+        "held back from offset 0 on: the transaction that begins at offset 20 has no marker"
+    )
 
 
 def test_a_hold_on_a_partition_that_is_clean_to_its_end_is_no_reason() -> None:
@@ -152,8 +154,8 @@ def test_a_round_that_is_held_back_says_why_not_more() -> None:
     assert plan.next_offset == 200
     assert tuple(s.segment_id for s in plan.sources) == (segment_id(0), segment_id(100))
     assert plan.held_back == (
-        "held back at offset 212: open transaction of producer 2999;"
-        " the segments from offset 200 on wait for its marker",
+        "held back from offset 200 on: the transaction of producer 2999 that begins at offset 212"
+        " has no marker in the tier",
     )
 
 
@@ -182,7 +184,7 @@ def test_a_partition_that_would_rest_while_uploads_wait_for_a_day_is_refused() -
     assert isinstance(refusal, Refusal)
     assert refusal.reason is RefusalReason.GAP
     assert refusal.detail == (
-        "nothing beyond offset 199 can be taken, and uploads have waited for more than a day:"
+        "nothing after offset 199 can be used, and uploads have waited for more than a day:"
         f" segment {segment_id(300)} (offsets 300 to 399) is not taken yet: offset 200 is missing"
         " below it"
     )

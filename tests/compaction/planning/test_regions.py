@@ -96,7 +96,7 @@ def test_a_forced_first_dirty_offset_above_the_log_is_refused() -> None:
     )
     assert isinstance(refusal, Refusal)
     assert refusal.reason is RefusalReason.FIRST_DIRTY_OUT_OF_RANGE
-    assert "offset 301 lies above the log's end 300" in refusal.detail
+    assert "--first-dirty is 301, above the log's end 300" in refusal.detail
 
 
 def test_a_forced_first_dirty_offset_below_the_log_cleans_all_of_it_again() -> None:

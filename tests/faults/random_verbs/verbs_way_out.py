@@ -21,7 +21,7 @@ TRIES: Final = 12
 DAY_MS: Final = 24 * HOUR_MS
 
 _RESTORE: Final = re.compile(r"`tierfold restore [^`]* --to (\S+)`")
-_VACUUM: Final = re.compile(r"`tierfold vacuum` (deletes|with)")
+_VACUUM: Final = re.compile(r"[Rr]un `tierfold vacuum`")
 _DOUBTFUL: Final = re.compile(r"the new log may need them: ([^.]+)\. ")
 _GAP: Final = re.compile(r"move the segments below offset (\d+) out of the tier")
 _NOT_CUT_OFF: Final = "no unclean leader election cut its log off"

@@ -26,7 +26,7 @@ QUIET: Final = Console(quiet=True)
 
 _RESTORE_TO: Final = re.compile(r"--to (\S+)`")
 _NOT_RESTORABLE: Final = "objects of these live segments out of the tier"
-_AT_FIRST: Final = "First `tierfold vacuum`"
+_AT_FIRST: Final = "First run `tierfold vacuum`"
 _DOUBTFUL: Final = re.compile(r"the new log may need them: ([\w, -]+)")
 _ID_LENGTH: Final = 22
 

@@ -167,7 +167,7 @@ def test_a_dry_run_shows_what_the_budget_leaves(tier: Path) -> None:
     ran = tierfold("compact", tier, *options, "--max-bytes", "1B")
     planned = ran.partitions["orders", 0]
     assert (planned["outcome"], planned["next_offset"]) == ("planned", RECORDS_PER_SEGMENT)
-    assert not told(planned["reason"], "chunk 1 of about ", "--max-bytes is 1,")
+    assert not told(planned["reason"], "chunk 1 of about ", "--max-bytes is 1")
     assert ran.outcomes["payments", 0] == LEFT
     ran = tierfold("compact", tier, *options, "--max-partitions", "1")
     assert ran.outcomes == {("orders", 0): "planned", ("payments", 0): LEFT}
