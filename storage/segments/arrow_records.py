@@ -16,7 +16,7 @@ from tierfold.compaction.model.errors import CorruptLog
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.model.units import NO_TIMESTAMP_MS
 from tierfold.compaction.verification.value_digest import DIGEST_BYTES, digests
-from tierfold.storage.kafka.batch_headers import NO_EPOCH
+from tierfold.storage.kafka.batch_layout import NO_EPOCH
 from tierfold.storage.kafka.memory_copy import copy_bytes
 from tierfold.storage.kafka.record_versions import OFFSETS_DECIDE, VersionSource
 from tierfold.storage.kafka.records import Records

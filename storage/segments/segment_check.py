@@ -20,7 +20,8 @@ from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.compaction.model.units import NO_PRODUCER_ID
 from tierfold.compaction.verification.latest_values import LatestValues
 from tierfold.storage.indexes.index_check import BatchPlaces, CheckedIndexes, check_indexes
-from tierfold.storage.kafka.batch_headers import NO_EPOCH, BatchHeads, read_heads
+from tierfold.storage.kafka.batch_headers import BatchHeads, read_heads
+from tierfold.storage.kafka.batch_layout import NO_EPOCH
 from tierfold.storage.kafka.control_records import control_types
 from tierfold.storage.kafka.legacy_batches import decode_any
 from tierfold.storage.kafka.record_versions import OFFSETS_DECIDE, VersionSource

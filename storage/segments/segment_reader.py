@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.units import NO_HORIZON
-from tierfold.storage.kafka.batch_headers import NO_SEQUENCE, BatchHeads, read_heads
+from tierfold.storage.kafka.batch_headers import BatchHeads, read_heads
+from tierfold.storage.kafka.batch_layout import NO_SEQUENCE
 from tierfold.storage.kafka.compression import Codec
 from tierfold.storage.kafka.control_records import ControlType, control_type
 from tierfold.storage.kafka.legacy_batches import decode_any
