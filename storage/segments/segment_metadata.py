@@ -169,8 +169,7 @@ def read_snapshot(
     storage: LocalTieredStorage, key: PartitionKey, segment: Segment
 ) -> tuple[ProducerEntry, ...]:
     """The producers at the segment's end; raises CorruptLog, UnreadableObject."""
-    data, where = _object(storage, key, segment, Part.SNAPSHOT)
-    return read_producer_snapshot(data, where)
+    return read_producer_snapshot(*storage.part_of(key, segment, Part.SNAPSHOT))
 
 
 def read_aborted(
@@ -184,8 +183,8 @@ def read_aborted(
     """
     if not segment.has_transaction_index:
         return ()
-    data, where = _object(storage, key, segment, Part.TRANSACTION_INDEX)
-    listed = read_transaction_index(data, where)
+    part = Part.TRANSACTION_INDEX
+    listed = read_transaction_index(*storage.part_of(key, segment, part))
     return tuple(aborted for aborted in listed if aborted.last_offset >= segment.start_offset)
 
 
@@ -193,8 +192,8 @@ def read_checkpoint(
     storage: LocalTieredStorage, key: PartitionKey, segment: Segment
 ) -> tuple[LeaderEpoch, ...]:
     """All epochs from the log's start to the segment's end; raises CorruptLog, UnreadableObject."""
-    data, where = _object(storage, key, segment, Part.LEADER_EPOCH_CHECKPOINT)
-    return read_leader_epoch_checkpoint(data, where)
+    part = Part.LEADER_EPOCH_CHECKPOINT
+    return read_leader_epoch_checkpoint(*storage.part_of(key, segment, part))
 
 
 def _open_log(storage: LocalTieredStorage, key: PartitionKey, listed: ListedSegment) -> _LogReader:
@@ -269,11 +268,3 @@ def _part(
     """A whole side file, the segment's start offset, and the file's full name."""
     address = (key, listed.segment_id, listed.start_offset, part)
     return storage.read_part(*address), listed.start_offset, storage.uri(*address)
-
-
-def _object(
-    storage: LocalTieredStorage, key: PartitionKey, segment: Segment, part: Part
-) -> tuple[NDArray[np.uint8], str]:
-    """A whole side file and its full name."""
-    address = (key, segment.segment_id, segment.own_start_offset, part)
-    return storage.read_part(*address), storage.uri(*address)

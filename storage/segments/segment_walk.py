@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
+from tierfold.compaction.model.errors import CorruptLog
 from tierfold.storage.kafka.batch_headers import BatchHeads, read_heads
 from tierfold.storage.kafka.batch_layout import claimed_bytes
 from tierfold.storage.kafka.checksums import checksum
-from tierfold.storage.segments.segment_reader import Record, SegmentContent
+from tierfold.storage.segments.segment_reader import Record, SegmentContent, unreadable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +74,4 @@ def _mapped(path: Path) -> NDArray[np.uint8]:
             )
         return np.memmap(path, np.uint8, mode="r")
     except OSError as error:
-        raise UnreadableObject(
-            f"the file cannot be read ({error.strerror})",
-            where=str(path),
-            remedy="Check the path and its rights.",
-        ) from error
+        raise unreadable(error, str(path)) from error
