@@ -36,7 +36,7 @@ demo: $(RUNTIME) ## compact a copy of the bundled sample tier and verify it (bui
 dist: $(RUNTIME) ## build the archive that a cluster's executors need (dist/)
 	@$(BIN)/python scripts/cluster_archive.py dist
 
-test: $(TESTING) ## every check: the whole test suite, linters, types and import rules included
+test: $(TESTING) build/spark_classes.jsa ## every check: the whole test suite, linters, types and import rules included
 	@scripts/require-java javac
 	@$(BIN)/python -m pytest --numprocesses 2
 
@@ -65,6 +65,11 @@ soak: $(TESTING) ## look for faults all night (docs/reliability.md)
 clean: ## remove what these verbs made: environment, builds, caches
 	rm -rf $(VENV) build dist tierfold.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+build/spark_classes.jsa: $(TESTING)
+	@scripts/require-java javac
+	@echo "archiving the classes of Spark's JVM, so that the tests start it faster"
+	@$(BIN)/python -m tests.spark_classes
 
 $(RUNTIME): $(PACKAGING)
 	@scripts/require-python $(PYTHON)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 
@@ -11,6 +12,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 import tests.hypothesis_profiles  # noqa: F401  (registers and loads the profile)
+from tests.spark_classes import jvm_options
 from tests.two_processes import STARTS_JVM, Together, slow_first
 from tierfold.jobs.spark.session import tierfold_session
 
@@ -21,12 +23,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 
 
 def pytest_configure() -> None:
-    """Heed Ctrl-C here and in child processes, also where a shell runs the tests in the background.
+    """Prepare this process and its children: Ctrl-C ends them, and their JVMs start fast.
 
-    Such a shell has it ignored, and what ignores a signal from its start goes on to do so.
+    A shell that runs the tests in the background has Ctrl-C ignored, and child processes inherit
+    that.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Read by the launcher of every JVM that submits a job; child processes inherit it.
+    os.environ["SPARK_SUBMIT_OPTS"] = jvm_options()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

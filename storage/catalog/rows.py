@@ -25,7 +25,7 @@ from tierfold.compaction.model.segments import (
     RetiredSegment,
     Segment,
 )
-from tierfold.storage.catalog.cells import impossible_cells
+from tierfold.storage.catalog.cells import impossible_cells, items_of
 from tierfold.storage.catalog.schema import (
     CLEANER_OFFSET,
     FORMAT_VERSION,
@@ -193,8 +193,9 @@ def values_of(column: pa.Array) -> list[Any]:
     if pa.types.is_map(column.type):
         return [dict(pairs) for pairs in column.to_pylist()]
     if pa.types.is_list(column.type):
-        flat = values_of(column.flatten())
-        ends = accumulate(pc.fill_null(column.value_lengths(), 0).to_pylist(), initial=0)
+        flat = values_of(items_of(column))
+        lengths = (length or 0 for length in column.value_lengths().to_pylist())
+        ends = accumulate(lengths, initial=0)
         return [tuple(flat[start:end]) for start, end in pairwise(ends)]
     if pa.types.is_struct(column.type):
         names = tuple(field.name for field in column.type)
@@ -210,7 +211,8 @@ def values_of(column: pa.Array) -> list[Any]:
 
 def _filled(name: str, column: pa.Array) -> pa.Array:
     """The column with the value that rows of an older format mean by having none."""
-    return pc.fill_null(column, 0) if name in _ZERO_WHERE_NULL else column
+    is_older = name in _ZERO_WHERE_NULL and column.null_count
+    return pc.fill_null(column, 0) if is_older else column
 
 
 def promised_column(rows: pa.Table, field: pa.Field, where: str) -> pa.Array:
@@ -225,7 +227,8 @@ def promised_column(rows: pa.Table, field: pa.Field, where: str) -> pa.Array:
         raise _malformed(f"column {field.name} is missing", where)
     found = rows.column(field.name)
     try:
-        column = pa.chunked_array(found.chunks, found.type).combine_chunks().cast(field.type)
+        column = found.combine_chunks()
+        column = column if column.type == field.type else column.cast(field.type)
     except (pa.ArrowException, ValueError) as error:
         raise _malformed(f"column {field.name}: {error}", where) from error
     if _has_nulls(column, nullable=field.nullable):
@@ -237,7 +240,7 @@ def _has_nulls(column: pa.Array, *, nullable: bool) -> bool:
     if column.null_count and not nullable:
         return True
     if pa.types.is_list(column.type):
-        return _has_nulls(column.flatten(), nullable=column.type.value_field.nullable)
+        return _has_nulls(items_of(column), nullable=column.type.value_field.nullable)
     if pa.types.is_struct(column.type):
         return any(
             _has_nulls(child, nullable=field.nullable)

@@ -28,6 +28,7 @@ from tests.end_to_end.processes import (
     with_descendants,
 )
 from tests.jobs.commands import ROOT
+from tests.spark_classes import jvm_options
 
 SPARK: Final = Path(pyspark.__file__).parent
 MASTER: Final = "org.apache.spark.deploy.master.Master"
@@ -123,6 +124,7 @@ class Cluster:
             "spark.pyspark.driver.python": sys.executable,
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
+            "spark.executor.extraJavaOptions": jvm_options(),
         }
         confs = [f"--conf={name}={value}" for name, value in options.items()]
         place = ("--master", self._url, "--archives", f"{archive}{SHOWN_FOLDER}")
@@ -174,15 +176,15 @@ def _environment(folder: Path) -> dict[str, str]:
     """Nothing of this session's own Spark, and no place outside `folder` to write to."""
     ours = ("PYSPARK_", "SPARK_", "NUMBA_", "PYTHON")
     kept = {name: text for name, text in os.environ.items() if not name.startswith(ours)}
-    scratch, conf = folder / "scratch", folder / "conf"
-    for path in (scratch, conf):
-        path.mkdir(exist_ok=True)
+    scratch = folder / "scratch"
+    scratch.mkdir(exist_ok=True)
     return kept | {
         "SPARK_HOME": str(SPARK),
-        "SPARK_CONF_DIR": str(conf),
         "SPARK_LOCAL_DIRS": str(scratch),
         "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_JAVA_OPTS": jvm_options(),
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_NO_DAEMONIZE": "1",
+        "SPARK_SUBMIT_OPTS": jvm_options(),
         "TMPDIR": str(scratch),
     }

@@ -111,7 +111,9 @@ def users_environment() -> dict[str, str]:
 
 
 def _is_of_spark(name: str) -> bool:
-    return name.startswith(("PYSPARK_", "SPARK_")) or name == "PYTHONPATH"
+    # The options only make the JVM start faster (`tests.spark_classes`).
+    is_ours = name.startswith(("PYSPARK_", "SPARK_")) and name != "SPARK_SUBMIT_OPTS"
+    return is_ours or name == "PYTHONPATH"
 
 
 def told(reason: str, *words: str) -> Sequence[str]:

@@ -9,7 +9,7 @@ The brokers' own list of batches distinguishes two histories.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -141,7 +141,15 @@ class Tier:
     @property
     def reach(self) -> int:
         """The offset after the last that complete uploads hold without a gap."""
-        whole = [upload for upload in self.held if upload.is_complete and self._counts(upload)]
+        return self.reach_through(self.whole)
+
+    @property
+    def whole(self) -> tuple[Held, ...]:
+        """The complete uploads of the current history."""
+        return tuple(u for u in self.held if u.is_complete and self._counts(u))
+
+    def reach_through(self, whole: Sequence[Held]) -> int:
+        """The offset after the last that these complete uploads hold without a gap."""
         reach = min((upload.start_offset for upload in whole), default=0)
         if self.row is not None:
             reach = self.row.next_offset

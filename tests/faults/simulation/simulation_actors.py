@@ -150,7 +150,8 @@ def _check_choice(
 ) -> None:
     """Raise Broken if a partition is served stale, or stands still without a refusal.
 
-    The survey must have seen what the tier held before it and still holds.
+    The survey must have seen what the tier held before it and still holds. Of a newer leader's
+    upload it may have seen the log alone, which cuts off the older one and does not count yet.
     """
     if before is None or before.log.is_deleted or isinstance(partition.choice, Refusal):
         return
@@ -164,9 +165,11 @@ def _check_choice(
             f"{partition.key} rests, and uploads beyond {after.reach} have waited for a day"
         )
     is_idle = partition.choice.reason is RestReason.NOTHING_DIRTY
-    if is_idle and min(before.reach, after.reach) > after.row.next_offset:
+    seen = {upload.attempt.segment_id for upload in before.whole}
+    reach = after.reach_through([u for u in after.whole if u.attempt.segment_id in seen])
+    if is_idle and reach > after.row.next_offset:
         environment.broken(
-            f"{partition.key} rests, and {after.reach} can be reached: {partition.choice.detail}"
+            f"{partition.key} rests, and {reach} can be reached: {partition.choice.detail}"
         )
 
 
