@@ -81,7 +81,7 @@ def _compile(content: Path) -> None:
         name: text for name, text in os.environ.items() if not name.startswith("NUMBA_")
     }
     subprocess.run(
-        [sys.executable, "-m", "tierfold.jobs.spark.kernel_warmup"],
+        [sys.executable, "-m", "tierfold.jobs.verbs.kernel_warmup"],
         cwd=content,
         env=environment | ANY_CPU | {"PYTHONPATH": str(content)},
         check=True,

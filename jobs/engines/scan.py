@@ -19,7 +19,7 @@ from tierfold.storage.segments.segment_scan import (
     scan_segment,
     scan_transactions,
 )
-from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part, counted_from
+from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +76,7 @@ class ScanStage:
 def _scanned(tier: LocalTieredStorage, row: Row, task: ScanTask) -> Iterator[Row]:
     """Yield the rows of one segment; a failure becomes one row, so other partitions go on."""
     segment = task.segment
-    where = tier.uri(task.key, segment.segment_id, segment.own_start_offset, Part.LOG)
-    where = counted_from(where, segment.skipped_bytes)
+    where = tier.log_name(task.key, segment)
     try:
         log = tier.read_log(task.key, segment)
         if task.order is None:

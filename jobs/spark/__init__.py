@@ -3,7 +3,6 @@
     session           the session and every setting of it
     worker_daemon     the parent process of Python workers
     private_sockets   folders for Unix sockets that no other user can enter
-    kernel_warmup     compiles every kernel
     progress          the progress of Spark's tasks
     worker_memory     keeps a worker's garbage collector from walking loaded libraries
     stderr_filter     hides Spark's own chatter on stderr

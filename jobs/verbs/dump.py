@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from tierfold.compaction.model.errors import CorruptLog
 from tierfold.compaction.model.units import NO_HORIZON
-from tierfold.storage.kafka.batch_headers import NO_SEQUENCE
+from tierfold.storage.kafka.batch_layout import NO_SEQUENCE
 from tierfold.storage.kafka.compression import Codec
 from tierfold.storage.kafka.control_records import ControlType, coordinator_epoch
 from tierfold.storage.segments.segment_reader import Record

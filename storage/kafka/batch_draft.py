@@ -1,50 +1,30 @@
-"""Writes new batches from their intended fields.
+"""Writes new batches from their fields: closing batches, pictures of logs and demo data.
 
-They are closing batches, pictures of logs and demo data. `storage.kafka.batch_rewrite` rewrites the
-batches of a log, in kernels.
+`storage.kafka.batch_rewrite` rewrites the batches of a log, in kernels.
 """
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
 from tierfold.compaction.model.units import BATCH_HEADER_BYTES, NO_PRODUCER_ID, NO_TIMESTAMP_MS
-from tierfold.storage.kafka.batch_headers import (
+from tierfold.storage.kafka.batch_layout import (
     CONTROL_BIT,
+    CRC,
+    CRC_AT,
+    HEADER,
     HORIZON_BIT,
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD_BYTES,
+    MAGIC,
     NO_EPOCH,
     NO_SEQUENCE,
     TRANSACTIONAL_BIT,
 )
 from tierfold.storage.kafka.checksums import crc32c
 from tierfold.storage.kafka.compression import Codec, compress
-
-HEADER: Final = struct.Struct(
-    ">q"  # base offset
-    "i"  # batch length, counted from the next field
-    "i"  # leader epoch, outside the crc
-    "b"  # magic
-    "I"  # crc32c of all that follows
-    "h"  # attributes
-    "i"  # last offset delta
-    "q"  # base timestamp, or the delete horizon
-    "q"  # max timestamp
-    "q"  # producer id
-    "h"  # producer epoch
-    "i"  # base sequence
-    "i"  # record count
-)
-"""A magic 2 batch header (KIP-98)."""
-
-CRC: Final = struct.Struct(">I")
-CRC_AT: Final = 17
-MAGIC: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,14 +42,14 @@ class RecordDraft:
 class BatchDraft:
     """One magic 2 batch to write; sizes, counts, deltas and the checksum are computed.
 
-    Without records it becomes a header alone, with neither codec nor delete horizon, as Kafka's
-    `DefaultRecordBatch.writeEmptyHeader` has it.
+    Without records only a header is written, with neither codec nor delete horizon, as Kafka's
+    `DefaultRecordBatch.writeEmptyHeader` does.
     """
 
     base_offset: int
     records: tuple[RecordDraft, ...] = ()
     last_offset: int | None = None
-    """Inclusive; None: the last record's, or the base offset."""
+    """Inclusive; None: that of the last record, or the base offset."""
     codec: Codec = Codec.NONE
     leader_epoch: int = NO_EPOCH
     producer_id: int = NO_PRODUCER_ID
@@ -80,9 +60,9 @@ class BatchDraft:
     is_log_append_time: bool = False
     delete_horizon_ms: int | None = None
     max_timestamp_ms: int | None = None
-    """None: the records' largest, but at least −1, as Kafka's `LogValidator` has it.
+    """None: the largest of the records, but at least −1, as in Kafka's `LogValidator`.
 
-    Under LogAppendTime, what every record is read as.
+    Under LogAppendTime readers return it for every record.
     """
 
 

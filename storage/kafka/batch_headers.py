@@ -1,61 +1,60 @@
-"""The headers of every batch of a segment, as a struct of arrays.
+"""The headers of all batches of a segment, as columns.
 
-One kernel walks the log, one fills the columns, then every batch's checksum is compared: no batch
-is trusted before. Layout of magic 2 (KIP-98), offsets in bytes:
-
-    0 base offset i64    8 batch length i32   12 leader epoch i32   16 magic i8   17 crc u32
-    21 attributes i16   23 last offset delta i32   27 base timestamp i64   35 max timestamp i64
-    43 producer id i64  51 producer epoch i16      53 base sequence i32    57 record count i32
-    61 records
-
-Magic 0 and 1 (KIP-31, KIP-32): 0 offset, 8 size, 12 crc, 16 magic, 17 attributes i8, in magic 1
-18 timestamp i64, then key and value with int32 lengths. A compressed message is a wrapper; only its
-last offset is known without decompressing it, so `base_offset` is the wrapper's own here;
+One kernel walks the log, one fills the columns, and then every batch's checksum is compared: no
+batch is trusted before. The layout is in `storage.kafka.batch_layout`. Of a compressed legacy
+wrapper only the last offset is known here, so that is its `base_offset`, too;
 `storage.kafka.legacy_batches` reads the true one.
 """
 
 from __future__ import annotations
 
+from collections import namedtuple
 from dataclasses import dataclass, fields
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tierfold.compaction.model.errors import CorruptLog
 from tierfold.compaction.model.units import (
     BATCH_HEADER_BYTES,
     NO_HORIZON,
     NO_PRODUCER_ID,
     NO_TIMESTAMP_MS,
 )
+from tierfold.storage.kafka.batch_layout import (
+    CODEC_BITS,
+    CONTROL_BIT,
+    HORIZON_BIT,
+    LEGACY_BYTES_MIN,
+    LOG_APPEND_TIME_BIT,
+    LOG_OVERHEAD_BYTES,
+    NO_EPOCH,
+    NO_SEQUENCE,
+    TRANSACTIONAL_BIT,
+    corrupt_batch,
+)
 from tierfold.storage.kafka.checksums import checksum
+from tierfold.storage.kafka.columns import empty_columns
 from tierfold.storage.kafka.wire import as_kernel_input, be_int, be_word, kernel
-
-LOG_OVERHEAD_BYTES: Final = 12
-"""Base offset and batch length: what the batch length does not count."""
-
-LEGACY_BYTES_MIN: Final = (12 + 14, 12 + 22)
-"""The smallest message of magic 0 and of magic 1: null key, null value."""
 
 UNKNOWN_COUNT: Final = -1
 """In `BatchHeads.count`: a compressed legacy wrapper does not store its record count."""
 
-NO_EPOCH: Final = -1
-NO_SEQUENCE: Final = -1
-
-CODEC_BITS: Final = 0x07
-LOG_APPEND_TIME_BIT: Final = 0x08
-TRANSACTIONAL_BIT: Final = 0x10
-CONTROL_BIT: Final = 0x20
-HORIZON_BIT: Final = 0x40
-
 RECORD_BYTES_MIN: Final = 7
 """Length, attributes, two deltas, null key, null value, no headers: one byte each."""
 
-_HEAD_BYTES_MIN: Final = 17  # What must be there to know a batch's length and magic.
+_HEAD_BYTES_MIN: Final = 17  # Enough to know a batch's length and magic.
 _OK, _TORN, _SHORT, _MAGIC, _CODEC, _ORDER, _DELTA, _COUNT, _CROWDED = range(9)
-_REMEDY: Final = "Take the segment from a backup; nothing of this partition was changed."
+_CORRUPTIONS: Final = {
+    _TORN: "the log is torn at byte {at}: a batch there needs {found} bytes more",
+    _SHORT: "the batch at byte {at} claims {found} bytes, fewer than a batch can have",
+    _MAGIC: "the batch at byte {at} has magic {found}; Kafka has 0, 1 and 2",
+    _CODEC: "the batch at byte {at} has the unknown compression codec {found}",
+    _ORDER: "the batch at byte {at} is out of order: offset {found} was there before it",
+    _DELTA: "the batch at byte {at} has last offset delta {found}",
+    _COUNT: "the batch at byte {at} claims {found} records",
+    _CROWDED: "the batch at byte {at} claims {found} records, more than its bytes can hold",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +67,7 @@ class BatchHeads:
     """The whole batch, its first twelve bytes included."""
     base_offset: NDArray[np.int64]
     last_offset: NDArray[np.int64]
-    """Inclusive; beyond the last record where that was compacted away."""
+    """Inclusive; above the last record's where compaction removed that."""
     magic: NDArray[np.int8]
     attributes: NDArray[np.int16]
     leader_epoch: NDArray[np.int32]
@@ -130,32 +129,17 @@ class BatchHeads:
         return BatchHeads(**{name: column[first:last] for name, column in columns.items()})
 
 
-class _Columns(NamedTuple):
-    """`BatchHeads` as a kernel takes it."""
-
-    position: NDArray[np.int64]
-    size_bytes: NDArray[np.int64]
-    base_offset: NDArray[np.int64]
-    last_offset: NDArray[np.int64]
-    magic: NDArray[np.int8]
-    attributes: NDArray[np.int16]
-    leader_epoch: NDArray[np.int32]
-    crc: NDArray[np.uint32]
-    base_timestamp_ms: NDArray[np.int64]
-    max_timestamp_ms: NDArray[np.int64]
-    producer_id: NDArray[np.int64]
-    producer_epoch: NDArray[np.int16]
-    base_sequence: NDArray[np.int32]
-    record_count: NDArray[np.int32]  # `count` is a method of tuples.
+if TYPE_CHECKING:
+    _Columns = BatchHeads
+else:
+    _Columns = namedtuple("_Columns", [field.name for field in fields(BatchHeads)])
+    """`BatchHeads` in the form that a kernel takes."""
 
 
 def read_heads(log: NDArray[np.uint8], *, where: str, check_crc: bool = True) -> BatchHeads:
-    """The heads of all batches of a log; none for a log of zero bytes.
+    """The heads of all batches of a log (uint8); none for a log of zero bytes.
 
-    Args:
-        log: uint8, the bytes of a `.log`.
-        where: Named in errors: the segment's object or file.
-        check_crc: Compare every batch's checksum; without it only the structure is checked.
+    Without `check_crc` only the structure is checked. `where` is the object or file, for errors.
 
     Raises:
         CorruptLog: Naming the byte position, what was found and what to do.
@@ -163,72 +147,29 @@ def read_heads(log: NDArray[np.uint8], *, where: str, check_crc: bool = True) ->
     log = as_kernel_input(log)
     batches, code, at, found = _count_batches(log)
     if code != _OK:
-        raise CorruptLog(_corruption(code, at, found), where=where, remedy=_REMEDY)
-    columns = _empty_columns(batches)
-    read, code, found = _fill(log, columns)
+        raise corrupt_batch(_CORRUPTIONS[code].format(at=at, found=found), where)
+    columns = empty_columns(BatchHeads, batches)
+    read, code, found = _fill(log, _Columns(**columns))
+    heads = BatchHeads(**columns)
     if check_crc:
         # A bad checksum explains an odd header, so it is reported first.
-        _check_crc(log, columns, min(read + 1, batches), where)
+        _check_crc(log, heads.slice(0, read + 1), where)
     if code != _OK:
-        what = _corruption(code, int(columns.position[read]), found)
-        base_offset = int(columns.base_offset[read])
-        raise CorruptLog(f"{what} (base offset {base_offset})", where=where, remedy=_REMEDY)
-    named = columns._asdict()
-    return BatchHeads(count=named.pop("record_count"), **named)
+        what = _CORRUPTIONS[code].format(at=heads.position[read], found=found)
+        raise corrupt_batch(f"{what} (base offset {heads.base_offset[read]})", where)
+    return heads
 
 
-def _empty_columns(batches: int) -> _Columns:
-    return _Columns(
-        position=np.empty(batches, np.int64),
-        size_bytes=np.empty(batches, np.int64),
-        base_offset=np.empty(batches, np.int64),
-        last_offset=np.empty(batches, np.int64),
-        magic=np.empty(batches, np.int8),
-        attributes=np.empty(batches, np.int16),
-        leader_epoch=np.empty(batches, np.int32),
-        crc=np.empty(batches, np.uint32),
-        base_timestamp_ms=np.empty(batches, np.int64),
-        max_timestamp_ms=np.empty(batches, np.int64),
-        producer_id=np.empty(batches, np.int64),
-        producer_epoch=np.empty(batches, np.int16),
-        base_sequence=np.empty(batches, np.int32),
-        record_count=np.empty(batches, np.int32),
-    )
-
-
-def _corruption(code: int, at: int, found: int) -> str:
-    match code:
-        case 1:
-            return f"the log is torn at byte {at}: a batch there needs {found} bytes more"
-        case 2:
-            return f"the batch at byte {at} claims {found} bytes, fewer than a batch can have"
-        case 3:
-            return f"the batch at byte {at} has magic {found}; Kafka has 0, 1 and 2"
-        case 4:
-            return f"the batch at byte {at} has the unknown compression codec {found}"
-        case 5:
-            return f"the batch at byte {at} is out of order: offset {found} was there before it"
-        case 6:
-            return f"the batch at byte {at} has last offset delta {found}"
-        case 7:
-            return f"the batch at byte {at} claims {found} records"
-        case _:
-            return f"the batch at byte {at} claims {found} records, more than its bytes can hold"
-
-
-def _check_crc(log: NDArray[np.uint8], columns: _Columns, batches: int, where: str) -> None:
-    position = columns.position[:batches].tolist()
-    end = (columns.position + columns.size_bytes)[:batches].tolist()
-    magic = columns.magic[:batches].tolist()
-    stored = columns.crc[:batches].tolist()
-    for i in range(batches):
+def _check_crc(log: NDArray[np.uint8], heads: BatchHeads, where: str) -> None:
+    position, magic, stored = heads.position.tolist(), heads.magic.tolist(), heads.crc.tolist()
+    end = (heads.position + heads.size_bytes).tolist()
+    for i in range(len(heads)):
         computed = checksum(log[position[i] : end[i]], magic[i])
         if computed != stored[i]:
-            raise CorruptLog(
-                f"the batch at byte {position[i]} (base offset {columns.base_offset[i]}) has a bad "
+            raise corrupt_batch(
+                f"the batch at byte {position[i]} (base offset {heads.base_offset[i]}) has a bad "
                 f"CRC: stored {stored[i]:#010x}, computed {computed:#010x}",
-                where=where,
-                remedy=_REMEDY,
+                where,
             )
 
 
@@ -290,7 +231,7 @@ def _fill_v2(log: NDArray[np.uint8], at: int, out: _Columns, i: int) -> tuple[in
     out.producer_id[i] = be_int(log, at + 43, 8)
     out.producer_epoch[i] = be_int(log, at + 51, 2)
     out.base_sequence[i] = be_int(log, at + 53, 4)
-    out.record_count[i] = count
+    out.count[i] = count
     codec = int(out.attributes[i] & CODEC_BITS)
     if codec > 4:
         return _CODEC, codec
@@ -316,7 +257,7 @@ def _fill_legacy(log: NDArray[np.uint8], at: int, out: _Columns, i: int) -> tupl
     out.producer_id[i] = NO_PRODUCER_ID
     out.producer_epoch[i] = NO_EPOCH
     out.base_sequence[i] = NO_SEQUENCE
-    out.record_count[i] = 1 if codec == 0 else UNKNOWN_COUNT
+    out.count[i] = 1 if codec == 0 else UNKNOWN_COUNT
     if codec > 3:  # Zstandard came with KIP-110, for magic 2 only.
         return _CODEC, codec
     return _OK, 0

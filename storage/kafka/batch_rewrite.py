@@ -1,8 +1,8 @@
-"""Writes what becomes of batches: copied as they are, rewritten, emptied or dropped.
+"""Copies, rewrites, empties or drops batches, as decided.
 
-Rule: Kafka's `MemoryRecords.filterTo` and `buildRetainedRecordsInto`. An uncompressed batch comes
-out byte for byte as Kafka writes it. All payloads of a call are encoded by kernels, the
-uncompressed ones in place; compression, headers and checksums follow batch by batch.
+Rule: Kafka's `MemoryRecords.filterTo` and `buildRetainedRecordsInto`. An uncompressed batch gets
+the same bytes as from Kafka. Kernels encode all payloads of a call, the uncompressed ones in
+place; compression, headers and checksums follow batch by batch.
 """
 
 from __future__ import annotations
@@ -12,14 +12,18 @@ from numpy.typing import NDArray
 
 from tierfold.compaction.cleaning.record_retention import BatchRetention
 from tierfold.compaction.model.units import BATCH_HEADER_BYTES, NO_HORIZON
-from tierfold.storage.kafka.batch_draft import CRC, CRC_AT, HEADER, MAGIC, BatchDraft, write_batch
-from tierfold.storage.kafka.batch_headers import (
+from tierfold.storage.kafka.batch_draft import BatchDraft, write_batch
+from tierfold.storage.kafka.batch_headers import BatchHeads
+from tierfold.storage.kafka.batch_layout import (
     CONTROL_BIT,
+    CRC,
+    CRC_AT,
+    HEADER,
     HORIZON_BIT,
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD_BYTES,
+    MAGIC,
     TRANSACTIONAL_BIT,
-    BatchHeads,
 )
 from tierfold.storage.kafka.checksums import crc32c
 from tierfold.storage.kafka.compression import Codec, compress
@@ -36,21 +40,18 @@ def rewrite_batches(
     retention: NDArray[np.int8],
     horizon_ms: NDArray[np.int64],
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """The output of all batches, one after the other.
+    """The new bytes of all batches, and how many of them each takes (0: dropped).
 
     Args:
-        log: uint8, what `heads` was read from.
+        log: uint8, the bytes that `heads` was read from.
         heads: The batches to write, a window of the log; legacy ones become magic 2.
-        records: Those batches decoded, by `decode` or `decode_legacy`.
+        records: The records of these batches.
         keep: bool, per record; only used in batches to rewrite.
         retention: int8 `BatchRetention`, per batch.
         horizon_ms: int64, per batch: the delete horizon of a rewritten batch, or `NO_HORIZON`.
 
-    Returns:
-        The bytes, and how many of them each batch takes (0: dropped), shape (batches,).
-
     Raises:
-        ValueError: A batch is to be rewritten and no record of it is kept: a bug of the caller.
+        ValueError: A batch is to be rewritten, but keeps no record: a bug in the caller.
     """
     is_rewrite = retention == BatchRetention.REWRITE
     survivors = measure(heads, records, keep, is_rewrite, horizon_ms)
@@ -76,7 +77,7 @@ def rewrite_batches(
 def closing_batch(offset: int, leader_epoch: int) -> bytes:
     """An empty batch of one offset, without producer and timestamp: 61 bytes.
 
-    For a cleaning round whose sources end in a hole; readers would stick there (SEMANTICS, 5).
+    Written where the sources of a round end in a hole; readers would get stuck there.
     """
     return write_batch(BatchDraft(base_offset=offset, leader_epoch=leader_epoch))
 
@@ -84,7 +85,7 @@ def closing_batch(offset: int, leader_epoch: int) -> bytes:
 def _compressed_payloads(
     heads: BatchHeads, records: Records, survivors: Survivors
 ) -> dict[int, bytes]:
-    """The new payload of every batch to rewrite that is compressed, by batch."""
+    """The new payload of each rewritten batch that is compressed, by batch."""
     codec = heads.codec
     is_compressed = (survivors.record_count > 0) & (codec != Codec.NONE)
     if not is_compressed.any():
@@ -122,7 +123,7 @@ def _copy_runs(
     position: NDArray[np.int64],
     out: NDArray[np.uint8],
 ) -> None:
-    """Copies neighbours as one slice: a clean region is mostly such runs."""
+    """Copy neighbouring batches as one slice: a clean region has long runs of them."""
     for run in np.split(copied, np.flatnonzero(np.diff(copied) != 1) + 1):
         if run.size:
             source = log[
@@ -167,7 +168,7 @@ def _write_headers(
 
 
 def _attributes(heads: BatchHeads, survivors: Survivors) -> NDArray[np.int16]:
-    """Timestamp type and flags are kept; an emptied batch has neither codec nor horizon."""
+    """Keep timestamp type and flags; an emptied batch has neither codec nor horizon."""
     has_horizon = (survivors.record_count > 0) & (survivors.horizon_ms != NO_HORIZON)
     attributes = np.where(survivors.record_count > 0, heads.codec, Codec.NONE).astype(np.int16)
     attributes |= heads.is_log_append_time * np.int16(LOG_APPEND_TIME_BIT)

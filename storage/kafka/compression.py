@@ -3,12 +3,12 @@
 A batch is small, 17 KB on average, so the cost per call matters. Measured, reading 17 KB: lz4 takes
 6.8 µs (12 with cramjam, used before), zstd 20 µs (33).
 
-What differs from the codecs' plain forms: snappy comes in the frame of the xerial library, or raw
-(Kafka's `SnappyCompression` and clients without that frame); lz4 is the frame format with
+Kafka's forms differ from the plain ones. Snappy comes in the frame of the xerial library, or raw
+(Kafka's `SnappyCompression` and clients without that frame). Lz4 is the frame format with
 independent blocks only, and in magic 0 its header checksum is wrong (KAFKA-3160).
 
-No frame's claim about its size is trusted. A few bytes may stand for gigabytes, so there is a bound
-to what a payload may become (`plain_bytes_max`), and a decoder stops when it gets there.
+No frame's claim about its size is trusted: a few bytes may expand to gigabytes. `plain_bytes_max`
+bounds what a payload may expand to, and a decoder stops there.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import threading
 import zlib
 from collections.abc import Callable
 from enum import IntEnum
+from functools import partial
 from typing import Final, Protocol, TypeAlias
 
 import lz4.frame
@@ -28,6 +29,7 @@ import zstandard
 from numpy.typing import NDArray
 
 from tierfold.compaction.model.errors import CorruptLog
+from tierfold.storage.kafka.batch_layout import corrupt_batch
 
 Buffer: TypeAlias = bytes | bytearray | memoryview | NDArray[np.uint8]
 
@@ -35,23 +37,23 @@ XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 XERIAL_HEADER: Final = struct.Struct(">8sii")  # magic, version, lowest version that can read it
 XERIAL_BLOCK_BYTES: Final = 32 * 1024
 SNAPPY_RATIO_MAX: Final = 22
-"""A snappy element of three bytes stands for at most 64: a longer claim is not worth its memory."""
+"""A snappy element of three bytes expands to at most 64, so a larger claim is false."""
 LZ4_RATIO_MAX: Final = 255
-"""A byte of an lz4 match's length stands for at most 255."""
+"""A byte of an lz4 match's length expands to at most 255."""
 GZIP_RATIO_MAX: Final = 1032
-"""Two bits of deflate stand for at most 258 bytes."""
+"""Two bits of deflate expand to at most 258 bytes."""
 ZSTD_RATIO_MAX: Final = 32 * 1024
-"""A zstd block of four bytes stands for at most 128 KiB."""
+"""A zstd block of four bytes expands to at most 128 KiB."""
 
 TRUSTED_RATIO: Final = 256
-"""Uncompressed to stored bytes, accepted of any payload: all that lz4 and snappy can express."""
+"""Uncompressed to stored bytes, accepted for any payload: the maximum of lz4 and snappy."""
 PLAIN_BYTES_TRUSTED: Final = 128 * 2**20
-"""Accepted of a payload however small: a hundred times the largest request that a producer sends by
+"""Accepted for the smallest payload: a hundred times the largest request that a producer sends by
 default (`max.request.size`, 1 MiB, which counts uncompressed bytes)."""
 WINDOW_BYTES_TRUSTED: Final = 2**30
-"""Accepted of the payloads that are decoded together, however small they are."""
+"""Accepted for payloads that are decoded together, even the smallest."""
 PLAIN_BYTES_MAX: Final = 2**31 - 1
-"""No record, and no array of Kafka's own process, is larger: its sizes are an int32."""
+"""No record and no array in Kafka is larger: its sizes are int32."""
 
 _SLICE_BYTES_MIN: Final = 64
 _SLICE_BYTES_MAX: Final = 16 * 1024
@@ -61,7 +63,7 @@ ZSTD_LEVEL: Final = 3
 
 
 class _Zstd(threading.local):
-    """What zstandard reuses from call to call, but never in two threads at once."""
+    """The objects that zstandard reuses between calls, for one thread."""
 
     def __init__(self) -> None:
         self.compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL)
@@ -82,7 +84,7 @@ class Codec(IntEnum):
 
 
 def compress(codec: int, payload: Buffer) -> bytes:
-    """`payload` as a batch holds it under `codec`, at Kafka's default level."""
+    """Compress `payload` as a batch holds it, at Kafka's default level."""
     plain = _view(payload)
     match Codec(codec):
         case Codec.NONE:
@@ -104,12 +106,12 @@ def compress(codec: int, payload: Buffer) -> bytes:
 
 
 def plain_bytes_max(stored_bytes: int) -> int:
-    """How much a payload of so many stored bytes may hold; Kafka itself has no such bound."""
+    """The most that a payload of so many stored bytes may expand to; Kafka has no such bound."""
     return min(max(TRUSTED_RATIO * stored_bytes, PLAIN_BYTES_TRUSTED), PLAIN_BYTES_MAX)
 
 
 def window_bytes_max(stored_bytes: int) -> int:
-    """How much payloads of so many stored bytes, decoded together, may hold in all."""
+    """The most that payloads of so many stored bytes, decoded together, may expand to in all."""
     return min(max(TRUSTED_RATIO * stored_bytes, WINDOW_BYTES_TRUSTED), PLAIN_BYTES_MAX)
 
 
@@ -121,17 +123,13 @@ def decompress(
     mend_lz4_header: bool = False,
     budget_bytes: int = PLAIN_BYTES_MAX,
 ) -> bytes:
-    """What `compress` was given.
+    """Decompress a batch's records, or a legacy wrapper's value.
 
-    Args:
-        codec: A `Codec`.
-        payload: A batch's records, or a legacy wrapper's value.
-        where: Named in errors: the segment and the batch.
-        mend_lz4_header: For magic 0, whose lz4 header checksum is never right.
-        budget_bytes: What `window_bytes_max` leaves for it.
+    `mend_lz4_header` is for magic 0, whose lz4 header checksum is always wrong. `budget_bytes` is
+    what `window_bytes_max` leaves for this payload.
 
     Raises:
-        CorruptLog: The codec is none of Kafka's, the bytes are not of that codec, or they hold more
+        CorruptLog: Kafka has no such codec, the bytes are not of that codec, or they expand to more
             than `budget_bytes` or `plain_bytes_max` allows.
     """
     stored = _view(payload)
@@ -140,7 +138,7 @@ def decompress(
     decoder = _DECODERS.get(codec)
     if decoder is None:
         raise CorruptLog(
-            f"compression codec {codec} is none that Kafka has (0 to 4)",
+            f"the compression codec is {codec}; Kafka has 0 to 4",
             where=where,
             remedy="Take the segment from a backup; if a newer Kafka wrote it, update tierfold.",
         )
@@ -152,10 +150,9 @@ def decompress(
     except _TooMuch as error:
         raise _bomb(codec, len(stored), limit_bytes, where) from error
     except _DECODER_ERRORS as error:
-        raise CorruptLog(
+        raise corrupt_batch(
             f"the {Codec(codec).name.lower()} payload cannot be decompressed ({_words(error)})",
-            where=where,
-            remedy="Take the segment from a backup; nothing of this partition was changed.",
+            where,
         ) from error
 
 
@@ -166,15 +163,15 @@ class _TooMuch(Exception):
 def _bomb(codec: int, stored_bytes: int, limit_bytes: int, where: str) -> CorruptLog:
     return CorruptLog(
         f"the {Codec(codec).name.lower()} payload of {stored_bytes} bytes holds more than "
-        f"{limit_bytes} when decompressed, beyond what is accepted of it or of its neighbours",
+        f"{limit_bytes} when decompressed, beyond what is accepted of it and of its neighbours",
         where=where,
         remedy="Take the segment from a backup. If the data is meant to be like that, its topic "
-        "cannot be compacted while the batch lives.",
+        "cannot be compacted as long as the batch exists.",
     )
 
 
 def _words(error: BaseException) -> str:
-    if isinstance(error, MemoryError):  # It comes without any.
+    if isinstance(error, MemoryError):  # It has no text.
         return "it asks for more memory than there is"
     return str(error) or type(error).__name__
 
@@ -210,7 +207,7 @@ def _unsnap(view: memoryview, limit_bytes: int) -> bytes:
 
 
 def _unsnap_block(block: memoryview, limit_bytes: int) -> bytes:
-    # The library allocates what the first varint claims, before it looks at the rest.
+    # The library allocates what the first varint claims before it reads the rest.
     claimed_bytes = 0
     for i, byte in enumerate(block[:5]):
         claimed_bytes |= (byte & 0x7F) << (7 * i)
@@ -225,7 +222,7 @@ def _unsnap_block(block: memoryview, limit_bytes: int) -> bytes:
 
 
 def _unlz4(stored: memoryview, limit_bytes: int) -> bytes:
-    # Here too the library allocates first what the header claims.
+    # Here, too, the library first allocates what the header claims.
     if len(stored) >= 14 and stored[4] & 0x08:
         claimed_bytes = int.from_bytes(stored[6:14], "little")
         if claimed_bytes > LZ4_RATIO_MAX * len(stored):
@@ -242,14 +239,6 @@ def _unlz4(stored: memoryview, limit_bytes: int) -> bytes:
     return plain
 
 
-def _unzip(stored: memoryview, limit_bytes: int) -> bytes:
-    return _streamed(stored, limit_bytes, GZIP_RATIO_MAX, lambda: zlib.decompressobj(31))
-
-
-def _unzstd(stored: memoryview, limit_bytes: int) -> bytes:
-    return _streamed(stored, limit_bytes, ZSTD_RATIO_MAX, _ZSTD.decompressor.decompressobj)
-
-
 class _Stream(Protocol):
     """One gzip member, or one zstd frame, in progress."""
 
@@ -260,14 +249,22 @@ class _Stream(Protocol):
     def decompress(self, data: memoryview, /) -> bytes: ...
 
 
-def _streamed(
-    stored: memoryview, limit_bytes: int, ratio_max: int, opened: Callable[[], _Stream]
-) -> bytes:
-    """Decompresses all members, a slice of the input at a time.
+def _gzip_member() -> _Stream:
+    return zlib.decompressobj(31)
 
-    A slice can hold at most twice what is still allowed, so the limit is never passed by far;
-    smaller slices cost zstd a fifth of its speed. Nor is the rest of the input copied for each of
-    very many tiny members.
+
+def _zstd_frame() -> _Stream:
+    return _ZSTD.decompressor.decompressobj()  # Of the calling thread.
+
+
+def _streamed(
+    ratio_max: int, opened: Callable[[], _Stream], stored: memoryview, limit_bytes: int
+) -> bytes:
+    """Decompress all members, a slice of the input at a time.
+
+    A slice expands to at most twice what is still allowed, so the limit is not exceeded by much;
+    smaller slices cost zstd a fifth of its speed. Slices also spare copying the rest of the input
+    for each of very many tiny members.
     """
     parts: list[bytes] = []
     at, left_bytes = 0, limit_bytes
@@ -290,10 +287,10 @@ def _streamed(
 
 
 def _with_true_lz4_checksum(stored: memoryview) -> bytes:
-    """The frame with the header checksum that the lz4 library insists on (KAFKA-3160).
+    """The frame with the header checksum that the lz4 library requires (KAFKA-3160).
 
-    The descriptor is two flag bytes, eight more if there is a content size, then the checksum:
-    the second byte of its xxh32.
+    The descriptor is two flag bytes, and eight more if there is a content size. The checksum
+    follows: the second byte of the descriptor's xxh32.
     """
     frame = bytearray(stored)
     if len(frame) < 7:
@@ -309,7 +306,7 @@ _PRIMES: Final = (2654435761, 2246822519, 3266489917, 668265263, 374761393)
 
 
 def _short_xxh32(data: bytes) -> int:
-    """Hash xxh32, seed 0, of fewer than 16 bytes (the algorithm's tail and final mixing)."""
+    """The xxh32 with seed 0 of fewer than 16 bytes: the algorithm's tail and final mixing."""
     prime_1, prime_2, prime_3, prime_4, prime_5 = _PRIMES
     hash_ = (prime_5 + len(data)) & _WORD
     whole = len(data) & ~3
@@ -327,16 +324,16 @@ def _rotated(word: int, bits: int) -> int:
 
 
 _DECODERS: Final[dict[int, Callable[[memoryview, int], bytes]]] = {
-    Codec.GZIP: _unzip,
+    Codec.GZIP: partial(_streamed, GZIP_RATIO_MAX, _gzip_member),
     Codec.SNAPPY: _unsnap,
     Codec.LZ4: _unlz4,
-    Codec.ZSTD: _unzstd,
+    Codec.ZSTD: partial(_streamed, ZSTD_RATIO_MAX, _zstd_frame),
 }
 _DECODER_ERRORS: Final = (
     EOFError,
     MemoryError,  # A frame may claim any size.
-    OSError,  # What pyarrow raises for bytes that are none of its own.
-    RuntimeError,  # lz4's own.
+    OSError,  # From pyarrow.
+    RuntimeError,  # From lz4.
     ValueError,
     zlib.error,
     zstandard.ZstdError,

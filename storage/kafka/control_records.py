@@ -1,7 +1,8 @@
-"""Control records: a control batch's type, from its record's key (KIP-98, KIP-595, KIP-853).
+"""Reads and writes control records (KIP-98, KIP-595, KIP-853).
 
-Key: version int16, type int16; later versions may append fields, which are ignored. An end marker's
-value: version int16, coordinator epoch int32 (Kafka `EndTransactionMarker`).
+The key holds the type: version int16, type int16. Later versions may append fields, which are
+ignored. The value of a transaction marker: version int16, coordinator epoch int32 (Kafka
+`EndTransactionMarker`).
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tierfold.compaction.model.errors import CorruptLog
 from tierfold.storage.kafka.batch_headers import BatchHeads
+from tierfold.storage.kafka.batch_layout import corrupt_batch
 from tierfold.storage.kafka.records import Records
 
 NOT_CONTROL: Final = -1
@@ -42,10 +43,9 @@ class ControlType(IntEnum):
 
 
 def control_types(records: Records, heads: BatchHeads, *, where: str) -> NDArray[np.int16]:
-    """The type of each batch's first record, shape (batches,).
+    """The type of each batch's first record, shape (batches,); it may be none of `ControlType`.
 
-    The raw number where it is none of `ControlType`: no negative one exists. `NOT_CONTROL` for an
-    ordinary batch, `EMPTIED` for a control batch without records.
+    `NOT_CONTROL` for an ordinary batch, `EMPTIED` for a control batch without records.
 
     Raises:
         CorruptLog: A control record's key is too short, or its version or type is negative.
@@ -56,25 +56,24 @@ def control_types(records: Records, heads: BatchHeads, *, where: str) -> NDArray
     batches = np.flatnonzero(heads.is_control & (first < after))
     marker = first[batches]
     long_enough = records.key_bytes[marker] >= _KEY.size
-    # Too short a key must not be read, so those look at byte 0 and are refused below.
+    # A short key must not be read: byte 0 is read instead, and the key is refused below.
     at = np.where(long_enough, records.key_at[marker], 0)
     version = _int16(records.body, at)
     kind = _int16(records.body, at + 2)
     broken = np.flatnonzero(~long_enough | (version < 0) | (kind < 0))
     if broken.size:
         i = int(batches[broken[0]])
-        raise CorruptLog(
+        raise corrupt_batch(
             f"the control batch at byte {heads.position[i]} (base offset {heads.base_offset[i]}) "
             "has no readable type in its record's key",
-            where=where,
-            remedy="Take the segment from a backup; nothing of this partition was changed.",
+            where,
         )
     kinds[batches] = kind
     return kinds
 
 
 def control_type(key: bytes | None) -> ControlType:
-    """The type that a control record's key names; UNKNOWN for what Kafka does not have."""
+    """The type in a control record's key; UNKNOWN if Kafka has none like it."""
     if key is None or len(key) < _KEY.size:
         return ControlType.UNKNOWN
     version, kind = _KEY.unpack_from(key)
@@ -83,7 +82,7 @@ def control_type(key: bytes | None) -> ControlType:
 
 
 def coordinator_epoch(value: bytes | None) -> int | None:
-    """The transaction coordinator's epoch in an end marker's value; None if it has none."""
+    """The coordinator epoch in a transaction marker's value; None if the value is too short."""
     if value is None or len(value) < _END_MARKER.size:
         return None
     _version, epoch = _END_MARKER.unpack_from(value)
@@ -91,7 +90,7 @@ def coordinator_epoch(value: bytes | None) -> int | None:
 
 
 def end_marker(epoch: int, kind: ControlType) -> tuple[bytes, bytes]:
-    """Key and value of the marker that ends a transaction under that coordinator epoch."""
+    """Key and value of a transaction marker."""
     return _KEY.pack(_VERSION, kind), _END_MARKER.pack(_VERSION, epoch)
 
 

@@ -1,7 +1,7 @@
 """Kafka's ids as text: 16 bytes as 22 characters of url-safe base64 without padding.
 
-Rule: Kafka `org.apache.kafka.common.Uuid`. Such an id may hold `-` and `_`, so names that contain
-one are cut by length, never at a dash.
+Rule: Kafka `org.apache.kafka.common.Uuid`. An id may hold `-` and `_`, so a name that contains an
+id is split by length, never at a dash.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Final
 UUID_CHARACTERS: Final = 22
 
 KAFKA_UUID_PATTERN: Final = r"[A-Za-z0-9_-]{21}[AQgw]"
-"""22 characters hold 132 bits; the last four are zero, which leaves four last characters."""
+"""22 characters hold 132 bits. The last four are zero, so only four last characters occur."""
 
 _KAFKA_UUID: Final = re.compile(KAFKA_UUID_PATTERN)
 
 
 def new_segment_id() -> str:
-    """A new random id; like Kafka's, it never begins with a dash."""
+    """A new random id; like Kafka's, it does not begin with a dash."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii").rstrip("=")
         if not text.startswith("-"):
@@ -28,5 +28,5 @@ def new_segment_id() -> str:
 
 
 def is_kafka_uuid(text: str) -> bool:
-    """Whether Kafka could have printed `text` as an id: the one spelling of some 16 bytes."""
+    """Whether `text` is an id as Kafka prints it; 16 bytes have only one such spelling."""
     return _KAFKA_UUID.fullmatch(text) is not None

@@ -1,10 +1,10 @@
 """Messages of magic 0 and 1, alone or compressed in a wrapper (KIP-31, KIP-32).
 
-A message: offset i64, size i32, crc u32, magic i8, attributes i8, in magic 1 timestamp i64, then
-key and value, each with an int32 length (−1: null). A wrapper is a message whose value is a
-compressed run of messages. Inner offsets are absolute in magic 0; in magic 1 they are relative,
-and the wrapper's offset is the last one's (Kafka `AbstractLegacyRecordBatch.DeepRecordsIterator`).
-The wrapper's checksum covers the inner messages, whose own are not checked.
+A message is a header (`batch_layout`), then key and value, each with an int32 length (−1: null). A
+wrapper is a message whose value is a compressed run of messages. Inner offsets are absolute in
+magic 0. In magic 1 they are relative, and the wrapper's offset is that of the last one (Kafka
+`AbstractLegacyRecordBatch.DeepRecordsIterator`). The wrapper's checksum covers the inner messages,
+whose own checksums are not compared.
 """
 
 from __future__ import annotations
@@ -16,17 +16,22 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tierfold.compaction.model.errors import CorruptLog
 from tierfold.compaction.model.units import NO_TIMESTAMP_MS
-from tierfold.storage.kafka.batch_headers import (
+from tierfold.storage.kafka.batch_headers import UNKNOWN_COUNT, BatchHeads
+from tierfold.storage.kafka.batch_layout import (
     CODEC_BITS,
     LEGACY_BYTES_MIN,
     LOG_OVERHEAD_BYTES,
-    UNKNOWN_COUNT,
-    BatchHeads,
+    corrupt_batch,
 )
 from tierfold.storage.kafka.compression import Codec, decompress, window_bytes_max
-from tierfold.storage.kafka.records import RecordColumns, Records, decode, empty_columns, windows
+from tierfold.storage.kafka.records import (
+    RecordColumns,
+    Records,
+    decode,
+    empty_records,
+    windows,
+)
 from tierfold.storage.kafka.wire import as_kernel_input, be_int, kernel
 
 _OK, _TORN, _FIELD, _MAGIC, _NESTED, _ORDER, _EMPTY = range(7)
@@ -39,7 +44,6 @@ _CORRUPTIONS: Final = (
     "an offset does not rise, or lies beyond its wrapper's",
     "a wrapper holds no message",
 )
-_REMEDY: Final = "Take the segment from a backup; nothing of this partition was changed."
 
 
 class _Spans(NamedTuple):
@@ -56,11 +60,7 @@ class _Spans(NamedTuple):
 
 
 def decode_any(log: NDArray[np.uint8], heads: BatchHeads, *, where: str) -> Records:
-    """A window's records, be it legacy or not: one of `records.windows`, which mixes none.
-
-    Raises:
-        CorruptLog: See `decode` and `decode_legacy`.
-    """
+    """The records of a range of `records.windows`, legacy or not; raises CorruptLog."""
     reader = decode_legacy if len(heads) and heads.is_legacy[0] else decode
     return reader(log, heads, where=where)
 
@@ -68,19 +68,13 @@ def decode_any(log: NDArray[np.uint8], heads: BatchHeads, *, where: str) -> Reco
 def with_inner_heads(
     log: NDArray[np.uint8], heads: BatchHeads, *, window_bytes: int, where: str
 ) -> BatchHeads:
-    """`heads` with wrappers' base offsets and record counts, which only their messages hold.
+    """`heads` with the true base offset and record count of each wrapper.
 
-    Every wrapper is decompressed for it, `window_bytes` of stored bytes at a time, and once more
-    when its records are read.
-
-    Args:
-        log: uint8, the bytes that `heads` was read from.
-        heads: Any run of that log's batches; without a wrapper they come back as they are.
-        window_bytes: Of stored bytes, as in `storage.kafka.records.windows`.
-        where: Named in errors: the segment's object or file.
+    Only the inner messages hold them, so every wrapper is decompressed, `window_bytes` of stored
+    bytes at a time, and once more when its records are read.
 
     Raises:
-        CorruptLog: See `decode_legacy`; or a wrapper begins before the previous batch ends.
+        CorruptLog: As `decode_legacy` does; or a wrapper begins before the previous batch ends.
     """
     if not (heads.count == UNKNOWN_COUNT).any():
         return heads
@@ -94,24 +88,19 @@ def with_inner_heads(
     back = np.flatnonzero(base_offset[1:] <= heads.last_offset[:-1])
     if back.size:
         i = int(back[0]) + 1
-        raise CorruptLog(
+        raise corrupt_batch(
             f"{_batch_at(heads, i)} begins at offset {base_offset[i]}, though offset "
             f"{heads.last_offset[i - 1]} was there before it",
-            where=where,
-            remedy=_REMEDY,
+            where,
         )
     return replace(heads, base_offset=base_offset, count=count)
 
 
 def decode_legacy(log: NDArray[np.uint8], heads: BatchHeads, *, where: str) -> Records:
-    """The records of all of `heads`, which are magic 0 or 1; a record's span is its message.
+    """The records of all of `heads`: any run of the batches of `log`, of magic 0 and 1.
 
-    There are no headers. The timestamp is −1 in magic 0, and the wrapper's under LogAppendTime.
-
-    Args:
-        log: uint8, the bytes that `heads` was read from.
-        heads: Any run of that log's legacy batches.
-        where: Named in errors: the segment's object or file.
+    A record's span is its message. It has no headers. Its timestamp is −1 in magic 0, and the
+    wrapper's under LogAppendTime.
 
     Raises:
         CorruptLog: A payload cannot be decompressed, or is no run of messages of that magic.
@@ -119,16 +108,14 @@ def decode_legacy(log: NDArray[np.uint8], heads: BatchHeads, *, where: str) -> R
     body, spans = _unwrapped(as_kernel_input(log), heads, where)
     code, batch, at = _count(body, spans)
     if code == _OK:
-        columns = empty_columns(int(spans.first_record[-1]))
-        code, batch, at = _decode(body, spans, columns)
+        columns = empty_records(int(spans.first_record[-1]))
+        code, batch, at = _decode(body, spans, RecordColumns(**columns))
         if code == _OK:
-            first_record = spans.first_record
-            return Records(body=body, first_record=first_record, **columns._asdict())
-    raise CorruptLog(
-        f"{_batch_at(heads, batch)} is broken at byte {at - spans.start[batch]} of its messages: "
-        f"{_CORRUPTIONS[code]}",
-        where=where,
-        remedy=_REMEDY,
+            return Records(body=body, first_record=spans.first_record, **columns)
+    at -= spans.start[batch]
+    raise corrupt_batch(
+        f"{_batch_at(heads, batch)} is broken at byte {at} of its messages: {_CORRUPTIONS[code]}",
+        where,
     )
 
 
@@ -139,9 +126,9 @@ def _batch_at(heads: BatchHeads, i: int) -> str:
 def _unwrapped(
     log: NDArray[np.uint8], heads: BatchHeads, where: str
 ) -> tuple[NDArray[np.uint8], _Spans]:
-    """All messages in one buffer: lone ones as they are, wrappers decompressed.
+    """All messages in one buffer: single ones as they are, wrappers decompressed.
 
-    Neighbouring lone messages are taken as one slice: they may be all of a log.
+    Neighbouring single messages are copied as one slice: a log may have no others.
     """
     codec, ends_at = heads.codec, heads.position + heads.size_bytes
     is_wrapper = codec != Codec.NONE
@@ -180,7 +167,7 @@ def _unwrapped(
 
 
 def _wrapper_value(message: NDArray[np.uint8], magic: int, where: str) -> NDArray[np.uint8]:
-    """The value's bytes; the message is no shorter than its magic's smallest."""
+    """The value's bytes; the message is at least as long as its magic's smallest."""
     key_bytes = be_int(message, _key_at(magic), 4)
     value_length_at = _key_at(magic) + 4 + max(key_bytes, 0)
     if value_length_at + 4 <= message.size:
@@ -188,18 +175,18 @@ def _wrapper_value(message: NDArray[np.uint8], magic: int, where: str) -> NDArra
         value_at = value_length_at + 4
         if 0 <= value_bytes == message.size - value_at:
             return message[value_at:]
-    raise CorruptLog("a wrapper's value leads out of it or is null", where=where, remedy=_REMEDY)
+    raise corrupt_batch("a wrapper's value leads out of it or is null", where)
 
 
 @kernel
 def _key_at(magic: int) -> int:
-    """Where in a message the key's length is: magic 1 has a timestamp before it."""
+    """The position of the key's length in a message: magic 1 has a timestamp before it."""
     return 26 if magic == 1 else 18
 
 
 @kernel
 def _count(body: NDArray[np.uint8], spans: _Spans) -> tuple[int, int, int]:
-    """Fills `first_record`; a code, and the batch and position where it failed."""
+    """Fill `first_record`; return a code, and the batch and position where it failed."""
     records = 0
     for b in range(spans.start.size):
         at = spans.start[b]
@@ -225,7 +212,7 @@ def _count(body: NDArray[np.uint8], spans: _Spans) -> tuple[int, int, int]:
 
 @kernel
 def _decode(body: NDArray[np.uint8], spans: _Spans, out: RecordColumns) -> tuple[int, int, int]:
-    """Fills `out`; a code, and the batch and position where it failed."""
+    """Fill `out`; return a code, and the batch and position where it failed."""
     previous = -1
     for b in range(spans.start.size):
         at = spans.start[b]
@@ -252,7 +239,7 @@ def _decode(body: NDArray[np.uint8], spans: _Spans, out: RecordColumns) -> tuple
 def _decode_message(
     body: NDArray[np.uint8], at: int, magic: int, out: RecordColumns, i: int
 ) -> bool:
-    """Message i at `at`, whose size is known to be sound; False where its fields are not."""
+    """Decode message i at `at`, whose size was checked; return whether its fields fit."""
     end = at + be_int(body, at + 8, 4) + LOG_OVERHEAD_BYTES
     out.offset[i] = be_int(body, at, 8)
     out.timestamp_ms[i] = be_int(body, at + 18, 8) if magic == 1 else NO_TIMESTAMP_MS

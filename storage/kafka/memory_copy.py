@@ -1,4 +1,4 @@
-"""`memcpy` for kernels: numba's own loops and slices cost over twice as much for records' bytes."""
+"""`memcpy` for kernels: numba's own loops and slices take twice as long for small records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tierfold.storage.kafka.wire import kernel
 
 
-# Numba dictates what an intrinsic looks like, the unused context included.
+# Numba dictates the signature, including the unused context.
 def _build_memcpy(
     _context: Any, out: Any, at: Any, source: Any, start: Any, size: Any  # noqa: ANN401
 ) -> Any:  # noqa: ANN401
@@ -39,9 +39,9 @@ _memcpy: Any = intrinsic(_build_memcpy)
 def copy_bytes(
     source: NDArray[np.uint8], start: int, size: int, out: NDArray[np.uint8], at: int
 ) -> int:
-    """Copies `source[start : start + size]` to `out[at:]`; returns the position after it.
+    """Copy `source[start : start + size]` to `out[at:]`; return the position after it.
 
-    The caller makes sure that both hold that much. Nothing is copied for −1, the size of a null.
+    The caller has checked that both are long enough. A size of −1, a null, copies nothing.
     """
     if size <= 0:
         return at

@@ -1,7 +1,7 @@
 """Kernels that encode surviving records again: first their sizes, then the bytes.
 
-A record changes in its timestamp delta, because the base timestamp changes, and in its form:
-varints are shortest and the attributes byte is 0, as Kafka's `DefaultRecord.writeTo` writes them.
+A record gets another timestamp delta, because the base timestamp changes, and another form: the
+shortest varints and an attributes byte of 0, as Kafka's `DefaultRecord.writeTo` writes them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tierfold.compaction.model.units import NO_HORIZON, NO_TIMESTAMP_MS
 from tierfold.storage.kafka.batch_headers import BatchHeads
 from tierfold.storage.kafka.memory_copy import copy_bytes
-from tierfold.storage.kafka.records import RecordColumns, Records
+from tierfold.storage.kafka.records import RecordColumns, Records, columns_of
 from tierfold.storage.kafka.wire import (
     as_kernel_input,
     kernel,
@@ -25,9 +25,9 @@ from tierfold.storage.kafka.wire import (
 
 
 class Survivors(NamedTuple):
-    """What batches are without the removed records; arrays per batch, except the last two.
+    """The batches without the removed records; all arrays but the last two are per batch.
 
-    Where a batch is not to be rewritten: count and payload 0, no base timestamp, the source's max.
+    A batch that is not rewritten has count and payload 0, no base timestamp, the source's max.
     """
 
     first_record: NDArray[np.int64]
@@ -43,7 +43,7 @@ class Survivors(NamedTuple):
     max_timestamp_ms: NDArray[np.int64]
     horizon_ms: NDArray[np.int64]
     same_base: NDArray[np.bool_]
-    """Timestamp and offset deltas are the source's: a record's bytes may serve as they are."""
+    """Timestamp and offset deltas are the source's, so a record may be copied as it is."""
     keep: NDArray[np.bool_]
     """Per record: whether it is written."""
     body_bytes: NDArray[np.int64]
@@ -57,7 +57,7 @@ def measure(
     is_rewrite: NDArray[np.bool_],
     horizon_ms: NDArray[np.int64],
 ) -> Survivors:
-    """The header fields and the size of each batch in which `is_rewrite` holds."""
+    """The header fields and the sizes of the batches in which `is_rewrite` holds."""
     batches = len(heads)
     survivors = Survivors(
         first_record=records.first_record,
@@ -72,7 +72,7 @@ def measure(
         keep=keep & is_rewrite[records.batch],
         body_bytes=np.empty(len(records), np.int64),
     )
-    columns = _columns_of(records)
+    columns = columns_of(records)
     _summarise(columns, survivors, heads.is_legacy, heads.is_log_append_time)
     survivors.same_base[:] = (
         (survivors.base_timestamp_ms == heads.base_timestamp_ms)
@@ -90,13 +90,9 @@ def encode(
     position: NDArray[np.int64],
     out: NDArray[np.uint8],
 ) -> None:
-    """Writes the payloads of the chosen batches into `out` (uint8), each from its position on."""
+    """Write the payload of each chosen batch into `out` (uint8), from its position on."""
     body = as_kernel_input(records.body)
-    _encode(body, _columns_of(records), survivors, chosen, position, out)
-
-
-def _columns_of(records: Records) -> RecordColumns:
-    return RecordColumns(**{name: getattr(records, name) for name in RecordColumns._fields})
+    _encode(body, columns_of(records), survivors, chosen, position, out)
 
 
 @kernel
@@ -183,8 +179,8 @@ def _encode(
             start = columns.start[i]
             whole_bytes = varint_bytes(size) + size
             if survivors.same_base[b] and columns.end[i] - start == whole_bytes:
-                # As long as its shortest form, so it is that form (or has another negative
-                # length for a null, which every reader takes as one).
+                # As long as its shortest form, so it is that form. (Or a null has another negative
+                # length, which every reader reads as null.)
                 copy_bytes(body, start, whole_bytes, out, at)
                 out[at + whole_bytes - size] = 0
                 at += whole_bytes
@@ -201,7 +197,7 @@ def _encode(
 def _write_content(
     body: NDArray[np.uint8], columns: RecordColumns, i: int, out: NDArray[np.uint8], at: int
 ) -> int:
-    """Key, value and headers of record i; the position after them."""
+    """Write key, value and headers of record i; return the position after them."""
     at = write_varint(out, at, columns.key_bytes[i])
     at = copy_bytes(body, columns.key_at[i], columns.key_bytes[i], out, at)
     at = write_varint(out, at, columns.value_bytes[i])

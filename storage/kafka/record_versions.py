@@ -1,8 +1,8 @@
-"""What decides between the records of a key: their timestamps, or the versions in their headers.
+"""Reads the versions that decide between the records of a key: timestamps, or header values.
 
-Rule: KIP-280 `compaction.strategy`, which no broker has. Of a record's headers the last one whose
-name is `compaction.strategy.header`'s counts; its value is a version if it has exactly 8 bytes, a
-signed big-endian integer.
+Rule: KIP-280 `compaction.strategy`, which no broker has. The last header of a record that is named
+by `compaction.strategy.header` counts. Its value is a version if it has exactly 8 bytes: a signed
+big-endian integer.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class VersionSource:
     ) -> tuple[Versions | None, int]:
         """The versions of the records `rows` (shape (n,)), and how many are malformed.
 
-        A value that is null or has another length is malformed: it is no version. None: offsets
+        A value that is null or of another length is malformed, and no version. None: offsets
         decide.
         """
         match self.strategy:
@@ -48,7 +48,7 @@ class VersionSource:
 
 
 OFFSETS_DECIDE: Final = VersionSource()
-"""No versions: of the records of a key the one with the highest offset is the latest."""
+"""No versions: the record of a key with the highest offset is the latest."""
 
 
 def _header_versions(
@@ -71,10 +71,9 @@ def _read_versions(
     value: NDArray[np.int64],
     is_known: NDArray[np.bool_],
 ) -> int:
-    """Fills `value` and `is_known`; returns how many versions are malformed.
+    """Fill `value` and `is_known`; return how many versions are malformed.
 
-    `headers` holds where each record's headers begin and end, and how many there are. They were
-    checked when the record was decoded.
+    `headers`: where each record's headers begin and end, and their number, checked by `decode`.
     """
     headers_at, headers_end, headers_count = headers
     malformed = 0

@@ -1,15 +1,16 @@
 """The records of magic 2 batches, decoded to columns: positions into a buffer, no objects.
 
 A record (KIP-98): length varint, attributes i8, timestamp delta varlong, offset delta varint, key,
-value, headers; key and value with a varint length (−1: null), headers with a varint count, each a
-key and a nullable value. Nothing is read before it is known to lie within its record.
+value, headers. Key and value have a varint length (−1: null), headers a varint count, and each
+header a key and a nullable value. The kernel reads nothing beyond the end of a record.
 """
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +18,13 @@ from numpy.typing import NDArray
 from tierfold.compaction.model.errors import CorruptLog
 from tierfold.compaction.model.units import BATCH_HEADER_BYTES
 from tierfold.storage.kafka.batch_headers import RECORD_BYTES_MIN, BatchHeads
+from tierfold.storage.kafka.batch_layout import corrupt_batch
+from tierfold.storage.kafka.columns import empty_columns
 from tierfold.storage.kafka.compression import Codec, decompress, window_bytes_max
 from tierfold.storage.kafka.wire import as_kernel_input, kernel, read_varint, read_varlong
 
 BODY_GUESS: Final = 4
-"""Uncompressed to stored bytes; memory never touched costs nothing, and a body may grow."""
+"""Uncompressed to stored bytes, to start with: untouched memory is free, and a body may grow."""
 
 _OK, _LENGTH, _BROKEN, _END, _OFFSET, _GARBAGE = range(6)
 _CORRUPTIONS: Final = (
@@ -32,7 +35,6 @@ _CORRUPTIONS: Final = (
     "its offset lies outside the batch or does not rise",
     "bytes are left over after the last record",
 )
-_REMEDY: Final = "Take the segment from a backup; nothing of this partition was changed."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,24 +70,20 @@ class Records:
         return len(self.offset)
 
 
-class RecordColumns(NamedTuple):
-    """What a decoding kernel fills: the per-record arrays of `Records`."""
+_NOT_PER_RECORD: Final = ("body", "first_record")
 
-    batch: NDArray[np.int32]
-    offset: NDArray[np.int64]
-    timestamp_ms: NDArray[np.int64]
-    start: NDArray[np.int64]
-    end: NDArray[np.int64]
-    key_at: NDArray[np.int64]
-    key_bytes: NDArray[np.int32]
-    value_at: NDArray[np.int64]
-    value_bytes: NDArray[np.int32]
-    headers_at: NDArray[np.int64]
-    headers_count: NDArray[np.int32]
+if TYPE_CHECKING:
+    RecordColumns = Records
+else:
+    RecordColumns = namedtuple(
+        "RecordColumns",
+        [field.name for field in fields(Records) if field.name not in _NOT_PER_RECORD],
+    )
+    """The arrays per record of `Records`, in the form that a kernel takes."""
 
 
 class _Payloads(NamedTuple):
-    """What the kernel needs to know of the batches; `body[start:end]` is a batch's payload."""
+    """What the kernel needs of the batches; `body[start:end]` is the payload of one."""
 
     start: NDArray[np.int64]
     end: NDArray[np.int64]
@@ -97,32 +95,22 @@ class _Payloads(NamedTuple):
     is_log_append_time: NDArray[np.bool_]
 
 
-def empty_columns(records: int) -> RecordColumns:
-    """Unfilled columns for so many records."""
-    return RecordColumns(
-        batch=np.empty(records, np.int32),
-        offset=np.empty(records, np.int64),
-        timestamp_ms=np.empty(records, np.int64),
-        start=np.empty(records, np.int64),
-        end=np.empty(records, np.int64),
-        key_at=np.empty(records, np.int64),
-        key_bytes=np.empty(records, np.int32),
-        value_at=np.empty(records, np.int64),
-        value_bytes=np.empty(records, np.int32),
-        headers_at=np.empty(records, np.int64),
-        headers_count=np.empty(records, np.int32),
-    )
+def empty_records(records: int) -> dict[str, NDArray[Any]]:
+    """Unfilled arrays for so many records: the fields of `RecordColumns`."""
+    return empty_columns(Records, records, but=_NOT_PER_RECORD)
+
+
+def columns_of(records: Records) -> RecordColumns:
+    """The records' arrays, for a kernel."""
+    names = (field.name for field in fields(Records) if field.name not in _NOT_PER_RECORD)
+    return RecordColumns(**{name: getattr(records, name) for name in names})
 
 
 def decode(log: NDArray[np.uint8], heads: BatchHeads, *, where: str) -> Records:
-    """The records of all of `heads`, which are magic 2; slice the heads to decode a window.
+    """The records of all of `heads`: any run of the batches of `log`, of magic 2.
 
-    The body is the log itself when no batch is compressed, else one new buffer of all payloads.
-
-    Args:
-        log: uint8, the bytes that `heads` was read from.
-        heads: Any run of that log's batches.
-        where: Named in errors: the segment's object or file.
+    If no batch is compressed, the body is the log itself, else one new buffer with all payloads.
+    `where` is the object or file, for errors.
 
     Raises:
         CorruptLog: A payload cannot be decompressed, or is not the records its header promises.
@@ -133,10 +121,10 @@ def decode(log: NDArray[np.uint8], heads: BatchHeads, *, where: str) -> Records:
         i = int(crowded[0])
         place = _batch_at(heads.position[i], heads.base_offset[i])
         what = f"claims {heads.count[i]} records in {end[i] - start[i]} bytes of payload"
-        raise CorruptLog(f"{place} {what}", where=where, remedy=_REMEDY)
+        raise corrupt_batch(f"{place} {what}", where)
     first_record = np.zeros(len(heads) + 1, np.int64)
     np.cumsum(heads.count, out=first_record[1:])
-    columns = empty_columns(int(first_record[-1]))
+    columns = empty_records(int(first_record[-1]))
     payloads = _Payloads(
         start=start,
         end=end,
@@ -147,20 +135,19 @@ def decode(log: NDArray[np.uint8], heads: BatchHeads, *, where: str) -> Records:
         max_timestamp_ms=heads.max_timestamp_ms,
         is_log_append_time=heads.is_log_append_time,
     )
-    code, batch, record, at = _decode(body, payloads, columns)
+    code, batch, record, at = _decode(body, payloads, RecordColumns(**columns))
     if code != _OK:
         nth = f"record {record - first_record[batch]} at payload byte {at - start[batch]}"
         place = _batch_at(heads.position[batch], heads.base_offset[batch])
-        what = f"{place} is broken at {nth}: {_CORRUPTIONS[code]}"
-        raise CorruptLog(what, where=where, remedy=_REMEDY)
-    return Records(body=body, first_record=first_record, **columns._asdict())
+        raise corrupt_batch(f"{place} is broken at {nth}: {_CORRUPTIONS[code]}", where)
+    return Records(body=body, first_record=first_record, **columns)
 
 
 def windows(heads: BatchHeads, *, window_bytes: int) -> Iterator[tuple[int, int]]:
-    """Ranges `[first, last)` of batches of at most `window_bytes` stored bytes, at least one each.
+    """Cut `heads` into ranges `[first, last)` of at most `window_bytes` stored bytes.
 
-    They follow one another and cover all batches; none holds both legacy and magic 2 batches, so
-    that each is decoded by one function.
+    A range holds at least one batch. None holds both legacy and magic 2 batches, so that one
+    function decodes it.
     """
     ends = np.cumsum(heads.size_bytes)
     turns = np.flatnonzero(np.diff(heads.is_legacy)) + 1
@@ -176,7 +163,7 @@ def windows(heads: BatchHeads, *, window_bytes: int) -> Iterator[tuple[int, int]
 
 
 def headers_of(records: Records, i: int) -> list[tuple[bytes, bytes | None]]:
-    """The headers of record i, in order; a name may come twice. For people and for tests."""
+    """The headers of record i, in order; a name may occur twice. Slow: for `dump` and tests."""
     headers: list[tuple[bytes, bytes | None]] = []
     at, end = int(records.headers_at[i]), int(records.end[i])
     for _ in range(records.headers_count[i]):
@@ -224,7 +211,7 @@ def _payloads(
 def _plain_payloads(
     log: NDArray[np.uint8], heads: BatchHeads, where: str
 ) -> Iterator[bytes | memoryview]:
-    """One by one, so that the decompressor's memory is reused while it is in the cache."""
+    """Decompressed one by one: the decompressor's memory stays in the processor's cache."""
     budget_bytes = window_bytes_max(int(heads.size_bytes.sum()))
     start = (heads.position + BATCH_HEADER_BYTES).tolist()
     end = (heads.position + heads.size_bytes).tolist()
@@ -233,7 +220,7 @@ def _plain_payloads(
         stored = log.data[start[i] : end[i]]
         if codec == Codec.NONE:
             yield stored
-        elif count[i] == 0:  # Kafka does not look at the payload of no records.
+        elif count[i] == 0:  # Kafka ignores the payload of a batch without records.
             yield b""
         else:
             try:
@@ -249,7 +236,7 @@ def _plain_payloads(
 def _decode(
     body: NDArray[np.uint8], payloads: _Payloads, out: RecordColumns
 ) -> tuple[int, int, int, int]:
-    """Fills `out`; a code, and the batch, record and position where it failed."""
+    """Fill `out`; return a code, and the batch, record and position where it failed."""
     for b in range(payloads.start.size):
         at = payloads.start[b]
         end = payloads.end[b]
@@ -276,7 +263,7 @@ def _decode(
 
 @kernel
 def _decode_record(body: NDArray[np.uint8], at: int, stop: int, out: RecordColumns, i: int) -> int:
-    """Record i at `at`; its offset and timestamp are left as deltas."""
+    """Decode record i at `at`; its offset and timestamp stay deltas."""
     out.start[i] = at
     size_bytes, at = read_varint(body, at, stop)
     if at < 0 or size_bytes < RECORD_BYTES_MIN - 1 or size_bytes > stop - at:
@@ -312,9 +299,9 @@ def _decode_record(body: NDArray[np.uint8], at: int, stop: int, out: RecordColum
 
 @kernel
 def _read_field(body: NDArray[np.uint8], at: int, end: int) -> tuple[int, int, int]:
-    """A key, value or header part: its length (−1: null), its position, the position after it.
+    """Return a field's length (−1: null), its position, and the position after it.
 
-    As in Kafka, every negative length means null. The position after is −1 when it does not fit.
+    As in Kafka, every negative length means null. The position after is −1 if it does not fit.
     """
     size_bytes, at = read_varint(body, at, end)
     if at < 0 or size_bytes > end - at:

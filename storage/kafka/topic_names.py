@@ -13,14 +13,14 @@ TOPIC_CHARACTER: Final = r"[a-zA-Z0-9._-]"
 TOPIC_CHARACTERS_MOST: Final = 249
 
 TOPIC_PATTERN: Final = rf"{TOPIC_CHARACTER}{{1,{TOPIC_CHARACTERS_MOST}}}"
-"""Characters and length; the names in `NO_TOPICS` match too, but are not allowed."""
+"""Characters and length; `NO_TOPICS` also match, but are not allowed."""
 
 NO_TOPICS: Final = (".", "..")
-"""As folder names they would lead elsewhere."""
+"""As folder names they would lead to other folders."""
 
 _TOPIC: Final = re.compile(TOPIC_PATTERN)
 
 
 def is_topic(name: str) -> bool:
-    """Whether Kafka accepts `name` for a topic."""
+    """Whether Kafka allows `name` for a topic."""
     return _TOPIC.fullmatch(name) is not None and name not in NO_TOPICS

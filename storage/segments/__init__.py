@@ -1,7 +1,7 @@
-"""segments: whole segments: read, scanned, checked, rewritten, written.
+"""segments: reads, scans, checks, rewrites and writes whole segments.
 
     segment_metadata     a new segment's metadata, read once and kept in the catalog
-    segment_inspection   how far an unknown segment reaches, and which leaders wrote it
+    segment_inspection   the end offset and leader epochs of an unknown segment
     overlap_check        whether overlapping segments hold the same batches
     segment_reader       decodes a segment; the public interface
     segment_walk         a corrupt segment, batch by batch

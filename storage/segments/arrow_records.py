@@ -1,4 +1,4 @@
-"""Turns decoded records into Arrow columns; each byte is copied once, and only if it is wanted.
+"""Turns decoded records into Arrow columns; it copies each wanted byte once, and no other.
 
 `jobs.sources.segment_options` describes the columns.
 """
@@ -16,7 +16,7 @@ from tierfold.compaction.model.errors import CorruptLog
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.model.units import NO_TIMESTAMP_MS
 from tierfold.compaction.verification.value_digest import DIGEST_BYTES, digests
-from tierfold.storage.kafka.batch_headers import NO_EPOCH
+from tierfold.storage.kafka.batch_layout import NO_EPOCH
 from tierfold.storage.kafka.memory_copy import copy_bytes
 from tierfold.storage.kafka.record_versions import OFFSETS_DECIDE, VersionSource
 from tierfold.storage.kafka.records import Records
@@ -24,9 +24,9 @@ from tierfold.storage.kafka.wire import kernel, read_varint
 from tierfold.storage.segments.log_pieces import ChosenRecords
 
 BATCH_BYTES: Final = 16 * 2**20
-"""A record batch is cut at about this size; one record may be larger."""
+"""The approximate maximum of a record batch; a single record may be larger."""
 
-_ROW_BYTES: Final = 64  # What a row costs beside its bytes: offsets, numbers, null bits.
+_ROW_BYTES: Final = 64  # The cost of a row beside its bytes: offsets, numbers, null bits.
 _MICROS: Final = 1000
 _TIMESTAMP_MAX_MS: Final = (2**63 - 1) // _MICROS
 
@@ -39,11 +39,9 @@ def record_batches(
     where: str,
     versions: VersionSource = OFFSETS_DECIDE,
 ) -> Iterator[pa.RecordBatch]:
-    """The chosen records as batches of `schema`, whose names are topic, partition, offset, …
+    """The chosen records as batches of `schema`; `versions` are for the column `version`.
 
-    `versions` gives the values of the column `version`.
-
-    Raises CorruptLog for a timestamp that is wanted and that Spark's type cannot hold.
+    Raises CorruptLog for a wanted timestamp that Spark's type cannot hold.
     """
     names = schema.names
     for rows in _stretches(chosen, names):
@@ -57,7 +55,7 @@ def record_batches(
 
 
 def _stretches(chosen: ChosenRecords, names: list[str]) -> Iterator[NDArray[np.int64]]:
-    """The rows in stretches of at most `BATCH_BYTES` of what is wanted of them, at least one."""
+    """Split the rows so that the wanted bytes of each part are at most `BATCH_BYTES`."""
     rows, records = chosen.rows, chosen.records
     weights = np.full(rows.size, _ROW_BYTES, np.int64)
     if "key" in names:
@@ -117,7 +115,7 @@ def _version(records: Records, rows: NDArray[np.int64], versions: VersionSource)
 
 
 def _digests(records: Records, rows: NDArray[np.int64], kind: pa.DataType) -> pa.Array:
-    """16 bytes of each value; null where there is none."""
+    """A digest of 16 bytes per value; null where the value is null."""
     value_bytes = records.value_bytes[rows]
     found = digests(records.body, records.value_at[rows], value_bytes)
     sizes = np.where(value_bytes < 0, -1, DIGEST_BYTES).astype(np.int32)
@@ -128,7 +126,7 @@ def _digests(records: Records, rows: NDArray[np.int64], kind: pa.DataType) -> pa
 def _timestamps(
     records: Records, rows: NDArray[np.int64], kind: pa.DataType, where: str
 ) -> pa.Array:
-    """In microseconds; null where a record has none."""
+    """Timestamps in microseconds; null where a record has none."""
     times_ms = records.timestamp_ms[rows]
     beyond = np.flatnonzero((times_ms > _TIMESTAMP_MAX_MS) | (times_ms < -_TIMESTAMP_MAX_MS))
     if beyond.size:
@@ -137,7 +135,7 @@ def _timestamps(
             f"the record at offset {records.offset[rows[i]]} has the timestamp {times_ms[i]} ms,"
             " which Spark's microseconds cannot hold",
             where=where,
-            remedy="Leave the column `timestamp` out: its producer wrote what is no time.",
+            remedy="Leave the column `timestamp` out; the producer set an impossible time.",
         )
     return pa.array(times_ms * _MICROS, kind, mask=times_ms == NO_TIMESTAMP_MS)
 
@@ -183,7 +181,7 @@ def _headers(records: Records, rows: NDArray[np.int64], kind: pa.DataType) -> pa
 
 
 def _texts(names: pa.Array) -> pa.Array:
-    """UTF-8 with malformed bytes replaced, as Kafka's `RecordHeader.key` reads it."""
+    """The names as UTF-8, malformed bytes replaced, as Kafka's `RecordHeader.key` does."""
     distinct = names.dictionary_encode()
     texts = [name.decode("utf-8", "replace") for name in distinct.dictionary.to_pylist()]
     return pa.array(texts, pa.string()).take(distinct.indices)
@@ -193,7 +191,7 @@ def _texts(names: pa.Array) -> pa.Array:
 def _gather(
     body: NDArray[np.uint8], at: NDArray[np.int64], size: NDArray[np.int32], out: NDArray[np.uint8]
 ) -> None:
-    """Copies the fields one after the other; `out` holds them all."""
+    """Copy the fields one after the other into `out`, which has room for all."""
     end = 0
     for i in range(at.size):
         end = copy_bytes(body, at[i], size[i], out, end)
@@ -205,7 +203,7 @@ _Places = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64], NDArray
 
 @kernel
 def _place_headers(body: NDArray[np.uint8], spans: _Spans, out: _Places) -> None:
-    """Where each header's key and value are; `decode` has checked that they lie in their record."""
+    """Find each header's key and value; `decode` has checked that they lie in the record."""
     headers_at, end, counts = spans
     name_at, name_bytes, value_at, value_bytes = out
     n = 0

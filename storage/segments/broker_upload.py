@@ -1,4 +1,4 @@
-"""Writes a segment as a broker uploads it, for tiers that no broker has written."""
+"""Writes a segment as a broker uploads it, for demos and tests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerUpload:
-    """What a broker knows when it copies a segment (Kafka `RemoteLogManager`)."""
+    """A segment and the files beside it, as Kafka's `RemoteLogManager` uploads them."""
 
     start_offset: int
     log: bytes
@@ -32,7 +32,7 @@ class BrokerUpload:
     producers: tuple[ProducerEntry, ...] = ()
 
     def parts(self) -> dict[Part, bytes]:
-        """Its objects, the log first; raises CorruptLog where that holds no batches."""
+        """Its objects, the log first; raises CorruptLog if `log` is not whole batches."""
         return self._parts(self._heads())
 
     def _parts(self, heads: BatchHeads) -> dict[Part, bytes]:
@@ -54,7 +54,7 @@ class BrokerUpload:
     def put(
         self, tier: LocalTieredStorage, key: PartitionKey, end_offset: int | None = None
     ) -> Segment:
-        """Write it under a new id; returns its metadata. Raises UnreadableObject.
+        """Write it under a new id; return its metadata. Raises UnreadableObject.
 
         `end_offset` is its last offset; None: that of its last batch.
         """

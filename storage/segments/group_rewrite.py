@@ -1,14 +1,15 @@
-"""Rewrites a group of neighbouring segments into one: reads, decides, writes what survives.
+"""Rewrites a group of neighbouring segments into one, as Kafka's `Cleaner.cleanSegments`.
 
-Kafka's `Cleaner.cleanSegments`. Everything is decided in `compaction.cleaning`: over columns what
-is kept (`record_retention`), and whether and why the group is written (`group_outcome`).
+`compaction.cleaning` makes all decisions: which records and batches are kept (`record_retention`),
+and whether and why the group is written (`group_outcome`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,9 +37,9 @@ from tierfold.compaction.cleaning.record_retention import (
 from tierfold.compaction.cleaning.rounds import GroupTask
 from tierfold.compaction.cleaning.transactions import aborted_batches
 from tierfold.compaction.commits.receipts import GroupReceipt, result_of
-from tierfold.compaction.model.errors import CorruptLog
 from tierfold.compaction.model.segments import Segment
 from tierfold.storage.kafka.batch_headers import BatchHeads
+from tierfold.storage.kafka.batch_layout import corrupt_batch
 from tierfold.storage.kafka.batch_rewrite import closing_batch, rewrite_batches
 from tierfold.storage.kafka.control_records import control_types
 from tierfold.storage.kafka.legacy_batches import decode_any
@@ -50,10 +51,8 @@ from tierfold.storage.segments.segment_scan import (
     checked_heads,
     transaction_batches_of,
 )
-from tierfold.storage.segments.segment_writer import Origin, SegmentWriter
-from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part, counted_from
-
-_REMEDY: Final = "Take the segment from a backup; nothing of this partition was changed."
+from tierfold.storage.segments.segment_writer import SegmentWriter
+from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
 
 RecordBits: TypeAlias = Callable[[Segment, int], NDArray[np.uint8]]
 """(segment, its record count) → shape (records,): the bits of `offset_map`."""
@@ -62,13 +61,13 @@ RecordBits: TypeAlias = Callable[[Segment, int], NDArray[np.uint8]]
 class _Rewrite:
     """One group in progress.
 
-    Nothing is written until there is a reason to rewrite; the stretches passed until then are
-    written first.
+    Nothing is written until there is a reason to rewrite. Then the stretches so far are written.
     """
 
-    def __init__(self, tier: LocalTieredStorage, task: GroupTask) -> None:
+    def __init__(self, tier: LocalTieredStorage, task: GroupTask, contexts: ExitStack) -> None:
         self.tier = tier
         self.task = task
+        self.contexts = contexts
         self.writer: SegmentWriter | None = None
         self.passed: list[NDArray[np.uint8]] = []
         self.counts: list[Counts] = []
@@ -79,57 +78,49 @@ class _Rewrite:
         self.reason = reason_before_reading(task.group.segments, task.rules.now_ms)
 
     def add(self, data: NDArray[np.uint8], reason: RewriteReason | None) -> None:
-        """Takes the output of one stretch, and the reason to rewrite that it gives, if any."""
+        """Take the output of one stretch, and the reason to rewrite that it gives, if any."""
         self.reason = self.reason or reason
         self.passed.append(data)
-        if self.reason is not None:
-            self._flush()
-
-    def _flush(self) -> None:
-        for data in self.passed:
-            if len(data) and self.writer is None:
+        if self.reason is None:
+            return
+        for stretch in self.passed:
+            if len(stretch) and self.writer is None:
                 task = self.task
-                self.writer = SegmentWriter(
+                writer = SegmentWriter(
                     self.tier,
-                    Origin(
-                        key=task.key,
-                        group=task.group,
-                        run=task.run,
-                        index_interval_bytes=task.index_interval_bytes,
-                    ),
+                    task.key,
+                    task.group,
+                    run=task.run,
+                    index_interval_bytes=task.index_interval_bytes,
                 )
+                self.writer = self.contexts.enter_context(writer)
             if self.writer is not None:
-                self.writer.append(data)
-            self.bytes_written += len(data)
+                self.writer.append(stretch)
+            self.bytes_written += len(stretch)
         self.passed.clear()
 
 
 def rewrite_group(
     tier: LocalTieredStorage, task: GroupTask, bits: RecordBits
 ) -> GroupReceipt:
-    """Rewrites one group; raises CorruptLog or UnreadableObject, and then nothing of it counts."""
-    state = _Rewrite(tier, task)
-    try:
+    """Rewrite one group; if it raises CorruptLog or UnreadableObject, no segment was written."""
+    with ExitStack() as contexts:
+        state = _Rewrite(tier, task, contexts)
         for segment in task.group.segments:
             _rewrite_segment(state, segment, bits)
         _close_group(state)
         if state.reason is None:
             state.add(np.empty(0, np.uint8), _reason_after_reading(state))
         return _receipt(state)
-    except BaseException as error:
-        if state.writer is not None:
-            state.writer.__exit__(type(error), error, error.__traceback__)
-        raise
 
 
 def _rewrite_segment(state: _Rewrite, segment: Segment, bits: RecordBits) -> None:
     task = state.task
-    where = state.tier.uri(task.key, segment.segment_id, segment.own_start_offset, Part.LOG)
-    where = counted_from(where, segment.skipped_bytes)
+    where = state.tier.log_name(task.key, segment)
     log = state.tier.read_log(task.key, segment)
     heads = checked_heads(log, where=where)
     if violation := offset_violation(heads.base_offset, heads.last_offset, segment):
-        raise CorruptLog(violation, where=where, remedy=_REMEDY)
+        raise corrupt_batch(violation, where)
     state.bytes_read += len(log)
     whole = bits(segment, int(heads.count.sum(dtype=np.int64)))
     beyond = np.cumsum(heads.count, dtype=np.int64)
@@ -162,14 +153,14 @@ class _Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Window:
-    """What becomes of one window of a segment."""
+    """One window of a segment, rewritten."""
 
     data: NDArray[np.uint8]
     reason: RewriteReason | None
-    """To rewrite the group; None: `data` are the source's bytes."""
+    """The reason to rewrite the group; None: `data` are the source's bytes."""
     counts: Counts
     due_ms: int | None
-    """When something that is left is due; None: nothing is."""
+    """When a kept tombstone or marker is due; None: never."""
     last_offset: int
     """Where the window ends, see `last_offset_of`."""
 
@@ -211,7 +202,7 @@ def _rewritten_window(
 def _retention(
     source: _Source, heads: BatchHeads, records: Records, bits: NDArray[np.uint8]
 ) -> tuple[Retention, int | None]:
-    """What becomes of a window, and when something that is left of it is due."""
+    """What is kept of a window, and when a kept tombstone or marker is due."""
     task = source.task
     txn_batches, rows = transaction_batches_of(
         heads, control_types(records, heads, where=source.where)
@@ -248,7 +239,7 @@ def _retention(
 
 
 def _close_group(state: _Rewrite) -> None:
-    """Writes the batch that the group's end lacks, if it lacks one."""
+    """Write the batch that is missing at the group's end, if one is."""
     task = state.task
     missing = closing_batch_of(task.group, state.last_offset, ends_in_batch=task.ends_in_batch)
     if missing is not None:
@@ -257,7 +248,7 @@ def _close_group(state: _Rewrite) -> None:
 
 
 def _reason_after_reading(state: _Rewrite) -> RewriteReason | None:
-    """Reads the transaction index of the only source, of which all batches were copied."""
+    """Read the transaction index of the only source; all its batches were copied."""
     (segment,) = state.task.group.segments
     return reason_after_reading(
         segment,

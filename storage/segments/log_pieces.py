@@ -1,7 +1,7 @@
-"""Splits a segment's log into pieces of bounded size, and reads a piece's wanted records.
+"""Splits a segment's log into pieces of bounded size, and reads the wanted records of a piece.
 
-A piece begins and ends where a batch begins by the offset index. The index is not trusted: the
-batches of a piece must prove that nothing wanted lies outside it.
+By the offset index, a piece begins and ends where a batch begins. The index is not trusted: the
+batches of a piece must show that nothing wanted lies outside it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
 WINDOW_BYTES: Final = 8 * 2**20
 """Stored bytes that are decoded at a time."""
 
-_REMEDY: Final = "Restore the segment from a copy; `tierfold verify` names all that is wrong."
+_REMEDY: Final = "Restore the segment from a copy; `tierfold verify` lists all that is wrong."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,11 +40,11 @@ class LogPiece:
     end: int
     wanted: OffsetSpan
     aborted: tuple[AbortedTransaction, ...]
-    """Whose data is left out; none where uncommitted data is wanted too."""
+    """Their data is left out; empty if uncommitted data is wanted, too."""
     is_first: bool
-    """No other piece holds what lies before; else `start` is where one ends."""
+    """No piece precedes it; if one does, that ends at `start`."""
     is_last: bool
-    """No other piece holds what lies behind; else `end` is where one starts."""
+    """No piece follows it; if one does, that begins at `end`."""
 
     @property
     def size_bytes(self) -> int:
@@ -72,8 +72,8 @@ def pieces_of(
 ) -> Iterator[LogPiece]:
     """The pieces of a segment that may hold offsets of `wanted`, in order.
 
-    A piece has up to `piece_bytes`, or what lies between two entries of the offset index. The index
-    is read where the segment is wanted in part, or is more than one piece.
+    A piece has up to `piece_bytes`, or the bytes between two entries of the offset index. The index
+    is read only if part of the segment is wanted, or if it is more than one piece.
 
     Raises CorruptLog and UnreadableObject for the index.
     """
@@ -102,11 +102,9 @@ def pieces_of(
 
 
 def read_piece(tier: LocalTieredStorage, piece: LogPiece) -> Iterator[ChosenRecords]:
-    """The wanted records of a piece, a window of batches at a time; no control record is wanted.
+    """The wanted records of a piece, a window of batches at a time, without control records.
 
-    Raises:
-        UnreadableObject: The log is missing or cannot be read.
-        CorruptLog: The bytes are no sound batches, or not those that the index promised.
+    Raises UnreadableObject, and CorruptLog, also if the index led to other batches.
     """
     object_key = tier.object_key(
         piece.key, piece.segment.segment_id, piece.segment.own_start_offset, Part.LOG
@@ -122,7 +120,7 @@ def read_piece(tier: LocalTieredStorage, piece: LogPiece) -> Iterator[ChosenReco
     where = counted_from(where, piece.start)
     heads = read_heads(log, where=where)
     _check_ends(piece, heads, where)
-    # A legacy wrapper has its last offset only, so the first batch behind the span is read, too.
+    # Of a legacy wrapper only the last offset is known, so the batch after the span is read, too.
     first = int(np.searchsorted(heads.last_offset, piece.wanted.start))
     last = int(np.searchsorted(heads.last_offset, piece.wanted.end - 1)) + 1
     heads = heads.slice(first, last)
@@ -143,13 +141,13 @@ def _cuts(
 ) -> list[int]:
     """Where the pieces that hold `within` begin, and where the last one ends.
 
-    An entry names a batch's last offset, or, before Kafka 4.0, that of an append whose first batch
-    is there: either way all before an entry at or below an offset lies before that offset.
+    An entry has the last offset of a batch or, before Kafka 4.0, of an append whose first batch is
+    there. Either way, what precedes an entry at or below an offset lies below that offset.
     """
     own_start, log_bytes = segment.own_start_offset, segment.log_bytes
-    address = (key, segment.segment_id, own_start, Part.OFFSET_INDEX)
-    index = read_offset_index(tier.read_part(*address), own_start, tier.uri(*address))
-    is_cut = index.positions > 0  # The log's first batch needs none.
+    data, where = tier.part_of(key, segment, Part.OFFSET_INDEX)
+    index = read_offset_index(data, own_start, where)
+    is_cut = index.positions > 0  # The log begins without an entry.
     starts = np.append(0, index.positions[is_cut]).astype(np.int64)
     offsets = index.offsets[is_cut]
     first = int(np.searchsorted(offsets, within.start, side="right"))
@@ -159,13 +157,13 @@ def _cuts(
     if not 0 <= begin < end <= log_bytes:
         raise CorruptLog(
             f"it points at bytes {begin} to {end} of a log of {log_bytes} bytes",
-            where=tier.uri(*address),
+            where=where,
             remedy=_REMEDY,
         )
     cuts = [begin]
     while end - cuts[-1] > piece_bytes:
         reach = int(np.searchsorted(starts, cuts[-1] + piece_bytes, side="right"))
-        # At least one stretch between two entries, even if it is larger than a piece.
+        # At least one stretch between two entries, even if that is larger than a piece.
         after = max(reach - 1, int(np.searchsorted(starts, cuts[-1], side="right")))
         if after >= min(behind, starts.size):
             break

@@ -1,7 +1,7 @@
 """Processes the windows of a segment on several threads; results come in order.
 
-A window's time is spent in kernels, decompressors and checksums, which release Python's lock. So a
-task whose segment is larger than its share keeps a second core busy.
+Kernels, decompressors and checksums release Python's lock, so a task whose segment is larger than
+its share uses a second core.
 """
 
 from __future__ import annotations
@@ -18,10 +18,7 @@ _Out = TypeVar("_Out")
 def mapped_ahead(
     function: Callable[[_In], _Out], items: Iterable[_In], *, threads: int
 ) -> Iterator[_Out]:
-    """Like `map(function, items)`; at most `threads` results are in progress or waiting.
-
-    An exception is raised in place of its item's result, as with `map`.
-    """
+    """Like `map(function, items)`, also for exceptions; at most `threads` results are pending."""
     if threads == 1:
         yield from map(function, items)
         return

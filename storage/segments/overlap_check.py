@@ -1,13 +1,13 @@
-"""Checks that overlapping segments hold the same batches, and finds where each begins to count.
+"""Checks that overlapping segments hold the same batches, and finds each effective start.
 
-Two leaders of one lineage hold the same bytes at the same offsets, so the batches of every shared
-stretch must agree in base offset, last offset and checksum. Where they do not, one of them is no
-upload of this log, but for example a compacted copy beside its originals (SEMANTICS 1).
+Two leaders of one lineage have the same bytes at the same offsets. So the batches of a shared
+stretch must agree in base offset, last offset and checksum. If they do not, one segment is no
+upload of this log, but for example a compacted copy beside its originals.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,9 +26,9 @@ def prove_overlaps(
     chain: Chain,
     comparisons: Sequence[Comparison],
 ) -> OverlapProof:
-    """Compare the shared stretches batch by batch, and find where cut segments begin to count.
+    """Compare the shared stretches batch by batch, and find the effective starts of cut segments.
 
-    Only segments that overlap are read, each once, with every checksum compared.
+    Only overlapping segments are read, each once, with every checksum compared.
     Raises CorruptLog and UnreadableObject.
     """
     cut = [segment for segment in chain.taken if segment.skipped_offsets]
@@ -36,17 +36,13 @@ def prove_overlaps(
     segments = {segment.segment_id: segment for segment in (*cut, *compared)}
     heads = {name: _heads(tier, key, segment) for name, segment in segments.items()}
     found = [
-        sentence
+        _disagreement(pair, heads[pair.first.segment_id], heads[pair.second.segment_id])
         for pair in comparisons
-        for one, other in [(heads[pair.first.segment_id], heads[pair.second.segment_id])]
-        if (sentence := _disagreement(pair, one, other))
     ]
-    found += [
-        straddle for segment in cut for straddle in _straddles(segment, heads[segment.segment_id])
-    ]
+    found += [_straddle(segment, heads[segment.segment_id]) for segment in cut]
     return OverlapProof(
         cuts={segment.segment_id: _cut(segment, heads[segment.segment_id]) for segment in cut},
-        disagreements=tuple(found),
+        disagreements=tuple(filter(None, found)),
     )
 
 
@@ -54,17 +50,16 @@ def _heads(tier: LocalTieredStorage, key: PartitionKey, segment: Segment) -> Bat
     # Imports numba. In most tiers nothing overlaps, and `status` and `plan` start without it.
     from tierfold.storage.segments.segment_scan import checked_heads  # noqa: PLC0415
 
-    address = (key, segment.segment_id, segment.own_start_offset, Part.LOG)
-    return checked_heads(tier.read_part(*address), where=tier.uri(*address))
+    log, where = tier.part_of(key, segment, Part.LOG)
+    return checked_heads(log, where=where)
 
 
 def _disagreement(pair: Comparison, first: BatchHeads, second: BatchHeads) -> str:
-    """Where the two differ within the shared stretch, a sentence; empty: nowhere."""
+    """A sentence about where the two differ in the shared stretch; empty if they do not."""
     one, other = _within(pair, first), _within(pair, second)
-    columns = ("base_offset", "last_offset", "crc")
     shared = min(len(one), len(other))
     differs = np.zeros(shared, np.bool_)
-    for name in columns:
+    for name in ("base_offset", "last_offset", "crc"):
         differs |= getattr(one, name)[:shared] != getattr(other, name)[:shared]
     if not differs.any() and len(one) == len(other):
         return ""
@@ -78,7 +73,7 @@ def _disagreement(pair: Comparison, first: BatchHeads, second: BatchHeads) -> st
 
 
 def _within(pair: Comparison, heads: BatchHeads) -> BatchHeads:
-    """The batches that hold offsets of the shared stretch."""
+    """The batches with offsets in the shared stretch."""
     first = int(np.searchsorted(heads.last_offset, pair.start_offset))
     last = int(np.searchsorted(heads.base_offset, pair.end_offset, side="right"))
     return heads.slice(first, max(first, last))
@@ -89,14 +84,15 @@ def _first_batch(segment: Segment, heads: BatchHeads) -> int:
     return int(np.searchsorted(heads.last_offset, segment.start_offset))
 
 
-def _straddles(segment: Segment, heads: BatchHeads) -> Iterator[str]:
+def _straddle(segment: Segment, heads: BatchHeads) -> str:
+    """A sentence about the batch that straddles the effective start; empty if none does."""
     batch = _first_batch(segment, heads)
-    if heads.base_offset[batch] < segment.start_offset:
-        yield (
-            f"segment {segment.segment_id} counts from offset {segment.start_offset} on, and its"
-            f" batch of offsets {heads.base_offset[batch]} to {heads.last_offset[batch]} straddles"
-            " it"
-        )
+    if heads.base_offset[batch] >= segment.start_offset:
+        return ""
+    return (
+        f"segment {segment.segment_id} counts from offset {segment.start_offset} on, and its"
+        f" batch of offsets {heads.base_offset[batch]} to {heads.last_offset[batch]} straddles it"
+    )
 
 
 def _cut(segment: Segment, heads: BatchHeads) -> Cut:

@@ -1,8 +1,8 @@
 """Reads one live segment in full and reports what is wrong with it.
 
-Everything that a reader relies on is compared with the log itself: sizes, checksums, formats, the
-offsets and leader epochs that the catalog promises, the indexes, the snapshot and the checkpoint.
-On the way the keys' latest values are collected, so that a segment is read once.
+It compares the log with everything that a reader relies on: sizes, checksums, formats, the offsets
+and leader epochs in the catalog, the indexes, the snapshot and the checkpoint. It also collects the
+keys' latest values, so that a segment is read only once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.compaction.model.units import NO_PRODUCER_ID
 from tierfold.compaction.verification.latest_values import LatestValues
 from tierfold.storage.indexes.index_check import BatchPlaces, CheckedIndexes, check_indexes
-from tierfold.storage.kafka.batch_headers import NO_EPOCH, BatchHeads, read_heads
+from tierfold.storage.kafka.batch_headers import BatchHeads, read_heads
+from tierfold.storage.kafka.batch_layout import NO_EPOCH
 from tierfold.storage.kafka.control_records import control_types
 from tierfold.storage.kafka.legacy_batches import decode_any
 from tierfold.storage.kafka.record_versions import OFFSETS_DECIDE, VersionSource
@@ -38,78 +39,77 @@ class CheckOrder:
     key: PartitionKey
     segment: Segment
     is_live: bool
-    """A retired one is only read for its keys."""
+    """Of a retired segment only the keys are read."""
     is_last: bool
-    """The last live one."""
+    """Whether it is the last live segment."""
     index_interval_bytes: int
     buckets: int
     aborted_now: tuple[AbortedTransaction, ...] | None
-    """By the live segments' indexes; None: its keys do not count among the live ones."""
+    """By the live segments' indexes; None: its keys are not compared as live."""
     aborted_before: tuple[AbortedTransaction, ...] | None
-    """By the originals' indexes; None: its keys do not count among the originals."""
+    """By the originals' indexes; None: its keys are not compared as original."""
     versions: VersionSource = OFFSETS_DECIDE
     """What decides between the records of a key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedSegment:
-    """What was found, except the keys."""
+    """The result, except the keys."""
 
     batches: int
     records: int
     markers: int
-    """Of `records`, those of control batches."""
+    """How many of `records` are in control batches."""
     bytes_read: int
     index_entries: int
     has_indexes_as_built: bool
     txn_batches: TransactionBatches
-    """For a check of the whole partition: which transactions should be listed."""
+    """They decide, over the whole partition, which transactions should be listed."""
     corruptions: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadSegment:
-    """One segment, read."""
+    """The result, and the keys' latest values."""
 
     checked: CheckedSegment
     now: tuple[tuple[int, LatestValues], ...]
-    """(bucket, latest values) among the live segments; empty where they were not asked for."""
+    """(bucket, latest values) for the live side; empty if not requested."""
     before: tuple[tuple[int, LatestValues], ...]
-    """The same among the originals."""
+    """The same for the side of the originals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Log:
-    """The whole log's batches, once all its records were decoded."""
+    """All batches of the log, after all records were decoded."""
 
     heads: BatchHeads
     base_offset: NDArray[np.int64]
-    """Shape (batches,): of a legacy wrapper the first record's offset, which its head lacks."""
+    """Shape (batches,): of a legacy wrapper the first record's offset, which `heads` lacks."""
     first: int
-    """The number of the first batch that counts; what lies before belongs to earlier segments."""
+    """The number of the first batch that counts; the offsets before are another segment's."""
     txn_batches: TransactionBatches
-    """Of the batches that count, as is what follows."""
+    """Of the batches that count."""
     records: int
     size_bytes: int
     where: str
 
 
 def read_and_check(tier: LocalTieredStorage, order: CheckOrder) -> ReadSegment:
-    """Read a segment and run the checks that `order` names.
+    """Read a segment and check it.
 
     Raises:
         CorruptLog: The log cannot be decoded, so nothing more can be checked.
-        UnreadableObject: Its log cannot be read.
+        UnreadableObject: The log cannot be read.
     """
     segment = order.segment
-    address = (order.key, segment.segment_id, segment.own_start_offset, Part.LOG)
-    data = tier.read_part(*address)
+    data, where = tier.part_of(order.key, segment, Part.LOG)
     collectors = [
         None if aborted is None else LatestCollector(aborted, order.buckets, order.versions)
         for aborted in (order.aborted_now, order.aborted_before)
     ]
     wanted = [collector for collector in collectors if collector is not None]
-    log = _decoded(data, segment.skipped_bytes, wanted, tier.uri(*address))
+    log = _decoded(data, segment.skipped_bytes, wanted, where)
     indexes = _checked_indexes(tier, order, log) if order.is_live else CheckedIndexes()
     corruptions = _corruptions(tier, order, log) if order.is_live else ()
     now, before = (() if collector is None else collector.blocks() for collector in collectors)
@@ -132,7 +132,7 @@ def _decoded(
     collectors: Sequence[LatestCollector],
     where: str,
 ) -> _Log:
-    """Decodes every record, which checks them all; raises CorruptLog."""
+    """Decode every record, which checks its format; raises CorruptLog."""
     heads = read_heads(data, where=where)
     base_offset = heads.base_offset.copy()
     first_batch = int(np.searchsorted(heads.position, skipped_bytes))
@@ -167,7 +167,6 @@ def _checked_indexes(tier: LocalTieredStorage, order: CheckOrder, log: _Log) -> 
     if not len(log.heads):
         return CheckedIndexes()
     segment, heads = order.segment, log.heads
-    address = (order.key, segment.segment_id, segment.own_start_offset)
     places = BatchPlaces(
         start_offset=segment.own_start_offset,
         position=heads.position,
@@ -177,8 +176,8 @@ def _checked_indexes(tier: LocalTieredStorage, order: CheckOrder, log: _Log) -> 
         max_timestamp_ms=heads.max_timestamp_ms,
     )
     try:
-        offset_index = tier.read_part(*address, Part.OFFSET_INDEX)
-        time_index = tier.read_part(*address, Part.TIME_INDEX)
+        offset_index, offset_name = tier.part_of(order.key, segment, Part.OFFSET_INDEX)
+        time_index, time_name = tier.part_of(order.key, segment, Part.TIME_INDEX)
     except TierfoldError as error:
         return CheckedIndexes(corruptions=(str(error),))
     found = check_indexes(
@@ -189,19 +188,19 @@ def _checked_indexes(tier: LocalTieredStorage, order: CheckOrder, log: _Log) -> 
         where=log.where.removesuffix(f".{Part.LOG.value}"),
     )
     promised = (
-        (Part.OFFSET_INDEX, len(offset_index), segment.offset_index_bytes),
-        (Part.TIME_INDEX, len(time_index), segment.time_index_bytes),
+        (offset_name, len(offset_index), segment.offset_index_bytes),
+        (time_name, len(time_index), segment.time_index_bytes),
     )
     cut = tuple(
-        f"{tier.uri(*address, part)}: {found_bytes} bytes, where the catalog says {size_bytes}"
-        for part, found_bytes, size_bytes in promised
+        f"{name}: {found_bytes} bytes, where the catalog says {size_bytes}"
+        for name, found_bytes, size_bytes in promised
         if found_bytes != size_bytes
     )
     return replace(found, corruptions=(*cut, *found.corruptions))
 
 
 def _corruptions(tier: LocalTieredStorage, order: CheckOrder, log: _Log) -> tuple[str, ...]:
-    """What is wrong with a live segment, except its indexes."""
+    """The corruptions of a live segment, except those of its indexes."""
     return (
         *(f"{log.where}: {corruption}" for corruption in _log_corruptions(order, log)),
         *_transaction_corruptions(tier, order, log),
@@ -210,12 +209,12 @@ def _corruptions(tier: LocalTieredStorage, order: CheckOrder, log: _Log) -> tupl
 
 
 def _log_corruptions(order: CheckOrder, log: _Log) -> Iterator[str]:
-    """Sizes, offsets and leader epochs: the log compared with the catalog."""
+    """Compare sizes, offsets and leader epochs of the log with the catalog."""
     segment, heads = order.segment, log.heads
     if log.size_bytes != segment.log_bytes:
         yield f"{log.size_bytes} bytes, where the catalog says {segment.log_bytes}"
     if not len(heads):
-        yield "0 bytes: consumers stick at such a segment"
+        yield "0 bytes: consumers get stuck at an empty segment"
         return
     starts = np.full(len(heads), segment.own_start_offset)
     starts[log.first :] = segment.start_offset
@@ -238,15 +237,15 @@ def _log_corruptions(order: CheckOrder, log: _Log) -> Iterator[str]:
     if order.is_last and last_offset < segment.end_offset:
         yield (
             f"the last batch ends at offset {last_offset}, the live range at "
-            f"{segment.end_offset}: readers stick at the hole"
+            f"{segment.end_offset}: readers get stuck at the gap"
         )
     yield from _epoch_corruptions(segment, log)
 
 
 def _epoch_corruptions(segment: Segment, log: _Log) -> Iterator[str]:
-    """Each batch carries the epoch of its base offset.
+    """Check that each batch carries the leader epoch of its base offset.
 
-    Messages of magic 0 and 1 carry none, nor do batches that a cleaner converted from them.
+    Messages of magic 0 and 1 carry none, and neither do batches that a cleaner made of them.
     """
     epochs = sorted(segment.leader_epochs, key=lambda entry: (entry.start_offset, entry.epoch))
     starts = np.array([entry.start_offset for entry in epochs], np.int64)
@@ -269,7 +268,7 @@ def _epoch_corruptions(segment: Segment, log: _Log) -> Iterator[str]:
 def _transaction_corruptions(
     tier: LocalTieredStorage, order: CheckOrder, log: _Log
 ) -> Iterator[str]:
-    """Every transaction that is listed as aborted has its ABORT marker in this segment."""
+    """Check that each transaction listed as aborted has its ABORT marker in this segment."""
     segment = order.segment
     try:
         listed = read_aborted(tier, order.key, segment)
@@ -284,8 +283,8 @@ def _transaction_corruptions(
             strict=True,
         )
     )
-    own_start = segment.own_start_offset
-    where = tier.uri(order.key, segment.segment_id, own_start, Part.TRANSACTION_INDEX)
+    address = (order.key, segment.segment_id, segment.own_start_offset)
+    where = tier.uri(*address, Part.TRANSACTION_INDEX)
     for number, entry in enumerate(listed):
         if (entry.producer_id, entry.last_offset) not in markers:
             yield (
@@ -295,7 +294,7 @@ def _transaction_corruptions(
 
 
 def _side_file_corruptions(tier: LocalTieredStorage, order: CheckOrder) -> Iterator[str]:
-    """Errors in the snapshot and the checkpoint, which every replay of the log starts from."""
+    """Check the snapshot and the checkpoint, which brokers need to load the log."""
     for read in (read_snapshot, read_checkpoint):
         try:
             read(tier, order.key, order.segment)

@@ -1,8 +1,8 @@
-"""Reads how far an unknown segment reaches, and which leaders wrote it.
+"""Reads the end offset and the leader epochs of an unknown segment.
 
-A complete one is read as `storage.segments.segment_metadata` reads it. If a part is missing (an
-upload or a copy was cut short), the whole `.log` is walked and its checksums are compared: it may
-hold offsets that no other segment has.
+Of a complete segment `segment_metadata` reads them. If a part is missing (an upload or a copy was
+cut short), the whole `.log` is read and its checksums are compared: it may hold offsets that no
+other segment has.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 def inspected(
     tier: LocalTieredStorage, key: PartitionKey, listed: ListedSegment
 ) -> InspectedSegment:
-    """The segment with its end and its leader epochs; what cannot be read is its `corruption`.
+    """The segment with its end offset and leader epochs; an error is its `corruption`.
 
-    The checkpoint comes first: it shows another history even if the log cannot be read.
+    The checkpoint is read first: it shows another history even if the log is corrupt.
     """
     found = InspectedSegment(listed=listed)
     if not listed.has_log:
@@ -64,7 +64,7 @@ def _incomplete(
             f"the first batch begins at offset {heads.base_offset[0]}, below the segment's start"
             f" {listed.start_offset}",
             where=where,
-            remedy="It is kept as it is; look at it with `tierfold dump`.",
+            remedy="It is left unchanged; inspect it with `tierfold dump`.",
         )
     return replace(
         found,
@@ -79,16 +79,15 @@ def batches_fit(
     listed: ListedSegment,
     lineage: Sequence[LeaderEpoch],
 ) -> bool:
-    """Whether the segment's batches carry the leader epochs of `lineage`, whatever its checkpoint.
+    """Whether the segment's batches have the leader epochs of `lineage`; ignores its checkpoint.
 
     The whole `.log` is read. Raises CorruptLog and UnreadableObject.
     """
-    found = _incomplete(tier, key, InspectedSegment(listed=listed))
-    return fits(found, lineage)
+    return fits(_incomplete(tier, key, InspectedSegment(listed=listed)), lineage)
 
 
 def epoch_stretches(heads: BatchHeads) -> tuple[EpochStretch, ...]:
-    """The leader epochs of a log's batches, neighbours of one epoch together."""
+    """The leader epochs of a log's batches; neighbours of one epoch form one stretch."""
     starts = np.flatnonzero(np.diff(heads.leader_epoch, prepend=heads.leader_epoch[0] - 1))
     ends = np.append(starts[1:], len(heads)) - 1
     return tuple(

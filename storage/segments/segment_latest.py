@@ -22,11 +22,11 @@ from tierfold.storage.segments.segment_scan import KEYS_MAX, transaction_batches
 
 
 class LatestCollector:
-    """Collects committed records with a key, except control records; `aborted` is not committed.
+    """Collects records with a key, without control records and without those in `aborted`.
 
-    An undecided transaction counts as committed, on either side. At most `keys_max` keys, plus
-    those of one window, are held before they are put into blocks. `versions` decides between the
-    records of a key.
+    An undecided transaction counts as committed, on either side. At most `keys_max` keys, and those
+    of one window, are held before they become blocks. `versions` decides between the records of a
+    key.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class LatestCollector:
         self._blocks: list[tuple[int, LatestValues]] = []
 
     def add(self, heads: BatchHeads, records: Records, types: np.ndarray) -> None:
-        """Takes a window: the heads that were decoded, and their `control_types`."""
+        """Add the decoded records of a window; `types` are its `control_types`."""
         txn_batches, rows = transaction_batches_of(heads, types)
         takes_part = ~heads.is_control
         takes_part[rows[aborted_batches(txn_batches, self._aborted)]] = False
@@ -64,7 +64,7 @@ class LatestCollector:
             self._flush()
 
     def blocks(self) -> tuple[tuple[int, LatestValues], ...]:
-        """(bucket, its keys' latest values); of a very large segment a bucket may come twice."""
+        """(bucket, its keys' latest values); a very large segment may have a bucket twice."""
         self._flush()
         return tuple(self._blocks)
 

@@ -1,13 +1,12 @@
 """Reads the metadata of a newly discovered segment, once; the catalog then keeps it.
 
-Few ranges, never the whole log: the first batch's header, the end of the log from the last offset
-index entry on, both indexes and the checkpoint. No batch is decoded and no CRC checked here; that
-is done when the segment is read.
+Only a few ranges are read, never the whole log: the first batch's header, the log from the last
+entry of the offset index on, both indexes and the checkpoint. Batches are decoded and their
+checksums compared later, when the segment is read.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -33,44 +32,13 @@ from tierfold.storage.indexes.offset_index import OffsetIndex, read_offset_index
 from tierfold.storage.indexes.producer_snapshot import read_producer_snapshot
 from tierfold.storage.indexes.time_index import TimeIndex, read_time_index
 from tierfold.storage.indexes.transaction_index import read_transaction_index
+from tierfold.storage.kafka.batch_layout import BatchHeader, read_header
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
 from tierfold.storage.tiers.object_store import ObjectStore
 
 _WINDOW_BYTES: Final = 64 * 1024
-"""Read at once while walking: many headers where batches are small."""
+"""Read at once while walking: it holds many headers if batches are small."""
 
-_LENGTH: Final = struct.Struct(
-    ">q"  # base offset; magic 0 and 1: the message's offset, a wrapper's is its last
-    "i"  # length of what follows
-    "4x"  # leader epoch; magic 0 and 1: crc
-    "b"  # magic
-)
-_V2_REST: Final = struct.Struct(
-    ">4x"  # crc
-    "2x"  # attributes
-    "i"  # last offset delta
-    "8x"  # base timestamp
-    "q"  # max timestamp
-)
-_V1_REST: Final = struct.Struct(
-    ">x"  # attributes
-    "q"  # timestamp: a wrapper's is its largest
-)
-_LENGTH_COUNTS_FROM: Final = 12
-_SIZE_MIN: Final = {0: 26, 1: 34, 2: BATCH_HEADER_BYTES}  # The smallest batch of each magic.
-_COPY: Final = "Restore the segment from a copy; nothing of this partition was changed."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Head:
-    """The fields of a batch's header that the metadata needs."""
-
-    position: int
-    size_bytes: int
-    base_offset: int
-    """Of a compressed batch of magic 0 or 1 the last offset: the first is inside."""
-    last_offset: int
-    max_timestamp_ms: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,55 +55,39 @@ class _LogReader:
     def where(self) -> str:
         return self.store.uri(self.object_key)
 
-    def heads(self, position: int) -> Iterator[_Head]:
-        """The headers from `position` to the log's end; raises CorruptLog."""
+    def heads(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
+        """The headers from `position` to the log's end, each with its position.
+
+        Raises CorruptLog.
+        """
         while position < self.size_bytes:
             head = self.head(position)
-            yield head
+            yield position, head
             position += head.size_bytes
 
-    def head(self, position: int) -> _Head:
+    def head(self, position: int) -> BatchHeader:
         """The header of the batch at `position`; raises CorruptLog."""
-        raw = self._bytes_at(position)
-        left_bytes = self.size_bytes - position
-        if len(raw) < _LENGTH.size:
-            raise self._corrupt(f"the log is torn: {len(raw)} bytes are left", position)
-        base_offset, length, magic = _LENGTH.unpack_from(raw)
-        size_bytes = length + _LENGTH_COUNTS_FROM
-        if magic not in _SIZE_MIN:
-            raise self._corrupt(f"a batch has magic {magic}, where 0, 1 and 2 are known", position)
-        if base_offset < 0 or size_bytes < _SIZE_MIN[magic]:
-            raise self._corrupt(
-                f"a batch claims offset {base_offset} and {size_bytes} bytes", position
-            )
-        if size_bytes > left_bytes or len(raw) < _SIZE_MIN[magic]:
-            raise self._corrupt(
-                f"the log is torn: a batch of {size_bytes} bytes has {left_bytes} left", position
-            )
-        delta, max_timestamp_ms = 0, NO_TIMESTAMP_MS
-        if magic == 2:
-            delta, max_timestamp_ms = _V2_REST.unpack_from(raw, _LENGTH.size)
-        elif magic == 1:
-            (max_timestamp_ms,) = _V1_REST.unpack_from(raw, _LENGTH.size)
-        if delta < 0:
-            raise self._corrupt(f"a batch has a last offset delta of {delta}", position)
-        return _Head(
-            position=position,
-            size_bytes=size_bytes,
-            base_offset=base_offset,
-            last_offset=base_offset + delta,
-            max_timestamp_ms=max_timestamp_ms,
-        )
-
-    def _bytes_at(self, position: int) -> bytes:
         at = position - self.window_start
         if at < 0 or at + BATCH_HEADER_BYTES > len(self.window):
             self.window = self.store.read_range(self.object_key, position, _WINDOW_BYTES)
             self.window_start, at = position, 0
-        return self.window[at : at + BATCH_HEADER_BYTES].tobytes()
+        raw = self.window[at : at + BATCH_HEADER_BYTES].tobytes()
+        try:
+            return read_header(raw, self.size_bytes - position)
+        except ValueError as error:
+            raise self.corrupt(f"{error}, at position {position}") from error
 
-    def _corrupt(self, what: str, position: int) -> CorruptLog:
-        return CorruptLog(f"{what}, at position {position}", where=self.where, remedy=_COPY)
+    def corrupt(self, what: str) -> CorruptLog:
+        """The error for this log."""
+        return _corrupt(what, self.where)
+
+
+def _corrupt(what: str, where: str) -> CorruptLog:
+    return CorruptLog(
+        what,
+        where=where,
+        remedy="Restore the segment from a copy; nothing of this partition was changed.",
+    )
 
 
 def read_segment_metadata(
@@ -146,27 +98,30 @@ def read_segment_metadata(
 ) -> Segment:
     """A newly discovered segment's metadata; `checkpoint` is its `listed_checkpoint`.
 
-    Raises UnreadableObject where a required part is missing or cannot be read, CorruptLog where
-    the parts contradict the format, each other, or the segments beside.
+    Raises UnreadableObject if a required part is missing or cannot be read, CorruptLog if the parts
+    contradict the format or each other.
     """
     log = _open_log(storage, key, listed)
     offsets = read_offset_index(*_part(storage, key, listed, Part.OFFSET_INDEX))
     times = read_time_index(*_part(storage, key, listed, Part.TIME_INDEX))
     first = log.head(0)
     if first.base_offset < listed.start_offset:
-        raise CorruptLog(
+        raise log.corrupt(
             f"the first batch begins at offset {first.base_offset}, below the segment's start"
-            f" {listed.start_offset}",
-            where=log.where,
-            remedy=_COPY,
+            f" {listed.start_offset}"
         )
     end_offset, max_timestamp_ms = _end_of(log, offsets, times)
     if end_offset > min(listed.start_offset + OFFSET_SPAN_MAX, OFFSET_MAX):
-        raise CorruptLog(
+        raise log.corrupt(
             f"the last batch ends at offset {end_offset}, further from the segment's start"
-            f" {listed.start_offset} than an index can tell",
-            where=log.where,
-            remedy=_COPY,
+            f" {listed.start_offset} than an index can tell"
+        )
+    leader_epochs = epochs_in(checkpoint, listed.start_offset, end_offset)
+    if not leader_epochs:
+        raise _corrupt(
+            "the leader epoch checkpoint names no epoch for the segment's offsets"
+            f" {listed.start_offset} to {end_offset}",
+            _part(storage, key, listed, Part.LEADER_EPOCH_CHECKPOINT)[2],
         )
     return Segment(
         segment_id=listed.segment_id,
@@ -176,7 +131,7 @@ def read_segment_metadata(
         offset_index_bytes=listed.part_bytes(Part.OFFSET_INDEX) or 0,
         time_index_bytes=listed.part_bytes(Part.TIME_INDEX) or 0,
         max_timestamp_ms=max_timestamp_ms,
-        leader_epochs=_epochs(storage, key, listed, checkpoint, end_offset),
+        leader_epochs=leader_epochs,
         has_transaction_index=listed.part_bytes(Part.TRANSACTION_INDEX) is not None,
         first_timestamp_ms=first.max_timestamp_ms,
     )
@@ -185,7 +140,7 @@ def read_segment_metadata(
 def listed_checkpoint(
     storage: LocalTieredStorage, key: PartitionKey, listed: ListedSegment
 ) -> tuple[LeaderEpoch, ...]:
-    """All epochs of a listed segment's checkpoint; none where that is missing.
+    """All epochs of a listed segment's checkpoint; none if it has no checkpoint.
 
     Raises CorruptLog and UnreadableObject.
     """
@@ -199,13 +154,10 @@ def listed_checkpoint(
 def last_offset_seen(
     storage: LocalTieredStorage, key: PartitionKey, listed: ListedSegment
 ) -> int:
-    """The last offset of the batches that can be recognised in a corrupt log.
-
-    By the batches' headers, up to the first that cannot be true; -1: there is none.
-    """
+    """The last offset of a corrupt log's batches, up to the first impossible header; -1: none."""
     last_offset = -1
     with suppress(TierfoldError):
-        for head in _log_reader(storage, key, listed).heads(0):
+        for _, head in _log_reader(storage, key, listed).heads(0):
             is_ahead = head.base_offset >= max(listed.start_offset, last_offset + 1)
             if not is_ahead or head.last_offset > listed.start_offset + OFFSET_SPAN_MAX:
                 break
@@ -217,36 +169,31 @@ def read_snapshot(
     storage: LocalTieredStorage, key: PartitionKey, segment: Segment
 ) -> tuple[ProducerEntry, ...]:
     """The producers at the segment's end; raises CorruptLog, UnreadableObject."""
-    data, where = _object(storage, key, segment, Part.SNAPSHOT)
-    return read_producer_snapshot(data, where)
+    return read_producer_snapshot(*storage.part_of(key, segment, Part.SNAPSHOT))
 
 
 def read_aborted(
     storage: LocalTieredStorage, key: PartitionKey, segment: Segment
 ) -> tuple[AbortedTransaction, ...]:
-    """The aborted transactions whose marker lies in the segment; none where no index is promised.
+    """The aborted transactions whose marker lies in the segment; none if it has no index.
 
-    Those of an overlap are listed by the segment before it.
+    Where segments overlap, the earlier segment lists those of the overlap.
 
-    Raises CorruptLog, and UnreadableObject also where the promised index is gone.
+    Raises CorruptLog, and UnreadableObject, also if the index is gone.
     """
     if not segment.has_transaction_index:
         return ()
-    data, where = _object(storage, key, segment, Part.TRANSACTION_INDEX)
-    listed = read_transaction_index(data, where)
-    return tuple(
-        listed_segment
-        for listed_segment in listed
-        if listed_segment.last_offset >= segment.start_offset
-    )
+    part = Part.TRANSACTION_INDEX
+    listed = read_transaction_index(*storage.part_of(key, segment, part))
+    return tuple(aborted for aborted in listed if aborted.last_offset >= segment.start_offset)
 
 
 def read_checkpoint(
     storage: LocalTieredStorage, key: PartitionKey, segment: Segment
 ) -> tuple[LeaderEpoch, ...]:
     """All epochs from the log's start to the segment's end; raises CorruptLog, UnreadableObject."""
-    data, where = _object(storage, key, segment, Part.LEADER_EPOCH_CHECKPOINT)
-    return read_leader_epoch_checkpoint(data, where)
+    part = Part.LEADER_EPOCH_CHECKPOINT
+    return read_leader_epoch_checkpoint(*storage.part_of(key, segment, part))
 
 
 def _open_log(storage: LocalTieredStorage, key: PartitionKey, listed: ListedSegment) -> _LogReader:
@@ -260,7 +207,7 @@ def _open_log(storage: LocalTieredStorage, key: PartitionKey, listed: ListedSegm
         )
     if log.size_bytes == 0:
         raise CorruptLog(
-            "a zero-byte segment: no broker uploads one, and consumers stick at it",
+            "the segment has 0 bytes: no broker uploads one, and consumers get stuck there",
             where=where,
             remedy="Restore it from a copy; if its upload was cut short, remove its files and let"
             " the broker upload it again.",
@@ -286,19 +233,17 @@ def _end_of(log: _LogReader, offsets: OffsetIndex, times: TimeIndex) -> tuple[in
         indexed_offset, position = int(offsets.offsets[-1]), int(offsets.positions[-1])
     if position >= log.size_bytes:
         raise _mismatch(log, f"points at position {position}, the log has {log.size_bytes} bytes")
-    # Without a time index, only the batches hold the largest timestamp.
+    # If the time index is empty, only the batches hold the largest timestamp.
     walked_from = position if len(times.timestamps_ms) else 0
     end_offset, largest_ms = -1, NO_TIMESTAMP_MS
-    for head in log.heads(walked_from):
+    for at, head in log.heads(walked_from):
         if head.base_offset <= end_offset:
-            raise CorruptLog(
+            raise log.corrupt(
                 f"offsets out of order: a batch from {head.base_offset} on follows offset"
-                f" {end_offset}, at position {head.position}",
-                where=log.where,
-                remedy=_COPY,
+                f" {end_offset}, at position {at}"
             )
-        # Before 4.0 brokers wrote the last offset of an append, whose first batch lies there.
-        if head.position == position and 0 <= indexed_offset < head.last_offset:
+        # Before 4.0 brokers wrote the last offset of an append at the position of its first batch.
+        if at == position and 0 <= indexed_offset < head.last_offset:
             raise _mismatch(
                 log, f"has offset {indexed_offset} for a later one, {head.last_offset}"
             )
@@ -312,30 +257,9 @@ def _end_of(log: _LogReader, offsets: OffsetIndex, times: TimeIndex) -> tuple[in
 
 
 def _mismatch(log: _LogReader, what: str) -> CorruptLog:
-    return CorruptLog(
-        f"the last entry of the offset index {what}: index and log do not belong together",
-        where=log.where,
-        remedy=_COPY,
+    return log.corrupt(
+        f"the last entry of the offset index {what}: index and log do not belong together"
     )
-
-
-def _epochs(
-    storage: LocalTieredStorage,
-    key: PartitionKey,
-    listed: ListedSegment,
-    checkpoint: Sequence[LeaderEpoch],
-    end_offset: int,
-) -> tuple[LeaderEpoch, ...]:
-    found = epochs_in(checkpoint, listed.start_offset, end_offset)
-    if not found:
-        part = Part.LEADER_EPOCH_CHECKPOINT
-        raise CorruptLog(
-            "the leader epoch checkpoint names no epoch for the segment's offsets"
-            f" {listed.start_offset} to {end_offset}",
-            where=storage.uri(key, listed.segment_id, listed.start_offset, part),
-            remedy=_COPY,
-        )
-    return found
 
 
 def _part(
@@ -344,11 +268,3 @@ def _part(
     """A whole side file, the segment's start offset, and the file's full name."""
     address = (key, listed.segment_id, listed.start_offset, part)
     return storage.read_part(*address), listed.start_offset, storage.uri(*address)
-
-
-def _object(
-    storage: LocalTieredStorage, key: PartitionKey, segment: Segment, part: Part
-) -> tuple[NDArray[np.uint8], str]:
-    """A whole side file and its full name."""
-    address = (key, segment.segment_id, segment.own_start_offset, part)
-    return storage.read_part(*address), storage.uri(*address)

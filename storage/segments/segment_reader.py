@@ -1,4 +1,4 @@
-"""Reads a segment in a few lines, for people, tests and the `dump` verb.
+"""Reads a segment as Python objects, for notebooks, tests and the verb `dump`.
 
 >>> from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_batch
 >>> hello = RecordDraft(offset=7, timestamp_ms=1000, key=b"greeting", value=b"hello")
@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.units import NO_HORIZON
-from tierfold.storage.kafka.batch_headers import NO_SEQUENCE, BatchHeads, read_heads
+from tierfold.storage.kafka.batch_headers import BatchHeads, read_heads
+from tierfold.storage.kafka.batch_layout import NO_SEQUENCE
 from tierfold.storage.kafka.compression import Codec
 from tierfold.storage.kafka.control_records import ControlType, control_type
 from tierfold.storage.kafka.legacy_batches import decode_any
@@ -43,7 +44,7 @@ class Record:
     value: bytes | None
     headers: tuple[tuple[bytes, bytes | None], ...]
     sequence: int
-    """−1: its producer is not idempotent."""
+    """−1: the producer is not idempotent."""
     control_type: ControlType | None
     """None: an ordinary record."""
 
@@ -74,20 +75,16 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentContent:
-    """A segment whose heads are read and checked; its records are decoded when asked for."""
+    """A segment with its headers read and checked; records are decoded on demand."""
 
     heads: BatchHeads
     log: NDArray[np.uint8]
     """The segment's bytes."""
     where: str
-    """Named in errors."""
+    """The object or file, for errors."""
 
     def batches(self) -> Iterator[Batch]:
-        """The batches in offset order, decoded a window at a time.
-
-        Raises:
-            CorruptLog: A batch's records are not what its header promises.
-        """
+        """The batches in offset order, decoded a window at a time; raises CorruptLog."""
         for first, last in windows(self.heads, window_bytes=WINDOW_BYTES):
             heads = self.heads.slice(first, last)
             records = decode_any(self.log, heads, where=self.where)
@@ -96,26 +93,30 @@ class SegmentContent:
 
 
 def read_segment(source: Path | str | bytes) -> SegmentContent:
-    """Opens a `.log`, given as a path or as its bytes, and checks every batch's checksum.
+    """Read a `.log`, given as a path or as its bytes, and compare every batch's checksum.
 
-    Raises:
-        UnreadableObject: The file is missing or cannot be read.
-        CorruptLog: The bytes are no sound segment.
+    Raises UnreadableObject and CorruptLog.
     """
     where = "segment" if isinstance(source, bytes) else str(source)
     try:
         content = source if isinstance(source, bytes) else Path(source).read_bytes()
     except OSError as error:
-        what = f"the file cannot be read ({error.strerror})"
-        raise UnreadableObject(
-            what, where=where, remedy="Check the path and its rights."
-        ) from error
+        raise unreadable(error, where) from error
     log = np.frombuffer(content, np.uint8)
     return SegmentContent(heads=read_heads(log, where=where), log=log, where=where)
 
 
+def unreadable(error: OSError, where: str) -> UnreadableObject:
+    """The error for a file that cannot be read."""
+    return UnreadableObject(
+        f"the file cannot be read ({error.strerror})",
+        where=where,
+        remedy="Check the path and its permissions.",
+    )
+
+
 def _batch(heads: BatchHeads, records: Records, i: int) -> Batch:
-    head = heads.slice(i, i + 1)  # Its properties are arrays of one: cheap for every batch.
+    head = heads.slice(i, i + 1)  # Its properties are computed for one batch, not for all.
     first, after = int(records.first_record[i]), int(records.first_record[i + 1])
     horizon_ms = int(head.delete_horizon_ms[0])
     return Batch(

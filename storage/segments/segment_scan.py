@@ -1,6 +1,6 @@
-"""Reads one segment for the offset map: its keys in packed blocks, its transaction batches.
+"""Reads the keys and transaction batches of one segment, for the offset map.
 
-Everything is checked on the way (format, CRC, offsets), so later stages can trust the result.
+It checks formats, checksums and offsets, so later stages can trust the result.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from tierfold.storage.kafka.records import windows
 from tierfold.storage.segments.lookahead import mapped_ahead
 
 WINDOW_BYTES: Final = 4 * 2**20
-"""Stored bytes that are decoded at a time; what is decoded is a few times that at most.
+"""Stored bytes that are decoded at a time; decoded, they take a few times that.
 
 Measured, the scan of 1 GB of lz4: 0.9 CPU seconds with 4 MiB, 1.1 with 16, 1.6 with 64. The C
-library gives buffers above 32 MiB back to the system, which must clear them again each time.
+library returns buffers above 32 MiB to the system, which clears them again each time.
 """
 
 KEYS_MAX: Final = 8_000_000
-"""Keys held at a time; a segment with more emits its blocks in stretches of that many."""
+"""Keys held at a time; a segment with more emits its blocks in several stretches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanOrder:
-    """How a segment of a round is to be scanned."""
+    """How to scan a segment of a round."""
 
     first_dirty: int
-    """Records at or above it compete for their keys; where versions decide all do."""
+    """Records from here on can supersede others; if versions decide, all can."""
     buckets: int
     """How many buckets the partition's keys are split into."""
     threads: int = 1
@@ -55,19 +55,19 @@ class ScanOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScannedSegment:
-    """What the later stages need to know of a segment."""
+    """What the later stages need of a segment."""
 
     txn_batches: TransactionBatches
     own_bits: NDArray[np.uint8]
     """Shape (records,): the bits of `offset_map`, among the records of the same segment."""
     blocks: tuple[tuple[int, KeyBlock], ...]
-    """(bucket, its keys that may yet supersede or be superseded)."""
+    """(bucket, its keys that may still supersede or be superseded)."""
     record_bytes: int
     """Uncompressed bytes of the records, as `Counts` counts them."""
     malformed_versions: int
-    """Records that take part and have no valid version: null, or of another length."""
+    """Eligible records whose version is null or of another length."""
     without_key: int
-    """Records that would take part if they had a key; as `Counts` counts them."""
+    """Records that would be eligible if they had a key; as `Counts` counts them."""
 
     @property
     def records(self) -> int:
@@ -76,16 +76,16 @@ class ScannedSegment:
 
 
 def checked_heads(log: NDArray[np.uint8], *, where: str) -> BatchHeads:
-    """The batch headers of a segment, with wrappers' true base offsets and record counts.
+    """The batch headers of a segment, with the true base offset and record count of each wrapper.
 
-    Raises CorruptLog for malformed bytes and an empty log.
+    Raises CorruptLog, also for an empty log.
     """
     heads = read_heads(log, where=where)
     if not len(heads):
         raise CorruptLog(
             "the log is empty, 0 bytes",
             where=where,
-            remedy="No broker uploads such a segment; restore the object from a backup.",
+            remedy="No broker uploads an empty log; restore the object from a backup.",
         )
     return with_inner_heads(log, heads, window_bytes=WINDOW_BYTES, where=where)
 
@@ -109,10 +109,7 @@ def transaction_batches_of(
 
 
 def scan_transactions(log: NDArray[np.uint8], *, where: str) -> TransactionBatches:
-    """Reads a segment above the round, of which only the transactions matter.
-
-    `log` is uint8, the `.log` object's bytes. Raises CorruptLog.
-    """
+    """Read only the transaction batches of a log (uint8); raises CorruptLog."""
     heads = checked_heads(log, where=where)
     txn_batches: list[TransactionBatches] = []
     for first, last in windows(heads, window_bytes=WINDOW_BYTES):
@@ -129,10 +126,7 @@ def scan_segment(
     *,
     where: str,
 ) -> ScannedSegment:
-    """Reads a whole segment of a round.
-
-    `log` is uint8, the `.log` object's bytes. Raises CorruptLog.
-    """
+    """Read the log (uint8) of a segment of a round; raises CorruptLog."""
     heads = checked_heads(log, where=where)
     txn_batches: list[TransactionBatches] = []
     pieces: list[KeyColumns] = []
@@ -174,13 +168,13 @@ def scan_segment(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Window:
-    """What was scanned in one window of a segment."""
+    """The scan of one window of a segment."""
 
     txn_batches: TransactionBatches
     keys: KeyColumns
-    """Numbered from the window's first record on."""
+    """Numbered from the window's first record."""
     first_competing: int | None
-    """The number within the window of the first record that competes; None: none does."""
+    """The number within the window of the first record at or above `first_dirty`."""
     record_bytes: int
     malformed_versions: int
     without_key: int
@@ -198,7 +192,6 @@ def _scanned_window(
     competing = np.flatnonzero(records.offset >= order.first_dirty)
     takes_part = ~heads.is_control
     takes_part[rows[aborted_batches(txn_batches, aborted)]] = False
-    # No control record, no aborted one, none without a key.
     may_compete = takes_part[records.batch]
     chosen = may_compete & (records.key_bytes >= 0)
     keys = gathered(records.body, records.key_at, records.key_bytes, chosen)
@@ -219,7 +212,7 @@ def _blocks(
     competes_from: int,
     own_bits: NDArray[np.uint8],
 ) -> list[tuple[int, KeyBlock]]:
-    """The blocks of these keys; sets in `own_bits` which records supersede which."""
+    """The blocks of these keys; also sets the bits of their records in `own_bits`."""
     ordered, starts = ordered_by_part(joined(pieces), buckets * parts_per_bucket(buckets))
     superseded, superseding = superseded_in_segment(ordered, starts, competes_from)
     own_bits[ordered.ordinal[superseded]] = SUPERSEDED

@@ -1,15 +1,14 @@
 """Writes a new segment under a new id: its log as a stream, then the files beside it.
 
-The segment does not count until the catalog names it. Each stretch is parsed and its CRCs are
-checked before it is written. Once all objects are written, each is read back from the store and
-compared. A local disk may answer from its cache: this does not show what a power cut would leave.
+Readers ignore the segment until the catalog names it. Each stretch is parsed and its checksums are
+compared before it is written. Once all objects are written, each is read back from the store and
+compared. A local disk may answer from its cache, so this does not show what survives a power cut.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
@@ -32,24 +31,27 @@ from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
 from tierfold.storage.tiers.object_store import Bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
-    """Where a new segment comes from."""
-
-    key: PartitionKey
-    group: SegmentGroup
-    """The source segments whose offsets it covers."""
-    run: str
-    index_interval_bytes: int
-
-
 class SegmentWriter:
-    """A context manager; leaving it with an exception abandons the segment."""
+    """Writes the segment that replaces `group`; leaving it with an exception abandons the segment.
 
-    def __init__(self, tier: LocalTieredStorage, origin: Origin) -> None:
+    It is a context manager.
+    """
+
+    def __init__(
+        self,
+        tier: LocalTieredStorage,
+        key: PartitionKey,
+        group: SegmentGroup,
+        *,
+        run: str,
+        index_interval_bytes: int,
+    ) -> None:
         self._tier = tier
-        self._origin = origin
-        self._staged = tier.new_segment(origin.key, origin.group.start_offset)
+        self._key = key
+        self._group = group
+        self._run = run
+        self._index_interval_bytes = index_interval_bytes
+        self._staged = tier.new_segment(key, group.start_offset)
         self._heads: list[BatchHeads] = []
         self._size_bytes = 0
         self._crc32c = 0
@@ -79,7 +81,7 @@ class SegmentWriter:
         return sum(int(heads.count.sum(dtype=np.int64)) for heads in self._heads)
 
     def append(self, data: NDArray[np.uint8]) -> None:
-        """Adds whole batches. Raises CorruptLog if they are not, UnreadableObject on the store."""
+        """Add whole batches; raises CorruptLog if they are not whole, and UnreadableObject."""
         if not len(data):
             return
         where = f"new segment {self._staged.segment_id}, after {self._size_bytes} bytes"
@@ -91,19 +93,19 @@ class SegmentWriter:
     def finish(
         self, listed: tuple[AbortedTransaction, ...], earliest_due_ms: int | None
     ) -> Segment:
-        """Closes the log, writes the files beside it, and reads all of them back.
+        """Close the log, write the files beside it, and read all of them back.
 
-        `listed` are the transactions for the transaction index, by marker offset,
-        `earliest_due_ms` (epoch milliseconds) is when something in it may go. The snapshot and
-        checkpoint are those of the last source, which ends at the same offset.
-        Raises UnreadableObject on the store, also if it returns other bytes than were written, and
-        CorruptLog if the source's snapshot or checkpoint cannot be read.
+        `listed`: the transactions for the transaction index, by marker offset. `earliest_due_ms`
+        (epoch milliseconds): when one of its tombstones or markers may go. The snapshot and the
+        checkpoint are copied from the last source, which ends at the same offset.
+
+        Raises UnreadableObject, also if the store returns other bytes than were written, and
+        CorruptLog if the source's snapshot or checkpoint is corrupt.
         """
         self._contexts.close()
-        self._objects.append(
-            StagedObject(part=Part.LOG, size_bytes=self._size_bytes, crc32c=self._crc32c)
-        )
-        origin, group = self._origin, self._origin.group
+        log = StagedObject(part=Part.LOG, size_bytes=self._size_bytes, crc32c=self._crc32c)
+        self._objects.append(log)
+        group = self._group
         sizes = np.concatenate([heads.size_bytes for heads in self._heads])
         max_timestamps = np.concatenate([heads.max_timestamp_ms for heads in self._heads])
         offset_index, time_index = build_indexes(
@@ -112,7 +114,7 @@ class SegmentWriter:
             np.concatenate([heads.last_offset for heads in self._heads]),
             max_timestamps,
             start_offset=group.start_offset,
-            index_interval_bytes=origin.index_interval_bytes,
+            index_interval_bytes=self._index_interval_bytes,
         )
         self._put(Part.OFFSET_INDEX, offset_index)
         self._put(Part.TIME_INDEX, time_index)
@@ -132,16 +134,14 @@ class SegmentWriter:
             has_transaction_index=bool(listed),
             first_timestamp_ms=int(max_timestamps[0]),
             earliest_due_ms=earliest_due_ms,
-            written_by_run=origin.run,
+            written_by_run=self._run,
         )
 
     def _copy_side_files(self) -> None:
-        """Copy those of the last source after parsing them: a corrupt file must not spread."""
-        source = self._origin.group.segments[-1]
+        """Copy them from the last source, but parse them first: no corrupt file is copied."""
         for part, read in _COPIED:
-            address = (self._origin.key, source.segment_id, source.own_start_offset, part)
-            data = self._tier.read_part(*address)
-            read(data, self._tier.uri(*address))
+            data, where = self._tier.part_of(self._key, self._group.segments[-1], part)
+            read(data, where)
             self._put(part, data.tobytes())
 
     def _put(self, part: Part, data: bytes) -> None:
@@ -149,20 +149,19 @@ class SegmentWriter:
         self._objects.append(_staged(part, data))
 
     def _read_back(self) -> None:
-        """Compares what the store returns with what was written; raises UnreadableObject."""
+        """Compare what the store returns with what was written; raises UnreadableObject."""
         segment_id, start_offset = self._staged.segment_id, self._staged.start_offset
         for written in self._objects:
             part = Part(written.part)
-            found = _staged(
-                part, self._tier.read_part(self._origin.key, segment_id, start_offset, part)
-            )
+            data = self._tier.read_part(self._key, segment_id, start_offset, part)
+            found = _staged(part, data)
             if found != written:
                 raise UnreadableObject(
                     f"{written.size_bytes} bytes with CRC32C {written.crc32c:08x} were written,"
                     f" {found.size_bytes} bytes with {found.crc32c:08x} are read back",
                     where=self._staged.uri(part),
-                    remedy="Nothing was committed. Check the disk or store and whether something"
-                    " else changes the tier's objects, then run again.",
+                    remedy="Nothing was committed. Check the disk or store, and whether another"
+                    " program changes the tier's objects; then run again.",
                 )
 
 

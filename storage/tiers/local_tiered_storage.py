@@ -147,6 +147,18 @@ class LocalTieredStorage:
         """A whole part; raises UnreadableObject."""
         return self.store.read(self.object_key(key, segment_id, start_offset, part))
 
+    def part_of(
+        self, key: PartitionKey, segment: Segment, part: Part
+    ) -> tuple[NDArray[np.uint8], str]:
+        """A whole part of a segment, and its full name; raises UnreadableObject."""
+        address = (key, segment.segment_id, segment.own_start_offset, part)
+        return self.read_part(*address), self.uri(*address)
+
+    def log_name(self, key: PartitionKey, segment: Segment) -> str:
+        """The full name of what `read_log` returns, for messages about positions in it."""
+        name = self.uri(key, segment.segment_id, segment.own_start_offset, Part.LOG)
+        return counted_from(name, segment.skipped_bytes)
+
     def read_log(self, key: PartitionKey, segment: Segment) -> NDArray[np.uint8]:
         """The segment's `.log` from its effective start on; raises UnreadableObject."""
         log = self.read_part(key, segment.segment_id, segment.own_start_offset, Part.LOG)

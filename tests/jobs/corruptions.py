@@ -134,7 +134,7 @@ DAMAGES: Final = (
     Damage(
         name="zero-bytes",
         corrupt=_cut(".log", 0),
-        without_row=(".log", "zero-byte segment", "Restore"),
+        without_row=(".log", "the segment has 0 bytes", "Restore"),
         known=("has a .log of 0 bytes", "the catalog says", "Bring the objects back"),
     ),
     Damage(

@@ -316,7 +316,7 @@ def test_the_last_live_segment_must_end_in_a_batch_and_only_that(stage: Stage) -
     stage.catalogue([first, second], ())
     (fault,) = stage.verify().corruptions
     assert second.segment_id in fault
-    assert "ends at offset 8, the live range at 9: readers stick at the hole" in fault
+    assert "ends at offset 8, the live range at 9: readers get stuck at the gap" in fault
 
 
 def test_an_index_of_another_interval_is_a_note(stage: Stage) -> None:

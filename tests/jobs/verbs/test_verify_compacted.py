@@ -21,7 +21,7 @@ from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.settings.resolution import resolve
 from tierfold.jobs.verbs.compact import compact
 from tierfold.storage.indexes.transaction_index import read_transaction_index
-from tierfold.storage.kafka.batch_draft import CRC, CRC_AT
+from tierfold.storage.kafka.batch_layout import CRC, CRC_AT
 from tierfold.storage.kafka.checksums import crc32c
 from tierfold.storage.segments.segment_reader import read_segment
 from tierfold.storage.tiers.local_tiered_storage import Part

@@ -58,7 +58,7 @@ def test_what_cannot_be_decompressed_is_a_corrupt_log(codec: Codec, corrupt: str
 
 @pytest.mark.parametrize("codec", [-1, 5, 7])
 def test_an_unknown_codec_is_named(codec: int) -> None:
-    with pytest.raises(CorruptLog, match=f"codec {codec} is none"):
+    with pytest.raises(CorruptLog, match=f"codec is {codec}; Kafka has 0 to 4"):
         decompress(codec, b"", where="a log")
 
 

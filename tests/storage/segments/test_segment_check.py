@@ -160,7 +160,7 @@ def test_the_log_has_the_size_that_the_catalog_says(tier: LocalTieredStorage) ->
 def test_an_empty_log_is_a_corruption(tier: LocalTieredStorage) -> None:
     segment = put(tier, batches=[], offsets=(100, 110), aborted=())
     (corruption,) = corruptions(tier, segment)
-    assert "0 bytes: consumers stick" in corruption
+    assert "0 bytes: consumers get stuck" in corruption
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_batches_lie_within_their_segment(
 def test_the_last_live_segment_ends_in_a_batch(tier: LocalTieredStorage) -> None:
     segment = replace(put(tier), end_offset=115)
     (corruption,) = corruptions(tier, segment)
-    assert "ends at offset 110, the live range at 115: readers stick at the hole" in corruption
+    assert "ends at offset 110, the live range at 115: readers get stuck at the gap" in corruption
     assert corruptions(tier, segment, is_last=False) == ()
 
 

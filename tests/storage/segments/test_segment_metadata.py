@@ -153,12 +153,12 @@ def test_legacy_messages_have_metadata_too(
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({Part.LOG: b""}, "a zero-byte segment"),
+        ({Part.LOG: b""}, "the segment has 0 bytes"),
         ({Part.LOG: LOG[:-1]}, "torn: a batch of 61 bytes has 60 left, at position 122"),
         ({Part.LOG: LOG + b"\0" * 5}, "torn: 5 bytes are left, at position 183"),
         ({Part.LOG: LOG + b"\0" * 61}, "offset 0 and 12 bytes, at position 183"),
         ({Part.LOG: LOG + v2(1030, 0, 1)[:40]}, "torn: a batch of 61 bytes has 40 left"),
-        ({Part.LOG: LOG[:16] + b"\3" + LOG[17:]}, "magic 3, where 0, 1 and 2 are known"),
+        ({Part.LOG: LOG[:16] + b"\3" + LOG[17:]}, "magic 3; Kafka has 0, 1 and 2"),
         ({Part.LOG: v2(999, 9, 40) + LOG}, "begins at offset 999, below the segment's start 1000"),
         ({Part.LOG: v2(1000, -1, 40)}, "last offset delta of -1, at position 0"),
         ({Part.LOG: LOG + v2(2**31 + 1000, 0, 1)}, "ends at offset 2147484648, further from"),

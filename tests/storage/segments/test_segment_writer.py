@@ -28,7 +28,7 @@ from tierfold.storage.segments.segment_metadata import (
     read_segment_metadata,
     read_snapshot,
 )
-from tierfold.storage.segments.segment_writer import Origin, SegmentWriter
+from tierfold.storage.segments.segment_writer import SegmentWriter
 from tierfold.storage.tiers.local_store import LocalStore
 from tierfold.storage.tiers.local_tiered_storage import Part
 
@@ -53,9 +53,7 @@ def log(tmp_path: Path) -> Log:
 
 def a_writer(log: Log, *, interval: int = INDEX_INTERVAL_BYTES) -> SegmentWriter:
     group = SegmentGroup(segments=log.segments)
-    return SegmentWriter(
-        log.tier, Origin(key=KEY, group=group, run="run-1", index_interval_bytes=interval)
-    )
+    return SegmentWriter(log.tier, KEY, group, run="run-1", index_interval_bytes=interval)
 
 
 def written(
