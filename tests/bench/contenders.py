@@ -47,7 +47,7 @@ def kafka_pass(lab: KafkaLab, log: Path, scratch: Path) -> Passed:
         segment_bytes=SEGMENT_BYTES,
         dedupe_bytes="128m",
         link=True,
-    )["passes"][0]
+    )
     shutil.rmtree(out)
     return Passed(
         cost=Cost(elapsed_s=done["elapsedMs"] / 1000, cpu_s=done["processCpuMs"] / 1000),

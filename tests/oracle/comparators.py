@@ -20,11 +20,11 @@ _MOST_LINES: Final = 30
 def equal_logs(
     expected: Sequence[Batch], found: Sequence[Batch], source: Iterable[Batch] = ()
 ) -> list[str]:
-    """The differences between two logs, batch by batch and record by record; none: equal.
+    """The differences between two logs, batch by batch and record by record; empty: equal.
 
-    `source` is the log that both were cleaned from: a compressed batch that the expected log has
-    from there byte for byte must have been copied in the found one too. Sizes and CRCs of other
-    compressed batches are not compared; those of uncompressed batches are.
+    `source` is the log that both were cleaned from. If the expected log has a compressed batch of
+    it byte for byte, the found log must have the same bytes. Sizes and CRCs of other compressed
+    batches are not compared; those of uncompressed batches are.
     """
     verbatim = {(batch["baseOffset"], batch["size"], batch["crc"]) for batch in source}
     differences: list[str] = []
@@ -47,7 +47,7 @@ def equal_logs(
 def _paired(
     expected: Sequence[Batch], found: Sequence[Batch]
 ) -> Iterable[tuple[Batch | None, Batch | None]]:
-    """Batches of equal base offset side by side; a log whose offsets fall pairs by position."""
+    """Pairs of batches with equal base offsets; by position if the offsets of a log fall."""
     starts = [batch["baseOffset"] for batch in found]
     if starts != sorted(set(starts)):
         return zip_longest(expected, found)
@@ -86,11 +86,11 @@ def _unequal_fields(
 def expected_indexes(
     batches: Iterable[Batch], interval_bytes: int = 4096
 ) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """What a segment's batches demand of its `.index` and its `.timeindex` (Kafka `LogSegment`).
+    """The entries that a segment needs in `.index` and `.timeindex` (Kafka `LogSegment`).
 
-    Returns `(last offset, position)` and `(timestamp, last offset)` entries. An entry is due before
-    a batch once more than `interval_bytes` were appended since the last; the time index gets one
-    whenever the largest timestamp so far has grown, and once more when the segment closes.
+    They are `(last offset, position)` and `(timestamp, last offset)`. An entry is due before a
+    batch if more than `interval_bytes` were appended since the last entry. The time index gets one
+    if the largest timestamp has grown, and once more when the segment closes.
     """
     offsets: list[tuple[int, int]] = []
     times: list[tuple[int, int]] = []
@@ -116,56 +116,44 @@ def _grow(times: list[tuple[int, int]], largest: tuple[int, int]) -> None:
 def unequal_indexes(
     batches: Sequence[Batch], side_files: SideFiles, interval_bytes: int = 4096
 ) -> list[str]:
-    """Where a folder's `.index` and `.timeindex` files are not what its `.log`s demand."""
+    """The differences between a folder's index files and the entries that its logs need."""
     differences = [
         f"{line['file']}: {line['bytes']} bytes too many" for line in side_files["trailing"]
     ]
-    names = sorted({batch["file"] for batch in batches} | _log_names(side_files))
-    for name in names:
-        own = [batch for batch in batches if batch["file"] == name]
-        offsets, times = expected_indexes(own, interval_bytes)
-        stem = name.removesuffix(".log")
-        found_offsets = _entries(side_files["index"], stem + ".index", "offset", "position")
-        found_times = _entries(side_files["timeindex"], stem + ".timeindex", "timestamp", "offset")
-        differences += _unequal_entries(stem + ".index", offsets, found_offsets)
-        differences += _unequal_entries(stem + ".timeindex", times, found_times)
+    fields = {"index": ("offset", "position"), "timeindex": ("timestamp", "offset")}
+    lines = [*batches, *side_files["index"], *side_files["timeindex"]]
+    for stem in sorted({line["file"].rpartition(".")[0] for line in lines}):
+        own = [batch for batch in batches if batch["file"] == f"{stem}.log"]
+        for kind, wanted in zip(fields, expected_indexes(own, interval_bytes), strict=True):
+            file = f"{stem}.{kind}"
+            got = [
+                tuple(line[name] for name in fields[kind])
+                for line in side_files[kind]
+                if line["file"] == file
+            ]
+            differences += [
+                f"{file}: entry {index} is {have}, expected {want}"
+                for index, (want, have) in enumerate(zip_longest(wanted, got))
+                if want != have
+            ]
     return differences
 
 
-def _log_names(side_files: SideFiles) -> set[str]:
-    lines = side_files["index"] + side_files["timeindex"]
-    return {line["file"].rsplit(".", 1)[0] + ".log" for line in lines}
-
-
-def _entries(lines: Iterable[Mapping[str, Any]], file: str, *fields: str) -> list[tuple[int, ...]]:
-    return [tuple(line[name] for name in fields) for line in lines if line["file"] == file]
-
-
-def _unequal_entries(
-    file: str, wanted: Sequence[tuple[int, ...]], got: Sequence[tuple[int, ...]]
-) -> list[str]:
-    return [
-        f"{file}: entry {index} is {have}, expected {want}"
-        for index, (want, have) in enumerate(zip_longest(wanted, got))
-        if want != have
-    ]
-
-
-def expected_txnindex(side_files: SideFiles) -> list[tuple[int, ...]]:
-    """All aborted transactions of a log: (producer id, first, last, last stable offset)."""
+def aborted_of(entries: Iterable[Mapping[str, Any]]) -> tuple[tuple[int, ...], ...]:
+    """Entries of transaction indexes, sorted: (producer id, first, last, last stable offset)."""
     fields = ("producerId", "firstOffset", "lastOffset", "lastStableOffset")
-    return sorted(tuple(line[name] for name in fields) for line in side_files["txnindex"])
+    return tuple(sorted(tuple(entry[name] for name in fields) for entry in entries))
 
 
 def unequal_txnindexes(
     expected: SideFiles, found: SideFiles, segments: Sequence[RemoteSegment]
 ) -> list[str]:
-    """Where a log lists other aborted transactions than Kafka's, or lists one in a wrong segment.
+    """The aborted transactions that Kafka's log lists otherwise, or that a wrong segment lists.
 
-    Segments may be grouped otherwise, so the union counts; but Kafka appends an entry to the
-    segment that holds the marker, which is the entry's last offset.
+    Segments may be grouped otherwise, so all entries are compared together. But Kafka appends an
+    entry to the segment of the marker, which is the entry's last offset.
     """
-    wanted, got = expected_txnindex(expected), expected_txnindex(found)
+    wanted, got = aborted_of(expected["txnindex"]), aborted_of(found["txnindex"])
     differences = [f"txnindex lacks {entry}" for entry in wanted if entry not in got]
     differences += [f"txnindex has {entry} too many" for entry in got if entry not in wanted]
     if len(set(got)) < len(got):

@@ -1,4 +1,4 @@
-"""The oracle's JVM and the compacted tiers, made once per session."""
+"""The oracle's JVM and the compacted tiers, once per session."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.oracle.leaders_run import Led, run_leaders
 
 @pytest.fixture(scope="session")
 def lab() -> Iterator[KafkaLab]:
-    """Kafka's own classes, in one JVM that the first call starts."""
+    """Kafka's own classes in one JVM, which the first call starts."""
     with KafkaLab() as running:
         yield running
 
@@ -25,12 +25,12 @@ def fuzzed(
     lab: KafkaLab,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[int, FuzzedTopic]:
-    """Every seed's log after four passes, by tierfold in this process and by Kafka."""
+    """Every seed's log after four passes by tierfold in this process and by Kafka."""
     return run_passes(lab, tmp_path_factory.mktemp("fuzz"), seeds())
 
 
 @pytest.fixture(scope="session")
 def led(spark: SparkSession, lab: KafkaLab, tmp_path_factory: pytest.TempPathFactory) -> Led:
-    """Every seed's log as several leaders uploaded it, after four passes by both."""
+    """Every seed's log as several leaders upload it, after four passes by both."""
     folder = tmp_path_factory.mktemp("leaders")
     return run_leaders(lab, spark, folder, leaders_run.seeds())

@@ -1,4 +1,4 @@
-"""Parses what Kafka's `DumpLogSegments` prints; its exit code is always 0."""
+"""Parses the output of Kafka's `DumpLogSegments`, whose exit code is always 0."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HEADINGS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One fault that the tool found."""
+    """One finding of the tool."""
 
     kind: str
     file: str
@@ -28,26 +28,26 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpedSegments:
-    """The lines of one run, by what they describe; every value as printed."""
+    """The lines of one run by their subject; every value as printed."""
 
     batches: tuple[dict[str, str], ...]
     records: tuple[dict[str, str], ...]
     entries: tuple[dict[str, str], ...]
     """Of index files, transaction indexes and producer snapshots."""
     gaps: tuple[tuple[int, int], ...]
-    """Neighbouring records whose offsets are not consecutive: no fault in a compacted log."""
+    """Neighbouring records whose offsets are not consecutive, as usual in a compacted log."""
     findings: tuple[Finding, ...]
 
     def with_failure(self, file: Path, failure: str | None) -> DumpedSegments:
-        """The same with an exception of the tool, if there was one, as a further finding."""
-        if failure is None:
+        """Add the tool's exception, if there was one, to the findings."""
+        if not failure:
             return self
         found = Finding(kind="exception", file=str(file), detail=failure.splitlines()[0])
         return replace(self, findings=(*self.findings, found))
 
 
-def parse_dump(out: str, err: str, failure: str | None = None) -> DumpedSegments:
-    """Parse standard output, standard error and the stack trace that ended the run."""
+def parse_dump(out: str, err: str, failure: str = "") -> DumpedSegments:
+    """Parse standard output, standard error and the stack trace of a failed run."""
     batches, records, entries = [], [], []
     findings: list[Finding] = []
     file = ""
@@ -83,7 +83,7 @@ def _fields(line: str) -> dict[str, str]:
 
 
 def _spoken(err: str) -> tuple[list[tuple[int, int]], list[Finding]]:
-    """Gaps and findings of standard error: headings that name a file, indented lines below."""
+    """Parse standard error: headings that name a file, and indented lines below them."""
     gaps: list[tuple[int, int]] = []
     findings: list[Finding] = []
     kind, file = "", ""
@@ -92,7 +92,7 @@ def _spoken(err: str) -> tuple[list[tuple[int, int]], list[Finding]]:
         if heading is not None:
             kind, file = _HEADINGS[heading], line.removeprefix(heading)
         elif kind == "non-consecutive" and (pair := _gap(line)) is not None:
-            # The first pair of a segment's first record has no predecessor: Kafka prints -1.
+            # A segment's first record has no predecessor: Kafka prints -1.
             if pair[0] >= 0:
                 gaps.append(pair)
             if pair[0] >= pair[1]:

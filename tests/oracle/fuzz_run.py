@@ -1,8 +1,8 @@
-"""Many logs in one tier, passes of tierfold's command over it, and Kafka's on the same logs.
+"""Many logs in one tier, compacted four times by tierfold's command and by Kafka's cleaner.
 
 Each seed is a topic `t<seed>` of one partition. A pass compacts the whole tier with one command.
 The live segments are then copied to local names, for Kafka's classes to read. Kafka's cleaner
-starts from the view before the first pass and continues from its own results.
+starts with the uploaded segments and continues with its own results.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ SPARK_SEEDS_VARIABLE: Final = "TIERFOLD_SPARK_SEEDS"
 SEGMENT_BYTES: Final = 100_000
 DELETE_RETENTION_MS: Final = 1000
 PASSES_MS: Final = tuple(FIRST_PASS_MS + at_ms for at_ms in (0, 999, 1000, 2000))
-"""After the newest record; a millisecond before the delete horizons that the first pass set, and at
-them; at those of the third, for a marker gets its horizon only once its data are gone.
+"""The clock of each pass.
 
-A tombstone of magic 0 or 1 has no horizon before the first pass, which converts it or, in a segment
-a second older than the last clean one, lets it go.
+The first is after the newest record. The second is a millisecond before the delete horizons that
+the first pass sets, the third at them. The fourth is at the horizons of the third, since a marker
+gets its horizon only when its data are gone. A tombstone of magic 0 or 1 has no horizon: the first
+pass converts it, or removes it from a segment a second older than the last clean one.
 """
 
 PRODUCER_EXPIRATION_MS: Final = PASSES_MS[2] - TS_START_MS
-"""For logs whose records all have the first timestamp: to the millisecond, at the third pass."""
-
+"""Producers whose records all have the first timestamp expire exactly at the third pass."""
 
 _SETTINGS: Final = {
     "cleanup.policy": "compact",
@@ -59,51 +59,48 @@ _SETTINGS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pass:
-    """What lived in one partition after one pass, and what Kafka made of the same."""
+    """One partition after one pass, and Kafka's result for the same log."""
 
     segments: tuple[RemoteSegment, ...]
     report: Mapping[str, Any]
-    """What `tierfold compact` printed of the partition."""
+    """The partition's entry of `tierfold compact --json`."""
     status: Mapping[str, Any]
-    """The partition as `tierfold status` prints it."""
+    """The partition's entry of `tierfold status --json`."""
     view: Path
     """The live segments under local names."""
     oracle: Path
-    """The log that Kafka's cleaner left, chained from the view before the first pass."""
+    """The log that Kafka's cleaner left in this pass."""
     oracle_end: int
-    """The first offset that Kafka's pass did not clean; 0: it found nothing to do."""
+    """The first offset that Kafka's pass did not clean; 0: nothing was dirty."""
     producers: frozenset[int]
-    """The ids that Kafka took for active."""
+    """The ids of the producers that are active for Kafka."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FuzzedTopic:
-    """One seed's log on its way through all passes."""
+    """One seed's log and its passes."""
 
     seed: int
     tier: Path
     end_offset: int
-    """The first offset beyond what was uploaded."""
+    """The first offset after the uploads."""
     before: Path
     """The uploaded segments under local names, before the first pass."""
     passes: tuple[Pass, ...]
 
 
 def seeds() -> tuple[int, ...]:
-    """The seeds to run: `TIERFOLD_ORACLE_SEEDS`, as `FIRST:END` with the end excluded, or 55.
-
-    Of those, 40 stand for logs of magic 2, and 15 for logs with batches of magic 0 and 1.
-    """
+    """The seeds of `TIERFOLD_ORACLE_SEEDS`, or 40 logs of magic 2 and 15 with older batches."""
     return seeds_of(SEEDS_VARIABLE, f"0:40,{LEGACY_FROM}:{LEGACY_FROM + 15}")
 
 
 def spark_seeds() -> tuple[int, ...]:
-    """The seeds to run on Spark, too: `TIERFOLD_SPARK_SEEDS`, or six; `make soak` runs all."""
+    """The seeds that also run on Spark: `TIERFOLD_SPARK_SEEDS`, or six; `make soak` runs all."""
     return seeds_of(SPARK_SEEDS_VARIABLE, f"0:4,{LEGACY_FROM}:{LEGACY_FROM + 2}")
 
 
 def seeds_of(variable: str, otherwise: str) -> tuple[int, ...]:
-    """The seeds that an environment variable names, in spans `FIRST:END`, the end excluded."""
+    """The seeds in an environment variable: spans `FIRST:END`, the end excluded."""
     spans = os.environ.get(variable) or otherwise
     ranges = (range(*map(int, span.split(":"))) for span in spans.split(","))
     return tuple(seed for numbers in ranges for seed in numbers)
@@ -112,9 +109,9 @@ def seeds_of(variable: str, otherwise: str) -> tuple[int, ...]:
 def run_passes(
     lab: KafkaLab, folder: Path, wanted: Iterable[int], engine: Sequence[str] = ()
 ) -> dict[int, FuzzedTopic]:
-    """Make each seed's log, take them all through the passes, and have Kafka do the same.
+    """Make each seed's log and take it through the passes, by tierfold and by Kafka.
 
-    `engine`: the arguments of `compact` that choose one.
+    `engine`: the arguments of `compact` that choose an engine.
     """
     tier = folder / "tier"
     topics = {seed: _uploaded(lab, folder, tier, seed) for seed in wanted}
@@ -123,24 +120,45 @@ def run_passes(
             date(lab, topic.before, _first_dirty(seed), PASSES_MS[0])
     _checkpoint(tier)
     for number in range(len(PASSES_MS)):
-        reports = told_by(
-            "compact", tier, [*pass_arguments(number, anew=number > 0), *engine]
-        )
-        statuses = told_by("status", tier, ["--now", str(PASSES_MS[number])])
-        for name, status in statuses.items():
+        for name, told in compacted(tier, number, is_from_start=number > 0, engine=engine).items():
             topic = topics[_seed_of(name)]
-            done = _passed(lab, folder, (topic, reports[name], status))
+            done = _passed(lab, folder / f"pass-{number + 1}", topic, told)
             topics[topic.seed] = replace(topic, passes=(*topic.passes, done))
     return topics
 
 
-def told_by(verb: str, tier: Path, arguments: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """What the verb says of each topic; raises AssertionError with its words where it fails."""
-    ran = tierfold(verb, tier, "--json", *arguments)
-    assert ran.code == 0, (
-        f"{verb} exited with {ran.code}\n{ran.stdout[-4000:]}\n{ran.stderr[-4000:]}"
+def compacted(
+    tier: Path, number: int, *, is_from_start: bool, engine: Sequence[str] = ()
+) -> dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Run pass `number` (from 0 on); the entries of `compact` and then `status`, by topic.
+
+    `is_from_start`: the pass also cleans what is already clean.
+    """
+    now = ("--now", str(PASSES_MS[number]))
+    settings = (text for name, value in _SETTINGS.items() for text in ("--set", f"{name}={value}"))
+    first_dirty = ("--first-dirty", "0") if is_from_start else ()
+    entries = []
+    for command in (("compact", *settings, *first_dirty, *engine), ("status",)):
+        ran = tierfold(command[0], tier, "--json", *now, *command[1:])
+        assert ran.code == 0, f"{command[0]}: {ran.stdout[-4000:]}\n{ran.stderr[-4000:]}"
+        entries.append({entry["topic"]: entry for entry in ran.entries})
+    reports, statuses = entries
+    return {topic: (reports[topic], status) for topic, status in statuses.items()}
+
+
+def kafka_cleans(
+    lab: KafkaLab, log: Path, out: Path, number: int, first_dirty: int
+) -> dict[str, Any]:
+    """Run pass `number` by Kafka's cleaner, with the same settings."""
+    return lab.clean(
+        log,
+        out,
+        now_ms=PASSES_MS[number],
+        first_dirty=first_dirty,
+        delete_retention_ms=DELETE_RETENTION_MS,
+        segment_bytes=SEGMENT_BYTES,
+        producer_expiration_ms=PRODUCER_EXPIRATION_MS,
     )
-    return {entry["topic"]: entry for entry in ran.entries}
 
 
 def _seed_of(topic: str) -> int:
@@ -148,24 +166,18 @@ def _seed_of(topic: str) -> int:
 
 
 def _first_dirty(seed: int) -> int:
-    """Where the first pass begins: within a batch; the clean region below keeps its duplicates.
+    """The first dirty offset of the first pass; it lies inside a batch.
 
-    That of a legacy log has whole segments, for their age decides on tombstones.
+    Duplicates in the clean region below it stay. A legacy log's clean region has whole segments,
+    since their age decides about tombstones.
     """
     return 25 if seed < LEGACY_FROM else 400
 
 
-def pass_arguments(number: int, *, anew: bool) -> list[str]:
-    """Of `compact` in pass `number`, from 0 on; `anew`: all is cleaned again."""
-    settings = [text for name, value in _SETTINGS.items() for text in ("--set", f"{name}={value}")]
-    first_dirty = ["--first-dirty", "0"] if anew else []
-    return ["--now", str(PASSES_MS[number]), *first_dirty, *settings]
-
-
 def _checkpoint(tier: Path) -> None:
-    """The catalog as a run left it that cleaned all below `_first_dirty`, as Kafka takes it too.
+    """Commit to the catalog that everything below `_first_dirty` is clean.
 
-    Forced alone, a first dirty offset above what is clean keeps the tombstones: decision 0002.
+    `--first-dirty` alone does not say that, and keeps the tombstones: decision 0002.
     """
     context = run_context(str(tier), None, PASSES_MS[0])
     surveyed = survey(context, resolve(("cleanup.policy=compact",)), Scope())
@@ -191,10 +203,10 @@ def _checkpoint(tier: Path) -> None:
 
 
 def date(lab: KafkaLab, folder: Path, first_dirty: int, now_ms: int) -> None:
-    """Gives each log file the modification time that we take its largest timestamp for.
+    """Set each log file's modification time, Kafka's age of a segment, to its largest timestamp.
 
-    A segment without any timestamp keeps its tombstones, so its file is new; unless it is the last
-    clean one, by whose age the tombstones of others go: none do, so it is old.
+    A segment without timestamps keeps its tombstones, so its file gets the time now. But if it is
+    the last clean segment, tombstones elsewhere stay, so its file gets a very old time.
     """
     largest_ms: dict[str, int] = {}
     for batch in lab.batches(folder):
@@ -213,10 +225,10 @@ def _uploaded(lab: KafkaLab, folder: Path, tier: Path, seed: int) -> FuzzedTopic
     made = lab.make(source, **recipe(seed))
     first_end = sorted(int(log.stem) for log in source.glob("*.log"))[1]
     stable = made["lastStableOffset"]
-    # Where even the first segment is undecided, a held-back tier would be empty: upload it whole.
+    # If even the first segment is undecided, nothing is below the stable offset: upload it all.
     held_back = uploads_below_stable(seed) and first_end <= stable
     remote = to_remote(source, tier, seed, below=stable if held_back else None)
-    # A snapshot is taken at each segment's end; the newest uploaded one is the last in order.
+    # The tier has the first `count` segments; they end where the next one starts.
     count = len(list(remote.glob("*.log")))
     end_offset = sorted(int(log.stem) for log in source.glob("*.log"))[count]
     before = to_local(all_segments(remote, end_offset - 1), folder / "before" / f"t{seed}-0")
@@ -226,13 +238,13 @@ def _uploaded(lab: KafkaLab, folder: Path, tier: Path, seed: int) -> FuzzedTopic
 def _passed(
     lab: KafkaLab,
     folder: Path,
-    told: tuple[FuzzedTopic, Mapping[str, Any], Mapping[str, Any]],
+    topic: FuzzedTopic,
+    told: tuple[Mapping[str, Any], Mapping[str, Any]],
 ) -> Pass:
-    topic, report, status = told
-    number = len(topic.passes)
-    folder, name = folder / f"pass-{number + 1}", topic.before.name
-    # Kafka's cleaner throws where the dirty region begins above what may be cleaned. There it gets
-    # the whole log: did it find something after all, the two would differ.
+    report, status = told
+    number, name = len(topic.passes), topic.before.name
+    # Kafka's cleaner throws if the dirty region starts above the end of the cleanable one. If
+    # tierfold found nothing to do, Kafka gets the whole log; any change would be a difference.
     is_first = number == 0 and report["outcome"] == "compacted"
     segments = tuple(
         RemoteSegment(
@@ -243,21 +255,15 @@ def _passed(
         for segment in status["segments"]
     )
     oracle = folder / "oracle" / name
-    cleaned = lab.clean(
-        topic.passes[-1].oracle if topic.passes else topic.before,
-        oracle,
-        now_ms=PASSES_MS[number],
-        first_dirty=_first_dirty(topic.seed) if is_first else 0,
-        delete_retention_ms=DELETE_RETENTION_MS,
-        segment_bytes=SEGMENT_BYTES,
-        producer_expiration_ms=PRODUCER_EXPIRATION_MS,
-    )
+    source = topic.passes[-1].oracle if topic.passes else topic.before
+    first_dirty = _first_dirty(topic.seed) if is_first else 0
+    cleaned = kafka_cleans(lab, source, oracle, number, first_dirty)
     return Pass(
         segments=segments,
         report=report,
         status=status,
         view=to_local(segments, folder / "tierfold" / name),
         oracle=oracle,
-        oracle_end=cleaned["passes"][0]["endOffset"],
-        producers=frozenset(one["producerId"] for one in cleaned["passes"][0]["producers"]),
+        oracle_end=cleaned["endOffset"],
+        producers=frozenset(producer["producerId"] for producer in cleaned["producers"]),
     )

@@ -1,8 +1,8 @@
-"""Kafka's jars and our Java tools' classes in a cache folder: fetched once, compiled once.
+"""Kafka's jars and the classes of our Java tools in a cache folder: fetched once, compiled once.
 
-The jars come from Maven Central through the Ivy that pyspark carries, so no Maven is needed.
-A folder's name is a hash of its sources. It is built beside and renamed into place under a lock, so
-two test runs at once are safe, and a run that dies leaves no incomplete folder.
+Pyspark's Ivy fetches the jars from Maven Central, so no Maven is needed. A folder's name is a hash
+of its sources. A folder is built under another name and then renamed, under a lock: two test runs
+at once are safe, and a run that dies leaves no incomplete folder.
 """
 
 from __future__ import annotations
@@ -33,16 +33,15 @@ class KafkaLabError(Exception):
 
 
 def cache_folder() -> Path:
-    """Where jars and classes are kept; `TIERFOLD_KAFKA_CACHE` overrides the default."""
+    """The folder of jars and classes; `TIERFOLD_KAFKA_CACHE` sets another one."""
     default = Path.home() / ".cache" / "tierfold" / f"kafka-{KAFKA_VERSION}"
     return Path(os.environ.get(CACHE_VARIABLE) or default)
 
 
 def class_path() -> str:
-    """The Java class path of our tools and Kafka's jars, made first where the cache lacks them.
+    """The Java class path of our tools and Kafka's jars; fetches and compiles what is missing.
 
-    Raises `KafkaLabError` where a JDK is missing, the jars cannot be had, or our tools do not
-    compile.
+    Raises `KafkaLabError` if there is no JDK, no network, or the tools do not compile.
     """
     cache = cache_folder()
     cache.mkdir(parents=True, exist_ok=True)
@@ -61,7 +60,7 @@ def class_path() -> str:
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # closing the file gives the lock back
+        fcntl.flock(file, fcntl.LOCK_EX)  # Closing the file releases the lock.
         yield
 
 
@@ -87,12 +86,12 @@ def _fetch_jars(folder: Path) -> None:
     homes = spark.submodule_search_locations if spark else None
     found = sorted(Path(homes[0]).glob("jars/ivy-*.jar")) if homes else []
     if not found:
-        raise KafkaLabError("pyspark's Ivy jar is missing: install the test requirements anew")
+        raise KafkaLabError("pyspark's Ivy jar is missing: reinstall the test requirements")
     ivy = [_tool("java"), "-cp", str(found[-1]), "org.apache.ivy.Main", "-warn"]
     where = ["-ivy", str(_IVY_FILE), "-cache", str(folder.parent / "ivy")]
     _run(
         [*ivy, *where, "-retrieve", str(folder / _JAR_PATTERN)],
-        "Kafka's jars could not be fetched from Maven Central: check the network and run again",
+        "Kafka's jars could not be fetched from Maven Central: check the network, then run again",
     )
 
 
@@ -105,7 +104,7 @@ def _compile(sources: Sequence[Path], jars_path: str, folder: Path) -> None:
 
 
 def _tool(name: str) -> str:
-    """The path of `java` or `javac`: of JAVA_HOME where it has one, else of PATH."""
+    """The path of `java` or `javac`, in JAVA_HOME or else in PATH."""
     home = os.environ.get("JAVA_HOME")
     path = shutil.which(name, path=str(Path(home) / "bin")) if home else None
     path = path or shutil.which(name)
@@ -115,7 +114,7 @@ def _tool(name: str) -> str:
 
 
 def java() -> str:
-    """The path of the `java` to run the tools with; raises `KafkaLabError` where there is none."""
+    """The path of `java`; raises `KafkaLabError` if there is none."""
     return _tool("java")
 
 

@@ -1,8 +1,8 @@
-"""Logs that several leaders uploaded, four passes of tierfold, and Kafka's on the plain logs.
+"""Logs that several leaders upload, compacted four times by tierfold and by Kafka's cleaner.
 
 Each seed is a topic of one tier. Before each of the first three passes uploads arrive
-(`two_leaders`), which overlap each other and the compacted segments. Kafka's cleaner gets the same
-log without overlap, in the same steps: its own result of the last pass, and the new records.
+(`two_leaders`) that overlap each other and the compacted segments. Kafka's cleaner gets the same
+log without overlap, in the same steps: its result of the last pass, and the new records.
 """
 
 from __future__ import annotations
@@ -19,15 +19,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import col, crc32, expr
 
 from tests.jobs.commands import Ran, tierfold
+from tests.oracle.comparators import aborted_of
 from tests.oracle.fuzz_run import (
-    DELETE_RETENTION_MS,
     PASSES_MS,
-    PRODUCER_EXPIRATION_MS,
-    SEGMENT_BYTES,
+    compacted,
     date,
-    pass_arguments,
+    kafka_cleans,
     seeds_of,
-    told_by,
 )
 from tests.oracle.kafka_lab import Batch, KafkaLab, Option, SideFiles
 from tests.oracle.recipes import LEGACY_FROM, recipe, uploads_below_stable
@@ -38,10 +36,10 @@ from tierfold.jobs.sources.segment_source import register
 
 SEEDS_VARIABLE: Final = "TIERFOLD_LEADER_SEEDS"
 _NATURAL: Final = 2
-"""So many passes begin where the one before ended; the others clean all again."""
+"""The first passes, which start where the one before ended; later ones clean everything again."""
 
 Row = tuple[int, int | None, str | None, int | None, int | None]
-"""A record as the reader gives it: offset, timestamp in ms, key in hex, value's CRC32, epoch."""
+"""A record as Spark reads it: offset, timestamp in ms, key in hex, value's CRC32, leader epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,59 +47,59 @@ class Step:
     """One pass over one topic."""
 
     source: tuple[Batch, ...]
-    """The log without overlap before the pass: what tierfold left, and what reached further."""
+    """The log without overlap before the pass: tierfold's last result, and the new records."""
     read: tuple[Row, ...]
-    """What Spark read of the tier at that time, in offset order."""
+    """The records that Spark read before the pass, in offset order."""
     report: Mapping[str, Any]
     status: Mapping[str, Any]
     found: tuple[Batch, ...]
-    """What lives after the pass."""
+    """The live batches after the pass."""
     aborted: tuple[tuple[int, ...], ...]
-    """The live segments' transaction index entries that lie in their effective ranges."""
+    """The transaction index entries in the effective ranges of the live segments."""
     oracle: Path
     oracle_end: int
-    """The first offset that Kafka's pass did not clean; 0: it found nothing to do."""
+    """The first offset that Kafka's pass did not clean; 0: nothing was dirty."""
 
 
 @dataclass(slots=True, kw_only=True)
 class LedTopic:
-    """One seed's log, laid out, and its way through the passes."""
+    """One seed's log, its uploads and its passes."""
 
     seed: int
     layout: Layout
     replicas: tuple[Path, ...]
-    """Each leader's own log."""
+    """The log of each leader."""
     plain: Path
     """The log without overlap, uncompacted."""
     folder: Path
-    """In the tier."""
+    """The partition's folder in the tier."""
     ids: random.Random
     steps: list[Step] = field(default_factory=list)
 
     @property
     def name(self) -> str:
-        """The topic's."""
+        """The topic."""
         return f"t{self.seed}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Led:
-    """All topics, and what was said of the whole tier."""
+    """All topics, and results for the whole tier."""
 
     topics: Mapping[int, LedTopic]
     verified: tuple[Ran, ...]
-    """`verify` each time uploads have arrived, and after the last pass."""
+    """The results of `verify`, each time uploads have arrived and after the last pass."""
     left: Mapping[str, tuple[Row, ...]]
-    """What Spark read after the last pass, by topic of which a record is left."""
+    """The records that Spark read after the last pass, by topic with any."""
 
 
 def seeds() -> tuple[int, ...]:
-    """The seeds to run: `TIERFOLD_LEADER_SEEDS`, or five, and two with legacy batches."""
+    """The seeds of `TIERFOLD_LEADER_SEEDS`, or five, and two with legacy batches."""
     return seeds_of(SEEDS_VARIABLE, f"0:4,5:6,{LEGACY_FROM}:{LEGACY_FROM + 2}")
 
 
 def run_leaders(lab: KafkaLab, spark: SparkSession, folder: Path, wanted: Iterable[int]) -> Led:
-    """Make each seed's log, lay all out in one tier, and take them through the passes."""
+    """Make each seed's log, upload all logs to one tier, and take them through the passes."""
     tier = folder / "tier"
     register(spark)
     topics = {seed: _made(lab, folder, tier, seed) for seed in wanted}
@@ -112,18 +110,17 @@ def run_leaders(lab: KafkaLab, spark: SparkSession, folder: Path, wanted: Iterab
         if number < PHASES:
             verified.append(tierfold("verify", tier, "--json", "--now", str(now_ms)))
         read = _read(spark, tier)
-        reports = told_by("compact", tier, pass_arguments(number, anew=number >= _NATURAL))
-        statuses = told_by("status", tier, ["--now", str(now_ms)])
+        told = compacted(tier, number, is_from_start=number >= _NATURAL)
         for topic in topics.values():
-            told = reports[topic.name], statuses[topic.name]
-            topic.steps.append(_step(lab, folder, topic, told, read.get(topic.name, ())))
+            rows = read.get(topic.name, ())
+            topic.steps.append(_step(lab, folder, topic, told[topic.name], rows))
     now = ("--now", str(PASSES_MS[-1]))
     verified.append(tierfold("verify", tier, "--json", "--second-opinion", *now))
     return Led(topics=topics, verified=tuple(verified), left=_read(spark, tier))
 
 
 def rows_of(batches: Iterable[Batch]) -> tuple[Row, ...]:
-    """The records that a reader gives of these batches: all but control records."""
+    """The records of these batches as a reader returns them: without control records."""
     return tuple(
         (
             record["offset"],
@@ -164,7 +161,7 @@ def _made(lab: KafkaLab, folder: Path, tier: Path, seed: int) -> LedTopic:
 
 
 def _recipe(seed: int) -> dict[str, Option]:
-    """The seed's log, in batches so small that there are enough of them to cut at."""
+    """The options of the seed's log, with small batches, so that there are enough borders."""
     options = recipe(seed)
     many = {"20:60": "1:20", "1:30": "1:15"}
     options["batch_records"] = many.get(str(options["batch_records"]), options["batch_records"])
@@ -172,10 +169,10 @@ def _recipe(seed: int) -> dict[str, Option]:
 
 
 def _boundaries(batches: Sequence[Batch], stable: int) -> list[int]:
-    """Where the log may be cut, up to the last stable offset if enough lies below it.
+    """The offsets at which segments may end; below the last stable offset if enough are.
 
-    Kafka throws where the last batch of a pass is a legacy one of which nothing survives; the last
-    record of one that has a key does.
+    Kafka throws if the last batch of a pass is a legacy batch of which nothing survives. The last
+    record survives if it has a key.
     """
     ends = [
         batch["lastOffset"] + 1
@@ -187,9 +184,9 @@ def _boundaries(batches: Sequence[Batch], stable: int) -> list[int]:
 
 
 def _has_row_before_gaps(layout: Layout, batches: Sequence[Batch]) -> bool:
-    """Whether an earlier pass cleans something wherever an upload arrives before what it follows.
+    """Whether a pass cleans something before the first upload arrives that leaves a gap.
 
-    A partition that no run has claimed has no row: there a gap is refused.
+    Until a run claims a partition it has no row, and then a gap is refused.
     """
     covered, has_row = layout.covered, False
     for end, waiting in zip(covered.ends, covered.waiting, strict=True):
@@ -200,7 +197,7 @@ def _has_row_before_gaps(layout: Layout, batches: Sequence[Batch]) -> bool:
 
 
 def _first_undecided(batches: Sequence[Batch], end: int) -> int:
-    """The first offset of the transactions that are open at `end`; `end` if none is."""
+    """The first offset of the transactions that are open at `end`; `end`: none is open."""
     opened: dict[int, int] = {}
     for batch in batches:
         if batch["lastOffset"] < end and batch["isTransactional"]:
@@ -212,7 +209,7 @@ def _first_undecided(batches: Sequence[Batch], end: int) -> int:
 
 
 def _arrive(topic: LedTopic, phase: int) -> None:
-    """The phase's uploads, in their order."""
+    """Upload the segments of a phase, in their order."""
     for planned in topic.layout.uploads:
         if planned.phase == phase:
             upload(
@@ -224,7 +221,7 @@ def _arrive(topic: LedTopic, phase: int) -> None:
 
 
 def _read(spark: SparkSession, tier: Path) -> dict[str, tuple[Row, ...]]:
-    """Every record that Spark reads, by topic that has any, in offset order."""
+    """The records that Spark reads, by topic with any, in offset order."""
     reader = spark.read.format(FORMAT).option("isolation.level", "read_uncommitted")
     frame = reader.load(str(tier)).select(
         "topic",
@@ -255,15 +252,7 @@ def _step(
     if topic.seed >= LEGACY_FROM:
         date(lab, given, first_dirty, PASSES_MS[number])
     oracle = folder / f"oracle-{number}" / f"{topic.name}-0"
-    cleaned = lab.clean(
-        given,
-        oracle,
-        now_ms=PASSES_MS[number],
-        first_dirty=first_dirty,
-        delete_retention_ms=DELETE_RETENTION_MS,
-        segment_bytes=SEGMENT_BYTES,
-        producer_expiration_ms=PRODUCER_EXPIRATION_MS,
-    )
+    cleaned = kafka_cleans(lab, given, oracle, number, first_dirty)
     new = [batch for batch in lab.batches(given) if batch["baseOffset"] >= reached]
     return Step(
         source=(*(before.found if before is not None else ()), *new),
@@ -273,15 +262,15 @@ def _step(
         found=_live_batches(lab, topic.folder, status),
         aborted=_live_aborted(lab.side_files(topic.folder), status),
         oracle=oracle,
-        oracle_end=cleaned["passes"][0]["endOffset"],
+        oracle_end=cleaned["endOffset"],
     )
 
 
 def _given(topic: LedTopic, folder: Path) -> tuple[Path, int]:
-    """The log that Kafka's pass begins with, and the offset from which on it is new.
+    """The log for Kafka's pass, and the first offset of its new records.
 
-    It is what Kafka's last pass left, followed by the plain log's segments up to where this phase's
-    uploads reach.
+    The log is the result of Kafka's last pass, followed by the plain log's segments up to the end
+    of this phase's uploads.
     """
     number = len(topic.steps)
     given = folder / f"{topic.name}-0"
@@ -318,11 +307,8 @@ def _live_batches(lab: KafkaLab, folder: Path, status: Mapping[str, Any]) -> tup
 
 def _live_aborted(side_files: SideFiles, status: Mapping[str, Any]) -> tuple[tuple[int, ...], ...]:
     starts = {Path(segment["log"]).stem: segment["start_offset"] for segment in status["segments"]}
-    fields = ("producerId", "firstOffset", "lastOffset", "lastStableOffset")
-    return tuple(
-        sorted(
-            tuple(line[name] for name in fields)
-            for line in side_files["txnindex"]
-            if line["lastOffset"] >= starts.get(Path(line["file"]).stem, line["lastOffset"] + 1)
-        )
+    return aborted_of(
+        line
+        for line in side_files["txnindex"]
+        if line["lastOffset"] >= starts.get(Path(line["file"]).stem, line["lastOffset"] + 1)
     )

@@ -1,4 +1,4 @@
-"""The log of a seed: LogMaker options, drawn so that many seeds mix every feature."""
+"""The log of a seed: options of LogMaker; many seeds together mix every feature."""
 
 from __future__ import annotations
 
@@ -9,28 +9,23 @@ from tests.oracle.kafka_lab import Option
 
 TS_START_MS: Final = 1_700_000_000_000
 FIRST_PASS_MS: Final = TS_START_MS + 20_000
-"""The clock of the first pass over such logs, after the newest record."""
+"""The clock of the first pass, after the newest record."""
 
 _TS_JITTER_MOST_MS: Final = 2000
 RECORDS_MOST: Final = 1800
 TS_STEP_MOST_MS: Final = 8
 _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
-
-
 LEGACY_FROM: Final = 1000
-"""Seeds from here on stand for logs with batches of magic 0 and 1."""
-
+"""From this seed on logs have batches of magic 0 and 1."""
 _MAGICS: Final = ("0", "1", "0,1", "1,2", "0,1,2")
 _LEGACY_CODECS: Final = ("none", "gzip", "snappy", "lz4")
 
 
 def recipe(seed: int) -> dict[str, Option]:
-    """The options of seed `seed`'s log.
+    """The options of a seed's log; all topics have the same settings, only the logs differ.
 
-    Half of the logs begin at `TS_START_MS`; the others end where the first pass begins, so that a
-    short retention sets delete horizons near their records.
-
-    Every topic is compacted by the same settings, so only what a log holds differs.
+    Half of the logs begin at `TS_START_MS`. The others end at the time of the first pass, so that
+    a short retention sets delete horizons near their records.
     """
     options = _recipe(seed)
     if seed >= LEGACY_FROM:
@@ -45,14 +40,14 @@ def recipe(seed: int) -> dict[str, Option]:
 
 
 def _legacy(seed: int, options: dict[str, Option]) -> dict[str, Option]:
-    """What is otherwise in a log with batches of magic 0 and 1.
+    """The options that differ in a log with batches of magic 0 and 1.
 
-    It is long enough for the clean region below the first pass, its transactions all commit, and
-    without producers, whose batches are always of magic 2, it may have none of those at all.
+    The log is long enough for a clean region below the first pass. Batches of producers always have
+    magic 2, so half of the logs have no producers.
 
-    Where a first dirty offset lies behind an aborted transaction's marker in the same segment,
-    Kafka's cleaner begins to read behind the marker and takes the producer's next transaction for
-    aborted, too: it then keeps records that are superseded.
+    All transactions commit: if the first dirty offset lies behind an aborted transaction's marker
+    in the same segment, Kafka's cleaner starts to read behind the marker. It then takes the
+    producer's next transaction as aborted, too, and keeps superseded records.
     """
     rnd = random.Random(-seed)
     producers = rnd.choice([(0, 0), (0, 0), (2, 2)])
@@ -119,16 +114,15 @@ def _producers(rnd: random.Random) -> dict[str, Option]:
 
 
 def uploads_below_stable(seed: int) -> bool:
-    """Whether seed `seed`'s tier holds only segments below the last stable offset.
+    """Whether a seed's tier has only segments below the last stable offset, as brokers upload.
 
-    So a broker uploads; the other tiers hold undecided transactions, for which the engine itself
-    must stop.
+    The other tiers have undecided transactions, at which tierfold itself must stop.
     """
     return seed % 3 != 0
 
 
 def features(options: dict[str, Option]) -> set[str]:
-    """What a recipe reaches, by name: so that a test can show that many seeds reach all."""
+    """The names of the features that a recipe reaches."""
     reached = {f"codec {name}" for name in str(options["codec"]).split(",")}
     reached |= {f"{name} {options[name]}" for name in ("ts_type", "key_kind", "segment_bytes")}
     if "," in str(options["codec"]):

@@ -1,7 +1,7 @@
 """Copies between a local log folder and a LocalTieredStorage folder, in both directions.
 
-`to_remote` copies a log that Kafka wrote into a tier, as a broker uploads it. `to_local` copies a
-partition's live remote segments to their local names, so that Kafka's own classes can open them.
+`to_remote` copies a log that Kafka wrote to a tier, as a broker uploads it. `to_local` copies live
+remote segments to their local names, so that Kafka's own classes can open them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _OFFSET_LENGTH: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteSegment:
-    """A live segment of a tier: its offsets, the last one inclusive, and its `.log`."""
+    """A live segment of a tier: its offsets (the last one inclusive) and its `.log`."""
 
     start_offset: int
     end_offset: int
@@ -37,8 +37,8 @@ class RemoteSegment:
 def to_remote(src_dir: Path, root: Path, seed: int, below: int | None = None) -> Path:
     """Copy every closed segment of the log `src_dir` (named like `topic-0`) into a tier at `root`.
 
-    Ids come from `seed`. Segments that end above `below` stay out, as a broker keeps back what its
-    last stable offset has not passed. Returns the partition's folder.
+    The seed draws the ids. Segments that end above `below` are not copied, as a broker uploads only
+    below its last stable offset. Returns the partition's folder.
     """
     ids = random.Random(seed)
     folder = partition_folder(root, src_dir.name, ids)
@@ -51,22 +51,22 @@ def to_remote(src_dir: Path, root: Path, seed: int, below: int | None = None) ->
 
 
 def partition_folder(root: Path, name: str, ids: random.Random) -> Path:
-    """Make the folder of the partition `name` (like `topic-0`), its topic id drawn from `ids`."""
+    """Make the folder of the partition `name` (like `topic-0`); `ids` draws its topic id."""
     folder = root / TIER_FOLDER / f"{name}-{_kafka_uuid(ids)}"
     folder.mkdir(parents=True)
     return folder
 
 
 def upload(src_dir: Path, folder: Path, ids: random.Random, span: tuple[int, int]) -> Path:
-    """Copy a closed segment of the log `src_dir` into a partition's folder; its `.log`.
+    """Copy a closed segment of the log `src_dir` to a partition's folder; returns its `.log`.
 
-    `span` is the segment's base offset and that of the one behind it.
+    `span`: the base offsets of the segment and of the next one.
     """
     start, end = span
     stem = folder / f"{start:020d}-{_kafka_uuid(ids)}"
     for suffix in _COPIED:
         part = src_dir / f"{start:020d}.{suffix}"
-        # A broker uploads no transaction index that lists nothing.
+        # A broker does not upload an empty transaction index.
         if suffix != "txnindex" or (part.exists() and part.stat().st_size):
             shutil.copy2(part, f"{stem}.{suffix}")
     shutil.copy2(src_dir / f"{end:020d}.snapshot", f"{stem}.snapshot")
@@ -78,8 +78,8 @@ def upload(src_dir: Path, folder: Path, ids: random.Random, span: tuple[int, int
 def to_local(segments: Sequence[RemoteSegment], out_dir: Path) -> Path:
     """Copy live segments, in offset order, to local names in the new folder `out_dir`.
 
-    An empty active segment at the end offset follows them, as in a log all of whose data were
-    uploaded. Returns `out_dir`, which must be named like `topic-0`.
+    An empty active segment follows them, as in a log whose data are all uploaded. Returns
+    `out_dir`, which must be named like `topic-0`.
     """
     out_dir.mkdir(parents=True)
     for segment in segments:
@@ -99,7 +99,7 @@ def to_local(segments: Sequence[RemoteSegment], out_dir: Path) -> Path:
 
 
 def all_segments(folder: Path, end_offset: int) -> list[RemoteSegment]:
-    """The segments of a folder in which every object lives; the last ends at `end_offset`."""
+    """All segments of a folder as live segments; the last one ends at `end_offset`."""
     logs = sorted(folder.glob("*.log"))
     starts = [int(log.name[:_OFFSET_LENGTH]) for log in logs]
     ends = [start - 1 for start in starts[1:]] + [end_offset]
@@ -110,12 +110,12 @@ def all_segments(folder: Path, end_offset: int) -> list[RemoteSegment]:
 
 
 def topic_id_of(folder: Path) -> str:
-    """The topic id of a partition's folder: cut by length, for ids may hold `-`."""
+    """The topic id of a partition's folder, cut by length, since ids may contain `-`."""
     return folder.name[-_UUID_LENGTH:]
 
 
 def _kafka_uuid(ids: random.Random) -> str:
-    """22 characters as Kafka prints a `Uuid`; none that Kafka draws begins with `-`."""
+    """Draw 22 characters as Kafka prints a `Uuid`; Kafka draws none that begins with `-`."""
     while True:
         text = base64.urlsafe_b64encode(ids.randbytes(16)).decode().rstrip("=")
         if not text.startswith("-"):
@@ -123,6 +123,6 @@ def _kafka_uuid(ids: random.Random) -> str:
 
 
 def epochs_until(checkpoint: str, end: int) -> str:
-    """A leader epoch checkpoint with the epochs that begin before offset `end`."""
+    """The leader epoch checkpoint without the epochs that begin at or after offset `end`."""
     rows = [row for row in checkpoint.splitlines()[2:] if row and int(row.split()[1]) < end]
     return "\n".join(["0", str(len(rows)), *rows]) + "\n"

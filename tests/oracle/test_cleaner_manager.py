@@ -7,14 +7,15 @@ differ on purpose, a separate test shows how.
 
 from __future__ import annotations
 
-import os
 import random
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.oracle.kafka_lab import KafkaLab, MadeLog, Option, Selected, SelectionCase
+from tests.oracle.fuzz_run import seeds_of
+from tests.oracle.kafka_lab import KafkaLab, Option, SelectionCase
 from tests.oracle.recipes import TS_START_MS, recipe
 from tests.oracle.remote_views import to_remote
 from tierfold.compaction.discovery.view import PartitionView, fresh_state
@@ -28,23 +29,16 @@ from tierfold.jobs.pipeline.discovery import viewed
 from tierfold.jobs.pipeline.survey import known_partitions
 from tierfold.storage.segments.segment_metadata import read_snapshot
 
-SEEDS_VARIABLE = "TIERFOLD_SELECTION_SEEDS"
 CASES = 12
 LONG_MAX = 2**63 - 1
 
 
-def seeds() -> range:
-    """`TIERFOLD_SELECTION_SEEDS`, as `FIRST:END` with the end excluded, or 40."""
-    first, end = (os.environ.get(SEEDS_VARIABLE) or "0:40").split(":")
-    return range(int(first), int(end))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """One seed's log, as Kafka wrote it and as its tier is seen."""
+    """One seed's log as Kafka wrote it, and the view of its tier."""
 
     source: Path
-    made: MadeLog
+    made: dict[str, Any]
     view: PartitionView
     last_stable: LastStable | None
     rng: random.Random
@@ -54,12 +48,13 @@ class Subject:
         return self.view.next_offset
 
     def a_time_ms(self) -> int:
+        """Draw a time near the log's records."""
         first_ms = self.made["firstTimestamp"]
         span_ms = self.made["lastTimestamp"] - first_ms
         return first_ms + self.rng.randint(-10, span_ms + 3000)
 
     def a_checkpoint(self) -> int:
-        """None, within the log, at a segment's edge, or above the log's end."""
+        """Draw a checkpoint: none, within the log, at a segment's edge, or above the log's end."""
         edges = [segment.start_offset for segment in self.view.segments]
         within = self.rng.randint(0, self.end)
         return self.rng.choice([-1, within, self.rng.choice(edges), self.end, self.end + 1])
@@ -88,7 +83,7 @@ def subject(
 def seen(
     of: Subject, case: SelectionCase, log_start_offset: int = 0
 ) -> tuple[PartitionView, Rules, Regions]:
-    """Ours for a case: the view with the case's cleaner offset, its rules, its regions."""
+    """Tierfold's side of a case: the view with its cleaner offset, its rules, the regions."""
     vector = () if case.checkpoint < 0 else (CleanerOffset(epoch=1, offset=case.checkpoint),)
     state = replace(fresh_state(of.view), cleaner_offsets=vector)
     view = replace(of.view, state=state, log_start_offset=log_start_offset)
@@ -101,11 +96,11 @@ def seen(
     return view, rules, regions
 
 
-@pytest.mark.parametrize("seed", seeds())
+@pytest.mark.parametrize("seed", seeds_of("TIERFOLD_SELECTION_SEEDS", "0:40"))
 def test_regions_and_bytes_are_kafkas(lab: KafkaLab, tmp_path: Path, seed: int) -> None:
     log = subject(lab, tmp_path, seed, recipe(seed))
     log_start_offset = log.rng.choice([0, 0, log.rng.randint(0, log.end)])
-    # The maximum lag is off where the minimum is on: see the override below.
+    # Never both lags: the next test shows how the rules differ there.
     lags = [(0, log.rng.randint(1, 4000)), (log.rng.randint(1, 4000), LONG_MAX), (0, LONG_MAX)]
     cases = [
         SelectionCase(log.a_checkpoint(), log.a_time_ms(), *lags[number % len(lags)])
@@ -118,8 +113,7 @@ def test_regions_and_bytes_are_kafkas(lab: KafkaLab, tmp_path: Path, seed: int) 
         assert theirs["activeSegmentBase"] == regions.next_offset
         ours = (
             regions.first_dirty,
-            # Kafka answers with the first dirty offset where nothing above it is cleanable, and
-            # takes that down to a segment's base.
+            # If nothing is cleanable, Kafka returns the base of the first dirty segment.
             regions.dirty.is_empty or regions.first_uncleanable,
             regions.reset is not None,
             ratio.cleanable_bytes,
@@ -136,7 +130,7 @@ def test_regions_and_bytes_are_kafkas(lab: KafkaLab, tmp_path: Path, seed: int) 
         ), case
 
 
-def _is_empty(theirs: Selected) -> bool:
+def _is_empty(theirs: dict[str, Any]) -> bool:
     return theirs["firstUncleanableOffset"] <= theirs["firstDirtyOffset"]
 
 
@@ -144,7 +138,7 @@ def _is_empty(theirs: Selected) -> bool:
 def test_kafka_holds_overdue_data_back_by_the_minimum_lag_and_we_do_not(
     lab: KafkaLab, tmp_path: Path, seed: int
 ) -> None:
-    # KIP-354: the maximum overrides the minimum. LogCleanerManager lets it override the ratio only.
+    # KIP-354: the maximum overrides the minimum. In LogCleanerManager it overrides only the ratio.
     options: dict[str, Option] = {"records": 900, "ts_start": TS_START_MS, "segment_bytes": "8k"}
     log = subject(lab, tmp_path, seed, options | {"seed": seed, "ts_step": seed})
     now_ms = log.made["lastTimestamp"]
@@ -161,7 +155,7 @@ def test_kafka_holds_overdue_data_back_by_the_minimum_lag_and_we_do_not(
 def test_what_only_a_local_marker_decides_is_undecided_here(
     lab: KafkaLab, tmp_path: Path, seed: int
 ) -> None:
-    # The active segment holds data: the tier ends below it, and so does what its snapshot knows.
+    # The active segment holds data. The tier ends below it, and so do its snapshots.
     options = recipe(seed) | {"roll_end": False, "txn": 3, "segment_bytes": "8k"}
     log = subject(lab, tmp_path, seed, options)
     case = SelectionCase(-1, log.made["lastTimestamp"], 0, LONG_MAX)

@@ -1,4 +1,4 @@
-"""The parser of `DumpLogSegments` reports what the tool finds, and nothing on a sound log."""
+"""The parser of `DumpLogSegments` reports the tool's findings, and none for a sound log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOW_MS = 1_700_000_100_000
 
 @pytest.fixture(scope="module")
 def cleaned(lab: KafkaLab, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A log that Kafka wrote and cleaned, of uncompressed batches and several index entries."""
+    """A log that Kafka wrote and cleaned: uncompressed batches, several index entries."""
     folder = tmp_path_factory.mktemp("dumped")
     source = folder / "source" / "t-0"
     lab.make(source, seed=21, records=3000, keys=900, txn=2, abort=0.5, segment_bytes="60k")
@@ -34,7 +34,7 @@ def _copied(cleaned: Path, folder: Path) -> Path:
     return Path(shutil.copytree(cleaned, folder / "t-0"))
 
 
-def test_what_kafka_wrote_is_faultless(lab: KafkaLab, cleaned: Path) -> None:
+def test_a_log_of_kafka_has_no_findings(lab: KafkaLab, cleaned: Path) -> None:
     dumped = lab.dump_log_segments(_files(cleaned))
     assert dumped.findings == ()
     batches = lab.batches(cleaned)
@@ -48,17 +48,23 @@ def test_what_kafka_wrote_is_faultless(lab: KafkaLab, cleaned: Path) -> None:
     assert len(dumped.entries) == sum(map(len, kinds)) + len(side_files["snapshot"])
 
 
-def test_a_wrong_position_in_an_offset_index_is_reported(
-    lab: KafkaLab, cleaned: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("suffix", "at", "kinds"),
+    [
+        ("index", 4, {"offset index mismatch"}),
+        ("timeindex", 0, {"timestamp mismatch", "timestamp out of order", "exception"}),
+    ],
+)
+def test_a_wrong_index_entry_is_reported(
+    lab: KafkaLab, cleaned: Path, tmp_path: Path, suffix: str, at: int, kinds: set[str]
 ) -> None:
     folder = _copied(cleaned, tmp_path)
-    batch = lab.batches(folder)[1]
-    index = folder / f"{0:020d}.index"
-    raw = bytearray(index.read_bytes())
-    raw[4:8] = struct.pack(">i", batch["pos"])
-    index.write_bytes(raw)
-    kinds = {finding.kind for finding in lab.dump_log_segments(_files(folder)).findings}
-    assert kinds == {"offset index mismatch"}
+    index = folder / f"{0:020d}.{suffix}"
+    second = lab.batches(folder)[1]["pos"]
+    wrong = struct.pack(">i", second) if suffix == "index" else struct.pack(">q", NOW_MS * 2)
+    raw = index.read_bytes()
+    index.write_bytes(raw[:at] + wrong + raw[at + len(wrong) :])
+    assert {finding.kind for finding in lab.dump_log_segments(_files(folder)).findings} == kinds
 
 
 @pytest.mark.parametrize("suffix", ["index", "timeindex"])
@@ -72,19 +78,7 @@ def test_a_torn_index_is_reported(
     assert [finding.kind for finding in findings] == ["exception"]
     assert findings[0].file == str(index)
     assert "CorruptIndexException" in findings[0].detail
-    assert index.stat().st_size % 4 == 1  # the tool would have trimmed the file itself
-
-
-def test_a_wrong_timestamp_in_a_time_index_is_reported(
-    lab: KafkaLab, cleaned: Path, tmp_path: Path
-) -> None:
-    folder = _copied(cleaned, tmp_path)
-    index = folder / f"{0:020d}.timeindex"
-    raw = bytearray(index.read_bytes())
-    raw[0:8] = struct.pack(">q", NOW_MS * 2)
-    index.write_bytes(raw)
-    kinds = {finding.kind for finding in lab.dump_log_segments(_files(folder)).findings}
-    assert kinds == {"timestamp mismatch", "timestamp out of order", "exception"}
+    assert index.stat().st_size % 4 == 1  # The tool trims the file that it reads.
 
 
 def test_a_changed_byte_and_a_torn_log_are_reported(
@@ -94,7 +88,7 @@ def test_a_changed_byte_and_a_torn_log_are_reported(
     log = folder / f"{0:020d}.log"
     batch = next(b for b in lab.batches(folder) if b["records"] and not b["isControl"])
     raw = bytearray(log.read_bytes())
-    raw[batch["pos"] + batch["size"] - 9] ^= 1  # inside a value
+    raw[batch["pos"] + batch["size"] - 9] ^= 1  # Inside a value.
     log.write_bytes(raw)
     findings = lab.dump_log_segments([log]).findings
     assert [finding.kind for finding in findings] == ["invalid batch"]
@@ -114,18 +108,18 @@ def test_a_broken_snapshot_is_reported(lab: KafkaLab, cleaned: Path, tmp_path: P
     assert "Snapshot is corrupt" in findings[0].detail
 
 
-def test_what_tierfold_wrote_is_faultless(lab: KafkaLab, fuzzed: dict[int, FuzzedTopic]) -> None:
+def test_a_log_of_tierfold_has_no_findings(lab: KafkaLab, fuzzed: dict[int, FuzzedTopic]) -> None:
     for topic in fuzzed.values():
-        for done in (topic.passes[0], topic.passes[-1]):  # The tool takes long.
+        for done in (topic.passes[0], topic.passes[-1]):  # The tool is slow.
             dumped = lab.dump_log_segments(_files(done.view))
             assert set(dumped.findings) <= _empty_batch_times(lab, done.view)
 
 
 def _empty_batch_times(lab: KafkaLab, folder: Path) -> set[Finding]:
-    """What the tool says of Kafka's own cleaned logs too, and wrongly.
+    """The wrong findings that the tool also has for Kafka's own cleaned logs.
 
-    It takes a batch's largest timestamp from its records, and an emptied batch has none; but the
-    header keeps its source's, and the time index goes by the header (Kafka `LogSegment.append`).
+    It takes a batch's largest timestamp from its records, and an emptied batch has none. But the
+    header keeps the source's, and the time index has that one (Kafka `LogSegment.append`).
     """
     return {
         Finding(

@@ -1,4 +1,4 @@
-"""The lab starts its JVM, reports its errors, and gives the same log for the same seed."""
+"""The lab starts its JVM, reports errors, and makes the same log from the same seed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_clean_keeps_the_last_record_of_every_key(lab: KafkaLab, tmp_path: Path)
     }
     kept = lab.batches(tmp_path / "out" / "t-0")
     assert sorted(last.values()) == [r["offset"] for b in kept for r in b["records"]]
-    assert done["passes"][0]["endOffset"] == 500
+    assert done["endOffset"] == 500
 
 
 def test_a_tool_that_fails_raises_and_the_next_call_works(lab: KafkaLab, tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_a_tool_that_fails_raises_and_the_next_call_works(lab: KafkaLab, tmp_pat
     assert lab.make(tmp_path / "t-0", records=5)["records"] == 5
 
 
-def test_a_closed_lab_starts_anew(tmp_path: Path) -> None:
+def test_a_closed_lab_starts_again(tmp_path: Path) -> None:
     with KafkaLab() as own:
         own.make(tmp_path / "t-0", records=5)
         own.close()
@@ -81,7 +81,7 @@ def test_a_jvm_that_died_is_replaced(tmp_path: Path) -> None:
 def test_two_runs_at_once_make_one_cache(
     lab: KafkaLab, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    lab.make(tmp_path / "t-0", records=5)  # so that the jars are there
+    lab.make(tmp_path / "t-0", records=5)  # This fetches the jars.
     (jars,) = kafka_jars.cache_folder().glob("jars-*")
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / jars.name).symlink_to(jars)
@@ -91,9 +91,9 @@ def test_two_runs_at_once_make_one_cache(
         subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=ROOT)
         for _ in range(2)
     ]
-    said = {run.communicate()[0] for run in runs}
+    printed = {run.communicate()[0] for run in runs}
     assert [run.returncode for run in runs] == [0, 0]
-    assert len(said) == 1
+    assert len(printed) == 1
     kinds = sorted(path.name.split("-")[0] for path in (tmp_path / "cache").iterdir())
     assert kinds == ["classes", "jars", "lock"]
 

@@ -1,6 +1,6 @@
-"""tierfold's settings equal those of Kafka's own classes, and resolve alike.
+"""tierfold's settings equal Kafka's, and both resolve alike.
 
-Kafka's side is `KafkaConfig` and `LogConfig`, as a broker resolves a topic's settings.
+Kafka's side is `KafkaConfig` and `LogConfig`, with which a broker resolves a topic's settings.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ OF_KAFKA: Final = [setting for setting in SETTINGS if setting.source == KAFKA]
 OF_TOPICS: Final = [setting for setting in OF_KAFKA if setting.is_for_topics]
 CONF: Final = Path(__file__).resolve().parents[2] / "conf"
 CASES: Final = 300
-# Two lags of three values each: a third of the cases has one that is below the other.
+# With these lags the maximum is below the minimum in a third of the cases.
 TEXTS: Final = {
-    # Not delete alone: a topic that is left alone is not refused here, in Kafka it is.
+    # Not delete alone: tierfold leaves such a topic alone, and so does not refuse it as Kafka does.
     "cleanup.policy": ("compact", "compact,delete"),
     "min.cleanable.dirty.ratio": ("0", "0.25", "1"),
     "min.compaction.lag.ms": ("0", "10", "20"),
@@ -45,7 +45,7 @@ BY_BROKERS: Final = {
     "log.retention.hours": ("-7", "-1", "1", "2147483647"),
 }
 NUMBERS: Final = ("4", "5", "2147483647")
-# For one setting or another too low, no number, no whole one, or too high.
+# Too low, no number, not a whole number, or too high; for some settings.
 WRONG: Final = ("-1", "x", "1.5", "2147483648")
 
 
@@ -56,7 +56,7 @@ def known(lab: KafkaLab) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("setting", OF_KAFKA, ids=lambda setting: setting.name)
 def test_defaults_are_kafkas(known: dict[str, dict[str, Any]], setting: Setting) -> None:
-    # The one default that tierfold has not, on purpose: SEMANTICS 2.
+    # tierfold has no default policy, on purpose: SEMANTICS 2.
     expected = None if setting.name == "cleanup.policy" else known[setting.name]["default"]
     assert setting.default == expected
 
@@ -81,7 +81,7 @@ def test_the_least_value_is_kafkas(known: dict[str, dict[str, Any]], setting: Se
         "min.cleanable.dirty.ratio": "[0,...,1]",
         # Less than Kafka's 1 MiB, on purpose: docs/settings.md.
         "segment.bytes": "[1048576,...]",
-        # Any negative number is no limit there; here they are all -1.
+        # In Kafka any negative number means no limit; tierfold reads all of them as -1.
         "retention.bytes": None,
     }
     least = getattr(setting.kind, "least", None)
@@ -98,7 +98,7 @@ def test_the_names_that_only_brokers_use_are_all_of_kafkas(lab: KafkaLab) -> Non
     now, gone = (CONF / "broker_names.txt").read_text(encoding="utf-8").split("# In Kafka 3.9")
     names = [line for line in now.splitlines() if line and not line.startswith("#")]
     assert names == sorted(theirs)
-    # What older files may hold: no such name may come back with another meaning unseen.
+    # Older files may have these names, so Kafka must not use one of them again.
     assert theirs.isdisjoint(gone.splitlines())
     assert broker_names() == theirs.union(gone.splitlines()[1:])
 
@@ -108,7 +108,7 @@ def test_random_brokers_and_topics_resolve_as_kafka_resolves_them(
 ) -> None:
     rng = random.Random(280)
     cases = [_case(rng) for _ in range(CASES)]
-    # A file is refused too where a topic without settings of its own could not be: another case.
+    # A file is also refused if a topic without settings of its own would be: another case.
     others = [{"broker": case["broker"], "topic": {}} for case in cases]
     answers = zip(lab.resolved_settings(cases), lab.resolved_settings(others), strict=True)
     refused = 0
@@ -123,7 +123,7 @@ def test_random_brokers_and_topics_resolve_as_kafka_resolves_them(
 
 
 def _case(rng: random.Random) -> dict[str, dict[str, str]]:
-    """What a broker and a topic of it are told; the policy always, for we have no default."""
+    """Draw settings of a broker and a topic; always with a policy, which has no default."""
     broker = {
         name.name: _text(rng, setting, BY_BROKERS.get(name.name, ()))
         for setting in OF_TOPICS

@@ -1,4 +1,4 @@
-"""tierfold on overlapping uploads equals Kafka's cleaner on the same log without overlap.
+"""tierfold's results for overlapping uploads equal Kafka's for the same log without overlap.
 
 `TIERFOLD_LEADER_SEEDS=17:18` replays seed 17 alone (README.md).
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.oracle.comparators import equal_logs, expected_txnindex
+from tests.oracle.comparators import aborted_of, equal_logs
 from tests.oracle.kafka_lab import KafkaLab
 from tests.oracle.leaders_run import Led, rows_of, seeds
 from tests.oracle.remote_views import epochs_until
@@ -30,7 +30,7 @@ def test_every_batch_and_record_is_what_kafka_leaves_of_the_plain_log(
         assert differences == [], f"after pass {number}: {step.oracle}, {led.topics[seed].folder}"
         assert [b["baseOffset"] for b in step.found] == [b["baseOffset"] for b in expected]
         assert all(batch["valid"] for batch in step.found)
-        assert list(step.aborted) == expected_txnindex(lab.side_files(step.oracle))
+        assert step.aborted == aborted_of(lab.side_files(step.oracle)["txnindex"])
 
 
 @by_seed
@@ -78,5 +78,5 @@ def test_sparks_window_finds_the_same_latest_records_after_the_last_pass(led: Le
         second = report["second_opinion"]
         assert second is not None, report["notes"]
         assert second["differing"] == 0
-        # Of what an open transaction holds back, Spark sees nothing.
+        # Spark does not see records of open transactions.
         assert 0 < second["keys"] <= report["keys_compared"], report["topic"]

@@ -1,4 +1,4 @@
-"""Forty seeds reach every feature, and a seed always gives the same log."""
+"""Forty seeds reach every feature, and a seed always gives the same options."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""One log uploaded by several leaders: each cuts whole segments of its own, which overlap.
+"""One log that several leaders upload, each in segments with borders of its own, which overlap.
 
     batch borders ── drawn_layouts(seed) ── Layout: each leader's borders, and all uploads in order
-    Layout.covered ── where the log without overlap has its borders, and how far each phase reaches
+    Layout.covered ── the borders of the log without overlap, and the end of each phase
 
-A new leader uploads from the segment of its own cut that holds the next offset, or from an earlier
-one if it did not know how far its predecessor had come (Kafka
+A new leader starts with the segment of its own log that has the next offset, or with an earlier
+one if it does not know how far its predecessor came (Kafka
 `RemoteLogManager.candidateLogSegments`). Some uploads end late. So uploads overlap, enclose each
 other, share a start or an end, arrive twice, or arrive before the uploads that they follow.
 """
@@ -19,23 +19,21 @@ from itertools import pairwise
 from typing import Final
 
 PHASES: Final = 3
-"""How often uploads arrive: before the first pass, and before each of the next two."""
-
+"""Uploads arrive before each of the first three passes."""
 BATCHES_LEAST: Final = 12
-"""So many borders and more leave every leader a choice."""
-
+"""The least number of borders that leaves every leader a choice."""
 _LEADERS: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upload:
-    """A segment that a leader uploads, whole; `end` is the offset behind it."""
+    """A whole segment that a leader uploads; `end` is the offset after it."""
 
     leader: int
     start: int
     end: int
     phase: int = 0
-    """Before which pass it arrives, from 0 on."""
+    """The number of the pass before which it arrives."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,24 +41,24 @@ class Covered:
     """The same log without overlap."""
 
     borders: tuple[int, ...]
-    """Where each upload that is taken begins to count, and the end."""
+    """The effective start of each upload that is taken, and the end."""
     ends: tuple[int, ...]
-    """The offset behind all that can be read in each phase."""
+    """The end of the readable log in each phase, exclusive."""
     waiting: tuple[int, ...]
-    """How many uploads wait behind a gap in each phase."""
+    """The number of uploads that wait behind a gap in each phase."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Who uploads what, in the order of arrival."""
+    """All uploads, in the order of arrival."""
 
     borders: tuple[tuple[int, ...], ...]
-    """Of each leader's own log, both ends included."""
+    """The segment borders of each leader's log, both ends included."""
     uploads: tuple[Upload, ...]
 
     @property
     def covered(self) -> Covered:
-        """What counts once each phase's uploads have arrived: what reaches further, in order."""
+        """The log after each phase: an upload is taken if it reaches further than those before."""
         borders, ends, waiting = [0], [], []
         known: list[Upload] = []
         for phase in range(PHASES):
@@ -74,7 +72,7 @@ class Layout:
 
     @property
     def kinds(self) -> set[str]:
-        """Which kinds of overlap there are, by name."""
+        """The names of the kinds of overlap."""
         covered, found = self.covered, set()
         for number, one in enumerate(self.uploads):
             for other in self.uploads[:number]:
@@ -90,9 +88,9 @@ class Layout:
 
 
 def drawn_layouts(boundaries: Sequence[int], seed: int) -> Iterator[Layout]:
-    """Layouts of seed `seed`, without end, for a log that may be cut at `boundaries`.
+    """Endless layouts of a seed for a log that may be cut at `boundaries`, both ends included.
 
-    Those include both ends. Everything is read in the end, and nothing is missing at first.
+    All of the log is readable in the end, and the first phase has no gap.
     """
     rnd = random.Random(f"leaders {seed}")
     while True:
@@ -108,7 +106,7 @@ def drawn_layouts(boundaries: Sequence[int], seed: int) -> Iterator[Layout]:
 
 
 def _drawn_borders(boundaries: Sequence[int], rnd: random.Random) -> tuple[tuple[int, ...], ...]:
-    """Each leader's own borders; some of the first one's are shared."""
+    """Draw each leader's borders; others share some of the first leader's."""
     drawn: list[tuple[int, ...]] = []
     for leader in range(_LEADERS):
         inner = set(rnd.sample(boundaries[1:-1], rnd.randint(3, 8)))
@@ -119,7 +117,7 @@ def _drawn_borders(boundaries: Sequence[int], rnd: random.Random) -> tuple[tuple
 
 
 def _drawn_uploads(borders: Sequence[Sequence[int]], rnd: random.Random) -> list[Upload]:
-    """Leaders take turns until the log's end is reached."""
+    """Draw uploads of leaders in turn, up to the log's end."""
     uploads: list[Upload] = []
     reached, leader = borders[0][0], 0
     while reached < borders[0][-1]:
@@ -139,9 +137,9 @@ def _drawn_uploads(borders: Sequence[Sequence[int]], rnd: random.Random) -> list
 
 
 def _phased(uploads: Sequence[Upload], rnd: random.Random) -> tuple[Upload, ...] | None:
-    """The uploads with their phases, of which each reaches further; some arrive a phase late.
+    """Draw phases, each of which reaches further; some uploads arrive a phase late.
 
-    None where too few uploads reach further.
+    None: too few uploads reach further than those before them.
     """
     reached, steps = 0, []
     for number, upload in enumerate(uploads):

@@ -47,7 +47,7 @@ _QUIET: Final = Console(quiet=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pass:
-    """A round that is over."""
+    """The result of a round."""
 
     log: Log
     receipts: tuple[GroupReceipt, ...]
@@ -56,7 +56,7 @@ class Pass:
 
     @property
     def counts(self) -> Counts:
-        """What became of every record."""
+        """The counts of all groups together."""
         return total(receipt.counts for receipt in self.receipts)
 
 
@@ -74,14 +74,14 @@ def passed(
     clean_until: int | None = None,
     is_last_chunk: bool = True,
 ) -> Pass:
-    """The same, with what the workers said; `clean_until`: where it is below `first_dirty`."""
+    """The same, with the tasks' receipts; `clean_until`: the clean end if below `first_dirty`."""
     compact = replace(_compact(log, rules, first_dirty), is_last=is_last_chunk)
     clean_until = first_dirty if clean_until is None else clean_until
     return _carried_out(log, _round(log, now_ms, rules, compact, clean_until))
 
 
 def seen(log: Log, *, cleaner_offset: int | None = None) -> PartitionView:
-    """The picture as planning sees it; clean below `cleaner_offset`."""
+    """The view of a log that is clean below `cleaner_offset`."""
     offsets = () if cleaner_offset is None else (CleanerOffset(epoch=1, offset=cleaner_offset),)
     return PartitionView(
         key=KEY,
@@ -98,14 +98,14 @@ def seen(log: Log, *, cleaner_offset: int | None = None) -> PartitionView:
 
 
 def last_stable(log: Log) -> LastStable | None:
-    """The oldest transaction that the newest segment's snapshot calls open."""
+    """The oldest open transaction, by the newest segment's snapshot."""
     return last_stable_of(read_snapshot(log.tier, KEY, log.segments[-1]))
 
 
 def planned(
     log: Log, *, cleaner_offset: int | None = None, now_ms: int = 0, rules: Rules = RULES
 ) -> Choice:
-    """What planning chooses for the picture."""
+    """The choice that planning makes for the log."""
     view = seen(log, cleaner_offset=cleaner_offset)
     regions = regions_of(view, last_stable(log), rules, now_ms)
     assert isinstance(regions, Regions)
@@ -113,7 +113,7 @@ def planned(
 
 
 def vacuumed(log: Log, *, now_ms: int, rules: Rules = RULES) -> Log:
-    """A log that is clean to its end, after the round that its passed delete horizons call for."""
+    """The log after a round for delete horizons alone; before it all of the log is clean."""
     plan = planned(log, cleaner_offset=log.segments[-1].next_offset, now_ms=now_ms, rules=rules)
     assert isinstance(plan, Compact)
     assert plan.is_partial
@@ -140,7 +140,7 @@ def _carried_out(log: Log, work: Round) -> Pass:
 
 @contextmanager
 def _several_buckets(work: Round) -> Iterator[None]:
-    """Split the keys of so small a log into buckets, as those of a large one are."""
+    """Split the keys of a small log into several buckets, as a large log's are."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(task_assignment, "BUCKET_BYTES", -(-work.size_bytes // _BUCKETS))
         assert task_assignment.buckets_of(work.size_bytes) == _BUCKETS
@@ -149,7 +149,7 @@ def _several_buckets(work: Round) -> Iterator[None]:
 
 @contextmanager
 def _errors_of_stages() -> Iterator[list[Exception]]:
-    """Collect the errors of tasks, of which a round's failure has only the text."""
+    """Collect the errors of tasks; a round's failure has only their text."""
     errors: list[Exception] = []
 
     def collected(error: Exception, where: str) -> bytes:
@@ -211,7 +211,7 @@ def _state(log: Log) -> PartitionState:
 
 
 def _after(log: Log, done: RoundResult) -> Log:
-    """What lives once the round is committed."""
+    """The log as the commit of the round leaves it."""
     sources = {segment.segment_id for segment in done.round.compact.sources}
     live = [segment for segment in log.segments if segment.segment_id not in sources]
     for group, receipt in zip(done.round.groups, done.receipts, strict=True):

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from tests.pictures.cleaning import APART, RULES, cleaned, passed
 from tests.pictures.log_pictures import KEY, Log, drawn, picture
+from tests.pictures.scenarios import check, scenarios
 from tierfold.compaction.commits.receipts import GroupResult
 from tierfold.compaction.model.segments import LeaderEpoch
 from tierfold.storage.segments.segment_metadata import read_checkpoint, read_snapshot
@@ -25,26 +24,65 @@ def parts(log: Log) -> int:
     return sum(len(listed_segment.parts) for listed_segment in log.tier.listing(KEY))
 
 
+@scenarios("""
+A rewritten batch keeps its offsets, producer, epochs and flags.
+e5 P9.2([0:a=1 1:b=1 2:c=1]) 3:P9.2:C [4:a=2 5:c=2] 6:d=1
+-> e5 P9.2(0-2:[1:b=1]) 3:P9.2:C [4:a=2 5:c=2] 6:d=1
+
+A batch that was rewritten before keeps its span.
+0-9:[3:a=1 7:b=1] 10:a=2
+-> 0-9:[7:b=1] 10:a=2
+
+A batch that loses all its records and need not stay is gone.
+[0:a=1 1:b=1] 2:() 3:a=2 4:b=2
+-> 0.. 3:a=2 4:b=2
+
+The offsets of an empty group go to the group before it.
+0:b=1 | 1:a=1 | 2:a=2
+apart -> 0:b=1 ..1 | 2:a=2
+
+Two empty groups in a row go to the group before them.
+0:b=1 | 1:a=1 | 2:=1 | 3:a=2
+apart -> 0:b=1 ..2 | 3:a=2
+
+At the head of the log they go to the group after it.
+0:a=1 | 1:a=2 2:b=1
+apart -> 0.. 1:a=2 2:b=1
+
+Two at the head of the log go to the group after them.
+0:a=1 | 1:=1 | 2:a=2 | 3:b=1
+apart -> 0.. 2:a=2 | 3:b=1
+
+A group may take offsets on both sides.
+0:=1 | 1:a=1 | 2:=1 | 3:b=1
+apart -> 0.. 1:a=1 ..2 | 3:b=1
+
+A hole grows.
+0:b=1 ..3 | 4:=1 ..6 | 7:a=1
+apart -> 0:b=1 ..6 | 7:a=1
+
+A round of which nothing survives becomes one closing batch.
+0:=1 | 1:=2 | e3 2:=3 ..7 | 8:a=1 >
+apart -> 0.. e3 7:() | 8:a=1 >
+
+A log of which nothing survives becomes one closing batch.
+0:=1 ..2
+-> 0.. 2:()
+
+A segment keeps its last offset when the records there go, and in a further round, too.
+0:a=1 1:b=1 2:c=1 | 3:c=2 4:b=2
+apart -> 0:a=1 ..2 | 3:c=2 4:b=2
+apart -> unchanged
+""")
+def test_batches_and_groups(scenario: list[str], tmp_path: Path) -> None:
+    check(scenario, tmp_path)
+
+
 def test_a_batch_that_loses_nothing_is_copied_byte_for_byte(tmp_path: Path) -> None:
     log = picture("[0:a=1 1:b=1] P1.4(2:c=1) 3:P1.4:C | e2 4:d=1", tmp_path)
     after = cleaned(log)
     assert len(after.segments) == 1
     assert log_bytes(after, 0) == log_bytes(log, 0) + log_bytes(log, 1)
-
-
-def test_a_rewritten_batch_keeps_its_offsets_producer_epochs_and_flags(tmp_path: Path) -> None:
-    log = picture("e5 P9.2([0:a=1 1:b=1 2:c=1]) 3:P9.2:C [4:a=2 5:c=2] 6:d=1", tmp_path)
-    expected = "e5 P9.2(0-2:[1:b=1]) 3:P9.2:C [4:a=2 5:c=2] 6:d=1"
-    assert drawn(cleaned(log)) == expected
-
-
-def test_a_batch_that_was_rewritten_before_keeps_its_span(tmp_path: Path) -> None:
-    log = picture("0-9:[3:a=1 7:b=1] 10:a=2", tmp_path)
-    assert drawn(cleaned(log)) == "0-9:[7:b=1] 10:a=2"
-
-
-def test_a_batch_that_loses_all_and_need_not_stay_is_gone(tmp_path: Path) -> None:
-    assert drawn(cleaned(picture("[0:a=1 1:b=1] 2:() 3:a=2 4:b=2", tmp_path))) == "0.. 3:a=2 4:b=2"
 
 
 def test_an_unchanged_single_segment_is_left_as_it_is(tmp_path: Path) -> None:
@@ -80,42 +118,6 @@ def test_merging_alone_loses_nothing(tmp_path: Path) -> None:
     done = passed(picture("0:a=1 | 1:b=1 | 2:c=1", tmp_path))
     assert drawn(done.log) == "0:a=1 1:b=1 2:c=1"
     assert done.counts.removed == 0
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        # To the one before it.
-        ("0:b=1 | 1:a=1 | 2:a=2", "0:b=1 ..1 | 2:a=2"),
-        ("0:b=1 | 1:a=1 | 2:=1 | 3:a=2", "0:b=1 ..2 | 3:a=2"),
-        # At the head of the log to the one after it.
-        ("0:a=1 | 1:a=2 2:b=1", "0.. 1:a=2 2:b=1"),
-        ("0:a=1 | 1:=1 | 2:a=2 | 3:b=1", "0.. 2:a=2 | 3:b=1"),
-        # On both sides.
-        ("0:=1 | 1:a=1 | 2:=1 | 3:b=1", "0.. 1:a=1 ..2 | 3:b=1"),
-        # A hole grows.
-        ("0:b=1 ..3 | 4:=1 ..6 | 7:a=1", "0:b=1 ..6 | 7:a=1"),
-    ],
-)
-def test_a_group_of_which_nothing_survives_gives_its_offsets_to_a_neighbour(
-    before: str, after: str, tmp_path: Path
-) -> None:
-    assert drawn(cleaned(picture(before, tmp_path), rules=APART)) == after
-
-
-def test_a_round_of_which_nothing_survives_becomes_one_closing_batch(tmp_path: Path) -> None:
-    log = picture("0:=1 | 1:=2 | e3 2:=3 ..7 | 8:a=1 >", tmp_path)
-    expected = "0.. e3 7:() | 8:a=1 >"
-    assert drawn(cleaned(log, rules=APART)) == expected
-    assert drawn(cleaned(picture("0:=1 ..2", tmp_path / "other"))) == "0.. 2:()"
-
-
-def test_the_last_offset_stays_the_segments_when_its_records_go(tmp_path: Path) -> None:
-    log = picture("0:a=1 1:b=1 2:c=1 | 3:c=2 4:b=2", tmp_path)
-    after = cleaned(log, rules=APART)
-    assert drawn(after) == "0:a=1 ..2 | 3:c=2 4:b=2"
-    # And stays so in a further pass, in which nothing goes.
-    assert cleaned(after, rules=APART).segments == after.segments
 
 
 def test_leader_epochs_are_the_union_each_with_its_lowest_offset(tmp_path: Path) -> None:

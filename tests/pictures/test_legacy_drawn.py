@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.pictures.cleaning import RETENTION_MS, cleaned, passed
 from tests.pictures.log_pictures import KEY, Log, batches_of, drawn, picture
+from tests.scratch import SCRATCH
 from tests.storage.corrupted_bytes import batch
 from tests.storage.legacy_messages import message, wrapper
 from tierfold.compaction.model.errors import CorruptLog
@@ -203,7 +204,7 @@ def model(
 def test_of_each_key_the_last_is_left_in_a_batch_of_its_own(
     batches: list[tuple[int, Codec, list[Sent]]],
 ) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
         log = uploaded(Path(folder), b"".join(bytes_of(*batch) for batch in batches))
         done = cleaned(log, now_ms=NOW_MS)
         *found, end = after(done)

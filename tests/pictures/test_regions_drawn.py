@@ -1,4 +1,4 @@
-"""Drawn logs: regions (SEMANTICS 1), and rounds due to a delete horizon alone (2), are right."""
+"""Drawn logs: regions (SEMANTICS 1), and rounds for passed delete horizons alone (2), are right."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from tests.pictures.cleaning import (
     vacuumed,
 )
 from tests.pictures.log_pictures import Log, drawn, picture
+from tests.pictures.scenarios import check, scenarios
 from tierfold.compaction.model.leader_epochs import is_within_lineage
 from tierfold.compaction.model.segments import LeaderEpoch
 from tierfold.compaction.planning.plan import Compact, Rest, RestReason
@@ -29,7 +30,7 @@ LAGS = replace(RULES, min_compaction_lag_ms=50, max_compaction_lag_ms=100)
 
 
 def with_ages(log: Log, ages_ms: Sequence[int]) -> Log:
-    """The log, its segments' records so old at `NOW_MS`."""
+    """The log with segments whose records have these ages at `NOW_MS`."""
     segments = [
         replace(
             segment,
@@ -42,7 +43,7 @@ def with_ages(log: Log, ages_ms: Sequence[int]) -> Log:
 
 
 def divided(log: Log, cleaner_offset: int | None = None) -> str:
-    """Each segment, and in which regions it lies."""
+    """The regions in which each segment lies."""
     view = seen(log, cleaner_offset=cleaner_offset)
     regions = regions_of(view, last_stable(log), LAGS, NOW_MS)
     assert isinstance(regions, Regions)
@@ -70,24 +71,24 @@ def divided(log: Log, cleaner_offset: int | None = None) -> str:
         # In offset order: cleaned, dirty, held back by min.compaction.lag.ms, unstable.
         ("0:a=1 | 1:b=1 | 2:c=1 | P1(3:d=1) | 4:e=1", [90, 90, 20, 20, 20], 1,
          "cleaned | dirty | young | unstable | unstable"),
-        # No cleaner offset, one below the log start, one above the log end: all is dirty.
+        # Without a cleaner offset, or with one below the start or above the end, all is dirty.
         ("5:a=1 | 6:b=1", [90, 90], None, "dirty | dirty"),
         ("5:a=1 | 6:b=1", [90, 90], 4, "dirty | dirty"),
         ("5:a=1 | 6:b=1", [90, 90], 8, "dirty | dirty"),
         ("5:a=1 | 6:b=1", [90, 90], 7, "cleaned | cleaned"),
         # The first dirty offset may lie inside a segment.
         ("0:a=1 1:b=1 | 2:c=1", [90, 90], 1, "cleaned+dirty | dirty"),
-        # Whole segments only: an open transaction holds back all of the one that it begins in.
+        # An open transaction holds back the whole segment in which it begins.
         ("0:a=1 | 1:b=1 P1(2:c=1) | 3:d=1", [90, 90, 90], None, "dirty | unstable | unstable"),
-        # A decided one holds nothing back, wherever its marker is.
+        # A decided transaction holds nothing back, wherever its marker is.
         ("0:a=1 | P1(1:b=1) | 2:P1:C", [90, 90, 90], None, "dirty | dirty | dirty"),
-        # The oldest open one counts.
+        # The oldest open transaction counts.
         ("P1(0:a=1) 1:P1:C | P2(2:b=1) | P1(3:c=1) | 4:P2:A", [90] * 4, None,
          "dirty | dirty | unstable | unstable"),
-        # The first young segment holds all beyond it back, the LSO even sooner.
+        # The first young segment holds all later ones back; the LSO comes first.
         ("0:a=1 | 1:b=1 | 2:c=1", [90, 20, 90], None, "dirty | young | young"),
         ("P1(0:a=1) | 1:b=1", [20, 20], None, "unstable | unstable"),
-        # What waited too long takes the young below it along, but nothing undecided.
+        # An overdue segment makes younger ones below it dirty, but no undecided ones.
         ("0:a=1 | 1:b=1 | 2:c=1", [20, 200, 20], None, "dirty | dirty | young"),
         ("0:a=1 | P1(1:b=1) | 2:c=1", [20, 20, 200], None, "dirty | unstable | unstable"),
     ],
@@ -131,12 +132,12 @@ def test_a_tombstone_of_a_clean_partition_goes_without_new_data(tmp_path: Path) 
     assert resting.reason is RestReason.NOTHING_DIRTY
     after = vacuumed(first, now_ms=RETENTION_MS, rules=APART)
     assert drawn(after) == "0.. 1:b=1 2:() | 3:c=1"
-    # Nothing is due any more; and what was not concerned is the same segment as before.
+    # Nothing else is due, and the other segment is the same as before.
     assert isinstance(planned(after, cleaner_offset=4, now_ms=10**9, rules=APART), Rest)
     assert after.segments[-1] == first.segments[-1]
 
 
-def test_only_the_segments_concerned_are_rewritten(tmp_path: Path) -> None:
+def test_only_due_segments_are_rewritten(tmp_path: Path) -> None:
     log = picture("0:a=1 | 1:k= | 2:b=1 | 3:l= 4:c=1 | 5:d=1", tmp_path)
     first = cleaned(log, rules=APART)
     plan = planned(first, cleaner_offset=6, now_ms=RETENTION_MS, rules=APART)
@@ -147,23 +148,24 @@ def test_only_the_segments_concerned_are_rewritten(tmp_path: Path) -> None:
     assert [after.segments[i] for i in (0, 2, 4)] == [first.segments[i] for i in (0, 2, 4)]
 
 
-def test_a_segment_of_which_nothing_is_left_keeps_its_offsets_by_an_empty_batch(
-    tmp_path: Path,
-) -> None:
-    # Its neighbours are not touched, so that none of them can take its offsets.
-    first = cleaned(picture("0:a=1 | 1:k= 2:k= ..3 | 4:b=1", tmp_path), rules=APART)
-    assert drawn(first) == "0:a=1 | 1.. 2:k=^1000 ..3 | 4:b=1"
-    assert drawn(vacuumed(first, now_ms=RETENTION_MS, rules=APART)) == "0:a=1 | 1.. 3:() | 4:b=1"
+@scenarios("""
+A segment of which nothing is left keeps its offsets by an empty batch.
+# The round leaves its neighbours alone, so that none of them can take its offsets.
+0:a=1 | 1:k= 2:k= ..3 | 4:b=1
+apart -> 0:a=1 | 1.. 2:k=^1000 ..3 | 4:b=1
+vacuum apart now_ms=1000 -> 0:a=1 | 1.. 3:() | 4:b=1
 
-
-def test_neighbours_that_are_both_concerned_are_merged(tmp_path: Path) -> None:
-    first = cleaned(picture("0:a=1 1:k= | 2:l= 3:b=1 | 4:c=1", tmp_path), rules=APART)
-    after = vacuumed(first, now_ms=RETENTION_MS)
-    assert drawn(after) == "0:a=1 3:b=1 | 4:c=1"
+Two neighbours that are both due are merged.
+0:a=1 1:k= | 2:l= 3:b=1 | 4:c=1
+apart -> 0:a=1 1:k=^1000 | 2:l=^1000 3:b=1 | 4:c=1
+vacuum now_ms=1000 -> 0:a=1 3:b=1 | 4:c=1
+""")
+def test_segments_that_are_due(scenario: list[str], tmp_path: Path) -> None:
+    check(scenario, tmp_path)
 
 
 def test_a_marker_goes_when_no_segment_holds_a_batch_of_its_transaction(tmp_path: Path) -> None:
-    # Of the first transaction a batch is left, in another segment; of the second none is.
+    # A batch of the first transaction is left, in another segment; no batch of the second is.
     text = "P1(0:a=1) | 1:P1:C | P1(2:b=1) | 3:P1:C 4:b=2 | 5:c=1"
     first = cleaned(picture(text, tmp_path), rules=APART, now_ms=RULES.producer_id_expiration_ms)
     assert drawn(first) == "P1(0:a=1) | 1:P1:C ..2 | 3:P1:C 4:b=2 | 5:c=1"
@@ -185,12 +187,12 @@ def test_a_marker_goes_when_no_segment_holds_a_batch_of_its_transaction(tmp_path
 def test_a_due_segment_that_keeps_a_batch_of_the_transaction_elsewhere_keeps_its_marker(
     tmp_path: Path,
 ) -> None:
-    # A marker with a horizon, and data of its transaction in a segment that is not concerned.
+    # The marker has a horizon; data of its transaction are in a segment that is not due.
     log = picture("P1(0:a=1) | 1:P1:C^500 2:b=1 | 3:c=1", tmp_path)
     due = replace(log.segments[1], earliest_due_ms=500)
     concerned = replace(log, segments=(log.segments[0], due, log.segments[2]))
     after = vacuumed(concerned, now_ms=RULES.producer_id_expiration_ms, rules=APART)
     assert drawn(after) == drawn(log)
-    # It was written anew, so that the catalog stops naming a time that has come to nothing.
+    # It is rewritten, so that the catalog no longer has the passed time.
     assert after.segments[1].segment_id != due.segment_id
     assert after.segments[1].earliest_due_ms is None

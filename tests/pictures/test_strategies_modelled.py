@@ -15,32 +15,30 @@ from tests.pictures.cleaning import RETENTION_MS, RULES, passed
 from tests.pictures.log_pictures import Log, batches_of, grown, picture
 from tests.pictures.strategy_histories import Chunk, histories, met_in, records_of
 from tests.pictures.strategy_model import ModelLog, ModelRecord
+from tests.scratch import SCRATCH
 from tierfold.compaction.model.rules import CompactionStrategy
 
-IN_MEMORY: Final = "/dev/shm" if Path("/dev/shm").is_dir() else None
-"""Making sure that objects are on the disk is most of what the passes do."""
-
-BY_BOTH: Final = (
-    "a tie",
-    "a late record loses to a clean one",
-    "the record that ends the log loses",
-    "a tombstone wins",
-    "a value wins",
-    "a tombstone loses",
-    "a value loses",
-    "an expired tombstone is alone, last chunk: True",
-    "an expired tombstone is alone, last chunk: False",
-    "an expired tombstone is needed, last chunk: True",
-    "an expired tombstone is needed, last chunk: False",
-)
-BY_HEADER: Final = (
-    "a negative version wins",
-    "a version wins",
-    "a malformed version loses",
-    "a missing version loses",
-    "no version on either side",
-    "a repeated header wins",
-)
+BY_BOTH: Final = """
+a tie
+a late record loses to a clean one
+the record that ends the log loses
+a tombstone wins
+a value wins
+a tombstone loses
+a value loses
+an expired tombstone is alone, last chunk: True
+an expired tombstone is alone, last chunk: False
+an expired tombstone is needed, last chunk: True
+an expired tombstone is needed, last chunk: False
+""".strip().splitlines()
+BY_HEADER: Final = """
+a negative version wins
+a version wins
+a malformed version loses
+a missing version loses
+no version on either side
+a repeated header wins
+""".strip().splitlines()
 CASES: Final = (
     "the strategy changes",
     *(f"{case}, {strategy}" for case in BY_BOTH for strategy in ("timestamp", "header")),
@@ -63,7 +61,7 @@ def test_the_histories_reach_every_case_of_the_rules() -> None:
 @settings(max_examples=3 * settings().max_examples)
 @given(histories())
 def test_every_pass_leaves_what_the_model_leaves(history: tuple[Chunk, ...]) -> None:
-    with TemporaryDirectory(dir=IN_MEMORY) as folder:
+    with TemporaryDirectory(dir=SCRATCH) as folder:
         model, log, now_ms = ModelLog(delete_retention_ms=RETENTION_MS), None, 0
         for chunk in history:
             now_ms += chunk.waited_ms

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.pictures.cleaning import RETENTION_MS, RULES, cleaned
 from tests.pictures.log_pictures import KEY, Log, batches_of, drawn, picture
+from tests.scratch import SCRATCH
 from tierfold.storage.segments.segment_metadata import read_aborted
 
 
@@ -80,7 +81,7 @@ def test_a_consumer_sees_the_same_after_every_pass(
     text: str, segment_bytes: int, data: st.DataObject
 ) -> None:
     rules = replace(RULES, segment_bytes=segment_bytes)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
         log = picture(text, Path(folder))
         expected = as_consumed(log)
         first_dirty = data.draw(st.integers(0, log.next_offset))
@@ -108,7 +109,7 @@ def test_a_consumer_sees_the_same_after_every_pass(
 
 @given(drawings())
 def test_from_the_third_pass_on_nothing_changes_at_the_same_time(text: str) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
         twice = cleaned(cleaned(picture(text, Path(folder))))
         thrice = cleaned(twice)
         assert drawn(thrice) == drawn(twice)

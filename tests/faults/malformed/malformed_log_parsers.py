@@ -21,7 +21,6 @@ from tests.faults.malformed.malformed_logs import (
     v2_log,
 )
 from tests.faults.malformed.malformed_outcome import (
-    SCRATCH,
     Outcome,
     Parser,
     held,
@@ -35,6 +34,7 @@ from tests.faults.malformed.malformed_reference import (
     plain_batches,
     plain_payload,
 )
+from tests.scratch import SCRATCH
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.rules import CompactionStrategy
 from tierfold.compaction.model.segments import PartitionKey

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from random import Random
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from tests.faults.malformed.malformed_reference import LeftOpen
 from tierfold.compaction.model.errors import TierfoldError
 
 _Answer = TypeVar("_Answer")
-
-_MEMORY: Final = Path("/dev/shm")
-SCRATCH: Final = str(_MEMORY) if os.access(_MEMORY, os.W_OK) else None
-"""The folder for hundreds of thousands of small files; in memory if possible."""
 
 
 class Outcome(StrEnum):

@@ -19,7 +19,7 @@ import numpy as np
 
 from tests.faults.malformed.malformed_bytes import corrupted
 from tests.faults.malformed.malformed_logs import legacy_log, malformed, v2_log
-from tests.faults.malformed.malformed_outcome import SCRATCH, Outcome, Parser, must_equal, refused
+from tests.faults.malformed.malformed_outcome import Outcome, Parser, must_equal, refused
 from tests.faults.malformed.malformed_reference import (
     LeftOpen,
     Meaningless,
@@ -30,6 +30,7 @@ from tests.faults.malformed.malformed_reference import (
 )
 from tests.pictures.cleaning import passed
 from tests.pictures.log_pictures import INDEX_INTERVAL_BYTES, KEY, Log
+from tests.scratch import SCRATCH
 from tierfold.compaction.discovery.listing import ListedSegment
 from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.producers import NO_DATA_OFFSET, ProducerEntry

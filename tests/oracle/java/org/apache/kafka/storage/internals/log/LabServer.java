@@ -1,7 +1,7 @@
 package org.apache.kafka.storage.internals.log;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ObjectNode;
 
 import org.apache.kafka.common.utils.Exit;
 import org.apache.kafka.tools.DumpLogSegments;
@@ -15,14 +15,12 @@ import java.io.StringWriter;
 import java.nio.charset.StandardCharsets;
 
 /**
- * One JVM for many calls. Reads a JSON line {"tool": "make|replicate|clean|dump|fetch|select|dumplog|settings", "args": [..]} from standard input, runs
- * that tool's main with standard output and error captured, and answers one JSON line:
- * {"out": .., "err": .., "failure": null or a stack trace}. Ends when its input ends.
+ * One JVM for many calls. Reads a JSON line {"tool": .., "args": [..]} from standard input, runs the tool, and answers with
+ * a JSON line {"result": .., "out": .., "err": .., "failure": null or a stack trace}; `out` and `err` are what it printed.
+ * Ends when its input ends.
  */
 public final class LabServer {
-    private static final ObjectMapper MAPPER = new ObjectMapper();
-
-    /** Stands in for System.exit inside a tool. */
+    /** A tool called System.exit. */
     private static final class Exited extends RuntimeException {
         Exited(int status, String message) {
             super("the tool asked to exit with status " + status + (message == null ? "" : ": " + message));
@@ -40,7 +38,7 @@ public final class LabServer {
         PrintStream answers = System.out;
         BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line; (line = requests.readLine()) != null; ) {
-            answers.println(answer(MAPPER.readTree(line)));
+            answers.println(answer(LabUtil.MAPPER.readTree(line)));
             answers.flush();
         }
     }
@@ -51,11 +49,12 @@ public final class LabServer {
         PrintStream realOut = System.out;
         PrintStream realErr = System.err;
         String failure = null;
+        JsonNode result = null;
         try (PrintStream o = new PrintStream(out, false, StandardCharsets.UTF_8);
              PrintStream e = new PrintStream(err, false, StandardCharsets.UTF_8)) {
             System.setOut(o);
             System.setErr(e);
-            run(request.get("tool").asText(), MAPPER.convertValue(request.get("args"), String[].class));
+            result = run(request.get("tool").asText(), LabUtil.MAPPER.convertValue(request.get("args"), String[].class));
         } catch (Throwable t) {
             StringWriter trace = new StringWriter();
             t.printStackTrace(new PrintWriter(trace));
@@ -64,21 +63,28 @@ public final class LabServer {
             System.setOut(realOut);
             System.setErr(realErr);
         }
-        return MAPPER.writeValueAsString(MAPPER.createObjectNode().put("out", out.toString(StandardCharsets.UTF_8))
-            .put("err", err.toString(StandardCharsets.UTF_8)).put("failure", failure));
+        return LabUtil.MAPPER.createObjectNode().put("out", out.toString(StandardCharsets.UTF_8))
+            .put("err", err.toString(StandardCharsets.UTF_8)).put("failure", failure).<ObjectNode>set("result", result).toString();
     }
 
-    private static void run(String tool, String[] args) throws Exception {
-        switch (tool) {
-            case "make" -> LogMaker.main(args);
-            case "replicate" -> LogReplica.main(args);
-            case "clean" -> OracleCleaner.main(args);
-            case "dump" -> LogDump.main(args);
-            case "fetch" -> TierReader.main(args);
-            case "select" -> CleanableRegions.main(args);
-            case "settings" -> SettingsReader.main(args);
-            case "dumplog" -> DumpLogSegments.main(args);
-            default -> throw new IllegalArgumentException("unknown tool " + tool);
+    private static JsonNode run(String tool, String[] args) throws Exception {
+        if (tool.equals("dumplog")) {
+            DumpLogSegments.main(args);
+            return null;
         }
+        LabUtil.Args a = new LabUtil.Args(args);
+        return switch (tool) {
+            case "make" -> new LogMaker(a).write();
+            case "replicate" -> LogReplica.replicate(a);
+            case "clean" -> OracleCleaner.clean(a);
+            case "batches" -> LogDump.batches(a);
+            case "side-files" -> LogDump.sideFiles(a);
+            case "fetch" -> TierReader.fetch(a);
+            case "select" -> CleanableRegions.select(a);
+            case "known-settings" -> SettingsReader.known();
+            case "broker-names" -> SettingsReader.namesOfBrokers();
+            case "resolve-settings" -> SettingsReader.resolved(a);
+            default -> throw new IllegalArgumentException("unknown tool " + tool);
+        };
     }
 }

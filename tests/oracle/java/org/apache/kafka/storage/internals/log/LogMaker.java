@@ -1,5 +1,7 @@
 package org.apache.kafka.storage.internals.log;
 
+import com.fasterxml.jackson.databind.node.ObjectNode;
+
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.compress.Compression;
 import org.apache.kafka.common.record.TimestampType;
@@ -24,20 +26,18 @@ import java.util.SplittableRandom;
 import java.util.TreeMap;
 
 /**
- * Writes one partition's log in Kafka's own format through UnifiedLog, without a broker, from a seed and parameters.
- * Everything (offsets, indexes, txn index, producer snapshots, leader-epoch-checkpoint, partition.metadata) is written
- * by Kafka's own code. See README.md for the options. The same seed and options give the same .log bytes.
+ * Writes a partition's log from a seed and options (README.md), without a broker. Kafka's UnifiedLog writes every file:
+ * segments, indexes, snapshots, checkpoints. The same seed and options give the same bytes.
  */
-public final class LogMaker {
+final class LogMaker {
+    private static final int BATCH_BYTES = 16384;
     private final SplittableRandom rnd;
 
-    // what to write
     private final long records;
     private final long maxBytes;
     private final RecordContent content;
     private final List<Compression> codecs = new ArrayList<>();
     private final RecordContent.Dist batchRecords;
-    private final int batchBytes;
     private final byte[] magics;
     private final double legacyHoles;
     private final TimestampType tsType;
@@ -47,9 +47,6 @@ public final class LogMaker {
     private final double tsNone;
     private final int epochs;
     private final double emptyBatches;
-
-    // producers
-    private final double[] mix = new double[3];
     private final List<Producer> idem = new ArrayList<>();
     private final List<Producer> txn = new ArrayList<>();
     private final RecordContent.Dist txnBatches;
@@ -59,7 +56,7 @@ public final class LogMaker {
     private Producer opener;
 
     private final LabUtil.ManualTime time;
-    private final LabUtil.InlineScheduler scheduler;
+    private final LabUtil.InlineScheduler scheduler = new LabUtil.InlineScheduler();
     private final UnifiedLog log;
     private final RequestLocal requestLocal = RequestLocal.withThreadConfinedCaching();
     private final ByteBuffer buf = ByteBuffer.allocate(4 << 20);
@@ -71,8 +68,6 @@ public final class LogMaker {
     private long bytes;
     private long markers;
     private long aborted;
-    private long empties;
-    private long tombs;
 
     private static final class Producer {
         final long pid;
@@ -86,17 +81,14 @@ public final class LogMaker {
         }
     }
 
-    private LogMaker(String[] argv) throws Exception {
-        LabUtil.Args a = new LabUtil.Args(argv);
+    LogMaker(LabUtil.Args a) throws Exception {
         Path out = Path.of(a.need("out"));
-        LabUtil.checkPartitionDirName(out.toFile());
         rnd = new SplittableRandom(a.num("seed", 1));
         records = a.num("records", 10_000);
         maxBytes = a.num("max-bytes", Long.MAX_VALUE);
         content = new RecordContent(a, rnd);
         for (String c : a.str("codec", "none").split(",")) codecs.add(Compression.of(CompressionType.forName(c)).build());
         batchRecords = new RecordContent.Dist(a.str("batch-records", "1:50"));
-        batchBytes = a.intg("batch-bytes", 16384);
         String[] ms = a.str("magic", "2").split(",");
         magics = new byte[ms.length];
         for (int i = 0; i < ms.length; i++) magics[i] = Byte.parseByte(ms[i]);
@@ -108,44 +100,27 @@ public final class LogMaker {
         tsType = TimestampType.forName(a.str("ts-type", "CreateTime"));
         epochs = a.intg("epochs", 1);
         emptyBatches = a.dbl("empty-batches", 0);
-        int nIdem = a.intg("idem", 0);
-        int nTxn = a.intg("txn", 0);
-        String[] m = a.str("mix", "1:1:1").split(":");
-        for (int i = 0; i < 3; i++) mix[i] = Double.parseDouble(m[i]);
-        if (nIdem == 0) mix[1] = 0;
-        if (nTxn == 0) mix[2] = 0;
-        for (int i = 0; i < nIdem; i++) idem.add(new Producer(1000 + i));
-        for (int i = 0; i < nTxn; i++) txn.add(new Producer(2000 + i));
+        int idems = a.intg("idem", 0);
+        int txns = a.intg("txn", 0);
+        for (int i = 0; i < idems; i++) idem.add(new Producer(1000 + i));
+        for (int i = 0; i < txns; i++) txn.add(new Producer(2000 + i));
         txnBatches = new RecordContent.Dist(a.str("txn-batches", "1:5"));
         abort = a.dbl("abort", 0.3);
         openTxnAt = a.flag("open-txn", false) ? a.dbl("open-txn-at", 0.9) : 2;
         txnVersion = (short) a.intg("txn-version", 2);
         rollEnd = a.flag("roll-end", true);
-        boolean compact = a.flag("compact", !content.hasNullKeys());
-        boolean fsync = a.flag("fsync", false);
-
         time = new LabUtil.ManualTime(tsStart);
-        scheduler = new LabUtil.InlineScheduler(!fsync);
-        LabUtil.deleteTree(out);
+        LabUtil.deletePartition(out);
         Files.createDirectories(out);
-        var config = LabUtil.topicConfig(a.num("segment-bytes", 1L << 30), a.num("index-bytes", 10 << 20),
-                a.num("index-interval-bytes", 4096), a.num("max-message-bytes", 4 << 20), 86_400_000L, compact, tsType.name,
-                a.num("segment-ms", Long.MAX_VALUE));
+        var config = LabUtil.topicConfig(a.num("segment-bytes", 1L << 30), 86_400_000L, !content.hasNullKeys(), tsType.name);
         SplittableRandom idRnd = new SplittableRandom(a.num("seed", 1) ^ 0x5eedL);
         a.finish();
-        // producers never expire while we write: the clock may jump by any amount
-        log = LabUtil.open(out.toFile(), config, time, scheduler, 0, Integer.MAX_VALUE, true,
-                Optional.of(new Uuid(idRnd.nextLong(), idRnd.nextLong())));
+        // Producers never expire while the log is written: the clock may jump by any amount.
+        log = LabUtil.open(out.toFile(), config, time, scheduler, 0, Integer.MAX_VALUE,
+            Optional.of(new Uuid(idRnd.nextLong(), idRnd.nextLong())));
     }
 
-    public static void main(String[] argv) throws Exception {
-        System.out.println(new LogMaker(argv).write());
-    }
-
-    // ------------------------------------------------------------------ main loop
-
-    private LabUtil.Json write() throws Exception {
-        long t0 = System.nanoTime();
+    ObjectNode write() throws Exception {
         while (written < records && bytes < maxBytes) {
             double done = Math.max((double) written / records, (double) bytes / maxBytes);
             int leaderEpoch = (int) (done * epochs);
@@ -172,38 +147,35 @@ public final class LogMaker {
         log.updateHighWatermark(log.logEndOffset());
         if (rollEnd && log.activeSegment().size() > 0) log.roll();
         scheduler.drain();
-        // index files come into being on first use; a broker's shutdown touches them by flushing the active segment
-        log.activeSegment().offsetIndex();
-        log.activeSegment().timeIndex();
-        LabUtil.Json j = new LabUtil.Json();
-        j.open('{').put("dir", log.dir().toString()).put("records", written).put("tombstones", tombs).put("batches", batches).put("markers", markers)
-            .put("abortedTxns", aborted).put("emptyBatches", empties).put("segments", log.numberOfSegments())
-            .put("logBytes", log.size()).put("logEndOffset", log.logEndOffset()).put("lastStableOffset", log.lastStableOffset())
-            .put("activeSegmentBase", log.activeSegment().baseOffset()).put("firstTimestamp", tsStart).put("lastTimestamp", time.now)
-            .put("openTxnProducer", opener == null ? -1 : opener.pid);
+        LabUtil.createIndexes(log);
+        ObjectNode j = LabUtil.MAPPER.createObjectNode().put("records", written).put("batches", batches).put("markers", markers)
+            .put("abortedTxns", aborted).put("segments", log.numberOfSegments()).put("logEndOffset", log.logEndOffset())
+            .put("lastStableOffset", log.lastStableOffset()).put("activeSegmentBase", log.activeSegment().baseOffset())
+            .put("firstTimestamp", tsStart).put("lastTimestamp", time.now);
         log.close();
-        double s = (System.nanoTime() - t0) / 1e9;
-        return j.put("seconds", s).put("mbPerSec", bytes / 1e6 / s).close('}');
+        return j;
     }
 
-    /** Of a batch's n-th record. */
+    /** The timestamp of a batch's n-th record. */
     private long nextTimestamp(int n) {
         if (tsNone > 0 && rnd.nextDouble() < tsNone) return RecordBatch.NO_TIMESTAMP;
         long ts = (long) (tsStart + (written + n) * tsStep);
         return tsJitter > 0 ? ts + rnd.nextLong(-tsJitter, tsJitter + 1) : ts;
     }
 
-    /** null: no producer id. */
+    /** Draws a producer; null: the batch has no producer id. */
     private Producer pick() {
         if (opener != null && rnd.nextInt(20) == 0) return opener;
         if (opener != null && !opener.inTxn) return opener;
-        double x = rnd.nextDouble() * (mix[0] + mix[1] + mix[2]);
-        if (x < mix[0]) return null;
-        if (x < mix[0] + mix[1]) return idem.get(rnd.nextInt(idem.size()));
-        return mix[2] > 0 ? txn.get(rnd.nextInt(txn.size())) : null;
+        int idemWeight = idem.isEmpty() ? 0 : 1;
+        int txnWeight = txn.isEmpty() ? 0 : 1;
+        double x = rnd.nextDouble() * (1 + idemWeight + txnWeight);
+        if (x < 1) return null;
+        if (x < 1 + idemWeight) return idem.get(rnd.nextInt(idem.size()));
+        return txnWeight > 0 ? txn.get(rnd.nextInt(txn.size())) : null;
     }
 
-    /** An append of magic 0 or 1 makes Kafka forget all leader epochs; a tier's segments need them. */
+    /** Restores the leader epochs, which Kafka forgets at an append of magic 0 or 1; segments in a tier need them. */
     private void restoreEpochs() {
         for (byte magic : magics) {
             if (magic >= 2) continue;
@@ -227,11 +199,10 @@ public final class LogMaker {
         int want = (int) Math.min(Math.max(1, batchRecords.draw(rnd)), records - written);
         int n = 0;
         int raw = 0;
-        while (n < want && (n == 0 || raw < batchBytes)) {
+        while (n < want && (n == 0 || raw < BATCH_BYTES)) {
             ByteBuffer key = content.nextKey();
             ByteBuffer value = content.nextValue();
-            if (value == null) tombs++;
-            else raw += value.remaining();
+            if (value != null) raw += value.remaining();
             raw += content.keySize + 12;
             long ts = nextTimestamp(n);
             b.append(ts, key, value, content.nextHeaders());
@@ -247,8 +218,8 @@ public final class LogMaker {
     }
 
     /**
-     * Messages of magic 0 or 1, as a producer sends them or, for a share of --legacy-holes, as an older cleaner left them:
-     * those come in by replication, with holes between their offsets.
+     * Appends messages of magic 0 or 1 as a producer sends them. A share of --legacy-holes has holes between the offsets, as
+     * an older cleaner left them; a follower appends these.
      */
     private void appendLegacy(byte magic, Compression codec, int leaderEpoch) throws Exception {
         boolean holes = legacyHoles > 0 && rnd.nextDouble() < legacyHoles;
@@ -261,15 +232,14 @@ public final class LogMaker {
         int want = (int) Math.min(Math.max(1, batchRecords.draw(rnd)), records - written);
         int n = 0;
         int raw = 0;
-        while (n < want && (n == 0 || raw < batchBytes)) {
+        while (n < want && (n == 0 || raw < BATCH_BYTES)) {
             ByteBuffer key = content.nextKey();
             ByteBuffer value = content.nextValue();
-            // Kafka's cleaner throws where it must leave a legacy batch empty: the log's last record has to survive
+            // Kafka's cleaner throws if it must empty a legacy batch: the log's last record must survive.
             boolean last = written + n == records - 1;
             while (last && key == null) key = content.nextKey();
             while (last && value == null) value = content.nextValue();
-            if (value == null) tombs++;
-            else raw += value.remaining();
+            if (value != null) raw += value.remaining();
             raw += content.keySize + 12;
             long ts = nextTimestamp(n);
             if (holes) offset += rnd.nextInt(3) == 0 ? rnd.nextInt(5) : 0;
@@ -288,7 +258,7 @@ public final class LogMaker {
     }
 
     private void endTxn(Producer p, boolean doAbort, int leaderEpoch) throws Exception {
-        // transaction version 2: the coordinator bumps the epoch with every transaction; the marker carries the new one
+        // In transaction version 2 every transaction raises the epoch; the marker has the new one.
         if (txnVersion >= 2) {
             p.epoch++;
             p.seq = 0;
@@ -301,7 +271,7 @@ public final class LogMaker {
         if (doAbort) aborted++;
     }
 
-    /** An empty batch, as an earlier cleaning leaves behind; it comes in by replication, since a leader refuses empty batches. */
+    /** Appends an empty batch, as cleaners leave them; a follower appends it, since a leader refuses empty batches. */
     private void appendEmpty(int leaderEpoch) throws Exception {
         Producer p = pick();
         if (p != null && p.pid >= 2000 && !p.inTxn) p = null;
@@ -315,6 +285,5 @@ public final class LogMaker {
         log.appendAsFollower(MemoryRecords.readableRecords(b), leaderEpoch);
         log.updateHighWatermark(log.logEndOffset());
         if (p != null) p.seq += delta + 1;
-        empties++;
     }
 }

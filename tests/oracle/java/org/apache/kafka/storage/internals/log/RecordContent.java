@@ -5,11 +5,9 @@ import org.apache.kafka.common.header.internals.RecordHeader;
 
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
-import java.util.ArrayList;
-import java.util.List;
 import java.util.SplittableRandom;
 
-/** What LogMaker puts into its records: keys, values and headers, drawn from the log's own random numbers. */
+/** Keys, values and headers of LogMaker's records, drawn from the log's random numbers. */
 final class RecordContent {
     static final Header[] NO_HEADERS = new Header[0];
     private static final int POOL = 1 << 20;
@@ -26,12 +24,6 @@ final class RecordContent {
     private final double tombstones;
     private final double nullKeys;
     private final Dist headers;
-    private final String versionHeader;
-    private final double versionMissing;
-    private final double versionDup;
-    private final double versionBad;
-    private final double versionStale;
-    private long versionCounter = 1;
     private long seqNext;
 
     RecordContent(LabUtil.Args a, SplittableRandom rnd) {
@@ -47,11 +39,6 @@ final class RecordContent {
         tombstones = a.dbl("tombstones", 0);
         nullKeys = a.dbl("null-keys", 0);
         headers = new Dist(a.str("headers", "0"));
-        versionHeader = a.str("version-header", null);
-        versionMissing = a.dbl("version-missing", 0);
-        versionDup = a.dbl("version-dup", 0);
-        versionBad = a.dbl("version-bad", 0);
-        versionStale = a.dbl("version-stale", 0);
     }
 
     boolean hasNullKeys() {
@@ -71,39 +58,22 @@ final class RecordContent {
         return ByteBuffer.wrap(pool, rnd.nextInt(POOL), len).slice();   // the legacy format takes limit() for the size
     }
 
-    /** "N", "A:B" (uniform), "lognormal:MEDIAN:SIGMA", "exp:MEAN". */
+    /** "N", "A:B" (uniform), "exp:MEAN". */
     static final class Dist {
-        private final String kind;
-        private final double p;
-        private final double q;
+        private final boolean isExponential;
+        private final long least;
+        private final long most;
 
         Dist(String spec) {
             String[] s = spec.split(":");
-            if (s[0].equals("lognormal")) {
-                kind = "lognormal";
-                p = Math.log(LabUtil.parseNum(s[1]));
-                q = Double.parseDouble(s[2]);
-            } else if (s[0].equals("exp")) {
-                kind = "exp";
-                p = LabUtil.parseNum(s[1]);
-                q = 0;
-            } else {
-                kind = "uniform";
-                p = LabUtil.parseNum(s[0]);
-                q = s.length > 1 ? LabUtil.parseNum(s[1]) : p;
-            }
+            isExponential = s[0].equals("exp");
+            most = LabUtil.parseNum(s[s.length - 1]);
+            least = isExponential ? 0 : LabUtil.parseNum(s[0]);
         }
 
         int draw(SplittableRandom r) {
-            switch (kind) {
-                case "lognormal":
-                    double g = Math.sqrt(-2 * Math.log(1 - r.nextDouble())) * Math.cos(2 * Math.PI * r.nextDouble());
-                    return (int) Math.min(MAX_VALUE, Math.exp(p + q * g));
-                case "exp":
-                    return (int) Math.min(MAX_VALUE, -p * Math.log(1 - r.nextDouble()));
-                default:
-                    return p == q ? (int) p : (int) r.nextLong((long) p, (long) q + 1);
-            }
+            if (isExponential) return (int) Math.min(MAX_VALUE, -most * Math.log(1 - r.nextDouble()));
+            return least == most ? (int) least : (int) r.nextLong(least, most + 1);
         }
     }
 
@@ -112,14 +82,10 @@ final class RecordContent {
             case "seq":
                 return seqNext++ % keys;
             case "zipf": {
-                // inverse of a continuous power distribution on [1, keys+1): close to Zipf and quick
+                // The inverse of a continuous power distribution on [1, keys+1), which is close to Zipf.
                 double u = rnd.nextDouble();
-                double x;
-                if (zipfExponent == 1.0) x = Math.exp(u * Math.log(keys + 1.0));
-                else {
-                    double e = 1 - zipfExponent;
-                    x = Math.pow(u * (Math.pow(keys + 1.0, e) - 1) + 1, 1 / e);
-                }
+                double e = 1 - zipfExponent;
+                double x = Math.pow(u * (Math.pow(keys + 1.0, e) - 1) + 1, 1 / e);
                 return Math.min(keys - 1, (long) x - 1);
             }
             default:
@@ -152,35 +118,13 @@ final class RecordContent {
 
     /** The headers of the next record. */
     Header[] nextHeaders() {
-        int n = headers.draw(rnd);
-        boolean ver = versionHeader != null && !(versionMissing > 0 && rnd.nextDouble() < versionMissing);
-        if (n == 0 && !ver) return NO_HEADERS;
-        List<Header> h = new ArrayList<>(n + 2);
-        for (int i = 0; i < n; i++) {
+        Header[] drawn = new Header[headers.draw(rnd)];
+        for (int i = 0; i < drawn.length; i++) {
             byte[] v = rnd.nextInt(8) == 0 ? null : new byte[rnd.nextInt(20)];
             if (v != null) for (int q = 0; q < v.length; q++) v[q] = (byte) rnd.nextInt(256);
-            h.add(new RecordHeader("h" + rnd.nextInt(6), v));
+            drawn[i] = new RecordHeader("h" + rnd.nextInt(6), v);
         }
-        if (ver) {
-            h.add(rnd.nextInt(h.size() + 1), versionHeaderOf());
-            if (versionDup > 0 && rnd.nextDouble() < versionDup) h.add(rnd.nextInt(h.size() + 1), versionHeaderOf());
-        }
-        return h.toArray(NO_HEADERS);
-    }
-
-    /** An 8-byte big-endian long, rising through the log; sometimes stale (smaller than before), sometimes malformed. */
-    private Header versionHeaderOf() {
-        if (versionBad > 0 && rnd.nextDouble() < versionBad) {
-            switch (rnd.nextInt(4)) {
-                case 0: return new RecordHeader(versionHeader, (byte[]) null);
-                case 1: return new RecordHeader(versionHeader, new byte[0]);
-                case 2: return new RecordHeader(versionHeader, new byte[] {1, 2, 3, 4});
-                default: return new RecordHeader(versionHeader, "not-a-long-at-all".getBytes(StandardCharsets.US_ASCII));
-            }
-        }
-        long v = versionCounter++;
-        if (versionStale > 0 && rnd.nextDouble() < versionStale) v = rnd.nextLong(-5, v + 1);
-        return new RecordHeader(versionHeader, ByteBuffer.allocate(8).putLong(v).array());
+        return drawn;
     }
 
     /** Values are slices of one pool (POOL + MAX_VALUE bytes, so that no slice wraps). */
@@ -213,7 +157,7 @@ final class RecordContent {
                 sb.append("\"end\":true}\n");
             }
             System.arraycopy(sb.substring(0, p.length).getBytes(StandardCharsets.US_ASCII), 0, p, 0, p.length);
-        } else if (!kind.equals("zero")) throw new IllegalArgumentException("--value-kind random|text|zero");
+        } else throw new IllegalArgumentException("--value-kind random|text");
         return p;
     }
 }

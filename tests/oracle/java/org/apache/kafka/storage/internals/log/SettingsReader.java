@@ -1,7 +1,6 @@
 package org.apache.kafka.storage.internals.log;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 
@@ -24,36 +23,24 @@ import java.util.Map;
 import java.util.Properties;
 import java.util.TreeSet;
 
-/**
- * What Kafka knows of settings. Without options: every topic setting with its default, its bounds and the broker's names for
- * it. With --of-brokers true: every name that a server.properties may hold, a prefix with a * at its end. With --cases FILE, a JSON list of {"broker": {..}, "topic": {..}}: what a topic of such a broker has, or why not.
- */
-public final class SettingsReader {
-    private static final ObjectMapper MAPPER = new ObjectMapper();
+/** Kafka's own settings. */
+final class SettingsReader {
     private static final Map<String, String> LEAST = Map.of("process.roles", "broker,controller", "node.id", "1",
         "controller.quorum.voters", "1@localhost:9093", "listeners", "PLAINTEXT://:9092,CONTROLLER://:9093",
         "controller.listener.names", "CONTROLLER");
 
     private SettingsReader() { }
 
-    public static void main(String[] argv) throws Exception {
-        LabUtil.Args a = new LabUtil.Args(argv);
-        String cases = a.str("cases", "");
-        boolean ofBrokers = a.flag("of-brokers", false);
-        a.finish();
-        JsonNode answer = ofBrokers ? namesOfBrokers() : cases.isEmpty() ? known() : resolved(MAPPER.readTree(Path.of(cases).toFile()));
-        System.out.print(MAPPER.writeValueAsString(answer));
-    }
-
-    private static ObjectNode known() {
-        ObjectNode all = MAPPER.createObjectNode();
+    /** Every topic setting with its default, its bounds and the broker's names for it. */
+    static ObjectNode known() {
+        ObjectNode all = LabUtil.MAPPER.createObjectNode();
         for (ConfigKey key : LogConfig.configKeys().values()) {
             ArrayNode synonyms = described(all.putObject(key.name), key).putArray("broker");
             List<ConfigSynonym> names = ServerTopicConfigSynonyms.ALL_TOPIC_CONFIG_SYNONYMS.get(key.name);
             if (names == null) continue;
-            for (ConfigSynonym each : names) {
-                ObjectNode synonym = synonyms.addObject().put("name", each.name()).put("seven", each.converter().apply("7"));
-                described(synonym, AbstractKafkaConfig.CONFIG_DEF.configKeys().get(each.name()));
+            for (ConfigSynonym known : names) {
+                ObjectNode synonym = synonyms.addObject().put("name", known.name()).put("seven", known.converter().apply("7"));
+                described(synonym, AbstractKafkaConfig.CONFIG_DEF.configKeys().get(known.name()));
             }
         }
         String ofBrokersAlone = "producer.id.expiration.ms";
@@ -61,14 +48,15 @@ public final class SettingsReader {
         return all;
     }
 
-    private static ArrayNode namesOfBrokers() {
+    /** Every name that a server.properties may have; a prefix ends in *. */
+    static ArrayNode namesOfBrokers() {
         TreeSet<String> names = new TreeSet<>(AbstractKafkaConfig.CONFIG_DEF.names());
         names.add(StandardAuthorizer.SUPER_USERS_CONFIG);
         names.add(StandardAuthorizer.ALLOW_EVERYONE_IF_NO_ACL_IS_FOUND_CONFIG);
         names.add(new ListenerName("any").configPrefix().replace("any.", "*"));
         names.add(RemoteLogManagerConfig.DEFAULT_REMOTE_STORAGE_MANAGER_CONFIG_PREFIX + "*");
         names.add(RemoteLogManagerConfig.DEFAULT_REMOTE_LOG_METADATA_MANAGER_CONFIG_PREFIX + "*");
-        ArrayNode all = MAPPER.createArrayNode();
+        ArrayNode all = LabUtil.MAPPER.createArrayNode();
         names.forEach(all::add);
         return all;
     }
@@ -79,17 +67,19 @@ public final class SettingsReader {
             .put("allowed", key.validator == null ? null : key.validator.toString());
     }
 
-    private static ArrayNode resolved(JsonNode cases) {
-        ArrayNode answers = MAPPER.createArrayNode();
-        for (JsonNode each : cases) {
+    /** Per {"broker": {..}, "topic": {..}} of a JSON file: the values of the topic on that broker, or why Kafka refuses them. */
+    static ArrayNode resolved(LabUtil.Args a) throws Exception {
+        JsonNode cases = LabUtil.MAPPER.readTree(Path.of(a.need("cases")).toFile());
+        ArrayNode answers = LabUtil.MAPPER.createArrayNode();
+        for (JsonNode asked : cases) {
             ObjectNode answer = answers.addObject();
             try {
                 Map<String, Object> broker = new HashMap<>(LEAST);
-                broker.putAll(texts(each.get("broker")));
+                broker.putAll(texts(asked.get("broker")));
                 Properties topic = new Properties();
-                topic.putAll(texts(each.get("topic")));
+                topic.putAll(texts(asked.get("topic")));
                 Map<String, Object> defaults = new KafkaConfig(broker, false).extractLogConfigMap();
-                LogConfig.validate(Map.of(), texts(each.get("topic")), defaults, true);
+                LogConfig.validate(Map.of(), texts(asked.get("topic")), defaults, true);
                 LogConfig effective = LogConfig.fromProps(defaults, topic);
                 ObjectNode values = answer.putObject("values");
                 effective.values().forEach((name, value) -> values.put(name, value == null ? null : value.toString()));
@@ -103,8 +93,8 @@ public final class SettingsReader {
     private static Map<String, String> texts(JsonNode node) {
         Map<String, String> texts = new HashMap<>();
         for (Iterator<Map.Entry<String, JsonNode>> all = node.fields(); all.hasNext(); ) {
-            Map.Entry<String, JsonNode> each = all.next();
-            texts.put(each.getKey(), each.getValue().asText());
+            Map.Entry<String, JsonNode> setting = all.next();
+            texts.put(setting.getKey(), setting.getValue().asText());
         }
         return texts;
     }

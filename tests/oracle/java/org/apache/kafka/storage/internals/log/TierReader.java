@@ -1,5 +1,7 @@
 package org.apache.kafka.storage.internals.log;
 
+import com.fasterxml.jackson.databind.JsonNode;
+
 import org.apache.kafka.common.TopicIdPartition;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.Uuid;
@@ -16,17 +18,16 @@ import java.util.HashMap;
 import java.util.Map;
 
 /**
- * Fetches one segment's objects from a tier as a broker does: through Kafka's own LocalTieredStorage, which finds them
- * by topic id, partition, start offset and segment id alone. Each lands in --out under its suffix.
+ * Fetches a segment's objects from a tier as a broker does: Kafka's own LocalTieredStorage finds them by topic id,
+ * partition, start offset and segment id. Each object is written to --out under its suffix.
  */
-public final class TierReader {
+final class TierReader {
     private static final Map<IndexType, String> SUFFIXES = Map.of(IndexType.OFFSET, "index", IndexType.TIMESTAMP, "timeindex",
         IndexType.PRODUCER_SNAPSHOT, "snapshot", IndexType.LEADER_EPOCH, "leader_epoch_checkpoint", IndexType.TRANSACTION, "txnindex");
 
     private TierReader() { }
 
-    public static void main(String[] argv) throws Exception {
-        LabUtil.Args a = new LabUtil.Args(argv);
+    static JsonNode fetch(LabUtil.Args a) throws Exception {
         String tier = a.need("tier");
         Path out = Files.createDirectories(Path.of(a.need("out")));
         RemoteLogSegmentMetadata segment = metadata(a);
@@ -36,14 +37,15 @@ public final class TierReader {
         try (InputStream log = storage.fetchLogSegment(segment, 0)) {
             Files.copy(log, out.resolve("log"));
         }
-        for (Map.Entry<IndexType, String> each : SUFFIXES.entrySet()) {
-            try (InputStream index = storage.fetchIndex(segment, each.getKey())) {
-                Files.copy(index, out.resolve(each.getValue()));
+        for (Map.Entry<IndexType, String> part : SUFFIXES.entrySet()) {
+            try (InputStream index = storage.fetchIndex(segment, part.getKey())) {
+                Files.copy(index, out.resolve(part.getValue()));
             } catch (RemoteResourceNotFoundException absent) {
-                // a segment without aborted transactions has no transaction index
-                if (each.getKey() != IndexType.TRANSACTION) throw absent;
+                // A segment without aborted transactions has no transaction index.
+                if (part.getKey() != IndexType.TRANSACTION) throw absent;
             }
         }
+        return null;
     }
 
     private static RemoteLogSegmentMetadata metadata(LabUtil.Args a) {
