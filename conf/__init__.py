@@ -1,1 +1,1 @@
-"""Defaults as data, and an example of a user's file, in TOML; properties for Spark's log."""
+"""The default settings, an example of a user's file, and the configuration of Spark's log."""

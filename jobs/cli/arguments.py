@@ -60,6 +60,13 @@ def budget_of(given: dict[str, Any]) -> Budget:
     )
 
 
+def local_max_of(given: dict[str, Any]) -> int | None:
+    """Return how many bytes the run may read; None: Spark runs it, without a limit."""
+    local_max_bytes: int = given["local_max_bytes"]
+    return None if given["engine"] == "spark" else local_max_bytes
+
+
 def engine_of(given: dict[str, Any]) -> Engine:
     """Return the chosen engine; it starts once there is something to do."""
-    return on_spark if given["engine"] == "spark" else in_process(given["local_max_bytes"])
+    local_max_bytes = local_max_of(given)
+    return on_spark if local_max_bytes is None else in_process(local_max_bytes)

@@ -131,7 +131,13 @@ def compact_verb(**given: Any) -> None:
 
 
 def _plan_with_budget(given: dict[str, Any]) -> None:
-    from tierfold.jobs.cli.arguments import asked_of_tier, budget_of, settings_of, tell_people
+    from tierfold.jobs.cli.arguments import (
+        asked_of_tier,
+        budget_of,
+        local_max_of,
+        settings_of,
+        tell_people,
+    )
     from tierfold.jobs.settings.remarks import remarks_on_plan
     from tierfold.jobs.verbs.plan import plan
 
@@ -139,7 +145,8 @@ def _plan_with_budget(given: dict[str, Any]) -> None:
     asked = asked_of_tier(given)
     remarks = remarks_on_plan(settings, asked.context, asked.scope)
     tell_people(remarks, given)
-    reports = plan(asked.context, settings, asked.scope, budget_of(given))
+    local_max = local_max_of(given)
+    reports = plan(asked.context, settings, asked.scope, budget_of(given), local_max)
     _told(reports, "dry run: nothing is changed", given["as_json"], **remarks.as_json())
 
 

@@ -1,14 +1,14 @@
-"""engines: who runs the stages that read and write whole segments.
+"""engines: run the stages that read and write whole segments.
 
-    engine_choice     Spark or this process; an executor is started when it is needed
+    engine_choice     chooses Spark or this process, and limits what this process reads
     stage_executor    the order of the stages, the same for every engine
     spark_executor    rows as DataFrames, stages in Spark's Python workers
     arrow_rows        rows as Arrow batches, for Spark's Python workers
     local_executor    rows as lists, stages on threads of this process
-    task_assignment   which task does what, by bytes
+    task_assignment   assigns work to tasks, by bytes
     scan              segments → key blocks, records superseded in their own segment, transactions
     reduce            key blocks by (partition, key bucket) → superseded records per segment
     rewrite           superseded records and groups → staged objects, and receipts
     check             segments → what is wrong with them, and where latest values differ
-    rows              the rows between driver and stages
+    rows              the rows between driver and stages, and the loop of scan and check
 """

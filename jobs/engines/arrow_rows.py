@@ -1,6 +1,6 @@
-"""Rows as Arrow batches, and a stage as the function that Spark's Python workers call.
+"""Turns rows into Arrow batches, and a stage into the function that Spark's Python workers call.
 
-A worker imports this module and what a stage needs: nothing that only the driver has.
+A worker imports this module and what its stage needs, but nothing that only the driver has.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ ROW_SCHEMA: Final = from_arrow_schema(_ARROW)
 """The columns of `Row`."""
 
 BATCH_BYTES: Final = 2**20
-"""Payload bytes from which on rows become a batch: large enough to make its overhead small."""
+"""Payload bytes of a batch; this many make its overhead small."""
 
 
 def in_worker(
     stage: Stage, tier_uri: str, bytes_done: Accumulator[int]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the stage for `mapInArrow`: batches of `ROW_SCHEMA` in, batches of it out."""
+    """Return the stage for `mapInArrow`: batches of `ROW_SCHEMA` in and out."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         worker = Worker(tier=open_tier(tier_uri), advance=bytes_done.add)
@@ -55,10 +55,8 @@ def as_batch(rows: Iterable[Row]) -> pa.RecordBatch:
     """Return the rows as an Arrow batch of `ROW_SCHEMA`."""
     listed = list(rows)
     columns = [pa.array([getattr(row, name) for row in listed]) for name in _ARROW.names]
-    return pa.RecordBatch.from_arrays(
-        [column.cast(field.type) for column, field in zip(columns, _ARROW, strict=True)],
-        schema=_ARROW,
-    )
+    cast = [column.cast(field.type) for column, field in zip(columns, _ARROW, strict=True)]
+    return pa.RecordBatch.from_arrays(cast, schema=_ARROW)
 
 
 def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:

@@ -1,6 +1,6 @@
 """Runs the stages in this process, on a pool of threads: no JVM.
 
-The kernels release Python's lock, so that threads share the cores.
+The kernels release Python's lock, so the threads share the cores.
 """
 
 from __future__ import annotations
@@ -18,25 +18,40 @@ from rich.console import Console
 
 from tierfold.compaction.model.errors import unexpected
 from tierfold.jobs.context.byte_progress import ByteProgress
-from tierfold.jobs.engines.rows import Row, RowKind, Stage, Worker
+from tierfold.jobs.engines.rows import (
+    OUT_OF_MEMORY,
+    REPORT_BUG,
+    USE_SPARK,
+    Row,
+    RowKind,
+    Stage,
+    Worker,
+)
 from tierfold.jobs.engines.stage_executor import StageExecutor, WorkersDied
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
 
 LazyRows: TypeAlias = Callable[[], list[Row]]
-"""Computes the rows; those of `kept` only once."""
+"""Computes the rows; the rows of `kept` only once."""
 
 
 class _Cancelled(BaseException):
     """Ends a task after a signal; not an Exception, so that no error handler catches it."""
 
 
+def usable_cores() -> int:
+    """Return how many cores this process may use; on some systems, all that there are."""
+    if hasattr(os, "sched_getaffinity"):  # Linux only.
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 class LocalExecutor(StageExecutor[LazyRows]):
-    """The stages on threads of this process, as many as it has cores."""
+    """Runs the stages on threads of this process, one per core."""
 
     def __init__(
         self, tier: LocalTieredStorage, console: Console, cores: int | None = None
     ) -> None:
-        super().__init__(cores or len(os.sched_getaffinity(0)))
+        super().__init__(cores or usable_cores())
         self._tier = tier
         self._console = console
         self._lock = threading.Lock()
@@ -59,7 +74,7 @@ class LocalExecutor(StageExecutor[LazyRows]):
         return found
 
     def mapped(self, stage: Stage, tasks: Sequence[Sequence[Row]]) -> Iterable[list[Row]]:
-        """Run the stage on the rows of each task; return what they become, in the same order."""
+        """Run the stage on the rows of each task; return the results in the same order."""
         worker = Worker(tier=self._tier, advance=self._advance)
 
         def work(rows: Sequence[Row]) -> list[Row]:
@@ -90,13 +105,15 @@ class LocalExecutor(StageExecutor[LazyRows]):
 
     @contextmanager
     def answering(self) -> Iterator[None]:
-        """Raise WorkersDied for an error in a stage that no row tells of: a bug."""
+        """Raise WorkersDied for an error in a stage: memory ran out, or there is a bug."""
         try:
             yield
         except WorkersDied:
             raise
+        except MemoryError as error:
+            raise WorkersDied(OUT_OF_MEMORY, remedy=USE_SPARK) from error
         except Exception as error:
-            raise WorkersDied(unexpected(error), is_bug=True) from error
+            raise WorkersDied(unexpected(error), remedy=REPORT_BUG) from error
 
     def _advance(self, size_bytes: int) -> None:
         if self._is_cancelled.is_set():

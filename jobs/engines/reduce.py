@@ -1,7 +1,6 @@
-"""Stage 5: the distributed offset map; it finds the superseded records of each key bucket.
+"""Stage 5: the distributed offset map, which finds the superseded records of each key bucket.
 
-All records of a key fall into one bucket, so buckets are independent, and a task holds one bucket
-at a time.
+All records of a key are in one bucket, so buckets are independent.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from tierfold.jobs.engines.rows import Row, RowKind, Worker
 class ReduceStage:
     """KEYS rows → SUPERSEDED and SUPERSEDING rows per segment; other rows pass through.
 
-    Rows go to the task that rewrites their segment; rows without such a segment go to task 0.
+    Each row goes to the task that rewrites its segment, or to task 0 if none does.
     """
 
     buckets: Mapping[int, int]

@@ -26,12 +26,12 @@ BIT_OF: Final = {
     RowKind.OWN_SUPERSEDING: SUPERSEDING,
     RowKind.SUPERSEDING: SUPERSEDING,
 }
-"""The rows that the rewrite needs of the stages before, and the bit of `offset_map` they set."""
+"""The rows of earlier stages that the rewrite needs, and the bit of `offset_map` that each sets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveStage:
-    """Rows of the groups' segments → the same, for the tasks that rewrite them now."""
+    """Rows of the groups' segments → the same rows, for other tasks."""
 
     task_of: Mapping[tuple[int, int], int]
     """(partition index, segment index) → task; rows of other segments are dropped."""

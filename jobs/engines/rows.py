@@ -6,10 +6,11 @@ A failure is a row too, so that it stops only its own partition.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 from tierfold.compaction.model.errors import TierfoldError, unexpected
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
@@ -21,9 +22,9 @@ class RowKind(IntEnum):
     KEYS = 0
     """A `KeyBlock`."""
     OWN_SUPERSEDED = 1
-    """A bitmap, a bit per record of the segment: superseded within the segment."""
+    """A bitmap, one bit per record of the segment: superseded within the segment."""
     SUPERSEDED = 2
-    """uint32 ordinals of records superseded by another segment's."""
+    """uint32 ordinals of records that a record of another segment supersedes."""
     SCANNED = 3
     """A pickled `ScanSummary`: for the driver."""
     FAILED = 4
@@ -39,16 +40,20 @@ class RowKind(IntEnum):
     COMPARED = 9
     """A pickled `KeysCompared`: for the driver (`verify`)."""
     OWN_SUPERSEDING = 10
-    """A bitmap, a bit per record of the segment: superseded another record of the segment."""
+    """A bitmap, one bit per record of the segment: supersedes another record of the segment."""
     SUPERSEDING = 11
-    """uint32 ordinals of records that superseded another segment's."""
+    """uint32 ordinals of records that supersede a record of another segment."""
     SCAN = 12
     """A pickled `ScanTask`: from the driver."""
     REWRITE = 13
     """A pickled `GroupTask`: from the driver."""
     CHECK = 14
-    """A pickled `CheckTask`: from the driver (`verify`)."""
+    """A pickled `CheckOrder`: from the driver (`verify`)."""
 
+
+OUT_OF_MEMORY: Final = "this process ran out of memory"
+USE_SPARK: Final = "Use --engine spark, or choose less with --topic."
+REPORT_BUG: Final = "This is a bug; please report it."
 
 FOR_DRIVER = frozenset(
     {RowKind.SCANNED, RowKind.FAILED, RowKind.RECEIPT, RowKind.CHECKED, RowKind.COMPARED}
@@ -85,6 +90,39 @@ class Stage(Protocol):
         """Yield the rows that the rows of one task become."""
 
 
+Found: TypeAlias = tuple[RowKind, int, bytes]
+"""Kind, bucket and payload of a row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentStage(ABC):
+    """A stage that reads one segment per row, and sends what it finds on by bucket."""
+
+    first_bucket_task: Mapping[int, int]
+    """The next stage's task for a partition's first bucket, by partition index."""
+
+    @abstractmethod
+    def found(
+        self, tier: LocalTieredStorage, row: Row, task: Any, /  # noqa: ANN401
+    ) -> Iterator[Found]:
+        """Read the segment of `task`, the row's payload."""
+
+    def __call__(self, worker: Worker, rows: Iterable[Row]) -> Iterator[Row]:
+        """Read the segments of one task; one that fails becomes a FAILED row, the others go on."""
+        for row in rows:
+            task = unpickled(row.payload)
+            first = self.first_bucket_task[row.partition_index]
+            try:
+                for kind, bucket, payload in self.found(worker.tier, row, task):
+                    yield replace(
+                        row, task=first + bucket, bucket=bucket, kind=kind, payload=payload
+                    )
+            except Exception as error:  # noqa: BLE001 - it fails this segment alone
+                reason = failure(error, worker.tier.log_name(task.key, task.segment))
+                yield replace(row, task=first, kind=RowKind.FAILED, payload=reason)
+            worker.advance(task.segment.size_bytes)
+
+
 def pickled(value: object) -> bytes:
     """Serialize a value for the way between driver and workers.
 
@@ -93,13 +131,18 @@ def pickled(value: object) -> bytes:
     return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
 
 
-def unpickled(payload: bytes) -> Any:  # noqa: ANN401 - the caller knows by the row's kind
+def unpickled(payload: bytes) -> Any:  # noqa: ANN401 - the caller knows the type by the row's kind
     """Return the value that `pickled` serialized."""
-    return pickle.loads(payload)  # noqa: S301 - our own workers' bytes, see `pickled`
+    return pickle.loads(payload)  # noqa: S301 - bytes of our own workers, see `pickled`
 
 
 def failure(error: Exception, where: str) -> bytes:
-    """Return the payload of a FAILED row."""
+    """Return the payload of a FAILED row.
+
+    A MemoryError is raised again: it ends the stage, which may succeed with less data at once.
+    """
+    if isinstance(error, MemoryError):
+        raise error
     return pickled(sentence_of(error, where))
 
 
@@ -107,4 +150,6 @@ def sentence_of(error: Exception, where: str) -> str:
     """Return why a partition stops; an error that is not ours is a bug."""
     if isinstance(error, TierfoldError):
         return str(error)
-    return f"{where}: {unexpected(error)}. This is a bug; please report it."
+    if isinstance(error, MemoryError):
+        return f"{where}: {OUT_OF_MEMORY}. {USE_SPARK}"
+    return f"{where}: {unexpected(error)}. {REPORT_BUG}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,13 +12,8 @@ from tierfold.compaction.cleaning.offset_map import SUPERSEDED, SUPERSEDING
 from tierfold.compaction.cleaning.transactions import TransactionBatches, joined_batches
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.segments import PartitionKey, Segment
-from tierfold.jobs.engines.rows import Row, RowKind, Worker, failure, pickled, unpickled
-from tierfold.storage.segments.segment_scan import (
-    ScannedSegment,
-    ScanOrder,
-    scan_segment,
-    scan_transactions,
-)
+from tierfold.jobs.engines.rows import Found, Row, RowKind, SegmentStage, pickled
+from tierfold.storage.segments.segment_scan import ScanOrder, scan_segment, scan_transactions
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
 
 
@@ -31,19 +26,16 @@ class ScanTask:
     aborted: tuple[AbortedTransaction, ...]
     """Aborted transactions that reach into the segment."""
     order: ScanOrder | None
-    """None: the segment is no source, only its transaction batches are read."""
-    buckets: int
-    first_bucket_task: int
-    """The task of the reduce stage that takes the partition's first bucket."""
+    """None: only its transaction batches are read, because the segment is not a source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanSummary:
-    """What the driver learns of a scanned segment, or of all segments of a round."""
+    """The driver's summary of a scanned segment, or of all segments of a round."""
 
     txn_batches: TransactionBatches
     records: int = 0
-    """Records of sources; of other segments only the transaction batches are read."""
+    """Of sources only, like the other counts."""
     record_bytes: int = 0
     """Uncompressed."""
     malformed_versions: int = 0
@@ -61,60 +53,32 @@ def summed(found: Sequence[ScanSummary]) -> ScanSummary:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class ScanStage:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanStage(SegmentStage):
     """SCAN rows → KEYS, OWN_…, and SCANNED or FAILED rows."""
 
-    def __call__(self, worker: Worker, rows: Iterable[Row]) -> Iterator[Row]:
-        """Scan the segments of one task."""
-        for row in rows:
-            task: ScanTask = unpickled(row.payload)
-            yield from _scanned(worker.tier, row, task)
-            worker.advance(task.segment.size_bytes)
-
-
-def _scanned(tier: LocalTieredStorage, row: Row, task: ScanTask) -> Iterator[Row]:
-    """Yield the rows of one segment; a failure becomes one row, so other partitions go on."""
-    segment = task.segment
-    where = tier.log_name(task.key, segment)
-    try:
-        log = tier.read_log(task.key, segment)
+    def found(self, tier: LocalTieredStorage, row: Row, task: ScanTask, /) -> Iterator[Found]:
+        """Scan a source in full, and another segment for its transaction batches."""
+        where = tier.log_name(task.key, task.segment)
+        log = tier.read_log(task.key, task.segment)
         if task.order is None:
             summary = ScanSummary(txn_batches=scan_transactions(log, where=where))
-            yield _row(row, task, RowKind.SCANNED, 0, pickled(summary))
+            yield RowKind.SCANNED, 0, pickled(summary)
             return
-        found = scan_segment(log, task.aborted, task.order, where=where)
-    except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported
-        yield _row(row, task, RowKind.FAILED, 0, failure(error, where))
-        return
-    yield from _found_rows(row, task, found)
-
-
-def _found_rows(row: Row, task: ScanTask, found: ScannedSegment) -> Iterator[Row]:
-    for bucket, block in found.blocks:
-        yield _row(row, task, RowKind.KEYS, bucket, serialize(block))
-    # These pass the reduce stage unchanged; they are spread over its tasks.
-    bucket = row.segment_index % task.buckets
-    for kind, bit in ((RowKind.OWN_SUPERSEDED, SUPERSEDED), (RowKind.OWN_SUPERSEDING, SUPERSEDING)):
-        bits = found.own_bits & bit
-        if kind is RowKind.OWN_SUPERSEDED or bits.any():
-            yield _row(row, task, kind, bucket, np.packbits(bits).tobytes())
-    summary = ScanSummary(
-        txn_batches=found.txn_batches,
-        records=found.records,
-        record_bytes=found.record_bytes,
-        malformed_versions=found.malformed_versions,
-        without_key=found.without_key,
-    )
-    yield _row(row, task, RowKind.SCANNED, bucket, pickled(summary))
-
-
-def _row(of: Row, task: ScanTask, kind: RowKind, bucket: int, payload: bytes) -> Row:
-    return Row(
-        task=task.first_bucket_task + bucket,
-        partition_index=of.partition_index,
-        segment_index=of.segment_index,
-        bucket=bucket,
-        kind=kind,
-        payload=payload,
-    )
+        scanned = scan_segment(log, task.aborted, task.order, where=where)
+        for bucket, block in scanned.blocks:
+            yield RowKind.KEYS, bucket, serialize(block)
+        # The reduce stage passes these on unchanged; its tasks share them.
+        bucket = row.segment_index % task.order.buckets
+        bits = scanned.own_bits
+        yield RowKind.OWN_SUPERSEDED, bucket, np.packbits(bits & SUPERSEDED).tobytes()
+        if (bits & SUPERSEDING).any():
+            yield RowKind.OWN_SUPERSEDING, bucket, np.packbits(bits & SUPERSEDING).tobytes()
+        summary = ScanSummary(
+            txn_batches=scanned.txn_batches,
+            records=scanned.records,
+            record_bytes=scanned.record_bytes,
+            malformed_versions=scanned.malformed_versions,
+            without_key=scanned.without_key,
+        )
+        yield RowKind.SCANNED, bucket, pickled(summary)

@@ -1,13 +1,14 @@
 """Runs the stages on Spark: rows are DataFrames, and a stage is a `mapInArrow`.
 
-Only packed columns (keys among them), bitmaps and receipts cross a shuffle. Values never leave the
-worker that read them and never enter the JVM.
+Only packed columns (with the keys), bitmaps and receipts cross a shuffle. Values never leave the
+worker that reads them and never enter the JVM.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import Final
 
 import pyarrow as pa
 from pyspark import StorageLevel
@@ -21,9 +22,19 @@ from tierfold.jobs.engines.stage_executor import StageExecutor, WorkersDied
 from tierfold.jobs.spark.progress import SparkProgress
 from tierfold.jobs.spark.session import SPARK_FAILURES, cause_of, has_died
 
+JAVA_DIED: Final = (
+    "Spark's own process (java) has died",
+    "The system's log may say why (dmesg); often memory ran out. Run again.",
+)
+WORKER_DIED: Final = (
+    "a Spark worker died, and so did each retry",
+    "Its log says more; often it needs more memory, or less data at once (--topic).",
+)
+"""What happened, and what to do."""
+
 
 class SparkExecutor(StageExecutor[DataFrame]):
-    """The stages on the executors of one Spark session."""
+    """Runs the stages on the executors of one Spark session."""
 
     def __init__(self, spark: SparkSession, tier_uri: str, console: Console) -> None:
         super().__init__(spark.sparkContext.defaultParallelism)
@@ -48,7 +59,7 @@ class SparkExecutor(StageExecutor[DataFrame]):
         return self._persisted[-1]
 
     def only(self, rows: DataFrame, kinds: frozenset[RowKind]) -> DataFrame:
-        """Return the rows of these kinds; the JVM filters them."""
+        """Return the rows of these kinds, filtered in the JVM."""
         return rows.where(F.col("kind").isin([int(kind) for kind in sorted(kinds)]))
 
     def joined(self, rows: DataFrame, more: DataFrame) -> DataFrame:
@@ -61,16 +72,20 @@ class SparkExecutor(StageExecutor[DataFrame]):
         return list(rows_of(table.to_batches()))
 
     def release(self) -> None:
-        """Unpersist what was kept."""
+        """Unpersist the kept rows."""
         super().release()
-        with suppress(*SPARK_FAILURES):  # Without its JVM nothing is kept.
+        with suppress(*SPARK_FAILURES):  # If the JVM has died, nothing is kept.
             while self._persisted:
                 self._persisted.pop().unpersist()
 
     @contextmanager
     def answering(self) -> Iterator[None]:
-        """Raise WorkersDied where Spark raises errors of its own."""
+        """Raise WorkersDied for Spark's own errors."""
         try:
             yield
         except SPARK_FAILURES as error:
-            raise WorkersDied(cause_of(error), is_over=has_died(self._spark)) from error
+            is_over = has_died(self._spark)
+            what, remedy = JAVA_DIED if is_over else WORKER_DIED
+            raise WorkersDied(
+                f"{what} ({cause_of(error)})", remedy=remedy, is_over=is_over
+            ) from error

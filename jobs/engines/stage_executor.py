@@ -1,10 +1,10 @@
-"""What runs the stages: Spark, or this process. The order of the stages is the same in both.
+"""Runs the stages on Spark or in this process, in the same order on both.
 
     scan      stages 4 and 5 of some rounds: what they hold, and which records are superseded
-    rewrite   stage 6: some groups of the rounds that were scanned
+    rewrite   stage 6: some groups of the scanned rounds
     verify    the stages of `verify`
 
-An executor keeps what `scan` found for `rewrite`, until `release`.
+An executor keeps the result of `scan` for `rewrite`, until `release`.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from tierfold.jobs.engines.task_assignment import (
     bucket_sizes,
     buckets_of,
     check_rows,
+    first_bucket_tasks,
     reduce_tasks,
     rewrite_rows,
     scan_rows,
@@ -43,31 +44,14 @@ _BITS = frozenset(BIT_OF)
 
 
 class WorkersDied(Exception):
-    """A stage ended early over some rows, however often it was tried."""
+    """A stage ended early, each time it was tried: a process died, memory ran out, or a bug."""
 
-    def __init__(self, cause: str, *, is_over: bool = False, is_bug: bool = False) -> None:
-        super().__init__(cause)
-        self.cause = cause
+    def __init__(self, what: str, *, remedy: str = "Run again.", is_over: bool = False) -> None:
+        super().__init__(what)
+        self.what = what
+        self.remedy = remedy
         self.is_over = is_over
         """The engine itself is gone, so that a retry cannot succeed."""
-        self.is_bug = is_bug
-        """An error of our own ended it, not the end of a process."""
-
-    @property
-    def sentence(self) -> str:
-        """Why a partition stops, for its report."""
-        if self.is_bug:
-            return f"{self.cause}. This is a bug; please report it. Nothing was committed."
-        if self.is_over:
-            return (
-                f"Spark's own process (java) has died ({self.cause}). The system's log may say why"
-                " (dmesg; often memory ran out). Nothing of this chunk was committed; run again."
-            )
-        return (
-            "a Spark worker died over this partition, and so did those that tried again"
-            f" ({self.cause}). Its log says more; often it needs more memory. Nothing was"
-            " committed."
-        )
 
 
 class StageExecutor(ABC, Generic[RowsT]):
@@ -81,57 +65,45 @@ class StageExecutor(ABC, Generic[RowsT]):
     def scan(self, rounds: Sequence[Round]) -> dict[int, ScanSummary | str]:
         """Scan and reduce rounds; return by index what each holds, or why it stops.
 
-        A round that was scanned before is scanned anew. Raises WorkersDied.
+        A round that was scanned before is scanned again. Raises WorkersDied.
         """
-        with self.answering():
-            return self._scan(rounds)
-
-    def _scan(self, rounds: Sequence[Round]) -> dict[int, ScanSummary | str]:
         rows, tasks = scan_rows(rounds, self.cores)
         if self._scanned is None:
             self._assigned = assigned_rounds(rounds, self.cores)
+        task_of = self._assigned.task_of
         sizes = {work.index: work.size_bytes for work in rounds}
-        reduce = ReduceStage(
-            buckets={index: buckets_of(size) for index, size in sizes.items()},
-            task_of=self._assigned.task_of,
-        )
-        found = self.run(ScanStage(), self.placed(rows), tasks)
-        found = self.kept(self.run(reduce, found, reduce_tasks([*sizes.values()], self.cores)))
-        size_bytes = sum(work.scan_bytes for work in rounds)
-        summaries = self.taken("scan", size_bytes, self.only(found, FOR_DRIVER))
-        if self._scanned is not None:
-            others = {
-                place: task
-                for place, task in self._assigned.task_of.items()
-                if place[0] not in sizes
-            }
-            rest = self.run(MoveStage(task_of=others), self.only(self._scanned, _BITS), None)
-            found = self.joined(rest, found)
+        buckets = {index: buckets_of(size) for index, size in sizes.items()}
+        scan = ScanStage(first_bucket_task=first_bucket_tasks(sizes))
+        reduce = ReduceStage(buckets=buckets, task_of=task_of)
+        scan_bytes = sum(work.scan_bytes for work in rounds)
+        with self.answering():
+            found = self.run(scan, self.placed(rows), tasks)
+            found = self.kept(self.run(reduce, found, reduce_tasks([*sizes.values()], self.cores)))
+            summaries = self.taken("scan", scan_bytes, self.only(found, FOR_DRIVER))
+            if self._scanned is not None:
+                others = {place: task for place, task in task_of.items() if place[0] not in sizes}
+                rest = self.run(MoveStage(task_of=others), self.only(self._scanned, _BITS), None)
+                found = self.joined(rest, found)
         self._scanned = found
         return _by_round(summaries)
 
     def rewrite(self, groups: Sequence[GroupTask]) -> list[tuple[int, GroupReceipt | str]]:
         """Rewrite groups of scanned rounds; return (round index, receipt or why it stops).
 
-        The receipts of a round come in no order. Raises WorkersDied.
+        The receipts of a round are in no order. Raises WorkersDied.
         """
         if self._scanned is None or not groups:
             return []
-        with self.answering():
-            return self._rewrite(groups, self._scanned)
-
-    def _rewrite(
-        self, groups: Sequence[GroupTask], scanned: RowsT
-    ) -> list[tuple[int, GroupReceipt | str]]:
-        bits = self.only(scanned, _BITS)
-        assigned_to = self._assigned
-        if not assigned_to.fits(groups):
-            assigned_to = assigned_groups(groups, self.cores)
-            bits = self.run(MoveStage(task_of=assigned_to.task_of), bits, None)
-        rows = self.joined(bits, self.placed(rewrite_rows(groups, assigned_to, self.cores)))
-        done = self.run(RewriteStage(), rows, assigned_to.tasks)
         size_bytes = sum(task.group.size_bytes for task in groups)
-        found = self.taken("rewrite", size_bytes, done)
+        with self.answering():
+            bits = self.only(self._scanned, _BITS)
+            assigned_to = self._assigned
+            if not assigned_to.fits(groups):
+                assigned_to = assigned_groups(groups, self.cores)
+                bits = self.run(MoveStage(task_of=assigned_to.task_of), bits, None)
+            rows = self.joined(bits, self.placed(rewrite_rows(groups, assigned_to, self.cores)))
+            done = self.run(RewriteStage(), rows, assigned_to.tasks)
+            found = self.taken("rewrite", size_bytes, done)
         return [(row.partition_index, unpickled(row.payload)) for row in found]
 
     def verify(
@@ -139,24 +111,20 @@ class StageExecutor(ABC, Generic[RowsT]):
     ) -> list[Row]:
         """Check segments and compare keys; return CHECKED, FAILED and COMPARED rows.
 
-        `orders`: those of each partition, which share their buckets; a row's `segment_index` is the
+        `orders`: those of each partition, which share their buckets. A row's `segment_index` is the
         order's number within its partition. `passes`: as in `CompareStage`. Raises WorkersDied.
         """
-        with self.answering():
-            return self._verify(orders, passes)
-
-    def _verify(
-        self, orders: Sequence[Sequence[CheckOrder]], passes: Mapping[int, Sequence[int]]
-    ) -> list[Row]:
         rows, tasks = check_rows(orders, self.cores)
         totals = [sum(order.segment.size_bytes for order in of_one) for of_one in orders]
+        check = CheckStage(first_bucket_task=first_bucket_tasks(dict(enumerate(totals))))
         _, compare_tasks = tasks_for(bucket_sizes(totals), self.cores)
-        checked = self.run(CheckStage(), self.placed(rows), tasks)
-        compared = self.run(CompareStage(passes=dict(passes)), checked, compare_tasks)
-        return self.taken("verify", sum(totals), compared)
+        with self.answering():
+            checked = self.run(check, self.placed(rows), tasks)
+            compared = self.run(CompareStage(passes=dict(passes)), checked, compare_tasks)
+            return self.taken("verify", sum(totals), compared)
 
     def release(self) -> None:
-        """Drop what `scan` found."""
+        """Drop the result of `scan`."""
         self._scanned = None
 
     def answering(self) -> AbstractContextManager[None]:
@@ -169,7 +137,7 @@ class StageExecutor(ABC, Generic[RowsT]):
 
     @abstractmethod
     def run(self, stage: Stage, rows: RowsT, tasks: int | None) -> RowsT:
-        """Send rows to `tasks` tasks by their `task`, and run the stage; None: where they are."""
+        """Send rows to `tasks` tasks by their `task`, and run the stage; None: do not move them."""
 
     @abstractmethod
     def kept(self, rows: RowsT) -> RowsT:

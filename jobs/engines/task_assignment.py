@@ -11,7 +11,6 @@ from typing import Final
 from tierfold.compaction.cleaning.rounds import GroupTask, Round
 from tierfold.compaction.model.aborted_transactions import reaching
 from tierfold.compaction.planning.load_balancing import assigned, task_count
-from tierfold.jobs.engines.check import CheckTask
 from tierfold.jobs.engines.rows import Row, RowKind, pickled
 from tierfold.jobs.engines.scan import ScanTask
 from tierfold.storage.kafka.record_versions import VersionSource
@@ -19,19 +18,19 @@ from tierfold.storage.segments.segment_check import CheckOrder
 from tierfold.storage.segments.segment_scan import ScanOrder
 
 BUCKET_BYTES: Final = 64 * 2**20
-"""Log bytes per key bucket; the keys of that much log need a fraction of a worker's memory."""
+"""Log bytes per key bucket; their keys need a fraction of a worker's memory."""
 
 TASK_BYTES: Final = 64 * 2**20
 """Log bytes per task; a larger segment is still one task."""
 
 REDUCE_TASK_BYTES: Final = 256 * 2**20
-"""Log bytes whose keys one task reduces in memory; the keys are a fraction of that."""
+"""Log bytes whose keys one task reduces in memory; the keys are a fraction of them."""
 
 THREADS_MAX: Final = 4
-"""Maximum threads of a task whose segments exceed its share; small machines have 4 cores."""
+"""Maximum threads of a task that exceeds its share of the bytes; small machines have 4 cores."""
 
 TASKS_PER_CORE: Final = 2
-"""Minimum number of tasks per core, if there is enough work; it evens out the load."""
+"""Minimum number of tasks per core, if there is enough work; more tasks even out the load."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +43,7 @@ class Assignment:
 
     def fits(self, tasks: Sequence[GroupTask]) -> bool:
         """Whether all segments of each group are in one task."""
-        return all(
-            len({self.task_of.get(place) for place in task.places}) == 1 for task in tasks
-        )
+        return all(len({self.task_of.get(place) for place in task.places}) == 1 for task in tasks)
 
 
 def buckets_of(size_bytes: int) -> int:
@@ -75,7 +72,7 @@ def reduce_tasks(sizes: Sequence[int], cores: int) -> int:
 def threads_of(sizes: Sequence[int], placed: Sequence[int], cores: int) -> list[int]:
     """Return how many threads the task of each item should use.
 
-    One, unless the task was assigned more than its share of the bytes: idle cores then help it.
+    One, unless the task was assigned more than its share of the bytes. Idle cores then help it.
     """
     loads: dict[int, int] = defaultdict(int)
     for size, task in zip(sizes, placed, strict=True):
@@ -84,27 +81,22 @@ def threads_of(sizes: Sequence[int], placed: Sequence[int], cores: int) -> list[
     return [max(1, min(THREADS_MAX, -(-loads[task] // share))) for task in placed]
 
 
-def first_bucket_tasks(sizes: Sequence[int]) -> list[int]:
-    """Return the number of each partition's first bucket among all buckets, by its log bytes."""
-    return [0, *accumulate(buckets_of(size) for size in sizes)][: len(sizes)]
+def first_bucket_tasks(sizes: Mapping[int, int]) -> dict[int, int]:
+    """Return the task of each partition's first bucket; `sizes`: log bytes by partition index."""
+    return dict(zip(sizes, accumulate(map(buckets_of, sizes.values()), initial=0), strict=False))
 
 
 def scan_rows(rounds: Sequence[Round], cores: int) -> tuple[list[Row], int]:
     """Return a SCAN row per segment to scan, and the number of tasks.
 
-    Only the transaction batches of a segment that is not a source are read.
+    Of a segment that is not a source, only the transaction batches are read.
     """
-    first_bucket = first_bucket_tasks([work.size_bytes for work in rounds])
-    numbered = [
-        (work, first, i, segment)
-        for work, first in zip(rounds, first_bucket, strict=True)
-        for i, segment in work.scanned
-    ]
+    numbered = [(work, i, segment) for work in rounds for i, segment in work.scanned]
     sources = {work.index: {s.segment_id for s in work.compact.sources} for work in rounds}
     sizes = [segment.size_bytes for *_, segment in numbered]
     placed, tasks = tasks_for(sizes, cores)
     rows = []
-    for (work, first, i, segment), task, threads in zip(
+    for (work, i, segment), task, threads in zip(
         numbered, placed, threads_of(sizes, placed, cores), strict=True
     ):
         is_source = segment.segment_id in sources[work.index]
@@ -113,8 +105,6 @@ def scan_rows(rounds: Sequence[Round], cores: int) -> tuple[list[Row], int]:
             segment=segment,
             aborted=reaching(work.aborted, segment.start_offset, segment.end_offset),
             order=_scan_order(work, threads) if is_source else None,
-            buckets=buckets_of(work.size_bytes),
-            first_bucket_task=first,
         )
         rows.append(_row(task, work.index, i, RowKind.SCAN, scan))
     return rows, tasks
@@ -159,47 +149,28 @@ def _assigned(groups: Sequence[tuple[int, Sequence[tuple[int, int]]]], cores: in
     return Assignment(tasks=tasks, task_of=task_of)
 
 
-def rewrite_rows(
-    groups: Sequence[GroupTask], assigned_to: Assignment, cores: int
-) -> list[Row]:
+def rewrite_rows(groups: Sequence[GroupTask], assigned_to: Assignment, cores: int) -> list[Row]:
     """Return a REWRITE row per group, at its first segment."""
     sizes = [group.group.size_bytes for group in groups]
     placed = [assigned_to.task_of[group.places[0]] for group in groups]
+    threads = threads_of(sizes, placed, cores)
     return [
-        _row(
-            task,
-            group.partition_index,
-            group.segment_index,
-            RowKind.REWRITE,
-            replace(group, threads=threads),
-        )
-        for group, task, threads in zip(
-            groups, placed, threads_of(sizes, placed, cores), strict=True
-        )
+        _row(task, *group.places[0], RowKind.REWRITE, replace(group, threads=count))
+        for group, task, count in zip(groups, placed, threads, strict=True)
     ]
 
 
-def check_rows(
-    orders: Sequence[Sequence[CheckOrder]], cores: int
-) -> tuple[list[Row], int]:
+def check_rows(orders: Sequence[Sequence[CheckOrder]], cores: int) -> tuple[list[Row], int]:
     """Return a CHECK row per segment, and the number of tasks; `orders`: those of each partition.
 
     A row's `segment_index` is the order's number within its partition.
     """
-    totals = [sum(order.segment.size_bytes for order in of_one) for of_one in orders]
-    first_bucket = first_bucket_tasks(totals)
     numbered = [
         (index, i, order) for index, of_one in enumerate(orders) for i, order in enumerate(of_one)
     ]
     placed, tasks = tasks_for([order.segment.size_bytes for *_, order in numbered], cores)
     rows = [
-        _row(
-            task,
-            index,
-            i,
-            RowKind.CHECK,
-            CheckTask(order=order, first_bucket_task=first_bucket[index]),
-        )
+        _row(task, index, i, RowKind.CHECK, order)
         for (index, i, order), task in zip(numbered, placed, strict=True)
     ]
     return rows, tasks

@@ -32,7 +32,7 @@ from tierfold.jobs.engines.stage_executor import StageExecutor
 RowsT = TypeVar("RowsT")
 
 _NOT_SCANNED = summed(())
-_NO_TRANSACTIONS = TransactionStatus(discardable=np.empty(0, np.int64), listed=(), unindexed=())
+NO_TRANSACTIONS = TransactionStatus(discardable=np.empty(0, np.int64), listed=(), unindexed=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class RoundResult:
     round: Round
     scan: ScanSummary = field(default=_NOT_SCANNED, repr=False)
     """What its segments hold."""
-    transactions: TransactionStatus = field(default=_NO_TRANSACTIONS, repr=False)
+    transactions: TransactionStatus = field(default=NO_TRANSACTIONS, repr=False)
     unindexed: int = 0
     """Aborted transactions that have a marker but no index entry."""
     receipts: tuple[GroupReceipt, ...] = ()

@@ -186,7 +186,11 @@ def results_of(
         check()  # The signal that stops this run may have stopped the workers too.
         if died.is_over or len(rounds) == 1:
             for work in rounds:
-                yield RoundResult(round=work, failure=f"{work.key}: {died.sentence}")
+                yield RoundResult(
+                    round=work,
+                    failure=f"{work.key}: {died.what}. {died.remedy} Nothing of this chunk was"
+                    " committed.",
+                )
             return
     else:
         yield from check_and_commit(rewritten, context.catalog, context.tier, context.clock)

@@ -1,6 +1,6 @@
 """settings: a topic's settings, and where each value comes from.
 
-    definitions      every setting: Kafka's name, its kind, its default
+    definitions      every setting: Kafka's name, its kind, what it does
     kinds            the allowed values
     layers           reads defaults, the user's file, `--set`
     resolution       decides which layer takes effect

@@ -1,27 +1,28 @@
 """Defines every setting: Kafka's name, the allowed values, the broker's names.
 
-A broker's name for a topic's setting is Kafka's (`ServerTopicConfigSynonyms`); if a broker has
-several, the first that is given counts. `docs/settings.md` is generated from this table.
+A broker's name for a topic's setting is Kafka's (`ServerTopicConfigSynonyms`). If a broker has
+several names, the first one given takes effect. The defaults are in `conf/defaults.toml`.
+`docs/settings.md` is generated from this table.
 """
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping
+import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from functools import cache
+from importlib import resources
+from typing import Any, Final
 
-from tierfold.compaction.model.errors import BadSettings
-from tierfold.compaction.model.redaction import setting_name
 from tierfold.compaction.model.rules import LONG_MAX, CompactionStrategy, TierBinding
 from tierfold.jobs.settings.kinds import (
-    HeaderName,
-    Limit,
-    OneOf,
-    PolicyList,
-    Ratio,
+    HEADER_NAME,
+    POLICY_LIST,
+    RATIO,
     SettingKind,
-    WholeNumber,
+    limit,
+    one_of,
+    whole_number,
 )
 
 INT_MAX: Final = 2**31 - 1
@@ -38,12 +39,10 @@ class BrokerName:
     """A broker's name for a topic's setting; its value applies to all topics."""
 
     name: str
-    kind: WholeNumber | Limit | None = None
-    """The allowed values under this name; None: those of the setting."""
-    unit: str = ""
-    """Empty: the setting's unit."""
+    kind: SettingKind | None = None
+    """The allowed values under this name, if they differ from the setting's."""
     unit_ms: int = 1
-    """Milliseconds in one of `unit`."""
+    """Milliseconds in one unit of `kind`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +51,9 @@ class Setting:
 
     name: str
     kind: SettingKind
-    default: str | None
-    """Kafka's default as text; None: deliberately none."""
-    unit: str
     doc: str
     broker_names: tuple[BrokerName, ...]
-    """The first that is given counts."""
+    """The first one given takes effect."""
     is_for_topics: bool = True
     """A topic may have its own value; False: the broker has one value for all topics."""
     source: str = KAFKA
@@ -68,6 +64,23 @@ class Setting:
         """The field of `Rules` that holds the value."""
         return self.name.replace(".", "_")
 
+    @property
+    def unit(self) -> str:
+        """The unit of its value."""
+        return self.kind.unit
+
+    @property
+    def default(self) -> str | None:
+        """The shipped default as text; None: deliberately none."""
+        return default_texts().get(self.name)
+
+
+@cache
+def default_texts() -> Mapping[str, str]:
+    """Read the packaged `conf/defaults.toml`; return its texts by name of setting."""
+    toml = resources.files("tierfold.conf").joinpath("defaults.toml").read_text(encoding="utf-8")
+    return {name: str(value) for name, value in tomllib.loads(toml).items()}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spelling:
@@ -75,218 +88,167 @@ class Spelling:
 
     setting: Setting
     name: str
-    by_broker: BrokerName | None = None
-    """Set if the name is a broker's."""
+    kind: SettingKind
+    unit_ms: int = 1
 
     @property
     def allowed(self) -> str:
         """The allowed values and their unit."""
-        of_broker = self.by_broker or BrokerName(name=self.name)
-        kind = of_broker.kind or self.setting.kind
-        return f"{kind.allowed} ({of_broker.unit or self.setting.unit})"
+        return f"{self.kind.allowed} ({self.kind.unit})"
 
-    def parse(self, text: str) -> object:
+    def parse(self, text: str) -> Any:  # noqa: ANN401 - each setting has its own type
         """Return the value in the setting's unit; raises ValueError if the text is not allowed."""
-        if self.by_broker is None or self.by_broker.kind is None:
-            return self.setting.kind.parse(text)
-        number = self.by_broker.kind.parse(text)
-        return number if number < 0 else number * self.by_broker.unit_ms
+        value = self.kind.parse(text)
+        return value if self.unit_ms == 1 or value < 0 else value * self.unit_ms
 
 
 SETTINGS: Final[tuple[Setting, ...]] = (
     Setting(
         name="cleanup.policy",
-        kind=PolicyList(),
-        default=None,
-        unit="list",
+        kind=POLICY_LIST,
         broker_names=(BrokerName(name="log.cleanup.policy"),),
-        doc="Only topics whose policy names compact are compacted; without one a topic is left "
-        "alone.",
+        doc="Only topics whose policy includes compact are compacted. A topic without a policy is "
+        "left unchanged.",
     ),
     Setting(
         name="compaction.strategy",
-        kind=OneOf(of=CompactionStrategy, empty=CompactionStrategy.OFFSET),
-        default="offset",
-        unit="name",
+        kind=one_of(CompactionStrategy, empty=CompactionStrategy.OFFSET),
         broker_names=(BrokerName(name="log.cleaner.compaction.strategy"),),
         source=KIP_280,
-        doc="By what the latest record of a key is told: highest offset, latest timestamp, or "
-        "highest version in a header.",
+        doc="Which record of a key stays: the one with the highest offset, the latest timestamp, "
+        "or the highest version in a header.",
     ),
     Setting(
         name="compaction.strategy.header",
-        kind=HeaderName(),
-        default=None,
-        unit="name",
+        kind=HEADER_NAME,
         broker_names=(BrokerName(name="log.cleaner.compaction.strategy.header"),),
         source=KIP_280,
-        doc="The header that holds a record's version, under the strategy header.",
+        doc="The header that holds a record's version. The strategy header needs it.",
     ),
     Setting(
         name="min.cleanable.dirty.ratio",
-        kind=Ratio(),
-        default="0.5",
-        unit="ratio",
+        kind=RATIO,
         broker_names=(BrokerName(name="log.cleaner.min.cleanable.ratio"),),
-        doc="A partition is compacted when the dirty share of its bytes is above this.",
+        doc="A partition is compacted when the dirty share of its bytes exceeds this.",
     ),
     Setting(
         name="min.compaction.lag.ms",
-        kind=WholeNumber(least=0, most=LONG_MAX),
-        default="0",
-        unit="milliseconds",
+        kind=whole_number(0, LONG_MAX, "milliseconds"),
         broker_names=(BrokerName(name="log.cleaner.min.compaction.lag.ms"),),
-        doc="A segment with a record younger than this is not compacted yet, nor what follows it.",
+        doc="A segment with a record younger than this is not compacted yet, and neither are the "
+        "segments after it.",
     ),
     Setting(
         name="max.compaction.lag.ms",
-        kind=WholeNumber(least=1, most=LONG_MAX),
-        default="9223372036854775807",
-        unit="milliseconds",
+        kind=whole_number(1, LONG_MAX, "milliseconds"),
         broker_names=(BrokerName(name="log.cleaner.max.compaction.lag.ms"),),
         doc="A partition with uncompacted records older than this is compacted first, whatever "
-        "its dirty ratio; never below min.compaction.lag.ms.",
+        "its dirty ratio. It cannot be below min.compaction.lag.ms.",
     ),
     Setting(
         name="delete.retention.ms",
-        kind=WholeNumber(least=0, most=LONG_MAX),
-        default="86400000",
-        unit="milliseconds",
+        kind=whole_number(0, LONG_MAX, "milliseconds"),
         broker_names=(BrokerName(name="log.cleaner.delete.retention.ms"),),
-        doc="How long a tombstone or a transaction marker stays after the first pass that met it.",
+        doc="How long a tombstone or a transaction marker stays after the first pass that reads "
+        "it.",
     ),
     Setting(
         name="producer.id.expiration.ms",
-        kind=WholeNumber(least=1, most=INT_MAX),
-        default="86400000",
-        unit="milliseconds",
+        kind=whole_number(1, INT_MAX, "milliseconds"),
         broker_names=(BrokerName(name="producer.id.expiration.ms"),),
         is_for_topics=False,
-        doc="A producer silent for that long is forgotten, and its last batch may go.",
+        doc="A producer that is silent for this long is forgotten. Its last batch may then be "
+        "removed.",
     ),
     Setting(
         name="retention.ms",
-        kind=WholeNumber(least=-1, most=LONG_MAX),
-        default="604800000",
-        unit="milliseconds",
+        kind=whole_number(-1, LONG_MAX, "milliseconds"),
         broker_names=(
-            BrokerName(name="log.retention.ms", kind=Limit(least=1, most=LONG_MAX)),
+            BrokerName(name="log.retention.ms", kind=limit(1, LONG_MAX, "milliseconds")),
             BrokerName(
-                name="log.retention.minutes",
-                kind=Limit(least=1, most=INT_MAX),
-                unit="minutes",
-                unit_ms=MINUTE_MS,
+                name="log.retention.minutes", kind=limit(1, INT_MAX, "minutes"), unit_ms=MINUTE_MS
             ),
             BrokerName(
-                name="log.retention.hours",
-                kind=Limit(least=1, most=INT_MAX),
-                unit="hours",
-                unit_ms=HOUR_MS,
+                name="log.retention.hours", kind=limit(1, INT_MAX, "hours"), unit_ms=HOUR_MS
             ),
         ),
-        doc="Where the policy names delete: a segment whose newest record is older goes; -1: none "
-        "goes by age.",
+        doc="If the policy includes delete: a segment expires when its newest record is older "
+        "than this. -1: no segment expires by age.",
     ),
     Setting(
         name="retention.bytes",
-        kind=Limit(least=0, most=LONG_MAX),
-        default="-1",
-        unit="bytes",
+        kind=limit(0, LONG_MAX, "bytes"),
         broker_names=(BrokerName(name="log.retention.bytes"),),
-        doc="Where the policy names delete: the oldest segments go while the log without them is "
-        "still as large; -1: none goes for its size.",
+        doc="If the policy includes delete: the oldest segment expires while the log without it "
+        "is still at least this large. -1: no segment expires by size.",
     ),
     Setting(
         name="segment.ms",
-        kind=WholeNumber(least=1, most=LONG_MAX),
-        default="604800000",
-        unit="milliseconds",
+        kind=whole_number(1, LONG_MAX, "milliseconds"),
         broker_names=(
             BrokerName(name="log.roll.ms"),
             BrokerName(
-                name="log.roll.hours",
-                kind=WholeNumber(least=1, most=INT_MAX),
-                unit="hours",
-                unit_ms=HOUR_MS,
+                name="log.roll.hours", kind=whole_number(1, INT_MAX, "hours"), unit_ms=HOUR_MS
             ),
         ),
-        doc="When a broker should have rolled its active segment, if max.compaction.lag.ms is not "
-        "sooner.",
+        doc="After this time a broker should have rolled its active segment, unless "
+        "max.compaction.lag.ms is shorter.",
     ),
     Setting(
         name="segment.bytes",
-        # Kafka's minimum for topics is 1 MiB. This one is lower: smaller merges are safe and show
-        # more on a small log.
-        kind=WholeNumber(least=1, most=INT_MAX),
-        default="1073741824",
-        unit="bytes",
+        # Kafka's minimum is 1 MiB. Smaller merges are safe, and show more on a small log.
+        kind=whole_number(1, INT_MAX, "bytes"),
         broker_names=(BrokerName(name="log.segment.bytes"),),
-        doc="Neighbouring segments are merged up to this size of the log.",
+        doc="Neighbouring segments are merged into segments of at most this many log bytes.",
     ),
     Setting(
         name="segment.index.bytes",
-        kind=WholeNumber(least=4, most=INT_MAX),
-        default="10485760",
-        unit="bytes",
+        kind=whole_number(4, INT_MAX, "bytes"),
         broker_names=(BrokerName(name="log.index.size.max.bytes"),),
         doc="Neighbouring segments are merged while each index stays within this size.",
     ),
     Setting(
         name="index.interval.bytes",
-        kind=WholeNumber(least=0, most=INT_MAX),
-        default="4096",
-        unit="bytes",
+        kind=whole_number(0, INT_MAX, "bytes"),
         broker_names=(BrokerName(name="log.index.interval.bytes"),),
         doc="How many bytes of log lie between two entries of an index.",
     ),
     Setting(
         name="chunk.bytes",
-        kind=WholeNumber(least=1, most=LONG_MAX),
-        default=None,
-        unit="bytes",
+        kind=whole_number(1, LONG_MAX, "bytes"),
         broker_names=(BrokerName(name="chunk.bytes"),),
         source=TIERFOLD,
-        doc="Dirty segments are taken up to this size of the log, at least one, and committed "
-        "before the next; without it all at once.",
+        doc="A commit cleans at most this many bytes of dirty segments, but at least one segment. "
+        "If not set, one commit cleans all of them.",
     ),
     Setting(
         name="compact.keyless.max",
-        kind=WholeNumber(least=0, most=LONG_MAX),
-        default=None,
-        unit="records",
+        kind=whole_number(0, LONG_MAX, "records"),
         broker_names=(BrokerName(name="compact.keyless.max"),),
         source=TIERFOLD,
-        doc="A commit may drop so many records without a key; where it would drop more, the "
-        "partition fails and stays as it is. Without it, however many there are.",
+        doc="How many records without a key a commit may drop. If it would drop more, the "
+        "partition fails and is left unchanged. If not set, there is no limit.",
     ),
     Setting(
         name="tier.binding",
-        kind=OneOf(of=TierBinding),
-        default=None,
-        unit="name",
+        kind=one_of(TierBinding),
         broker_names=(BrokerName(name="tier.binding"),),
         is_for_topics=False,
         source=TIERFOLD,
-        doc="detached: no broker serves the tier, and vacuum may delete what brokers uploaded; "
-        "bound, or nobody said: they may still name it.",
+        doc="detached: no broker serves the tier, and vacuum may delete what brokers uploaded. "
+        "bound or not set: brokers may still refer to what they uploaded.",
     ),
 )
 
 BY_TOPIC_NAME: Final[Mapping[str, Spelling]] = {
-    setting.name: Spelling(setting=setting, name=setting.name)
+    setting.name: Spelling(setting=setting, name=setting.name, kind=setting.kind)
     for setting in SETTINGS
     if setting.is_for_topics
 }
 BY_BROKER_NAME: Final[Mapping[str, Spelling]] = {
-    broker_name.name: Spelling(setting=setting, name=broker_name.name, by_broker=broker_name)
+    known.name: Spelling(
+        setting=setting, name=known.name, kind=known.kind or setting.kind, unit_ms=known.unit_ms
+    )
     for setting in SETTINGS
-    for broker_name in setting.broker_names
+    for known in setting.broker_names
 }
-
-
-def unknown(name: str, *, among: Iterable[str], where: str) -> BadSettings:
-    """Return the error for an unknown name, with the closest known names."""
-    known = tuple(dict.fromkeys(among))
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
-    remedy = f"Did you mean {' or '.join(near)}?" if near else f"Known are {', '.join(known)}."
-    return BadSettings(f"there is no setting {setting_name(name)}", where=where, remedy=remedy)

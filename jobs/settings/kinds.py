@@ -1,16 +1,13 @@
-"""The kinds of settings: each parses text and describes the allowed values.
-
-A kind's `parse` raises `ValueError` for a text that is not allowed; the caller adds the setting and
-its place to the message (`jobs.settings.resolution`).
-"""
+"""The kinds of settings: each parses text and describes the allowed values."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
-from typing import Final, Protocol
+from typing import Any, Final
 
 from tierfold.compaction.model.rules import LONG_MAX
 
@@ -22,127 +19,86 @@ _DECIMAL: Final = re.compile(
 )
 
 
-class SettingKind(Protocol):
-    """Parses the text of one setting."""
-
-    @property
-    def allowed(self) -> str:
-        """The allowed values, as the end of a sentence "Give ...", for messages and pages."""
-
-    def parse(self, text: str) -> object:
-        """Return the value; raises `ValueError` if the text is not allowed."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WholeNumber:
-    """An integer within Kafka's own bounds for the setting, both ends included."""
+class SettingKind:
+    """What a setting allows, and how its text is parsed."""
 
-    least: int
-    most: int
+    allowed: str
+    """The allowed values, as the end of a sentence "Give ...", for messages and pages."""
+    unit: str
+    parse: Callable[[str], Any]
+    """Returns the value of a text; raises ValueError if the text is not allowed."""
 
-    @property
-    def allowed(self) -> str:
-        """The bounds."""
-        return f"a whole number from {self.least} to {self.most}"
 
-    def parse(self, text: str) -> int:
-        """Return the number; Kafka allows no unit letters, underscores or fractions."""
-        if _WHOLE.fullmatch(text) is None:
+def whole_number(least: int, most: int, unit: str) -> SettingKind:
+    """Return the kind of an integer within Kafka's own bounds, both included.
+
+    As in Kafka, the text has no unit letters, underscores or fractions.
+    """
+
+    def parse(text: str) -> int:
+        if _WHOLE.fullmatch(text) is None or not least <= int(text) <= most:
             raise ValueError(text)
-        number = int(text)
-        if not self.least <= number <= self.most:
+        return int(text)
+
+    return SettingKind(
+        allowed=f"a whole number from {least} to {most}", unit=unit, parse=parse
+    )
+
+
+def limit(least: int, most: int, unit: str) -> SettingKind:
+    """Return the kind of a limit; a negative number means no limit and becomes -1, as in Kafka."""
+    number = whole_number(-LONG_MAX, most, unit)
+
+    def parse(text: str) -> int:
+        value: int = number.parse(text)
+        if 0 <= value < least:
             raise ValueError(text)
-        return number
+        return max(value, -1)
+
+    allowed = f"a whole number from {least} to {most}, or -1: no limit"
+    return SettingKind(allowed=allowed, unit=unit, parse=parse)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
-    """A whole number as a limit; a negative one means no limit, as in Kafka."""
-
-    least: int
-    most: int
-
-    @property
-    def allowed(self) -> str:
-        """The bounds, and how to set no limit."""
-        return f"a whole number from {self.least} to {self.most}, or -1: no limit"
-
-    def parse(self, text: str) -> int:
-        """Return the number; -1 for any negative number."""
-        number = WholeNumber(least=-LONG_MAX, most=self.most).parse(text)
-        if 0 <= number < self.least:
-            raise ValueError(text)
-        return max(number, -1)
+def one_of(names: type[StrEnum], empty: StrEnum | None = None) -> SettingKind:
+    """Return the kind of an enum; `empty` is the value of an empty text, if that is allowed."""
+    *first, last = names
+    allowed = f"{', '.join(first)} or {last}"
+    return SettingKind(
+        allowed=allowed if empty is None else f"{allowed}; empty: {empty}",
+        unit="name",
+        parse=lambda text: names(text) if text or empty is None else empty,
+    )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ratio:
-    """A decimal number from 0 to 1, kept exact: no decision depends on a float."""
-
-    @property
-    def allowed(self) -> str:
-        """The bounds."""
-        return "a decimal number from 0 to 1"
-
-    def parse(self, text: str) -> Fraction:
-        """Return the exact ratio; the text is short, so that no exponent costs memory."""
-        if _DECIMAL.fullmatch(text) is None:
-            raise ValueError(text)
-        ratio = Fraction(text)
-        if not 0 <= ratio <= 1:
-            raise ValueError(text)
-        return ratio
+def _ratio(text: str) -> Fraction:
+    """Parse a short text only, so that no exponent costs memory."""
+    if _DECIMAL.fullmatch(text) is None or not 0 <= Fraction(text) <= 1:
+        raise ValueError(text)
+    return Fraction(text)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyList:
-    """Kafka's `cleanup.policy`: names separated by commas, each at most once."""
-
-    @property
-    def allowed(self) -> str:
-        """The three possible lists."""
-        return "compact, delete or compact,delete"
-
-    def parse(self, text: str) -> frozenset[str]:
-        """Return the set of policies; the order does not matter, as in Kafka."""
-        names = [name.strip() for name in text.split(",")]
-        if len(set(names)) != len(names) or not POLICIES.issuperset(names):
-            raise ValueError(text)
-        return frozenset(names)
+def _policies(text: str) -> frozenset[str]:
+    """Parse names separated by commas, in any order, each at most once, as Kafka does."""
+    names = [name.strip() for name in text.split(",")]
+    if len(set(names)) != len(names) or not POLICIES.issuperset(names):
+        raise ValueError(text)
+    return frozenset(names)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OneOf:
-    """One of a few names."""
-
-    of: type[StrEnum]
-    empty: StrEnum | None = None
-    """The value of an empty text; None: an empty text is not allowed."""
-
-    @property
-    def allowed(self) -> str:
-        """All names."""
-        *first, last = self.of
-        names = f"{', '.join(first)} or {last}"
-        return names if self.empty is None else f"{names}; empty: {self.empty}"
-
-    def parse(self, text: str) -> StrEnum:
-        """Return the member of that name."""
-        return self.empty if self.empty is not None and not text else self.of(text)
+def _header_name(text: str) -> str:
+    if not text:
+        raise ValueError(text)
+    text.encode("utf-8")  # Raises ValueError for half a character, which a terminal may send.
+    return text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeaderName:
-    """The name of a record header: any non-empty text that Kafka can store."""
+RATIO: Final = SettingKind(allowed="a decimal number from 0 to 1", unit="ratio", parse=_ratio)
+"""An exact fraction: no decision depends on a float."""
 
-    @property
-    def allowed(self) -> str:
-        """Any non-empty text."""
-        return "the name of a record header, at least one character"
-
-    def parse(self, text: str) -> str:
-        """Return the name unchanged."""
-        if not text:
-            raise ValueError(text)
-        text.encode("utf-8")  # half a character, as a terminal may send it, is a ValueError
-        return text
+POLICY_LIST: Final = SettingKind(
+    allowed="compact, delete or compact,delete", unit="list", parse=_policies
+)
+HEADER_NAME: Final = SettingKind(
+    allowed="the name of a record header, at least one character", unit="name", parse=_header_name
+)

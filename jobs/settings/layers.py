@@ -1,11 +1,11 @@
 """Reads the sources of settings: the shipped defaults, the user's file, the command line.
 
-Each is read into layers: values by field of `Rules`, with their source. The user's file is TOML: a
-table `[broker]` with a broker's names, and tables `[topics."NAME"]` with a topic's names, where
-NAME is a topic or a shell pattern. `jobs.settings.resolution` decides which layer takes effect.
+Each becomes layers: values by field of `Rules`, with their source. The user's file is TOML: a table
+`[broker]` with a broker's names, and tables `[topics."NAME"]` with a topic's names, where NAME is a
+topic or a shell pattern. `jobs.settings.resolution` decides which layer takes effect.
 
-Files and command lines of brokers hold passwords too. So messages name an unknown setting but never
-quote its value; known settings are not secret.
+Files and command lines of brokers also hold passwords. So messages name an unknown setting but
+never quote its value; known settings are not secret.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from importlib import resources
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeGuard
 
@@ -27,9 +27,8 @@ from tierfold.jobs.settings.definitions import (
     BY_TOPIC_NAME,
     SETTINGS,
     Spelling,
-    unknown,
 )
-from tierfold.jobs.settings.kinds import PolicyList
+from tierfold.jobs.settings.kinds import POLICY_LIST
 
 DEFAULTS_FILE: Final = "conf/defaults.toml"
 COMMAND_LINE: Final = "--set"
@@ -37,9 +36,9 @@ COMMAND_LINE: Final = "--set"
 _WILDCARDS: Final = frozenset("*?[")
 _PATTERN: Final = re.compile(r"[A-Za-z0-9._*?!\[\]-]{1,249}")
 _QUOTED: Final = re.compile(r"""(['"]).{3,}\1""")
-"""Text that tomllib quotes from a file, longer than a sign or two of its grammar."""
+"""Text that tomllib quotes from a file, longer than a character or two of its grammar."""
 
-_KINDS: Final = {bool: "a truth value", dict: "a table", list: "a list", int: "a number"} | {
+_TYPES: Final = {bool: "true or false", dict: "a table", list: "a list", int: "a number"} | {
     str: "a text"
 }
 
@@ -71,60 +70,52 @@ class TopicTable:
         return not _WILDCARDS.intersection(self.pattern)
 
     def holds(self, topic: str) -> bool:
-        """Return whether the table applies to the topic; a pattern also matches its own text."""
+        """Whether the table applies to the topic; a pattern also matches its own text."""
         return topic == self.pattern or fnmatchcase(topic, self.pattern)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigFile:
-    """The content of the user's file."""
-
-    broker: Layer
-    tables: tuple[TopicTable, ...]
-    """In the file's order."""
-    unused: tuple[str, ...] = ()
-    """Names under [broker] that have no effect here."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandLine:
-    """The values from `--set`, by the level of their name."""
+class Given:
+    """The settings of a user's file or command line."""
 
     broker: Layer
     topics: Layer
-    unused: tuple[str, ...] = ()
+    """Applies to every topic; only `--set` has it."""
+    tables: tuple[TopicTable, ...]
+    """In the file's order; only a file has them."""
+    unused: tuple[str, ...]
     """Broker names that have no effect here."""
 
 
+NOTHING_GIVEN: Final = Given(broker={}, topics={}, tables=(), unused=())
+
+
 def shipped_defaults() -> Layer:
-    """Read the packaged `conf/defaults.toml`; it has a topic's names and no tables."""
-    toml = resources.files("tierfold.conf").joinpath("defaults.toml").read_text(encoding="utf-8")
-    table = tomllib.loads(toml, parse_float=str)
-    spellings = [Spelling(setting=setting, name=setting.name) for setting in SETTINGS]
+    """Return the packaged defaults."""
     return {
-        spelling.setting.field: SettingValue(
-            value=_value(spelling, table[spelling.name], DEFAULTS_FILE), source=DEFAULTS_FILE
+        setting.field: SettingValue(
+            value=setting.kind.parse(setting.default), source=DEFAULTS_FILE
         )
-        for spelling in spellings
-        if spelling.name in table
+        for setting in SETTINGS
+        if setting.default is not None
     }
 
 
-def read_config(path: Path) -> ConfigFile:
+def read_config(path: Path) -> Given:
     """Read the user's file; raises `BadSettings`, also if the file cannot be read."""
     try:
         toml = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as fault:
-        why = fault.strerror if isinstance(fault, OSError) else "it is not UTF-8"
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise BadSettings(
             f"the settings cannot be read: {why}",
             where=str(path),
             remedy="Name a TOML file with --config or in TIERFOLD_CONFIG.",
-        ) from fault
+        ) from error
     return config_of_toml(toml, where=str(path))
 
 
-def config_of_toml(toml: str, *, where: str) -> ConfigFile:
+def config_of_toml(toml: str, *, where: str) -> Given:
     """Parse the text of a file; `where` names the file in messages and in sources.
 
     Raises `BadSettings` for invalid TOML, an unknown table or name, or a value that is not allowed.
@@ -132,68 +123,69 @@ def config_of_toml(toml: str, *, where: str) -> ConfigFile:
     try:
         # parse_float=str: a ratio stays as written, 0.1 and not the nearest float.
         document = tomllib.loads(toml, parse_float=str)
-        repr(document)  # A value that cannot be printed cannot be in a message either.
-    # Not only its own error: Python refuses numbers of thousands of digits, and the parser of
-    # nested brackets is recursive.
-    except (ValueError, RecursionError) as fault:
+        repr(document)  # A message must be able to print each value.
+    # Not only TOMLDecodeError: Python refuses numbers of thousands of digits, and the parser
+    # recurses into nested brackets.
+    except (ValueError, RecursionError) as error:
         # From None: a log that shows causes would quote the text.
         raise BadSettings(
-            f"not TOML: {_QUOTED.sub('…', str(fault))}",
+            f"not TOML: {_QUOTED.sub('…', str(error))}",
             where=where,
             remedy='Write one "NAME" = VALUE per line.',
         ) from None
     for name in document:
         if name not in {"broker", "topics"}:
             raise BadSettings(
-                f"{setting_name(name)} stands in neither [broker] nor [topics]",
+                f"{setting_name(name)} is outside of [broker] and [topics]",
                 where=where,
                 remedy='Put a broker\'s settings under [broker], a topic\'s under [topics."NAME"].',
             )
     broker = _table(document.get("broker", {}), f"{where} [broker]")
     unused = tuple(name for name, value in broker.items() if _is_unused(name, value))
-    used = {name: value for name, value in broker.items() if name not in unused}
     topics = _table(document.get("topics", {}), f"{where} [topics]")
-    return ConfigFile(
-        broker=_broker_layer(_broker_said(used, f"{where} [broker]")),
+    return Given(
+        broker=_broker_layer(
+            {
+                name: _broker_value(name, value, f"{where} [broker]")
+                for name, value in broker.items()
+                if name not in unused
+            }
+        ),
+        topics={},
         tables=tuple(_topic_table(pattern, table, where) for pattern, table in topics.items()),
         unused=unused,
     )
 
 
-def command_line(overrides: Sequence[str]) -> CommandLine:
+def command_line(overrides: Sequence[str]) -> Given:
     """Parse each `NAME=VALUE`; the last one of a name takes effect.
 
     Raises `BadSettings` for a missing `=`, an unknown name, or a value that is not allowed.
     """
     broker: dict[str, SettingValue] = {}
     topics: dict[str, SettingValue] = {}
-    unused: list[str] = []
+    unused: dict[str, None] = {}
     for override in overrides:
         name, equals, text = (part.strip() for part in override.partition("="))
-        is_known = name in BY_TOPIC_NAME or name in BY_BROKER_NAME
-        where = f"{COMMAND_LINE} {name if is_known else HIDDEN}"
+        spelling = BY_TOPIC_NAME.get(name) or BY_BROKER_NAME.get(name)
+        source = f"{COMMAND_LINE} {name}"
         if not equals:
             raise BadSettings(
                 "no value",
-                where=where,
+                where=source if spelling else f"{COMMAND_LINE} {HIDDEN}",
                 remedy=f"Write it as {COMMAND_LINE} NAME=VALUE, without spaces around the sign.",
             )
-        source = f"{COMMAND_LINE} {name}"
-        if name in BY_TOPIC_NAME:
-            spelling = BY_TOPIC_NAME[name]
-            said = SettingValue(value=_parsed(spelling, text, where), source=source)
-            topics[spelling.setting.field] = said
-        elif name in BY_BROKER_NAME:
-            broker[name] = SettingValue(
-                value=_parsed(BY_BROKER_NAME[name], text, where), source=source
-            )
+        if spelling is not None:
+            given = SettingValue(value=_parsed(spelling, text, source), source=source)
+            if name in BY_TOPIC_NAME:
+                topics[spelling.setting.field] = given
+            else:
+                broker[name] = given
         elif _is_unused(name, text):
-            unused.append(name)
+            unused[name] = None
         else:
-            raise unknown(name, among=(*BY_TOPIC_NAME, *BY_BROKER_NAME), where=COMMAND_LINE)
-    return CommandLine(
-        broker=_broker_layer(broker), topics=topics, unused=tuple(dict.fromkeys(unused))
-    )
+            raise _unknown(name, (*BY_TOPIC_NAME, *BY_BROKER_NAME), COMMAND_LINE)
+    return Given(broker=_broker_layer(broker), topics=topics, tables=(), unused=tuple(unused))
 
 
 def _is_unused(name: str, value: object) -> bool:
@@ -205,60 +197,51 @@ def _is_unused(name: str, value: object) -> bool:
     return not is_known and is_of_brokers(name) and not isinstance(value, dict)
 
 
-def _broker_layer(said: Layer) -> Layer:
-    """Values by field, from values by broker name; the first of several names counts."""
-    layer = {}
-    for setting in SETTINGS:
-        given = [said[known.name] for known in setting.broker_names if known.name in said]
-        if given:
-            layer[setting.field] = given[0]
+def _broker_layer(by_name: Layer) -> Layer:
+    """Values by field, from values by broker name; the first of a setting's names counts."""
+    layer: dict[str, SettingValue] = {}
+    for name, spelling in BY_BROKER_NAME.items():
+        if name in by_name:
+            layer.setdefault(spelling.setting.field, by_name[name])
     return layer
 
 
-def _broker_said(table: Mapping[str, object], where: str) -> Layer:
-    """The values by broker name."""
-    said = {}
-    for name, value in table.items():
-        if name not in BY_BROKER_NAME:
-            raise _not_a_brokers(name, value, where)
+def _broker_value(name: str, value: object, where: str) -> SettingValue:
+    if name in BY_BROKER_NAME:
         parsed = _value(BY_BROKER_NAME[name], value, where)
-        said[name] = SettingValue(value=parsed, source=f"{where} {name}")
-    return said
-
-
-def _topic_table(pattern: str, table: object, file: str) -> TopicTable:
-    where = f'{file} [topics."{pattern}"]'
-    if not _PATTERN.fullmatch(pattern):
-        raise BadSettings(
-            "no topic can have such a name",
-            where=where,
-            remedy="Write a topic's name, or a shell pattern (* ? [abc]), one to a table.",
-        )
-    layer = {}
-    for name, value in _table(table, where).items():
-        if name not in BY_TOPIC_NAME:
-            raise _not_a_topics(name, value, where)
-        spelling = BY_TOPIC_NAME[name]
-        layer[spelling.setting.field] = SettingValue(
-            value=_value(spelling, value, where), source=where
-        )
-    return TopicTable(pattern=pattern, layer=layer, where=where)
-
-
-def _not_a_brokers(name: str, value: object, where: str) -> BadSettings:
+        return SettingValue(value=parsed, source=f"{where} {name}")
     if name not in BY_TOPIC_NAME:
-        return _unknown(name, value, BY_BROKER_NAME, where)
+        raise _unknown_in_table(name, value, BY_BROKER_NAME, where)
     names = " or ".join(known.name for known in BY_TOPIC_NAME[name].setting.broker_names)
-    return BadSettings(
+    raise BadSettings(
         f"{name} is a topic's setting",
         where=where,
         remedy=f'Write {names} here, or put {name} under [topics."*"].',
     )
 
 
+def _topic_table(pattern: str, table: object, file: str) -> TopicTable:
+    where = f'{file} [topics."{pattern}"]'
+    if not _PATTERN.fullmatch(pattern):
+        raise BadSettings(
+            "no topic can have this name",
+            where=where,
+            remedy="Write a topic's name, or a shell pattern (* ? [abc]), one per table.",
+        )
+    layer = {}
+    for name, value in _table(table, where).items():
+        spelling = BY_TOPIC_NAME.get(name)
+        if spelling is None:
+            raise _not_a_topics(name, value, where)
+        layer[spelling.setting.field] = SettingValue(
+            value=_value(spelling, value, where), source=where
+        )
+    return TopicTable(pattern=pattern, layer=layer, where=where)
+
+
 def _not_a_topics(name: str, value: object, where: str) -> BadSettings:
     if name not in BY_BROKER_NAME:
-        return _unknown(name, value, BY_TOPIC_NAME, where)
+        return _unknown_in_table(name, value, BY_TOPIC_NAME, where)
     setting = BY_BROKER_NAME[name].setting
     instead = f"Write {setting.name} here, or put" if setting.is_for_topics else "Put"
     return BadSettings(
@@ -266,46 +249,52 @@ def _not_a_topics(name: str, value: object, where: str) -> BadSettings:
     )
 
 
-def _unknown(name: str, value: object, known: Iterable[str], where: str) -> BadSettings:
+def _unknown_in_table(name: str, value: object, known: Iterable[str], where: str) -> BadSettings:
     if not isinstance(value, dict):
-        return unknown(name, among=known, where=where)
+        return _unknown(name, known, where)
     return BadSettings(
-        f"{setting_name(name)} is a table, and no setting",
+        f"{setting_name(name)} is a table, not a setting",
         where=where,
-        remedy='Write names that hold a dot in quotes: "segment.bytes" = 1048576.',
+        remedy='Quote names that contain a dot: "segment.bytes" = 1048576.',
     )
+
+
+def _unknown(name: str, known: Iterable[str], where: str) -> BadSettings:
+    names = tuple(dict.fromkeys(known))
+    near = get_close_matches(name, names)
+    remedy = f"Did you mean {' or '.join(near)}?" if near else f"Known are {', '.join(names)}."
+    return BadSettings(f"there is no setting {setting_name(name)}", where=where, remedy=remedy)
 
 
 def _table(value: object, where: str) -> Mapping[str, object]:
     if isinstance(value, dict):
         return value
     raise BadSettings(
-        f"{_KINDS.get(type(value), 'a value')} stands where a table should",
+        f"this is {_TYPES.get(type(value), 'a value')}, not a table",
         where=where,
         remedy='Write [broker], and [topics."NAME"], each on a line of its own.',
     )
 
 
 def _value(spelling: Spelling, value: object, where: str) -> object:
-    """Parse a TOML value; it is turned into text first, so that one parser serves all sources."""
+    """Parse a TOML value; it becomes text first, so that one parser serves all sources."""
     if _is_policy_list(value, spelling):
         return _parsed(spelling, ",".join(value), where)
     if isinstance(value, str | int) and not isinstance(value, bool):
         return _parsed(spelling, str(value), where)
-    raise _not_allowed(spelling, _KINDS.get(type(value), "such a value"), where)
+    raise _not_allowed(spelling, _TYPES.get(type(value), "a date or a time"), where)
 
 
 def _is_policy_list(value: object, spelling: Spelling) -> TypeGuard[list[str]]:
     is_list = isinstance(value, list) and all(isinstance(item, str) for item in value)
-    return is_list and isinstance(spelling.setting.kind, PolicyList)
+    return is_list and spelling.kind is POLICY_LIST
 
 
 def _parsed(spelling: Spelling, text: str, where: str) -> object:
-    """Parse the text; raises BadSettings with the allowed values."""
     try:
         return spelling.parse(text)
-    except ValueError as fault:
-        raise _not_allowed(spelling, repr(text), where) from fault
+    except ValueError as error:
+        raise _not_allowed(spelling, repr(text), where) from error
 
 
 def _not_allowed(spelling: Spelling, shown: str, where: str) -> BadSettings:

@@ -1,7 +1,7 @@
 """Remarks on the settings of a run: probable mistakes that stop nothing.
 
-Examples: a mistyped topic, a setting without effect here, two settings that are allowed together
-but work badly together. They go to stderr, and into the JSON document.
+Examples: a mistyped topic, a setting without effect here, or two settings that are allowed but work
+badly together. Remarks are printed on stderr and are part of the JSON document.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tierfold.jobs.context.scope import Scope, nearest
 from tierfold.jobs.settings.resolution import Settings
 
 TOPICS_MAX: Final = 5
-"""Maximum number of topics that a sentence names; for more it gives their number."""
+"""A sentence names so many topics at most, and counts the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class Remarks:
     """Settings that have no effect here, one sentence per place."""
 
     def as_json(self) -> dict[str, list[str]]:
-        """Their part of the `--json` document; both lists are always present."""
+        """Return both lists of the `--json` document, also if they are empty."""
         return {"warnings": list(self.warnings), "notes": list(self.notes)}
 
     def print_to(self, console: Console) -> None:
@@ -50,7 +50,7 @@ class Remarks:
 
 
 def remarks_on_tier(settings: Settings, context: RunContext) -> Remarks:
-    """Return the remarks of every verb about a tier; raises BadSettings if there is no tier."""
+    """Return the remarks of every verb that reads a tier; raises BadSettings if there is none."""
     has_exact = any(table.is_exact for table in settings.tables)
     return _on_tier(settings, context.tier.partitions() if has_exact else ())
 
@@ -81,15 +81,15 @@ def remarks_on_topic(settings: Settings, topic: str) -> Remarks:
 
 
 def _advice(settings: Settings, topics: Iterable[str]) -> tuple[str, ...]:
-    """Warnings from KIP-280, each sentence with all topics that it applies to."""
+    """Warnings from KIP-280, each with all topics that it applies to."""
     found: dict[str, list[str]] = defaultdict(list)
     for topic, rules in settings.rules_by_topic(topics).items():
         fields = outlasting(rules) if rules.is_compacted else ()
         if fields:
-            told = {setting.setting.field: setting.told for setting in settings.effective(topic)}
+            clauses = {one.setting.field: one.clause for one in settings.effective(topic)}
             found[
-                f"{' and '.join(told[field] for field in fields)} should be below"
-                f" {told['delete_retention_ms']}: a late record may be compacted only after the"
+                f"{' and '.join(clauses[field] for field in fields)} should be below"
+                f" {clauses['delete_retention_ms']}: a late record may be compacted only after the"
                 " tombstone of its key is gone, and bring the key back (KIP-280). Raise"
                 " delete.retention.ms, or lower what should be below it."
             ].append(topic)
@@ -97,7 +97,6 @@ def _advice(settings: Settings, topics: Iterable[str]) -> tuple[str, ...]:
 
 
 def _named(topics: list[str]) -> str:
-    """The topics as the place in a message."""
     more = len(topics) - TOPICS_MAX
     names = ", ".join(topics[:TOPICS_MAX]) + (f" and {more} more" if more > 0 else "")
     return f"topic {names}" if len(topics) == 1 else f"topics {names}"

@@ -7,9 +7,9 @@
     5  [topics."NAME"] of the user's file, a topic's own table
     6  --set of a topic's name
 
-The later one overrides, setting by setting; of two `--set` of a name, the last. `cleanup.policy`
-has no default: a topic without it is left unchanged. All settings are parsed and checked for
-conflicts before anything else is read.
+A later source overrides an earlier one, setting by setting. If `--set` is given twice for a name,
+the last one takes effect. `cleanup.policy` has no default: a topic without it is left unchanged.
+All settings are parsed and checked for conflicts before anything else is read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tierfold.compaction.model.rules import LONG_MAX, Rules, setting_violations
 from tierfold.jobs.settings.definitions import SETTINGS, Setting
 from tierfold.jobs.settings.layers import (
     COMMAND_LINE,
-    ConfigFile,
+    NOTHING_GIVEN,
     Layer,
     SettingValue,
     TopicTable,
@@ -35,7 +35,7 @@ from tierfold.jobs.settings.layers import (
     shipped_defaults,
 )
 
-NOBODY: Final = "default"
+NOT_SET: Final = "default"
 """The source of a value that no layer sets."""
 
 JSON_INTEGER_MAX: Final = 2**53 - 1
@@ -54,7 +54,7 @@ class EffectiveSetting:
     value: Any
     """None: not set, and there is no default."""
     source: str
-    """Where it comes from: a file and its table, the command line, or `NOBODY`."""
+    """Where it comes from: a file and its table, the command line, or `NOT_SET`."""
 
     @property
     def text(self) -> str:
@@ -62,10 +62,10 @@ class EffectiveSetting:
         return _text(self.value)
 
     @property
-    def told(self) -> str:
-        """The setting in a sentence: its name, its value and its source."""
+    def clause(self) -> str:
+        """The setting as part of a sentence: its name, its value and its source."""
         if self.value is None:
-            return f"{self.setting.name}, which nobody sets"
+            return f"{self.setting.name}, which is not set"
         return f"{self.setting.name} = {self.text} ({self.source})"
 
     def as_json(self) -> dict[str, Any]:
@@ -99,10 +99,10 @@ class Settings:
 
         Raises `BadSettings` if the topic is to be compacted and two settings conflict.
         """
-        said = self._said_for(topic)
-        rules = _rules(said)
+        layer = self._layer_of(topic)
+        rules = _rules(layer)
         if rules.is_compacted:
-            _refuse_violations(said, f"topic {topic}")
+            _refuse_violations(layer, f"topic {topic}")
         return rules
 
     def rules_by_topic(self, topics: Iterable[str]) -> dict[str, Rules]:
@@ -112,8 +112,7 @@ class Settings:
     def effective(self, topic: str) -> list[EffectiveSetting]:
         """Return each setting of the topic with its source; raises as `rules_for`."""
         self.rules_for(topic)
-        said = self._said_for(topic)
-        return [_effective(setting, said) for setting in SETTINGS]
+        return _effective(self._layer_of(topic))
 
     def check(self) -> None:
         """Refuse conflicting settings, for each table's topics and for topics without a table.
@@ -121,26 +120,23 @@ class Settings:
         A topic that is not compacted is exempt, unless no policy is set anywhere. Raises
         `BadSettings`.
         """
-        everyone = "every topic" if not self.tables else "topics that no table names"
-        found = [(everyone, self._said_for(None))]
-        found += [
-            (f"topic {table.pattern}" if table.is_exact else f"topics like {table.pattern}", said)
-            for table in self.tables
-            for said in [self._said_for(table.pattern)]
-        ]
-        is_policy_said = any(_POLICY in said for _, said in found)
-        for whose, said in found:
-            if _rules(said).is_compacted or not is_policy_said:
-                _refuse_violations(said, whose)
+        everyone = "topics without a table" if self.tables else "every topic"
+        layers = [(everyone, self._layer_of(None))]
+        for table in self.tables:
+            topics = f"topic {table.pattern}" if table.is_exact else f"topics like {table.pattern}"
+            layers.append((topics, self._layer_of(table.pattern)))
+        has_policy = any(_POLICY in layer for _, layer in layers)
+        for topics, layer in layers:
+            if _rules(layer).is_compacted or not has_policy:
+                _refuse_violations(layer, topics)
 
-    def _said_for(self, topic: str | None) -> dict[str, SettingValue]:
-        """The values by field; None: a topic that no table names."""
-        said = dict(self.broker)
+    def _layer_of(self, topic: str | None) -> Layer:
+        """The values by field; None: a topic without a table."""
+        layer = dict(self.broker)
         for table in self.tables:
             if topic is not None and table.holds(topic):
-                said.update(table.layer)
-        said.update(self.command_line)
-        return said
+                layer.update(table.layer)
+        return layer | dict(self.command_line)
 
 
 def resolve(overrides: Sequence[str], config: Path | None = None) -> Settings:
@@ -149,14 +145,14 @@ def resolve(overrides: Sequence[str], config: Path | None = None) -> Settings:
     Raises `BadSettings` for an unreadable file, an unknown name, a value that is not allowed, and
     two values that conflict.
     """
-    file = ConfigFile(broker={}, tables=()) if config is None else read_config(config)
-    said = command_line(overrides)
+    file = NOTHING_GIVEN if config is None else read_config(config)
+    line = command_line(overrides)
     settings = Settings(
-        broker={**shipped_defaults(), **file.broker, **said.broker},
+        broker={**shipped_defaults(), **file.broker, **line.broker},
         # The sort is stable: exact names come after patterns, and so override them.
         tables=tuple(sorted(file.tables, key=lambda table: table.is_exact)),
-        command_line=said.topics,
-        notes=(*_unused(f"{config} [broker]", file.unused), *_unused(COMMAND_LINE, said.unused)),
+        command_line=line.topics,
+        notes=(*_unused(f"{config} [broker]", file.unused), *_unused(COMMAND_LINE, line.unused)),
     )
     settings.check()
     return settings
@@ -169,27 +165,27 @@ def _unused(where: str, names: Sequence[str]) -> tuple[str, ...]:
     return (f"{where}: {', '.join(names)} {has} no effect here: only brokers use {them}",)
 
 
-def _rules(said: Layer) -> Rules:
-    return Rules(**{field: setting.value for field, setting in said.items()})
+def _rules(layer: Layer) -> Rules:
+    return Rules(**{field: setting.value for field, setting in layer.items()})
 
 
-def _effective(setting: Setting, said: Layer) -> EffectiveSetting:
-    found = said.get(setting.field, SettingValue(value=None, source=NOBODY))
-    return EffectiveSetting(setting=setting, value=found.value, source=found.source)
+def _effective(layer: Layer) -> list[EffectiveSetting]:
+    not_set = SettingValue(value=None, source=NOT_SET)
+    found = [(setting, layer.get(setting.field, not_set)) for setting in SETTINGS]
+    return [
+        EffectiveSetting(setting=setting, value=given.value, source=given.source)
+        for setting, given in found
+    ]
 
 
-def _refuse_violations(said: Layer, whose: str) -> None:
-    for found in setting_violations(_rules(said)):
+def _refuse_violations(layer: Layer, topics: str) -> None:
+    for violation in setting_violations(_rules(layer)):
+        clauses = {one.setting.field: one.clause for one in _effective(layer)}
         raise BadSettings(
-            f"{_told(found.first, said)} {found.says} {_told(found.second, said)}",
-            where=whose,
-            remedy=found.remedy,
+            f"{clauses[violation.first]} {violation.says} {clauses[violation.second]}",
+            where=topics,
+            remedy=violation.remedy,
         )
-
-
-def _told(field: str, said: Layer) -> str:
-    (setting,) = (setting for setting in SETTINGS if setting.field == field)
-    return _effective(setting, said).told
 
 
 def _json_value(value: object) -> int | str | None:

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from tierfold.compaction.model.rules import TierBinding
-from tierfold.compaction.planning.chunks import UNBOUND, Budget, RemainingBudget, next_wave
+from tierfold.compaction.planning.chunks import UNBOUND, Budget
 from tierfold.compaction.planning.partition_plan import PartitionPlan, in_order_of_work
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
-from tierfold.jobs.engines.engine_choice import Engine, on_spark
+from tierfold.jobs.engines.engine_choice import Engine, input_bytes, on_spark
 from tierfold.jobs.pipeline.partition_report import NOT_BEGUN, PartitionReport, planned_report
 from tierfold.jobs.pipeline.run_loop import Waves
 from tierfold.jobs.pipeline.run_records import keep_record
@@ -61,7 +61,7 @@ def carried_out(
     due = in_order_of_work(plans)
     if due:
         # Before the claim: if the engine cannot start, no epoch should be opened.
-        executor = engine(context, console, _input_bytes(due, budget))
+        executor = engine(context, console, input_bytes(due, budget))
         waves = Waves(
             context=context,
             executor=executor,
@@ -73,20 +73,6 @@ def carried_out(
         )
         reports |= {report.key: report for report in waves.run(due)}
     return [*reports.values()]
-
-
-def _input_bytes(due: Sequence[PartitionPlan], budget: Budget) -> int:
-    """What the run reads at most, in bytes of source logs.
-
-    Its first chunk may exceed `--max-bytes`: a chunk has at least one segment.
-    """
-    chosen = due[: budget.max_partitions]
-    all_bytes = sum(plan.compact.bytes_in for plan in chosen)
-    if budget.max_bytes is None:
-        return all_bytes
-    first = next_wave(chosen, RemainingBudget(budget_bytes=budget.max_bytes)).chunks
-    first_bytes = sum(chunk.compact.bytes_in for chunk in first)
-    return max(min(all_bytes, budget.max_bytes), first_bytes)
 
 
 def broker_warnings(

@@ -15,6 +15,7 @@ from tierfold.compaction.planning.partition_plan import PartitionPlan, in_order_
 from tierfold.compaction.planning.regions import Regions, last_stable_of, regions_of
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.scope import Scope
+from tierfold.jobs.engines.engine_choice import check_local_max, input_bytes
 from tierfold.jobs.pipeline.partition_report import PartitionReport, left_report, planned_report
 from tierfold.jobs.pipeline.survey import (
     known_by_name,
@@ -26,17 +27,23 @@ from tierfold.jobs.verbs.plan_explained import Explained
 
 
 def plan(
-    context: RunContext, settings: Settings, scope: Scope, budget: Budget = UNBOUND
+    context: RunContext,
+    settings: Settings,
+    scope: Scope,
+    budget: Budget = UNBOUND,
+    local_max_bytes: int | None = None,
 ) -> list[PartitionReport]:
     """Return one report per partition in scope; nothing is changed, no catalog is created.
 
-    If a partition is compacted in chunks, the report shows the first. Raises BadSettings; an error
-    in one partition is in its report.
+    If a partition is compacted in chunks, the report shows the first. Raises BadSettings, also if
+    the run would read more than `local_max_bytes`; an error in one partition is in its report.
     """
     surveyed = survey(context, settings, scope)
     reports = {partition.key: planned_report(partition) for partition in surveyed}
     due = in_order_of_work(surveyed)
     if due:
+        if local_max_bytes is not None:
+            check_local_max(input_bytes(due, budget), local_max_bytes)
         reports |= _first_chunks(due, budget, context.tier.store.free_bytes())
     return [reports[partition.key] for partition in surveyed]
 

@@ -157,12 +157,7 @@ def _read_once(
         rows = executor.verify([orders_of(target) for target in targets], passes)
     except WorkersDied as died:
         check()  # The signal that stops this run may have stopped the workers too.
-        who = "the stages" if died.is_bug else "Spark's workers"
-        raise UnreadableObject(
-            f"{who} died while they read ({died.cause})",
-            where=context.tier_uri,
-            remedy="Give them more memory, or verify fewer partitions at once (--topic).",
-        ) from died
+        raise UnreadableObject(died.what, where=context.tier_uri, remedy=died.remedy) from died
     by_partition: dict[int, list[Row]] = defaultdict(list)
     for row in rows:
         by_partition[row.partition_index].append(row)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from tierfold.compaction.cleaning.rounds import Round
+from tierfold.compaction.cleaning.rounds import GroupTask, Round, group_tasks
 from tierfold.jobs.context.run_context import RunContext, run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.claiming import begun_rounds
 from tierfold.jobs.pipeline.partition_run import PartitionRun
+from tierfold.jobs.pipeline.round_execution import NO_TRANSACTIONS
 from tierfold.jobs.pipeline.survey import survey
 from tierfold.jobs.settings.resolution import resolve
 
@@ -23,3 +24,8 @@ def claimed_rounds(tier: Path, *settings: str) -> tuple[RunContext, list[Round]]
     plans = survey(context, resolve([*ALWAYS, *settings]), Scope())
     runs = [PartitionRun(plan=plan).beginning(plan, NOW_MS) for plan in plans if plan.is_due]
     return context, begun_rounds(context, runs)[1]
+
+
+def tasks_of(work: Round) -> list[GroupTask]:
+    """The tasks of all groups of a round without transactions."""
+    return list(group_tasks(work, NO_TRANSACTIONS, wanted=dict(enumerate(work.groups))))

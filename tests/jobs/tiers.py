@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from tests.storage.live_segments import EPOCHS, a_tier, data, log_of
+from tests.storage.live_segments import EPOCHS, NOW_MS, a_tier, data, log_of
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
-from tierfold.compaction.model.producers import ProducerEntry
+from tierfold.compaction.model.producers import NO_DATA_OFFSET, ProducerEntry
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey
 from tierfold.jobs.context.run_context import CATALOG_FOLDER
 from tierfold.storage.kafka.batch_draft import BatchDraft
@@ -70,6 +70,20 @@ def segment_parts(
         producers=tuple(producers),
     )
     return upload.parts()
+
+
+def an_open_producer(producer_id: int, first_offset: int) -> ProducerEntry:
+    """The snapshot entry of a producer whose transaction began at this offset and is open."""
+    return ProducerEntry(
+        producer_id=producer_id,
+        epoch=0,
+        last_sequence=0,
+        last_data_offset=NO_DATA_OFFSET,
+        last_offset_delta=0,
+        last_timestamp_ms=NOW_MS,
+        coordinator_epoch=0,
+        current_txn_first_offset=first_offset,
+    )
 
 
 def put_segment(

@@ -6,6 +6,7 @@ Kafka's side is `KafkaConfig` and `LogConfig`, with which a broker resolves a to
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -68,7 +69,7 @@ def test_brokers_names_are_kafkas_in_kafkas_order(
     broker = known[setting.name]["broker"]
     assert [name.name for name in setting.broker_names] == [name["name"] for name in broker]
     for name, theirs in zip(setting.broker_names, broker, strict=True):
-        assert bool(name.unit) == (theirs["seven"] != "7")
+        assert (name.unit_ms > 1) == (theirs["seven"] != "7")
         if name.kind is not None:
             assert BY_BROKER_NAME[name.name].parse("7") == int(theirs["seven"])
 
@@ -84,12 +85,13 @@ def test_the_least_value_is_kafkas(known: dict[str, dict[str, Any]], setting: Se
         # In Kafka any negative number means no limit; tierfold reads all of them as -1.
         "retention.bytes": None,
     }
-    least = getattr(setting.kind, "least", None)
+    bounds = re.fullmatch(r"a whole number from (-?\d+) to (\d+)(, or .*)?", setting.kind.allowed)
+    least, most = (None, None) if bounds is None else (int(bounds[1]), int(bounds[2]))
     assert theirs == ours.get(setting.name, f"[{least},...]")
     assert known[setting.name]["type"] in {"LIST", "DOUBLE", "LONG", "INT"}
     if known[setting.name]["type"] in {"LONG", "INT"}:
         largest = {"LONG": 2**63 - 1, "INT": 2**31 - 1}[known[setting.name]["type"]]
-        assert getattr(setting.kind, "most", None) == largest
+        assert most == largest
 
 
 def test_the_names_that_only_brokers_use_are_all_of_kafkas(lab: KafkaLab) -> None:

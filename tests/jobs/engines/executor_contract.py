@@ -1,6 +1,6 @@
-"""What every engine's executor does, as tests; a subclass says how one is started.
+"""What every engine's executor does, as tests; a subclass starts the executor.
 
-The tiers are small: `orders` has two segments of updates of the same keys, `payments` one.
+The tiers are small: `orders` has two segments of updates of the same keys, `payments` has one.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import pytest
 
-from tests.jobs.claimed_rounds import claimed_rounds
+from tests.jobs.claimed_rounds import claimed_rounds, tasks_of
 from tests.jobs.tiers import (
     RECORDS_PER_SEGMENT,
     folder_of,
@@ -29,8 +28,7 @@ from tests.jobs.tiers import (
     updated_tier,
 )
 from tests.storage.live_segments import an_abort, data, marker
-from tierfold.compaction.cleaning.rounds import Round, group_tasks
-from tierfold.compaction.cleaning.transactions import TransactionStatus
+from tierfold.compaction.cleaning.rounds import Round
 from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.planning.grouping import SegmentGroup
@@ -43,9 +41,6 @@ from tierfold.storage.kafka.control_records import ControlType
 from tierfold.storage.segments.segment_check import CheckOrder
 
 ORDERS, PAYMENTS = key_of("orders"), key_of("payments")
-NO_TRANSACTIONS: Final = TransactionStatus(
-    discardable=np.empty(0, np.int64), listed=(), unindexed=()
-)
 APART: Final = "segment.bytes=1"
 """Each segment is a group of its own."""
 
@@ -116,7 +111,7 @@ class ExecutorContract(ABC):
         assert str(victim) in str(receipts[0])
         assert kept_by(receipts[1]) == len(latest_updates(1))
 
-    def test_a_rescan_of_one_round_replaces_what_was_found_of_it_alone(
+    def test_a_second_scan_of_one_round_replaces_the_result_of_that_round_alone(
         self, executor: Executor, tier: Path
     ) -> None:
         put_aborted_update(tier)
@@ -131,7 +126,7 @@ class ExecutorContract(ABC):
         assert {key: value for key, value in values.items() if key} == latest_updates(2)
         assert kept_by(receipts[1]) == len(latest_updates(1))
 
-    def test_groups_that_were_merged_are_rewritten_though_they_lay_in_several_tasks(
+    def test_merged_groups_from_several_tasks_are_rewritten(
         self, executor: Executor, tier: Path
     ) -> None:
         _, rounds = claimed_rounds(tier, APART)
@@ -152,7 +147,7 @@ class ExecutorContract(ABC):
         executor.scan(rounds)
         assert executor.rewrite([]) == []
 
-    def test_what_was_released_cannot_be_rewritten_and_is_scanned_anew(
+    def test_a_released_round_cannot_be_rewritten_until_it_is_scanned_again(
         self, executor: Executor, tier: Path
     ) -> None:
         _, rounds = claimed_rounds(tier)
@@ -207,16 +202,22 @@ class ExecutorContract(ABC):
 
         sender = threading.Thread(target=ctrl_c_once_begun, daemon=True)
         threads = threading.active_count()
-        rows = [
-            Row(task=task, partition_index=0, segment_index=0, kind=RowKind.SCAN, payload=b"")
-            for task in range(4)
-        ]
+        rows = [a_row(task=task) for task in range(4)]
         with pytest.raises(Stopped), stoppable():
             sender.start()
             executor.taken("endless", 4, executor.run(endless, executor.placed(rows), 4))
         sender.join()
         assert threading.active_count() == threads
         assert not is_stopping()
+
+
+def a_row(
+    kind: RowKind = RowKind.SCAN, payload: bytes = b"", *, task: int = 0, segment_index: int = 0
+) -> Row:
+    """A row of the first partition."""
+    return Row(
+        task=task, partition_index=0, segment_index=segment_index, kind=kind, payload=payload
+    )
 
 
 def put_aborted_update(tier: Path) -> None:
@@ -231,11 +232,6 @@ def put_aborted_update(tier: Path) -> None:
 def logs_of(tier: Path, key: PartitionKey) -> list[Path]:
     """The logs of a partition's folder, in offset order."""
     return sorted(folder_of(tier, key).glob("*.log"))
-
-
-def tasks_of(work: Round) -> list[Any]:
-    """The tasks of all groups of a round without transactions."""
-    return list(group_tasks(work, NO_TRANSACTIONS, wanted=dict(enumerate(work.groups))))
 
 
 def orders_of(work: Round) -> list[CheckOrder]:

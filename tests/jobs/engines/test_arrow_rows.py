@@ -12,9 +12,10 @@ import pytest
 from pyspark import Accumulator
 from pyspark.accumulators import AddingAccumulatorParam
 
+from tests.jobs.engines.executor_contract import a_row
 from tests.jobs.tiers import made_tier
 from tierfold.jobs.engines.arrow_rows import BATCH_BYTES, in_worker, rows_of
-from tierfold.jobs.engines.rows import Row, RowKind, Worker
+from tierfold.jobs.engines.rows import Row, Worker
 
 
 class Counted(bytes):
@@ -43,16 +44,11 @@ def batches_of(tier: Path, rows: list[Row]) -> list[pa.RecordBatch]:
     return list(in_worker(stage, str(tier), done)([]))
 
 
-def a_row(payload: bytes) -> Row:
-    return Row(
-        task=0, partition_index=0, segment_index=0, kind=RowKind.SUPERSEDED, payload=payload
-    )
-
-
 def test_rows_leave_in_batches_that_just_reach_the_bound(tmp_path: Path) -> None:
     tier = made_tier(tmp_path / "tier")
-    half = a_row(bytes(BATCH_BYTES // 2))
-    whole, less = a_row(bytes(BATCH_BYTES)), a_row(bytes(BATCH_BYTES - 1))
+    half, whole, less = (
+        a_row(payload=bytes(size)) for size in (BATCH_BYTES // 2, BATCH_BYTES, BATCH_BYTES - 1)
+    )
     for rows, counts in (
         ([], [0]),
         ([half], [1]),
@@ -69,6 +65,6 @@ def test_many_small_rows_are_each_measured_once(tmp_path: Path) -> None:
     # Measured again with each row, 20 000 rows took 45 seconds.
     tier = made_tier(tmp_path / "tier")
     Counted.asked.clear()
-    rows = [a_row(Counted(b"small")) for _ in range(1000)]
+    rows = [a_row(payload=Counted(b"small")) for _ in range(1000)]
     assert list(rows_of(batches_of(tier, rows))) == rows
     assert len(Counted.asked) == len(rows)

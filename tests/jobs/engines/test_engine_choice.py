@@ -8,7 +8,17 @@ from typing import Final
 import pytest
 
 from tests.jobs.commands import ALWAYS, tierfold, told
-from tests.jobs.tiers import files_below, key_of, made_tier, put_updates
+from tests.jobs.tiers import (
+    RECORDS_PER_SEGMENT,
+    an_open_producer,
+    files_below,
+    key_of,
+    made_tier,
+    put_segment,
+    put_updates,
+    updated_tier,
+)
+from tests.storage.live_segments import data
 
 LOCAL: Final = ("--engine", "local")
 TOPICS: Final = ("orders", "payments")
@@ -31,14 +41,17 @@ def segment_bytes(tier: Path) -> int:
     ("spare_bytes", "code"),
     [pytest.param(0, 0, id="as large as allowed"), pytest.param(-1, 2, id="a byte larger")],
 )
-@pytest.mark.parametrize("verb", ["compact", "verify"])
+@pytest.mark.parametrize(
+    ("verb", "options"),
+    [("compact", ALWAYS), ("compact", (*ALWAYS, "--dry-run")), ("verify", ())],
+    ids=["compact", "dry run", "verify"],
+)
 def test_the_bound_is_the_input_of_the_whole_run(
-    tier: Path, verb: str, spare_bytes: int, code: int
+    tier: Path, verb: str, options: tuple[str, ...], spare_bytes: int, code: int
 ) -> None:
     before = files_below(tier)
     limit = len(TOPICS) * segment_bytes(tier) + spare_bytes
-    settings = ALWAYS if verb == "compact" else ()
-    ran = tierfold(verb, tier, *settings, *LOCAL, "--local-max", str(limit), "--json")
+    ran = tierfold(verb, tier, *options, *LOCAL, "--local-max", str(limit), "--json")
     assert ran.code == code, ran.stderr
     if code:
         assert not told(ran.stderr, "--engine local", "--engine spark", "--local-max")
@@ -63,6 +76,33 @@ def test_what_the_run_leaves_does_not_count(tier: Path, narrower: tuple[str, str
 def test_a_first_segment_counts_although_it_exceeds_the_budget(tier: Path) -> None:
     limits = ("--max-bytes", "1", "--local-max", str(segment_bytes(tier) - 1))
     assert tierfold("compact", tier, *ALWAYS, *LOCAL, *limits).code == 2
+
+
+def test_a_segment_that_is_read_only_for_its_markers_counts(tmp_path: Path) -> None:
+    tier = made_tier(tmp_path / "tier")
+    source = put_updates(tier, key_of("orders"), 0).stat().st_size
+    # A transaction that is open from its first offset holds the second segment back.
+    held_back = put_segment(
+        tier,
+        key_of("orders"),
+        [data(RECORDS_PER_SEGMENT, (b"k0", b"open"), producer_id=7)],
+        start_offset=RECORDS_PER_SEGMENT,
+        producers=[an_open_producer(7, RECORDS_PER_SEGMENT)],
+    )
+    read_bytes = source + held_back.stat().st_size
+    for limit, code in ((read_bytes - 1, 2), (read_bytes, 0)):
+        for dry_run in (("--dry-run",), ()):
+            ran = tierfold("compact", tier, *ALWAYS, *LOCAL, "--local-max", str(limit), *dry_run)
+            assert ran.code == code, ran.stderr
+
+
+@pytest.mark.parametrize("max_bytes", [None, "1"])
+def test_a_chunk_does_not_count_what_lies_beyond_it(tmp_path: Path, max_bytes: str | None) -> None:
+    tier = updated_tier(tmp_path / "tier", (key_of("orders"),), segments=2)
+    budget = () if max_bytes is None else ("--max-bytes", max_bytes)
+    limit = ("--local-max", str(segment_bytes(tier)))
+    ran = tierfold("compact", tier, *ALWAYS, *LOCAL, *limit, *budget)
+    assert ran.code == (2 if max_bytes is None else 0), ran.stderr
 
 
 def test_nothing_to_do_is_no_input(tier: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import signal
 import threading
 from collections.abc import Iterable, Iterator
@@ -11,15 +12,16 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tests.jobs.engines.executor_contract import Executor, ExecutorContract
-from tierfold.jobs.engines.local_executor import LocalExecutor
-from tierfold.jobs.engines.rows import Row, RowKind, Worker
+from tests.jobs.engines.executor_contract import Executor, ExecutorContract, a_row
+from tests.jobs.tiers import made_tier
+from tierfold.jobs.engines.local_executor import LocalExecutor, usable_cores
+from tierfold.jobs.engines.rows import REPORT_BUG, USE_SPARK, Row, Worker
 from tierfold.jobs.engines.stage_executor import WorkersDied
 from tierfold.storage.tiers.tier_uris import open_tier
 
 
-def on_threads(tier: Path, cores: int | None = 2) -> LocalExecutor:
-    return LocalExecutor(open_tier(str(tier)), Console(file=io.StringIO()), cores)
+def on_threads(tier: Path) -> LocalExecutor:
+    return LocalExecutor(open_tier(str(tier)), Console(file=io.StringIO()), cores=2)
 
 
 class TestLocalExecutor(ExecutorContract):
@@ -35,15 +37,15 @@ class TestLocalExecutor(ExecutorContract):
 
 
 def rows(tasks: int) -> list[Row]:
-    return [
-        Row(task=task, partition_index=task, segment_index=0, kind=RowKind.SCAN, payload=b"")
-        for task in range(tasks)
-    ]
+    return [a_row(task=task) for task in range(tasks)]
 
 
-def test_as_many_tasks_run_at_once_as_there_are_cores(tmp_path: Path) -> None:
-    (tmp_path / "kafka-tiered-storage").mkdir()
-    executor = on_threads(tmp_path, cores=2)
+@pytest.fixture
+def executor(tmp_path: Path) -> LocalExecutor:
+    return on_threads(made_tier(tmp_path))
+
+
+def test_as_many_tasks_run_at_once_as_there_are_cores(executor: LocalExecutor) -> None:
     both = threading.Barrier(2, timeout=60)
 
     def meeting(_: Worker, given: Iterable[Row]) -> Iterator[Row]:
@@ -54,9 +56,18 @@ def test_as_many_tasks_run_at_once_as_there_are_cores(tmp_path: Path) -> None:
     assert found == rows(4)
 
 
-def test_rows_are_computed_once_where_they_are_kept(tmp_path: Path) -> None:
-    (tmp_path / "kafka-tiered-storage").mkdir()
-    executor = on_threads(tmp_path)
+def test_cores_are_those_of_the_process_and_elsewhere_of_the_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert usable_cores() == len(os.sched_getaffinity(0))
+    # As on macOS, where Python has no such function.
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert usable_cores() == os.cpu_count()
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert usable_cores() == 1
+
+
+def test_kept_rows_are_computed_once(executor: LocalExecutor) -> None:
     calls: list[int] = []
 
     def counting(_: Worker, given: Iterable[Row]) -> Iterator[Row]:
@@ -70,24 +81,27 @@ def test_rows_are_computed_once_where_they_are_kept(tmp_path: Path) -> None:
     assert calls == [1]
 
 
-def test_an_error_in_a_stage_is_called_a_bug(tmp_path: Path) -> None:
-    (tmp_path / "kafka-tiered-storage").mkdir()
-    executor = on_threads(tmp_path)
-
+@pytest.mark.parametrize(
+    ("error", "what", "remedy"),
+    [
+        (ArithmeticError("7 is not 8"), "unexpected ArithmeticError: 7 is not 8", REPORT_BUG),
+        (MemoryError(), "this process ran out of memory", USE_SPARK),
+    ],
+)
+def test_an_error_in_a_stage_ends_it_with_one_sentence(
+    executor: LocalExecutor, error: Exception, what: str, remedy: str
+) -> None:
     def failing(_: Worker, given: Iterable[Row]) -> Iterator[Row]:
         yield from given
-        raise ArithmeticError("7 is not 8")
+        raise error
 
     with pytest.raises(WorkersDied) as died, executor.answering():
         executor.taken("fail", 1, executor.run(failing, executor.placed(rows(3)), 3))
-    assert not died.value.is_over
-    assert died.value.sentence.startswith("unexpected ArithmeticError: 7 is not 8. This is a bug")
+    assert (died.value.what, died.value.remedy, died.value.is_over) == (what, remedy, False)
 
 
-def test_an_interrupt_outside_a_command_ends_the_stage(tmp_path: Path) -> None:
+def test_an_interrupt_outside_a_command_ends_the_stage(executor: LocalExecutor) -> None:
     """In a notebook Ctrl-C is a KeyboardInterrupt in the main thread, and nothing is deferred."""
-    (tmp_path / "kafka-tiered-storage").mkdir()
-    executor = on_threads(tmp_path)
     begun = threading.Event()
 
     def endless(worker: Worker, given: Iterable[Row]) -> Iterator[Row]:

@@ -14,8 +14,8 @@ import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from tests.jobs.claimed_rounds import claimed_rounds
-from tests.jobs.engines.executor_contract import Executor, ExecutorContract, tasks_of
+from tests.jobs.claimed_rounds import claimed_rounds, tasks_of
+from tests.jobs.engines.executor_contract import Executor, ExecutorContract, a_row
 from tierfold.jobs.engines.arrow_rows import ROW_SCHEMA, as_batch, rows_of
 from tierfold.jobs.engines.rows import Row, RowKind, Worker
 from tierfold.jobs.engines.spark_executor import SparkExecutor
@@ -48,7 +48,9 @@ class TestSparkExecutor(ExecutorContract):
         with pytest.raises(WorkersDied) as died, executor.answering():
             executor.taken("die", 1, executor.run(dying, executor.placed([a_row()]), 1))
         assert not died.value.is_over
-        assert "crashed" in died.value.cause or "exited" in died.value.cause
+        assert died.value.what.startswith("a Spark worker died, and so did each retry (")
+        assert "crashed" in died.value.what or "exited" in died.value.what
+        assert "more memory" in died.value.remedy
         _, rounds = claimed_rounds(tier)
         assert set(executor.scan(rounds)) == {0, 1}
 
@@ -61,7 +63,7 @@ class TestSparkExecutor(ExecutorContract):
             executor.taken("fail", 1, executor.run(failing, executor.placed([a_row()]), 1))
         assert not died.value.is_over
 
-    def test_nothing_stays_in_sparks_memory_once_it_was_released(
+    def test_a_release_leaves_nothing_in_sparks_memory(
         self, executor: Executor, spark: SparkSession, tier: Path
     ) -> None:
         before = spark.sparkContext._jsc.getPersistentRDDs().size()
@@ -73,7 +75,7 @@ class TestSparkExecutor(ExecutorContract):
         executor.release()
         assert spark.sparkContext._jsc.getPersistentRDDs().size() == before
 
-    def test_a_worker_that_scanned_freezes_what_it_loaded_for_the_collector(
+    def test_after_a_scan_a_worker_freezes_its_objects_for_the_collector(
         self, executor: Executor, spark: SparkSession, tier: Path
     ) -> None:
         executor.scan(claimed_rounds(tier)[1])
@@ -86,23 +88,13 @@ class TestSparkExecutor(ExecutorContract):
         assert max(counts["frozen"].to_pylist()) > 0
 
     def test_rows_survive_arrow_and_spark(self, executor: Executor) -> None:
+        of_superseded = a_row(RowKind.SUPERSEDED, bytes(range(256)), segment_index=2)
         rows = [
-            Row(
-                task=0,
-                partition_index=1,
-                segment_index=2,
-                bucket=3,
-                kind=RowKind.SUPERSEDED,
-                payload=bytes(range(256)),
-            ),
-            Row(task=5, partition_index=0, segment_index=0, kind=RowKind.KEYS, payload=b""),
+            replace(of_superseded, partition_index=1, bucket=3),
+            a_row(RowKind.KEYS, task=5),
         ]
         assert executor.taken("rows", 1, executor.placed(rows)) == rows
         assert executor.taken("none", 1, executor.placed([])) == []
-
-
-def a_row() -> Row:
-    return Row(task=0, partition_index=0, segment_index=0, kind=RowKind.SCAN, payload=b"")
 
 
 def test_rows_survive_arrow() -> None:

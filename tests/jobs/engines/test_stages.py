@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.jobs.claimed_rounds import claimed_rounds
+from tests.jobs.engines.executor_contract import a_row
 from tests.jobs.tiers import (
     KEYS,
     RECORDS_PER_SEGMENT,
@@ -34,6 +35,7 @@ from tierfold.jobs.engines.rows import (
     Worker,
     failure,
     pickled,
+    sentence_of,
     unpickled,
 )
 from tierfold.jobs.engines.scan import ScanStage, ScanSummary, summed
@@ -63,13 +65,8 @@ def ran(
 
 
 def scanned(tier: Path, rounds: Sequence[Round], done: list[int] | None = None) -> list[Row]:
-    return ran(tier, ScanStage(), scan_rows(rounds, cores=2)[0], done)
-
-
-def a_row(kind: RowKind, payload: bytes = b"", segment_index: int = 0) -> Row:
-    return Row(
-        task=0, partition_index=0, segment_index=segment_index, kind=kind, payload=payload
-    )
+    stage = ScanStage(first_bucket_task={0: 0, 1: 1})
+    return ran(tier, stage, scan_rows(rounds, cores=2)[0], done)
 
 
 def test_a_scanned_segment_returns_its_keys_its_superseded_records_and_itself(
@@ -83,15 +80,16 @@ def test_a_scanned_segment_returns_its_keys_its_superseded_records_and_itself(
         for partition, segment in ((0, 0), (0, 1), (1, 0))
         for kind in (RowKind.KEYS, RowKind.OWN_SUPERSEDED, RowKind.SCANNED)
     ]
-    keys, own_lost, told = rows[:3]
+    keys, own_lost, scan = rows[:3]
     # Its own key and the five of which the later update competes on.
     assert len(deserialize(keys.payload).columns) == 1 + len(KEYS)
     lost = np.unpackbits(np.frombuffer(own_lost.payload, np.uint8), count=RECORDS_PER_SEGMENT)
     assert np.flatnonzero(lost).tolist() == [1, 2, 3, 4, 5]
-    found = unpickled(told.payload)
+    found = unpickled(scan.payload)
     assert isinstance(found, ScanSummary)
     assert (found.records, len(found.txn_batches)) == (RECORDS_PER_SEGMENT, 0)
     assert sum(done) == sum(work.scan_bytes for work in rounds)
+    assert [row.task for row in rows] == [0] * 6 + [1] * 3
 
 
 def test_a_segment_that_cannot_be_read_is_one_row_that_says_why(tier: Path) -> None:
@@ -177,11 +175,11 @@ def test_the_summaries_of_a_rounds_segments_add_up() -> None:
 @pytest.mark.parametrize(
     "stage",
     [
-        ScanStage(),
+        ScanStage(first_bucket_task={0: 0}),
         ReduceStage(buckets={0: 1}, task_of={(0, 0): 1}),
         MoveStage(task_of={(0, 0): 1}),
         RewriteStage(),
-        CheckStage(),
+        CheckStage(first_bucket_task={0: 0}),
         CompareStage(passes={0: (1, 2)}),
     ],
     ids=lambda stage: type(stage).__name__,
@@ -190,11 +188,19 @@ def test_a_stage_travels_to_a_worker(stage: Stage) -> None:
     assert unpickled(pickled(stage)) == stage
 
 
-def test_what_went_wrong_is_a_sentence_and_a_surprise_is_called_a_bug() -> None:
+def test_a_failure_is_a_sentence_and_an_unexpected_one_is_called_a_bug() -> None:
     known = CorruptLog("it is torn", where="a.log", remedy="Restore it.")
     assert unpickled(failure(known, "elsewhere")) == "a.log: it is torn. Restore it."
     surprise = unpickled(failure(IndexError("9"), "b.log"))
     assert surprise == "b.log: unexpected IndexError: 9. This is a bug; please report it."
+
+
+def test_a_stage_without_memory_ends_and_reports_no_bug() -> None:
+    with pytest.raises(MemoryError):
+        failure(MemoryError(), "b.log")
+    assert sentence_of(MemoryError(), "b.log") == (
+        "b.log: this process ran out of memory. Use --engine spark, or choose less with --topic."
+    )
 
 
 def test_errors_travel_between_processes_whole() -> None:

@@ -5,22 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-import numpy as np
 import pytest
 
 from tests.compaction.claimed import a_round, apart
-from tests.jobs.claimed_rounds import claimed_rounds
+from tests.jobs.claimed_rounds import claimed_rounds, tasks_of
 from tests.jobs.tiers import RECORDS_PER_SEGMENT, key_of, made_tier, put_updates
 from tests.storage.live_segments import an_abort
-from tierfold.compaction.cleaning.rounds import GroupTask, Round, group_tasks
-from tierfold.compaction.cleaning.transactions import TransactionStatus
+from tierfold.compaction.cleaning.rounds import Round
 from tierfold.compaction.model.rules import CompactionStrategy
 from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.planning.plan import CompactReason
 from tierfold.jobs.engines import task_assignment
-from tierfold.jobs.engines.check import CheckTask
 from tierfold.jobs.engines.rows import Row, RowKind, unpickled
 from tierfold.jobs.engines.scan import ScanTask
 from tierfold.jobs.engines.task_assignment import (
@@ -38,18 +35,12 @@ from tierfold.jobs.engines.task_assignment import (
 )
 from tierfold.storage.segments.segment_check import CheckOrder
 
-NO_TRANSACTIONS: Final = TransactionStatus(
-    discardable=np.empty(0, np.int64), listed=(), unindexed=()
-)
-
 
 @pytest.fixture
 def rounds(tmp_path: Path) -> list[Round]:
     """Two partitions of three and one segments, two segments to a group at most."""
     tier = made_tier(tmp_path / "tier")
-    sizes = [
-        put_updates(tier, key_of("orders"), number).stat().st_size for number in range(3)
-    ]
+    sizes = [put_updates(tier, key_of("orders"), number).stat().st_size for number in range(3)]
     put_updates(tier, key_of("payments"), 0)
     return claimed_rounds(tier, f"segment.bytes={2 * max(sizes)}")[1]
 
@@ -57,10 +48,6 @@ def rounds(tmp_path: Path) -> list[Round]:
 def scans(rows: Sequence[Row]) -> list[ScanTask]:
     assert {row.kind for row in rows} == {RowKind.SCAN}
     return [unpickled(row.payload) for row in rows]
-
-
-def tasks_of(work: Round) -> list[GroupTask]:
-    return list(group_tasks(work, NO_TRANSACTIONS, wanted=dict(enumerate(work.groups))))
 
 
 def places(rows: Sequence[Row]) -> list[tuple[int, int]]:
@@ -89,7 +76,7 @@ def test_a_segment_gets_only_the_aborts_that_reach_into_it(rounds: list[Round]) 
     assert [task.aborted for task in scans(rows)] == [(first, middle), (middle,), ()]
 
 
-def test_segments_beside_a_round_are_read_for_their_transactions_alone(
+def test_of_segments_beside_a_round_only_the_transactions_are_read(
     rounds: list[Round],
 ) -> None:
     whole = rounds[0]
@@ -110,7 +97,7 @@ def with_plan(work: Round, **planned: Any) -> Round:
     return replace(work, plan=replace(work.plan, choice=replace(work.compact, **planned)))
 
 
-def test_a_scan_is_told_what_decides_between_records(rounds: list[Round]) -> None:
+def test_a_scan_gets_the_strategy_and_the_first_dirty_offset(rounds: list[Round]) -> None:
     rules = replace(
         rounds[0].rules,
         compaction_strategy=CompactionStrategy.HEADER,
@@ -123,24 +110,23 @@ def test_a_scan_is_told_what_decides_between_records(rounds: list[Round]) -> Non
         assert task.order.first_dirty == RECORDS_PER_SEGMENT
         assert task.order.versions.strategy is CompactionStrategy.HEADER
         assert task.order.versions.header == "version"
-        assert task.order.buckets == task.buckets == 1
+        assert task.order.buckets == 1
 
 
 # Buckets.
 
 
-def test_buckets_are_numbered_through_the_run(
+def test_buckets_are_numbered_across_partitions(
     rounds: list[Round], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sizes = [work.size_bytes for work in rounds]
-    assert [buckets_of(size) for size in sizes] == [1, 1]
-    assert first_bucket_tasks(sizes) == [0, 1]
+    sizes = {work.index: work.size_bytes for work in rounds}
+    assert [buckets_of(size) for size in sizes.values()] == [1, 1]
+    assert first_bucket_tasks(sizes) == {0: 0, 1: 1}
     monkeypatch.setattr(task_assignment, "BUCKET_BYTES", sizes[0] // 3 + 1)
-    assert [buckets_of(size) for size in sizes] == [3, 1]
-    assert first_bucket_tasks(sizes) == [0, 3]
+    assert [buckets_of(size) for size in sizes.values()] == [3, 1]
+    assert first_bucket_tasks(sizes) == {0: 0, 1: 3}
     rows, _ = scan_rows(rounds, cores=2)
-    assert [task.first_bucket_task for task in scans(rows)] == [0, 0, 0, 3]
-    assert [task.buckets for task in scans(rows)] == [3, 3, 3, 1]
+    assert [task.order and task.order.buckets for task in scans(rows)] == [3, 3, 3, 1]
 
 
 def test_even_an_empty_partition_has_a_bucket() -> None:
@@ -157,7 +143,7 @@ def test_small_buckets_share_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
 # Tasks, and threads within one.
 
 
-def test_large_segments_stand_alone_and_small_ones_share_a_task() -> None:
+def test_a_large_segment_is_a_task_and_small_ones_share_one() -> None:
     large = task_assignment.TASK_BYTES
     placed, tasks = tasks_for([large, 10, 10, large, 10, 10], cores=1)
     assert tasks == 3
@@ -166,7 +152,7 @@ def test_large_segments_stand_alone_and_small_ones_share_a_task() -> None:
     assert tasks_for([], cores=4) == ([], 0)
 
 
-def test_a_task_with_more_than_its_share_is_helped() -> None:
+def test_a_task_with_more_than_its_share_gets_threads() -> None:
     # Two cores: 100 bytes are the share of each.
     assert threads_of([150, 50], [0, 1], cores=2) == [2, 1]
     assert threads_of([50, 50, 50, 50], [0, 1, 2, 3], cores=2) == [1, 1, 1, 1]
@@ -196,8 +182,7 @@ def test_a_group_that_exceeds_its_tasks_share_gets_threads(rounds: list[Round]) 
     groups = tasks_of(rounds[0])
     placed = assigned_groups(groups, cores=64)
     rows = rewrite_rows(groups, placed, cores=64)
-    threads = [unpickled(row.payload).threads for row in rows]
-    assert threads == [task_assignment.THREADS_MAX] * 2
+    assert [unpickled(row.payload).threads for row in rows] == [task_assignment.THREADS_MAX] * 2
 
 
 @pytest.mark.parametrize(
@@ -232,18 +217,11 @@ def an_order(segment: Segment) -> CheckOrder:
     )
 
 
-def test_every_check_gets_a_row_with_its_number_and_first_bucket(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(task_assignment, "BUCKET_BYTES", 1000)
+def test_every_check_gets_a_row_with_its_number() -> None:
     orders = [an_order(segment) for segment in a_round().state.segments]
     rows, tasks = check_rows([orders, orders[:1]], cores=2)
     assert {row.kind for row in rows} == {RowKind.CHECK}
     assert places(rows) == [(0, 0), (0, 1), (0, 2), (1, 0)]
     assert tasks == 4
     assert {row.task for row in rows} == set(range(tasks))
-    found = [unpickled(row.payload) for row in rows]
-    assert found == [
-        *(CheckTask(order=order, first_bucket_task=0) for order in orders),
-        CheckTask(order=orders[0], first_bucket_task=3),
-    ]
+    assert [unpickled(row.payload) for row in rows] == [*orders, orders[0]]

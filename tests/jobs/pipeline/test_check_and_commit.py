@@ -9,14 +9,13 @@ from typing import Final
 import numpy as np
 import pytest
 
-from tests.jobs.claimed_rounds import claimed_rounds
+from tests.jobs.claimed_rounds import claimed_rounds, tasks_of
 from tests.jobs.commands import told
 from tests.jobs.tiers import files_below, folder_of, key_of, made_tier, put_updates
 from tests.storage.scripted_catalog import ScriptedCatalog
 from tests.storage.scripted_store import CORRUPTIONS, ScriptedStore
 from tests.storage.scripts import Script, fails
-from tierfold.compaction.cleaning.rounds import Round, group_tasks
-from tierfold.compaction.cleaning.transactions import TransactionStatus
+from tierfold.compaction.cleaning.rounds import Round
 from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.compaction.model.outcomes import Committed, Unknown
@@ -28,9 +27,6 @@ from tierfold.storage.segments.group_rewrite import rewrite_group
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
 
 ORDERS, PAYMENTS = key_of("orders"), key_of("payments")
-NO_TRANSACTIONS: Final = TransactionStatus(
-    discardable=np.empty(0, np.int64), listed=(), unindexed=()
-)
 ALWAYS_THERE: Final = [part for part in Part if part is not Part.TRANSACTION_INDEX]
 
 
@@ -58,10 +54,9 @@ class Staged:
 
 def rewritten_by(context: RunContext, work: Round) -> RoundResult:
     """The round's groups, rewritten where nothing lost its key."""
-    wanted = dict(enumerate(work.groups))
     receipts = tuple(
         rewrite_group(context.tier, task, lambda _, records: np.zeros(records, np.uint8))
-        for task in group_tasks(work, NO_TRANSACTIONS, wanted=wanted)
+        for task in tasks_of(work)
     )
     scan = replace(
         summed(()),

@@ -11,6 +11,7 @@ import pytest
 from tests.jobs.commands import ALWAYS, COMPACT, status_of, tierfold, told
 from tests.jobs.tiers import (
     RECORDS_PER_SEGMENT,
+    an_open_producer,
     files_below,
     folder_of,
     key_of,
@@ -22,7 +23,6 @@ from tests.storage.live_segments import NOW_MS, data
 from tests.storage.scripted_store import ScriptedStore
 from tests.storage.scripts import Script, fails
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
-from tierfold.compaction.model.producers import NO_DATA_OFFSET, ProducerEntry
 from tierfold.compaction.planning.plan import Compact
 from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
@@ -32,16 +32,7 @@ from tierfold.jobs.verbs.status import status
 from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER, LocalTieredStorage
 
 OPEN_FROM = RECORDS_PER_SEGMENT + 1
-AN_OPEN_PRODUCER = ProducerEntry(
-    producer_id=7,
-    epoch=0,
-    last_sequence=0,
-    last_data_offset=NO_DATA_OFFSET,
-    last_offset_delta=0,
-    last_timestamp_ms=NOW_MS,
-    coordinator_epoch=0,
-    current_txn_first_offset=OPEN_FROM,
-)
+AN_OPEN_PRODUCER = an_open_producer(7, OPEN_FROM)
 
 
 @pytest.fixture

@@ -62,7 +62,7 @@ def config(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=" ".join)
-def test_every_verb_about_a_tier_says_which_topic_is_none_and_what_has_no_effect(
+def test_every_verb_that_reads_a_tier_remarks_on_unknown_topics_and_unused_settings(
     verb: tuple[str, ...], tier: Path, config: Path
 ) -> None:
     config.write_text(MISTYPED, encoding="utf-8")
@@ -81,12 +81,12 @@ def test_every_verb_about_a_tier_says_which_topic_is_none_and_what_has_no_effect
     assert (document["warnings"], document["notes"]) == (warnings, [note])
     ran = tierfold(*command)
     assert ran.code == 0
-    told = [f"warning: {warnings[0]}", f"warning: {warnings[1]}", f"note: {note}"]
-    assert ran.stderr.splitlines()[:3] == told
+    lines = [f"warning: {warnings[0]}", f"warning: {warnings[1]}", f"note: {note}"]
+    assert ran.stderr.splitlines()[:3] == lines
     assert "no topic of that name" not in ran.stdout
 
 
-def test_nothing_to_remark_is_two_empty_lists(tier: Path) -> None:
+def test_without_remarks_a_document_has_two_empty_lists(tier: Path) -> None:
     document = json.loads(tierfold("status", tier, "--json").stdout)
     assert (document["warnings"], document["notes"]) == ([], [])
 

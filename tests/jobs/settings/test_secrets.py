@@ -1,7 +1,7 @@
 """A secret in the right or the wrong place appears in no output, file or message.
 
-The same unlikely word stands in every place that could take a secret. The tests then search all
-output and all written files for it.
+The tests put the same unlikely word wherever a secret could be, and then search all output and all
+written files for it.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def test_a_uri_with_a_secret_is_refused_without_it(uri: str, tier: Path) -> None
 
 
 @pytest.mark.parametrize("words", WORDS)
-def test_what_is_not_understood_is_not_repeated(words: str, tier: Path) -> None:
+def test_a_refused_argument_is_not_repeated(words: str, tier: Path) -> None:
     for verb in VERBS:
         refused(tierfold(verb, tier, *WORDS[words]))
     refused(tierfold("dump", "x.log", *WORDS[words]))
@@ -98,7 +98,7 @@ def test_what_is_not_understood_is_not_repeated(words: str, tier: Path) -> None:
 
 
 @pytest.mark.parametrize("toml", FILES)
-def test_a_file_is_refused_without_what_it_holds(toml: str, tier: Path, tmp_path: Path) -> None:
+def test_a_file_is_refused_without_its_content(toml: str, tier: Path, tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text(FILES[toml])
     refused(tierfold("plan", tier, "--config", file))
@@ -110,7 +110,7 @@ def test_a_name_is_shown_but_not_its_secret_value(tier: Path) -> None:
     assert "there is no setting 'ssl.keystore.passphrase'" in ran.stderr
 
 
-def test_what_only_brokers_use_is_named_without_its_value(tier: Path, tmp_path: Path) -> None:
+def test_a_setting_of_brokers_is_named_without_its_value(tier: Path, tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text(f'[broker]\n"ssl.key.password" = "{CANARY}"\n')
     both = ("--config", file, "--set", f'sasl.jaas.config=a.b.Plain required password="{CANARY}";')
@@ -125,15 +125,13 @@ def test_what_only_brokers_use_is_named_without_its_value(tier: Path, tmp_path: 
 def test_a_foreign_exception_is_reported_without_its_secrets() -> None:
     error = RuntimeError(f"PUT https://host/x?sig={CANARY} with password={CANARY}\n\x1b[2J")
     refusal = refusal_of(error, "orders-0")
-    for told in (refusal.detail, pickle.loads(failure(error, "orders-0"))):  # noqa: S301
-        assert told.startswith("orders-0: unexpected RuntimeError: PUT https://host/x?[hidden]")
-        assert CANARY not in told
-        assert told.isprintable()
+    for reason in (refusal.detail, pickle.loads(failure(error, "orders-0"))):  # noqa: S301
+        assert reason.startswith("orders-0: unexpected RuntimeError: PUT https://host/x?[hidden]")
+        assert CANARY not in reason
+        assert reason.isprintable()
 
 
-def test_a_bug_prints_its_traceback_without_secrets(
-    tmp_path: Path
-) -> None:
+def test_a_bug_prints_its_traceback_without_secrets(tmp_path: Path) -> None:
     tier = made_tier(tmp_path / "tier")
     put_updates(tier, key_of("orders"), 0)
     put_updates(tier, key_of("orders"), 1)
@@ -163,10 +161,10 @@ ENVIRONMENT: Final = (
 
 
 @pytest.mark.jvm
-def test_a_run_leaves_no_secret_in_what_it_says_and_writes(
+def test_a_run_leaves_no_secret_in_its_output_and_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With Spark's event log on, credentials where they belong, and a partition that fails."""
+    """Spark's event log is on, credentials are where they belong, and a partition fails."""
     for name in ENVIRONMENT:
         monkeypatch.setenv(name, CANARY)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
@@ -181,22 +179,22 @@ def test_a_run_leaves_no_secret_in_what_it_says_and_writes(
     events.mkdir()
     conf = {**SPARK_CONF, "spark.eventLog.dir": events.as_uri(), "spark.local.dir": str(tmp_path)}
     words = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
-    told = f"PYSPARK_SUBMIT_ARGS={shlex.join([*words, 'pyspark-shell'])}"
-    command = ("env", told, sys.executable, "-m", "tierfold", "compact")
+    submit = f"PYSPARK_SUBMIT_ARGS={shlex.join([*words, 'pyspark-shell'])}"
+    command = ("env", submit, sys.executable, "-m", "tierfold", "compact")
     ran = in_own_process(*command, tier, *ALWAYS, "--json")
     assert ran.code == 3, ran
     assert ran.outcomes == {("orders", 0): "compacted", ("torn", 0): "failed"}
-    said = [ran.stdout, ran.stderr]
+    output = [ran.stdout, ran.stderr]
     for verb in ("plan", "status"):
-        said += [part for ran in _asked(verb, tier) for part in (ran.stdout, ran.stderr)]
-    assert [text for text in said if CANARY in text] == []
+        output += [part for ran in _outputs(verb, tier) for part in (ran.stdout, ran.stderr)]
+    assert [text for text in output if CANARY in text] == []
     assert len(RunsTable(str(tier / "_tierfold")).read()) == 2
     written = dict(_written(tmp_path))
     assert any("SparkListenerEnvironmentUpdate" in text for text in written.values())
     assert [str(path) for path, text in written.items() if CANARY in text] == []
 
 
-def _asked(verb: str, tier: Path) -> Iterator[Ran]:
+def _outputs(verb: str, tier: Path) -> Iterator[Ran]:
     yield tierfold(verb, tier, *COMPACT)
     yield tierfold(verb, tier, *COMPACT, "--json")
     if verb == "plan":
@@ -205,7 +203,7 @@ def _asked(verb: str, tier: Path) -> Iterator[Ran]:
 
 
 def _written(folder: Path) -> Iterator[tuple[Path, str]]:
-    """Every file's path and text; of Parquet the cells, which lie there compressed."""
+    """Each file's path and text; also the cells of Parquet files, which are compressed."""
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         text = path.read_bytes().decode("latin-1")
         if path.suffix == ".parquet":

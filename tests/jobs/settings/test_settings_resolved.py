@@ -44,14 +44,14 @@ def written(broker: dict[str, str], topics: dict[str, dict[str, str]]) -> str:
     return "\n".join(lines)
 
 
-def of_broker(said: dict[str, str]) -> dict[str, str]:
-    """By a topic's names, as a broker understands its own: milliseconds over hours."""
+def of_broker(given: dict[str, str]) -> dict[str, str]:
+    """The values by a topic's names, as a broker reads its own: milliseconds override hours."""
     plain = {"log.segment.bytes": "segment.bytes", "log.cleanup.policy": "cleanup.policy"}
-    known = {plain[name]: text for name, text in said.items() if name in plain}
-    if "log.roll.hours" in said:
-        known["segment.ms"] = str(3_600_000 * int(said["log.roll.hours"]))
-    if "log.roll.ms" in said:
-        known["segment.ms"] = said["log.roll.ms"]
+    known = {plain[name]: text for name, text in given.items() if name in plain}
+    if "log.roll.hours" in given:
+        known["segment.ms"] = str(3_600_000 * int(given["log.roll.hours"]))
+    if "log.roll.ms" in given:
+        known["segment.ms"] = given["log.roll.ms"]
     return known
 
 
@@ -59,26 +59,26 @@ def of_broker(said: dict[str, str]) -> dict[str, str]:
 @given(
     broker=tables(BROKER_NAMES),
     topics=st.dictionaries(st.sampled_from(PATTERNS), tables(TOPIC_NAMES), max_size=5),
-    said=overrides(),
+    line=overrides(),
 )
 def test_resolution_is_a_few_dict_updates(
     tmp_path: Path,
     broker: dict[str, str],
     topics: dict[str, dict[str, str]],
-    said: list[tuple[str, str]],
+    line: list[tuple[str, str]],
 ) -> None:
     config = tmp_path / "mine.toml"
     config.write_text(written(broker, topics), encoding="utf-8")
-    resolved = resolve([f"{name}={text}" for name, text in said], config)
+    resolved = resolve([f"{name}={text}" for name, text in line], config)
     for topic in TOPICS:
         model = {"segment.bytes": str(2**30), "segment.ms": "604800000", "cleanup.policy": ""}
         model.update(of_broker(broker))
-        model.update(of_broker({name: text for name, text in said if name in BROKER_NAMES}))
+        model.update(of_broker({name: text for name, text in line if name in BROKER_NAMES}))
         for pattern, table in topics.items():
             if pattern != topic and fnmatchcase(topic, pattern):
                 model.update(table)
         model.update(topics.get(topic, {}))
-        model.update({name: text for name, text in said if name in TOPIC_NAMES})
+        model.update({name: text for name, text in line if name in TOPIC_NAMES})
         assert resolved.rules_for(topic) == Rules(
             segment_bytes=int(model["segment.bytes"]),
             segment_ms=int(model["segment.ms"]),
@@ -86,7 +86,7 @@ def test_resolution_is_a_few_dict_updates(
         )
 
 
-def test_every_setting_can_be_said_at_each_level_it_has(tmp_path: Path) -> None:
+def test_every_setting_can_be_given_by_each_of_its_names(tmp_path: Path) -> None:
     text = {"cleanup.policy": "compact", "compaction.strategy": "timestamp"}
     text |= {"segment.index.bytes": "4", "tier.binding": "detached"}
     for name, spelling in BY_BROKER_NAME.items():
@@ -102,67 +102,6 @@ def test_every_setting_can_be_said_at_each_level_it_has(tmp_path: Path) -> None:
         assert resolved.rules_for("other") == Rules()
 
 
-@pytest.mark.parametrize(
-    ("toml", "overrides", "where", "words"),
-    [
-        # Kafka's LogConfig.validateValues; both from one place, whatever the policy.
-        (
-            "",
-            ("min.compaction.lag.ms=6", "max.compaction.lag.ms=5"),
-            "every topic",
-            "max.compaction.lag.ms = 5 (--set max.compaction.lag.ms) is below "
-            "min.compaction.lag.ms = 6 (--set min.compaction.lag.ms)",
-        ),
-        # A broker's default and a topic's own value meet: as Kafka's validate with its defaults.
-        (
-            '[broker]\n"log.cleaner.min.compaction.lag.ms" = 6\n'
-            '[topics.orders]\n"max.compaction.lag.ms" = 5',
-            (),
-            "topic orders",
-            'max.compaction.lag.ms = 5 ({file} [topics."orders"]) is below '
-            "min.compaction.lag.ms = 6 ({file} [broker] log.cleaner.min.compaction.lag.ms)",
-        ),
-        # A wider pattern and a narrower one: seen before any topic is.
-        (
-            '[topics."*"]\n"min.compaction.lag.ms" = 6\n"cleanup.policy" = "compact"\n'
-            '[topics."a*"]\n"max.compaction.lag.ms" = 5',
-            (),
-            "topics like a*",
-            "is below",
-        ),
-        # A pattern that does not match its own text.
-        (
-            '[topics."[ab]"]\n"max.compaction.lag.ms" = 5',
-            ("log.cleaner.min.compaction.lag.ms=6", "cleanup.policy=compact"),
-            "topics like [ab]",
-            "is below",
-        ),
-        (
-            "",
-            ("compaction.strategy=header",),
-            "every topic",
-            "compaction.strategy = header (--set compaction.strategy) needs "
-            "compaction.strategy.header, which nobody sets",
-        ),
-        (
-            '[topics.orders]\n"cleanup.policy" = "compact"\n"compaction.strategy.header" = "v"',
-            ("cleanup.policy=compact", "log.cleaner.compaction.strategy=header"),
-            "topics that no table names",
-            "(--set log.cleaner.compaction.strategy) needs",
-        ),
-    ],
-)
-def test_what_cannot_hold_together_is_one_error_that_names_both(
-    tmp_path: Path, toml: str, overrides: tuple[str, ...], where: str, words: str
-) -> None:
-    config = tmp_path / "mine.toml"
-    config.write_text(toml, encoding="utf-8")
-    with pytest.raises(BadSettings) as caught:
-        resolve(overrides, config)
-    assert caught.value.where == where
-    assert words.format(file=config) in caught.value.what
-
-
 HEADERS = """
 [broker]
 "log.cleaner.compaction.strategy" = "header"
@@ -174,7 +113,7 @@ HEADERS = """
 """
 
 
-def test_a_topic_that_is_left_alone_contradicts_nothing(tmp_path: Path) -> None:
+def test_a_topic_that_is_not_compacted_is_exempt_from_conflicts(tmp_path: Path) -> None:
     config = tmp_path / "mine.toml"
     config.write_text(HEADERS, encoding="utf-8")
     resolved = resolve((), config)
@@ -205,12 +144,10 @@ def test_each_effective_value_names_its_source(tmp_path: Path) -> None:
         '[broker]\n"log.roll.hours" = 1\n[topics."o*"]\n"segment.bytes" = 5\n', encoding="utf-8"
     )
     resolved = resolve(["index.interval.bytes=7"], config)
-    told = {
-        value.setting.name: (value.text, value.source) for value in resolved.effective("orders")
-    }
-    assert list(told) == [setting.name for setting in SETTINGS]
-    assert told["segment.ms"] == ("3600000", f"{config} [broker] log.roll.hours")
-    assert told["segment.bytes"] == ("5", f'{config} [topics."o*"]')
-    assert told["index.interval.bytes"] == ("7", "--set index.interval.bytes")
-    assert told["delete.retention.ms"] == ("86400000", "conf/defaults.toml")
-    assert told["cleanup.policy"] == ("none", "default")
+    shown = {one.setting.name: (one.text, one.source) for one in resolved.effective("orders")}
+    assert list(shown) == [setting.name for setting in SETTINGS]
+    assert shown["segment.ms"] == ("3600000", f"{config} [broker] log.roll.hours")
+    assert shown["segment.bytes"] == ("5", f'{config} [topics."o*"]')
+    assert shown["index.interval.bytes"] == ("7", "--set index.interval.bytes")
+    assert shown["delete.retention.ms"] == ("86400000", "conf/defaults.toml")
+    assert shown["cleanup.policy"] == ("none", "default")

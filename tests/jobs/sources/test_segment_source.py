@@ -16,6 +16,7 @@ from tests.jobs.commands import COMPACT, status_of, tierfold
 from tests.jobs.segment_rows_expected import expected_rows
 from tests.jobs.tiers import (
     RECORDS_PER_SEGMENT,
+    an_open_producer,
     folder_of,
     key_of,
     made_tier,
@@ -25,7 +26,6 @@ from tests.jobs.tiers import (
 )
 from tests.storage.legacy_messages import message
 from tests.storage.live_segments import an_abort, data, marker
-from tierfold.compaction.model.producers import ProducerEntry
 from tierfold.jobs.sources.segment_options import FORMAT, USUAL_COLUMNS, schema_of
 from tierfold.jobs.sources.segment_source import register
 from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft
@@ -153,20 +153,9 @@ def transactional(tmp_path_factory: pytest.TempPathFactory) -> Path:
         data(7, (b"d", b"open"), producer_id=9),
         data(8, (b"e", b"beyond the open one")),
     ]
-    open_one = ProducerEntry(
-        producer_id=9,
-        epoch=0,
-        last_sequence=7,
-        last_data_offset=7,
-        last_offset_delta=0,
-        last_timestamp_ms=0,
-        coordinator_epoch=0,
-        current_txn_first_offset=7,
-    )
     put_segment(tier, ORDERS, first, start_offset=0)
-    put_segment(
-        tier, ORDERS, second, start_offset=4, aborted=[an_abort(7, 1, 4)], producers=[open_one]
-    )
+    aborted, producers = [an_abort(7, 1, 4)], [an_open_producer(9, 7)]
+    put_segment(tier, ORDERS, second, start_offset=4, aborted=aborted, producers=producers)
     return tier
 
 
