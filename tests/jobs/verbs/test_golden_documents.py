@@ -19,7 +19,7 @@ from tests.jobs.tiers import key_of, put_segment, put_updates, sample_copy
 from tests.jobs.vacuum_tiers import HOUR_MS, THEN_MS, incomplete_upload, parts, written
 from tests.storage.live_segments import data, marker
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
-from tierfold.jobs.cli import exit_codes as console_width_of
+from tierfold.jobs.cli import output
 from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft
 from tierfold.storage.kafka.compression import Codec
 from tierfold.storage.kafka.control_records import ControlType
@@ -77,7 +77,7 @@ class Documents:
         if self.tier.exists():
             shutil.copytree(self.tier, copy)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(console_width_of, "WIDTH_WITHOUT_TERMINAL", 1000)
+            patch.setattr(output, "WIDTH_WITHOUT_TERMINAL", 1000)
             ran = tierfold(*(str(copy if word == self.tier else word) for word in words))
         shutil.rmtree(copy, ignore_errors=True)
         said = f"{ran.stdout}\n[stderr, exit code {ran.code}]\n{ran.stderr}"
