@@ -43,10 +43,6 @@ class SecondOpinion:
     example: str = ""
     """The first of the differing keys, as a clause."""
 
-    def as_json(self) -> dict[str, int]:
-        """The entry in the `--json` document of `verify`."""
-        return {"keys": self.keys, "differing": self.differing, "late": self.late}
-
 
 def shown_key(key: bytes) -> str:
     """A key in hex, cut where it is long."""

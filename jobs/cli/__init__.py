@@ -6,6 +6,7 @@
     arguments             resolves them: settings, tier, scope, clock, budget
     without_pandas        keeps pandas out of a command's process
     sizes_and_durations   parses `10GiB`, `90m`
+    output                prints a verb's remarks and result, as tables or as JSON
     usage_errors          reports usage errors and bugs without secrets
-    exit_codes            consoles and exit codes
+    exit_codes            exit codes, and output that a terminal can take
 """

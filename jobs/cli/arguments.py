@@ -6,39 +6,35 @@ from dataclasses import dataclass
 from typing import Any
 
 import click
-from rich.console import Console
 
 from tierfold.compaction.planning.chunks import Budget
 from tierfold.jobs.cli.options import OWN_PROCESS
+from tierfold.jobs.cli.output import Output
 from tierfold.jobs.cli.without_pandas import run_arrow_without_pandas
 from tierfold.jobs.context.run_context import RunContext, run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.engines.engine_choice import Engine, in_process, on_spark
-from tierfold.jobs.settings.remarks import Remarks
+from tierfold.jobs.settings.remarks import remarks_on_plan, remarks_on_tier
 from tierfold.jobs.settings.resolution import Settings, resolve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskedOfTier:
+class Arguments:
     """The arguments of a verb about a tier."""
 
+    settings: Settings
     context: RunContext
     scope: Scope
 
 
 def settings_of(given: dict[str, Any]) -> Settings:
-    """Resolve the settings; call this first, so that nothing is read if they are wrong."""
+    """Resolve the settings."""
     return resolve(given["overrides"], given["config"])
 
 
-def tell_people(remarks: Remarks, given: dict[str, Any]) -> None:
-    """Print remarks to stderr at once; with --json they are in the document instead."""
-    if not given["as_json"]:
-        remarks.print_to(Console(stderr=True))
-
-
-def asked_of_tier(given: dict[str, Any]) -> AskedOfTier:
-    """Open the tier and return it with the scope; raises BadSettings if there is no tier."""
+def opened(given: dict[str, Any]) -> Arguments:
+    """Resolve the settings, then open the tier; raises BadSettings if there is no tier."""
+    settings = settings_of(given)  # First, so that nothing is read if they are wrong.
     if click.get_current_context().find_root().obj is OWN_PROCESS:
         run_arrow_without_pandas()
     scope = Scope(
@@ -46,18 +42,28 @@ def asked_of_tier(given: dict[str, Any]) -> AskedOfTier:
         partitions=given.get("partitions") or ("*",),
         first_dirty=given.get("first_dirty"),
     )
-    return AskedOfTier(
-        context=run_context(given["tier"], given["catalog"], given["now_ms"]), scope=scope
+    context = run_context(given["tier"], given["catalog"], given["now_ms"])
+    return Arguments(settings=settings, context=context, scope=scope)
+
+
+def opened_with_remarks(
+    given: dict[str, Any], output: Output, *, has_advice: bool = False
+) -> Arguments:
+    """As `opened`, and report probable mistakes; `has_advice`: also on the topics' settings."""
+    arguments = opened(given)
+    settings, context, scope = arguments.settings, arguments.context, arguments.scope
+    output.remark(
+        remarks_on_plan(settings, context, scope)
+        if has_advice
+        else remarks_on_tier(settings, context)
     )
+    return arguments
 
 
 def budget_of(given: dict[str, Any]) -> Budget:
     """Return the limits of the run."""
-    return Budget(
-        max_partitions=given["max_partitions"],
-        max_bytes=given["max_bytes"],
-        max_duration_ms=given["max_duration_ms"],
-    )
+    names = ("max_partitions", "max_bytes", "max_duration_ms")
+    return Budget(**{name: given[name] for name in names})
 
 
 def local_max_of(given: dict[str, Any]) -> int | None:

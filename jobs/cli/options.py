@@ -12,8 +12,8 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from tierfold.jobs.cli.output import output_option
 from tierfold.jobs.cli.sizes_and_durations import DURATION_MS, SIZE_BYTES
-from tierfold.jobs.cli.usage_errors import note_json
 from tierfold.jobs.context.timestamps import timestamp_ms_of
 
 INT64: Final = click.IntRange(0, 2**63 - 1)
@@ -26,10 +26,10 @@ OWN_PROCESS: Final = object()
 
 JSON_OPTION: Final = click.option(
     "--json",
-    "as_json",
+    "output",
     is_flag=True,
-    callback=note_json,
-    help="One JSON document on stdout.",
+    callback=output_option,
+    help="Print one JSON document on stdout.",
 )
 
 

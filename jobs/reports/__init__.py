@@ -1,9 +1,14 @@
-"""reports: tables and pictures for people. Nothing here decides or computes.
+"""reports: the result of each verb, as a JSON document and as tables.
 
+    result           the value with both sides, which `jobs.cli.output` prints
     tables           the parts that all tables share
-    verb_tables      the tables of `plan`, `compact`, `status` and `config`
-    verify_tables    the table of `verify`
-    explained_plan   `plan --explain` as a picture
-    vacuum_tables    the tables of `vacuum`
-    history_tables   the tables of `history`, `restore` and `forget`
+    plan_report      the result of `plan` and `compact`
+    explained_plan   the result of `plan --explain`, as a picture
+    status_report    the result of `status` and `config`
+    verify_report    the result of `verify`
+    vacuum_report    the result of `vacuum`
+    history_report   the result of `history`
+    change_report    the results of `restore` and `forget`
+
+Nothing here decides or computes.
 """

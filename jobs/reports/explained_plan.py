@@ -1,14 +1,15 @@
 """Draws one partition's plan: a bar of segments, a table with a row for each, and the reasons.
 
 The bar and the table do not depend on colours: a block is filled with its region's letter, in upper
-case if the segment is rewritten. Nothing here decides or computes a reason.
+case if the segment is rewritten.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from itertools import accumulate, pairwise
-from typing import Final
+from typing import Any, Final
 
 from rich import box
 from rich.console import Console
@@ -19,13 +20,16 @@ from rich.text import Text
 from tierfold.compaction.model.rules import LONG_MAX
 from tierfold.compaction.model.wording import duration, spaced
 from tierfold.compaction.planning.explanation import (
+    ExplainedSegment,
     Region,
     SegmentAction,
     SegmentRun,
     folded,
 )
 from tierfold.compaction.planning.regions import Regions
-from tierfold.jobs.verbs.plan_explained import Explained
+from tierfold.jobs.pipeline.partition_report import max_compaction_delay_secs
+from tierfold.jobs.reports.result import Result, document, fields, named_segment
+from tierfold.jobs.verbs.plan import Explained
 
 ROWS_MAX: Final = 40
 """Maximum rows of the table; beyond it, similar neighbours share a row. The JSON has all."""
@@ -40,6 +44,35 @@ _DRAWN: Final = {
     Region.UNSTABLE: ("u", "red"),
 }
 """Letter and colour."""
+
+
+def explained_result(found: Explained) -> Result:
+    """Return the result of `plan --explain`."""
+    delay_secs = max_compaction_delay_secs([found.report])
+    return Result(
+        document=lambda: document([_entry(found)], max_compaction_delay_secs=delay_secs),
+        print_tables=lambda console: print_explained(console, found),
+        outcomes=[found.report.outcome],
+    )
+
+
+def _entry(found: Explained) -> dict[str, Any]:
+    lags = fields(found.plan.rules, "min_compaction_lag_ms", "max_compaction_lag_ms")
+    return {
+        **found.report.as_json(),
+        **fields(found, "decision", "now_ms"),
+        **lags,
+        "regions": None if found.regions is None else asdict(found.regions),
+        "segments": list(map(_segment_entry, found.segments)),
+    }
+
+
+def _segment_entry(explained: ExplainedSegment) -> dict[str, Any]:
+    timestamps = ("max_timestamp_ms", "first_timestamp_ms", "earliest_due_ms")
+    ages = ("age_ms", "first_age_ms", "due_in_ms")
+    return named_segment(explained.segment, *timestamps) | fields(
+        explained, "regions", "action", "group", "group_segments", *ages, "why"
+    )
 
 
 def print_explained(console: Console, found: Explained) -> None:

@@ -1,12 +1,13 @@
-"""The parts that the tables of all verbs share. Nothing here decides or computes."""
+"""The parts that the tables of all verbs share."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final, Literal, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Literal, TypeAlias, TypeVar
 
 from rich.cells import cell_len
 from rich.console import Console
+from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
@@ -25,8 +26,10 @@ from tierfold.jobs.pipeline.partition_report import (
     VACUUMED,
 )
 
-Columns: TypeAlias = Sequence[tuple[str, Literal["left", "right"]]]
-"""Names and alignment of a table's columns."""
+_Row = TypeVar("_Row")
+Cells: TypeAlias = Sequence[str | Text]
+Column: TypeAlias = tuple[str, Literal["left", "right"], Callable[[_Row], str | Text]]
+"""The column's name, its alignment, and the text of its cell in a row."""
 
 UNBOUNDED: Final = 10_000
 """Columns of a console that never has to cut anything."""
@@ -52,48 +55,46 @@ STYLES: Final = {
 
 URGENCY: Final = tuple(STYLES)
 
-
 SENTENCE_COLUMNS: Final = 28
 """Minimum width of a column of sentences; in a narrower terminal they follow the table."""
 
 
-def print_cut(
-    console: Console, title: str, columns: Columns, rows: Sequence[Sequence[str | Text]]
+def print_rows(
+    console: Console, title: str, columns: Sequence[Column[_Row]], rows: Sequence[_Row]
 ) -> None:
     """Print a table of the first rows, and the number of rows left out.
 
-    The last column holds sentences. No other is ever cut or folded, because the next command may
-    need its content: in a terminal too narrow for the table, each row is a line of words instead.
+    The last column holds sentences. No other column is ever cut or folded, because the next command
+    may need its content: in a terminal too narrow for the table, each row is a line of text
+    instead.
     """
-    shown = rows[:ROWS_MAX]
-    bare = _table(title, columns, [row[:-1] for row in shown])
-    needed = max((cell_len(str(row[-1])) for row in shown), default=cell_len(columns[-1][0]))
-    room = console.width - width_of(console, bare) - len(" │ ")
-    if room >= min(SENTENCE_COLUMNS, needed):
-        console.print(_table(title, columns, shown))
+    cells = [[cell(row) for _, _, cell in columns] for row in rows[:ROWS_MAX]]
+    name = columns[-1][0]
+    bare, whole = _unfolded(title, columns[:-1]), _unfolded(title, columns[:-1])
+    whole.add_column(name, overflow="fold")
+    for row in cells:
+        bare.add_row(*row[:-1])
+        whole.add_row(*row)
+    needed = max((cell_len(str(row[-1])) for row in cells), default=cell_len(name))
+    space = console.width - width_of(console, bare) - len(" │ ")
+    if space >= min(SENTENCE_COLUMNS, needed):
+        console.print(whole)
     else:
-        _print_narrow(console, bare, title, columns, shown)
-    print_beyond(console, len(rows) - ROWS_MAX)
+        _print_narrow(console, bare, [column[0] for column in columns], cells)
+    print_omitted(console, len(rows) - ROWS_MAX)
 
 
 def _print_narrow(
-    console: Console,
-    bare: Table,
-    title: str,
-    columns: Columns,
-    rows: Sequence[Sequence[str | Text]],
+    console: Console, bare: Table, names: Sequence[str], rows: Sequence[Cells]
 ) -> None:
     """Print the table with its sentences below it; if that is too wide, print lines."""
     is_table = width_of(console, bare) <= console.width
-    console.print(bare if is_table else Text(title, style="bold"))
+    console.print(bare if is_table else Text(str(bare.title), style="bold"))
     for row in rows:
-        named = zip(columns[1:-1], row[1:-1], strict=True)
-        cells = ["; ".join(str(cell).splitlines()) for _, cell in named]
-        said = [
-            f"{name} {cell}" for (name, _), cell in zip(columns[1:], cells, strict=False) if cell
-        ]
         if not is_table:
-            console.print(Text(f"{row[0]}: {', '.join(said)}"), soft_wrap=True)
+            texts = ["; ".join(str(cell).splitlines()) for cell in row[:-1]]
+            named = [f"{name} {text}" for name, text in zip(names, texts, strict=False) if text]
+            console.print(Text(f"{row[0]}: {', '.join(named[1:])}"), soft_wrap=True)
         if str(row[-1]):
             console.print(Text.assemble(f"{row[0]}: ", row[-1]), soft_wrap=True)
 
@@ -103,23 +104,17 @@ def width_of(console: Console, table: Table) -> int:
     return console.measure(table, options=console.options.update(width=UNBOUNDED)).maximum
 
 
-def _table(title: str, columns: Columns, rows: Sequence[Sequence[str | Text]]) -> Table:
-    """A table of these rows; if they lack the last column, so does the table."""
+def _unfolded(title: str, columns: Sequence[Column[_Row]]) -> Table:
     table = Table(title=title, title_justify="left")
-    for number, (name, justify) in enumerate(columns, start=1):
-        if number < len(columns):
-            table.add_column(name, justify=justify, no_wrap=True)
-        elif not rows or len(rows[0]) == len(columns):
-            table.add_column(name, justify=justify, overflow="fold")
-    for row in rows:
-        table.add_row(*row)
+    for name, justify, _ in columns:
+        table.add_column(name, justify=justify, no_wrap=True)
     return table
 
 
-def print_beyond(console: Console, count: int) -> None:
+def print_omitted(console: Console, count: int, indent: str = "") -> None:
     """Print how many lines were left out, if any."""
     if count > 0:
-        console.print(f"… and {spaced(count)} more; --json lists all.")
+        console.print(f"{indent}… and {spaced(count)} more; --json lists all.")
 
 
 def styled(outcome: str) -> Text:
@@ -150,3 +145,13 @@ def offsets(start: int, next_offset: int) -> str:
     If `start` is not below `next_offset`, it belongs to another range: only the last is shown.
     """
     return f"{start}–{next_offset - 1}" if start < next_offset else f"≤ {next_offset - 1}"
+
+
+def exact_bytes(size_bytes: int) -> str:
+    """Return a size as `3.1 MB (3 133 127 bytes)`."""
+    return f"{decimal(size_bytes)} ({spaced(size_bytes)} bytes)"
+
+
+def optional(value: int | None) -> str:
+    """Return the number; "none" for None."""
+    return "none" if value is None else str(value)

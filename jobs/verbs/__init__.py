@@ -1,7 +1,6 @@
 """verbs: one module per verb.
 
     plan             `plan`
-    plan_explained   the value that `plan --explain` shows
     compact          `compact`
     status           `status`
     verify           `verify`

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from rich.console import Console
 
@@ -35,7 +34,7 @@ from tierfold.compaction.discovery.unknown_segments import PartitionFacts, diver
 from tierfold.compaction.discovery.view import PartitionView, Refusal, RefusalReason, never_claimed
 from tierfold.compaction.model.errors import CorruptLog, TierfoldError, UnreadableObject
 from tierfold.compaction.model.outcomes import Committed
-from tierfold.compaction.model.segments import PartitionKey, PartitionState, Segment
+from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.stopping import deferred
 from tierfold.jobs.context.timestamps import timestamp_text
@@ -72,27 +71,6 @@ class Forgot:
     """The row as it was read; None: there is none."""
     loss: Forgetting | None = None
     """What is forgotten and taken; None: impossible, or there is nothing to do."""
-
-    def as_json(self) -> dict[str, Any]:
-        """The partition's entry in the `--json` document."""
-        entry = self.report.as_json()
-        if self.loss is not None:
-            entry["forgotten"] = [_named(segment) for segment in self.loss.forgotten]
-            entry["taken"] = [_named(segment) for segment in self.loss.taken]
-            entry["set_apart"] = [
-                {
-                    "id": segment.listed.segment_id,
-                    "start_offset": segment.listed.start_offset,
-                    "end_offset": segment.end_offset,
-                    "size_bytes": segment.listed.size_bytes,
-                }
-                for segment in self.loss.set_apart
-            ]
-            entry["vanishing"] = [
-                {"start_offset": offset_range.start_offset, "end_offset": offset_range.end_offset}
-                for offset_range in self.loss.vanishing
-            ]
-        return entry
 
 
 def forget(context: RunContext, name: str, console: Console, *, is_dry_run: bool = False) -> Forgot:
@@ -259,12 +237,3 @@ def _proposal(state: PartitionState, consent: Sequence[str], at_ms: int) -> Comm
 
 def _refused(key: PartitionKey, refusal: Refusal) -> PartitionReport:
     return PartitionReport(key=key, outcome=REFUSED, reason=refusal.sentence)
-
-
-def _named(segment: Segment) -> dict[str, Any]:
-    return {
-        "id": segment.segment_id,
-        "start_offset": segment.start_offset,
-        "end_offset": segment.end_offset,
-        "size_bytes": segment.size_bytes,
-    }

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Any
 
 from tierfold.compaction.commits.history import Entry, entries, notable
 from tierfold.compaction.commits.restore import RestorePlan, restore_plan_of
@@ -58,29 +57,6 @@ class HistoryLine:
         """Its segments are the live ones, so a restore changes nothing."""
         return isinstance(self.restore_plan, RestorePlan) and self.restore_plan.is_nothing
 
-    def as_json(self) -> dict[str, Any]:
-        """The entry in the `--json` document."""
-        state = self.entry.state
-        return {
-            "committed_at": timestamp_text(state.committed_at_ms),
-            "committed_at_ms": state.committed_at_ms,
-            "run": self.entry.run,
-            "event": self.entry.event.value,
-            "epoch": state.epoch,
-            "commit_id": state.commit_id,
-            "segments_in": self.entry.segments_in,
-            "segments_out": self.entry.segments_out,
-            "segments": [segment.segment_id for segment in state.segments],
-            "live_bytes": state.live_bytes,
-            "cleaner_offset": state.cleaner_offset,
-            "log_start_offset": state.log_start_offset,
-            "next_offset": state.next_offset,
-            "is_current": self.is_current,
-            "is_same_as_current": self.is_same_as_current,
-            "is_restorable": self.is_restorable,
-            "why_not": self.why_not,
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionHistory:
@@ -93,17 +69,6 @@ class PartitionHistory:
     """Newest first."""
     has_older: bool
     """`--limit` left lines out."""
-
-    def as_json(self) -> dict[str, Any]:
-        """The partition's entry in the `--json` document."""
-        return {
-            "topic": self.key.topic,
-            "partition": self.key.partition,
-            "topic_id": self.key.topic_id,
-            "holder": self.holder,
-            "has_older": self.has_older,
-            "history": [line.as_json() for line in self.lines],
-        }
 
 
 def history(context: RunContext, name: str, limit: int | None = None) -> PartitionHistory:

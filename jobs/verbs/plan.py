@@ -1,6 +1,8 @@
-"""`tierfold plan`: what `compact` would do to each partition, and why not more."""
+"""`tierfold plan`: what `compact` would do to each partition, and why."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.compaction.planning.chunks import (
@@ -10,7 +12,7 @@ from tierfold.compaction.planning.chunks import (
     Wave,
     next_wave,
 )
-from tierfold.compaction.planning.explanation import explained
+from tierfold.compaction.planning.explanation import ExplainedSegment, decision, explained
 from tierfold.compaction.planning.partition_plan import PartitionPlan, in_order_of_work
 from tierfold.compaction.planning.regions import Regions, last_stable_of, regions_of
 from tierfold.jobs.context.run_context import RunContext
@@ -23,7 +25,25 @@ from tierfold.jobs.pipeline.survey import (
     survey_of,
 )
 from tierfold.jobs.settings.resolution import Settings
-from tierfold.jobs.verbs.plan_explained import Explained
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explained:
+    """One partition, and what happens to each of its segments, with the reasons."""
+
+    report: PartitionReport
+    """The report of `plan`."""
+    plan: PartitionPlan
+    """Its choice is the first chunk."""
+    now_ms: int
+    regions: Regions | None = None
+    """None: the partition could not be read or understood."""
+    segments: tuple[ExplainedSegment, ...] = ()
+
+    @property
+    def decision(self) -> str:
+        """What happens to the partition, and why, as a sentence without its full stop."""
+        return decision(self.plan.choice)
 
 
 def plan(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from rich.console import Console
 
@@ -79,25 +79,6 @@ class Restored:
     """The target state; None: there is none."""
     restore_plan: RestorePlan | None = None
     """The changes to make; None: the restore is impossible."""
-
-    def as_json(self) -> dict[str, Any]:
-        """The partition's entry in the `--json` document."""
-        entry = self.report.as_json()
-        if self.target is not None:
-            state = self.target.state
-            entry["to"] = {
-                "committed_at": timestamp_text(state.committed_at_ms),
-                "committed_at_ms": state.committed_at_ms,
-                "run": self.target.run,
-                "event": self.target.event.value,
-                "epoch": state.epoch,
-            }
-        if self.restore_plan is not None:
-            entry["cleaner_offset"] = self.restore_plan.cleaner_offset
-            entry["log_start_offset"] = self.restore_plan.state.log_start_offset
-            entry["back"] = [_named(segment) for segment in self.restore_plan.back]
-            entry["leaving"] = [_named(segment) for segment in self.restore_plan.leaving]
-        return entry
 
 
 def restore(
@@ -300,16 +281,6 @@ def _not_whole(corruptions: Sequence[str]) -> Refusal:
         detail=f"{'; '.join(corruptions[:FAULTS_TOLD])}{more}",
         remedy="Bring the objects back from a copy, or choose another state. Nothing was changed.",
     )
-
-
-def _named(segment: Segment) -> dict[str, Any]:
-    return {
-        "id": segment.segment_id,
-        "start_offset": segment.start_offset,
-        "end_offset": segment.end_offset,
-        "size_bytes": segment.size_bytes,
-        "written_by_run": segment.written_by_run,
-    }
 
 
 _LOOK: Final = f"`tierfold history {PLACE}` shows times and runs."

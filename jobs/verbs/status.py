@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from tierfold.compaction.discovery.view import PartitionView, Refusal
 from tierfold.compaction.model.rules import Rules
@@ -63,68 +62,6 @@ class PartitionStatus:
     def cleaner_offset(self) -> int | None:
         """The newest epoch's, None before the first commit."""
         return None if self.row is None else self.row.cleaner_offset
-
-    def as_json(self) -> dict[str, Any]:
-        """The partition's entry in the `--json` document."""
-        view, row = self.view, self.row
-        orphans = view.orphans if view is not None else ()
-        return {
-            "topic": self.key.topic,
-            "partition": self.key.partition,
-            "topic_id": self.key.topic_id,
-            "epoch": self.epoch,
-            "owner_run": row.owner_run if row is not None else "",
-            "committed_at_ms": row.committed_at_ms if row is not None else None,
-            "cleaner_offset": self.cleaner_offset,
-            "log_start_offset": self.log_start_offset,
-            "clean_bytes": self.ratio.clean_bytes if self.ratio is not None else None,
-            "cleanable_bytes": self.ratio.cleanable_bytes if self.ratio is not None else None,
-            "segments": [
-                _segment_json(segment, log)
-                for segment, log in zip(self.segments, self.logs, strict=True)
-            ],
-            "retired": _retired_json(row),
-            "orphans": [orphan.segment_id for orphan in orphans],
-            "orphan_bytes": sum(orphan.size_bytes for orphan in orphans),
-            "out_of_lineage": (
-                [segment.segment_id for segment in view.set_apart] if view is not None else []
-            ),
-            "notes": list(view.notes) if view is not None else [],
-            "refusal": self.refusal,
-        }
-
-
-def _segment_json(segment: Segment, log: str) -> dict[str, Any]:
-    return {
-        "id": segment.segment_id,
-        "start_offset": segment.start_offset,
-        "end_offset": segment.end_offset,
-        "own_start_offset": segment.own_start_offset,
-        "size_bytes": segment.size_bytes,
-        "skipped_bytes": segment.skipped_bytes,
-        "max_timestamp_ms": segment.max_timestamp_ms,
-        "leader_epochs": [asdict(epoch) for epoch in segment.leader_epochs],
-        "log": log,
-        "written_by_run": segment.written_by_run,
-    }
-
-
-def _retired_json(row: PartitionState | None) -> list[dict[str, Any]]:
-    if row is None:
-        return []
-    return [
-        {
-            "id": retired_segment.segment.segment_id,
-            "start_offset": retired_segment.segment.start_offset,
-            "end_offset": retired_segment.segment.end_offset,
-            "size_bytes": retired_segment.segment.size_bytes,
-            "retired_at_ms": retired_segment.retired_at_ms,
-            "retired_by_epoch": retired_segment.retired_by_epoch,
-            "retired_by_run": retired_segment.retired_by_run,
-            "deletion_started_at_ms": retired_segment.deletion_started_at_ms,
-        }
-        for retired_segment in row.retired
-    ]
 
 
 def status(context: RunContext, settings: Settings, scope: Scope) -> list[PartitionStatus]:

@@ -82,19 +82,20 @@ def vacuum(
 
 
 def catalog_cleaned(context: RunContext, console: Console, *, is_dry_run: bool = False) -> int:
-    """Delete catalog files that were superseded for thirty days; return how many.
+    """Delete catalog files that were superseded thirty days ago; return how many.
 
     If that fails, `console` gets a warning; the partitions' reports do not change.
     """
     gone = 0
-    if is_stopping():
-        return gone
-    try:
-        gone = context.catalog.clean_up(is_dry_run=is_dry_run)
-        gone += RunsTable(context.catalog_uri).clean_up(is_dry_run=is_dry_run)
-    except TierfoldError as error:
-        said = f"The catalog's old files could not be deleted: {error}"
-        console.print(Text(said, style="yellow"))
+    with deferred():  # After a signal, the partitions' reports are still to be printed.
+        if is_stopping():
+            return gone
+        try:
+            gone = context.catalog.clean_up(is_dry_run=is_dry_run)
+            gone += RunsTable(context.catalog_uri).clean_up(is_dry_run=is_dry_run)
+        except TierfoldError as error:
+            warning = f"The catalog's old files could not be deleted: {error}"
+            console.print(Text(warning, style="yellow"))
     return gone
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 from tierfold.compaction.commits.commit import CommitProposal
 from tierfold.compaction.deletion.deletion_plan import DeletionPlan
-from tierfold.compaction.deletion.expiry import Expired
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace, Outcome, Unknown
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.jobs.pipeline.partition_report import (
@@ -139,24 +138,6 @@ class PartitionVacuum:
                 reason = f"commit {commit_id} got no answer ({cause}); {so_far}"
                 return replace(self, outcome=UNKNOWN, reason=reason)
 
-    def as_json(self) -> dict[str, Any]:
-        """The partition's entry in the `--json` document."""
-        return {
-            "topic": self.key.topic,
-            "partition": self.key.partition,
-            "topic_id": self.key.topic_id,
-            "outcome": self.outcome,
-            "reason": self.reason,
-            "epoch": self.row.epoch,
-            "log_start_offset": self.log_start_offset,
-            "expired": [_expired_json(expired) for expired in self.deletion.expired],
-            "objects": [
-                entry for candidate in self.candidates for entry in _object_entries(candidate)
-            ],
-            "object_bytes": self.size_bytes,
-            "notes": list(self.notes),
-        }
-
     def as_run(self) -> PartitionReport:
         """Return the report for the `runs` table: segments in, none out."""
         return PartitionReport(
@@ -167,28 +148,3 @@ class PartitionVacuum:
             segments_in=len(self.gone_ids),
             bytes_in=sum(one.size_bytes for one in self.candidates if one.is_gone),
         )
-
-
-def _expired_json(expired: Expired) -> dict[str, Any]:
-    return {
-        "id": expired.segment.segment_id,
-        "start_offset": expired.segment.start_offset,
-        "end_offset": expired.segment.end_offset,
-        "size_bytes": expired.segment.size_bytes,
-        "max_timestamp_ms": expired.segment.max_timestamp_ms,
-        "reason": expired.reason.value,
-    }
-
-
-def _object_entries(candidate: DeletionCandidate) -> list[dict[str, Any]]:
-    return [
-        {
-            "object": key,
-            "size_bytes": size_bytes,
-            "kind": candidate.kind.value,
-            "why": candidate.why,
-            "segment_id": candidate.segment_id,
-            "is_gone": candidate.is_gone,
-        }
-        for key, size_bytes in candidate.objects
-    ]

@@ -73,28 +73,6 @@ class Verified:
     """One sentence per corruption; empty: the partition is sound."""
     notes: tuple[str, ...] = ()
 
-    def as_json(self) -> dict[str, Any]:
-        """The partition's entry in the `--json` document."""
-        return {
-            "topic": self.key.topic,
-            "partition": self.key.partition,
-            "topic_id": self.key.topic_id,
-            "segments": self.segments,
-            "batches": self.batches,
-            "records": self.records,
-            "markers": self.markers,
-            "bytes_read": self.bytes_read,
-            "keys_compared": self.keys_compared,
-            "compared_by": self.compared_by,
-            "second_opinion": None
-            if self.second_opinion is None
-            else self.second_opinion.as_json(),
-            "keys_deleted": self.keys_deleted,
-            "index_entries": self.index_entries,
-            "corruptions": list(self.corruptions),
-            "notes": list(self.notes),
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:

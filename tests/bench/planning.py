@@ -37,7 +37,7 @@ from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.jobs.context.run_context import RunContext, run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.survey import survey
-from tierfold.jobs.reports.verb_tables import print_reports
+from tierfold.jobs.reports.plan_report import print_reports
 from tierfold.jobs.settings.resolution import resolve
 from tierfold.jobs.verbs.plan import plan
 from tierfold.storage.catalog.catalog import new_commit_id

@@ -18,7 +18,7 @@ from tests.jobs.tiers import (
     made_tier,
     put_updates,
 )
-from tierfold.jobs.cli import commands as cli
+from tierfold.jobs.cli.output import Document, Tables, finish
 from tierfold.jobs.pipeline.partition_report import (
     COMPACTED,
     FAILED,
@@ -30,6 +30,7 @@ from tierfold.jobs.pipeline.partition_report import (
     UNKNOWN,
     PartitionReport,
 )
+from tierfold.jobs.reports.plan_report import plan_result
 from tierfold.storage.catalog.catalog import Catalog
 
 VERBS: Final = ("plan", "compact", "status", "verify")
@@ -64,9 +65,9 @@ def test_the_exit_code_is_that_of_the_worst_outcome(
     outcomes: list[str], code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     reports = [PartitionReport(key=ORDERS, outcome=outcome) for outcome in outcomes]
-    for as_json in (False, True):
+    for output in (Tables(), Document()):
         try:
-            cli._told(reports, "title", as_json)
+            finish(output, plan_result(reports, "title"))
             left = 0
         except SystemExit as error:
             left = int(str(error.code))
@@ -192,7 +193,7 @@ def test_options_that_cannot_matter_are_not_offered() -> None:
 def test_the_list_of_verbs_is_whole() -> None:
     said = " ".join(tierfold("--help").stdout.split())
     assert "..." not in said.partition("Commands:")[2]
-    assert "forget Take back what the catalog says of a partition whose log was cut off." in said
+    assert "forget Accept that an unclean leader election cut off a partition's log." in said
 
 
 def test_help_lists_the_exit_codes_and_the_version_is_printed() -> None:

@@ -18,9 +18,9 @@ from tests.compaction.builders import KEY
 from tests.jobs.commands import ROOT, tierfold, users_environment
 from tests.jobs.elections import RUN, histories
 from tests.jobs.tiers import SAMPLE
-from tierfold.jobs.cli import exit_codes as cli_ends
+from tierfold.jobs.cli import exit_codes, output
 from tierfold.jobs.pipeline.partition_report import PLANNED, REFUSED, PartitionReport
-from tierfold.jobs.reports.verb_tables import print_reports
+from tierfold.jobs.reports.plan_report import print_reports
 
 NAMED = replace(KEY, topic="a-topic-whose-name-is-long")
 COMMAND = "Look: `tierfold forget '/mnt/a tier' a-topic-whose-name-is-long-3 --dry-run` says more."
@@ -64,7 +64,7 @@ def test_history_shows_all_that_a_restore_takes(
     width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tier, *_ = histories(tmp_path / "tier")
-    monkeypatch.setattr(cli_ends, "WIDTH_WITHOUT_TERMINAL", width)
+    monkeypatch.setattr(output, "WIDTH_WITHOUT_TERMINAL", width)
     (entry, *_) = tierfold("history", tier, "orders-0", "--json").entries[0]["history"]
     words = tierfold("history", tier, "orders-0").stdout.split()
     assert entry["committed_at"] in words
@@ -85,7 +85,7 @@ def test_a_reader_that_goes_away_is_no_bug() -> None:
         assert process.stdout.readline().startswith(b'{"t": "batch"')
         process.stdout.close()
         said = process.stderr.read()
-    assert (process.returncode, said) == (cli_ends.EXIT_BROKEN_PIPE, b"")
+    assert (process.returncode, said) == (exit_codes.EXIT_BROKEN_PIPE, b"")
 
 
 @pytest.mark.parametrize("no_color", ["", "1"])
@@ -108,6 +108,6 @@ def test_a_terminal_gets_colours_unless_no_color_is_set(tmp_path: Path, no_color
 
 
 def test_signs_that_an_encoding_lacks_are_replaced() -> None:
-    cli_ends.print_what_can_be()
+    exit_codes.replace_unprintable()
     told = "3 → 1, 0–7, ≤ 9 … ö".encode("ascii", errors="tierfold")
     assert told == b"3 -> 1, 0-7, <= 9 ... ?"

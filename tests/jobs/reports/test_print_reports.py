@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from io import StringIO
 
@@ -18,8 +17,8 @@ from tierfold.jobs.pipeline.partition_report import (
     REFUSED,
     PartitionReport,
 )
+from tierfold.jobs.reports.plan_report import plan_result, print_reports
 from tierfold.jobs.reports.tables import ROWS_MAX
-from tierfold.jobs.reports.verb_tables import document, print_reports
 
 FLEET = [
     PartitionReport(
@@ -92,10 +91,10 @@ def test_only_a_plan_says_that_records_without_a_key_are_not_counted_yet() -> No
         report = replace(planned, outcome=outcome)
         told = [line for line in printed([report, report]) if "unknown until scanned" in line]
         assert len(told) == (not is_known)
-        (entry,) = json.loads(document([report.as_json()]))["partitions"]
+        (entry,) = plan_result([report], "plan").document()["partitions"]
         assert (entry["counts"] is not None) == is_known
 
 
 def test_the_document_has_them_all() -> None:
-    found = json.loads(document(report.as_json() for report in FLEET))["partitions"]
+    found = plan_result(FLEET, "plan").document()["partitions"]
     assert len(found) == 20_000

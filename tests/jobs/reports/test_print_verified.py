@@ -9,7 +9,7 @@ from rich.console import Console
 
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.jobs.reports.tables import ROWS_MAX
-from tierfold.jobs.reports.verify_tables import print_verified
+from tierfold.jobs.reports.verify_report import print_verified
 from tierfold.jobs.verbs.second_opinion import SecondOpinion
 from tierfold.jobs.verbs.verify import Verified
 

@@ -16,10 +16,10 @@ def main() -> None:
         documents = documents_of(Path(folder))
     session.stop()
     GOLDEN.mkdir(exist_ok=True)
-    for path in GOLDEN.glob("*.json"):
+    for path in GOLDEN.iterdir():
         path.unlink()
     for name, text in documents.items():
-        (GOLDEN / f"{name}.json").write_text(text, encoding="utf-8")
+        (GOLDEN / name).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -33,11 +33,11 @@ def test_the_printed_report_fits_80_columns(
     ran = tierfold("forget", tier, "orders-0", "--dry-run")
     words = (
         "orders-0: planned",
-        "2 segments lived by the catalog's row",
-        "2 segments to be taken as the log by the next run",
+        "2 segments live by the catalog's row",
+        "2 segments that the next run takes as the log",
         f"  {first.segment_id}  offsets 0–5",
         f"  {newest.segment_id}  offsets 6–9",
-        "1 segment to be set apart",
+        "1 segment set apart",
         f"  {second.segment_id}  offsets 6–10",
         "Offsets that vanish: 10–10",
         "cannot be undone",

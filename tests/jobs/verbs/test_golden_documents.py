@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -19,12 +19,13 @@ from tests.jobs.tiers import key_of, put_segment, put_updates, sample_copy
 from tests.jobs.vacuum_tiers import HOUR_MS, THEN_MS, incomplete_upload, parts, written
 from tests.storage.live_segments import data, marker
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
+from tierfold.jobs.cli import output
 from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft
 from tierfold.storage.kafka.compression import Codec
 from tierfold.storage.kafka.control_records import ControlType
 
 GOLDEN: Final = Path(__file__).parent / "golden_documents"
-RECORDED: Final = sorted(path.stem for path in GOLDEN.glob("*.json"))
+RECORDED: Final = sorted(path.name for path in GOLDEN.iterdir())
 LAST_MS: Final = THEN_MS + 30 * 24 * HOUR_MS
 """What is written from `THEN_MS` to here has the time that a run happened to take in it."""
 
@@ -58,19 +59,38 @@ class Documents:
     texts: dict[str, str] = field(default_factory=dict)
     numbers: dict[str, str] = field(default_factory=dict)
     """What stands for a name that another run would not give again."""
+    seen: dict[str, str] = field(default_factory=dict)
+    """The same for screens, whose runs have names of their own."""
 
     def ask(self, name: str, command: str, *options: str | Path, hours: int = 0) -> Ran:
         """`tierfold VERB TIER … --json`, so long after `THEN_MS`."""
         verb, *rest = command.split()
         words = [verb, self.tier, *rest, *options, "--now", THEN_MS + hours * HOUR_MS]
+        self.see(name, words)
         ran = tierfold(*map(str, words), "--json")
         self.keep(name, ran, json.loads(ran.stdout))
         return ran
 
+    def see(self, name: str, words: Sequence[str | Path | int]) -> None:
+        """What people see of the same command: it runs on a copy of the tier."""
+        copy = self.tier.parent / "copy" / "tier"
+        if self.tier.exists():
+            shutil.copytree(self.tier, copy)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(output, "WIDTH_WITHOUT_TERMINAL", 1000)
+            ran = tierfold(*(str(copy if word == self.tier else word) for word in words))
+        shutil.rmtree(copy, ignore_errors=True)
+        said = f"{ran.stdout}\n[stderr, exit code {ran.code}]\n{ran.stderr}"
+        screen = Documents(self.tier, numbers=self.seen)
+        text: str = screen.masked(said.replace(str(copy.parent), str(self.tier.parent)))
+        text = re.sub(r"(?<=\S) {2,}(?=\S)", "  ", re.sub("[─━]{2,}", "──", text))
+        lines = [re.sub(r" +(?=[│┃]?$)", " ", line).rstrip() for line in text.splitlines()]
+        self.texts[f"{name}.txt"] = "\n".join(lines) + "\n"
+
     def keep(self, name: str, ran: Ran, document: Any) -> None:
         """The exit code is as much a part of the answer as the document."""
         told = self.masked({"exit_code": ran.code, "document": document})
-        self.texts[name] = json.dumps(told, indent=1, ensure_ascii=False) + "\n"
+        self.texts[f"{name}.json"] = json.dumps(told, indent=1, ensure_ascii=False) + "\n"
 
     def masked(self, value: Any) -> Any:
         """The value without what differs from run to run; a name's number is that of its kind."""
@@ -108,7 +128,9 @@ def documents_of(folder: Path) -> dict[str, str]:
 def config(folder: Path) -> Mapping[str, str]:
     """Settings of a topic, which need no tier."""
     told = Documents(folder / "tier")
-    ran = tierfold("config", "orders", "--config", policies(folder), "--json")
+    words = ("config", "orders", "--config", policies(folder))
+    told.see("config", words)
+    ran = tierfold(*words, "--json")
     told.keep("config", ran, json.loads(ran.stdout))
     return told.texts
 
@@ -237,7 +259,7 @@ def test_no_document_is_without_its_record(documents: dict[str, str]) -> None:
 @pytest.mark.parametrize("name", RECORDED)
 def test_a_document_is_the_recorded_one(name: str, documents: dict[str, str]) -> None:
     """Where a change is meant: `python -m tests.jobs.verbs.record_golden_documents`."""
-    recorded = (GOLDEN / f"{name}.json").read_text(encoding="utf-8")
+    recorded = (GOLDEN / name).read_text(encoding="utf-8")
     assert documents[name] == recorded
 
 

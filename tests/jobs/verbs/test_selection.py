@@ -29,7 +29,7 @@ from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.pipeline.partition_report import max_compaction_delay_secs
 from tierfold.jobs.pipeline.survey import survey
-from tierfold.jobs.reports.verb_tables import print_reports
+from tierfold.jobs.reports.plan_report import print_reports
 from tierfold.jobs.settings.resolution import Settings, resolve
 from tierfold.jobs.verbs.plan import plan
 from tierfold.jobs.verbs.status import status

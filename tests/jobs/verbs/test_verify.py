@@ -35,6 +35,7 @@ from tierfold.jobs.context.run_context import run_context
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.engines import task_assignment
 from tierfold.jobs.pipeline.survey import KnownPartition
+from tierfold.jobs.reports.verify_report import verify_result
 from tierfold.jobs.settings.resolution import resolve
 from tierfold.jobs.verbs.verify import Verified, verify
 from tierfold.jobs.verbs.verify_targets import target_of
@@ -376,7 +377,7 @@ def test_an_empty_tier_has_nothing_to_verify(tmp_path: Path) -> None:
 
 
 def test_the_json_entry_has_it_all(stage: Stage) -> None:
-    entry = stage.verify().as_json()
+    (entry,) = verify_result([stage.verify()]).document()["partitions"]
     assert entry["topic"] == "orders"
     assert entry["records"] == 10
     assert entry["corruptions"] == []

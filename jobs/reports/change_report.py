@@ -1,0 +1,154 @@
+"""The results of `restore` and `forget`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from rich.console import Console
+from rich.filesize import decimal
+from rich.text import Text
+
+from tierfold.compaction.model.segments import Segment
+from tierfold.compaction.model.wording import counted, spaced
+from tierfold.jobs.context.timestamps import timestamp_text
+from tierfold.jobs.pipeline.partition_report import (
+    FORGOTTEN,
+    PLANNED,
+    RESTORED,
+    PartitionReport,
+)
+from tierfold.jobs.reports.result import Result, document, fields, named_segment
+from tierfold.jobs.reports.tables import exact_bytes, print_omitted
+from tierfold.jobs.verbs.forget import Forgot
+from tierfold.jobs.verbs.restore import Restored
+
+SEGMENTS_SHOWN: Final = 10
+"""Maximum segments in each list; the JSON document has all."""
+
+
+def restore_result(found: Restored) -> Result:
+    """Return the result of `restore`."""
+    return Result(
+        document=lambda: document([_restored_entry(found)]),
+        print_tables=lambda console: _print_restored(console, found),
+        outcomes=[found.report.outcome],
+    )
+
+
+def _restored_entry(found: Restored) -> dict[str, Any]:
+    entry, target, plan = found.report.as_json(), found.target, found.restore_plan
+    if target is not None:
+        entry["to"] = {
+            "committed_at": timestamp_text(target.state.committed_at_ms),
+            "committed_at_ms": target.state.committed_at_ms,
+            **fields(target, "run", "event"),
+            "epoch": target.state.epoch,
+        }
+    if plan is not None:
+        entry["cleaner_offset"] = plan.cleaner_offset
+        entry["log_start_offset"] = plan.state.log_start_offset
+        for name, segments in (("back", plan.back), ("leaving", plan.leaving)):
+            entry[name] = [named_segment(segment, "written_by_run") for segment in segments]
+    return entry
+
+
+def _print_restored(console: Console, found: Restored) -> None:
+    report, plan, target = found.report, found.restore_plan, found.target
+    console.print(Text(f"{report.key}: {report.outcome}", style="bold"))
+    if target is not None:
+        run = f" by run {target.run}" if target.run else ""
+        at = timestamp_text(target.state.committed_at_ms)
+        console.print(f"to the row of {at}, {target.event}{run}")
+    _print_sentences(console, report)
+    if plan is None or report.outcome not in {PLANNED, RESTORED}:
+        return
+    would = "would " if report.outcome == PLANNED else ""
+    _print_segments(console, f"{would}live again", plan.back)
+    _print_segments(console, f"{would}be retired" if would else "retired", plan.leaving)
+    stay = len(plan.segments) - len(plan.back)
+    console.print(
+        f"{stay} stay as they are; clean below offset {plan.cleaner_offset},"
+        f" log start {plan.state.log_start_offset}"
+    )
+    if would:
+        console.print(
+            "Nothing is changed. The real run reads and checks the segments that come back."
+        )
+
+
+def _print_sentences(console: Console, report: PartitionReport) -> None:
+    for sentence in filter(None, (report.reason, *report.notes)):
+        console.print(Text(sentence), soft_wrap=True)
+
+
+def _print_segments(console: Console, what: str, segments: Sequence[Segment]) -> None:
+    size_bytes = sum(segment.size_bytes for segment in segments)
+    console.print(f"{len(segments)} {what}, {exact_bytes(size_bytes)}")
+    for segment in segments[:SEGMENTS_SHOWN]:
+        console.print(
+            f"  {segment.segment_id}  offsets {segment.start_offset}–{segment.end_offset}"
+            f"  {decimal(segment.size_bytes)}  written by {segment.written_by_run or 'a broker'}"
+        )
+    print_omitted(console, len(segments) - SEGMENTS_SHOWN, indent="  ")
+
+
+def forget_result(found: Forgot) -> Result:
+    """Return the result of `forget`."""
+    return Result(
+        document=lambda: document([_forgot_entry(found)]),
+        print_tables=lambda console: _print_forgot(console, found),
+        outcomes=[found.report.outcome],
+    )
+
+
+def _forgot_entry(found: Forgot) -> dict[str, Any]:
+    entry, loss = found.report.as_json(), found.loss
+    if loss is not None:
+        entry["forgotten"] = list(map(named_segment, loss.forgotten))
+        entry["taken"] = list(map(named_segment, loss.taken))
+        entry["set_apart"] = [
+            {
+                "id": segment.listed.segment_id,
+                "start_offset": segment.listed.start_offset,
+                "end_offset": segment.end_offset,
+                "size_bytes": segment.listed.size_bytes,
+            }
+            for segment in loss.set_apart
+        ]
+        entry["vanishing"] = [fields(one, "start_offset", "end_offset") for one in loss.vanishing]
+    return entry
+
+
+def _print_forgot(console: Console, found: Forgot) -> None:
+    report, loss = found.report, found.loss
+    console.print(Text(f"{report.key}: {report.outcome}", style="bold"))
+    _print_sentences(console, report)
+    if loss is None or report.outcome not in {PLANNED, FORGOTTEN}:
+        return
+    console.print(f"{counted(len(loss.forgotten), 'segment')} live by the catalog's row")
+    taken = [f"{one.segment_id}  offsets {one.start_offset}–{one.end_offset}" for one in loss.taken]
+    _print_list(console, "that the next run takes as the log", taken)
+    apart = [
+        f"{one.listed.segment_id}  offsets {one.listed.start_offset}–{one.end_offset}"
+        for one in loss.set_apart
+    ]
+    _print_list(console, "set apart: kept in the tier, not read", apart)
+    if loss.vanishing:
+        ranges = ", ".join(map(str, loss.vanishing[:SEGMENTS_SHOWN]))
+        more = len(loss.vanishing) - SEGMENTS_SHOWN
+        and_more = f" and {spaced(more)} more ranges" if more > 0 else ""
+        console.print(Text(f"Offsets that vanish: {ranges}{and_more}", style="yellow"))
+    else:
+        console.print("No offset vanishes.")
+    if loss.set_apart:
+        console.print("An offset that both have is read from the log, not from what is set apart.")
+    if report.outcome == PLANNED:
+        console.print("Nothing is changed. Without --dry-run, this cannot be undone.")
+
+
+def _print_list(console: Console, what: str, lines: Sequence[str]) -> None:
+    console.print(f"{counted(len(lines), 'segment')} {what}")
+    for line in lines[:SEGMENTS_SHOWN]:
+        console.print(f"  {line}")
+    print_omitted(console, len(lines) - SEGMENTS_SHOWN, indent="  ")

@@ -1,0 +1,161 @@
+"""The result of `plan` and `compact`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Final
+
+from rich.console import Console
+from rich.filesize import decimal
+
+from tierfold.compaction.cleaning.counts import RECORD_OUTCOMES, total
+from tierfold.compaction.model.wording import counted, spaced
+from tierfold.jobs.pipeline.partition_report import (
+    COMPACTED,
+    FAILED,
+    FENCED,
+    LEFT,
+    LOST_RACE,
+    NOTHING_TO_DO,
+    PLANNED,
+    REFUSED,
+    UNKNOWN,
+    PartitionReport,
+    max_compaction_delay_secs,
+)
+from tierfold.jobs.reports.result import Result, document
+from tierfold.jobs.reports.tables import (
+    NO_PARTITIONS,
+    URGENCY,
+    Column,
+    of_markers,
+    offsets,
+    outcomes_line,
+    print_rows,
+    sentences,
+    styled,
+)
+
+_AS_DONE: Final = (
+    COMPACTED,
+    PLANNED,
+    LEFT,
+    NOTHING_TO_DO,
+    REFUSED,
+    FAILED,
+    FENCED,
+    LOST_RACE,
+    UNKNOWN,
+)
+"""The order of the counts below the table: successes first."""
+
+LATE_MAX: Final = 5
+"""Maximum number of partitions with a late active segment in a message; the JSON has all."""
+
+
+def plan_result(reports: Sequence[PartitionReport], title: str, **of_all: str) -> Result:
+    """Return the result of `plan` or `compact`; `of_all`: further entries of the document."""
+    return Result(
+        document=lambda: document(
+            (report.as_json() for report in reports),
+            max_compaction_delay_secs=max_compaction_delay_secs(reports),
+            **of_all,
+        ),
+        print_tables=lambda console: print_reports(console, reports, title),
+        outcomes={report.outcome for report in reports},
+    )
+
+
+def print_reports(console: Console, reports: Sequence[PartitionReport], title: str) -> None:
+    """Print the summary of `plan` or `compact`; outcomes that need a person come first.
+
+    Within an outcome, the order is that of the work.
+    """
+    if not reports:
+        console.print(NO_PARTITIONS)
+        return
+    by_work = sorted(sorted(reports, key=lambda report: report.key), key=_precedence, reverse=True)
+    ordered = sorted(by_work, key=lambda report: URGENCY.index(report.outcome))
+    print_rows(console, title, _COLUMNS, ordered)
+    _print_totals(console, reports)
+    _print_late(console, reports)
+
+
+def _precedence(report: PartitionReport) -> tuple[Fraction, Fraction]:
+    return report.ratio.precedence if report.ratio is not None else (Fraction(0), Fraction(0))
+
+
+def _range(report: PartitionReport) -> str:
+    if report.next_offset is None:
+        return ""
+    return offsets(report.first_dirty or 0, report.next_offset)
+
+
+def _if_any(cell: Callable[[PartitionReport], str]) -> Callable[[PartitionReport], str]:
+    """Leave the cell empty without a result: after a failure, "→ 0 bytes" would look like one."""
+    with_result = {COMPACTED, PLANNED, LEFT}
+    return lambda report: (
+        cell(report) if report.segments_in and report.outcome in with_result else ""
+    )
+
+
+def _segments(report: PartitionReport) -> str:
+    return f"{spaced(report.segments_in)} → {spaced(report.segments_out)}"
+
+
+def _bytes(report: PartitionReport) -> str:
+    bound = "≤ " if report.outcome == PLANNED else ""
+    return f"{decimal(report.bytes_in)} → {bound}{decimal(report.bytes_out)}"
+
+
+_COLUMNS: Final[Sequence[Column[PartitionReport]]] = (
+    ("partition", "left", lambda report: str(report.key)),
+    ("outcome", "left", lambda report: styled(report.outcome)),
+    ("offsets", "right", _range),
+    ("segments", "right", _if_any(_segments)),
+    ("bytes", "right", _if_any(_bytes)),
+    ("why", "left", lambda report: sentences(report.reason, report.notes)),
+)
+
+
+def _print_totals(console: Console, reports: Sequence[PartitionReport]) -> None:
+    """Print one line on the run and one on its records."""
+    outcomes = [report.outcome for report in reports]
+    if PLANNED in outcomes:
+        console.print(
+            "Records without a key are dropped. How many is unknown until scanned;"
+            " compact.keyless.max limits them.",
+            style="dim",
+        )
+    console.print(outcomes_line(outcomes, _AS_DONE))
+    done = [report for report in reports if report.outcome == COMPACTED]
+    if not done:
+        if set(outcomes) == {NOTHING_TO_DO}:
+            console.print("Nothing to do: no segment was opened or written.")
+        return
+    counts = total(report.counts for report in done)
+    bytes_in = sum(report.bytes_in for report in done)
+    bytes_out = sum(report.bytes_out for report in done)
+    exactly = f"{spaced(bytes_in)} → {spaced(bytes_out)} bytes"
+    console.print(f"{decimal(bytes_in)} became {decimal(bytes_out)} ({exactly}).")
+    others = ", ".join(
+        f"{spaced(getattr(counts, name))} {name.replace('_', ' ')}" for name in RECORD_OUTCOMES[1:]
+    )
+    kept = f"{spaced(counts.kept)} kept{of_markers(counts.kept_markers)}"
+    console.print(f"{spaced(counts.records_in)} records: {kept}, {others}.", soft_wrap=True)
+
+
+def _print_late(console: Console, reports: Sequence[PartitionReport]) -> None:
+    """Print what is late: data to clean, and active segments that brokers should roll."""
+    delay_secs = max_compaction_delay_secs(reports)
+    if delay_secs:
+        console.print(f"max-compaction-delay-secs: {delay_secs}", style="yellow")
+    late = sorted(report.key for report in reports if report.should_have_rolled_at_ms is not None)
+    if late:
+        names = ", ".join(map(str, late[:LATE_MAX])) + (", …" if len(late) > LATE_MAX else "")
+        console.print(
+            f"{counted(len(late), 'partition')} whose active segment should have rolled, if it"
+            f" holds a record: {names}.",
+            style="dim",
+        )

@@ -1,0 +1,155 @@
+"""The results of `status` and `config`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any, Final
+
+from rich.console import Console
+from rich.filesize import decimal
+from rich.table import Table
+from rich.text import Text
+
+from tierfold.compaction.model.redaction import printable
+from tierfold.compaction.model.segments import RetiredSegment, Segment
+from tierfold.compaction.model.wording import counted, spaced
+from tierfold.jobs.context.timestamps import timestamp_text
+from tierfold.jobs.pipeline.partition_report import REFUSED
+from tierfold.jobs.reports.result import Result, document, fields, named, named_segment
+from tierfold.jobs.reports.tables import (
+    NO_PARTITIONS,
+    ROWS_MAX,
+    Column,
+    offsets,
+    optional,
+    print_rows,
+)
+from tierfold.jobs.settings.resolution import EffectiveSetting
+from tierfold.jobs.verbs.status import PartitionStatus
+
+
+def status_result(partitions: Sequence[PartitionStatus]) -> Result:
+    """Return the result of `status`."""
+    return Result(
+        document=lambda: document(map(_entry, partitions)),
+        print_tables=lambda console: _print_status(console, partitions),
+        outcomes={REFUSED for status in partitions if status.refusal},
+    )
+
+
+def _entry(status: PartitionStatus) -> dict[str, Any]:
+    view, row, ratio = status.view, status.row, status.ratio
+    orphans, set_apart = ((), ()) if view is None else (view.orphans, view.set_apart)
+    return {
+        **named(status.key),
+        "epoch": status.epoch,
+        "owner_run": "" if row is None else row.owner_run,
+        "committed_at_ms": None if row is None else row.committed_at_ms,
+        "cleaner_offset": status.cleaner_offset,
+        "log_start_offset": status.log_start_offset,
+        "clean_bytes": None if ratio is None else ratio.clean_bytes,
+        "cleanable_bytes": None if ratio is None else ratio.cleanable_bytes,
+        "segments": list(map(_live, status.segments, status.logs)),
+        "retired": [] if row is None else list(map(_retired, row.retired)),
+        "orphans": [orphan.segment_id for orphan in orphans],
+        "orphan_bytes": sum(orphan.size_bytes for orphan in orphans),
+        "out_of_lineage": [segment.segment_id for segment in set_apart],
+        "notes": [] if view is None else list(view.notes),
+        "refusal": status.refusal,
+    }
+
+
+def _live(segment: Segment, log: str) -> dict[str, Any]:
+    names = ("start_offset", "end_offset", "own_start_offset", "size_bytes", "skipped_bytes")
+    return {
+        "id": segment.segment_id,
+        **fields(segment, *names, "max_timestamp_ms"),
+        "leader_epochs": [asdict(epoch) for epoch in segment.leader_epochs],
+        "log": log,
+        "written_by_run": segment.written_by_run,
+    }
+
+
+def _retired(retired: RetiredSegment) -> dict[str, Any]:
+    names = ("retired_at_ms", "retired_by_epoch", "retired_by_run", "deletion_started_at_ms")
+    return named_segment(retired.segment) | fields(retired, *names)
+
+
+def _print_status(console: Console, partitions: Sequence[PartitionStatus]) -> None:
+    if not partitions:
+        console.print(NO_PARTITIONS)
+        return
+    ordered = sorted(partitions, key=lambda status: (not status.refusal, status.key))
+    print_rows(console, "status", _COLUMNS, ordered)
+    for status in ordered[:ROWS_MAX]:
+        if status.refusal:
+            # Not folded, so that its commands can be pasted.
+            sentence = printable(f"{status.key}: {status.refusal}")
+            console.print(Text(sentence, style="red"), soft_wrap=True)
+
+
+def _range(status: PartitionStatus) -> str:
+    segments, start = status.segments, status.log_start_offset
+    return offsets(start, segments[-1].next_offset) if segments and start is not None else "none"
+
+
+def _remarks(status: PartitionStatus) -> Text:
+    view = status.view
+    remarks = ["refused, see below"] if status.refusal else []
+    remarks += _beside_live(status)
+    remarks += view.notes if view is not None else ()
+    return Text(printable("; ".join(remarks)), style="red" if status.refusal else "")
+
+
+def _beside_live(status: PartitionStatus) -> Iterator[str]:
+    """What the tier has beside live segments, and which run holds the partition."""
+    row, view = status.row, status.view
+    if row is not None and row.retired:
+        since = timestamp_text(min(retired.retired_at_ms for retired in row.retired))
+        retired_bytes = sum(retired.segment.size_bytes for retired in row.retired)
+        yield f"{len(row.retired)} retired since {since}: {decimal(retired_bytes)}"
+        going = len(row.retired) - len(row.whole_retired)
+        if going:
+            yield f"{going} being deleted"
+    if view is not None and view.orphans:
+        orphan_bytes = sum(orphan.size_bytes for orphan in view.orphans)
+        yield f"{counted(len(view.orphans), 'orphan')}: {decimal(orphan_bytes)}"
+    if view is not None and view.set_apart:
+        yield f"{len(view.set_apart)} outside the leader epoch lineage"
+    if row is not None and row.owner_run:
+        last = timestamp_text(row.committed_at_ms)
+        yield f"claimed by run {row.owner_run}, last commit at {last}"
+
+
+_COLUMNS: Final[Sequence[Column[PartitionStatus]]] = (
+    ("partition", "left", lambda status: str(status.key)),
+    ("segments", "right", lambda status: spaced(len(status.segments))),
+    ("bytes", "right", lambda status: decimal(sum(one.size_bytes for one in status.segments))),
+    ("offsets", "right", _range),
+    ("dirty", "right", lambda status: "" if status.ratio is None else status.ratio.percent),
+    ("clean below", "right", lambda status: optional(status.cleaner_offset)),
+    ("epoch", "right", lambda status: str(status.epoch)),
+    ("retired", "right", lambda status: spaced(len(status.row.retired)) if status.row else "0"),
+    ("remarks", "left", _remarks),
+)
+
+
+def config_result(topic: str, settings: Sequence[EffectiveSetting]) -> Result:
+    """Return the result of `config`."""
+    return Result(
+        document=lambda: {"topic": topic, "settings": [each.as_json() for each in settings]},
+        print_tables=lambda console: _print_settings(console, topic, settings),
+    )
+
+
+def _print_settings(console: Console, topic: str, settings: Sequence[EffectiveSetting]) -> None:
+    table = Table(title=f"settings of {topic}", title_justify="left")
+    table.add_column("setting", no_wrap=True)
+    table.add_column("value", justify="right", overflow="fold")
+    table.add_column("unit", no_wrap=True)
+    table.add_column("from", overflow="fold")
+    for entry in settings:
+        value, source = Text(printable(entry.text)), Text(printable(entry.source))
+        table.add_row(entry.setting.name, value, entry.setting.unit, source)
+    console.print(table)

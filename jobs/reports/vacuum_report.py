@@ -1,0 +1,134 @@
+"""The result of `vacuum`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from rich.console import Console
+from rich.filesize import decimal
+from rich.text import Text
+
+from tierfold.compaction.model.redaction import printable
+from tierfold.compaction.model.wording import counted, spaced
+from tierfold.jobs.pipeline.partition_report import PLANNED
+from tierfold.jobs.reports.result import Result, document, fields, named, named_segment
+from tierfold.jobs.reports.tables import (
+    NO_PARTITIONS,
+    URGENCY,
+    Column,
+    exact_bytes,
+    outcomes_line,
+    print_omitted,
+    print_rows,
+    sentences,
+    styled,
+)
+from tierfold.jobs.verbs.vacuum_outcome import DeletionCandidate, Kind, PartitionVacuum
+
+LINES_MAX: Final = 100
+"""Maximum number of objects that a dry run lists."""
+
+
+def vacuum_result(reports: Sequence[PartitionVacuum], catalog_files: int, run: str = "") -> Result:
+    """Return the result of `vacuum`; `run`: the run's name, empty for a dry run."""
+    of_run = {"run": run} if run else {}
+    return Result(
+        document=lambda: document(map(_entry, reports), catalog_files=catalog_files, **of_run),
+        print_tables=lambda console: _print_vacuum(console, reports, catalog_files, run),
+        outcomes={report.outcome for report in reports},
+    )
+
+
+def _entry(report: PartitionVacuum) -> dict[str, Any]:
+    return {
+        **named(report.key),
+        **fields(report, "outcome", "reason"),
+        "epoch": report.row.epoch,
+        "log_start_offset": report.log_start_offset,
+        "expired": [
+            named_segment(expired.segment, "max_timestamp_ms") | {"reason": expired.reason}
+            for expired in report.deletion.expired
+        ],
+        "objects": [entry for one in report.candidates for entry in _objects(one)],
+        "object_bytes": report.size_bytes,
+        "notes": list(report.notes),
+    }
+
+
+def _objects(candidate: DeletionCandidate) -> Iterator[dict[str, Any]]:
+    for key, size_bytes in candidate.objects:
+        found = fields(candidate, "kind", "why", "segment_id", "is_gone")
+        yield {"object": key, "size_bytes": size_bytes, **found}
+
+
+def _print_vacuum(
+    console: Console, reports: Sequence[PartitionVacuum], catalog_files: int, run: str
+) -> None:
+    """Print the summary; a dry run also lists the objects."""
+    if reports:
+        ordered = sorted(reports, key=lambda report: (URGENCY.index(report.outcome), report.key))
+        title = f"run {run}" if run else "dry run: nothing is changed"
+        print_rows(console, title, _COLUMNS, ordered)
+        planned = [report for report in ordered if report.outcome == PLANNED]
+        lines = [line for report in planned for line in _lines(report)]
+        for line in lines[:LINES_MAX]:
+            console.print(Text(printable(line)), soft_wrap=True)
+        print_omitted(console, len(lines) - LINES_MAX)
+        console.print(_totals(reports))
+    else:
+        console.print(NO_PARTITIONS)
+    if catalog_files:
+        files = counted(catalog_files, "file")
+        done = "deleted" if run else "to delete"
+        console.print(f"{files} of the catalog, superseded for thirty days: {done}.")
+
+
+def _kinds(report: PartitionVacuum) -> str:
+    counts = [(sum(one.kind is kind for one in report.candidates), kind) for kind in Kind]
+    return "\n".join(f"{spaced(count)} {kind}" for count, kind in counts if count)
+
+
+def _log_start(report: PartitionVacuum) -> str:
+    return "" if report.log_start_offset is None else str(report.log_start_offset)
+
+
+def _unless_zero(count: int) -> str:
+    return spaced(count) if count else ""
+
+
+_COLUMNS: Final[Sequence[Column[PartitionVacuum]]] = (
+    ("partition", "left", lambda report: str(report.key)),
+    ("outcome", "left", lambda report: styled(report.outcome)),
+    ("expire", "right", lambda report: _unless_zero(len(report.deletion.expired))),
+    ("go", "right", _kinds),
+    ("objects", "right", lambda report: _unless_zero(report.objects)),
+    ("bytes", "right", lambda report: decimal(report.size_bytes) if report.candidates else ""),
+    ("log start", "right", _log_start),
+    ("why", "left", lambda report: sentences(report.reason, report.notes)),
+)
+
+
+def _lines(report: PartitionVacuum) -> Iterator[str]:
+    """The lines of a dry run: what would be retired and what would be deleted."""
+    for expired in report.deletion.expired:
+        segment = expired.segment
+        yield (
+            f"expires   {segment.size_bytes:>12}  {report.key} segment {segment.segment_id},"
+            f" offsets {segment.start_offset} to {segment.end_offset}: {expired.reason}"
+        )
+    for candidate in report.candidates:
+        for key, size_bytes in candidate.objects:
+            yield f"{candidate.kind:<9} {size_bytes:>12}  {key}: {candidate.why}"
+
+
+def _totals(reports: Sequence[PartitionVacuum]) -> str:
+    gone = [one for report in reports for one in report.candidates if one.is_gone]
+    to_go = [one for report in reports if report.outcome == PLANNED for one in report.candidates]
+    line = outcomes_line([report.outcome for report in reports], URGENCY)
+    for verb, candidates in (("Deleted", gone), ("To delete", to_go)):
+        if candidates:
+            count = sum(len(one.objects) for one in candidates)
+            size_bytes = sum(one.size_bytes for one in candidates)
+            line += f" {verb}: {counted(count, 'object')}, {exact_bytes(size_bytes)}."
+    return line

@@ -1,0 +1,105 @@
+"""The result of `verify`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields as fields_of
+from operator import attrgetter
+from typing import Any, Final
+
+from rich.console import Console
+from rich.filesize import decimal
+from rich.text import Text
+
+from tierfold.compaction.model.redaction import printable
+from tierfold.compaction.model.wording import counted, spaced
+from tierfold.jobs.pipeline.partition_report import FAILED
+from tierfold.jobs.reports.result import Result, document, fields, named
+from tierfold.jobs.reports.tables import NO_PARTITIONS, ROWS_MAX, Column, of_markers, print_rows
+from tierfold.jobs.verbs.verify import Verified
+
+
+def verify_result(partitions: Sequence[Verified]) -> Result:
+    """Return the result of `verify`."""
+    return Result(
+        document=lambda: document(map(_entry, partitions)),
+        print_tables=lambda console: print_verified(console, partitions),
+        outcomes={FAILED for verified in partitions if verified.corruptions},
+    )
+
+
+def _entry(verified: Verified) -> dict[str, Any]:
+    entry = fields(verified, *(field.name for field in fields_of(verified)))
+    if verified.second_opinion is not None:
+        entry["second_opinion"] = fields(verified.second_opinion, "keys", "differing", "late")
+    return named(entry.pop("key")) | entry
+
+
+def print_verified(console: Console, partitions: Sequence[Verified]) -> None:
+    """Print the summary of `verify`; corrupt partitions come first, with all their corruptions."""
+    if not partitions:
+        console.print(NO_PARTITIONS)
+        return
+    ordered = sorted(partitions, key=lambda verified: (not verified.corruptions, verified.key))
+    print_rows(console, "verify", _COLUMNS, ordered)
+    for verified in ordered[:ROWS_MAX]:
+        for corruption in verified.corruptions:
+            sentence = printable(f"{verified.key}: {corruption}")
+            console.print(Text(sentence, style="red"), soft_wrap=True)
+    console.print(_totals(partitions), soft_wrap=True)
+
+
+def _conclusion(verified: Verified) -> Text:
+    result = (
+        Text(counted(len(verified.corruptions), "corruption"), style="red")
+        if verified.corruptions
+        else Text("sound")
+    )
+    for note in verified.notes:
+        result.append(printable(f"; {note}"), style="dim")
+    return result
+
+
+def _count(name: str) -> Callable[[Verified], str]:
+    of = attrgetter(name)
+    return lambda verified: "–" if of(verified) is None else spaced(of(verified))
+
+
+_COLUMNS: Final[Sequence[Column[Verified]]] = (
+    ("partition", "left", lambda verified: str(verified.key)),
+    ("segments", "right", _count("segments")),
+    ("batches", "right", _count("batches")),
+    ("records", "right", _count("records")),
+    ("read", "right", lambda verified: decimal(verified.bytes_read)),
+    ("index entries", "right", _count("index_entries")),
+    ("keys compared", "right", _count("keys_compared")),
+    ("result", "left", _conclusion),
+)
+
+
+def _totals(partitions: Sequence[Verified]) -> Text:
+    """One line: everything is sound, or how much is corrupt."""
+    corruptions = sum(len(verified.corruptions) for verified in partitions)
+    if corruptions:
+        corrupt = sum(bool(verified.corruptions) for verified in partitions)
+        return Text(
+            f"FAULTS: {corruptions}, in {corrupt} of {counted(len(partitions), 'partition')}",
+            style="bold red",
+        )
+
+    def summed(name: str) -> int:
+        return sum(getattr(verified, name) or 0 for verified in partitions)
+
+    keys = ""
+    if any(verified.keys_compared is not None for verified in partitions):
+        keys = f", {spaced(summed('keys_compared'))} keys agree with the originals"
+    if deleted := summed("keys_deleted"):
+        keys += f" ({spaced(deleted)} deleted ones among them)"
+    seconds = [verified.second_opinion for verified in partitions if verified.second_opinion]
+    if seconds:
+        keys += f", {spaced(sum(second.keys for second in seconds))} by a second opinion"
+    return Text(
+        f"verified: {counted(summed('segments'), 'segment')}, {spaced(summed('batches'))} batches,"
+        f" {spaced(summed('records'))} records{of_markers(summed('markers'))}{keys}",
+        style="green",
+    )
