@@ -91,59 +91,12 @@ def compact_verb(dry_run: bool, output: Output, **given: Any) -> None:
       tierfold compact /mnt/tier --set cleanup.policy=compact --set delete.retention.ms=3600000
       tierfold compact /mnt/tier --set cleanup.policy=compact --engine local
     """
-<<<<<<< HEAD
-    if given["dry_run"]:
-        _plan_with_budget(given)
-    else:
-        _compact(given)
-
-
-def _plan_with_budget(given: dict[str, Any]) -> None:
     from tierfold.jobs.cli.arguments import (
-        asked_of_tier,
-        budget_of,
-        local_max_of,
-        settings_of,
-        tell_people,
-    )
-    from tierfold.jobs.settings.remarks import remarks_on_plan
-    from tierfold.jobs.verbs.plan import plan
-
-    settings = settings_of(given)
-    asked = asked_of_tier(given)
-    remarks = remarks_on_plan(settings, asked.context, asked.scope)
-    tell_people(remarks, given)
-    local_max = local_max_of(given)
-    reports = plan(asked.context, settings, asked.scope, budget_of(given), local_max)
-    _told(reports, "dry run: nothing is changed", given["as_json"], **remarks.as_json())
-
-
-def _compact(given: dict[str, Any]) -> None:
-    from tierfold.jobs.cli.arguments import (
-        asked_of_tier,
         budget_of,
         engine_of,
-        settings_of,
-        tell_people,
+        local_max_of,
+        opened_with_remarks,
     )
-    from tierfold.jobs.settings.remarks import Remarks, remarks_on_tier
-    from tierfold.jobs.verbs.compact import broker_warnings, compact
-
-    settings = settings_of(given)
-    asked = asked_of_tier(given)
-    remarks = remarks_on_tier(settings, asked.context)
-    tell_people(remarks, given)
-    # Progress is not a result, so it always goes to stderr.
-    stderr = beside_result(as_json=given["as_json"])
-    budget, engine = budget_of(given), engine_of(given)
-    reports = compact(asked.context, settings, asked.scope, stderr, budget, engine)
-    of_brokers = Remarks(warnings=broker_warnings(settings, reports))
-    tell_people(of_brokers, given)
-    remarks = replace(remarks, warnings=(*remarks.warnings, *of_brokers.warnings))
-    of_all: dict[str, str | list[str]] = {"run": asked.context.run, **remarks.as_json()}
-    _told(reports, f"run {asked.context.run}", given["as_json"], **of_all)
-=======
-    from tierfold.jobs.cli.arguments import budget_of, engine_of, opened_with_remarks
     from tierfold.jobs.reports.plan_report import plan_result
     from tierfold.jobs.settings.remarks import Remarks
     from tierfold.jobs.verbs.compact import broker_warnings, compact
@@ -153,12 +106,12 @@ def _compact(given: dict[str, Any]) -> None:
     settings, run, budget = asked.settings, asked.context.run, budget_of(given)
     tier = (asked.context, settings, asked.scope)
     if dry_run:
-        finish(output, plan_result(plan(*tier, budget), "dry run: nothing is changed"))
+        plans = plan(*tier, budget, local_max_of(given))
+        finish(output, plan_result(plans, "dry run: nothing is changed"))
     else:
         reports = compact(*tier, output.progress, budget, engine_of(given))
         output.remark(Remarks(warnings=broker_warnings(settings, reports)))
         finish(output, plan_result(reports, f"run {run}", run=run))
->>>>>>> p15-verbs
 
 
 @tierfold.command("status")
