@@ -83,7 +83,7 @@ def _is_pure(name: str) -> bool:
 def outside_imports(sources: tuple[Source, ...]) -> set[str]:
     """Top-level names that these files import and that neither Python nor we provide."""
     tops = {name.partition(".")[0] for source in sources for name, _ in imported(source)}
-    return tops - set(sys.stdlib_module_names) - {"tierfold", "tests"}
+    return tops - set(sys.stdlib_module_names) - {"tierfold", "tests", "scripts"}
 
 
 def needed_modules(sources: tuple[Source, ...]) -> set[str]:
@@ -103,7 +103,7 @@ def unneeded_modules(sources: tuple[Source, ...], doors: set[str]) -> list[str]:
     packages = {source.module for source in sources if source.path.endswith("__init__.py")}
     needed = needed_modules(sources) | doors | packages
     return [
-        f"{source.path}: nobody imports it; wire it, name it in README.md, or delete it"
+        f"{source.path}: no module imports it; use it, name it in a guide, or delete it"
         for source in sources
         if source.module not in needed
     ]

@@ -81,8 +81,8 @@ def modules_in(package: Source) -> set[str]:
 
 
 def tests() -> tuple[Source, ...]:
-    """The files that check them."""
-    return sources("tests")
+    """The files that check them, and the scripts."""
+    return sources("tests", "scripts")
 
 
 @functools.cache

@@ -10,21 +10,21 @@ from tests.tidy import import_contracts, source_tree
 from tests.tidy.packaging_docs import entry_points
 from tests.tidy.source_tree import Source, source_of
 
-README = (source_tree.ROOT / "README.md").read_text(encoding="utf-8")
 COMPACTION = source_tree.sources("compaction")
 
 
+SCRIPTS = source_tree.sources("scripts")
+
+
 def doors() -> set[str]:
-    """Modules that the outside enters by: the command, `python -m`, the API of the README."""
-    spoken = set(re.findall(r"`(tierfold\.[a-z_.]+)`", README))
-    imports = set(re.findall(r"^from (tierfold\.[a-z_.]+) import", README, re.MULTILINE))
+    """Modules that users enter by: the command, launchers, scripts, and what the guides name."""
     setup = (source_tree.ROOT / "setup.cfg").read_text(encoding="utf-8")
-    return entry_points(setup) | spoken | imports | {"tierfold.__main__"} | launchers()
-
-
-def launchers() -> set[str]:
-    """Modules for spark-submit, one per verb."""
-    return {source.module for source in source_tree.product() if source.module.endswith("_job")}
+    guides = [source_tree.ROOT / "README.md", *(source_tree.ROOT / "docs").glob("*.md")]
+    text = "".join(guide.read_text(encoding="utf-8") for guide in guides)
+    named = re.findall(r"(?:`|^from )(tierfold\.[a-z_.]+)(?:`| import)", text, re.MULTILINE)
+    launchers = {of.module for of in source_tree.product() if of.module.endswith("_job")}
+    scripts = {of.module for of in SCRIPTS}
+    return entry_points(setup) | {"tierfold.__main__", *named} | launchers | scripts
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_compaction_decides_and_never_touches(source: Source) -> None:
 
 
 def test_every_module_is_needed_by_another_or_is_a_door() -> None:
-    assert import_contracts.unneeded_modules(source_tree.product(), doors()) == []
+    assert import_contracts.unneeded_modules(source_tree.product() + SCRIPTS, doors()) == []
 
 
 def test_a_relative_import_is_found() -> None:
