@@ -24,7 +24,7 @@ RUNTIME := $(VENV)/.tierfold-runtime
 TESTING := $(VENV)/.tierfold-testing
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dist test check lint bench soak clean
+.PHONY: help demo dist test check lint pages bench soak clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ lint: $(TESTING) ## the linters alone: style, types, and which package may impor
 	@$(BIN)/ruff check .
 	@$(BIN)/python -m mypy
 	@$(BIN)/lint-imports --no-cache
+
+pages: $(RUNTIME) ## write the generated pages and transcripts again (scripts/pages.py)
+	@$(BIN)/python -m scripts.pages
 
 bench: $(TESTING) ## measure against Kafka's own cleaner, in turn (build/bench; docs/performance.md)
 	@scripts/require-java javac

@@ -33,10 +33,10 @@ from tests.spark_classes import jvm_options
 SPARK: Final = Path(pyspark.__file__).parent
 MASTER: Final = "org.apache.spark.deploy.master.Master"
 WORKER: Final = "org.apache.spark.deploy.worker.Worker"
-README: Final = (ROOT / "README.md").read_text(encoding="utf-8")
-SHOWN: Final = dict(re.findall(r"--conf (\S+?)=(\S+)", README))
-SHOWN_FOLDER: Final = "".join(re.findall(r"--archives [^\s#]+(#\S+)", README))
-"""Where the README has the archive unpacked."""
+PAGE: Final = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
+SHOWN: Final = dict(re.findall(r"--conf (\S+?)=(\S+)", PAGE))
+SHOWN_FOLDER: Final = "".join(re.findall(r"--archives [^\s#]+(#\S+)", PAGE))
+"""Where the page has the archive unpacked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +118,7 @@ class Cluster:
         return worker
 
     def submitted(self, archive: Path, *application: str | Path) -> Application:
-        """The README's `spark-submit`, but for what it has to leave open: places and addresses."""
+        """Run the `spark-submit` of docs/cluster.md, with the places and addresses filled in."""
         options = SHOWN | {
             "spark.pyspark.python": str(self._bare_python),
             "spark.pyspark.driver.python": sys.executable,

@@ -6,11 +6,8 @@ import ast
 import sys
 from typing import Final
 
-from tests.tidy.forbidden_code import attributes, dotted, imported
-from tests.tidy.source_tree import FOLDERS, Source
+from tests.tidy.source_tree import FOLDERS, Source, attributes, calls, imported
 
-# What a room that decides and never touches may know. The list is what is allowed, so that a
-# new way to reach the outside is refused by default.
 PURE: Final = frozenset(
     {
         "__future__",
@@ -22,7 +19,7 @@ PURE: Final = frozenset(
         "functools",
         "heapq",
         "itertools",
-        "llvmlite",  # numba's own tongue, in which an intrinsic is written
+        "llvmlite",  # numba's intrinsics are written with it
         "math",
         "numba",
         "numpy",
@@ -32,6 +29,8 @@ PURE: Final = frozenset(
         "typing",
     }
 )
+"""All that `compaction` may import; other modules are refused, new ones included."""
+
 TOUCHING_CALLS: Final = frozenset({"open", "input", "print", "exec", "eval", "__import__"})
 TOUCHING_ARRAYS: Final = frozenset(
     {
@@ -43,7 +42,7 @@ TOUCHING_ARRAYS: Final = frozenset(
 
 
 def relative_imports(source: Source) -> list[str]:
-    """An absolute import says which room it crosses into."""
+    """Relative imports; an absolute one shows which package it is from."""
     nodes = [node for node in ast.walk(source.tree) if isinstance(node, ast.ImportFrom)]
     return [
         f"{source.path}:{node.lineno}: a relative import; write the whole name"
@@ -53,7 +52,7 @@ def relative_imports(source: Source) -> list[str]:
 
 
 def other_names(source: Source) -> list[str]:
-    """A user's own `jobs` folder must not get in the way of ours, so ours is `tierfold.jobs`."""
+    """Imports of our folders without `tierfold`: a user may have a `jobs` folder, too."""
     return [
         f"{source.path}:{line}: {name}; import it as tierfold.{name}"
         for name, line in imported(source)
@@ -62,17 +61,14 @@ def other_names(source: Source) -> list[str]:
 
 
 def impure(source: Source) -> list[str]:
-    """What a pure module imports or calls beyond what is allowed."""
-    found = [(name, line) for name, line in imported(source) if not _is_pure(name)]
-    calls = [node for node in ast.walk(source.tree) if isinstance(node, ast.Call)]
-    found += [
-        (dotted(call.func), call.lineno) for call in calls if dotted(call.func) in TOUCHING_CALLS
-    ]
-    found += [(name, line) for name, line in attributes(source) if name in TOUCHING_ARRAYS]
+    """Imports and calls that a pure module may not have."""
+    used = [(name, line) for name, line in imported(source) if not _is_pure(name)]
+    used += [(name, call.lineno) for name, call in calls(source) if name in TOUCHING_CALLS]
+    used += [(name, line) for name, line in attributes(source) if name in TOUCHING_ARRAYS]
     return [
-        f"{source.path}:{line}: {name}; compaction decides and never touches, "
-        "storage or jobs do it and pass the value in"
-        for name, line in found
+        f"{source.path}:{line}: {name}; compaction is pure: do this in storage or jobs, and pass "
+        "the value in"
+        for name, line in used
     ]
 
 
@@ -83,11 +79,11 @@ def _is_pure(name: str) -> bool:
 def outside_imports(sources: tuple[Source, ...]) -> set[str]:
     """Top-level names that these files import and that neither Python nor we provide."""
     tops = {name.partition(".")[0] for source in sources for name, _ in imported(source)}
-    return tops - set(sys.stdlib_module_names) - {"tierfold", "tests"}
+    return tops - set(sys.stdlib_module_names) - {"tierfold", "tests", "scripts"}
 
 
 def needed_modules(sources: tuple[Source, ...]) -> set[str]:
-    """Modules that some other file imports, by whichever form of import."""
+    """Modules that another file imports, by any form of import."""
     known = {source.module for source in sources}
     return {
         module
@@ -99,11 +95,11 @@ def needed_modules(sources: tuple[Source, ...]) -> set[str]:
 
 
 def unneeded_modules(sources: tuple[Source, ...], doors: set[str]) -> list[str]:
-    """Modules that nobody imports and that are no `doors`: entry points, public API, packages."""
+    """Modules that no other imports, apart from packages and `doors`: entry points, public API."""
     packages = {source.module for source in sources if source.path.endswith("__init__.py")}
     needed = needed_modules(sources) | doors | packages
     return [
-        f"{source.path}: nobody imports it; wire it, name it in README.md, or delete it"
+        f"{source.path}: no module imports it; use it, name it in a guide, or delete it"
         for source in sources
         if source.module not in needed
     ]

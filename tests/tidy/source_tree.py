@@ -1,7 +1,7 @@
 """The source tree that the tidy checks read: its files, read and parsed once.
 
-A check is a pure function from a source (or from text) to a list of violations; an empty list means
-that there is none. So a test can show that each check fails on a few made-up lines.
+A check is a pure function from a source (or a text) to a list of violations. So a test can show
+that each check finds a violation in a few made-up lines.
 """
 
 from __future__ import annotations
@@ -42,8 +42,41 @@ class Source:
 
 
 def source_of(text: str, path: str = "compaction/made_up.py") -> Source:
-    """A source from text, which is what the checks' own tests make up."""
+    """Parse a source."""
     return Source(path=path, text=text, tree=ast.parse(text))
+
+
+def imported(source: Source) -> list[tuple[str, int]]:
+    """Every imported name, dotted, with its line."""
+    names: list[tuple[str, int]] = []
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Import):
+            names += [(alias.name, node.lineno) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            names += [(f"{node.module}.{alias.name}", node.lineno) for alias in node.names]
+    return names
+
+
+def attributes(source: Source) -> list[tuple[str, int]]:
+    """Every attribute chain with its line."""
+    nodes = [node for node in ast.walk(source.tree) if isinstance(node, ast.Attribute)]
+    return [(_dotted(node), node.lineno) for node in nodes]
+
+
+def calls(source: Source) -> list[tuple[str, ast.Call]]:
+    """Every call with the name that is called."""
+    nodes = [node for node in ast.walk(source.tree) if isinstance(node, ast.Call)]
+    return [(_dotted(call.func), call) for call in nodes]
+
+
+def _dotted(node: ast.expr) -> str:
+    """`a.b.c` of an attribute chain, empty for anything else."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        owner = _dotted(node.value)
+        return f"{owner}.{node.attr}" if owner else ""
+    return ""
 
 
 @functools.cache
@@ -73,7 +106,7 @@ def packages() -> tuple[Source, ...]:
 
 
 def modules_in(package: Source) -> set[str]:
-    """Names of a package's modules and packages; launchers are no part of it."""
+    """Names of a package's modules and packages, without launchers."""
     folder = (ROOT / package.path).parent
     below = [path.parent for path in folder.glob("*/__init__.py")]
     files = [path for path in folder.glob("*.py") if path.name != "__init__.py"]
@@ -81,8 +114,8 @@ def modules_in(package: Source) -> set[str]:
 
 
 def tests() -> tuple[Source, ...]:
-    """The files that check them."""
-    return sources("tests")
+    """The tests and the scripts."""
+    return sources("tests", "scripts")
 
 
 @functools.cache

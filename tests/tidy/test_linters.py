@@ -12,7 +12,9 @@ import pytest
 from tests.tidy import source_tree
 from tests.tidy.source_tree import FOLDERS, ROOT
 
-LINT_IMPORTS = Path(sys.executable).with_name("lint-imports")
+RUFF = [sys.executable, "-m", "ruff", "check"]
+MYPY = [sys.executable, "-m", "mypy"]
+LINT_IMPORTS = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
 
 
 def output_of(command: list[str], *, cwd: Path = ROOT, text: str = "") -> tuple[int, str]:
@@ -20,24 +22,17 @@ def output_of(command: list[str], *, cwd: Path = ROOT, text: str = "") -> tuple[
     return done.returncode, done.stdout + done.stderr
 
 
-def ruff_on(text: str, path: str = "compaction/made_up.py") -> str:
-    command = [sys.executable, "-m", "ruff", "check", "--output-format=concise", "--no-cache"]
-    return output_of([*command, f"--stdin-filename={path}", "-"], text=text)[1]
+def ruff_on(text: str) -> str:
+    options = ["--output-format=concise", "--no-cache", "--stdin-filename=compaction/made_up.py"]
+    return output_of([*RUFF, *options, "-"], text=text)[1]
 
 
-def test_style_is_kept() -> None:
-    status, said = output_of([sys.executable, "-m", "ruff", "check", "."])
-    assert status == 0, said
-
-
-def test_types_hold() -> None:
-    status, said = output_of([sys.executable, "-m", "mypy"])
-    assert status == 0, said
-
-
-def test_import_contracts_hold() -> None:
-    status, said = output_of([str(LINT_IMPORTS), "--no-cache"])
-    assert status == 0, said
+@pytest.mark.parametrize(
+    "command", [[*RUFF, "."], MYPY, LINT_IMPORTS], ids=["ruff", "mypy", "lint-imports"]
+)
+def test_the_source_tree_passes(command: list[str]) -> None:
+    status, printed = output_of(command)
+    assert status == 0, printed
 
 
 HEAD = '"""A made-up module."""\n\nfrom __future__ import annotations\n\n'
@@ -68,13 +63,28 @@ def test_ruff_lets_clean_code_pass() -> None:
     assert "All checks passed" in ruff_on(HEAD + "X = 1\n")
 
 
-def test_mypy_refuses_what_has_no_type(tmp_path: Path) -> None:
+def test_mypy_refuses_a_function_without_types(tmp_path: Path) -> None:
     untyped = tmp_path / "untyped.py"
     untyped.write_text("def f(a):\n    return a\n", encoding="utf-8")
-    command = [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "setup.cfg")]
-    status, said = output_of([*command, str(untyped)], cwd=tmp_path)
+    config = ["--config-file", str(ROOT / "setup.cfg")]
+    status, printed = output_of([*MYPY, *config, str(untyped)], cwd=tmp_path)
     assert status == 1
-    assert "[no-untyped-def]" in said
+    assert "[no-untyped-def]" in printed
+
+
+@pytest.fixture(scope="module")
+def empty_modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The packages with empty modules, which keep the contracts."""
+    copy = tmp_path_factory.mktemp("tree")
+    shutil.copy(ROOT / "setup.cfg", copy)
+    for source in source_tree.product():
+        made = copy / source.path
+        made.parent.mkdir(parents=True, exist_ok=True)
+        made.touch()
+    for folder in FOLDERS:
+        (copy / "tierfold" / folder).symlink_to(f"../{folder}")
+    assert output_of(LINT_IMPORTS, cwd=copy)[0] == 0
+    return copy
 
 
 @pytest.mark.parametrize(
@@ -91,15 +101,9 @@ def test_mypy_refuses_what_has_no_type(tmp_path: Path) -> None:
         ("jobs/verbs/made_up.py", "import tierfold.jobs.cli\n"),
     ],
 )
-def test_a_broken_import_contract_is_refused(path: str, text: str, tmp_path: Path) -> None:
-    shutil.copy(ROOT / "setup.cfg", tmp_path)
-    for source in source_tree.product():
-        made = tmp_path / source.path
-        made.parent.mkdir(parents=True, exist_ok=True)
-        made.touch()
-    for folder in FOLDERS:
-        (tmp_path / "tierfold" / folder).symlink_to(f"../{folder}")
-    lint = [str(LINT_IMPORTS), "--no-cache"]
-    assert output_of(lint, cwd=tmp_path)[0] == 0
-    (tmp_path / path).write_text(text, encoding="utf-8")
-    assert output_of(lint, cwd=tmp_path)[0] == 1
+def test_a_broken_import_contract_is_refused(path: str, text: str, empty_modules: Path) -> None:
+    planted = empty_modules / path
+    planted.write_text(text, encoding="utf-8")
+    status, _ = output_of(LINT_IMPORTS, cwd=empty_modules)
+    planted.unlink()
+    assert status == 1

@@ -1,9 +1,6 @@
-"""The packaging docs agree with the code, and every kind of mismatch is found."""
+"""setup.cfg, its pages and the help of the verbs agree with the code; mismatches are found."""
 
 from __future__ import annotations
-
-import subprocess
-import sys
 
 import click
 import pytest
@@ -11,92 +8,60 @@ import pytest
 from tests.tidy import import_contracts, packaging_docs, source_tree
 from tierfold.jobs.cli.commands import tierfold
 
-README = (source_tree.ROOT / "README.md").read_text(encoding="utf-8")
+CLI = (source_tree.ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+DEPENDENCIES = (source_tree.ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
 CHANGELOG = (source_tree.ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 SETUP = (source_tree.ROOT / "setup.cfg").read_text(encoding="utf-8")
 RUNTIME = packaging_docs.requirements(SETUP, "options", "install_requires")
 TESTING = packaging_docs.requirements(SETUP, "options.extras_require", "test")
 NOTEBOOK = packaging_docs.requirements(SETUP, "options.extras_require", "notebook")
-# Run as commands, imported by nobody.
+# Run as commands, and imported by no file.
 TOOLS = {"ruff", "mypy", "import-linter", "setuptools", "wheel", "ipykernel", "jupyterlab"}
 
-each_verb = pytest.mark.parametrize("verb", sorted(tierfold.commands))
 
-
-@each_verb
-def test_each_verb_is_in_the_readme(verb: str) -> None:
-    assert f"tierfold {verb} " in README
-
-
-@each_verb
-def test_each_verb_has_help_with_an_example(verb: str) -> None:
+@pytest.mark.parametrize("verb", sorted(tierfold.commands))
+def test_each_verb_and_its_options_have_help_an_example_and_a_place_in_the_reference(
+    verb: str,
+) -> None:
     command = tierfold.commands[verb]
     context = click.Context(command, info_name=f"tierfold {verb}")
     usage, _, said = command.get_help(context).partition("\n")
     assert usage.startswith("Usage: ")
     assert f"tierfold {verb} " in said
-
-
-@each_verb
-def test_each_option_of_a_verb_says_what_it_does(verb: str) -> None:
-    options = [param for param in tierfold.commands[verb].params if isinstance(param, click.Option)]
+    assert f"\n## {verb}\n" in CLI
+    options = [param for param in command.params if isinstance(param, click.Option)]
     assert [option.name for option in options if not option.help] == []
-
-
-@each_verb
-def test_each_option_of_a_verb_is_in_the_readme(verb: str) -> None:
-    options = {name for param in tierfold.commands[verb].params for name in param.opts}
-    assert [name for name in sorted(options) if name[0] == "-" and f"`{name}" not in README] == []
+    assert [name for option in options for name in option.opts if f"`{name}" not in CLI] == []
 
 
 def test_each_dependency_has_its_row() -> None:
-    assert packaging_docs.missing_rows(RUNTIME, README) == []
-    assert [name for name in TESTING + NOTEBOOK if f"`{name}`" not in README] == []
+    assert packaging_docs.missing_rows(RUNTIME, DEPENDENCIES) == []
+    assert [name for name in TESTING + NOTEBOOK if f"`{name}`" not in DEPENDENCIES] == []
 
 
-def test_each_dependency_is_needed_and_each_import_is_a_dependency() -> None:
-    imports = import_contracts.outside_imports(source_tree.product())
-    assert packaging_docs.unused_requirements(RUNTIME, imports) == []
-    assert packaging_docs.unlisted_imports(RUNTIME, imports) == []
-
-
-def test_each_test_dependency_is_needed_and_each_import_of_a_test_is_a_dependency() -> None:
-    # The tests run the notebooks.
-    imports = import_contracts.outside_imports(source_tree.tests() + source_tree.notebooks())
-    imports = {name for name in imports if not _is_a_test_file(name)}
-    assert packaging_docs.unused_requirements(set(TESTING) - TOOLS, imports) == []
-    assert packaging_docs.unlisted_imports(TESTING + RUNTIME, imports) == []
-
-
-def test_each_notebook_dependency_is_needed_and_each_import_of_one_is_a_dependency() -> None:
-    imports = import_contracts.outside_imports(source_tree.notebooks())
-    assert packaging_docs.unused_requirements(set(NOTEBOOK) - TOOLS, imports) == []
-    assert packaging_docs.unlisted_imports(NOTEBOOK + RUNTIME, imports) == []
-
-
-def _is_a_test_file(name: str) -> bool:
+@pytest.mark.parametrize(
+    ("sources", "needed", "allowed"),
+    [
+        (source_tree.product(), RUNTIME, RUNTIME),
+        # The tests run the notebooks.
+        (source_tree.tests() + source_tree.notebooks(), TESTING, TESTING + RUNTIME),
+        (source_tree.notebooks(), NOTEBOOK, NOTEBOOK + RUNTIME),
+    ],
+    ids=["product", "tests", "notebooks"],
+)
+def test_each_dependency_is_needed_and_each_import_is_a_dependency(
+    sources: tuple[source_tree.Source, ...], needed: list[str], allowed: list[str]
+) -> None:
     # pytest puts each test's own folder on the path.
-    return any(source.path.endswith(f"/{name}.py") for source in source_tree.tests())
+    beside = {source.path.rpartition("/")[2].removesuffix(".py") for source in source_tree.tests()}
+    imports = import_contracts.outside_imports(sources) - beside
+    used = [name for name in needed if name not in TOOLS]
+    assert packaging_docs.unused_requirements(used, imports) == []
+    assert packaging_docs.unlisted_imports(allowed, imports) == []
 
 
 def test_the_changelog_has_the_version() -> None:
     assert f"\n## {packaging_docs.version(SETUP)}\n" in CHANGELOG
-
-
-@pytest.mark.parametrize("page", [path for path, _ in source_tree.texts() if path.endswith(".md")])
-def test_links_lead_somewhere(page: str) -> None:
-    file = source_tree.ROOT / page
-    targets = packaging_docs.links(file.read_text(encoding="utf-8"))
-    assert [target for target in targets if not (file.parent / target).exists()] == []
-
-
-@pytest.mark.jvm
-@pytest.mark.parametrize("block", packaging_docs.python_blocks(README))
-def test_the_readmes_python_runs_and_prints(block: str) -> None:
-    run = [sys.executable, "-c", block]
-    done = subprocess.run(run, cwd=source_tree.ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) > 1
 
 
 MADE_UP = """
@@ -124,7 +89,7 @@ def test_setup_cfg_is_read_as_it_is_written() -> None:
     ]
 
 
-def test_a_requirement_for_nothing_and_an_import_of_luck_are_found() -> None:
+def test_an_unused_requirement_and_an_unlisted_import_are_found() -> None:
     assert packaging_docs.unused_requirements(["click", "google-crc32c"], {"click"}) == [
         "setup.cfg: google-crc32c is required and never imported; drop it"
     ]
@@ -135,14 +100,4 @@ def test_a_requirement_for_nothing_and_an_import_of_luck_are_found() -> None:
 
 def test_a_missing_row_is_found() -> None:
     page = "| name | default |\n|---|---|\n| `a.b` | 1 |\n"
-    assert packaging_docs.missing_rows(["a.b", "a.c"], page) == [
-        "README.md: no table row begins with `a.c`"
-    ]
-
-
-def test_links_and_blocks_are_found_in_a_page() -> None:
-    page = (
-        "[a](docs/a.md#top) [b](https://b) [c](#c)\n```python\nx = 1\n```\n```console\n$ y\n```\n"
-    )
-    assert packaging_docs.links(page) == ["docs/a.md"]
-    assert packaging_docs.python_blocks(page) == ["x = 1\n"]
+    assert packaging_docs.missing_rows(["a.b", "a.c"], page) == ["no table row begins with `a.c`"]

@@ -1,17 +1,15 @@
-"""The Spark source documents its options and columns, and rejects invalid ones clearly."""
+"""The Spark source reads its options and columns, and rejects invalid ones clearly."""
 
 from __future__ import annotations
 
 import pytest
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
-from tests.tidy import packaging_docs, source_tree
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.model.rules import CompactionStrategy
 from tierfold.jobs.context.scope import Scope
 from tierfold.jobs.sources.segment_options import (
     COLUMNS,
-    OPTIONS,
     USUAL_COLUMNS,
     check_schema,
     request_of,
@@ -19,20 +17,7 @@ from tierfold.jobs.sources.segment_options import (
 )
 from tierfold.storage.kafka.record_versions import VersionSource
 
-README = (source_tree.ROOT / "README.md").read_text(encoding="utf-8")
 NAMES = tuple(column.name for column in COLUMNS)
-
-
-def test_each_column_has_its_row_with_its_type() -> None:
-    said = {column.name: (f"`{column.kind.simpleString()}`", column.doc) for column in COLUMNS}
-    assert packaging_docs.missing_rows(said, README) == []
-    assert packaging_docs.rows_that_say_otherwise(said, README) == []
-
-
-def test_each_option_has_its_row_with_its_default() -> None:
-    said = {option.name: (option.default or "none", option.doc) for option in OPTIONS}
-    assert packaging_docs.missing_rows(said, README) == []
-    assert packaging_docs.rows_that_say_otherwise(said, README) == []
 
 
 def test_nothing_but_a_tier_need_be_named() -> None:

@@ -1,0 +1,70 @@
+"""Generates the reference of verbs, of DataFrame columns and options, from their definitions."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable, Sequence
+
+import click
+
+from tierfold.jobs.cli.commands import tierfold
+from tierfold.jobs.sources.segment_options import COLUMNS, OPTIONS
+
+_Row = tuple[str, str]
+
+
+def columns() -> str:
+    """Return the table of the columns of `kafka-segments`."""
+    rows = ((f"`{of.name}`", f"`{of.kind.simpleString()}`", of.doc) for of in COLUMNS)
+    return _table(("column", "type", "what it is"), rows)
+
+
+def options() -> str:
+    """Return the table of the options of `kafka-segments`."""
+    rows = ((f"`{of.name}`", of.default or "none", of.doc) for of in OPTIONS)
+    return _table(("option", "default", "what it does"), rows)
+
+
+def verbs() -> str:
+    """Return the options of several verbs, then a section for each verb."""
+    rows = {name: _rows(command) for name, command in sorted(tierfold.commands.items())}
+    verbs_of: dict[_Row, list[str]] = {}
+    for name, found in rows.items():
+        for row in found:
+            verbs_of.setdefault(row, []).append(name)
+    shared = {row: names for row, names in verbs_of.items() if len(names) > 1}
+    table = _table(
+        ("option", "verbs", "what it does"),
+        ((option, ", ".join(names), said) for (option, said), names in shared.items()),
+    )
+    sections = (_section(name, [row for row in rows[name] if row not in shared]) for name in rows)
+    return "\n## Options that several verbs have\n\n" + table + "".join(sections)
+
+
+def _rows(command: click.Command) -> list[_Row]:
+    """The options and their help, as cells of a table."""
+    context = click.Context(command)
+    of_verb = [param for param in command.params if isinstance(param, click.Option)]
+    records = filter(None, (option.get_help_record(context) for option in of_verb))
+    return [(f"`{_cell(names)}`", _cell(said)) for names, said in records]
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("  [", " [")
+
+
+def _section(name: str, own: list[_Row]) -> str:
+    command = tierfold.commands[name]
+    prose, _, examples = inspect.cleandoc(command.help or "").partition("\n\n\b\n")
+    title, _, commands = examples.partition("\n")
+    usage = " ".join(command.collect_usage_pieces(click.Context(command)))
+    table = [_table(("option", "what it does"), own)] if own else []
+    console = "```console\n" + re.sub(r"^ *", "$ ", commands, flags=re.MULTILINE) + "\n```\n"
+    parts = [f"## {name}\n", f"{prose}\n", f"    tierfold {name} {usage}\n", *table]
+    return "\n" + "\n".join([*parts, f"{title}\n", console])
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = (head, ["---"] * len(head), *rows)
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines).replace("| --- ", "|---")
