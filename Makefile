@@ -36,7 +36,7 @@ demo: $(RUNTIME) ## compact a copy of the bundled sample tier and verify it (bui
 dist: $(RUNTIME) ## build the archive that a cluster's executors need (dist/)
 	@$(BIN)/python scripts/cluster_archive.py dist
 
-test: $(TESTING) build/spark_classes.jsa ## every check: the whole test suite, linters, types and import rules included
+test: $(TESTING) build/spark_classes.jsa ## every check: all tests, linters, types, import rules
 	@scripts/require-java javac
 	@$(BIN)/python -m pytest --numprocesses 2
 

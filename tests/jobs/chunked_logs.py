@@ -17,9 +17,9 @@ from rich.console import Console
 
 from tests.jobs.commands import LOCAL_ENGINE, status_of
 from tests.jobs.tiers import put_segment
+from tests.storage.call_scripts import Script
 from tests.storage.live_segments import NOW_MS, data, marker
 from tests.storage.scripted_catalog import ScriptedCatalog
-from tests.storage.scripts import Script
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.producers import ProducerEntry
 from tierfold.compaction.model.segments import PartitionKey

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from tests.storage.call_scripts import Rule, Script
 from tests.storage.scripted_catalog import ScriptedCatalog
 from tests.storage.scripted_store import ScriptedStore
-from tests.storage.scripts import Rule, Script
 from tierfold.jobs.cli import arguments as cli_arguments
 from tierfold.jobs.context.run_context import RunContext, run_context
 from tierfold.jobs.verbs import vacuum as vacuum_job

@@ -24,7 +24,7 @@ from tierfold.compaction.planning.grouping import grouped
 from tierfold.compaction.planning.partition_plan import PartitionPlan
 from tierfold.compaction.planning.plan import Choice, Compact, CompactReason, propose
 from tierfold.compaction.planning.regions import LastStable, Regions, last_stable_of, regions_of
-from tierfold.jobs.engines import rewrite, scan, task_assignment
+from tierfold.jobs.engines import rewrite, rows, task_assignment
 from tierfold.jobs.engines.rows import failure
 from tierfold.jobs.pipeline.check_and_commit import violation_of
 from tierfold.jobs.pipeline.round_execution import RoundResult, executed
@@ -157,7 +157,7 @@ def _errors_of_stages() -> Iterator[list[Exception]]:
         return failure(error, where)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scan, "failure", collected)
+        patch.setattr(rows, "failure", collected)
         patch.setattr(rewrite, "failure", collected)
         yield errors
 

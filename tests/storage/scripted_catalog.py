@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from tests.storage.scripts import Call, Event, Script
+from tests.storage.call_scripts import Call, Event, Script
 from tierfold.compaction.model.outcomes import Outcome, Unknown
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.storage.catalog.catalog import Catalog

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tests.storage.scripts import Call, Rule, Script
+from tests.storage.call_scripts import Call, Rule, Script
 from tierfold.storage.tiers.local_store import LocalStore
 from tierfold.storage.tiers.object_store import ObjectWriter
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from tests.storage.scripts import Script
+from tests.storage.call_scripts import Script
 from tierfold.storage.catalog import delta_tables, log_boundary
 from tierfold.storage.catalog.delta_tables import DeltaFolder, DeltaVersion, TableLayout
 

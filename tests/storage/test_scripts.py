@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.storage.call_scripts import Killed, Rule, Script, at, changes, fails, instead, killed
 from tests.storage.catalog_contract import CatalogContract
 from tests.storage.object_store_contract import ObjectStoreContract
 from tests.storage.scripted_catalog import ScriptedCatalog
 from tests.storage.scripted_store import ScriptedStore
 from tests.storage.scripted_table import ScriptedTable
-from tests.storage.scripts import Killed, Rule, Script, at, changes, fails, instead, killed
 from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.tiers.local_store import LocalStore

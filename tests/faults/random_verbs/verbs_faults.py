@@ -17,7 +17,7 @@ from typing import Any, Final
 import pytest
 
 from tests.jobs.scripted_runs import scripted
-from tests.storage.scripts import Killed, fails, killed
+from tests.storage.call_scripts import Killed, fails, killed
 from tierfold.storage.tiers import local_store
 
 _CALLS: Final = ("list", "look", "claim", "commit", "commit", "delete", "delete", "unfinished")

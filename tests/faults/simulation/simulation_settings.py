@@ -20,8 +20,8 @@ from tests.faults.simulation.environment_store import Objects, VirtualStore
 from tests.faults.simulation.environment_table import Buckets, TableLog, VirtualTable
 from tests.faults.simulation.simulation_scheduler import DAY_MS, Actor, FaultProfile, Scheduler
 from tests.jobs.tiers import key_of
+from tests.storage.call_scripts import Call, Rule, Script
 from tests.storage.scripted_catalog import ScriptedCatalog
-from tests.storage.scripts import Call, Rule, Script
 from tierfold.compaction.model.outcomes import Outcome
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.jobs.context.run_context import RunContext

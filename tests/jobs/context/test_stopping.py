@@ -21,7 +21,7 @@ from tests.jobs.elections import histories
 from tests.jobs.scripted_runs import scripted
 from tests.jobs.tiers import files_below, updated_tier
 from tests.jobs.vacuum_tiers import ORDERS, compact, compacted, ids_in, live_ids, row, vacuum
-from tests.storage.scripts import at
+from tests.storage.call_scripts import at
 from tierfold.jobs.context.stopping import Stopped, deferred, is_stopping, stoppable
 from tierfold.jobs.spark.progress import SparkProgress
 from tierfold.storage.catalog.catalog import Catalog

@@ -12,9 +12,9 @@ import pytest
 from tests.jobs.claimed_rounds import claimed_rounds, tasks_of
 from tests.jobs.commands import told
 from tests.jobs.tiers import files_below, folder_of, key_of, made_tier, put_updates
+from tests.storage.call_scripts import Script, fails
 from tests.storage.scripted_catalog import ScriptedCatalog
 from tests.storage.scripted_store import CORRUPTIONS, ScriptedStore
-from tests.storage.scripts import Script, fails
 from tierfold.compaction.cleaning.rounds import Round
 from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
 from tierfold.compaction.model.errors import UnreadableObject

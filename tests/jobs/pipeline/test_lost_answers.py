@@ -16,8 +16,8 @@ from tests.jobs.tiers import (
     live_values,
     updated_tier,
 )
+from tests.storage.call_scripts import Script, at, fails
 from tests.storage.scripted_catalog import rival_claims
-from tests.storage.scripts import Script, at, fails
 from tierfold.compaction.model.outcomes import Unknown
 from tierfold.compaction.planning.chunks import Budget
 from tierfold.jobs.pipeline import run_loop as waves_module

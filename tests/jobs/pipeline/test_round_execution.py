@@ -22,8 +22,8 @@ from tests.jobs.tiers import (
     sample_copy,
     updated_tier,
 )
+from tests.storage.call_scripts import Script, at
 from tests.storage.scripted_catalog import ScriptedCatalog
-from tests.storage.scripts import Script, at
 from tierfold.compaction.cleaning.rounds import Round
 from tierfold.compaction.model.outcomes import Committed
 from tierfold.compaction.planning.chunks import UNBOUND

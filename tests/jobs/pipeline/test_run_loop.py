@@ -29,9 +29,9 @@ from tests.jobs.tiers import (
     made_tier,
     updated_tier,
 )
+from tests.storage.call_scripts import Script, at, fails
 from tests.storage.live_segments import NOW_MS
 from tests.storage.scripted_catalog import rival_claims
-from tests.storage.scripts import Script, at, fails
 from tierfold.compaction.model.errors import InvariantBroken
 from tierfold.compaction.planning.chunks import UNBOUND, Budget
 from tierfold.compaction.planning.partition_plan import PartitionPlan

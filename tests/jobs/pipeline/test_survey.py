@@ -19,9 +19,9 @@ from tests.jobs.tiers import (
     put_segment,
     put_updates,
 )
+from tests.storage.call_scripts import Script, fails
 from tests.storage.live_segments import NOW_MS, data
 from tests.storage.scripted_store import ScriptedStore
-from tests.storage.scripts import Script, fails
 from tierfold.compaction.discovery.view import Refusal, RefusalReason
 from tierfold.compaction.planning.plan import Compact
 from tierfold.jobs.context.run_context import run_context

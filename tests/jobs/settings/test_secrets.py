@@ -19,7 +19,7 @@ import pytest
 from tests.jobs.commands import ALWAYS, COMPACT, Ran, in_own_process, tierfold
 from tests.jobs.scripted_runs import scripted
 from tests.jobs.tiers import key_of, made_tier, put_updates
-from tests.storage.scripts import fails
+from tests.storage.call_scripts import fails
 from tierfold.jobs.engines.rows import failure
 from tierfold.jobs.pipeline.survey import refusal_of
 from tierfold.storage.catalog.runs_table import RunsTable

@@ -25,10 +25,10 @@ from tests.jobs.tiers import (
     put_updates,
     sample_copy,
 )
+from tests.storage.call_scripts import at, fails
 from tests.storage.legacy_messages import message
 from tests.storage.live_segments import data
 from tests.storage.scripted_catalog import rival_claims
-from tests.storage.scripts import at, fails
 from tierfold.compaction.cleaning.counts import RECORD_OUTCOMES
 from tierfold.compaction.model.errors import InvariantBroken
 from tierfold.jobs.context.run_context import run_context

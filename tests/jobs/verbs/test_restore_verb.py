@@ -23,9 +23,9 @@ from tests.jobs.tiers import (
     records_in,
     sample_copy,
 )
+from tests.storage.call_scripts import at, changes, fails
 from tests.storage.live_segments import data
 from tests.storage.scripted_catalog import rival_claims, unknown
-from tests.storage.scripts import at, changes, fails
 from tierfold.compaction.commits.commit import (
     CommitIs,
     EpochIs,

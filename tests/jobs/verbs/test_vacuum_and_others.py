@@ -24,8 +24,8 @@ from tests.jobs.vacuum_tiers import (
     row,
     vacuum,
 )
+from tests.storage.call_scripts import Killed, killed
 from tests.storage.live_segments import NOW_MS
-from tests.storage.scripts import Killed, killed
 from tierfold.compaction.model.segments import CleanerOffset
 from tierfold.jobs.sources.segment_options import FORMAT
 from tierfold.jobs.sources.segment_source import register

@@ -33,8 +33,8 @@ from tests.jobs.vacuum_tiers import (
     row,
     vacuum,
 )
+from tests.storage.call_scripts import NO_ANSWER, Call, Event, Killed, at, changes, fails, killed
 from tests.storage.scripted_catalog import rival_claims
-from tests.storage.scripts import NO_ANSWER, Call, Event, Killed, at, changes, fails, killed
 from tierfold.compaction.model.errors import CorruptLog
 from tierfold.jobs.context.run_context import CATALOG_FOLDER
 

@@ -13,7 +13,7 @@ from tests.jobs.leaders import adopted, upload
 from tests.jobs.scripted_runs import scripted
 from tests.jobs.tiers import folder_of, made_tier
 from tests.jobs.vacuum_tiers import DETACHED, HOUR_MS, ORDERS, ids_in, vacuum, written
-from tests.storage.scripts import at
+from tests.storage.call_scripts import at
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ import pytest
 from deltalake import DeltaTable, Field, write_deltalake
 
 from tests.compaction.builders import KEY
+from tests.storage.call_scripts import Script
 from tests.storage.catalog_contract import CatalogContract, claim, committed, fresh, keys, swap
 from tests.storage.scripted_table import ScriptedTable
-from tests.storage.scripts import Script
 from tierfold.compaction.model.errors import BadSettings, CorruptLog, UnreadableObject
 from tierfold.compaction.model.outcomes import Unknown
 from tierfold.compaction.model.segments import PartitionState

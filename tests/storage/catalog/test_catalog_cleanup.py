@@ -9,9 +9,9 @@ import pytest
 from tests.compaction.builders import KEY
 from tests.jobs.tiers import files_below
 from tests.storage.aged_tables import backdated, superseded
+from tests.storage.call_scripts import Script, at
 from tests.storage.catalog_contract import claim, fresh
 from tests.storage.scripted_table import scripted_steps
-from tests.storage.scripts import Script, at
 from tierfold.compaction.model.segments import PartitionState
 from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.catalog.delta_tables import CHECKPOINT_INTERVAL, MEMORY_HOURS

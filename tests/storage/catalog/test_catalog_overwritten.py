@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.compaction.builders import KEY
+from tests.storage.call_scripts import Event, Script, at, changes, fails, instead
 from tests.storage.catalog_contract import claim, fresh
 from tests.storage.scripted_table import ScriptedTable
-from tests.storage.scripts import Event, Script, at, changes, fails, instead
 from tierfold.compaction.commits.commit import ReleaseClaim, proposed
 from tierfold.compaction.model.outcomes import Committed, Fenced
 from tierfold.compaction.model.segments import PartitionState

@@ -13,9 +13,9 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.compaction.builders import KEY, segment_id
+from tests.storage.call_scripts import Event, Script, at, fails
 from tests.storage.catalog_contract import claim, committed, fresh, keys, swap, topics
 from tests.storage.scripted_table import ScriptedTable
-from tests.storage.scripts import Event, Script, at, fails
 from tierfold.compaction.commits.commit import applied
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace, Unknown
 from tierfold.compaction.model.segments import PartitionKey

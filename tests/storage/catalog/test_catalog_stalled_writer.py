@@ -17,9 +17,9 @@ from deltalake import DeltaTable
 
 from tests.compaction.builders import KEY
 from tests.storage.aged_tables import backdated, cut_soon
+from tests.storage.call_scripts import Call, Event, Script, at, instead
 from tests.storage.catalog_contract import A_RUN, claim, fresh, swap, topics
 from tests.storage.scripted_table import ScriptedTable, scripted_steps
-from tests.storage.scripts import Call, Event, Script, at, instead
 from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
 from tierfold.compaction.model.outcomes import Committed, Unknown
 from tierfold.compaction.model.segments import PartitionKey, PartitionState

@@ -16,9 +16,9 @@ from typing import Final
 import pytest
 
 from tests.compaction.builders import KEY, a_chain, a_segment, a_state, segment_id
+from tests.storage.call_scripts import Event, Script, at
 from tests.storage.catalog_contract import claim, fresh
 from tests.storage.scripted_table import ScriptedTable
-from tests.storage.scripts import Event, Script, at
 from tierfold.compaction.commits.commit import (
     AddSegments,
     AdvanceCleanerOffset,

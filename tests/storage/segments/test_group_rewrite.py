@@ -18,9 +18,9 @@ from tests.pictures.log_pictures import (
     files_of,
     picture,
 )
+from tests.storage.call_scripts import Script
 from tests.storage.corrupted_bytes import patched, summed
 from tests.storage.scripted_store import CORRUPTIONS, ScriptedStore, rots
-from tests.storage.scripts import Script
 from tierfold.compaction.cleaning.counts import Counts
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED
 from tierfold.compaction.cleaning.record_retention import RoundRules

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from tests.pictures.log_pictures import INDEX_INTERVAL_BYTES, KEY, Log, files_of, picture
+from tests.storage.call_scripts import Script
 from tests.storage.scripted_store import CORRUPTIONS, ScriptedStore, rots
-from tests.storage.scripts import Script
 from tierfold.compaction.commits.receipts import StagedObject
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
