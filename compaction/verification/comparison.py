@@ -1,9 +1,9 @@
 """Whether two sets of segments have the same latest value of every key.
 
-A key that is gone and was a tombstone before is the same: it has no value in either.
+A key that had a tombstone before and is gone now is no difference: it has no value in either.
 
-Where versions decide (KIP-280), an expired tombstone may be gone before a record arrives that is
-older than it. Such a late record survives, and is no difference; `KeysCompared.late` counts them.
+If versions decide (KIP-280), an expired tombstone may be removed before an older record arrives.
+Such a late record stays, and is no difference; `KeysCompared.late` counts them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tierfold.compaction.cleaning.key_hash import same_key
 from tierfold.compaction.verification.latest_values import NO_VALUE, LatestValues, numbered
 
 EXAMPLES_MAX: Final = 3
-"""How many differing keys are named, as examples."""
+"""The maximum number of differing keys that are named as examples."""
 
 NEVER: Final = 2**63 - 1
 """An offset that no record has."""
@@ -32,16 +32,16 @@ _KEY_BYTES_SHOWN: Final = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecondOpinion:
-    """The result of Spark's window for one partition."""
+    """The result of a comparison by Spark's window functions for one partition."""
 
     keys: int = 0
-    """Keys of either side."""
+    """The number of keys of either side."""
     differing: int = 0
-    """Keys whose latest record is not that of the originals."""
+    """The number of keys whose latest record differs from the originals'."""
     late: int = 0
     """As in `KeysCompared`."""
     example: str = ""
-    """The first of the differing keys, as a clause."""
+    """The first differing key, as a clause."""
 
     def as_json(self) -> dict[str, int]:
         """The entry in the `--json` document of `verify`."""
@@ -49,7 +49,7 @@ class SecondOpinion:
 
 
 def shown_key(key: bytes) -> str:
-    """A key in hex, cut where it is long."""
+    """A key in hex, cut after 40 bytes."""
     dots = "…" if len(key) > _KEY_BYTES_SHOWN else ""
     return f"0x{key[:_KEY_BYTES_SHOWN].hex()}{dots}"
 
@@ -70,11 +70,11 @@ class Latest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyDifference:
-    """A key whose latest value is not what it was."""
+    """A key whose latest value differs."""
 
     key: bytes
     before: Latest | None
-    """None: there was no record of it."""
+    """None: the key had no record."""
     now: Latest | None
 
     def __str__(self) -> str:
@@ -84,17 +84,17 @@ class KeyDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeysCompared:
-    """The outcome of one comparison."""
+    """The result of one comparison."""
 
     keys: int = 0
-    """Keys of either side."""
+    """The number of keys of either side."""
     deleted: int = 0
-    """Of these, those that had a tombstone before."""
+    """How many of them had a tombstone before."""
     differing: int = 0
     late: int = 0
-    """Keys that are back: their record is older than a tombstone that was gone when it arrived."""
+    """How many have a record older than their tombstone, which was removed before it arrived."""
     examples: tuple[KeyDifference, ...] = ()
-    """The first `EXAMPLES_MAX` of the differing keys, by offset."""
+    """The first `EXAMPLES_MAX` differing keys, by offset."""
 
 
 def sum_of(found: Iterable[KeysCompared]) -> KeysCompared:
@@ -112,8 +112,7 @@ def sum_of(found: Iterable[KeysCompared]) -> KeysCompared:
 def compared(before: LatestValues, now: LatestValues, passes: Sequence[int] = ()) -> KeysCompared:
     """Compare two sides that hold each key at most once.
 
-    `passes` are the end offsets of the passes under which versions decided, ascending; none where
-    offsets decide.
+    `passes` are the end offsets, ascending, of the passes in which versions decided.
     """
     match = _matches(before, now)
     known = np.flatnonzero(match >= 0)
@@ -150,9 +149,9 @@ def _is_late(
     offset_now: NDArray[np.int64],
     passes: Sequence[int],
 ) -> NDArray[np.bool_]:
-    """Shape of `rows`: the entry was a tombstone, and a pass ended between it and the one now.
+    """Shape of `rows`: the entry was a tombstone, and a pass ended between it and the entry now.
 
-    Only such a pass can have removed the tombstone without meeting the record it supersedes.
+    Only such a pass can remove the tombstone without meeting the record that it supersedes.
     """
     ends = np.array([*passes, NEVER], np.int64)
     next_end = ends[np.searchsorted(ends, before.offset[rows], side="right")]
@@ -190,8 +189,8 @@ def _entry(side: LatestValues, row: int | None) -> Latest | None:
 
 
 def _matches(before: LatestValues, now: LatestValues) -> NDArray[np.int64]:
-    """Shape (len(now),): the entry of `before` with the same key, −1: there is none."""
-    # By now versions have decided; a side without entries has none.
+    """Shape (len(now),): the entry of `before` with the same key; −1: none."""
+    # Versions have already decided, and a side without entries has none, so they are dropped.
     keys = joined([replace(side.keys, versions=None) for side in (before, now)])
     ordered, starts = ordered_by_part(numbered(keys), PARTS_AT_LEAST)
     match = np.full(len(now), -1, np.int64)
@@ -213,9 +212,9 @@ def _match(
     starts: np.ndarray,
     match: np.ndarray,
 ) -> None:
-    """Fills `match`, part by part; within a part the entries of `before` come first.
+    """Fills `match`, part by part; in each part the entries of `before` come first.
 
-    An entry's `number` is below `before_count` if it is of `before`.
+    Entries with a `number` below `before_count` are those of `before`.
     """
     hash_, key_bytes, key_at, body = keys
     table = np.empty(16, np.int64)
