@@ -141,7 +141,7 @@ def test_where_a_broker_may_name_it_only_what_we_wrote_goes(binding: TierBinding
     assert vacuumed.incomplete_uploads == (INCOMPLETE,)
     assert vacuumed.log_start_offset == 20
     (note,) = vacuumed.notes
-    assert "may still name them: 1 expired, 1 retired, 1 orphaned." in note
+    assert "may still name these segments, so they stay: 1 expired, 1 retired, 1 orphaned." in note
     assert "tier.binding=detached" in note
     assert ids(deletion(view, DELETE)) == ([C], [A, B], [], [segment_id("stray25")])
 
@@ -252,7 +252,7 @@ def test_what_no_run_has_adopted_yet_expires_as_well() -> None:
 
 def test_a_note_says_where_nothing_will_be_left() -> None:
     old = [replace(segment, max_timestamp_ms=0) for segment in CHAIN]
-    assert deletion(seen(a_state(old)), DELETE).notes == ("all that lives expires",)
+    assert deletion(seen(a_state(old)), DELETE).notes == ("every live segment is past retention",)
     assert deletion(seen(a_state([*old[:2], CHAIN[2]])), DELETE).notes == ()
     assert deletion(seen(a_state(CHAIN)), DELETE).notes == ()
 

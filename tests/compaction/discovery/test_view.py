@@ -128,7 +128,7 @@ def test_retired_and_waiting_are_reported() -> None:
     assert view.retired == (listed(CHAIN[0]),)
     assert view.waiting == (listed(CHAIN[2], lacking=["index"]),)
     assert view.notes == (
-        f"segment {C} (offsets 200 to 299) lacks .index: not taken until its upload is complete",
+        f"segment {C} (offsets 200 to 299) lacks .index: not used until its upload is complete",
     )
 
 
