@@ -175,7 +175,7 @@ def test_a_log_cut_short_that_alone_holds_offsets_is_kept_and_reported() -> None
     assert vacuumed.is_nothing
     assert vacuumed.notes == (
         f"segment {segment_id('stray15')} (offsets 15 to 35) lacks .leader_epoch_checkpoint: not"
-        " taken until its upload is complete",
+        " used until its upload is complete",
     )
 
 
