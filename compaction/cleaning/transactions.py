@@ -182,26 +182,14 @@ def transaction_status(
 def _entry_of(
     txn_batches: TransactionBatches, marker: int, first_offset: int, order: NDArray[np.int64]
 ) -> AbortedTransaction:
-    """The index entry that a broker would have written for the transaction ending at `marker`."""
-    end = int(txn_batches.last_offset[marker])
-    return AbortedTransaction(
-        producer_id=int(txn_batches.producer_id[marker]),
-        first_offset=first_offset,
-        last_offset=end,
-        last_stable_offset=_last_stable_offset(txn_batches, marker, end, order),
-    )
+    """The index entry that a broker would have written for the transaction ending at `marker`.
 
-
-def _last_stable_offset(
-    txn_batches: TransactionBatches, marker: int, end: int, order: NDArray[np.int64]
-) -> int:
-    """The first offset of another open transaction, or the one after the marker.
-
-    Rule: Kafka's `ProducerStateManager.lastStableOffset`.
+    Its last stable offset is the first offset of another open transaction, or the one after the
+    marker (Kafka's `ProducerStateManager.lastStableOffset`).
     """
-    others = order[
-        (order < marker) & (txn_batches.producer_id[order] != txn_batches.producer_id[marker])
-    ]
+    producer_id = int(txn_batches.producer_id[marker])
+    last_offset = int(txn_batches.last_offset[marker])
+    others = order[(order < marker) & (txn_batches.producer_id[order] != producer_id)]
     open_first: dict[int, int] = {}
     for i in np.sort(others):
         producer = int(txn_batches.producer_id[i])
@@ -209,7 +197,12 @@ def _last_stable_offset(
             open_first.setdefault(producer, int(txn_batches.base_offset[i]))
         elif txn_batches.control_type[i] in {ABORT, COMMIT}:
             open_first.pop(producer, None)
-    return min(open_first.values(), default=end + 1)
+    return AbortedTransaction(
+        producer_id=producer_id,
+        first_offset=first_offset,
+        last_offset=last_offset,
+        last_stable_offset=min(open_first.values(), default=last_offset + 1),
+    )
 
 
 @numba.njit(cache=True, nogil=True)

@@ -153,7 +153,8 @@ def deletion_plan_of(
     due = expired_head(view.segments, rules, view.log_start_offset, times.now_ms)
     expired = due if rules.is_detached and not is_refused else ()
     state = view.state
-    past_grace = _past_grace(state, times)
+    retired = () if state is None else state.retired
+    past_grace = _past_grace(retired, times)
     may_go = tuple(entry for entry in past_grace if rules.is_detached or _is_ours(entry))
     needs_originals = is_refused and any(segment.written_by_run for segment in view.segments)
     starting = tuple(entry for entry in may_go if _is_ours(entry) or not needs_originals)
@@ -171,14 +172,14 @@ def deletion_plan_of(
         expired=expired,
         log_start_offset=max([view.log_start_offset, *(e.segment.next_offset for e in expired)]),
         starting=starting,
-        going=() if state is None else _going(state),
+        going=tuple(entry for entry in retired if entry.deletion_started_at_ms is not None),
         orphans=orphans,
         set_apart=set_apart,
         incomplete_uploads=() if state is None else _old(incomplete_uploads, times),
         notes=(
             *_everything_expires(view, expired),
             *_without(view.notes, set_apart),
-            *_kept(may_go, starting),
+            *_kept(len(may_go) - len(starting)),
             *_stay(stay),
         ),
     )
@@ -208,9 +209,8 @@ def _without(notes: Sequence[str], going: Sequence[ListedSegment]) -> tuple[str,
     return tuple(note for note in notes if not any(segment.segment_id in note for segment in going))
 
 
-def _kept(may_go: Sequence[RetiredSegment], starting: Sequence[RetiredSegment]) -> tuple[str, ...]:
+def _kept(count: int) -> tuple[str, ...]:
     """A note on originals that stay, so that a nightly `vacuum` leaves a restore possible."""
-    count = len(may_go) - len(starting)
     return (f"{count} retired originals stay, for `tierfold restore`",) if count else ()
 
 
@@ -222,13 +222,15 @@ def _old(found: Sequence[_Aged], times: VacuumLimits) -> tuple[_Aged, ...]:
     return tuple(aged for aged in found if times.is_old(aged.modified_ms))
 
 
-def _going(state: PartitionState) -> tuple[RetiredSegment, ...]:
-    return tuple(entry for entry in state.retired if entry.deletion_started_at_ms is not None)
-
-
-def _past_grace(state: PartitionState | None, times: VacuumLimits) -> tuple[RetiredSegment, ...]:
-    retired = () if state is None else state.whole_retired
-    return tuple(entry for entry in retired if times.now_ms - entry.retired_at_ms >= times.grace_ms)
+def _past_grace(
+    retired: Sequence[RetiredSegment], times: VacuumLimits
+) -> tuple[RetiredSegment, ...]:
+    return tuple(
+        entry
+        for entry in retired
+        if entry.deletion_started_at_ms is None
+        and times.now_ms - entry.retired_at_ms >= times.grace_ms
+    )
 
 
 def _is_ours(entry: RetiredSegment) -> bool:

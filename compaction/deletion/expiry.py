@@ -40,24 +40,19 @@ def expired_head(
     which a copied tier has lost.) If the policy does not name `delete`, only segments wholly below
     the log start expire.
     """
-    excess_bytes = _excess_bytes(segments, rules)
+    excess_bytes = 0
+    if rules.is_deleted and rules.retention_bytes >= 0:
+        excess_bytes = sum(segment.size_bytes for segment in segments) - rules.retention_bytes
     found: list[Expired] = []
     for segment in segments:
         reason = _reason(segment, rules, log_start_offset, now_ms)
-        if reason is None and excess_bytes > 0 and segment.size_bytes <= excess_bytes:
+        if reason is None and 0 < excess_bytes >= segment.size_bytes:
             reason = ExpiryReason.SIZE
         if reason is None:
             break
-        excess_bytes = max(0, excess_bytes - segment.size_bytes)
+        excess_bytes -= segment.size_bytes
         found.append(Expired(segment=segment, reason=reason))
     return tuple(found)
-
-
-def _excess_bytes(segments: Sequence[Segment], rules: Rules) -> int:
-    """By how much the log exceeds `retention.bytes`; 0: not at all, or not checked."""
-    if not rules.is_deleted or rules.retention_bytes < 0:
-        return 0
-    return max(0, sum(segment.size_bytes for segment in segments) - rules.retention_bytes)
 
 
 def _reason(

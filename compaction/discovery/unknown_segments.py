@@ -254,26 +254,23 @@ _FORGET: Final = (
     " (docs/operations.md)."
 )
 
-_BRING_BACK: Final = (
-    "Nothing of this partition was changed. Bring the objects back from a backup, or restore an"
-    f" earlier state (`tierfold history {PLACE}` lists them)."
-)
-
-_NOT_MOVED: Final = (
-    "If you did not move the missing objects away for it, bring them back from a backup first."
-)
-
 
 def _refused_by_listing(facts: PartitionFacts) -> Refusal | None:
-    corruptions, row = facts.classified.corruptions, facts.row
-    if corruptions:
+    details, row = list(facts.classified.corruptions), facts.row
+    if details:
+        remedy = (
+            "Nothing of this partition was changed. Bring the objects back from a backup, or"
+            f" restore an earlier state (`tierfold history {PLACE}` lists them)."
+        )
         # After an election, a person may have moved live objects away, as `forget` asks.
         cut = None if row is None else _refused_by_history(facts.history(), row.segments)
-        return Refusal(
-            reason=RefusalReason.DATA_GONE,
-            detail="; ".join((*corruptions, *(() if cut is None else (cut.detail,)))),
-            remedy=_BRING_BACK if cut is None else f"{_FORGET} {_NOT_MOVED}",
-        )
+        if cut is not None:
+            details.append(cut.detail)
+            remedy = (
+                f"{_FORGET} If you did not move the missing objects away for it, bring them back"
+                " from a backup first."
+            )
+        return Refusal(reason=RefusalReason.DATA_GONE, detail="; ".join(details), remedy=remedy)
     partial = [found.listed for found in facts.inspected if not found.listed.is_complete]
     if partial and row is None:
         return Refusal(
@@ -282,22 +279,21 @@ def _refused_by_listing(facts: PartitionFacts) -> Refusal | None:
             remedy="Run again once the upload is complete, or move the objects of a dead upload out"
             " of the tier.",
         )
+    # Only complete segments that would be taken next; others wait.
     unreadable = [
-        found for found in facts.inspected if found.corruption and _may_be_new(found, row)
+        found.corruption
+        for found in facts.inspected
+        if found.corruption
+        and found.listed.is_complete
+        and (row is None or found.listed.start_offset >= row.next_offset)
     ]
     if unreadable:
         return Refusal(
             reason=RefusalReason.UNREADABLE,
-            detail="; ".join(inspected.corruption for inspected in unreadable),
+            detail="; ".join(unreadable),
             remedy="Nothing of this partition was changed.",
         )
     return None
-
-
-def _may_be_new(segment: InspectedSegment, row: PartitionState | None) -> bool:
-    """Whether it has all required objects, and would have been taken next."""
-    is_beyond = row is None or segment.listed.start_offset >= row.next_offset
-    return is_beyond and segment.listed.is_complete
 
 
 def _refused_by_history(history: History, live: Sequence[Segment]) -> Refusal | None:

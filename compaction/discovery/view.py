@@ -108,22 +108,10 @@ def never_claimed(key: PartitionKey) -> PartitionState:
     )
 
 
-def fresh_state(view: PartitionView) -> PartitionState:
-    """The row of a partition that no run has claimed yet, with the view's segments."""
-    return replace(
-        never_claimed(view.key),
-        log_start_offset=view.log_start_offset,
-        segments=view.segments,
-        lineage=view.lineage,
-    )
-
-
 def state_with_new(view: PartitionView) -> PartitionState:
-    """The row that a claim writes: with the view's new segments."""
-    if view.state is None:
-        return fresh_state(view)
+    """The row that a claim starts from: with the view's new segments."""
     return replace(
-        view.state,
+        view.state or never_claimed(view.key),
         segments=view.segments,
         lineage=view.lineage,
         log_start_offset=view.log_start_offset,

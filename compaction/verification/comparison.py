@@ -105,7 +105,7 @@ def sum_of(found: Iterable[KeysCompared]) -> KeysCompared:
         deleted=sum(bucket.deleted for bucket in listed),
         differing=sum(bucket.differing for bucket in listed),
         late=sum(bucket.late for bucket in listed),
-        examples=_first([example for bucket in listed for example in bucket.examples]),
+        examples=_first(example for bucket in listed for example in bucket.examples),
     )
 
 
@@ -139,7 +139,7 @@ def compared(before: LatestValues, now: LatestValues, passes: Sequence[int] = ()
         deleted=int(np.count_nonzero(before.value_bytes == NO_VALUE)),
         differing=len(changed) + len(lost) + len(appeared),
         late=int(is_late.sum()),
-        examples=_first([_difference(before, i, now, k) for i, k in pairs]),
+        examples=_first(_difference(before, i, now, k) for i, k in pairs),
     )
 
 
@@ -163,7 +163,7 @@ def _earliest(side: LatestValues, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     return rows[np.argsort(side.offset[rows], kind="stable")][:EXAMPLES_MAX]
 
 
-def _first(examples: list[KeyDifference]) -> tuple[KeyDifference, ...]:
+def _first(examples: Iterable[KeyDifference]) -> tuple[KeyDifference, ...]:
     def offset(difference: KeyDifference) -> int:
         return min(side.offset for side in (difference.before, difference.now) if side is not None)
 
@@ -173,16 +173,13 @@ def _first(examples: list[KeyDifference]) -> tuple[KeyDifference, ...]:
 def _difference(
     before: LatestValues, i: int | None, now: LatestValues, k: int | None
 ) -> KeyDifference:
-    key = _key(before, i) if i is not None else _key(now, k or 0)
-    return KeyDifference(key=key, before=_entry(before, i), now=_entry(now, k))
-
-
-def _key(side: LatestValues, row: int) -> bytes:
+    side, row = (now, k or 0) if i is None else (before, i)
     at, size_bytes = int(side.keys.key_at[row]), int(side.keys.key_bytes[row])
-    return side.keys.keys[at : at + size_bytes].tobytes()
+    key = side.keys.keys[at : at + size_bytes].tobytes()
+    return KeyDifference(key=key, before=_latest(before, i), now=_latest(now, k))
 
 
-def _entry(side: LatestValues, row: int | None) -> Latest | None:
+def _latest(side: LatestValues, row: int | None) -> Latest | None:
     if row is None:
         return None
     return Latest(offset=int(side.offset[row]), value_bytes=int(side.value_bytes[row]))
