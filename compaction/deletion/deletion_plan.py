@@ -142,13 +142,8 @@ def deletion_plan_of(
 ) -> DeletionPlan:
     """What may be deleted; without a row, only expired segments.
 
-    Args:
-        view: the listing compared with the row.
-        rules: the topic's settings.
-        times: the limits.
-        incomplete_uploads: those in the partition's folder.
-        is_refused: the partition's log was cut off. Until a person acts nothing of it expires, and
-            the originals of compacted segments stay, because the remedy needs them.
+    `is_refused`: the partition's log was cut off. Until a person acts nothing of it expires, and
+    the originals of compacted segments stay, because the remedy needs them.
     """
     due = expired_head(view.segments, rules, view.log_start_offset, times.now_ms)
     expired = due if rules.is_detached and not is_refused else ()
