@@ -15,9 +15,9 @@ from tests.compaction.builders import (
     a_chain,
     a_segment,
     a_state,
-    discovered,
     listed,
     new_ids,
+    seen,
     segment_id,
     unknown,
 )
@@ -45,7 +45,7 @@ from tierfold.compaction.discovery.histories import EpochStretch, InspectedSegme
 from tierfold.compaction.discovery.listing import REQUIRED_PARTS, IncompleteUpload
 from tierfold.compaction.discovery.view import PartitionView, state_with_new
 from tierfold.compaction.model.rules import DAY_MS, Rules, TierBinding
-from tierfold.compaction.model.segments import LeaderEpoch, PartitionState, RetiredSegment, Segment
+from tierfold.compaction.model.segments import LeaderEpoch, RetiredSegment, Segment
 
 NOW_MS: Final = 100 * DAY_MS
 TIMES: Final = VacuumLimits(now_ms=NOW_MS)
@@ -81,13 +81,6 @@ def stray(
     )
     found = unknown(segment, lacking=lacking.split(), **fields)
     return replace(found, listed=replace(found.listed, modified_ms=NOW_MS - age_ms))
-
-
-def seen(state: PartitionState | None, found: Sequence[InspectedSegment] = ()) -> PartitionView:
-    """The view of a row, all that it names, and what else is found."""
-    view = discovered(state, found)
-    assert isinstance(view, PartitionView)
-    return view
 
 
 def deletion(
