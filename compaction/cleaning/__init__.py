@@ -4,12 +4,12 @@
     key_columns              the keys of many records as columns
     key_blocks               a block of keys per segment and bucket: the unit of the shuffle
     offset_map               the distributed offset map: which records are superseded
-    transactions             aborted data and markers: which are kept, which may go
+    transactions             aborted data and markers: which are kept, which may be removed
     undecided_transactions   transactions without a marker: which are open, which stop a round
     rounds                   one pass over one partition: what it reads and keeps, its groups
     record_retention         which records, tombstones and markers stay, and delete horizons
-    emptied_batches          which batches are emptied already
+    emptied_batches          which batches are already emptied
     group_outcome            whether and why a group is rewritten
-    keyless_records          how many records without a key may go
-    counts                   how many records ended how; the counts must add up
+    keyless_records          how many records without a key may be dropped
+    counts                   how many records were kept or removed, by reason
 """

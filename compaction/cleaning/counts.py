@@ -1,7 +1,4 @@
-"""How many records of a round had which outcome; the counts must add up (SEMANTICS 10).
-
-Each record counts under the first outcome that matches, in the order of `RECORD_OUTCOMES`.
-"""
+"""How many records of a round were kept or removed, by reason (SEMANTICS 10)."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ RECORD_OUTCOMES: Final = (
     "tombstones_expired",
     "markers_expired",
 )
-"""The names of the outcomes, by their number."""
+"""The names of the outcomes, by their number. A record counts under one of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +45,10 @@ class Counts:
     tombstones_expired_bytes: int = 0
     markers_expired_bytes: int = 0
     kept_markers: int = 0
-    """Of `kept`, those that are transaction markers."""
+    """How many of `kept` are transaction markers."""
     malformed_versions: int = 0
-    """Not an outcome: records with a malformed version under `compaction.strategy=header`, null or
-    not of 8 bytes. They count as without a version."""
+    """Not an outcome: records whose version header under `compaction.strategy=header` is null or
+    not of 8 bytes. They are treated as records without a version."""
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(
@@ -60,23 +57,23 @@ class Counts:
 
     @property
     def adds_up(self) -> bool:
-        """Records and bytes in equal the sums over the outcomes."""
+        """Whether the outcomes add up to the records and bytes that came in."""
         records = sum(getattr(self, name) for name in RECORD_OUTCOMES)
         sizes = sum(getattr(self, f"{name}_bytes") for name in RECORD_OUTCOMES)
         return (records, sizes) == (self.records_in, self.record_bytes_in)
 
     @property
     def removed(self) -> int:
-        """Records that are not kept."""
+        """The number of records that are not kept."""
         return self.records_in - self.kept
 
 
 def counts_of(
     records_in: int, record_bytes_in: int, outcomes: NDArray[np.uint8], sizes: NDArray[np.int64]
 ) -> Counts:
-    """Counts `outcomes` (shape (records,), numbers of `RECORD_OUTCOMES`) and their `sizes` (bytes).
+    """The counts of `outcomes` (numbers of `RECORD_OUTCOMES`) and `sizes` (bytes), one per record.
 
-    What came in is passed separately, counted from the batch headers, so that a record without an
+    `records_in` and `record_bytes_in` come from the batch headers, so that a record without an
     outcome shows as a difference.
     """
     counts = np.bincount(outcomes, minlength=len(RECORD_OUTCOMES))

@@ -1,4 +1,4 @@
-"""Which batches are emptied already: a header without records, in the form that Kafka writes."""
+"""Which batches are already emptied: a header without records, in the form that Kafka writes."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def is_emptied(
     has_delete_horizon: NDArray[np.bool_],
     base_timestamp_ms: NDArray[np.int64],
 ) -> NDArray[np.bool_]:
-    """Shape (b,), as the arguments: batches that already have the form of an emptied one.
+    """Shape (b,), as the arguments: batches that are already emptied.
 
-    It is the form that Kafka's `DefaultRecordBatch.writeEmptyHeader` writes: magic 2, a header
-    without records, no codec, no delete horizon (KIP-534), no base timestamp. A batch without
-    records in another form is emptied again.
+    Kafka's `DefaultRecordBatch.writeEmptyHeader` writes magic 2, a header without records, no
+    codec, no delete horizon (KIP-534) and no base timestamp. A batch without records in another
+    form is emptied again.
     """
     return np.asarray(
         ~is_legacy

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,22 +21,22 @@ from tierfold.compaction.cleaning.key_columns import KeyColumns, Versions, taken
 HEADER: Final = struct.Struct("<qqqq")
 
 PARTS_AT_LEAST: Final = 64
-"""Enough parts that the table of one of them stays in the cache for a segment of any size."""
+"""Enough parts that the hash table of one part fits the cache, for a segment of any size."""
 
 
 def parts_per_bucket(buckets: int) -> int:
-    """How many parts each of `buckets` buckets has."""
+    """The number of parts in each of `buckets` buckets."""
     return max(1, -(-PARTS_AT_LEAST // buckets))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyBlock:
-    """The keys of one segment (or one stretch of it) that fall into one bucket, ordered by part."""
+    """The keys of one segment, or of a stretch of it, in one bucket, ordered by part."""
 
     columns: KeyColumns
     competes_from: int
-    """Entries with an ordinal at or above this compete; those below can only be superseded.
-    Ignored where versions decide: then all compete."""
+    """Entries with an ordinal at or above this compete; those below can only be superseded. If
+    versions decide, all compete."""
 
     @property
     def first_ordinal(self) -> int:
@@ -62,25 +62,32 @@ def serialize(block: KeyBlock) -> bytes:
 
 
 def deserialize(data: bytes) -> KeyBlock:
-    """The block that `serialize` made; views of `data`, nothing is copied."""
+    """The block that `serialize` made; its arrays are views of `data`."""
     entries, key_bytes, competes_from, has_versions = HEADER.unpack_from(data)
-    at = HEADER.size
-    hash_ = np.frombuffer(data, np.uint64, entries, at)
-    at += hash_.nbytes
-    value = np.frombuffer(data, np.int64, entries * has_versions, at)
-    at += value.nbytes
-    ordinal = np.frombuffer(data, np.uint32, entries, at)
-    at += ordinal.nbytes
-    lengths = np.frombuffer(data, np.int32, entries, at)
-    at += lengths.nbytes
-    is_known = np.frombuffer(data, np.bool_, entries * has_versions, at)
-    at += is_known.nbytes
-    keys = np.frombuffer(data, np.uint8, key_bytes, at)
+    hash_, value, ordinal, lengths, is_known, keys = arrays_in(
+        data,
+        HEADER.size,
+        (np.uint64, entries),
+        (np.int64, entries * has_versions),
+        (np.uint32, entries),
+        (np.int32, entries),
+        (np.bool_, entries * has_versions),
+        (np.uint8, key_bytes),
+    )
     versions = Versions(value=value, is_known=is_known) if has_versions else None
     columns = KeyColumns(
         hash=hash_, ordinal=ordinal, key_bytes=lengths, keys=keys, versions=versions
     )
     return KeyBlock(columns=columns, competes_from=competes_from)
+
+
+def arrays_in(data: bytes, at: int, *layout: tuple[type[np.generic], int]) -> list[NDArray[Any]]:
+    """Views of the arrays that lie end to end in `data` from `at` on: (type, length) each."""
+    arrays: list[NDArray[Any]] = []
+    for dtype, length in layout:
+        arrays.append(np.frombuffer(data, dtype, length, at))
+        at += arrays[-1].nbytes
+    return arrays
 
 
 def blocks_of(
@@ -91,7 +98,7 @@ def blocks_of(
     buckets: int,
     competes_from: int,
 ) -> Iterator[tuple[int, KeyBlock]]:
-    """Per bucket that has any, the entries that nothing in their own segment supersedes.
+    """For each bucket with any, the entries that no other entry of their segment supersedes.
 
     `ordered` and `part_starts` come from `ordered_by_part` with `buckets * parts_per_bucket(...)`
     parts; `superseded` has shape (entries,).

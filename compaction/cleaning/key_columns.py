@@ -1,14 +1,15 @@
 """The keys of many records as columns, ordered so that a hash table over them fits the cache.
 
-One big table over keys where they lie costs a cache miss per record. So the keys are first gathered
-and ordered by the top bits of their hash into parts; then each part is its own small table, and
-the parts of a bucket, laid end to end, are the block that is shuffled.
+One big hash table over scattered keys costs a cache miss per record. So the keys are gathered and
+ordered into parts by the top bits of their hash. Each part gets its own small table, and the parts
+of a bucket, end to end, are the block that is shuffled.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numba
 import numpy as np
@@ -22,9 +23,9 @@ class Versions:
     """Versions, which decide between records of a key instead of their offsets (KIP-280)."""
 
     value: NDArray[np.int64]
-    """Shape (n,): the higher one stays; 0 where none is known."""
+    """Shape (n,): the highest stays; 0 if unknown."""
     is_known: NDArray[np.bool_]
-    """Shape (n,): one with any version supersedes a record without."""
+    """Shape (n,): a record with a version supersedes those without."""
 
     def __getitem__(self, rows: NDArray[np.int64]) -> Versions:
         """The versions at `rows` (shape (m,)), in that order."""
@@ -38,7 +39,7 @@ class KeyColumns:
     hash: NDArray[np.uint64]
     """Shape (n,)."""
     ordinal: NDArray[np.uint32]
-    """Shape (n,): the record's number within its segment; offset order within a segment."""
+    """Shape (n,): the record's number within its segment, in offset order."""
     key_bytes: NDArray[np.int32]
     """Shape (n,): the length of each key."""
     keys: NDArray[np.uint8]
@@ -50,7 +51,7 @@ class KeyColumns:
         return len(self.hash)
 
     def numbered_from(self, first_ordinal: int) -> KeyColumns:
-        """The same keys, their ordinals raised by `first_ordinal`."""
+        """The same keys with ordinals raised by `first_ordinal`."""
         return replace(self, ordinal=self.ordinal + np.uint32(first_ordinal))
 
     @property
@@ -61,16 +62,24 @@ class KeyColumns:
         return starts
 
 
+_EMPTY: Final = KeyColumns(
+    hash=np.empty(0, np.uint64),
+    ordinal=np.empty(0, np.uint32),
+    key_bytes=np.empty(0, np.int32),
+    keys=np.empty(0, np.uint8),
+)
+
+
 def gathered(
     body: NDArray[np.uint8],
     key_at: NDArray[np.int64],
     key_bytes: NDArray[np.int32],
     chosen: NDArray[np.bool_],
 ) -> KeyColumns:
-    """The keys of the chosen records, in record order.
+    """The keys of the chosen records, in record order; record i has ordinal i.
 
-    `key_at`, `key_bytes` and `chosen` have shape (records,) and describe records whose keys lie in
-    `body`; record i has ordinal i. A chosen record has a key (`key_bytes` ≥ 0).
+    `key_at`, `key_bytes` and `chosen` have shape (records,); the keys are in `body`. Every chosen
+    record must have a key (`key_bytes` ≥ 0).
     """
     rows = np.flatnonzero(chosen)
     lengths = key_bytes[rows]
@@ -84,45 +93,34 @@ def gathered(
 
 def joined(pieces: Sequence[KeyColumns]) -> KeyColumns:
     """The entries of all pieces, in their order; all have versions, or none has."""
-    if len(pieces) == 1:
-        return pieces[0]
-    if not pieces:
-        return KeyColumns(
-            hash=np.empty(0, np.uint64),
-            ordinal=np.empty(0, np.uint32),
-            key_bytes=np.empty(0, np.int32),
-            keys=np.empty(0, np.uint8),
-        )
+    if len(pieces) <= 1:
+        return pieces[0] if pieces else _EMPTY
+    versions = [piece.versions for piece in pieces if piece.versions is not None]
     return KeyColumns(
         hash=np.concatenate([piece.hash for piece in pieces]),
         ordinal=np.concatenate([piece.ordinal for piece in pieces]),
         key_bytes=np.concatenate([piece.key_bytes for piece in pieces]),
         keys=np.concatenate([piece.keys for piece in pieces]),
-        versions=_joined_versions([piece.versions for piece in pieces]),
-    )
-
-
-def _joined_versions(pieces: Sequence[Versions | None]) -> Versions | None:
-    known = [piece for piece in pieces if piece is not None]
-    if not known:
-        return None
-    return Versions(
-        value=np.concatenate([piece.value for piece in known]),
-        is_known=np.concatenate([piece.is_known for piece in known]),
+        versions=Versions(
+            value=np.concatenate([piece.value for piece in versions]),
+            is_known=np.concatenate([piece.is_known for piece in versions]),
+        )
+        if versions
+        else None,
     )
 
 
 def ordered_by_part(columns: KeyColumns, parts: int) -> tuple[KeyColumns, NDArray[np.int64]]:
-    """The same entries ordered by `part_of(hash, parts)`, stably, and where each part begins.
+    """The entries in a stable order by `part_of(hash, parts)`, and each part's start.
 
-    The second value has shape (parts + 1,).
+    The starts have shape (parts + 1,).
     """
     order, starts = _part_order(columns.hash, parts)
     return taken(columns, order), starts
 
 
 def taken(columns: KeyColumns, rows: NDArray[np.int64]) -> KeyColumns:
-    """The entries at `rows` (shape (m,)), in that order, with their keys copied."""
+    """The entries at `rows` (shape (m,)), in that order, with copies of their keys."""
     lengths = columns.key_bytes[rows]
     keys = np.empty(int(lengths.sum(dtype=np.int64)), np.uint8)
     _copy_keys(columns.keys, columns.key_at[rows], lengths, keys)

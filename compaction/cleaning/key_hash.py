@@ -1,8 +1,8 @@
 """A 64-bit hash of a key's bytes, inside numba kernels.
 
-The hash only orders and buckets keys; equality is always decided by the bytes themselves
-(SEMANTICS: "Keys are compared as bytes, exactly; no hash decides"), so its quality affects
-speed, never correctness. It must be the same in every worker of a run, and nothing stores it.
+The hash only orders and buckets keys. The bytes themselves decide whether keys are equal
+(SEMANTICS: "Keys are compared as bytes, exactly; no hash decides"), so the hash affects speed,
+never correctness. It must be the same in every worker of a run; it is never stored.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ _SHIFT: Final = np.uint64(29)
 def load_u64(typing_context: Any, array: Any, position: Any) -> Any:
     """Eight bytes of a uint8 array as one little-endian integer; the caller checks the bounds.
 
-    Numba has no unaligned load of its own, and eight shifted byte loads cost five times as much.
+    Numba has no unaligned load, and eight shifted byte loads cost five times as much.
     """
     signature = types.uint64(array, position)
 
     def codegen(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
-        view = cgutils.create_struct_proxy(sig.args[0])(context, builder, value=arguments[0])
-        address = builder.gep(view.data, [arguments[1]])
-        word = builder.bitcast(address, ir.IntType(64).as_pointer())
-        return builder.load(word, align=1)
+        return builder.load(_address(context, builder, sig, arguments), align=1)
 
     return signature, codegen
 
 
 @intrinsic  # type: ignore[untyped-decorator]
 def store_u64(typing_context: Any, array: Any, position: Any, word: Any) -> Any:
-    """Write what `load_u64` reads; the caller checks the bounds."""
+    """Write eight bytes as `load_u64` reads them; the caller checks the bounds."""
     signature = types.void(array, position, types.uint64)
 
     def codegen(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
-        view = cgutils.create_struct_proxy(sig.args[0])(context, builder, value=arguments[0])
-        address = builder.gep(view.data, [arguments[1]])
-        place = builder.bitcast(address, ir.IntType(64).as_pointer())
-        builder.store(arguments[2], place, align=1)
+        builder.store(arguments[2], _address(context, builder, sig, arguments), align=1)
         return context.get_dummy_value()
 
     return signature, codegen
+
+
+def _address(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
+    view = cgutils.create_struct_proxy(sig.args[0])(context, builder, value=arguments[0])
+    address = builder.gep(view.data, [arguments[1]])
+    return builder.bitcast(address, ir.IntType(64).as_pointer())
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
@@ -75,7 +75,7 @@ def hash_key(body: np.ndarray, at: int, length: int) -> np.uint64:
 
 @numba.njit(cache=True, nogil=True)
 def same_key(a: np.ndarray, at_a: int, b: np.ndarray, at_b: int, length: int) -> bool:
-    """Whether two keys of one length are the same bytes."""
+    """Whether two keys of the same length have the same bytes."""
     whole = length - (length & 7)
     for i in range(0, whole, 8):
         if load_u64(a, at_a + i) != load_u64(b, at_b + i):
@@ -88,5 +88,5 @@ def same_key(a: np.ndarray, at_a: int, b: np.ndarray, at_b: int, length: int) ->
 
 @numba.njit(cache=True, nogil=True, inline="always")
 def part_of(hash_: np.uint64, parts: int) -> int:
-    """Which of `parts` equal slices of the hash's range it falls into."""
+    """The number of the slice, of `parts` equal slices of the range, that the hash is in."""
     return int(((hash_ >> _HALF) * np.uint64(parts)) >> _HALF)

@@ -2,17 +2,16 @@
 
 Kafka builds one map of key → last offset over the dirty region (`Cleaner.buildOffsetMap`) and keeps
 a record if its offset is not below its key's entry. This is the same rule without the map. Of the
-*competing* records of a key (those at or above `first_dirty`) the last one stays; it supersedes
-every other record of the key, clean or dirty. Without a competing record, all records of the key
-stay.
+*competing* records of a key, those at or above `first_dirty`, the last one stays; it supersedes
+every other record of the key, clean or dirty. A key without a competing record loses none.
 
-Two steps: each segment finds what is superseded within it, then the blocks of one bucket are
-reduced across segments. Both walk from the last record to the first: the first competing entry
-of a key stays, every later one is superseded. Where hashes are equal, the keys are compared.
+There are two steps: first each segment by itself, then the blocks of one bucket across segments.
+Both walk from the last record to the first. The first competing entry of a key stays, and every
+entry of the key after it is superseded.
 
-Where versions decide (KIP-280) all records compete, clean ones too, and an entry found later takes
-over if its version is strictly higher. A superseded record may then lie above the one that stays,
-where the next pass does not look; so the records that supersede another are reported, too.
+If versions decide (KIP-280), all records compete, clean ones too, and an entry that the walk meets
+later stays instead if its version is strictly higher. A superseded record may then lie above the
+one that stays, where the next pass does not look, so superseding records are reported, too.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ from tierfold.compaction.cleaning.key_hash import part_of, same_key
 SUPERSEDED: Final = np.uint8(1)
 """Bit of a record: it is superseded."""
 SUPERSEDING: Final = np.uint8(2)
-"""Bit of a record: it supersedes another in this pass. Set only where versions decide; the record
-may itself be superseded elsewhere."""
+"""Bit of a record: it supersedes another in this pass. Set only if versions decide; the record may
+itself be superseded elsewhere."""
 
 
 class Superseded(NamedTuple):
@@ -44,7 +43,7 @@ class Superseded(NamedTuple):
 
 
 class Ordinals(NamedTuple):
-    """The same for one block, as ordinals."""
+    """The superseded and superseding entries of one block, as ordinals."""
 
     superseded: NDArray[np.uint32]
     superseding: NDArray[np.uint32]
@@ -53,15 +52,15 @@ class Ordinals(NamedTuple):
 def superseded_in_segment(
     ordered: KeyColumns, part_starts: NDArray[np.int64], competes_from: int
 ) -> Superseded:
-    """Which entries of one segment are superseded by others of it.
+    """Which entries of one segment another entry of it supersedes.
 
-    Those with an ordinal at or above `competes_from` compete; where versions decide all do.
+    Entries with an ordinal at or above `competes_from` compete; if versions decide, all do.
     """
     return _superseded(ordered, ordered.ordinal >= competes_from, part_starts.reshape(1, -1))
 
 
 def superseded_in_bucket(blocks: Sequence[KeyBlock], buckets: int, parts: int) -> list[Ordinals]:
-    """Per block, the entries that one of another block supersedes, and those that supersede.
+    """For each block, the entries that one of another block supersedes, and those that supersede.
 
     `blocks` hold one bucket of one partition in log order: by segment, then by first ordinal.
     `parts` is `parts_per_bucket(buckets)`.
@@ -113,7 +112,7 @@ def _part_starts(hash_: np.ndarray, edges: np.ndarray, all_parts: int, starts: n
 
 @numba.njit(cache=True, nogil=True)
 def _emptied(table: np.ndarray, starts: np.ndarray, part: int) -> tuple[np.ndarray, np.uint64]:
-    """A table for the entries of a part, at most half full, all slots empty; and its mask."""
+    """An empty table, at most half full with the entries of a part, and its mask."""
     entries = 0
     for block in range(starts.shape[0]):
         entries += starts[block, part + 1] - starts[block, part]
@@ -163,7 +162,7 @@ def _walk_versions(
     starts: np.ndarray,
     found: tuple[np.ndarray, np.ndarray],
 ) -> None:
-    """As `_walk` where versions decide; also sets which entries supersede another."""
+    """As `_walk`, but versions decide; also sets which entries supersede another."""
     hash_, key_bytes, key_at, body = keys
     version, is_known = versions
     superseded, superseding = found
@@ -182,7 +181,7 @@ def _walk_versions(
                         and key_bytes[other] == key_bytes[i]
                         and same_key(body, key_at[other], body, key_at[i], key_bytes[i])
                     ):
-                        # The other one lies above, so it also stays on a tie.
+                        # The other entry is the later one, so it also stays on a tie.
                         if not is_known[i] or (is_known[other] and version[other] >= version[i]):
                             latest = other
                         superseded[i], superseded[other] = latest == other, latest == i

@@ -1,10 +1,8 @@
 """Retention of the records and batches of a stretch of log, as filters over columns.
 
-The rules are Kafka's: `Cleaner.cleanInto` and `MemoryRecords.filterTo`.
-
-Order of the checks, per record: aborted, without key, superseded, expired tombstone, else kept; a
-control record stays as long as its batch does. Then per batch: copied whole, rewritten, emptied
-but kept, or dropped.
+The rules are those of Kafka's `Cleaner.cleanInto` and `MemoryRecords.filterTo`. Per record the
+checks are, in this order: aborted, without key, superseded, expired tombstone, else kept. A control
+record stays as long as its batch. Then each batch is copied, rewritten, emptied or dropped.
 """
 
 from __future__ import annotations
@@ -35,71 +33,71 @@ from tierfold.compaction.model.units import (
 
 
 class BatchRetention(IntEnum):
-    """What is written in a batch's place."""
+    """What is written for a batch."""
 
     DROP = 0
     """Nothing."""
     COPY = 1
-    """The source's bytes, verbatim."""
+    """The source's bytes."""
     REWRITE = 2
-    """A new batch of the records that are kept, at least one."""
+    """A new batch of the kept records, at least one."""
     EMPTY = 3
-    """A header without records, which keeps the batch's place in the log."""
+    """A header without records, which keeps the batch's offsets in the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchColumns:
-    """What the rules need of `b` batches and their `r` records."""
+    """The columns that the rules need: `b` batches and their `r` records."""
 
     last_offset: NDArray[np.int64]
     producer_id: NDArray[np.int64]
     producer_epoch: NDArray[np.int16]
     is_control: NDArray[np.bool_]
     is_legacy: NDArray[np.bool_]
-    """Shape (b,): of magic 0 or 1; what is kept of it is converted."""
+    """Shape (b,): of magic 0 or 1, and converted if anything of it is kept."""
     is_emptied: NDArray[np.bool_]
-    """Shape (b,): already emptied (see `emptied_batches`), so nothing needs rewriting."""
+    """Shape (b,): already emptied (see `emptied_batches`), so it need not be rewritten."""
     horizon_ms: NDArray[np.int64]
-    """Shape (b,): the delete horizon (KIP-534), `NO_HORIZON` where none is set."""
+    """Shape (b,): the delete horizon (KIP-534), or `NO_HORIZON`."""
     record_batch: NDArray[np.int32]
-    """Shape (r,): which batch a record is in."""
+    """Shape (r,): the index of a record's batch."""
     has_key: NDArray[np.bool_]
     has_value: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordFacts:
-    """What is known from outside the stretch."""
+    """What the rules need from outside the stretch."""
 
     aborted: NDArray[np.bool_]
     """Shape (b,): data batches of aborted transactions."""
     discardable: NDArray[np.bool_]
     """Shape (b,): control batches whose transaction has no data batch left in this pass."""
     superseded: NDArray[np.bool_]
-    """Shape (r,): records that another one of their key supersedes."""
+    """Shape (r,): records that another record of their key supersedes."""
     supersedes: NDArray[np.bool_]
-    """Shape (r,): records that supersede another in this pass, set only where versions decide.
-    Such a tombstone stays until a pass after the superseded ones are gone (SEMANTICS 3)."""
+    """Shape (r,): records that supersede another in this pass, set only if versions decide. A
+    tombstone among them stays until a later pass, when those others are gone (SEMANTICS 3)."""
     legacy_tombstones_go: bool
-    """See `legacy_tombstones_go`."""
+    """From the function `legacy_tombstones_go`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundRules:
-    """What is the same for a whole round of one partition."""
+    """The rules that hold for a whole round of one partition."""
 
     now_ms: int
     delete_retention_ms: int
     next_offset: int
-    """The first offset beyond the dirty region: the batch that ends there stays."""
+    """The first offset after the dirty region: the batch that ends right before it stays."""
     last_data_offsets: NDArray[np.int64]
     """Shape (p, 2): (producer id, last data offset) of the active producers, sorted."""
     marker_epochs: NDArray[np.int64]
     """Shape (q, 2): (producer id, epoch) of the active producers without data, sorted."""
     legacy_delete_horizon_ms: int = 0
-    """See `legacy_delete_horizon_ms`; 0: there is no clean segment."""
+    """From the function `legacy_delete_horizon_ms`; 0: there is no clean segment."""
     keeps_tombstones: bool = False
-    """Whatever their horizons: records that they supersede may survive this round."""
+    """No tombstone is removed, because a record that it supersedes may survive this round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +109,7 @@ class Retention:
     batch: NDArray[np.int8]
     """Shape (b,): a `BatchRetention`."""
     horizon_ms: NDArray[np.int64]
-    """Shape (b,): the delete horizon of the batch as written, `NO_HORIZON` where it has none."""
+    """Shape (b,): the delete horizon of the batch as written, or `NO_HORIZON`."""
 
 
 def producer_pairs(
@@ -119,8 +117,8 @@ def producer_pairs(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """`RoundRules.last_data_offsets` and `marker_epochs` from a producer snapshot.
 
-    An entry is forgotten once it is silent for `expiration_ms` and holds no transaction open
-    (Kafka `ProducerStateManager.isProducerExpired`).
+    An entry without an open transaction expires after `expiration_ms` without a batch (Kafka
+    `ProducerStateManager.isProducerExpired`).
     """
     data: list[tuple[int, int]] = []
     markers: list[tuple[int, int]] = []
@@ -152,31 +150,31 @@ def _is_listed(
 def legacy_delete_horizon_ms(
     segments: Sequence[Segment], first_dirty: int, delete_retention_ms: int
 ) -> int:
-    """The time up to which tombstones of magic 0 and 1 may go; their batches have no horizon.
+    """The time up to which tombstones of magic 0 and 1, which have no horizon, may be removed.
 
-    The last modified time, for us the max timestamp, of the last of `segments` (in offset order)
-    that begins below `first_dirty`, less the retention; 0 where none does. Rule: Kafka's
-    `legacyDeleteHorizonMs` in `Cleaner.doClean`.
+    It is the max timestamp of the last of `segments` that starts below `first_dirty`, less the
+    retention; 0: none starts there. Kafka's `legacyDeleteHorizonMs` in `Cleaner.doClean` uses the
+    last modified time instead. `segments` are in offset order.
     """
     clean = [segment for segment in segments if segment.start_offset < first_dirty]
     return clean[-1].max_timestamp_ms - delete_retention_ms if clean else 0
 
 
 def legacy_tombstones_go(max_timestamp_ms: int, rules: RoundRules) -> bool:
-    """Whether tombstones of magic 0 and 1 may go from a segment of that max timestamp.
+    """Whether tombstones of magic 0 and 1 may be removed from a segment of that max timestamp.
 
     Rule: Kafka's `retainLegacyDeletesAndTxnMarkers` in `Cleaner.cleanSegments`. A segment without
-    any timestamp keeps them: a broker uses the file's own time then, which we do not have. They
-    get a horizon when they are converted, so they wait for `delete.retention.ms` and no longer.
+    timestamps keeps them: a broker uses the time of its file, which the tier does not have. They
+    get a horizon when they are converted, so they stay for `delete.retention.ms` longer.
     """
     is_timed = max_timestamp_ms != NO_TIMESTAMP_MS
     return is_timed and max_timestamp_ms <= rules.legacy_delete_horizon_ms
 
 
 def must_stay(batches: BatchColumns, rules: RoundRules) -> NDArray[np.bool_]:
-    """Shape (b,): batches that stay even when emptied.
+    """Shape (b,): batches that stay even without records (SEMANTICS 5).
 
-    They are the last of the round and the last of every active producer (SEMANTICS 5).
+    They are the last one of the round, and the last one of every active producer.
     """
     has_producer = batches.producer_id != NO_PRODUCER_ID
     ends_data = _is_listed(rules.last_data_offsets, batches.producer_id, batches.last_offset)
@@ -188,17 +186,17 @@ def must_stay(batches: BatchColumns, rules: RoundRules) -> NDArray[np.bool_]:
 
 
 def decide_retention(batches: BatchColumns, facts: RecordFacts, rules: RoundRules) -> Retention:
-    """Decide which records and batches stay: superseded, aborted and expired ones go.
+    """Decide which records and batches stay.
 
-    A tombstone or marker gets its delete horizon in the first pass that keeps it, and goes once
-    that has passed (KIP-534); a tombstone not in a round that `keeps_tombstones`, as
-    `cleaning.rounds` decides.
+    A tombstone or marker gets its delete horizon in the first pass that keeps it, and is removed in
+    a pass after that horizon (KIP-534). No tombstone is removed in a round that `keeps_tombstones`
+    (see `cleaning.rounds`).
     """
     horizon_set = batches.horizon_ms != NO_HORIZON
     horizon_passed = horizon_set & (batches.horizon_ms <= rules.now_ms)
     at = batches.record_batch
     record = np.full(len(at), KEPT, np.uint8)
-    # The last assignment counts, so the reasons are written in reverse order of the checks.
+    # The last assignment counts, so the checks are in reverse order.
     if not rules.keeps_tombstones:
         goes = horizon_passed | (batches.is_legacy & facts.legacy_tombstones_go)
         record[goes[at] & ~batches.has_value & ~facts.supersedes] = TOMBSTONE_EXPIRED
@@ -214,7 +212,7 @@ def decide_retention(batches: BatchColumns, facts: RecordFacts, rules: RoundRule
     kept = np.bincount(at[survives], minlength=len(batches.last_offset))
     has_tombstone = np.zeros(len(count), np.bool_)
     has_tombstone[at[survives & ~batches.has_value]] = True
-    # A horizon beyond the latest timestamp is not set: its records stay for ever, as in Kafka.
+    # A horizon beyond the latest timestamp is not set: the records stay forever, as in Kafka.
     horizon_ms = rules.now_ms + rules.delete_retention_ms
     sets_horizon = (
         (kept > 0)
@@ -235,12 +233,11 @@ def decide_retention(batches: BatchColumns, facts: RecordFacts, rules: RoundRule
 
 
 def earliest_due_ms(batches: BatchColumns, retention: Retention, rules: RoundRules) -> int | None:
-    """The earliest horizon at which something that is kept may go; None: never.
+    """The earliest horizon at which a kept tombstone or control record may be removed; None: never.
 
-    Due is a tombstone or a control record under a horizon that had not passed yet. Where it had
-    passed, what could go is gone, except a tombstone that other strategies than `offset` keep until
-    the records it supersedes are gone. A batch keeps its horizon when its last tombstone goes;
-    nothing of it is due then.
+    Horizons that had already passed do not count: what could be removed is removed. The exception
+    is a tombstone that strategies other than `offset` keep until the records that it supersedes are
+    gone. A batch keeps its horizon without its last tombstone, and does not count either.
     """
     at = batches.record_batch
     is_kept = retention.record == KEPT

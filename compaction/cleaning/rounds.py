@@ -1,9 +1,4 @@
-"""A round: one pass of cleaning over one partition, and the groups that it rewrites.
-
-    Round          a claimed chunk of a partition, with all that decides what stays of it
-    GroupTask      all that a worker needs to rewrite one group
-    group_tasks(round, transaction_status, wanted)  ->  the tasks of the groups
-"""
+"""A round: one pass of cleaning over one partition, and the groups that it rewrites."""
 
 from __future__ import annotations
 
@@ -29,7 +24,7 @@ from tierfold.compaction.planning.plan import Compact
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """One pass over one partition: a chunk of its plan, under this run's epoch."""
+    """One pass over one partition: a chunk of its plan, claimed under this run's epoch."""
 
     index: int
     """The round's number within the wave."""
@@ -39,9 +34,9 @@ class Round:
     """The chunk; it is due."""
     now_ms: int
     aborted: tuple[AbortedTransaction, ...] = ()
-    """The aborted transactions of every segment in view, by their indexes."""
+    """The aborted transactions of every segment in view, from their transaction indexes."""
     transactions_end: int | None = None
-    """Transactions that reach into the round are decided below this offset; None: anywhere."""
+    """The offset below which all transactions of the round are decided; None: unknown."""
 
     @property
     def key(self) -> PartitionKey:
@@ -67,8 +62,8 @@ class Round:
     def clean_until(self) -> int:
         """The end of the region that was clean before the round.
 
-        A person may force another `first_dirty`. A stored offset outside the log belongs to a log
-        that was truncated since and is ignored (Kafka `LogCleanerManager.cleanableOffsets`).
+        `--first-dirty` does not change it. A stored offset outside the log is ignored: the log was
+        truncated after that commit (Kafka `LogCleanerManager.cleanableOffsets`).
         """
         start, end = self.state.log_start_offset, self.state.next_offset
         stored = self.state.cleaner_offset
@@ -78,8 +73,8 @@ class Round:
     def keeps_tombstones(self) -> bool:
         """Whether all tombstones stay, because a record that one supersedes may survive this round.
 
-        That record may lie above the chunk if versions decide. In a forced round it may lie in the
-        stretch that is left out, whose tombstones are not in the offset map.
+        If versions decide, that record may lie above the chunk. In a forced round it may lie in the
+        stretch below the first dirty offset that no round has cleaned.
         """
         is_by_offset = self.rules.compaction_strategy is CompactionStrategy.OFFSET
         is_forced_beyond = self.compact.first_dirty > self.clean_until
@@ -87,11 +82,11 @@ class Round:
 
     @property
     def next_cleaner_offset(self) -> int:
-        """The row's cleaner offset after the round: its end, unless a person forced the region.
+        """The row's cleaner offset after the round: its end, unless the round was forced.
 
-        A forced round that began above the clean region left a stretch uncleaned, so the offset
-        does not move: the next plain round cleans that stretch, and no tombstone is dropped before.
-        A forced round that ended below the offset does not move it back.
+        If a forced round starts above the clean region, a stretch stays uncleaned, so the offset
+        does not move. The next ordinary round cleans that stretch, and only then may tombstones be
+        removed. A forced round that ends below the offset does not move it back.
         """
         if self.compact.first_dirty > self.clean_until:
             return self.clean_until
@@ -101,14 +96,14 @@ class Round:
     def scanned(self) -> tuple[tuple[int, Segment], ...]:
         """The segments that the scan reads, each with its index among the live segments.
 
-        These are the sources and the segments whose markers decide the sources' transactions.
+        They are the sources, and the segments whose markers decide the sources' transactions.
         """
         end = self.state.next_offset if self.transactions_end is None else self.transactions_end
         return tuple((i, s) for i, s in enumerate(self.state.segments) if s.start_offset < end)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all source logs."""
+        """Bytes of all source `.log`s."""
         return sum(group.size_bytes for group in self.groups)
 
     @property
@@ -117,13 +112,13 @@ class Round:
         return sum(segment.size_bytes for _, segment in self.scanned)
 
     def with_groups(self, groups: tuple[SegmentGroup, ...]) -> Round:
-        """Return the round with other groups over the same sources."""
+        """The round with other groups over the same sources."""
         return replace(self, plan=replace(self.plan, choice=replace(self.compact, groups=groups)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupTask:
-    """All a worker needs to rewrite one group."""
+    """Everything that a worker needs to rewrite one group."""
 
     key: PartitionKey
     group_index: int
@@ -133,12 +128,12 @@ class GroupTask:
     aborted: tuple[AbortedTransaction, ...]
     """Aborted transactions that reach into the group's offsets."""
     discardable: NDArray[np.int64]
-    """Base offsets, ascending, of the group's control batches that may go."""
+    """Base offsets, ascending, of the group's control batches that may be removed."""
     listed: tuple[AbortedTransaction, ...]
-    """What the new transaction index must list, by marker offset."""
+    """The transactions that the new transaction index must list, by marker offset."""
     ends_in_batch: bool
-    """The group must end in a batch, an empty one if need be: readers stick at a hole at the end of
-    the remote range, and a log without a batch is never written."""
+    """Whether the group must end in a batch, if need be an empty one. Readers get stuck at a gap at
+    the end of the remote range, and a log without a batch is never written."""
     run: str
     index_interval_bytes: int
     threads: int = 1
@@ -172,7 +167,6 @@ def group_tasks(
     for number, group in wanted.items():
         start, end = group.start_offset, group.end_offset
         is_round_of_its_own = work.compact.is_partial or number in empty
-        # Readers get stuck at a gap at the end of the remote range.
         is_end = end + 1 == work.compact.next_offset == work.state.next_offset
         inside = discardable[
             np.searchsorted(discardable, start) : np.searchsorted(discardable, end, "right")

@@ -1,22 +1,22 @@
-"""Transactions: which batches are aborted, which markers may go, which ones stay listed.
+"""Transactions: which batches are aborted, which markers may be removed, which stay in the index.
 
 The rules are those of Kafka's `CleanedTransactionMetadata`, per producer in offset order:
 
-- a transactional data batch that an aborted transaction covers is aborted, and goes at once;
-- an ABORT marker may go once this pass met no batch of its transaction; as long as it met one, the
-  marker stays and its transaction is listed in the new segment's transaction index;
-- a COMMIT marker may go once this pass met no batch of its transaction;
-- a control batch that was emptied before may go; other control types stay.
+- a transactional data batch inside an aborted transaction is aborted, and is removed at once;
+- an ABORT or COMMIT marker may be removed by a pass that meets no batch of its transaction;
+- while a pass meets such a batch, the ABORT marker stays, and its transaction is listed in the new
+  segment's transaction index;
+- an emptied control batch may be removed; control batches of other types stay.
 
-Beyond Kafka: an ABORT marker also counts where its transaction has data but no index entry (an
+Beyond Kafka: an ABORT marker also counts if its transaction has data but no index entry (an
 unindexed abort, SEMANTICS 5). Kafka would serve that data as committed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, fields
+from typing import Final
 
 import numba
 import numpy as np
@@ -36,7 +36,7 @@ COMMIT: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionBatches:
-    """Transactional and control batches, by their headers, in offset order."""
+    """Transactional and control batches in offset order, from their headers."""
 
     base_offset: NDArray[np.int64]
     last_offset: NDArray[np.int64]
@@ -50,21 +50,24 @@ class TransactionBatches:
 
 def joined_batches(pieces: Sequence[TransactionBatches]) -> TransactionBatches:
     """The batches of all pieces, in their order."""
+    every = [_NO_BATCHES, *pieces]
+    names = (field.name for field in fields(TransactionBatches))
     return TransactionBatches(
-        base_offset=_concatenated([p.base_offset for p in pieces], np.int64),
-        last_offset=_concatenated([p.last_offset for p in pieces], np.int64),
-        producer_id=_concatenated([p.producer_id for p in pieces], np.int64),
-        control_type=_concatenated([p.control_type for p in pieces], np.int16),
+        **{name: np.concatenate([getattr(piece, name) for piece in every]) for name in names}
     )
 
 
-def _concatenated(arrays: list[NDArray[Any]], dtype: type[np.generic]) -> NDArray[Any]:
-    return np.concatenate([np.empty(0, dtype), *arrays])
+_NO_BATCHES: Final = TransactionBatches(
+    base_offset=np.empty(0, np.int64),
+    last_offset=np.empty(0, np.int64),
+    producer_id=np.empty(0, np.int64),
+    control_type=np.empty(0, np.int16),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTransaction:
-    """A transaction that no marker in view decides."""
+    """A transaction without a marker in view."""
 
     producer_id: int
     first_offset: int
@@ -75,21 +78,21 @@ class TransactionStatus:
     """The status of the transactions in one partition's round."""
 
     discardable: NDArray[np.int64]
-    """Base offsets, ascending, of the control batches that may go once their horizon passed."""
+    """Base offsets, ascending, of control batches that may be removed after their horizon."""
     listed: tuple[AbortedTransaction, ...]
-    """Aborted transactions of which a batch was met, by marker offset: to be listed again."""
+    """Aborted transactions that still have a batch, by marker offset: the new index lists them."""
     unindexed: tuple[AbortedTransaction, ...]
-    """Transactions that an ABORT marker decides although no index lists them."""
+    """Transactions with an ABORT marker that no index lists."""
     undecided: tuple[OpenTransaction, ...] = ()
-    """Transactions that no marker in view decides, by producer."""
+    """Transactions without a marker in view, by producer."""
 
 
 def aborted_batches(
     txn_batches: TransactionBatches, aborted: Sequence[AbortedTransaction]
 ) -> NDArray[np.bool_]:
-    """Shape (batches,): which are data batches of one of the aborted transactions.
+    """Shape (batches,): whether each is a data batch of one of the aborted transactions.
 
-    A transaction covers `[first_offset, last_offset]`, its marker being the last.
+    A transaction covers `[first_offset, last_offset]`, where the last offset is its marker's.
     """
     ordered = sorted(aborted, key=lambda t: (t.producer_id, t.first_offset))
     found = np.zeros(len(txn_batches), np.bool_)
@@ -138,7 +141,7 @@ def transaction_status(
 ) -> TransactionStatus:
     """The status of the transactions in one partition's whole view.
 
-    `txn_batches` includes those above a round's end: a marker there decides data below.
+    `txn_batches` includes those above the round's end, because a marker there decides data below.
     """
     is_aborted = aborted_batches(txn_batches, aborted)
     # Per producer in offset order; a stable sort keeps the offset order within a producer.
@@ -179,26 +182,14 @@ def transaction_status(
 def _entry_of(
     txn_batches: TransactionBatches, marker: int, first_offset: int, order: NDArray[np.int64]
 ) -> AbortedTransaction:
-    """The index entry a broker would have written for the transaction that ends at `marker`."""
-    end = int(txn_batches.last_offset[marker])
-    return AbortedTransaction(
-        producer_id=int(txn_batches.producer_id[marker]),
-        first_offset=first_offset,
-        last_offset=end,
-        last_stable_offset=_last_stable_offset(txn_batches, marker, end, order),
-    )
+    """The index entry that a broker would have written for the transaction ending at `marker`.
 
-
-def _last_stable_offset(
-    txn_batches: TransactionBatches, marker: int, end: int, order: NDArray[np.int64]
-) -> int:
-    """The first offset of another open transaction, or the one after the marker.
-
-    Kafka's `ProducerStateManager.lastStableOffset`.
+    Its last stable offset is the first offset of another open transaction, or the one after the
+    marker (Kafka's `ProducerStateManager.lastStableOffset`).
     """
-    others = order[
-        (order < marker) & (txn_batches.producer_id[order] != txn_batches.producer_id[marker])
-    ]
+    producer_id = int(txn_batches.producer_id[marker])
+    last_offset = int(txn_batches.last_offset[marker])
+    others = order[(order < marker) & (txn_batches.producer_id[order] != producer_id)]
     open_first: dict[int, int] = {}
     for i in np.sort(others):
         producer = int(txn_batches.producer_id[i])
@@ -206,7 +197,12 @@ def _last_stable_offset(
             open_first.setdefault(producer, int(txn_batches.base_offset[i]))
         elif txn_batches.control_type[i] in {ABORT, COMMIT}:
             open_first.pop(producer, None)
-    return min(open_first.values(), default=end + 1)
+    return AbortedTransaction(
+        producer_id=producer_id,
+        first_offset=first_offset,
+        last_offset=last_offset,
+        last_stable_offset=min(open_first.values(), default=last_offset + 1),
+    )
 
 
 @numba.njit(cache=True, nogil=True)
@@ -217,11 +213,11 @@ def _walk(
     may_go: np.ndarray,
     met: tuple[np.ndarray, np.ndarray],
 ) -> None:
-    """Walk each producer's batches in offset order.
+    """Walk each producer's batches in offset order and fill `may_go` and `met`.
 
-    `met` is `met_from` and `open_from`. At an ABORT marker `met_from` gets the base offset of the
-    first batch met of its transaction; at a producer's last batch `open_from` gets that of the
-    first data that no marker decided and no index lists (-1: none).
+    `met` is `met_from` and `open_from`; -1: none. At an ABORT marker, `met_from` gets the base
+    offset of the first batch of its transaction. At a producer's last batch, `open_from` gets that
+    of the first data batch that no marker decides and no index lists.
     """
     met_from, open_from = met
     producer_id, base_offset, control_type = batches

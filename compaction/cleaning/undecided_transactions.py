@@ -1,8 +1,8 @@
-"""Transactions that a round meets without their marker: which are open, and where all are decided.
+"""Transactions without a marker in the tier: which are open, and which stop a round.
 
 A transaction is open if the newest producer snapshot says so (`ProducerStateManager`). Any other
-without a marker stops the round: treated as committed, its record could supersede an older value
-and be aborted later.
+without a marker stops the round. Treated as committed, its record could supersede an older value
+and then be aborted.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ def unexplained_transaction(
     producers: Sequence[ProducerEntry],
     next_offset: int,
 ) -> str:
-    """Return why a round must stop at `next_offset`, without its partition; empty: it need not.
+    """Why a round up to `next_offset` must stop, and what to do; empty: it need not.
 
-    `producers`: the newest snapshot in view. A transaction from `next_offset` on does not matter.
+    `producers`: the newest snapshot in view. Transactions from `next_offset` on do not matter.
     """
     opened = {
         entry.producer_id for entry in producers if entry.current_txn_first_offset is not None
@@ -30,9 +30,9 @@ def unexplained_transaction(
         if one.first_offset < next_offset and one.producer_id not in opened:
             return (
                 f"the transaction of producer {one.producer_id} from offset {one.first_offset} on"
-                " has no marker in the tier, yet the newest producer snapshot does not call it"
-                " open. Compare the newest segment's .snapshot with the broker's; nothing was"
-                " committed."
+                " has no marker in the tier, and the newest producer snapshot does not list it as"
+                " open; nothing was committed. Compare the newest segment's .snapshot with the"
+                " broker's."
             )
     return ""
 
@@ -40,7 +40,7 @@ def unexplained_transaction(
 def with_unindexed(
     aborted: Sequence[AbortedTransaction], transaction_status: TransactionStatus
 ) -> tuple[AbortedTransaction, ...]:
-    """Return all aborted transactions by marker offset, those included that no index lists."""
+    """All aborted transactions by marker offset, unindexed ones included."""
     together = (*aborted, *transaction_status.unindexed)
     return tuple(sorted(together, key=lambda entry: entry.last_offset))
 
@@ -48,10 +48,10 @@ def with_unindexed(
 def transactions_end(
     next_offset: int, snapshots: Iterable[tuple[int, Sequence[ProducerEntry]]]
 ) -> int | None:
-    """Return where all transactions that reach below `next_offset` are decided; None: nowhere.
+    """The offset below which all transactions that start below `next_offset` end; None: unknown.
 
-    `snapshots`: for each segment that ends at or beyond `next_offset`, in offset order, the first
-    offset beyond it and its producer snapshot. They are taken one by one, as far as needed.
+    `snapshots`: for each segment that ends at or after `next_offset`, in offset order, its next
+    offset and its producer snapshot. They are read lazily, as far as needed.
     """
     for end, producers in snapshots:
         firsts = (entry.current_txn_first_offset for entry in producers)

@@ -5,6 +5,6 @@
     round_commit   the commit of a round, from its receipts
     invariants     what must hold between a row and the row that replaces it
     history        what happened to a partition, one entry per claim and commit
-    restore        the return to an earlier row: what becomes live again, or a refusal
+    restore        a return to an earlier row: what becomes live again, or a refusal
     forget         after an unclean leader election: what would be lost, and what prevents it
 """

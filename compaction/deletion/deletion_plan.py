@@ -1,19 +1,15 @@
-"""What `vacuum` may delete of a partition; `jobs.verbs.vacuum` carries it out. Pure.
+"""What `vacuum` may delete of a partition.
 
-    live      -> retired   expired by retention; its objects stay for the grace period
+    live      -> retired   it has expired; its objects stay for the grace period
     retired   -> marked    (`starting`) the grace period is over; its objects are deleted
-    marked    -> gone      (`going`) an earlier run began to delete it; what is left of it goes
-    orphan    -> gone      no row names it, it holds nothing of its own, no run can commit it
+    marked    -> gone      (`going`) an earlier run started to delete it; the rest is deleted
+    orphan    -> gone      no row names it, it has no records of its own, no run can commit it
     set apart -> gone      outside the leader epoch lineage, and a person gave it up
 
-Age does not prove that no run can commit an orphan: the run that wrote it may be stalled for days.
-It is certain once a newer epoch was opened *after* the listing that showed the orphan. Age only
-protects runs that are at work. (docs/semantics.md, 8 and 9.) Which unknown segments are orphans is
-decided by `discovery.unknown_segments.is_orphan`.
-
-    deletion_plan_of   what may be deleted, and why not more
-    waits_until        what may be deleted later, and when
-    run_at_work        the run that must not be disturbed
+Age does not prove that no run can commit an orphan: the run that wrote it may have stalled for
+days. Only a newer epoch, opened *after* the listing that showed the orphan, proves it. Age protects
+runs at work. (docs/semantics.md, 8 and 9.) `discovery.unknown_segments.is_orphan` decides what an
+orphan is.
 """
 
 from __future__ import annotations
@@ -40,25 +36,25 @@ from tierfold.compaction.model.rules import DAY_MS, Rules
 from tierfold.compaction.model.segments import PartitionKey, PartitionState, RetiredSegment
 
 GRACE_MS: Final = DAY_MS
-"""How long a retired segment stays at least: readers of the earlier row still need it, and
-`restore` brings it back."""
+"""The minimum time for which a retired segment stays, for readers of the earlier row and for
+`restore`."""
 
 ORPHAN_AGE_MS: Final = DAY_MS
-"""How old an orphan is at least: longer than a run takes."""
+"""The minimum age of an orphan: longer than a run takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VacuumLimits:
-    """The limits of one `vacuum`: the time, how long things stay, and what else is deleted."""
+    """The time of one `vacuum`, and its options."""
 
     now_ms: int
     grace_ms: int = GRACE_MS
     orphan_age_ms: int = ORPHAN_AGE_MS
     takes_set_apart: bool = False
-    """What lies outside the leader epoch lineage goes, too (`vacuum --diverged`)."""
+    """Segments outside the leader epoch lineage are deleted, too (`vacuum --diverged`)."""
 
     def is_old(self, modified_ms: int) -> bool:
-        """Whether what was written then is too old to be of a run at work."""
+        """Whether an object of that time is too old for a run at work."""
         return self.now_ms - modified_ms >= self.orphan_age_ms
 
 
@@ -69,22 +65,21 @@ class DeletionPlan:
     key: PartitionKey
     expired: tuple[Expired, ...] = ()
     log_start_offset: int = 0
-    """Afterwards."""
+    """The log start after the deletion."""
     starting: tuple[RetiredSegment, ...] = ()
-    """Their deletion starts now."""
+    """Segments whose deletion starts now."""
     going: tuple[RetiredSegment, ...] = ()
-    """Their deletion was started by an earlier run that did not finish it."""
+    """Segments whose deletion an earlier run started and did not finish."""
     orphans: tuple[ListedSegment, ...] = ()
     set_apart: tuple[ListedSegment, ...] = ()
-    """Outside the leader epoch lineage, given up by a person."""
+    """Segments outside the leader epoch lineage that a person gave up."""
     incomplete_uploads: tuple[IncompleteUpload, ...] = ()
-    """Left by writes that never ended; no row can ever name them."""
     notes: tuple[str, ...] = ()
     """What stays although it is not live, and why, a sentence each."""
 
     @property
     def needs_claim(self) -> bool:
-        """Whether the row changes, or objects go that a run could still commit."""
+        """Whether the row changes, or objects are deleted that a run could still commit."""
         return bool(
             self.expired or self.starting or self.going or self.orphans or self.set_apart
         )
@@ -97,43 +92,40 @@ class DeletionPlan:
     @property
     def marked_ids(self) -> tuple[str, ...]:
         """Ids of the retired segments whose objects are deleted."""
-        return tuple(entry.segment.segment_id for entry in (*self.going, *self.starting))
+        return (*_ids(self.going), *_ids(self.starting))
 
     @property
     def requires(self) -> tuple[Requirement, ...]:
-        """What must still hold of the row when `updates` are written."""
-        return (
-            SegmentsAreLive(
-                ids=tuple(expired_segment.segment.segment_id for expired_segment in self.expired)
-            ),
-            SegmentsAreRetired(ids=tuple(entry.segment.segment_id for entry in self.starting)),
-        )
+        """What the row must still meet when `updates` are written."""
+        return SegmentsAreLive(ids=_ids(self.expired)), SegmentsAreRetired(ids=_ids(self.starting))
 
     def updates(self, *, at_ms: int, run: str) -> tuple[Update, ...]:
         """The change of the row before anything is deleted; `at_ms` is epoch milliseconds."""
-        expired = tuple(expired_segment.segment.segment_id for expired_segment in self.expired)
-        starting = tuple(entry.segment.segment_id for entry in self.starting)
-        expiry = (
-            RetireSegments(ids=expired, at_ms=at_ms, run=run),
-            MoveLogStart(offset=self.log_start_offset),
-        )
-        return (
-            *(expiry if expired else ()),
-            *((StartDeletion(ids=starting, at_ms=at_ms),) if starting else ()),
-        )
+        updates: list[Update] = []
+        if self.expired:
+            updates.append(RetireSegments(ids=_ids(self.expired), at_ms=at_ms, run=run))
+            updates.append(MoveLogStart(offset=self.log_start_offset))
+        if self.starting:
+            updates.append(StartDeletion(ids=_ids(self.starting), at_ms=at_ms))
+        return tuple(updates)
 
     def last_updates(self, gone: Container[str], *, run: str) -> tuple[Update, ...]:
-        """The change of the row afterwards; `gone`: ids of segments of which nothing is left."""
+        """The change of the row afterwards; `gone`: ids of segments without any object left."""
         finished = tuple(marked for marked in self.marked_ids if marked in gone)
-        return (*((FinishDeletion(ids=finished),) if finished else ()), ReleaseClaim(run=run))
+        release = ReleaseClaim(run=run)
+        return (FinishDeletion(ids=finished), release) if finished else (release,)
+
+
+def _ids(entries: Sequence[Expired] | Sequence[RetiredSegment]) -> tuple[str, ...]:
+    return tuple(entry.segment.segment_id for entry in entries)
 
 
 def run_at_work(state: PartitionState | None, times: VacuumLimits) -> str:
     """The run that may be at work on the partition; empty: none.
 
-    Opening an epoch would discard its work. A run that has been silent for the orphan age is dead
-    or a zombie, and is fenced. So is one whose last commit lies as far in the future: with such
-    clocks it would hold the partition for as long as they differ.
+    A new epoch would discard its work. A run without a commit for the orphan age is dead or a
+    zombie, and is fenced. So is a run whose last commit lies that far in the future: otherwise it
+    would hold the partition as long as the clocks differ.
     """
     if state is None or abs(times.now_ms - state.committed_at_ms) >= times.orphan_age_ms:
         return ""
@@ -148,20 +140,16 @@ def deletion_plan_of(
     incomplete_uploads: Sequence[IncompleteUpload] = (),
     is_refused: bool = False,
 ) -> DeletionPlan:
-    """What may be deleted; only what has expired where the catalog has no row yet.
+    """What may be deleted; without a row, only expired segments.
 
-    Args:
-        view: the listing compared with the row.
-        rules: the topic's settings.
-        times: now, and how long things stay.
-        incomplete_uploads: what unfinished writes left in the partition's folder.
-        is_refused: the partition's log was cut off. Nothing of it expires until a person looked,
-            and the originals of what was compacted stay, as the remedy needs them.
+    `is_refused`: the partition's log was cut off. Until a person acts nothing of it expires, and
+    the originals of compacted segments stay, because the remedy needs them.
     """
     due = expired_head(view.segments, rules, view.log_start_offset, times.now_ms)
     expired = due if rules.is_detached and not is_refused else ()
     state = view.state
-    past_grace = _past_grace(state, times)
+    retired = () if state is None else state.retired
+    past_grace = _past_grace(retired, times)
     may_go = tuple(entry for entry in past_grace if rules.is_detached or _is_ours(entry))
     needs_originals = is_refused and any(segment.written_by_run for segment in view.segments)
     starting = tuple(entry for entry in may_go if _is_ours(entry) or not needs_originals)
@@ -179,14 +167,14 @@ def deletion_plan_of(
         expired=expired,
         log_start_offset=max([view.log_start_offset, *(e.segment.next_offset for e in expired)]),
         starting=starting,
-        going=() if state is None else _going(state),
+        going=tuple(entry for entry in retired if entry.deletion_started_at_ms is not None),
         orphans=orphans,
         set_apart=set_apart,
         incomplete_uploads=() if state is None else _old(incomplete_uploads, times),
         notes=(
-            *_emptied(view, expired),
+            *_everything_expires(view, expired),
             *_without(view.notes, set_apart),
-            *_kept(may_go, starting),
+            *_kept(len(may_go) - len(starting)),
             *_stay(stay),
         ),
     )
@@ -195,7 +183,7 @@ def deletion_plan_of(
 def waits_until(
     view: PartitionView, rules: Rules, times: VacuumLimits
 ) -> dict[str, tuple[int, ...]]:
-    """What is not due yet: its name, and when each of it is, epoch milliseconds."""
+    """What is not due yet, by its name, with the due time of each, epoch milliseconds."""
     retired = () if view.state is None else view.state.whole_retired
     orphans = view.orphans if rules.is_detached else ()
     set_apart = view.set_apart if rules.is_detached and times.takes_set_apart else ()
@@ -212,53 +200,51 @@ def waits_until(
 
 
 def _without(notes: Sequence[str], going: Sequence[ListedSegment]) -> tuple[str, ...]:
-    """The notes without those on segments that are deleted now."""
+    """The notes except those on segments that are deleted now."""
     return tuple(note for note in notes if not any(segment.segment_id in note for segment in going))
 
 
-def _kept(may_go: Sequence[RetiredSegment], starting: Sequence[RetiredSegment]) -> tuple[str, ...]:
-    """A note on originals that stay, so that a nightly vacuum leaves a restore possible."""
-    if len(may_go) == len(starting):
-        return ()
-    count = len(may_go) - len(starting)
-    return (f"{count} retired originals stay: `tierfold restore` can go back to them",)
+def _kept(count: int) -> tuple[str, ...]:
+    """A note on originals that stay, so that a nightly `vacuum` leaves a restore possible."""
+    return (f"{count} retired originals stay, for `tierfold restore`",) if count else ()
 
 
 _Aged = TypeVar("_Aged", ListedSegment, IncompleteUpload)
 
 
 def _old(found: Sequence[_Aged], times: VacuumLimits) -> tuple[_Aged, ...]:
-    """Those that are too old to be of a run or a broker at work."""
+    """Those too old for a run or a broker at work."""
     return tuple(aged for aged in found if times.is_old(aged.modified_ms))
 
 
-def _going(state: PartitionState) -> tuple[RetiredSegment, ...]:
-    return tuple(entry for entry in state.retired if entry.deletion_started_at_ms is not None)
-
-
-def _past_grace(state: PartitionState | None, times: VacuumLimits) -> tuple[RetiredSegment, ...]:
-    retired = () if state is None else state.whole_retired
-    return tuple(entry for entry in retired if times.now_ms - entry.retired_at_ms >= times.grace_ms)
+def _past_grace(
+    retired: Sequence[RetiredSegment], times: VacuumLimits
+) -> tuple[RetiredSegment, ...]:
+    return tuple(
+        entry
+        for entry in retired
+        if entry.deletion_started_at_ms is None
+        and times.now_ms - entry.retired_at_ms >= times.grace_ms
+    )
 
 
 def _is_ours(entry: RetiredSegment) -> bool:
-    """Whether tierfold wrote it: then no broker names it."""
+    """Whether tierfold wrote it, so that no broker names it."""
     return bool(entry.segment.written_by_run)
 
 
-def _emptied(view: PartitionView, expired: Sequence[Expired]) -> tuple[str, ...]:
-    """A note where every live segment expires, in case a setting is mistyped."""
-    if not expired or len(expired) < len(view.segments):
-        return ()
-    return ("all that lives expires",)
+def _everything_expires(view: PartitionView, expired: Sequence[Expired]) -> tuple[str, ...]:
+    """A note if every live segment expires, in case a setting is mistyped."""
+    is_all = expired and len(expired) == len(view.segments)
+    return ("every live segment is past retention",) if is_all else ()
 
 
 def _stay(counts: Mapping[str, int]) -> tuple[str, ...]:
-    """A note on how much of what stays because a broker may still name it."""
+    """A note on the segments that stay because a broker may still name them."""
     listed = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
     if not listed:
         return ()
     return (
-        f"segments that stay, for a broker may still name them: {listed}. Where no broker"
-        " serves this tier, say tier.binding=detached",
+        f"a broker may still name these segments, so they stay: {listed}. If no broker serves this"
+        " tier, set tier.binding=detached",
     )

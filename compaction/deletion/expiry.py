@@ -1,8 +1,8 @@
 """Which live segments have expired: whole segments, oldest first (SEMANTICS 9).
 
 Rule: Kafka's `RemoteLogManager.RLMExpirationTask`, in its order: time before size, up to the first
-segment that stays. One difference: a segment below the log start counts as gone when the rest is
-compared with `retention.bytes`. In Kafka it does not, and more expires than was asked for.
+segment that stays. One difference: segments below the log start do not count towards
+`retention.bytes`. In Kafka they do, and more expires than the setting asks for.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tierfold.compaction.model.segments import Segment
 
 
 class ExpiryReason(StrEnum):
-    """Why a segment expires; the name of the setting where it is one."""
+    """Why a segment expires; if a setting is the reason, its name."""
 
     LOG_START = "below the log start"
     TIME = "retention.ms"
@@ -34,36 +34,25 @@ class Expired:
 def expired_head(
     segments: Sequence[Segment], rules: Rules, log_start_offset: int, now_ms: int
 ) -> tuple[Expired, ...]:
-    """The segments at the log's head that may go, in offset order.
+    """The expired segments at the log's head; `segments` are all live ones, both in offset order.
 
-    A segment without a timestamp has no age, and does not expire by time. (Kafka uses the file's
-    time instead, which a copied tier no longer has.) Under a policy without `delete` only what lies
-    wholly below the log start expires.
-
-    Args:
-        segments: all live ones, in offset order.
-        rules: the topic's settings.
-        log_start_offset: the first offset that consumers may read.
-        now_ms: epoch milliseconds.
+    A segment without a timestamp does not expire by time. (Kafka uses the file's time instead,
+    which a copied tier has lost.) If the policy does not name `delete`, only segments wholly below
+    the log start expire.
     """
-    excess_bytes = _excess_bytes(segments, rules)
+    excess_bytes = 0
+    if rules.is_deleted and rules.retention_bytes >= 0:
+        excess_bytes = sum(segment.size_bytes for segment in segments) - rules.retention_bytes
     found: list[Expired] = []
     for segment in segments:
         reason = _reason(segment, rules, log_start_offset, now_ms)
-        if reason is None and excess_bytes > 0 and segment.size_bytes <= excess_bytes:
+        if reason is None and 0 < excess_bytes >= segment.size_bytes:
             reason = ExpiryReason.SIZE
         if reason is None:
             break
-        excess_bytes = max(0, excess_bytes - segment.size_bytes)
+        excess_bytes -= segment.size_bytes
         found.append(Expired(segment=segment, reason=reason))
     return tuple(found)
-
-
-def _excess_bytes(segments: Sequence[Segment], rules: Rules) -> int:
-    """By how much the log is larger than `retention.bytes`; 0 where that is not checked."""
-    if not rules.is_deleted or rules.retention_bytes < 0:
-        return 0
-    return max(0, sum(segment.size_bytes for segment in segments) - rules.retention_bytes)
 
 
 def _reason(

@@ -4,6 +4,5 @@
     view               one partition as planning sees it, or why it is refused
     histories          which history of the log an unknown segment belongs to, by its leader epochs
     overlaps           uploads that share offsets: which are used, and from which offset on
-    unknown_segments   which unknown segments join the log; the rest wait, are set apart, or are
-                       orphans
+    unknown_segments   which unknown segments join the log, wait, are set apart, or are orphans
 """

@@ -1,13 +1,12 @@
 """Which history of a partition its unknown segments belong to, by their leader epochs.
 
-After an unclean leader election the new leader writes other records at offsets that the tier holds
-already. Only the leader epochs distinguish the two histories, so they are read of every unknown
-segment that has a `.log`, wherever it begins (SEMANTICS 1, "Histories first"):
+After an unclean leader election the new leader writes other records at offsets that the tier
+already holds. Only the leader epochs distinguish the two histories, so they are read from every
+unknown segment that has a `.log` (SEMANTICS 1, "Histories first"): from its checkpoint or, without
+one, from its batches. The highest epoch decides which lineage is the log's:
 
-    the highest epoch decides which lineage is the log's; checkpoints list the epochs, and for an
-        upload that has none its batches do
     a lineage that contradicts the catalog's row   -> the partition is refused
-    a segment that does not fit the lineage         -> set apart: listed, never read
+    a segment that does not fit the lineage        -> set apart: listed, never read
 
 Rule: Kafka `RemoteLogManager.isRemoteSegmentWithinLeaderEpochs` and `LeaderEpochFileCache`.
 """
@@ -24,18 +23,18 @@ from tierfold.compaction.model.leader_epochs import are_within_lineage, epochs_i
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionState, Segment
 
 NO_EPOCH: Final = -1
-"""The leader epoch of a batch that carries none; it is ignored."""
+"""The leader epoch of a batch that has none; it is ignored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochStretch:
-    """Neighbouring batches that carry one leader epoch."""
+    """Neighbouring batches of one leader epoch."""
 
     epoch: int
     first_offset: int
-    """Base offset of the first of them."""
+    """Base offset of the first batch."""
     last_offset: int
-    """Base offset of the last of them."""
+    """Base offset of the last batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,17 +43,17 @@ class InspectedSegment:
 
     listed: ListedSegment
     segment: Segment | None = None
-    """As the catalog would name it, with its own range; None: incomplete, or unreadable."""
+    """As the catalog would describe it, with its own range; None: incomplete or unreadable."""
     end_offset: int | None = None
-    """The last offset that its `.log` holds; None: it has none, or it cannot be read."""
+    """The last offset in its `.log`; None: there is no `.log`, or it cannot be read."""
     checkpoint: tuple[LeaderEpoch, ...] = ()
-    """All leader epochs up to its end, by its checkpoint; empty: it has none."""
+    """All leader epochs up to its end, from its checkpoint; empty: it has none."""
     stretches: tuple[EpochStretch, ...] = ()
-    """The leader epochs of its batches, read only where there is no checkpoint."""
+    """The leader epochs of its batches, read only if there is no checkpoint."""
     corruption: str = ""
     """Why its `.log` cannot be read to the end, a sentence; empty: it can, or there is none."""
     seen_offset: int = -1
-    """In a corrupt `.log`, the last offset of a batch before the corruption; -1: there is none."""
+    """In a corrupt `.log`, the last offset of a batch before the corruption; -1: none."""
 
     @property
     def is_readable(self) -> bool:
@@ -63,7 +62,7 @@ class InspectedSegment:
 
     @property
     def offsets(self) -> str:
-        """The offsets it holds, for messages."""
+        """Its offsets, for messages."""
         end = "unknown" if self.end_offset is None else self.end_offset
         return f"offsets {self.listed.start_offset} to {end}"
 
@@ -73,13 +72,13 @@ class InspectedSegment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """The partition's lineage, and which unknown segments belong to it."""
+    """The partition's lineage, and which readable unknown segments belong to it."""
 
     lineage: tuple[LeaderEpoch, ...]
     fitting: tuple[InspectedSegment, ...]
-    """Readable and within the lineage."""
+    """Segments within the lineage."""
     apart: tuple[InspectedSegment, ...]
-    """Readable and of another history."""
+    """Segments of another history."""
     violation: str = ""
     """How the lineage contradicts the row, a sentence; empty: it does not."""
 
@@ -89,9 +88,7 @@ def decided_history(
 ) -> History:
     """Decide which lineage is the log's, and check every readable unknown segment against it.
 
-    Args:
-        inspected: all unknown segments that have a `.log`.
-        row: the catalog's row; None: there is none yet.
+    `inspected` are all unknown segments with a `.log`; `row` is the catalog's, if there is one.
     """
     readable = [segment for segment in inspected if segment.is_readable]
     known = () if row is None else _known(row)
@@ -113,14 +110,8 @@ def decided_history(
         violation = _truncation(inspected, row)
     fitting = tuple(segment for segment in readable if fits(segment, lineage))
     fitting_ids = {segment.listed.segment_id for segment in fitting}
-    return History(
-        lineage=lineage,
-        fitting=fitting,
-        apart=tuple(
-            segment for segment in readable if segment.listed.segment_id not in fitting_ids
-        ),
-        violation=violation,
-    )
+    apart = tuple(s for s in readable if s.listed.segment_id not in fitting_ids)
+    return History(lineage=lineage, fitting=fitting, apart=apart, violation=violation)
 
 
 def fits(segment: InspectedSegment, lineage: Sequence[LeaderEpoch]) -> bool:
@@ -141,18 +132,18 @@ def fits(segment: InspectedSegment, lineage: Sequence[LeaderEpoch]) -> bool:
 def shared_until(segment: InspectedSegment, lineage: Sequence[LeaderEpoch]) -> int:
     """The last offset up to which a readable segment is part of the log that `lineage` describes.
 
-    Below its start if its first offset is of another history. Where a log was cut off inside a
-    segment, the segment's head is still part of it, and may be nowhere else.
+    It is below the segment's start if the first offset is of another history. If a log was cut off
+    inside the segment, the segment's head is still part of the log, and may be nowhere else.
     """
     start, end = segment.listed.start_offset, segment.end_offset
     if end is None:
         return start - 1
-    said = tuple(
+    from_batches = tuple(
         LeaderEpoch(epoch=stretch.epoch, start_offset=stretch.first_offset)
         for stretch in segment.stretches
         if stretch.epoch != NO_EPOCH
     )
-    own = epochs_in(segment.checkpoint or said, start, end)
+    own = epochs_in(segment.checkpoint or from_batches, start, end)
     theirs = epochs_in(lineage, start, end)
     for offset in sorted({entry.start_offset for entry in (*own, *theirs)}):
         mine = epochs_in(own, offset, offset)
@@ -166,8 +157,8 @@ def with_older_epochs(
 ) -> tuple[LeaderEpoch, ...]:
     """`lineage` with the older epochs that only the catalog's row has.
 
-    A broker cuts its checkpoint off where its log starts (Kafka `LeaderEpochFileCache`), and the
-    tier still holds what lies below. That is not another history.
+    A broker's checkpoint starts at its log start (Kafka `LeaderEpochFileCache`), and the tier still
+    holds the log below. That is not another history.
     """
     if not lineage:
         return known
@@ -184,10 +175,10 @@ def with_older_epochs(
 def _with_newer_batches(
     lineage: tuple[LeaderEpoch, ...], readable: Sequence[InspectedSegment]
 ) -> tuple[LeaderEpoch, ...]:
-    """`lineage` with the newer epochs that only batches show: their uploads have no checkpoint.
+    """`lineage` with newer epochs that only batches show, because the upload has no checkpoint.
 
-    An epoch begins at or below its first batch found. What older epochs wrote from there on was cut
-    off, as where a leader assigns its epoch (Kafka `LeaderEpochFileCache.assign`).
+    An epoch starts at its first batch found, or below. Records of older epochs from there on were
+    cut off, as when a leader assigns its epoch (Kafka `LeaderEpochFileCache.assign`).
     """
     newest = lineage[-1].epoch if lineage else NO_EPOCH
     first_offsets: dict[int, int] = {}
@@ -204,8 +195,8 @@ def _with_newer_batches(
 def _known(row: PartitionState) -> tuple[LeaderEpoch, ...]:
     """The row's lineage up to the end of its live segments.
 
-    Catalogs of format 3 also hold epochs of newer uploads that were never taken; those may be cut
-    off.
+    Rows of catalog format 3 also list epochs of newer uploads that were never live and may have
+    been cut off.
     """
     return tuple(entry for entry in row.lineage if entry.start_offset < row.next_offset)
 
@@ -215,7 +206,7 @@ def _violation(decider: InspectedSegment, row: PartitionState | None) -> str:
     if row is None or not _known(row):
         return ""
     known = {entry.epoch: entry.start_offset for entry in _known(row)}
-    # The head of either list may have been cut off, or its first entry moved up, with a log start.
+    # With the log start, the head of either list may be missing, or its first entry may be higher.
     heads = {row.lineage[0].epoch, decider.checkpoint[0].epoch}
     for entry in decider.checkpoint:
         start_offset = known.get(entry.epoch)
@@ -224,16 +215,16 @@ def _violation(decider: InspectedSegment, row: PartitionState | None) -> str:
                 return _truncated(decider, entry.epoch, entry.start_offset, row)
         elif entry.start_offset != start_offset and entry.epoch not in heads:
             return (
-                f"{decider} says that leader epoch {entry.epoch} starts at offset"
-                f" {entry.start_offset}, the catalog says at {start_offset}"
+                f"in {decider} leader epoch {entry.epoch} starts at offset {entry.start_offset},"
+                f" in the catalog at {start_offset}"
             )
     return ""
 
 
 def _truncation(inspected: Sequence[InspectedSegment], row: PartitionState) -> str:
-    """How any unknown segment shows a truncation; empty: none does.
+    """How an unknown segment shows that the log was truncated; empty: none does.
 
-    An upload without its checkpoint shows it by its batches, one with a torn log by its checkpoint.
+    An upload without a checkpoint shows it by its batches, one with a torn log by its checkpoint.
     """
     known = _known(row)
     newest = known[-1].epoch if known else NO_EPOCH
@@ -250,17 +241,15 @@ def _truncated(
     segment: InspectedSegment, epoch: int, start_offset: int, row: PartitionState
 ) -> str:
     return (
-        f"{segment} was written by a leader of epoch {epoch}, whose log has offset {start_offset};"
-        " the live segments have that offset from another leader,"
-        f" and go on to {row.next_offset - 1}"
+        f"{segment} is of leader epoch {epoch}, which starts at offset {start_offset}; the live"
+        f" segments have records of an older leader there, up to offset {row.next_offset - 1}"
     )
 
 
 def _is_of(lineage: Sequence[LeaderEpoch], epoch: int, offset: int) -> bool:
     """Whether the log that `lineage` describes has that offset from a leader of that epoch.
 
-    Below the lineage's first entry, which was cut off with the log's head, only newer epochs
-    contradict it.
+    Below the lineage's first entry, the log's head is gone, so any epoch up to the first fits.
     """
     place = bisect_right([entry.start_offset for entry in lineage], offset)
     if not place:

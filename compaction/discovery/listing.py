@@ -1,16 +1,13 @@
-"""A folder listing of a partition: names and sizes, nothing is opened.
+"""A folder listing of a partition, from names and sizes alone.
 
-Without a manifest or a metadata topic, the listing is compared with the catalog's row
-(SEMANTICS 1, "Discovery"):
-
-    known    the catalog's live segments, complete, of the size in the row
-    retired  what a commit replaced: listed until `vacuum` deletes it, never live again
-    unknown  no row names it; its objects decide (`compaction.discovery.unknown_segments`)
+There is no manifest and no metadata topic, so the listing is compared with the catalog's row
+(SEMANTICS 1, "Discovery"). A listed segment is known (live in the row), retired, or unknown. The
+objects of an unknown one decide what it is (`compaction.discovery.unknown_segments`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,12 +27,12 @@ class ListedSegment:
     segment_id: str
     start_offset: int
     parts: tuple[tuple[str, int], ...]
-    """Part suffix without its dot, and that object's size in bytes; sorted."""
+    """The suffix of each object, without its dot, and its size in bytes; sorted."""
     modified_ms: int
-    """When the newest of its objects was written, epoch milliseconds."""
+    """The time at which its newest object was written, epoch milliseconds."""
 
     def part_bytes(self, suffix: str) -> int | None:
-        """The part's size in bytes; None: the listing has no such part."""
+        """The part's size in bytes; None: it is not listed."""
         return next((size for part, size in self.parts if part == suffix), None)
 
     @property
@@ -56,7 +53,7 @@ class ListedSegment:
 
     @property
     def has_log(self) -> bool:
-        """Whether it may hold records: there is a `.log`, whatever else is missing."""
+        """Whether it may hold records, whatever else is missing."""
         return self.part_bytes(LOG_PART) is not None
 
     @property
@@ -70,74 +67,65 @@ class ListedSegment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncompleteUpload:
-    """What a write that never ended left in the store: not an object, and no row can name it."""
+    """What an unfinished write left in the store: not an object, so no row can name it."""
 
     object_key: str
-    """Its key in the store, which is what deletes it."""
+    """Its key in the store, by which it is deleted."""
     size_bytes: int
     modified_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Classified:
-    """A listing compared with the catalog; every listed segment is in exactly one of the lists."""
+    """A listing compared with the row; every listed segment is in exactly one of the lists."""
 
     known: tuple[ListedSegment, ...]
     retired: tuple[ListedSegment, ...]
     unknown: tuple[ListedSegment, ...]
     corruptions: tuple[str, ...]
-    """Why the partition is refused, a sentence each naming the segment; empty: it is not."""
+    """How the listing contradicts the row, a phrase each that names the segment."""
 
 
 def classify(listed: Sequence[ListedSegment], state: PartitionState | None) -> Classified:
-    """Sort a partition's listed segments by what the catalog has of them.
-
-    `state` is None where the catalog has no row yet.
-    """
-    in_order = sorted(listed, key=lambda segment: (segment.start_offset, segment.segment_id))
-    live_ids = set() if state is None else {segment.segment_id for segment in state.segments}
+    """Compare a partition's listed segments with its row; None: there is no row yet."""
+    live = () if state is None else state.segments
+    live_ids = {segment.segment_id for segment in live}
     retired_ids = set() if state is None else {entry.segment.segment_id for entry in state.retired}
-    known = tuple(segment for segment in in_order if segment.segment_id in live_ids)
+    in_order = sorted(listed, key=lambda segment: (segment.start_offset, segment.segment_id))
+    known = tuple(s for s in in_order if s.segment_id in live_ids)
     return Classified(
         known=known,
-        retired=tuple(segment for segment in in_order if segment.segment_id in retired_ids),
-        unknown=tuple(
-            segment for segment in in_order if segment.segment_id not in live_ids | retired_ids
-        ),
-        corruptions=corrupted_parts(
-            () if state is None else state.segments, known, kind="live segment"
-        ),
+        retired=tuple(s for s in in_order if s.segment_id in retired_ids),
+        unknown=tuple(s for s in in_order if s.segment_id not in live_ids | retired_ids),
+        corruptions=corrupted_parts(live, known, kind="live segment"),
     )
 
 
 def corrupted_parts(
     segments: Iterable[Segment], listed: Iterable[ListedSegment], *, kind: str
 ) -> tuple[str, ...]:
-    """How a listing contradicts the catalog's metadata of segments, a sentence each.
+    """How a listing contradicts the catalog's metadata of segments, a phrase each.
 
-    `kind` is what the segments are called in it, such as "live segment".
+    `kind` names the segments in it, such as "live segment".
     """
     by_id = {segment.segment_id: segment for segment in listed}
     return tuple(
-        corruption for segment in segments for corruption in _corruptions(segment, by_id, kind)
+        f"{kind} {segment.segment_id} (start {segment.own_start_offset}) {corruption}"
+        for segment in segments
+        for corruption in _corruptions(segment, by_id.get(segment.segment_id))
     )
 
 
-def _corruptions(segment: Segment, by_id: dict[str, ListedSegment], kind: str) -> tuple[str, ...]:
-    name = f"{kind} {segment.segment_id} (start {segment.own_start_offset})"
-    listed = by_id.get(segment.segment_id)
+def _corruptions(segment: Segment, listed: ListedSegment | None) -> Iterator[str]:
     if listed is None:
-        return (f"{name} is gone from the tier",)
-    found: list[str] = []
+        yield "is gone from the tier"
+        return
     if listed.start_offset != segment.own_start_offset:
-        found.append(f"{name} is listed with start {listed.start_offset}")
+        yield f"is listed with start {listed.start_offset}"
     if not listed.is_complete:
-        found.append(f"{name} lacks {listed.lacking}")
+        yield f"lacks {listed.lacking}"
     log_bytes = listed.part_bytes(LOG_PART)
     if log_bytes is not None and log_bytes != segment.log_bytes:
-        found.append(
-            f"{name} has a .log of {log_bytes} bytes, the catalog says {segment.log_bytes}"
-        )
+        yield f"has a .log of {log_bytes} bytes, the catalog says {segment.log_bytes}"
     if segment.has_transaction_index and listed.part_bytes(TRANSACTION_INDEX_PART) is None:
-        found.append(f"{name} lacks the .txnindex that the catalog promises")
-    return tuple(found)
+        yield "lacks the .txnindex that the catalog lists"

@@ -1,7 +1,8 @@
 """Overlapping uploads: which segments are taken, and from which offset on each counts.
 
-A new leader uploads whole segments with borders of its own. Complete segments of one
-lineage then share offsets, and hold the same batches there (SEMANTICS 1, "Overlaps are normal"):
+A new leader uploads whole segments that start and end elsewhere than the old leader's. Complete
+segments of one lineage then share offsets, and hold the same batches there (SEMANTICS 1, "Overlaps
+are normal"):
 
     reached  0 ────────── 10
     taken            8 ────[11 ──── 15]          effective start 11
@@ -10,9 +11,9 @@ lineage then share offsets, and hold the same batches there (SEMANTICS 1, "Overl
 
     chain_of(reached, candidates)      -> Chain: taken, superseded, waiting
     comparisons(live, chain)           -> the stretches that must agree before anything is adopted
-    with_proof(chain, proof)           -> the segments to be taken, as the row will name them
+    with_proof(chain, ..., proof)      -> the taken segments as the row will describe them
 
-What was compacted stays compacted: an effective start lies above all live segments and never moves.
+An effective start lies above all live segments and never moves, so no removed record comes back.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ class Chain:
     """What becomes of complete unknown segments of the lineage."""
 
     taken: tuple[Segment, ...]
-    """In offset order, each with its effective start; its bytes are still those of the whole."""
+    """In offset order, each with its effective start; the bytes still count the whole `.log`."""
     superseded: tuple[Segment, ...]
-    """All their offsets are given by others."""
+    """Segments of which other segments give every offset."""
     waiting: tuple[Segment, ...]
-    """They begin beyond a gap."""
+    """Segments after a gap."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +53,7 @@ class Cut:
 
     skipped_bytes: int
     first_timestamp_ms: int
-    """Max timestamp of the first batch from there on."""
+    """Max timestamp of the first batch of that range."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,17 +61,16 @@ class OverlapProof:
     """The result of comparing the batches of overlapping segments."""
 
     cuts: Mapping[str, Cut]
-    """By segment id, of every taken segment that is not taken from its own start on."""
+    """By segment id, for every taken segment whose effective start is not its own start."""
     disagreements: tuple[str, ...] = ()
-    """Why the partition is refused, a sentence each naming both segments; empty: all agree."""
+    """Why the partition is refused, a sentence each that names both segments."""
 
 
 def chain_of(reached: int, candidates: Sequence[Segment]) -> Chain:
     """Take each segment that reaches further, in order of start, larger end, id.
 
-    Args:
-        reached: the last offset that is covered already.
-        candidates: complete unknown segments of the lineage, in any order, with their own range.
+    `reached` is the last offset that is already covered; `candidates` are complete unknown segments
+    of the lineage, in any order, with their own ranges.
     """
     taken: list[Segment] = []
     superseded: list[Segment] = []
@@ -82,27 +82,23 @@ def chain_of(reached: int, candidates: Sequence[Segment]) -> Chain:
         elif segment.start_offset > reached + 1:
             waiting.append(segment)
         else:
-            taken.append(_from(segment, reached + 1))
-            reached = segment.end_offset
+            start, reached = reached + 1, segment.end_offset
+            from_start = replace(
+                segment,
+                start_offset=start,
+                skipped_offsets=start - segment.own_start_offset,
+                leader_epochs=epochs_in(segment.leader_epochs, start, segment.end_offset),
+            )
+            taken.append(from_start)
     return Chain(taken=tuple(taken), superseded=tuple(superseded), waiting=tuple(waiting))
 
 
-def _from(segment: Segment, start_offset: int) -> Segment:
-    """The segment from its effective start on."""
-    return replace(
-        segment,
-        start_offset=start_offset,
-        skipped_offsets=start_offset - segment.own_start_offset,
-        leader_epochs=epochs_in(segment.leader_epochs, start_offset, segment.end_offset),
-    )
-
-
 def comparisons(live: Sequence[Segment], chain: Chain) -> tuple[Comparison, ...]:
-    """The stretches over which segments must hold the same batches before any is adopted.
+    """The stretches in which segments must hold the same batches before any is adopted.
 
-    Each segment to be taken is compared with every segment it shares offsets with: with other
-    unknown ones, and with live ones that brokers wrote. A live one that tierfold wrote holds
-    fewer records by design; there the lineage suffices.
+    Each taken segment is compared with every segment that shares offsets with it: other unknown
+    ones, and live ones that brokers wrote. A live segment that tierfold wrote holds fewer records
+    by design; there the lineage suffices.
     """
     if not chain.taken:
         return ()
@@ -132,7 +128,7 @@ def comparisons(live: Sequence[Segment], chain: Chain) -> tuple[Comparison, ...]
 def with_proof(
     chain: Chain, compared: Sequence[Comparison], proof: OverlapProof
 ) -> tuple[Segment, ...]:
-    """The segments to be taken as the row names them: cut, and with what they were compared to."""
+    """The taken segments as the row describes them, with their cuts and `agrees_with`."""
     agrees: dict[str, set[str]] = {segment.segment_id: set() for segment in chain.taken}
     for comparison in compared:
         first, second = comparison.first.segment_id, comparison.second.segment_id

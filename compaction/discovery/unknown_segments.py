@@ -1,12 +1,12 @@
-"""Which unknown segments become part of a partition's log, by what was read of them. Pure.
+"""Which unknown segments become part of a partition's log.
 
-    listing + catalog row -> `discovery.listing.classify` -> the unknown ones are read once
-    -> `drafted`: which history, which are taken, what must be compared (PartitionDraft | Refusal)
-    -> the overlaps are compared -> `view_of` -> PartitionView | Refusal
+    listing and row  -> `discovery.listing.classify`: the unknown segments, which are read once
+    PartitionFacts   -> `drafted`: the history, the segments to take, the overlaps to compare
+    OverlapProof     -> `view_of`: PartitionView | Refusal
 
-The catalog's live segments are trusted; unknown ones must belong to their history, reach beyond
-them without a gap, and agree with them where they overlap (SEMANTICS 1, "Discovery"). Without a row
-there is nothing to trust, so a partition whose segments do not chain is refused.
+The catalog's live segments are trusted. Unknown ones must belong to the same history, continue the
+live range without a gap, and agree with live segments in overlaps (SEMANTICS 1, "Discovery").
+Without a row, a partition is refused if its segments leave a gap.
 """
 
 from __future__ import annotations
@@ -45,28 +45,28 @@ from tierfold.compaction.model.segments import PartitionKey, PartitionState, Seg
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFacts:
-    """All that was read of a partition before anything is decided."""
+    """Everything that is read of a partition before a decision."""
 
     key: PartitionKey
     state: PartitionState | None
-    """The catalog's row as read; None: it has none."""
+    """The catalog's row; None: there is none yet."""
     classified: Classified
     inspected: tuple[InspectedSegment, ...]
-    """Every segment of `classified.unknown`, read once by storage."""
+    """Every segment of `classified.unknown`."""
 
     @property
     def row(self) -> PartitionState | None:
-        """The row, if it knows the log; None where there is none, and after `tierfold forget`."""
+        """The row; None: there is none, or `tierfold forget` emptied it."""
         return None if self.state is None or self.state.is_forgotten else self.state
 
     def history(self) -> History:
-        """The history by the leader epochs of all segments with a `.log`; computed at each call."""
+        """The history, from the leader epochs of all segments with a `.log`."""
         with_log = [inspected for inspected in self.inspected if inspected.listed.has_log]
         return decided_history(with_log, self.row)
 
 
 def divergence(facts: PartitionFacts) -> Refusal | None:
-    """How an unclean leader election cut the log off, whatever else is wrong; None: it did not."""
+    """The refusal of a log that an unclean leader election cut off; None: it was not cut off."""
     if facts.row is None:
         draft = drafted(facts)
         is_diverged = isinstance(draft, Refusal) and draft.reason is RefusalReason.LINEAGE_DIVERGED
@@ -76,17 +76,16 @@ def divergence(facts: PartitionFacts) -> Refusal | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionDraft:
-    """What is taken of a partition if its overlaps agree."""
+    """The segments that are taken of a partition if its overlaps agree."""
 
     facts: PartitionFacts
     history: History
     chain: Chain
     comparisons: tuple[Comparison, ...]
-    """What must be compared first."""
 
 
 def drafted(facts: PartitionFacts) -> PartitionDraft | Refusal:
-    """Decide which unknown segments belong to the log and chain to the live ones."""
+    """Decide which unknown segments belong to the log and continue the live ones."""
     row = facts.row
     refusal = _refused_by_listing(facts)
     if refusal is not None:
@@ -112,7 +111,7 @@ def drafted(facts: PartitionFacts) -> PartitionDraft | Refusal:
 
 
 def view_of(draft: PartitionDraft, proof: OverlapProof) -> PartitionView | Refusal:
-    """The view, once the overlaps were compared; a refusal where they disagree."""
+    """The view, once the overlaps are compared; a refusal if they disagree."""
     facts, history = draft.facts, draft.history
     row = facts.row
     if proof.disagreements:
@@ -142,7 +141,7 @@ def view_of(draft: PartitionDraft, proof: OverlapProof) -> PartitionView | Refus
             default=None,
         ),
         retired=facts.classified.retired,
-        # Epochs beyond the live end are left out: they may still be cut off.
+        # Epochs beyond the live end are left out: an election may still cut them off.
         lineage=tuple(epoch for epoch in history.lineage if epoch.start_offset <= end_offset),
         log_start_offset=log_start_offset,
         notes=tuple(_notes(draft, waiting)),
@@ -150,9 +149,9 @@ def view_of(draft: PartitionDraft, proof: OverlapProof) -> PartitionView | Refus
 
 
 def row_view(facts: PartitionFacts, refusal: Refusal) -> PartitionView | None:
-    """A view of the row alone, for what may still be deleted of a diverged partition; None: no row.
+    """A view without unknown segments, by which `vacuum` may delete from a diverged partition.
 
-    Nothing unknown is taken. Set apart are segments that belong neither to the row's history nor to
+    None: there is no row. Segments are set apart if they belong neither to the row's history nor to
     the one that contradicts it.
     """
     row = facts.row
@@ -181,10 +180,9 @@ def row_view(facts: PartitionFacts, refusal: Refusal) -> PartitionView | None:
 
 
 def is_orphan(segment: InspectedSegment, row: PartitionState | None) -> bool:
-    """Whether an unknown segment is known to hold nothing of its own (SEMANTICS 1, "Orphans").
+    """Whether an unknown segment holds no record of its own (SEMANTICS 1, "Orphans").
 
-    Without a `.log` it holds nothing; else all its offsets lie where the row's segments are, or
-    were before they expired.
+    It has no `.log`, or the row's segments have all its offsets, or had them before they expired.
     """
     if row is None:
         return False
@@ -202,8 +200,8 @@ def is_orphan(segment: InspectedSegment, row: PartitionState | None) -> bool:
 def orphans_of_diverged(facts: PartitionFacts) -> tuple[ListedSegment, ...]:
     """The orphans of a partition whose log was cut off: neither history needs them.
 
-    Only the first of the row's segments are part of the new history, too. Beyond them, what its
-    leader uploaded may be the only source of offsets that the row's segments have otherwise.
+    Only the first of the row's segments are part of the new history, too. Beyond them, an upload of
+    the new leader may be the only source of its offsets in that history.
     """
     row = facts.row
     if row is None:
@@ -219,15 +217,15 @@ def orphans_of_diverged(facts: PartitionFacts) -> tuple[ListedSegment, ...]:
 
 
 def _shared_end(row: PartitionState, history: History) -> int:
-    """The last offset of the row's segments that are part of the history that contradicts it."""
+    """The last offset of the row's segments that are part of the history contradicting the row."""
     common = [segment for segment in row.segments if is_within_lineage(segment, history.lineage)]
-    # All within the lineage: that of the new history is not known.
+    # If all are within the lineage, the new history's lineage is unknown.
     is_known = len(common) < len(row.segments)
     return common[-1].end_offset if common and is_known else row.log_start_offset - 1
 
 
 def _needed(history: History, reached: int) -> tuple[str, ...]:
-    """Ids of segments that are apart and alone give the history offsets beyond `reached`."""
+    """Ids of segments that are apart, and alone have offsets of the history beyond `reached`."""
     found = ((inspected, shared_until(inspected, history.lineage)) for inspected in history.apart)
     return tuple(
         inspected.listed.segment_id
@@ -237,73 +235,69 @@ def _needed(history: History, reached: int) -> tuple[str, ...]:
 
 
 def _lowest_named(row: PartitionState) -> int:
-    """The first offset that the row knows of; below it, an upload may hold what nothing else has.
+    """The first offset of the row; below it, an upload may hold records that no other segment has.
 
-    A tier may be copied with its head last, so that the row begins in the middle of the log.
+    If a tier is copied with its head last, its row starts in the middle of the log.
     """
     expired = (entry.segment.start_offset for entry in row.retired)
     return min((row.log_start_offset, *expired))
 
 
 _OTHER_BATCHES: Final = (
-    "One of them is no upload of this log: find out which (`tierfold dump` shows their batches) and"
-    " move it out of the tier."
+    "One of them is not an upload of this log: find out which (`tierfold dump` shows their batches)"
+    " and move it out of the tier."
 )
 
 _FORGET: Final = (
-    f"The log was cut off by an unclean leader election. `tierfold forget {PLACE} --dry-run`"
-    " shows what would be lost and what must be done first; then accept it with `tierfold forget"
-    f" {PLACE}` (docs/operations.md)."
-)
-
-
-_BRING_BACK: Final = (
-    f"Bring the objects back from a backup, or go to an earlier state (`tierfold history {PLACE}`);"
-    " nothing of this partition was changed."
-)
-
-_NOT_MOVED: Final = (
-    "Unless you moved the missing objects away for it, bring them back from a backup first."
+    f"An unclean leader election cut the log off. `tierfold forget {PLACE} --dry-run` shows what"
+    f" would be lost and what to do first; then accept the loss with `tierfold forget {PLACE}`"
+    " (docs/operations.md)."
 )
 
 
 def _refused_by_listing(facts: PartitionFacts) -> Refusal | None:
-    corruptions, row = facts.classified.corruptions, facts.row
-    if corruptions:
-        # After an election, live objects may have been moved away, as `forget` asks for.
-        cut = None if row is None else _refused_by_history(facts.history(), row.segments)
-        return Refusal(
-            reason=RefusalReason.DATA_GONE,
-            detail="; ".join((*corruptions, *(() if cut is None else (cut.detail,)))),
-            remedy=_BRING_BACK if cut is None else f"{_FORGET} {_NOT_MOVED}",
+    details, row = list(facts.classified.corruptions), facts.row
+    if details:
+        remedy = (
+            "Nothing of this partition was changed. Bring the objects back from a backup, or"
+            f" restore an earlier state (`tierfold history {PLACE}` lists them)."
         )
+        # After an election, a person may have moved live objects away, as `forget` asks.
+        cut = None if row is None else _refused_by_history(facts.history(), row.segments)
+        if cut is not None:
+            details.append(cut.detail)
+            remedy = (
+                f"{_FORGET} If you did not move the missing objects away for it, bring them back"
+                " from a backup first."
+            )
+        return Refusal(reason=RefusalReason.DATA_GONE, detail="; ".join(details), remedy=remedy)
     partial = [found.listed for found in facts.inspected if not found.listed.is_complete]
     if partial and row is None:
         return Refusal(
             reason=RefusalReason.PARTIAL_SEGMENT,
             detail="; ".join(f"{segment} lacks {segment.lacking}" for segment in partial),
-            remedy="Run again once the upload is complete, or move what a dead upload left away.",
+            remedy="Run again once the upload is complete, or move the objects of a dead upload out"
+            " of the tier.",
         )
+    # Only complete segments that would be taken next; others wait.
     unreadable = [
-        found for found in facts.inspected if found.corruption and _may_be_new(found, row)
+        found.corruption
+        for found in facts.inspected
+        if found.corruption
+        and found.listed.is_complete
+        and (row is None or found.listed.start_offset >= row.next_offset)
     ]
     if unreadable:
         return Refusal(
             reason=RefusalReason.UNREADABLE,
-            detail="; ".join(inspected.corruption for inspected in unreadable),
+            detail="; ".join(unreadable),
             remedy="Nothing of this partition was changed.",
         )
     return None
 
 
-def _may_be_new(segment: InspectedSegment, row: PartitionState | None) -> bool:
-    """Whether it is complete by its objects' names, and would have been taken next."""
-    is_beyond = row is None or segment.listed.start_offset >= row.next_offset
-    return is_beyond and segment.listed.is_complete
-
-
 def _refused_by_history(history: History, live: Sequence[Segment]) -> Refusal | None:
-    """A refusal where an unclean leader election cut off what the catalog calls live."""
+    """The refusal if an unclean leader election cut live segments off."""
     found = history.violation
     strays = [segment for segment in live if not is_within_lineage(segment, history.lineage)]
     if strays and not found:
@@ -317,10 +311,9 @@ def _refused_by_history(history: History, live: Sequence[Segment]) -> Refusal | 
 def _refused_without_row(
     facts: PartitionFacts, history: History, chain: Chain
 ) -> Refusal | None:
-    """Without a row it is unknown which history is right, and whether something was lost."""
+    """A refusal if it is unknown, without a row, which history is right or what was lost."""
     if chain.waiting:
-        last, after = chain.taken[-1], chain.waiting[0]
-        return gap(last, after)
+        return gap(chain.taken[-1], chain.waiting[0])
     consented = () if facts.state is None else facts.state.forgotten
     start = chain.taken[0].start_offset if chain.taken else 0
     end = chain.taken[-1].end_offset if chain.taken else -1
@@ -334,8 +327,8 @@ def _refused_without_row(
         return None
     return Refusal(
         reason=RefusalReason.LINEAGE_DIVERGED,
-        detail=f"outside the leader epoch lineage, with offsets that no other segment has:"
-        f" {', '.join(map(str, alone))}; the lineage's segments give offsets {start} to {end}",
+        detail="outside the leader epoch lineage, with offsets that no other segment has:"
+        f" {', '.join(map(str, alone))}; the segments of the lineage have offsets {start} to {end}",
         remedy=_FORGET,
     )
 
@@ -343,7 +336,7 @@ def _refused_without_row(
 def _waiting(
     draft: PartitionDraft, orphans: Sequence[ListedSegment]
 ) -> Iterator[InspectedSegment]:
-    """What may hold offsets beyond all that is taken: behind a gap, cut short, or unreadable."""
+    """Segments that may hold offsets beyond the taken ones: after a gap, incomplete, unreadable."""
     settled = {segment.segment_id for segment in (*draft.chain.taken, *draft.chain.superseded)}
     settled |= {segment.segment_id for segment in orphans}
     reached = _reached(draft)
@@ -357,7 +350,7 @@ def _waiting(
 
 
 def _reached(draft: PartitionDraft) -> int:
-    """The last offset that is live or taken; -1: none is."""
+    """The last offset that is live or taken; -1: none."""
     taken, row = draft.chain.taken, draft.facts.row
     return taken[-1].end_offset if taken else -1 if row is None else row.next_offset - 1
 
@@ -368,7 +361,7 @@ def _reaches_beyond(segment: InspectedSegment, live_end: int) -> bool:
 
 
 def _notes(draft: PartitionDraft, waiting: Sequence[InspectedSegment]) -> Iterator[str]:
-    """A sentence for each unknown segment that is kept and not read, and why."""
+    """Why each unknown segment that is kept is not read, a sentence each."""
     row, reached = draft.facts.row, _reached(draft)
     taken = {segment.segment_id for segment in draft.chain.taken}
     needed = _needed(draft.history, reached)
@@ -379,8 +372,8 @@ def _notes(draft: PartitionDraft, waiting: Sequence[InspectedSegment]) -> Iterat
         is_taken = fitting.listed.segment_id in taken
         if row is not None and not is_taken and fitting.listed.start_offset < _lowest_named(row):
             yield (
-                f"{fitting} begins below the log start {row.log_start_offset}, where nothing is"
-                " known to have been: kept, not read"
+                f"{fitting} starts below the log start {row.log_start_offset}, and the catalog"
+                " lists no segment there: kept, not read"
             )
     for late in waiting:
         if late.corruption:
@@ -388,10 +381,10 @@ def _notes(draft: PartitionDraft, waiting: Sequence[InspectedSegment]) -> Iterat
         elif late.listed.segment_id in needed:
             shared = shared_until(late, draft.history.lineage)
             yield (
-                f"{late} is set apart, though part of the log up to offset {shared}, where that was"
-                " cut off: kept, not read"
+                f"{late} is set apart, although it is part of the log up to offset {shared}, where"
+                " the log was cut off: kept, not read"
             )
         elif late.segment is not None:
-            yield f"{late} is not taken yet: offset {reached + 1} is missing below it"
+            yield f"{late} is not used yet: offset {reached + 1} is missing below it"
         else:
-            yield f"{late} lacks {late.listed.lacking}: not taken until its upload is complete"
+            yield f"{late} lacks {late.listed.lacking}: not used until its upload is complete"

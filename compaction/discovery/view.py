@@ -1,7 +1,7 @@
 """One partition as planning sees it, or why it is refused.
 
 `compaction.discovery.unknown_segments` makes a view from a listing and the catalog's row. The view
-includes newly found segments; `state_with_new` is the row that a claim writes from it.
+includes newly discovered segments; `state_with_new` is the row that a claim writes from it.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ class RefusalReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """The partition is left unchanged until a person has looked; other partitions go on."""
+    """The partition is left unchanged until a person acts; other partitions go on."""
 
     reason: RefusalReason
     detail: str
-    """What was found, naming the segments."""
+    """What is wrong; it names the segments."""
     remedy: str
 
     def at(self, place: str) -> Refusal:
-        """The same, with `place` (tier and partition, as a shell takes them) in its commands."""
+        """The refusal with `place`, tier and partition for a shell, in its commands."""
         return replace(self, remedy=self.remedy.replace(PLACE, place))
 
     @property
@@ -54,34 +54,34 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionView:
-    """One partition as this run sees it; names, sizes and offsets only."""
+    """One partition as this run sees it."""
 
     key: PartitionKey
     state: PartitionState | None
     """The catalog's row as read; None: there is none yet."""
     segments: tuple[Segment, ...]
-    """Live segments in offset order, contiguous, the new ones included."""
+    """Live segments in offset order, contiguous, including new ones."""
     orphans: tuple[ListedSegment, ...]
-    """They hold nothing of their own: no `.log`, or only offsets that the row's segments give."""
+    """Segments without records of their own: no `.log`, or only offsets of the row's segments."""
     set_apart: tuple[ListedSegment, ...]
-    """Unknown segments of another history of the partition: never read, never extended."""
+    """Unknown segments of another history of the partition, never read."""
     waiting: tuple[ListedSegment, ...]
-    """Unknown segments that cannot be taken now, and may hold something of their own."""
+    """Unknown segments that cannot be used now, and may hold records of their own."""
     stalled_since_ms: int | None
-    """When the oldest of those that reach beyond the live end was written, epoch milliseconds;
-    None: none does."""
+    """The time at which the oldest waiting segment that reaches beyond the live end was written,
+    epoch milliseconds; None: none does."""
     retired: tuple[ListedSegment, ...]
-    """Segments that left the log, as far as objects of them are still listed."""
+    """Retired segments that still have an object in the listing."""
     lineage: tuple[LeaderEpoch, ...]
     log_start_offset: int
     notes: tuple[str, ...] = ()
-    """What is not taken and why, a sentence each."""
+    """Which segments are not used, and why, a sentence each."""
     needed: tuple[str, ...] = ()
-    """Ids of those of `set_apart` whose head is part of the log, and in no other segment."""
+    """Ids of segments in `set_apart` whose head is part of the log, and in no other segment."""
 
     @property
     def next_offset(self) -> int:
-        """The first offset beyond the live range; the log start where no segment is live."""
+        """The first offset after the live range; the log start if no segment is live."""
         return self.segments[-1].next_offset if self.segments else self.log_start_offset
 
     @property
@@ -91,12 +91,12 @@ class PartitionView:
 
     @property
     def cleaner_offset(self) -> int | None:
-        """The newest epoch's cleaner offset, None before the first commit."""
+        """The newest epoch's cleaner offset; None: no round was committed."""
         return None if self.state is None else self.state.cleaner_offset
 
 
 def never_claimed(key: PartitionKey) -> PartitionState:
-    """The row of a partition that no run has claimed yet: epoch 0, and nothing about the log."""
+    """The row of a partition that no run has claimed yet: epoch 0, without a log."""
     return PartitionState(
         key=key,
         epoch=0,
@@ -108,22 +108,10 @@ def never_claimed(key: PartitionKey) -> PartitionState:
     )
 
 
-def fresh_state(view: PartitionView) -> PartitionState:
-    """The row of a partition that no run has claimed yet, with the view's segments adopted."""
-    return replace(
-        never_claimed(view.key),
-        log_start_offset=view.log_start_offset,
-        segments=view.segments,
-        lineage=view.lineage,
-    )
-
-
 def state_with_new(view: PartitionView) -> PartitionState:
-    """The row with the new segments adopted, which is what a claim writes."""
-    if view.state is None:
-        return fresh_state(view)
+    """The row that a claim starts from: with the view's new segments."""
     return replace(
-        view.state,
+        view.state or never_claimed(view.key),
         segments=view.segments,
         lineage=view.lineage,
         log_start_offset=view.log_start_offset,
@@ -133,14 +121,14 @@ def state_with_new(view: PartitionView) -> PartitionState:
 
 CATALOG_FIRST: Final = (
     "If tierfold has compacted this tier before, its catalog is missing: bring `_tierfold` back, or"
-    " name it with --catalog. Only if it never has, move the segment that the brokers do not name"
+    " name it with --catalog. Only if it never has, move the segment that the brokers do not list"
     " out of the tier."
 )
-"""A replacement overlaps its originals: without the catalog it is unknown which to move."""
+"""A compacted segment overlaps its originals; without the catalog nobody knows which to move."""
 
 
 def first_break(segments: Sequence[Segment]) -> Refusal | None:
-    """The first place where a segment does not start right beyond the one before it."""
+    """A refusal for the first segment that does not start right after the one before it."""
     for before, after in pairwise(segments):
         if after.start_offset > before.next_offset:
             return gap(before, after)
@@ -160,7 +148,7 @@ def gap(before: Segment, after: Segment) -> Refusal:
         reason=RefusalReason.GAP,
         detail=f"segment {before.segment_id} ends at offset {before.end_offset},"
         f" segment {after.segment_id} starts at {after.start_offset}",
-        remedy="Bring the missing segment back, or run again once its upload is complete. Where it"
-        f" is gone for good, move the segments below offset {after.start_offset} out of the tier,"
-        " and keep them: then the log begins there.",
+        remedy="Bring the missing segment back, or run again once its upload is complete. If it is"
+        f" lost for good, move the segments below offset {after.start_offset} out of the tier and"
+        " keep them: the log then starts there.",
     )

@@ -1,9 +1,9 @@
 """Whether two sets of segments have the same latest value of every key.
 
-A key that is gone and was a tombstone before is the same: it has no value in either.
+A key that had a tombstone before and is gone now is no difference: it has no value in either.
 
-Where versions decide (KIP-280), an expired tombstone may be gone before a record arrives that is
-older than it. Such a late record survives, and is no difference; `KeysCompared.late` counts them.
+If versions decide (KIP-280), an expired tombstone may be removed before an older record arrives.
+Such a late record stays, and is no difference; `KeysCompared.late` counts them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tierfold.compaction.cleaning.key_hash import same_key
 from tierfold.compaction.verification.latest_values import NO_VALUE, LatestValues, numbered
 
 EXAMPLES_MAX: Final = 3
-"""How many differing keys are named, as examples."""
+"""The maximum number of differing keys that are named as examples."""
 
 NEVER: Final = 2**63 - 1
 """An offset that no record has."""
@@ -32,20 +32,20 @@ _KEY_BYTES_SHOWN: Final = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecondOpinion:
-    """The result of Spark's window for one partition."""
+    """The result of a comparison by Spark's window functions for one partition."""
 
     keys: int = 0
-    """Keys of either side."""
+    """The number of keys of either side."""
     differing: int = 0
-    """Keys whose latest record is not that of the originals."""
+    """The number of keys whose latest record differs from the originals'."""
     late: int = 0
     """As in `KeysCompared`."""
     example: str = ""
-    """The first of the differing keys, as a clause."""
+    """The first differing key, as a clause."""
 
 
 def shown_key(key: bytes) -> str:
-    """A key in hex, cut where it is long."""
+    """A key in hex, cut after 40 bytes."""
     dots = "…" if len(key) > _KEY_BYTES_SHOWN else ""
     return f"0x{key[:_KEY_BYTES_SHOWN].hex()}{dots}"
 
@@ -66,11 +66,11 @@ class Latest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyDifference:
-    """A key whose latest value is not what it was."""
+    """A key whose latest value differs."""
 
     key: bytes
     before: Latest | None
-    """None: there was no record of it."""
+    """None: the key had no record."""
     now: Latest | None
 
     def __str__(self) -> str:
@@ -80,17 +80,17 @@ class KeyDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeysCompared:
-    """The outcome of one comparison."""
+    """The result of one comparison."""
 
     keys: int = 0
-    """Keys of either side."""
+    """The number of keys of either side."""
     deleted: int = 0
-    """Of these, those that had a tombstone before."""
+    """How many of them had a tombstone before."""
     differing: int = 0
     late: int = 0
-    """Keys that are back: their record is older than a tombstone that was gone when it arrived."""
+    """How many have a record older than their tombstone, which was removed before it arrived."""
     examples: tuple[KeyDifference, ...] = ()
-    """The first `EXAMPLES_MAX` of the differing keys, by offset."""
+    """The first `EXAMPLES_MAX` differing keys, by offset."""
 
 
 def sum_of(found: Iterable[KeysCompared]) -> KeysCompared:
@@ -101,15 +101,14 @@ def sum_of(found: Iterable[KeysCompared]) -> KeysCompared:
         deleted=sum(bucket.deleted for bucket in listed),
         differing=sum(bucket.differing for bucket in listed),
         late=sum(bucket.late for bucket in listed),
-        examples=_first([example for bucket in listed for example in bucket.examples]),
+        examples=_first(example for bucket in listed for example in bucket.examples),
     )
 
 
 def compared(before: LatestValues, now: LatestValues, passes: Sequence[int] = ()) -> KeysCompared:
     """Compare two sides that hold each key at most once.
 
-    `passes` are the end offsets of the passes under which versions decided, ascending; none where
-    offsets decide.
+    `passes` are the end offsets, ascending, of the passes in which versions decided.
     """
     match = _matches(before, now)
     known = np.flatnonzero(match >= 0)
@@ -136,7 +135,7 @@ def compared(before: LatestValues, now: LatestValues, passes: Sequence[int] = ()
         deleted=int(np.count_nonzero(before.value_bytes == NO_VALUE)),
         differing=len(changed) + len(lost) + len(appeared),
         late=int(is_late.sum()),
-        examples=_first([_difference(before, i, now, k) for i, k in pairs]),
+        examples=_first(_difference(before, i, now, k) for i, k in pairs),
     )
 
 
@@ -146,9 +145,9 @@ def _is_late(
     offset_now: NDArray[np.int64],
     passes: Sequence[int],
 ) -> NDArray[np.bool_]:
-    """Shape of `rows`: the entry was a tombstone, and a pass ended between it and the one now.
+    """Shape of `rows`: the entry was a tombstone, and a pass ended between it and the entry now.
 
-    Only such a pass can have removed the tombstone without meeting the record it supersedes.
+    Only such a pass can remove the tombstone without meeting the record that it supersedes.
     """
     ends = np.array([*passes, NEVER], np.int64)
     next_end = ends[np.searchsorted(ends, before.offset[rows], side="right")]
@@ -160,7 +159,7 @@ def _earliest(side: LatestValues, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     return rows[np.argsort(side.offset[rows], kind="stable")][:EXAMPLES_MAX]
 
 
-def _first(examples: list[KeyDifference]) -> tuple[KeyDifference, ...]:
+def _first(examples: Iterable[KeyDifference]) -> tuple[KeyDifference, ...]:
     def offset(difference: KeyDifference) -> int:
         return min(side.offset for side in (difference.before, difference.now) if side is not None)
 
@@ -170,24 +169,21 @@ def _first(examples: list[KeyDifference]) -> tuple[KeyDifference, ...]:
 def _difference(
     before: LatestValues, i: int | None, now: LatestValues, k: int | None
 ) -> KeyDifference:
-    key = _key(before, i) if i is not None else _key(now, k or 0)
-    return KeyDifference(key=key, before=_entry(before, i), now=_entry(now, k))
-
-
-def _key(side: LatestValues, row: int) -> bytes:
+    side, row = (now, k or 0) if i is None else (before, i)
     at, size_bytes = int(side.keys.key_at[row]), int(side.keys.key_bytes[row])
-    return side.keys.keys[at : at + size_bytes].tobytes()
+    key = side.keys.keys[at : at + size_bytes].tobytes()
+    return KeyDifference(key=key, before=_latest(before, i), now=_latest(now, k))
 
 
-def _entry(side: LatestValues, row: int | None) -> Latest | None:
+def _latest(side: LatestValues, row: int | None) -> Latest | None:
     if row is None:
         return None
     return Latest(offset=int(side.offset[row]), value_bytes=int(side.value_bytes[row]))
 
 
 def _matches(before: LatestValues, now: LatestValues) -> NDArray[np.int64]:
-    """Shape (len(now),): the entry of `before` with the same key, −1: there is none."""
-    # By now versions have decided; a side without entries has none.
+    """Shape (len(now),): the entry of `before` with the same key; −1: none."""
+    # Versions have already decided, and a side without entries has none, so they are dropped.
     keys = joined([replace(side.keys, versions=None) for side in (before, now)])
     ordered, starts = ordered_by_part(numbered(keys), PARTS_AT_LEAST)
     match = np.full(len(now), -1, np.int64)
@@ -209,9 +205,9 @@ def _match(
     starts: np.ndarray,
     match: np.ndarray,
 ) -> None:
-    """Fills `match`, part by part; within a part the entries of `before` come first.
+    """Fills `match`, part by part; in each part the entries of `before` come first.
 
-    An entry's `number` is below `before_count` if it is of `before`.
+    Entries with a `number` below `before_count` are those of `before`.
     """
     hash_, key_bytes, key_at, body = keys
     table = np.empty(16, np.int64)

@@ -1,10 +1,10 @@
 """The latest value of every key, as columns: what `verify` compares before and after.
 
-The latest record of a key is the one that the compaction strategy keeps: the last one, or, where
-versions decide (KIP-280), the last of those with the highest version. A length and a digest stand
-for a value, so that values stay where they were read. They are built in equal steps: of entries
-in log order the latest of each key stays, first in a window of a segment, then in the segment, then
-in all segments of a bucket.
+The latest record of a key is the one that the compaction strategy keeps: the last one, or, if
+versions decide (KIP-280), the last of those with the highest version. A value is represented by its
+length and a digest, so that the values need not be moved. The same step runs three times: it finds
+the latest of each key in a window of a segment, then in the segment, then in all segments of a
+bucket.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tierfold.compaction.cleaning.key_blocks import PARTS_AT_LEAST
+from tierfold.compaction.cleaning.key_blocks import PARTS_AT_LEAST, arrays_in
 from tierfold.compaction.cleaning.key_columns import (
     KeyColumns,
     Versions,
@@ -36,7 +36,7 @@ HEADER: Final = struct.Struct("<qq?")
 
 
 class Fields(NamedTuple):
-    """The keys, or the values, of some records: where they lie in a body."""
+    """The positions of the keys, or of the values, of some records in a body."""
 
     at: NDArray[np.int64]
     """Shape (records,)."""
@@ -49,7 +49,7 @@ class LatestValues:
     """The latest record of each key; `n` keys, one entry each."""
 
     keys: KeyColumns
-    """`ordinal` is the number of the entry; with versions where they decide."""
+    """`ordinal` is the number of the entry; there are versions if they decide."""
     offset: NDArray[np.int64]
     """Shape (n,): the record's offset."""
     value_bytes: NDArray[np.int32]
@@ -59,6 +59,16 @@ class LatestValues:
 
     def __len__(self) -> int:
         return len(self.keys)
+
+    def taken(self, kept: KeyColumns) -> LatestValues:
+        """The entries with the keys `kept`, whose ordinals are the entries' numbers."""
+        rows = kept.ordinal
+        return LatestValues(
+            keys=numbered(kept),
+            offset=self.offset[rows],
+            value_bytes=self.value_bytes[rows],
+            digest=self.digest[rows],
+        )
 
 
 _NONE: Final = LatestValues(
@@ -79,7 +89,7 @@ def latest_in_window(
 ) -> LatestValues:
     """The latest of each key among the chosen records, which are in log order and have a key.
 
-    `offset` and `chosen` have shape (records,); keys and values lie in `body`. `versions` are those
+    `offset` and `chosen` have shape (records,); keys and values are in `body`. `versions` are those
     of the chosen records; None: offsets decide.
     """
     columns = gathered(body, keys.at, keys.size_bytes, chosen)
@@ -95,34 +105,22 @@ def latest_in_window(
 
 def latest_of(pieces: Sequence[LatestValues]) -> LatestValues:
     """The latest of each key over pieces in log order; all have versions, or none has."""
-    entries = numbered(joined([piece.keys for piece in pieces]))
-    kept = _latest_of_each(entries)
-    rows = kept.ordinal
-    return LatestValues(
-        keys=numbered(kept),
-        offset=np.concatenate([_NONE.offset, *(piece.offset for piece in pieces)])[rows],
-        value_bytes=np.concatenate([_NONE.value_bytes, *(piece.value_bytes for piece in pieces)])[
-            rows
-        ],
-        digest=np.concatenate([_NONE.digest, *(piece.digest for piece in pieces)])[rows],
+    every = [_NONE, *pieces]
+    together = LatestValues(
+        keys=numbered(joined([piece.keys for piece in pieces])),
+        offset=np.concatenate([piece.offset for piece in every]),
+        value_bytes=np.concatenate([piece.value_bytes for piece in every]),
+        digest=np.concatenate([piece.digest for piece in every]),
     )
+    return together.taken(_latest_of_each(together.keys))
 
 
 def in_buckets(latest: LatestValues, buckets: int) -> Iterator[tuple[int, LatestValues]]:
-    """The entries of each bucket that has any; a key lies in the same bucket everywhere."""
+    """The entries of each bucket that has any; a key is always in the same bucket."""
     ordered, starts = ordered_by_part(latest.keys, buckets)
     for bucket in np.flatnonzero(np.diff(starts)):
-        kept = taken(ordered, np.arange(starts[bucket], starts[bucket + 1]))
-        rows = kept.ordinal
-        yield (
-            int(bucket),
-            LatestValues(
-                keys=numbered(kept),
-                offset=latest.offset[rows],
-                value_bytes=latest.value_bytes[rows],
-                digest=latest.digest[rows],
-            ),
-        )
+        rows = np.arange(starts[bucket], starts[bucket + 1])
+        yield int(bucket), latest.taken(taken(ordered, rows))
 
 
 def serialize_latest(latest: LatestValues) -> bytes:
@@ -149,39 +147,38 @@ def serialize_latest(latest: LatestValues) -> bytes:
 
 
 def deserialize_latest(data: bytes) -> LatestValues:
-    """What `serialize_latest` made; views of `data`, but for the entries' numbers."""
+    """The entries that `serialize_latest` made; arrays are views of `data` where possible."""
     entries, key_bytes, has_versions = HEADER.unpack_from(data)
-    at = HEADER.size
-    hash_ = np.frombuffer(data, np.uint64, entries, at)
-    at += hash_.nbytes
-    offset = np.frombuffer(data, np.int64, entries, at)
-    at += offset.nbytes
-    digest = np.frombuffer(data, np.uint64, 2 * entries, at).reshape(-1, 2)
-    at += digest.nbytes
-    version = np.frombuffer(data, np.int64, entries * has_versions, at)
-    at += version.nbytes
-    key_lengths = np.frombuffer(data, np.int32, entries, at)
-    at += key_lengths.nbytes
-    value_bytes = np.frombuffer(data, np.int32, entries, at)
-    at += value_bytes.nbytes
-    is_known = np.frombuffer(data, np.bool_, entries * has_versions, at)
-    at += is_known.nbytes
+    hash_, offset, digest, version, key_lengths, value_bytes, is_known, body = arrays_in(
+        data,
+        HEADER.size,
+        (np.uint64, entries),
+        (np.int64, entries),
+        (np.uint64, 2 * entries),
+        (np.int64, entries * has_versions),
+        (np.int32, entries),
+        (np.int32, entries),
+        (np.bool_, entries * has_versions),
+        (np.uint8, key_bytes),
+    )
     keys = KeyColumns(
         hash=hash_,
         ordinal=np.arange(entries, dtype=np.uint32),
         key_bytes=key_lengths,
-        keys=np.frombuffer(data, np.uint8, key_bytes, at),
+        keys=body,
         versions=Versions(value=version, is_known=is_known) if has_versions else None,
     )
-    return LatestValues(keys=keys, offset=offset, value_bytes=value_bytes, digest=digest)
+    return LatestValues(
+        keys=keys, offset=offset, value_bytes=value_bytes, digest=digest.reshape(-1, 2)
+    )
 
 
 def _latest_of_each(columns: KeyColumns) -> KeyColumns:
-    """The entries that no other of their key supersedes, ordered by part."""
+    """The entries that no other entry of their key supersedes, ordered by part."""
     ordered, starts = ordered_by_part(columns, PARTS_AT_LEAST)
     return taken(ordered, np.flatnonzero(~superseded_in_segment(ordered, starts, 0).superseded))
 
 
 def numbered(columns: KeyColumns) -> KeyColumns:
-    """The same entries, each with its own number as its ordinal."""
+    """The entries, each with its own number as its ordinal."""
     return replace(columns, ordinal=np.arange(len(columns), dtype=np.uint32))

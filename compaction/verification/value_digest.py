@@ -1,9 +1,9 @@
 """A 128-bit digest of a value's bytes, inside a numba kernel.
 
-Two hashes of 64 bits with constants and steps of their own run over the same words. Each step is a
-bijection of the word it takes, so values of one length that differ in a single word of eight bytes
-never share a digest; any others share one with a chance of 2⁻¹²⁸. It detects corrupted values,
-not forged ones. Nothing stores it.
+Two 64-bit hashes with different constants and steps run over the same words. Each step is a
+bijection of its word, so values of the same length that differ in only one word of eight bytes
+never share a digest. Any others share one with a probability of 2⁻¹²⁸. The digest detects corrupted
+values, not forged ones. It is never stored.
 """
 
 from __future__ import annotations

@@ -130,8 +130,8 @@ def _within_keyless_max(result: RoundResult) -> RoundResult:
     if result.failure is not None:
         return result
     scan, work = result.scan, result.round
-    found = too_many_keyless(scan.without_key, scan.records, work.rules)
-    return result if found is None else replace(result, failure=f"{work.key}: {found.reason}")
+    why = too_many_keyless(scan.without_key, scan.records, work.rules)
+    return replace(result, failure=f"{work.key}: {why}") if why else result
 
 
 def _rewritten(

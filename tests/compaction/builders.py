@@ -1,4 +1,4 @@
-"""Small factories, so that a test states only what it is about."""
+"""Small factories, so that a test states only what matters to it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def segment_id(name: object) -> str:
 
 
 def a_segment(start_offset: int, end_offset: int, **fields: Any) -> Segment:
-    """A segment of epoch 0, 1000 bytes, named after its start offset."""
+    """A segment of epoch 0 and 1000 bytes, named after its start offset."""
     defaults = Segment(
         segment_id=segment_id(start_offset),
         start_offset=start_offset,
@@ -53,7 +53,7 @@ def a_segment(start_offset: int, end_offset: int, **fields: Any) -> Segment:
 
 
 def a_chain(*lengths: int, start_offset: int = 0, **fields: Any) -> tuple[Segment, ...]:
-    """Contiguous segments, each of so many offsets."""
+    """Contiguous segments with these numbers of offsets."""
     starts = list(accumulate(lengths, initial=start_offset))
     return tuple(
         a_segment(start, start + length - 1, **fields)
@@ -107,7 +107,7 @@ def listed(segment: Segment, *, lacking: Sequence[str] = ()) -> ListedSegment:
 def unknown(
     segment: Segment, *, lacking: Sequence[str] = (), **fields: Any
 ) -> InspectedSegment:
-    """What is found of `segment`, which no row names; `fields` are the inspection's.
+    """`segment`, inspected and in no row; `fields` are those of the inspection.
 
     Its checkpoint is `LINEAGE` and its own epochs, unless `lacking` or `fields` say otherwise.
     """
@@ -125,7 +125,7 @@ def unknown(
 def facts(
     state: PartitionState | None, found: Sequence[InspectedSegment] = ()
 ) -> PartitionFacts:
-    """A tier that holds all that the row names, and what else was found."""
+    """A tier with every segment of the row, and with `found`."""
     known = () if state is None else (*state.segments, *(e.segment for e in state.retired))
     listing = [*map(listed, known), *(inspected.listed for inspected in found)]
     return PartitionFacts(
@@ -134,7 +134,7 @@ def facts(
 
 
 def agreeing(draft: PartitionDraft) -> OverlapProof:
-    """All overlaps agree; a byte is skipped for each offset."""
+    """The proof that all overlaps agree; it skips one byte per offset."""
     cut = [segment for segment in draft.chain.taken if segment.skipped_offsets]
     return OverlapProof(
         cuts={
@@ -149,16 +149,23 @@ def agreeing(draft: PartitionDraft) -> OverlapProof:
 def discovered(
     state: PartitionState | None, found: Sequence[InspectedSegment] = ()
 ) -> PartitionView | Refusal:
-    """The view or refusal of such a tier, where all overlaps agree."""
+    """The view or refusal of the tier of `facts`, in which all overlaps agree."""
     draft = drafted(facts(state, found))
     return draft if isinstance(draft, Refusal) else view_of(draft, agreeing(draft))
 
 
+def seen(
+    state: PartitionState | None, found: Sequence[InspectedSegment] = ()
+) -> PartitionView:
+    """The view of such a tier, which is not refused."""
+    view = discovered(state, found)
+    assert isinstance(view, PartitionView), view
+    return view
+
+
 def a_view(segments: Sequence[Segment], **fields: Any) -> PartitionView:
     """A partition whose row names `segments`; `fields` are the row's."""
-    view = discovered(a_state(segments, **fields))
-    assert isinstance(view, PartitionView)
-    return view
+    return seen(a_state(segments, **fields))
 
 
 def new_ids(view: PartitionView) -> tuple[str, ...]:

@@ -6,7 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from tests.compaction.builders import LINEAGE, a_segment, a_state, discovered, segment_id, unknown
+from tests.compaction.builders import (
+    LINEAGE,
+    a_segment,
+    a_state,
+    discovered,
+    seen,
+    segment_id,
+    unknown,
+)
 from tierfold.compaction.discovery.histories import EpochStretch, InspectedSegment
 from tierfold.compaction.discovery.view import PartitionView, Refusal
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionState
@@ -20,7 +28,7 @@ def epochs(*pairs: tuple[int, int]) -> tuple[LeaderEpoch, ...]:
 def upload(
     start: int, end: int, *checkpoint: tuple[int, int], lacking: str = "", **fields: Any
 ) -> InspectedSegment:
-    """Of epoch 0, or by that checkpoint; named `start-end`."""
+    """An upload of epoch 0, or with that checkpoint; named `start-end`."""
     own = epochs(*checkpoint) or LINEAGE
     segment = a_segment(
         start,
@@ -46,7 +54,7 @@ def torn(start: int, *, lacking: str = "") -> InspectedSegment:
 
 
 def by_batches(start: int, end: int, epoch: int) -> InspectedSegment:
-    """Cut short before its checkpoint."""
+    """An upload that was interrupted before its checkpoint."""
     stretch = EpochStretch(epoch=epoch, first_offset=start, last_offset=end)
     found = upload(start, end, lacking="leader_epoch_checkpoint")
     return replace(found, stretches=(stretch,))
@@ -61,20 +69,18 @@ ROW: Final = a_row((0, 10))
 
 
 def view(row: PartitionState | None, *found: InspectedSegment) -> PartitionView:
-    seen = discovered(row, found)
-    assert isinstance(seen, PartitionView), seen
-    return seen
+    return seen(row, found)
 
 
 def refusal(row: PartitionState | None, *found: InspectedSegment) -> Refusal:
-    seen = discovered(row, found)
-    assert isinstance(seen, Refusal), seen
-    return seen
+    refused = discovered(row, found)
+    assert isinstance(refused, Refusal), refused
+    return refused
 
 
-def spans(seen: PartitionView) -> list[str]:
+def spans(of: PartitionView) -> list[str]:
     """The effective ranges."""
-    return [f"{segment.start_offset}-{segment.end_offset}" for segment in seen.segments]
+    return [f"{segment.start_offset}-{segment.end_offset}" for segment in of.segments]
 
 
 def starts(found: Sequence[Any]) -> list[int]:
@@ -82,4 +88,4 @@ def starts(found: Sequence[Any]) -> list[int]:
 
 
 LATE: Final = upload(11, 18, (0, 0), (1, 11))
-"""Of epoch 1, whose leader was deposed."""
+"""An upload of epoch 1, whose leader was deposed."""

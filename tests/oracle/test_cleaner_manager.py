@@ -18,7 +18,7 @@ from tests.oracle.fuzz_run import seeds_of
 from tests.oracle.kafka_lab import KafkaLab, Option, SelectionCase
 from tests.oracle.recipes import TS_START_MS, recipe
 from tests.oracle.remote_views import to_remote
-from tierfold.compaction.discovery.view import PartitionView, fresh_state
+from tierfold.compaction.discovery.view import PartitionView, state_with_new
 from tierfold.compaction.model.rules import Rules
 from tierfold.compaction.model.segments import CleanerOffset
 from tierfold.compaction.planning.eligibility import dirty_ratio
@@ -85,7 +85,7 @@ def seen(
 ) -> tuple[PartitionView, Rules, Regions]:
     """Tierfold's side of a case: the view with its cleaner offset, its rules, the regions."""
     vector = () if case.checkpoint < 0 else (CleanerOffset(epoch=1, offset=case.checkpoint),)
-    state = replace(fresh_state(of.view), cleaner_offsets=vector)
+    state = replace(state_with_new(of.view), cleaner_offsets=vector)
     view = replace(of.view, state=state, log_start_offset=log_start_offset)
     rules = Rules(
         min_compaction_lag_ms=case.min_compaction_lag_ms,

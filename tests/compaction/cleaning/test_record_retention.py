@@ -103,17 +103,8 @@ def _outcome_of(
 
 def decided(
     batches: list[ABatch], *, keeps_tombstones: bool = False, legacy_go: bool = False
-) -> Retention:
-    """All batches at once; the ones that stay are the last of producers, the rest have none."""
-    return decided_with_due(
-        batches, keeps_tombstones=keeps_tombstones, legacy_go=legacy_go
-    )[0]
-
-
-def decided_with_due(
-    batches: list[ABatch], *, keeps_tombstones: bool = False, legacy_go: bool = False
 ) -> tuple[Retention, int | None]:
-    """What is kept, and when something of what is left is due."""
+    """All batches at once, and the earliest due time; those that stay are a producer's last."""
     count = len(batches)
     records = [(i, record) for i, batch in enumerate(batches) for record in batch.records]
     horizons = [NO_HORIZON if b.horizon_ms is None else b.horizon_ms for b in batches]
@@ -192,7 +183,7 @@ def test_every_combination_follows_the_rules(
 ) -> None:
     batches = list(every_batch())
     flags = {"keeps_tombstones": keeps_tombstones, "legacy_go": legacy_go}
-    found = decided(batches, **flags)
+    found, _ = decided(batches, **flags)
     expected = [decided_alone(batch, **flags) for batch in batches]
     assert found.record.tolist() == [
         outcome for outcomes, _, _ in expected for outcome in outcomes
@@ -202,7 +193,7 @@ def test_every_combination_follows_the_rules(
         for batch, retention, horizon, (_, by_rule, horizon_by_rule) in zip(
             batches, found.batch, found.horizon_ms.tolist(), expected, strict=True
         )
-        # A batch that goes or is emptied has no horizon to be written.
+        # A batch that is dropped or emptied is written without a horizon.
         if retention != by_rule
         or (
             by_rule in {BatchRetention.COPY, BatchRetention.REWRITE}
@@ -214,8 +205,8 @@ def test_every_combination_follows_the_rules(
 
 
 def test_without_records_there_are_no_outcomes() -> None:
-    found = decided([])
-    assert (found.record.tolist(), found.batch.tolist()) == ([], [])
+    found, due_ms = decided([])
+    assert (found.record.tolist(), found.batch.tolist(), due_ms) == ([], [], None)
 
 
 TOMBSTONE = ARecord(has_value=False)
@@ -230,41 +221,38 @@ LOST_TOMBSTONE = ARecord(has_value=False, superseded=True)
         (ABatch(records=(TOMBSTONE,), horizon_ms=NOW_MS + 1), NOW_MS + 1),
         (ABatch(is_control=True, discardable=True), NOW_MS + RETENTION_MS),
         (ABatch(is_control=True, discardable=True, horizon_ms=NOW_MS + 9), NOW_MS + 9),
-        # What a marker's horizon waits for, a batch of its transaction, may be gone by then.
+        # The batch of its transaction that keeps the marker may be gone by then.
         (ABatch(is_control=True, horizon_ms=NOW_MS + 9), NOW_MS + 9),
         # Nothing waits for a horizon.
         (ABatch(), None),
         (ABatch(is_control=True), None),
         (ABatch(records=(), stays=True), None),
-        # The horizon stays when what had it is gone: nothing is due then.
+        # The batch keeps its horizon without its tombstone: nothing is due then.
         (ABatch(records=(TOMBSTONE, ARecord()), horizon_ms=NOW_MS), None),
         (ABatch(records=(LOST_TOMBSTONE, ARecord()), horizon_ms=NOW_MS + 1), None),
         (ABatch(records=(TOMBSTONE,), aborted=True, horizon_ms=NOW_MS + 1), None),
-        # Passed, and still there: it goes only in a pass over what holds it back.
+        # Passed, and still there: only a pass without its transaction's batches removes it.
         (ABatch(is_control=True, horizon_ms=NOW_MS), None),
     ],
 )
 def test_what_a_batch_is_due_for_and_when(batch: ABatch, due_ms: int | None) -> None:
-    assert decided_with_due([batch])[1] == due_ms
+    assert decided([batch])[1] == due_ms
 
 
 def test_the_earliest_of_a_stretch_counts() -> None:
     waiting = [ABatch(records=(TOMBSTONE,), horizon_ms=NOW_MS + at) for at in (30, 20, 25)]
-    assert decided_with_due([ABatch(), *waiting])[1] == NOW_MS + 20
-    assert decided_with_due([])[1] is None
+    assert decided([ABatch(), *waiting])[1] == NOW_MS + 20
 
 
 def outcomes_of(batch: ABatch) -> list[int]:
-    found = decided([batch]).record.tolist()
+    found = decided([batch])[0].record.tolist()
     assert found == decided_alone(batch)[0]
     return found
 
 
 def test_a_record_counts_under_the_first_reason_that_matches() -> None:
     everything = ARecord(has_key=False, has_value=False, superseded=True)
-    keyed = ARecord(has_value=False, superseded=True)
-    newest = ARecord(has_value=False)
-    reasons = (everything, keyed, newest)
+    reasons = (everything, LOST_TOMBSTONE, TOMBSTONE)
     assert outcomes_of(ABatch(records=reasons, aborted=True, horizon_ms=0)) == [ABORTED] * 3
     assert outcomes_of(ABatch(records=reasons, horizon_ms=0)) == [
         WITHOUT_KEY,
@@ -273,34 +261,20 @@ def test_a_record_counts_under_the_first_reason_that_matches() -> None:
     ]
 
 
+@pytest.mark.parametrize("is_marker", [False, True])
 @pytest.mark.parametrize(
-    ("horizon_ms", "outcome"),
-    [(NOW_MS - 1, TOMBSTONE_EXPIRED), (NOW_MS, TOMBSTONE_EXPIRED), (NOW_MS + 1, KEPT)],
+    ("horizon_ms", "is_removed"),
+    # Base timestamps may be negative; only `NO_HORIZON` means that none is set.
+    [(-1, True), (NOW_MS - 1, True), (NOW_MS, True), (NOW_MS + 1, False), (None, False)],
 )
-def test_a_tombstone_goes_from_the_millisecond_of_its_horizon(
-    horizon_ms: int, outcome: int
-) -> None:
-    assert outcomes_of(ABatch(records=(ARecord(has_value=False),), horizon_ms=horizon_ms)) == [
-        outcome
-    ]
-
-
-@pytest.mark.parametrize(
-    ("horizon_ms", "outcome"),
-    [(NOW_MS - 1, MARKER_EXPIRED), (NOW_MS, MARKER_EXPIRED), (NOW_MS + 1, KEPT), (None, KEPT)],
-)
-def test_a_marker_goes_from_the_millisecond_of_its_horizon(
-    horizon_ms: int | None, outcome: int
+def test_a_tombstone_or_marker_is_removed_from_the_millisecond_of_its_horizon(
+    horizon_ms: int | None, *, is_removed: bool, is_marker: bool
 ) -> None:
     marker = ABatch(is_control=True, discardable=True, horizon_ms=horizon_ms)
-    assert outcomes_of(marker) == [outcome]
-
-
-def test_a_horizon_may_lie_before_1970() -> None:
-    # Base timestamps may be negative; only `NO_HORIZON` means that none is set.
-    assert outcomes_of(ABatch(records=(ARecord(has_value=False),), horizon_ms=-1)) == [
-        TOMBSTONE_EXPIRED
-    ]
+    tombstone = ABatch(records=(TOMBSTONE,), horizon_ms=horizon_ms)
+    removed = MARKER_EXPIRED if is_marker else TOMBSTONE_EXPIRED
+    found = outcomes_of(marker if is_marker else tombstone)
+    assert found == [removed if is_removed else KEPT]
 
 
 def of_producer(

@@ -17,6 +17,7 @@ from tests.compaction.builders import (
     discovered,
     facts,
     retired,
+    seen,
     segment_id,
     unknown,
 )
@@ -185,8 +186,7 @@ def test_the_commit_empties_the_row_and_is_known_again() -> None:
 
 def test_the_next_claim_takes_the_new_history_and_the_consent_is_used_up() -> None:
     state = row_without(KEY, row(old(0, 49), old(50, 99)), [segment_id(50)])
-    view = discovered(state, [unknown(old(0, 49)), unknown(old(50, 99)), new(50, 79)])
-    assert isinstance(view, PartitionView)
+    view = seen(state, [unknown(old(0, 49)), unknown(old(50, 99)), new(50, 79)])
     adopted = state_with_new(view)
     assert [segment.start_offset for segment in adopted.segments] == [0, 50]
     assert (adopted.forgotten, adopted.lineage, adopted.epoch) == ((), NEW, 2)
@@ -196,15 +196,13 @@ def test_the_next_claim_takes_the_new_history_and_the_consent_is_used_up() -> No
 
 def test_a_partition_of_which_all_has_expired_is_not_forgotten() -> None:
     emptied = a_state((), log_start_offset=10, retired=(retired(a_segment(0, 9)),))
-    view = discovered(emptied)
-    assert isinstance(view, PartitionView)
+    view = seen(emptied)
     vacuumed = replace(state_with_new(view), retired=())
     assert vacuumed.lineage == emptied.lineage
     assert not vacuumed.is_forgotten
     assert not replace(vacuumed, lineage=()).is_forgotten
     # What expired does not come back with a late upload, and the log start stays.
-    again = discovered(vacuumed, [unknown(a_segment(0, 9))])
-    assert isinstance(again, PartitionView)
+    again = seen(vacuumed, [unknown(a_segment(0, 9))])
     assert (again.segments, again.log_start_offset) == ((), 10)
 
 
@@ -258,8 +256,7 @@ def test_the_originals_stay_while_the_way_out_leads_through_them(
     state = row(live, retired=(past_grace(other), past_grace(earlier)))
     found = facts(state, [new(60, 79)] if is_cut_off else [])
     refusal = divergence(found)
-    view = discovered(state) if refusal is None else row_view(found, refusal)
-    assert isinstance(view, PartitionView)
+    view = seen(state) if refusal is None else row_view(found, refusal)
     rules = Rules(tier_binding=TierBinding.DETACHED, retention_ms=-1)
     times = VacuumLimits(now_ms=NOW_MS)
     vacuumed = deletion_plan_of(view, rules, times, is_refused=refusal is not None)

@@ -26,6 +26,19 @@ COMPACTED: Final = a_state(
 )
 
 
+def planned(earlier: PartitionState, row: PartitionState) -> RestorePlan:
+    found = restore_plan_of(earlier, row)
+    assert isinstance(found, RestorePlan), found
+    return found
+
+
+def refused(earlier: PartitionState, row: PartitionState) -> str:
+    found = restore_plan_of(earlier, row)
+    assert isinstance(found, Refusal), found
+    assert found.reason is RefusalReason.NOT_RESTORABLE
+    return found.detail
+
+
 def wanted(life: Life, earlier: PartitionState) -> list[str] | None:
     """The model: the segments live then, and every upload since; None: some are not whole."""
     ids = [segment.segment_id for segment in earlier.segments]
@@ -39,13 +52,11 @@ def wanted(life: Life, earlier: PartitionState) -> list[str] | None:
 def test_any_row_comes_back_whole_or_not_at_all(steps: list[Step]) -> None:
     life = lived(steps)
     for earlier in life.rows:
-        found = restore_plan_of(earlier, life.now)
         ids = wanted(life, earlier)
         if ids is None:
-            assert isinstance(found, Refusal)
-            assert found.reason is RefusalReason.NOT_RESTORABLE
+            assert refused(earlier, life.now)
             continue
-        assert isinstance(found, RestorePlan)
+        found = planned(earlier, life.now)
         again = Life(rows=list(life.rows), uploads=list(life.uploads), going=set(life.going))
         again.restore(found)
         row = again.now
@@ -65,19 +76,14 @@ def test_a_restore_is_idempotent_and_can_be_undone(steps: list[Step]) -> None:
         if not isinstance(found, RestorePlan):
             continue
         life.restore(found)
-        again = restore_plan_of(earlier, life.now)
-        assert isinstance(again, RestorePlan)
-        assert again.is_nothing
-        forth = restore_plan_of(before, life.now)
-        assert isinstance(forth, RestorePlan)
-        life.restore(forth)
+        assert planned(earlier, life.now).is_nothing
+        life.restore(planned(before, life.now))
         assert life.now.segments == before.segments
         assert life.now.log_start_offset == before.log_start_offset
 
 
-def test_what_is_retired_comes_back_and_what_lives_is_retired() -> None:
-    found = restore_plan_of(FOUND, COMPACTED)
-    assert isinstance(found, RestorePlan)
+def test_retired_segments_come_back_and_live_ones_are_retired() -> None:
+    found = planned(FOUND, COMPACTED)
     assert found.segments == (FIRST, SECOND)
     assert found.back == (FIRST, SECOND)
     assert found.leaving == (MERGED,)
@@ -87,23 +93,13 @@ def test_what_is_retired_comes_back_and_what_lives_is_retired() -> None:
     assert (update.at_ms, update.run) == (7, "undo")
 
 
-def test_what_came_since_stays_as_it_was_uploaded() -> None:
-    found = restore_plan_of(FOUND, replace(COMPACTED, segments=(MERGED, THIRD)))
-    assert isinstance(found, RestorePlan)
+def test_later_uploads_stay_as_brokers_wrote_them() -> None:
+    found = planned(FOUND, replace(COMPACTED, segments=(MERGED, THIRD)))
     assert found.segments == ORIGINALS
     assert found.back == (FIRST, SECOND)
-
-
-def test_what_came_since_and_was_compacted_comes_back_as_it_was_uploaded() -> None:
     all_in_one = replace(MERGED, end_offset=29)
-    row = replace(
-        COMPACTED,
-        segments=(all_in_one,),
-        retired=tuple(retired(original) for original in ORIGINALS),
-    )
-    found = restore_plan_of(FOUND, row)
-    assert isinstance(found, RestorePlan)
-    assert found.segments == ORIGINALS
+    row = replace(COMPACTED, segments=(all_in_one,), retired=tuple(map(retired, ORIGINALS)))
+    assert planned(FOUND, row).segments == ORIGINALS
 
 
 def going(segment: RetiredSegment) -> RetiredSegment:
@@ -113,35 +109,30 @@ def going(segment: RetiredSegment) -> RetiredSegment:
 @pytest.mark.parametrize(
     "left", [(retired(SECOND),), (going(retired(FIRST)), retired(SECOND))], ids=["gone", "going"]
 )
-def test_what_is_deleted_or_being_deleted_stays_away(left: tuple[RetiredSegment, ...]) -> None:
-    found = restore_plan_of(FOUND, replace(COMPACTED, retired=left))
-    assert isinstance(found, Refusal)
-    assert "were deleted or forgotten" in found.detail
-    assert FIRST.segment_id in found.detail
-    assert SECOND.segment_id not in found.detail
+def test_deleted_and_marked_segments_refuse_a_restore(left: tuple[RetiredSegment, ...]) -> None:
+    detail = refused(FOUND, replace(COMPACTED, retired=left))
+    assert "were deleted or forgotten" in detail
+    assert FIRST.segment_id in detail
+    assert SECOND.segment_id not in detail
 
 
-def test_a_dropped_tombstones_older_value_stays_away() -> None:
-    # What came since lives on in compacted form only: a tombstone in it may have been dropped.
+def test_a_removed_tombstone_refuses_a_restore_of_its_older_value() -> None:
+    # Later uploads exist only in compacted form: a tombstone of theirs may have been removed.
     rest = a_segment(20, 29, segment_id=segment_id("rest"), written_by_run="a run")
-    found = restore_plan_of(FOUND, replace(COMPACTED, segments=(MERGED, rest)))
-    assert isinstance(found, Refusal)
-    assert "uploads from offset 20 on no longer exist" in found.detail
+    row = replace(COMPACTED, segments=(MERGED, rest))
+    assert "uploads from offset 20 on no longer exist" in refused(FOUND, row)
 
 
-def test_a_hole_behind_an_empty_log_is_no_state() -> None:
+def test_a_gap_after_an_empty_log_refuses_a_restore() -> None:
     empty = a_state((), log_start_offset=20)
     fourth = a_segment(30, 39)
     row = a_state((THIRD, fourth), log_start_offset=20)
-    assert isinstance(restore_plan_of(empty, row), RestorePlan)
+    assert planned(empty, row).segments == (THIRD, fourth)
     merged = replace(MERGED, start_offset=20, end_offset=29)
-    found = restore_plan_of(empty, replace(row, segments=(merged, fourth)))
-    assert isinstance(found, Refusal)
-    assert "from offset 20 on" in found.detail
+    assert "from offset 20 on" in refused(empty, replace(row, segments=(merged, fourth)))
 
 
-def test_what_an_unclean_election_cut_off_stays_away() -> None:
+def test_segments_that_an_unclean_election_cut_off_refuse_a_restore() -> None:
     cut = (LeaderEpoch(epoch=0, start_offset=0), LeaderEpoch(epoch=1, start_offset=5))
-    found = restore_plan_of(FOUND, replace(COMPACTED, lineage=cut))
-    assert isinstance(found, Refusal)
-    assert "has cut off segments of that state" in found.detail
+    detail = refused(FOUND, replace(COMPACTED, lineage=cut))
+    assert "has cut off segments of that state" in detail

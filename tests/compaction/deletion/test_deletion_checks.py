@@ -46,7 +46,7 @@ START: Final = proposed(
 STARTED: Final = applied(START, CLAIMED)
 THEIRS: Final = claimed(STARTED, run="they", commit_id="theirs", at_ms=8)
 
-LATE: Final = Unknown(commit_id="start", cause="it may still take place")
+LATE: Final = Unknown(commit_id="start", cause="it may still take effect")
 FENCED: Final = Fenced(epoch=3, by_epoch=4, by_run="they")
 UNMARKED: Final = (f"segment {A} is not marked as being deleted",)
 
@@ -87,8 +87,8 @@ def test_the_row_decides_what_is_deleted() -> None:
         (replace(STARTED, retired=()), *UNMARKED),
         (replace(STARTED, segments=(*LIVE, ORPHAN)), f"segment {ORPHAN.segment_id} is live"),
         (replace(STARTED, segments=(*LIVE, APART)), f"segment {APART.segment_id} is live"),
-        (also_retired(ORPHAN), f"segment {ORPHAN.segment_id} is no orphan, but retired"),
-        (also_retired(APART), f"segment {APART.segment_id} is no orphan, but retired"),
+        (also_retired(ORPHAN), f"segment {ORPHAN.segment_id} is retired, not an orphan"),
+        (also_retired(APART), f"segment {APART.segment_id} is retired, not an orphan"),
     ):
         assert deletion_violations(DELETION, row) == (violation,)
 

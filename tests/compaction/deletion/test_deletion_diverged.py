@@ -51,5 +51,5 @@ def test_the_row_has_the_last_word_on_what_is_set_apart_too() -> None:
         f"segment {APART.segment_id} is live",
     )
     assert deletion_violations(vacuumed, a_state(CHAIN, retired=(retired(APART),))) == (
-        f"segment {APART.segment_id} is no orphan, but retired",
+        f"segment {APART.segment_id} is retired, not an orphan",
     )

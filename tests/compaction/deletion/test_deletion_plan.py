@@ -15,9 +15,9 @@ from tests.compaction.builders import (
     a_chain,
     a_segment,
     a_state,
-    discovered,
     listed,
     new_ids,
+    seen,
     segment_id,
     unknown,
 )
@@ -45,7 +45,7 @@ from tierfold.compaction.discovery.histories import EpochStretch, InspectedSegme
 from tierfold.compaction.discovery.listing import REQUIRED_PARTS, IncompleteUpload
 from tierfold.compaction.discovery.view import PartitionView, state_with_new
 from tierfold.compaction.model.rules import DAY_MS, Rules, TierBinding
-from tierfold.compaction.model.segments import LeaderEpoch, PartitionState, RetiredSegment, Segment
+from tierfold.compaction.model.segments import LeaderEpoch, RetiredSegment, Segment
 
 NOW_MS: Final = 100 * DAY_MS
 TIMES: Final = VacuumLimits(now_ms=NOW_MS)
@@ -81,13 +81,6 @@ def stray(
     )
     found = unknown(segment, lacking=lacking.split(), **fields)
     return replace(found, listed=replace(found.listed, modified_ms=NOW_MS - age_ms))
-
-
-def seen(state: PartitionState | None, found: Sequence[InspectedSegment] = ()) -> PartitionView:
-    """The view of a row, all that it names, and what else is found."""
-    view = discovered(state, found)
-    assert isinstance(view, PartitionView)
-    return view
 
 
 def deletion(
@@ -141,7 +134,7 @@ def test_where_a_broker_may_name_it_only_what_we_wrote_goes(binding: TierBinding
     assert vacuumed.incomplete_uploads == (INCOMPLETE,)
     assert vacuumed.log_start_offset == 20
     (note,) = vacuumed.notes
-    assert "may still name them: 1 expired, 1 retired, 1 orphaned." in note
+    assert "may still name these segments, so they stay: 1 expired, 1 retired, 1 orphaned." in note
     assert "tier.binding=detached" in note
     assert ids(deletion(view, DELETE)) == ([C], [A, B], [], [segment_id("stray25")])
 
@@ -175,7 +168,7 @@ def test_a_log_cut_short_that_alone_holds_offsets_is_kept_and_reported() -> None
     assert vacuumed.is_nothing
     assert vacuumed.notes == (
         f"segment {segment_id('stray15')} (offsets 15 to 35) lacks .leader_epoch_checkpoint: not"
-        " taken until its upload is complete",
+        " used until its upload is complete",
     )
 
 
@@ -252,7 +245,7 @@ def test_what_no_run_has_adopted_yet_expires_as_well() -> None:
 
 def test_a_note_says_where_nothing_will_be_left() -> None:
     old = [replace(segment, max_timestamp_ms=0) for segment in CHAIN]
-    assert deletion(seen(a_state(old)), DELETE).notes == ("all that lives expires",)
+    assert deletion(seen(a_state(old)), DELETE).notes == ("every live segment is past retention",)
     assert deletion(seen(a_state([*old[:2], CHAIN[2]])), DELETE).notes == ()
     assert deletion(seen(a_state(CHAIN)), DELETE).notes == ()
 

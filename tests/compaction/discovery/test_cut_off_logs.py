@@ -88,7 +88,7 @@ def test_of_a_diverged_partition_the_row_is_left_and_what_no_history_has() -> No
     assert (spans(seen), new_ids(seen), seen.lineage) == (["0-10"], (), lineage)
     assert (starts(seen.orphans), starts(seen.set_apart)) == ([], [2])
     assert (seen.waiting, seen.stalled_since_ms, seen.log_start_offset) == ((), None, 0)
-    assert "epoch 4, whose log has offset 6" in seen.notes[0]
+    assert "epoch 4, which starts at offset 6" in seen.notes[0]
     assert "tierfold forget" in seen.notes[0]
 
 

@@ -17,7 +17,7 @@ from tests.compaction.uploads import upload
 from tierfold.compaction.commits.commit import claimed
 from tierfold.compaction.commits.invariants import CLAIM_INVARIANTS, violations
 from tierfold.compaction.discovery.histories import InspectedSegment
-from tierfold.compaction.discovery.view import PartitionView, Refusal, fresh_state, state_with_new
+from tierfold.compaction.discovery.view import PartitionView, Refusal, state_with_new
 from tierfold.compaction.model.segments import PartitionState
 
 
@@ -107,8 +107,8 @@ def test_uploads_of_one_lineage_are_taken_as_a_dictionary_of_offsets_says(
     # Half of it is seen, claimed and perhaps compacted; then all of it is listed.
     first = checked(None, found[:arrived])
     if first is not None and first.segments:
-        row = claimed(fresh_state(first), run="r", commit_id="1", at_ms=1)
-        assert not violations(replace(fresh_state(first), segments=()), row, CLAIM_INVARIANTS)
+        row = claimed(state_with_new(first), run="r", commit_id="1", at_ms=1)
+        assert not violations(replace(state_with_new(first), segments=()), row, CLAIM_INVARIANTS)
         if data.draw(st.booleans(), label="is compacted"):
             row = compacted(row)
     named = () if row is None else (*row.segments, *(entry.segment for entry in row.retired))

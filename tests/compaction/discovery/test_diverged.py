@@ -46,7 +46,7 @@ def test_without_a_row_a_segment_apart_that_alone_holds_offsets_refuses(
     assert found.reason is RefusalReason.LINEAGE_DIVERGED
     assert found.detail == (
         "outside the leader epoch lineage, with offsets that no other segment has: segment"
-        f" {segment_id('11-18')} (offsets 11 to 18); the lineage's segments give offsets"
+        f" {segment_id('11-18')} (offsets 11 to 18); the segments of the lineage have offsets"
         f" {others[0]} to {others[1]}"
     )
 
@@ -68,7 +68,7 @@ def test_a_truncated_log_refuses_the_partition() -> None:
     for found in (upload(6, 9, (0, 0), (4, 6)), upload(11, 15, (0, 0), (4, 6))):
         seen = refusal(ROW, found)
         assert seen.reason is RefusalReason.LINEAGE_DIVERGED
-        assert "epoch 4, whose log has offset 6" in seen.detail
+        assert "epoch 4, which starts at offset 6" in seen.detail
         assert "tierfold forget TIER PARTITION --dry-run" in seen.remedy
 
 

@@ -82,15 +82,15 @@ def test_an_epoch_that_the_row_lacks_within_the_live_range_is_a_truncation(start
     assert fitting == "u6-14"
     if start <= 10:
         assert history.violation == (
-            f"segment {segment_id('u6-14')} (offsets 6 to 14) was written by a leader of epoch 4,"
-            f" whose log has offset {start}; the live segments have that offset from another"
-            " leader, and go on to 10"
+            f"segment {segment_id('u6-14')} (offsets 6 to 14) is of leader epoch 4, which starts at"
+            f" offset {start}; the live segments have records of an older leader there, up to"
+            " offset 10"
         )
 
 
 def test_a_truncation_is_found_wherever_the_upload_begins() -> None:
     for found in (upload(6, 9, (3, 0), (4, 6)), upload(11, 15, (3, 0), (4, 6), (5, 11))):
-        assert "epoch 4, whose log has offset 6" in decided_history([found], ROW).violation
+        assert "epoch 4, which starts at offset 6" in decided_history([found], ROW).violation
 
 
 def test_an_epoch_of_which_only_the_last_checkpoint_entry_is_left_may_start_later() -> None:
@@ -108,8 +108,8 @@ def test_a_common_epoch_that_starts_elsewhere_is_a_violation(start: int) -> None
     row = a_row((2, 0), (3, 6))
     history = decided_history([upload(4, 15, (2, 0), (3, start))], row)
     assert history.violation == (
-        f"segment {segment_id('u4-15')} (offsets 4 to 15) says that leader epoch 3 starts at offset"
-        f" {start}, the catalog says at 6"
+        f"in segment {segment_id('u4-15')} (offsets 4 to 15) leader epoch 3 starts at offset"
+        f" {start}, in the catalog at 6"
     )
     assert not decided_history([upload(4, 15, (2, 0), (3, 6))], row).violation
 
@@ -180,7 +180,7 @@ def test_without_a_checkpoint_the_batches_tell(
     assert bool(history.violation) is contradicts
     assert bool(history.apart) is is_apart
     if contradicts:
-        assert "was written by a leader of epoch 4" in history.violation
+        assert "is of leader epoch 4" in history.violation
 
 
 def test_batches_of_a_newer_leader_set_an_older_ones_upload_apart() -> None:
@@ -243,7 +243,7 @@ def test_what_cannot_be_read_decides_nothing() -> None:
 
 def test_a_checkpoint_tells_of_a_truncation_though_the_log_beside_it_is_torn() -> None:
     torn = upload(6, 9, (3, 0), (4, 6), corruption="torn", end_offset=None)
-    assert "epoch 4, whose log has offset 6" in decided_history([torn], ROW).violation
+    assert "epoch 4, which starts at offset 6" in decided_history([torn], ROW).violation
 
 
 @pytest.mark.parametrize(

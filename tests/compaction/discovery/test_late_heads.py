@@ -1,22 +1,20 @@
-"""Uploads that no row explains: a late head, a newer leader's upload without its checkpoint."""
+"""Unknown uploads: a late head, and a newer leader's upload without its checkpoint."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.compaction.builders import LINEAGE, a_chain, a_state, discovered, retired, unknown
+from tests.compaction.builders import LINEAGE, a_chain, a_state, retired, seen, unknown
 from tierfold.compaction.discovery.histories import EpochStretch
-from tierfold.compaction.discovery.view import PartitionView
 from tierfold.compaction.model.segments import LeaderEpoch
 
 
 def test_a_head_that_comes_after_the_first_row_is_no_orphan() -> None:
-    """A tier is copied, and its first segments arrive last: nothing else has what they hold."""
+    """If a tier is copied with its head last, only the head has its records."""
     head, *rest = a_chain(5, 5, 5)
     row = a_state(rest)
     assert row.log_start_offset == 5
-    view = discovered(row, [unknown(head)])
-    assert isinstance(view, PartitionView)
+    view = seen(row, [unknown(head)])
     assert view.orphans == ()
     assert view.segments == tuple(rest)
     (note,) = view.notes
@@ -27,8 +25,7 @@ def test_a_head_that_reaches_into_the_row_is_no_orphan() -> None:
     head, _, last = a_chain(5, 5, 5)
     row = a_state([last])
     longer = replace(head, end_offset=11)
-    view = discovered(row, [unknown(longer)])
-    assert isinstance(view, PartitionView)
+    view = seen(row, [unknown(longer)])
     assert view.orphans == ()
 
 
@@ -37,8 +34,7 @@ def test_what_expired_was_given_by_the_row() -> None:
     head, *rest = a_chain(5, 5, 5)
     row = replace(a_state(rest), retired=(retired(head),))
     late = replace(head, segment_id=a_chain(1, start_offset=99)[0].segment_id)
-    view = discovered(row, [unknown(late)])
-    assert isinstance(view, PartitionView)
+    view = seen(row, [unknown(late)])
     assert [orphan.segment_id for orphan in view.orphans] == [late.segment_id]
 
 
@@ -46,8 +42,7 @@ def test_a_row_whose_log_expired_whole_keeps_its_lineage() -> None:
     """Without it the row would look forgotten, and deleted records could come back."""
     *_, last = a_chain(5, 5)
     row = replace(a_state([last]), segments=(), log_start_offset=10)
-    view = discovered(row)
-    assert isinstance(view, PartitionView)
+    view = seen(row)
     assert view.lineage == row.lineage
     assert view.log_start_offset == 10
 
@@ -60,8 +55,7 @@ def test_an_upload_of_a_leader_that_no_checkpoint_names_yet_waits() -> None:
         lacking=["leader_epoch_checkpoint"],
         stretches=(EpochStretch(epoch=4, first_offset=5, last_offset=9),),
     )
-    view = discovered(a_state([live]), [cut_short])
-    assert isinstance(view, PartitionView)
+    view = seen(a_state([live]), [cut_short])
     assert view.set_apart == ()
     assert [segment.segment_id for segment in view.waiting] == [beyond.segment_id]
     assert view.stalled_since_ms is not None
@@ -77,6 +71,5 @@ def test_an_upload_of_two_leaders_waits_only_where_the_older_one_fits() -> None:
         EpochStretch(epoch=4, first_offset=12, last_offset=14),
     )
     found = unknown(beyond, lacking=["leader_epoch_checkpoint"], stretches=stretches)
-    view = discovered(row, [found])
-    assert isinstance(view, PartitionView)
+    view = seen(row, [found])
     assert [segment.segment_id for segment in view.set_apart] == [beyond.segment_id]

@@ -115,7 +115,7 @@ def test_a_promised_transaction_index_that_is_absent_refuses_the_partition() -> 
     state = a_state([promised])
     assert corruptions([listed(promised)], state) == ()
     assert corruptions([listed(CHAIN[0])], state) == (
-        f"live segment {A} (start 0) lacks the .txnindex that the catalog promises",
+        f"live segment {A} (start 0) lacks the .txnindex that the catalog lists",
     )
 
 

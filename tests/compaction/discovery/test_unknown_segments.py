@@ -88,7 +88,7 @@ def test_the_remedy_of_an_overlap_without_a_row_is_the_lost_catalog() -> None:
     assert CATALOG_FIRST == (
         "If tierfold has compacted this tier before, its catalog is missing: bring `_tierfold`"
         " back, or name it with --catalog. Only if it never has, move the segment that the"
-        " brokers do not name out of the tier."
+        " brokers do not list out of the tier."
     )
 
 
@@ -110,7 +110,7 @@ def test_with_a_row_an_upload_behind_a_gap_waits() -> None:
     assert (spans(seen), starts(seen.waiting)) == (["0-10"], [13])
     assert seen.stalled_since_ms == LATER_MS
     assert seen.notes == (
-        f"segment {segment_id('13-20')} (offsets 13 to 20) is not taken yet: offset 11 is missing"
+        f"segment {segment_id('13-20')} (offsets 13 to 20) is not used yet: offset 11 is missing"
         " below it",
     )
 
@@ -127,7 +127,7 @@ def test_a_log_cut_short_waits_where_it_reaches_beyond_the_live_end(lacking: str
     assert (spans(seen), starts(seen.waiting), starts(seen.orphans)) == (["0-10"], [8], [])
     assert seen.stalled_since_ms == 1_000_000
     assert seen.notes == (
-        f"segment {segment_id('8-15')} (offsets 8 to 15) lacks .{lacking}: not taken until its"
+        f"segment {segment_id('8-15')} (offsets 8 to 15) lacks .{lacking}: not used until its"
         " upload is complete",
     )
 
@@ -261,7 +261,7 @@ def test_what_begins_below_the_log_start_and_is_taken_is_not_said_to_be_left_out
     seen = view(row, upload(6, 20))
     assert (spans(seen), seen.notes) == (["8-15", "16-20"], ())
     seen = view(row, upload(6, 12))
-    assert "begins below the log start 8" in seen.notes[0]
+    assert "starts below the log start 8" in seen.notes[0]
 
 
 def test_the_proof_is_needed_for_every_cut() -> None:

@@ -29,7 +29,6 @@ from tierfold.compaction.discovery.view import (
     Refusal,
     RefusalReason,
     first_break,
-    fresh_state,
     state_with_new,
 )
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionState, Segment
@@ -128,13 +127,13 @@ def test_retired_and_waiting_are_reported() -> None:
     assert view.retired == (listed(CHAIN[0]),)
     assert view.waiting == (listed(CHAIN[2], lacking=["index"]),)
     assert view.notes == (
-        f"segment {C} (offsets 200 to 299) lacks .index: not taken until its upload is complete",
+        f"segment {C} (offsets 200 to 299) lacks .index: not used until its upload is complete",
     )
 
 
 def test_a_fresh_row_adopts_what_was_seen_under_epoch_0() -> None:
     view = seen(CHAIN[:2])
-    assert fresh_state(view) == a_state(CHAIN[:2])
+    assert state_with_new(view) == a_state(CHAIN[:2])
     assert state_with_new(view) == a_state(CHAIN[:2])
 
 
@@ -176,5 +175,5 @@ def test_a_log_seen_in_two_steps_is_the_log_seen_at_once(
 ) -> None:
     chain = a_chain(*earlier, *later)
     first = seen(chain[: len(earlier)])
-    second = seen(chain[len(earlier) :], fresh_state(first))
-    assert state_with_new(second) == fresh_state(seen(chain))
+    second = seen(chain[len(earlier) :], state_with_new(first))
+    assert state_with_new(second) == state_with_new(seen(chain))

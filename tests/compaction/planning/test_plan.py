@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import FrozenInstanceError, asdict, replace
 from fractions import Fraction
+from typing import Any, Final
 
 import pytest
 
@@ -25,6 +26,7 @@ from tierfold.compaction.planning.plan import (
 from tierfold.compaction.planning.regions import LastStable, Regions, regions_of
 
 COMPACT = Rules(cleanup_policy=frozenset({"compact"}))
+ALWAYS = replace(COMPACT, min_cleanable_dirty_ratio=Fraction(0))
 CHAIN = a_chain(100, 100, 100, 100)
 NOW_MS = 2_000_000
 HOLD = LastStable(offset=212, producer_id=2999)
@@ -41,37 +43,113 @@ def chosen(
     return propose(view, rules, regions, NOW_MS)
 
 
-def rest(
-    view: PartitionView,
-    rules: Rules = COMPACT,
-    last_stable: LastStable | None = None,
-    forced: int | None = None,
-) -> Rest:
-    choice = chosen(view, rules, last_stable, forced)
+def rest(*arguments: Any, **options: Any) -> Rest:
+    choice = chosen(*arguments, **options)
     assert isinstance(choice, Rest)
     return choice
 
 
-def compact(
-    view: PartitionView,
-    rules: Rules = COMPACT,
-    last_stable: LastStable | None = None,
-    forced: int | None = None,
-) -> Compact:
-    choice = chosen(view, rules, last_stable, forced)
+def compact(*arguments: Any, **options: Any) -> Compact:
+    choice = chosen(*arguments, **options)
     assert isinstance(choice, Compact)
     return choice
 
 
-def test_a_topic_without_a_policy_is_left_alone() -> None:
-    # SEMANTICS 2: there is no default, for an event log would lose its keyless records.
-    assert rest(a_view(CHAIN), Rules()).reason is RestReason.NO_POLICY
+def clean_below(offset: int) -> PartitionView:
+    return a_view(CHAIN, cleaner_offsets=cleaned_to(offset))
 
 
-def test_a_policy_without_compact_is_left_alone_and_named() -> None:
-    choice = rest(a_view(CHAIN), Rules(cleanup_policy=frozenset({"delete"})))
-    assert choice.reason is RestReason.POLICY_NOT_COMPACT
-    assert choice.detail == "cleanup.policy=delete does not name compact"
+OF_2999: Final = (
+    "held back from offset 200 on: the transaction of producer 2999 that begins at offset 212 has"
+    " no marker in the tier"
+)
+
+
+@pytest.mark.parametrize(
+    ("choice", "reason", "detail"),
+    [
+        # SEMANTICS 2: there is no default policy, because an event log would lose its records
+        # without a key.
+        (
+            rest(a_view(CHAIN), Rules()),
+            RestReason.NO_POLICY,
+            "no cleanup.policy is set for the topic: it is left alone",
+        ),
+        (
+            rest(a_view(CHAIN), Rules(cleanup_policy=frozenset({"delete"}))),
+            RestReason.POLICY_NOT_COMPACT,
+            "cleanup.policy=delete does not name compact",
+        ),
+        # Without a policy nothing is refused, however long uploads wait.
+        (
+            rest(replace(a_view(CHAIN), stalled_since_ms=0), Rules()),
+            RestReason.NO_POLICY,
+            "no cleanup.policy is set for the topic: it is left alone",
+        ),
+        (rest(a_view(())), RestReason.EMPTY, "no live segment in the tier"),
+        # A clean partition rests at ratio 0, and if a person forces its end.
+        (
+            rest(clean_below(400), ALWAYS),
+            RestReason.NOTHING_DIRTY,
+            "everything below offset 400 is clean",
+        ),
+        (
+            rest(clean_below(400), forced=400),
+            RestReason.NOTHING_DIRTY,
+            "everything below offset 400 is clean",
+        ),
+        (
+            rest(clean_below(300)),
+            RestReason.RATIO_TOO_LOW,
+            "1 000 of 4 000 bytes are dirty (25.0 %), not more than min.cleanable.dirty.ratio"
+            " (50 %)",
+        ),
+        # Kafka LogCleanerManager.grabFilthiestCompactedLog: strictly greater.
+        (
+            rest(clean_below(200)),
+            RestReason.RATIO_TOO_LOW,
+            "2 000 of 4 000 bytes are dirty (50.0 %), not more than min.cleanable.dirty.ratio"
+            " (50 %)",
+        ),
+        (rest(clean_below(200), last_stable=HOLD), RestReason.ALL_UNSTABLE, OF_2999),
+        (
+            rest(a_view(CHAIN), last_stable=LastStable(offset=20)),
+            RestReason.ALL_UNSTABLE,
+            "held back from offset 0 on: the transaction that begins at offset 20 has no marker in"
+            " the tier",
+        ),
+        # The whole log was clean before the transaction was seen to be open.
+        (
+            rest(clean_below(400), last_stable=HOLD),
+            RestReason.NOTHING_DIRTY,
+            "everything below offset 400 is clean",
+        ),
+    ],
+)
+def test_a_partition_rests_for_a_reason(choice: Rest, reason: RestReason, detail: str) -> None:
+    assert (choice.reason, choice.detail) == (reason, detail)
+
+
+@pytest.mark.parametrize(
+    ("plan", "reason", "detail"),
+    [
+        (
+            compact(clean_below(100)),
+            CompactReason.DIRTY,
+            "3 000 of 4 000 bytes are dirty (75.0 %), more than min.cleanable.dirty.ratio (50 %)",
+        ),
+        (compact(clean_below(400), forced=390), CompactReason.FORCED, "--first-dirty is 390"),
+        (
+            compact(clean_below(300), replace(COMPACT, max_compaction_lag_ms=998_500)),
+            CompactReason.MUST_CLEAN,
+            "the oldest dirty record is 1.5 s past max.compaction.lag.ms (998500)",
+        ),
+    ],
+)
+def test_a_partition_is_compacted_for_a_reason(
+    plan: Compact, reason: CompactReason, detail: str
+) -> None:
+    assert (plan.reason, plan.detail) == (reason, detail)
 
 
 def test_compact_and_delete_is_compacted() -> None:
@@ -80,69 +158,15 @@ def test_compact_and_delete_is_compacted() -> None:
     assert compact(a_view(CHAIN), rules).next_offset == 400
 
 
-def test_an_empty_partition_rests() -> None:
-    assert rest(a_view(())).reason is RestReason.EMPTY
-
-
-def test_a_clean_partition_rests_even_at_ratio_0_and_even_when_forced() -> None:
-    view = a_view(CHAIN, cleaner_offsets=cleaned_to(400))
-    zero = Rules(cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=Fraction(0))
-    for choice in (rest(view, zero), rest(view, COMPACT, forced=400)):
-        assert choice.reason is RestReason.NOTHING_DIRTY
-        assert choice.detail == "everything below offset 400 is clean"
-
-
-def test_too_low_a_dirty_ratio_rests_and_says_both_numbers() -> None:
-    choice = rest(a_view(CHAIN, cleaner_offsets=cleaned_to(300)))
-    assert choice.reason is RestReason.RATIO_TOO_LOW
-    assert choice.detail == (
-        "1 000 of 4 000 bytes are dirty (25.0 %), not more than min.cleanable.dirty.ratio (50 %)"
-    )
-
-
-def test_the_threshold_itself_is_not_enough() -> None:
-    # Kafka LogCleanerManager.grabFilthiestCompactedLog: strictly greater.
-    assert rest(a_view(CHAIN, cleaner_offsets=cleaned_to(200))).reason is RestReason.RATIO_TOO_LOW
-    assert compact(a_view(CHAIN, cleaner_offsets=cleaned_to(100))).first_dirty == 100
-
-
 def test_a_forced_first_dirty_offset_skips_the_ratio() -> None:
-    plan = compact(a_view(CHAIN, cleaner_offsets=cleaned_to(400)), forced=390)
+    plan = compact(clean_below(400), forced=390)
     assert (plan.first_dirty, plan.next_offset) == (390, 400)
-
-
-def test_an_open_transaction_that_holds_everything_back_is_named() -> None:
-    view = a_view(CHAIN, cleaner_offsets=cleaned_to(200))
-    choice = rest(view, last_stable=HOLD)
-    assert choice.reason is RestReason.ALL_UNSTABLE
-    assert choice.detail == (
-        "held back from offset 200 on: the transaction of producer 2999 that begins at offset 212"
-        " has no marker in the tier"
-    )
-
-
-def test_a_transaction_without_a_known_producer_is_named_by_its_offset() -> None:
-    choice = rest(a_view(CHAIN), last_stable=LastStable(offset=20))
-    assert choice.detail.startswith(
-        "held back from offset 0 on: the transaction that begins at offset 20 has no marker"
-    )
-
-
-def test_a_hold_on_a_partition_that_is_clean_to_its_end_is_no_reason() -> None:
-    # The whole log was clean before the transaction was seen to be open.
-    view = a_view(CHAIN, cleaner_offsets=cleaned_to(400))
-    assert rest(view, last_stable=HOLD).reason is RestReason.NOTHING_DIRTY
 
 
 def test_a_round_takes_all_live_segments_below_its_end() -> None:
     # Kafka Cleaner.doClean: logSegments(0, endOffset), the clean ones are rewritten as well.
-    view = a_view(CHAIN, cleaner_offsets=cleaned_to(100))
-    rules = Rules(cleanup_policy=frozenset({"compact"}), segment_bytes=2000)
-    plan = compact(view, rules)
-    assert [(group.start_offset, group.end_offset) for group in plan.groups] == [
-        (0, 199),
-        (200, 399),
-    ]
+    plan = compact(clean_below(100), replace(COMPACT, segment_bytes=2000))
+    assert spans(plan) == [(0, 199), (200, 399)]
     assert plan.sources == CHAIN
     assert (plan.bytes_in, plan.bytes_out_estimate) == (4000, 4061)
     assert plan.ratio == DirtyRatio(clean_bytes=1000, cleanable_bytes=3000)
@@ -153,10 +177,7 @@ def test_a_round_that_is_held_back_says_why_not_more() -> None:
     plan = compact(a_view(CHAIN), last_stable=HOLD)
     assert plan.next_offset == 200
     assert tuple(s.segment_id for s in plan.sources) == (segment_id(0), segment_id(100))
-    assert plan.held_back == (
-        "held back from offset 200 on: the transaction of producer 2999 that begins at offset 212"
-        " has no marker in the tier",
-    )
+    assert plan.held_back == (OF_2999,)
 
 
 def test_a_reset_cleaner_offset_and_an_upload_in_progress_are_noted() -> None:
@@ -185,7 +206,7 @@ def test_a_partition_that_would_rest_while_uploads_wait_for_a_day_is_refused() -
     assert refusal.reason is RefusalReason.GAP
     assert refusal.detail == (
         "nothing after offset 199 can be used, and uploads have waited for more than a day:"
-        f" segment {segment_id(300)} (offsets 300 to 399) is not taken yet: offset 200 is missing"
+        f" segment {segment_id(300)} (offsets 300 to 399) is not used yet: offset 200 is missing"
         " below it"
     )
 
@@ -198,14 +219,9 @@ def test_what_can_be_compacted_is_while_uploads_wait() -> None:
     assert isinstance(stalled(STALL_AGE_MS, cleaned=0), Compact)
 
 
-def test_a_topic_that_is_not_compacted_is_left_alone_whatever_waits() -> None:
-    view = replace(a_view(CHAIN), stalled_since_ms=0)
-    assert rest(view, Rules()).reason is RestReason.NO_POLICY
-
-
 def test_rests_carry_the_notes_as_well() -> None:
-    view = a_view(CHAIN, cleaner_offsets=cleaned_to(999))
-    high = Rules(cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=Fraction(1))
+    view = clean_below(999)
+    high = replace(COMPACT, min_cleanable_dirty_ratio=Fraction(1))
     assert "999" in rest(view, high).notes[0]
     assert "999" in rest(view, last_stable=LastStable(offset=0)).notes[0]
 

@@ -24,16 +24,13 @@ from tierfold.compaction.planning.regions import LastStable, Regions, regions_of
 NOW_MS = 2_000_000
 RULES = Rules(cleanup_policy=frozenset({"compact"}))
 CHAIN = a_chain(100, 100, 100, 100)
+OTHER_PARTITION, OTHER_TOPIC_ID = replace(KEY, partition=4), replace(KEY, topic_id="U" * 22)
 
 
 def proposed(
     view: PartitionView, last_stable: LastStable | None = None, *, segment_bytes: int = 2000
 ) -> Compact | None:
-    rules = Rules(
-        cleanup_policy=frozenset({"compact"}),
-        min_cleanable_dirty_ratio=Fraction(0),
-        segment_bytes=segment_bytes,
-    )
+    rules = replace(RULES, min_cleanable_dirty_ratio=Fraction(0), segment_bytes=segment_bytes)
     regions = regions_of(view, last_stable, rules, NOW_MS)
     assert isinstance(regions, Regions)
     choice = propose(view, rules, regions, NOW_MS)
@@ -48,35 +45,29 @@ def the_plan() -> Compact:
 
 
 def kinds(
-    plan: Compact, view: PartitionView, last_stable: LastStable | None = None
+    plan: Compact,
+    view: PartitionView,
+    last_stable: LastStable | None = None,
+    rules: Rules = RULES,
+    now_ms: int = NOW_MS,
 ) -> list[ViolationKind]:
-    return [violation.kind for violation in violations(plan, view, last_stable, RULES, NOW_MS)]
+    return [violation.kind for violation in violations(plan, view, last_stable, rules, now_ms)]
 
 
 def groups(*parts: tuple[Segment, ...]) -> tuple[SegmentGroup, ...]:
     return tuple(SegmentGroup(segments=part) for part in parts)
 
 
-def test_a_plan_has_no_fault_in_the_view_it_was_made_from() -> None:
+def test_a_plan_is_valid_in_the_view_it_was_made_from() -> None:
     assert kinds(the_plan(), a_view(CHAIN)) == []
-
-
-def test_what_was_uploaded_since_is_no_fault() -> None:
-    assert kinds(the_plan(), a_view(a_chain(100, 100, 100, 100, 100))) == []
 
 
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        (
-            lambda plan: replace(plan, key=replace(KEY, partition=4)),
-            [ViolationKind.OTHER_PARTITION],
-        ),
-        # A topic made anew has another id.
-        (
-            lambda plan: replace(plan, key=replace(KEY, topic_id="U" * 22)),
-            [ViolationKind.OTHER_PARTITION],
-        ),
+        (lambda plan: replace(plan, key=OTHER_PARTITION), [ViolationKind.OTHER_PARTITION]),
+        # A topic that is created again has another id.
+        (lambda plan: replace(plan, key=OTHER_TOPIC_ID), [ViolationKind.OTHER_PARTITION]),
         (lambda plan: replace(plan, groups=()), [ViolationKind.NO_SOURCES]),
         (lambda plan: replace(plan, groups=groups(CHAIN, ())), [ViolationKind.NO_SOURCES]),
         # A segment left out.
@@ -103,15 +94,9 @@ def test_what_was_uploaded_since_is_no_fault() -> None:
             lambda plan: replace(plan, next_offset=399),
             [ViolationKind.WRONG_COVER, ViolationKind.END_NOT_ON_BOUNDARY],
         ),
-        (
-            lambda plan: replace(plan, first_dirty=-1),
-            [ViolationKind.FIRST_DIRTY_OUT_OF_RANGE],
-        ),
+        (lambda plan: replace(plan, first_dirty=-1), [ViolationKind.FIRST_DIRTY_OUT_OF_RANGE]),
         # A round that cleans nothing.
-        (
-            lambda plan: replace(plan, first_dirty=400),
-            [ViolationKind.FIRST_DIRTY_OUT_OF_RANGE],
-        ),
+        (lambda plan: replace(plan, first_dirty=400), [ViolationKind.FIRST_DIRTY_OUT_OF_RANGE]),
     ],
 )
 def test_a_plan_that_was_tampered_with_is_caught(
@@ -127,34 +112,44 @@ def test_a_source_that_was_replaced_since_is_caught_and_named() -> None:
     assert CHAIN[0].segment_id in found[0].detail
 
 
-def test_a_source_with_the_same_id_and_other_metadata_is_caught() -> None:
-    changed = replace(CHAIN[0], size_bytes=999)
-    assert kinds(the_plan(), a_view([changed, *CHAIN[1:]])) == [ViolationKind.NOT_LIVE]
+OF_A_LOST_LEADER = (*LINEAGE, LeaderEpoch(epoch=1, start_offset=350))
 
 
-def test_a_live_end_that_moved_back_is_caught() -> None:
-    assert kinds(the_plan(), a_view(CHAIN[:3])) == [
-        ViolationKind.NOT_LIVE,
-        ViolationKind.END_NOT_ON_BOUNDARY,
-    ]
-
-
-def test_a_log_start_that_moved_is_caught() -> None:
-    assert kinds(the_plan(), a_view(CHAIN[1:])) == [
-        ViolationKind.NOT_LIVE,
-        ViolationKind.WRONG_COVER,
-        ViolationKind.FIRST_DIRTY_OUT_OF_RANGE,
-    ]
-
-
-def test_a_view_in_which_nothing_lives_any_more_is_caught() -> None:
-    assert ViolationKind.WRONG_COVER in kinds(the_plan(), a_view(()))
-
-
-def test_a_source_out_of_lineage_is_caught() -> None:
-    cut = (*LINEAGE, LeaderEpoch(epoch=1, start_offset=350))
-    view = replace(a_view(CHAIN), lineage=cut)
-    assert kinds(the_plan(), view) == [ViolationKind.OUT_OF_LINEAGE]
+@pytest.mark.parametrize(
+    ("view", "expected"),
+    [
+        # A source with the same id and other metadata.
+        (a_view([replace(CHAIN[0], size_bytes=999), *CHAIN[1:]]), [ViolationKind.NOT_LIVE]),
+        # A live end that moved back.
+        (a_view(CHAIN[:3]), [ViolationKind.NOT_LIVE, ViolationKind.END_NOT_ON_BOUNDARY]),
+        # A log start that moved.
+        (
+            a_view(CHAIN[1:]),
+            [
+                ViolationKind.NOT_LIVE,
+                ViolationKind.WRONG_COVER,
+                ViolationKind.FIRST_DIRTY_OUT_OF_RANGE,
+            ],
+        ),
+        # No live segment is left.
+        (
+            a_view(()),
+            [
+                *[ViolationKind.NOT_LIVE] * 4,
+                *[ViolationKind.OUT_OF_LINEAGE] * 4,
+                ViolationKind.WRONG_COVER,
+                ViolationKind.END_NOT_ON_BOUNDARY,
+            ],
+        ),
+        (replace(a_view(CHAIN), lineage=OF_A_LOST_LEADER), [ViolationKind.OUT_OF_LINEAGE]),
+        # Uploads since then are no violation.
+        (a_view(a_chain(100, 100, 100, 100, 100)), []),
+    ],
+)
+def test_a_plan_is_checked_against_the_view_as_it_is_now(
+    view: PartitionView, expected: list[ViolationKind]
+) -> None:
+    assert kinds(the_plan(), view) == expected
 
 
 def test_a_plan_that_reaches_an_open_transaction_is_caught() -> None:
@@ -169,7 +164,7 @@ def test_a_plan_that_reaches_an_open_transaction_is_caught() -> None:
     opened=st.none() | st.integers(0, 60),
     segment_bytes=st.sampled_from([1, 2000, 10_000]),
 )
-def test_whatever_is_proposed_has_no_fault_in_its_own_view(
+def test_every_proposal_is_valid_in_its_own_view(
     lengths: list[int], cleaner_offset: int | None, opened: int | None, segment_bytes: int
 ) -> None:
     vector = () if cleaner_offset is None else cleaned_to(cleaner_offset)
@@ -179,7 +174,7 @@ def test_whatever_is_proposed_has_no_fault_in_its_own_view(
     if plan is not None:
         assert violations(plan, view, last_stable, RULES, NOW_MS) == ()
     else:
-        # Only what is clean, or held back at or below the first segment boundary beyond, rests.
+        # The partition is clean, or held back up to the first segment boundary above.
         starts_dirty = cleaner_offset if cleaner_offset in range(5, view.next_offset + 1) else 5
         holds = opened is not None and opened < view.next_offset
         assert starts_dirty == view.next_offset or holds
@@ -205,19 +200,19 @@ def the_partial_plan() -> Compact:
     return plan
 
 
-def test_a_partial_plan_has_no_fault_in_the_view_it_was_made_from() -> None:
+def test_a_partial_plan_is_valid_in_the_view_it_was_made_from() -> None:
     assert kinds(the_partial_plan(), due_view()) == []
 
 
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        # A segment of which nothing is due.
+        # A segment in which nothing is due.
         (
             lambda plan: replace(plan, groups=groups(DUE[:1], DUE[1:2], DUE[3:])),
             [ViolationKind.NOT_DUE],
         ),
-        # One group of what does not follow.
+        # One group of segments that are not neighbours.
         (
             lambda plan: replace(plan, groups=groups((DUE[1], DUE[3]))),
             [ViolationKind.NOT_CONTIGUOUS],
@@ -232,7 +227,7 @@ def test_a_partial_plan_has_no_fault_in_the_view_it_was_made_from() -> None:
             [ViolationKind.NOT_CONTIGUOUS],
         ),
         (lambda plan: replace(plan, next_offset=300), [ViolationKind.WRONG_COVER]),
-        # What it takes for clean is not.
+        # The part that it assumes to be clean is not.
         (lambda plan: replace(plan, first_dirty=401), [ViolationKind.FIRST_DIRTY_OUT_OF_RANGE]),
         (lambda plan: replace(plan, first_dirty=300), [ViolationKind.FIRST_DIRTY_OUT_OF_RANGE]),
     ],
@@ -243,23 +238,16 @@ def test_a_partial_plan_that_was_tampered_with_is_caught(
     assert kinds(change(the_partial_plan()), due_view()) == expected
 
 
-def test_a_partial_plan_whose_time_has_not_come_is_caught() -> None:
+def test_a_partial_plan_before_its_due_time_is_caught() -> None:
     found = violations(the_partial_plan(), due_view(), None, RULES, NOW_MS - 1)
     assert [violation.kind for violation in found] == [ViolationKind.NOT_DUE]
     assert DUE[1].segment_id in found[0].detail
 
 
-@pytest.mark.parametrize(
-    ("cleaned", "expected"),
-    [
-        (300, [ViolationKind.FIRST_DIRTY_OUT_OF_RANGE]),
-        (500, [ViolationKind.FIRST_DIRTY_OUT_OF_RANGE]),
-    ],
-)
-def test_a_partial_plan_whose_segments_are_clean_no_more_is_caught(
-    cleaned: int, expected: list[ViolationKind]
-) -> None:
-    assert kinds(the_partial_plan(), due_view(cleaned)) == expected
+@pytest.mark.parametrize("cleaned", [300, 500])
+def test_a_partial_plan_of_segments_that_are_no_longer_clean_is_caught(cleaned: int) -> None:
+    found = kinds(the_partial_plan(), due_view(cleaned))
+    assert found == [ViolationKind.FIRST_DIRTY_OUT_OF_RANGE]
 
 
 @pytest.mark.parametrize(
@@ -278,17 +266,17 @@ def test_a_partial_plan_whose_segments_are_clean_no_more_is_caught(
         ([90, 90, 90, (100, 20)], True),
     ],
 )
-def test_a_plan_that_takes_in_what_is_too_young_is_caught(
+def test_a_plan_with_records_that_are_too_young_is_caught(
     ages_ms: list[int | tuple[int, int]], is_caught: bool
 ) -> None:
     view = aged(*ages_ms)
     lags = replace(RULES, min_compaction_lag_ms=50, max_compaction_lag_ms=100)
     plan = replace(the_plan(), groups=groups(view.segments))
-    found = violations(plan, view, None, lags, AGED_AT_MS)
-    assert [violation.kind for violation in found] == [ViolationKind.TOO_YOUNG] * is_caught
+    found = kinds(plan, view, None, lags, AGED_AT_MS)
+    assert found == [ViolationKind.TOO_YOUNG] * is_caught
 
 
-def test_what_was_clean_before_may_be_young() -> None:
+def test_clean_segments_may_be_young() -> None:
     view = aged(20, 90, 90, 90, cleaned=100)
     lags = replace(RULES, min_compaction_lag_ms=50)
     plan = replace(the_plan(), groups=groups(view.segments), first_dirty=100)
@@ -298,9 +286,9 @@ def test_what_was_clean_before_may_be_young() -> None:
 @pytest.mark.parametrize(
     ("first", "last", "last_stable"),
     [(0, 1, None), (1, 2, None), (0, 2, LastStable(offset=250))],
-    ids=["first chunk", "next chunk", "what is overdue is unstable"],
+    ids=["first chunk", "next chunk", "the overdue segment is unstable"],
 )
-def test_what_is_overdue_above_a_round_lets_it_be_young(
+def test_an_overdue_segment_above_a_round_allows_young_ones_in_it(
     first: int, last: int, last_stable: LastStable | None
 ) -> None:
     view = aged(20, 20, 110, cleaned=100 * first)

@@ -28,8 +28,8 @@ from tests.jobs.elections import (
 )
 from tests.jobs.scripted_runs import scripted
 from tests.jobs.tiers import files_below, folder_of, live_values
-from tests.storage.call_scripts import at, changes
 from tests.storage.scripted_catalog import rival_claims, unknown
+from tests.storage.scripts import at, changes
 from tierfold.compaction.commits.commit import (
     FinishDeletion,
     ReleaseClaim,
@@ -233,8 +233,7 @@ def test_where_the_originals_are_gone_the_way_out_is_by_hand(tmp_path: Path) -> 
     assert tierfold("vacuum", tier, "--json", *DETACHED, "--now", later).code == 0
     newest = upload(tier, 6, 9, NEW)
     reason = forget(tier).entries[0]["reason"]
-    words = (ours.segment_id, "before the first compaction can be restored", "out of the tier")
-    assert not told(reason, *words)
+    assert not told(reason, ours.segment_id, "first compaction can be restored", "out of the tier")
     for part in list(tier.rglob(f"*-{ours.segment_id}.*")):
         part.unlink()
     # Who lost the thread is told the next step, not to bring back what was moved on purpose.
