@@ -3,23 +3,24 @@
     <catalog>/partitions   one row per topic-partition: one atomic state
     <catalog>/runs         one row per run, partition and chunk: what happened, or why nothing did
 
-Offsets are Kafka's, times are epoch milliseconds, sizes are bytes. A list is never
-null.
+Offsets are Kafka's, times are epoch milliseconds, sizes are bytes. A list is never null.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Final, NamedTuple, get_args, get_type_hints
 from zlib import crc32
 
 import pyarrow as pa
 
 FORMAT_VERSION: Final = 4
-"""The version that this code writes."""
+"""The version of the rows that this code writes."""
 
 FORMATS_READ: Final = (3, FORMAT_VERSION)
-"""The versions it reads. Rows of version 3 lack the columns that may be null; the next commit of
-their partition rewrites them as version 4."""
+"""The versions that it reads. A row of version 3 lacks the columns that may be null; the next
+commit of its partition rewrites it as version 4."""
 
 PARTITION_COLUMNS: Final = ("bucket",)
 """Delta partition columns of `partitions`: runs on different buckets never conflict."""
@@ -147,35 +148,57 @@ PARTITIONS: Final = pa.schema(
     ]
 )
 
-RUNS_RENAMED: Final = {"end_offset": "next_offset", "tally": "counts"}
-"""Columns of `runs` by their stored names, and their names everywhere else. The stored names are
-from the first version and stay, so that no table has to be rewritten."""
+class _Stored(NamedTuple):
+    """How a field of `RunRow` is stored."""
+
+    comment: str
+    kind: pa.DataType = pa.string()
+    name: str = ""
+    """The column's name, from the first version; empty: the field's own."""
+
+
+_INT64: Final = pa.int64()
+_COUNTS: Final = pa.map_(pa.string(), pa.field("value", pa.int64(), nullable=False))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
+    """One run, partition and chunk: a row of `runs`."""
+
+    run: Annotated[str, _Stored("id of the run")]
+    topic: Annotated[str, _Stored("topic name")]
+    partition: Annotated[int, _Stored("partition number", pa.int32())]
+    topic_id: Annotated[str, _Stored("id of this incarnation of the topic")]
+    chunk: Annotated[int, _Stored("chunk of the partition within the run, from 0", pa.int32())]
+    command: Annotated[str, _Stored("verb that ran")]
+    outcome: Annotated[str, _Stored("how the chunk ended")]
+    reason: Annotated[str, _Stored("one sentence; empty where the outcome says it all")]
+    epoch: Annotated[int, _Stored("compaction epoch that the run held, or found", _INT64)]
+    first_dirty: Annotated[int, _Stored("first offset of the dirty region", _INT64)]
+    next_offset: Annotated[
+        int, _Stored("first offset beyond the chunk (exclusive)", _INT64, "end_offset")
+    ]
+    started_at_ms: Annotated[int, _Stored("when work on the chunk began", _INT64)]
+    finished_at_ms: Annotated[int, _Stored("when its outcome was known", _INT64)]
+    bytes_in: Annotated[int, _Stored("bytes of the source .logs", _INT64)]
+    bytes_out: Annotated[int, _Stored("bytes of the .logs written", _INT64)]
+    segments_in: Annotated[int, _Stored("source segments", _INT64)]
+    segments_out: Annotated[int, _Stored("segments written", _INT64)]
+    counts: Annotated[
+        Mapping[str, int], _Stored("records and bytes by what became of them", _COUNTS, "tally")
+    ]
+    now_ms: Annotated[int, _Stored("the time that the run's decisions took as now", _INT64)]
+    tierfold_version: Annotated[str, _Stored("version of the software")]
+
+
+_STORED: Final[Mapping[str, _Stored]] = {
+    name: get_args(hint)[1] for name, hint in get_type_hints(RunRow, include_extras=True).items()
+}
+
+RUNS_RENAMED: Final = {stored.name: name for name, stored in _STORED.items() if stored.name}
+"""Columns of `runs` by their stored names, and their names everywhere else. The stored names stay,
+so that no table has to be rewritten."""
 
 RUNS: Final = pa.schema(
-    [
-        _column("run", pa.string(), "id of the run"),
-        _column("topic", pa.string(), "topic name"),
-        _column("partition", pa.int32(), "partition number"),
-        _column("topic_id", pa.string(), "id of this incarnation of the topic"),
-        _column("chunk", pa.int32(), "chunk of the partition within the run, from 0"),
-        _column("command", pa.string(), "verb that ran"),
-        _column("outcome", pa.string(), "how the chunk ended"),
-        _column("reason", pa.string(), "one sentence; empty where the outcome says it all"),
-        _column("epoch", pa.int64(), "compaction epoch that the run held, or found"),
-        _column("first_dirty", pa.int64(), "first offset of the dirty region"),
-        _column("end_offset", pa.int64(), "first offset beyond the chunk (exclusive)"),
-        _column("started_at_ms", pa.int64(), "when work on the chunk began"),
-        _column("finished_at_ms", pa.int64(), "when its outcome was known"),
-        _column("bytes_in", pa.int64(), "bytes of the source .logs"),
-        _column("bytes_out", pa.int64(), "bytes of the .logs written"),
-        _column("segments_in", pa.int64(), "source segments"),
-        _column("segments_out", pa.int64(), "segments written"),
-        _column(
-            "tally",
-            pa.map_(pa.string(), pa.field("value", pa.int64(), nullable=False)),
-            "records and bytes by what became of them",
-        ),
-        _column("now_ms", pa.int64(), "the time that the run's decisions took as now"),
-        _column("tierfold_version", pa.string(), "version of the software"),
-    ]
+    [_column(stored.name or name, stored.kind, stored.comment) for name, stored in _STORED.items()]
 )

@@ -1,8 +1,8 @@
 """Checks that a segment's two indexes lead readers to the right places.
 
-At best, their bytes equal those that the log gives now. An index that a broker wrote, or that was
-written under another `index.interval.bytes`, may have other entries; then each entry must be right
-(Kafka `OffsetIndex`, `TimeIndex`, and what `LogSegment` asks of them).
+Usually their bytes equal those built from the log. An index that a broker wrote, or another
+`index.interval.bytes`, may give other entries; then each entry must be right (Kafka `OffsetIndex`,
+`TimeIndex`, and their use in `LogSegment`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class BatchPlaces:
     """The batches that the indexes point into, one entry each, in log order."""
 
     start_offset: int
-    """Of the segment."""
+    """The segment's start offset."""
     position: NDArray[np.int64]
     size_bytes: NDArray[np.int64]
     base_offset: NDArray[np.int64]
@@ -34,11 +34,11 @@ class BatchPlaces:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedIndexes:
-    """What was found in both."""
+    """The result for both indexes."""
 
     entries: int = 0
     is_as_built: bool = False
-    """Byte for byte what the log gives under the interval that was asked about."""
+    """Equal to the indexes built from the log, under the given interval."""
     corruptions: tuple[str, ...] = ()
 
 
@@ -52,8 +52,8 @@ def check_indexes(
 ) -> CheckedIndexes:
     """Compare both indexes (uint8, whole objects) with the log's batches.
 
-    `where` is the segment's name without a part's suffix. A broken index raises nothing: it is
-    reported as a corruption.
+    `where` is the segment's name without a part's suffix. A broken index is a corruption in the
+    result, not an exception.
     """
     try:
         offsets = read_offset_index(offset_index, places.start_offset, f"{where}.index")
@@ -68,7 +68,7 @@ def check_indexes(
         )
     except CorruptLog as error:
         return CheckedIndexes(corruptions=(str(error),))
-    # Batches that lie outside their segment cannot be indexed.
+    # Raised for batches with offsets outside the segment.
     except ValueError as error:
         return CheckedIndexes(corruptions=(f"{where}.index: no index fits the log: {error}",))
     entries = len(offsets.offsets) + len(times.offsets)
@@ -82,10 +82,10 @@ def check_indexes(
 
 
 def _offset_corruptions(index: OffsetIndex, places: BatchPlaces) -> Iterator[str]:
-    """An entry names a batch's position and last offset.
+    """Check that each entry has a batch's position and last offset.
 
-    Before Kafka 4.0 a broker wrote the last offset of an append, whose first batch lies there; so
-    it may be that of any batch up to the next entry's.
+    Before Kafka 4.0 a broker wrote the last offset of an append at the position of its first batch,
+    so the offset may be that of any batch before the next entry's.
     """
     batches = len(places.position)
     batch = np.searchsorted(places.position, index.positions)
@@ -110,9 +110,9 @@ def _batch_there(places: BatchPlaces, batch: int, *, is_start: bool) -> str:
 
 
 def _time_corruptions(index: TimeIndex, places: BatchPlaces) -> Iterator[str]:
-    """An entry's timestamp is the largest up to the batch of its offset; the last is the largest.
+    """Check that each entry has the largest timestamp up to its offset, the last one that of all.
 
-    So a reader that looks for a later timestamp can start there and misses nothing.
+    Then a reader that looks for a later timestamp can start there.
     """
     batches = len(places.position)
     largest_ms = np.maximum.accumulate(places.max_timestamp_ms)

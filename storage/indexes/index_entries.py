@@ -1,4 +1,4 @@
-"""What the offset index and the time index have in common: relative offsets in fixed entries."""
+"""Reads and writes entries of the offset and the time index: fixed size, relative offsets."""
 
 from __future__ import annotations
 
@@ -15,13 +15,9 @@ REMEDY: Final = "Restore the index from a copy; a broker rebuilds it from the .l
 
 
 def entries_of(data: Bytes, entry: np.dtype[Any], name: str, where: str) -> NDArray[Any]:
-    """All of the file's entries; raises CorruptLog where the last one is torn.
+    """The entries of a whole file; raises CorruptLog if the last one is torn.
 
-    Args:
-        data: the whole file.
-        entry: the structure of one entry.
-        name: "offset" or "time": which index.
-        where: the object's URI, for the error.
+    `entry` is the structure of one, `name` is "offset" or "time".
     """
     if len(data) % entry.itemsize:
         raise CorruptLog(
@@ -35,14 +31,11 @@ def entries_of(data: Bytes, entry: np.dtype[Any], name: str, where: str) -> NDAr
 def absolute(
     offsets: NDArray[np.int64], start_offset: int, name: str, where: str
 ) -> NDArray[np.int64]:
-    """The offsets, ascending, counted from 0 and not from the segment's start; raises CorruptLog.
-
-    The arguments are as those of `entries_of`.
-    """
+    """Turn relative offsets, ascending, into absolute ones; raises CorruptLog."""
     if len(offsets) and offsets[-1] > OFFSET_MAX - start_offset:
         raise CorruptLog(
             f"the {name} index ends at offset {start_offset} + {offsets[-1]}, beyond the last one"
-            " that there is",
+            " that Kafka allows",
             where=where,
             remedy=REMEDY,
         )
@@ -50,7 +43,7 @@ def absolute(
 
 
 def relative(offsets: NDArray[np.int64], start_offset: int) -> NDArray[np.int64]:
-    """The offsets as entries hold them; raises ValueError if one needs over 31 bits."""
+    """Turn absolute offsets into relative ones; raises ValueError if one needs over 31 bits."""
     found = offsets - start_offset
     if len(found) and not (found.min() >= 0 and found.max() <= OFFSET_SPAN_MAX):
         raise ValueError(f"offsets {offsets[[0, -1]]} do not fit an index at {start_offset}")

@@ -1,8 +1,8 @@
-"""The offset index (`.index`): where in the log an offset is found.
+"""The offset index (`.index`): the positions of offsets in the log.
 
-Rule: Kafka `OffsetIndex`. Entries of 8 bytes, big-endian: int32 offset above the segment's start,
-int32 position in the `.log`. An entry names a batch's last offset and that batch's position; both
-ascend. A remote index is trimmed: the zeros that a broker preallocates do not belong to it.
+Rule: Kafka `OffsetIndex`. Entries of 8 bytes, big-endian: int32 offset minus the segment's start,
+int32 position in the `.log`. They are a batch's last offset and its position; both ascend. A remote
+index is trimmed: it lacks the zeros that a broker preallocates.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class OffsetIndex:
 
 
 def read_offset_index(data: Bytes, start_offset: int, where: str) -> OffsetIndex:
-    """Read a whole index of a segment that starts at `start_offset`; raises CorruptLog."""
+    """The entries of a whole index; the segment starts at `start_offset`. Raises CorruptLog."""
     entries = entries_of(data, _ENTRY, "offset", where)
     offsets = entries["offset"].astype(np.int64)
     positions = entries["position"].astype(np.int32)
@@ -56,7 +56,7 @@ def read_offset_index(data: Bytes, start_offset: int, where: str) -> OffsetIndex
 
 
 def write_offset_index(index: OffsetIndex, start_offset: int) -> bytes:
-    """The bytes of an index; raises ValueError as `relative` does."""
+    """The bytes of an index; raises ValueError if an offset does not fit."""
     entries = np.empty(len(index.offsets), _ENTRY)
     entries["offset"] = relative(index.offsets, start_offset)
     entries["position"] = index.positions

@@ -154,10 +154,10 @@ class TestFailures:
         version = pa.array([FORMAT_VERSION + 1], pa.int32())
         newer = rows.set_column(at, rows.schema.field(at), version)
         write_deltalake(f"{uri}/partitions", newer, mode="append")
-        with pytest.raises(BadSettings, match="made by a newer tierfold"):
+        with pytest.raises(BadSettings, match="a newer tierfold wrote it"):
             Catalog(uri).read()
 
-        with pytest.raises(BadSettings, match="made by a newer tierfold"):
+        with pytest.raises(BadSettings, match="a newer tierfold wrote it"):
             claim(Catalog(uri), state, "b")
 
     def test_columns_of_a_newer_tierfold_are_not_lost(self, uri: str) -> None:
@@ -165,7 +165,7 @@ class TestFailures:
         table = DeltaTable(f"{uri}/partitions")
         table.alter.add_columns([Field("colour", "string")])
         before = table.version()
-        with pytest.raises(BadSettings, match="made by a newer tierfold: columns colour"):
+        with pytest.raises(BadSettings, match="a newer tierfold wrote it: columns colour"):
             Catalog(uri).commit([swap(state, "merged")])
         assert DeltaTable(f"{uri}/partitions").version() == before
 

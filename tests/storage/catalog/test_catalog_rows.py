@@ -23,7 +23,6 @@ from tierfold.compaction.model.segments import (
 )
 from tierfold.compaction.model.strategies import strategy_name
 from tierfold.storage.catalog.rows import rows_read, table_of
-from tierfold.storage.catalog.runs_table import RunRow
 from tierfold.storage.catalog.schema import (
     CLEANER_OFFSET,
     FORMAT_VERSION,
@@ -34,6 +33,7 @@ from tierfold.storage.catalog.schema import (
     RUNS,
     RUNS_RENAMED,
     SEGMENT,
+    RunRow,
 )
 from tierfold.storage.kafka.kafka_uuid import KAFKA_UUID_PATTERN
 from tierfold.storage.kafka.topic_names import TOPIC_PATTERN, is_topic
@@ -222,14 +222,16 @@ def test_a_malformed_row_is_corrupt(case: str) -> None:
 
 def test_a_newer_layout_is_named_before_anything_is_missed() -> None:
     newer = with_column("format_version", [FORMAT_VERSION + 1]).drop_columns(["segments"])
-    with pytest.raises(BadSettings, match="made by a newer tierfold: format version 5"):
+    with pytest.raises(BadSettings, match="a newer tierfold wrote it: format version 5"):
         rows_read(newer, where="the-table").trusted()
 
 
 def test_an_older_layout_is_named_too() -> None:
     older = with_column("format_version", [FORMATS_READ[0] - 1]).drop_columns(["segments"])
-    with pytest.raises(BadSettings, match="from before its first release: format version 2"):
+    with pytest.raises(BadSettings, match="before its first release wrote it: format version 2"):
         rows_read(older, where="the-table").trusted()
+
+
 A_SEGMENT: Final = STATE.segments[1]
 IMPOSSIBLE: dict[str, tuple[PartitionState, str]] = {
     "a topic that leaves the tier": (
