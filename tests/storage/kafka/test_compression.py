@@ -116,14 +116,10 @@ def test_a_cut_lz4_header_is_a_corrupt_log(length: int) -> None:
         decompress(Codec.LZ4, cut, where="here", mend_lz4_header=True)
 
 
-def test_gzip_may_have_several_members() -> None:
-    members = compress(Codec.GZIP, b"one ") + compress(Codec.GZIP, b"two")
-    assert decompress(Codec.GZIP, members, where="here") == b"one two"
-
-
-def test_zstd_may_have_several_frames() -> None:
-    frames = compress(Codec.ZSTD, b"one ") + compress(Codec.ZSTD, b"two")
-    assert decompress(Codec.ZSTD, frames, where="here") == b"one two"
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.ZSTD])
+def test_there_may_be_several_members_or_frames(codec: Codec) -> None:
+    members = compress(codec, b"one ") + compress(codec, b"two")
+    assert decompress(codec, members, where="here") == b"one two"
 
 
 def test_zstd_may_leave_out_its_size() -> None:
