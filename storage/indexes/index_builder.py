@@ -14,29 +14,25 @@ from numpy.typing import NDArray
 from tierfold.compaction.model.units import NO_TIMESTAMP_MS
 from tierfold.storage.indexes.offset_index import OffsetIndex, write_offset_index
 from tierfold.storage.indexes.time_index import TimeIndex, write_time_index
+from tierfold.storage.kafka.batch_headers import BatchHeads
 
 
 def build_indexes(
-    positions: NDArray[np.int64],
-    size_bytes: NDArray[np.int64],
-    last_offset: NDArray[np.int64],
-    max_timestamp_ms: NDArray[np.int64],
-    *,
-    start_offset: int,
-    index_interval_bytes: int,
+    heads: BatchHeads, *, start_offset: int, index_interval_bytes: int
 ) -> tuple[bytes, bytes]:
     """The bytes of `.index` and `.timeindex` of a segment that starts at `start_offset`.
 
-    The four int64 arrays have one entry per batch, in log order. Raises ValueError if an offset or
-    position does not fit 31 bits; no plan makes a segment of that size.
+    Raises ValueError if an offset or position does not fit 31 bits; no plan makes a segment of that
+    size.
     """
+    positions, last_offset = heads.position, heads.last_offset
     if len(positions) and int(positions[-1]) > np.iinfo(np.int32).max:
         raise ValueError(f"a batch at position {positions[-1]} lies beyond what an index can hold")
-    indexed, newest = _entries(size_bytes, max_timestamp_ms, index_interval_bytes)
+    indexed, newest = _entries(heads.size_bytes, heads.max_timestamp_ms, index_interval_bytes)
     offsets = OffsetIndex(
         offsets=last_offset[indexed], positions=positions[indexed].astype(np.int32)
     )
-    times = TimeIndex(timestamps_ms=max_timestamp_ms[newest], offsets=last_offset[newest])
+    times = TimeIndex(timestamps_ms=heads.max_timestamp_ms[newest], offsets=last_offset[newest])
     return write_offset_index(offsets, start_offset), write_time_index(times, start_offset)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,14 @@ from tierfold.compaction.model.errors import CorruptLog
 from tierfold.compaction.model.units import OFFSET_MAX, OFFSET_SPAN_MAX
 from tierfold.storage.tiers.object_store import Bytes
 
-REMEDY: Final = "Restore the index from a copy; a broker rebuilds it from the .log."
+
+def corrupt_index(what: str, where: str) -> CorruptLog:
+    """The error for an offset or time index."""
+    return CorruptLog(
+        what,
+        where=where,
+        remedy="Restore the index from a copy; a broker rebuilds it from the .log.",
+    )
 
 
 def entries_of(data: Bytes, entry: np.dtype[Any], name: str, where: str) -> NDArray[Any]:
@@ -20,10 +27,8 @@ def entries_of(data: Bytes, entry: np.dtype[Any], name: str, where: str) -> NDAr
     `entry` is the structure of one, `name` is "offset" or "time".
     """
     if len(data) % entry.itemsize:
-        raise CorruptLog(
-            f"the {name} index of {len(data)} bytes is torn: entries have {entry.itemsize}",
-            where=where,
-            remedy=REMEDY,
+        raise corrupt_index(
+            f"the {name} index of {len(data)} bytes is torn: entries have {entry.itemsize}", where
         )
     return np.frombuffer(data, entry)
 
@@ -33,11 +38,10 @@ def absolute(
 ) -> NDArray[np.int64]:
     """Turn relative offsets, ascending, into absolute ones; raises CorruptLog."""
     if len(offsets) and offsets[-1] > OFFSET_MAX - start_offset:
-        raise CorruptLog(
+        raise corrupt_index(
             f"the {name} index ends at offset {start_offset} + {offsets[-1]}, beyond the last one"
             " that Kafka allows",
-            where=where,
-            remedy=REMEDY,
+            where,
         )
     return offsets + start_offset
 

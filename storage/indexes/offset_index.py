@@ -13,8 +13,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tierfold.compaction.model.errors import CorruptLog
-from tierfold.storage.indexes.index_entries import REMEDY, absolute, entries_of, relative
+from tierfold.storage.indexes.index_entries import (
+    absolute,
+    corrupt_index,
+    entries_of,
+    relative,
+)
 from tierfold.storage.tiers.object_store import Bytes
 
 _ENTRY: Final = np.dtype([("offset", ">i4"), ("position", ">i4")])
@@ -36,20 +40,15 @@ def read_offset_index(data: Bytes, start_offset: int, where: str) -> OffsetIndex
     offsets = entries["offset"].astype(np.int64)
     positions = entries["position"].astype(np.int32)
     if len(entries) and offsets[-1] == 0 and positions[-1] == 0:
-        raise CorruptLog(
-            "the offset index ends in zeros, so it was never trimmed",
-            where=where,
-            remedy=REMEDY,
-        )
+        raise corrupt_index("the offset index ends in zeros, so it was never trimmed", where)
     bad = (offsets < 0) | (positions < 0)
     bad[1:] |= (np.diff(offsets) <= 0) | (np.diff(positions) <= 0)
     if bad.any():
         entry = int(np.argmax(bad))
-        raise CorruptLog(
+        raise corrupt_index(
             f"entry {entry} of the offset index (offset {start_offset} + {offsets[entry]}, position"
             f" {positions[entry]}) is negative or not above the one before",
-            where=where,
-            remedy=REMEDY,
+            where,
         )
     offsets = absolute(offsets, start_offset, "offset", where)
     return OffsetIndex(offsets=offsets, positions=positions)

@@ -13,8 +13,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tierfold.compaction.model.errors import CorruptLog
-from tierfold.storage.indexes.index_entries import REMEDY, absolute, entries_of, relative
+from tierfold.storage.indexes.index_entries import (
+    absolute,
+    corrupt_index,
+    entries_of,
+    relative,
+)
 from tierfold.storage.tiers.object_store import Bytes
 
 _ENTRY: Final = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
@@ -39,11 +43,10 @@ def read_time_index(data: Bytes, start_offset: int, where: str) -> TimeIndex:
     bad[1:] |= (timestamps_ms[1:] <= timestamps_ms[:-1]) | (offsets[1:] < offsets[:-1])
     if bad.any():
         entry = int(np.argmax(bad))
-        raise CorruptLog(
+        raise corrupt_index(
             f"entry {entry} of the time index (timestamp {timestamps_ms[entry]}, offset"
             f" {start_offset} + {offsets[entry]}) is negative or not above the one before",
-            where=where,
-            remedy=REMEDY,
+            where,
         )
     offsets = absolute(offsets, start_offset, "time", where)
     return TimeIndex(timestamps_ms=timestamps_ms, offsets=offsets)

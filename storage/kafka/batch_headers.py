@@ -9,6 +9,7 @@ wrapper only the last offset is known here, so that is its `base_offset`, too;
 from __future__ import annotations
 
 from collections import namedtuple
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final
 
@@ -127,6 +128,16 @@ class BatchHeads:
         """The batches `[first, last)`, as views."""
         columns = {column.name: getattr(self, column.name) for column in fields(self)}
         return BatchHeads(**{name: column[first:last] for name, column in columns.items()})
+
+
+def joined_heads(pieces: Sequence[BatchHeads]) -> BatchHeads:
+    """The heads of logs that follow each other, with positions in the joined log."""
+    columns = {
+        field.name: np.concatenate([getattr(piece, field.name) for piece in pieces])
+        for field in fields(BatchHeads)
+    }
+    sizes = columns["size_bytes"]
+    return BatchHeads(**columns | {"position": np.cumsum(sizes) - sizes})
 
 
 if TYPE_CHECKING:

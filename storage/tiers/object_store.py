@@ -38,11 +38,9 @@ class ObjectWriter(Protocol):
     @property
     def size_bytes(self) -> int:
         """Bytes written so far."""
-        ...
 
     def write(self, data: Bytes) -> None:
         """Append all of `data`; raises UnreadableObject."""
-        ...
 
 
 class ObjectStore(Protocol):
@@ -50,47 +48,36 @@ class ObjectStore(Protocol):
 
     def list(self, folder: str) -> Iterator[ObjectEntry]:
         """The finished objects directly in `folder`, by key; none if there is no such folder."""
-        ...
 
     def list_folders(self, folder: str) -> Iterator[str]:
         """The names of the folders directly in `folder` (an S3 delimiter's prefixes), sorted."""
-        ...
 
     def exists(self, key: str) -> bool:
         """Whether the object is there."""
-        ...
 
     def read(self, key: str) -> NDArray[np.uint8]:
         """A whole object, as a writable array that no one else uses."""
-        ...
 
     def read_range(self, key: str, start: int, length: int) -> NDArray[np.uint8]:
         """Up to `length` bytes from `start` on, fewer at the object's end."""
-        ...
 
     def create(self, key: str, data: Bytes) -> None:
         """Write a whole object; refuse a key that is taken."""
-        ...
 
     def open_new(self, key: str) -> AbstractContextManager[ObjectWriter]:
         """Write an object piece by piece; it appears, durable, when the context ends.
 
         If the body raises, nothing appears. A key that is taken is refused.
         """
-        ...
 
     def unfinished(self, folder: str) -> Iterator[ObjectEntry]:
         """Files of unfinished writes directly in `folder`, by key; `delete` accepts them."""
-        ...
 
     def delete(self, key: str) -> None:
         """Delete an object, if it exists."""
-        ...
 
     def free_bytes(self) -> int:
         """How many more bytes can be written."""
-        ...
 
     def uri(self, key: str) -> str:
         """The object's full name, for messages."""
-        ...

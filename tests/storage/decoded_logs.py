@@ -9,6 +9,7 @@ import numpy as np
 
 from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_batch
 from tierfold.storage.kafka.batch_headers import BatchHeads, read_heads
+from tierfold.storage.kafka.columns import empty_columns
 from tierfold.storage.kafka.legacy_batches import decode_any
 from tierfold.storage.kafka.records import Records
 
@@ -34,6 +35,15 @@ def heads_of(log: bytes, *, check_crc: bool = True) -> BatchHeads:
 def decoded(log: bytes, *, check_crc: bool = True) -> Decoded:
     heads = heads_of(log, check_crc=check_crc)
     return Decoded(array(log), heads, decode_any(array(log), heads, where=WHERE))
+
+
+def heads_at(**columns: np.ndarray) -> BatchHeads:
+    """Headers with these columns; the others are zero."""
+    rows = len(next(iter(columns.values())))
+    zeros = {
+        name: np.zeros_like(column) for name, column in empty_columns(BatchHeads, rows).items()
+    }
+    return BatchHeads(**zeros | columns)
 
 
 def written(drafts: Sequence[BatchDraft]) -> bytes:

@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from tierfold.compaction.cleaning.record_retention import RoundRules
+from tierfold.compaction.cleaning.rounds import GroupTask
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey, Segment
+from tierfold.compaction.planning.grouping import SegmentGroup
 from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_batch
 from tierfold.storage.kafka.control_records import ControlType, end_marker
 from tierfold.storage.segments.broker_upload import BrokerUpload
@@ -76,7 +82,7 @@ def put_segment(
     run: str = "",
     index_interval_bytes: int = INTERVAL_BYTES,
 ) -> Segment:
-    """Write a segment of first and last `offsets`; returns its metadata for the catalog."""
+    """Write a segment of first and last `offsets`; return its metadata for the catalog."""
     start_offset, end_offset = offsets
     upload = BrokerUpload(
         start_offset=start_offset,
@@ -88,9 +94,40 @@ def put_segment(
     return replace(upload.put(tier, KEY, end_offset), written_by_run=run)
 
 
+def a_group_task(segments: Sequence[Segment], **fields: Any) -> GroupTask:
+    """A task for the segments as one group, at the end of the round, at time 500."""
+    no_pairs = np.empty((0, 2), np.int64)
+    task = GroupTask(
+        key=KEY,
+        group_index=4,
+        group=SegmentGroup(segments=tuple(segments)),
+        rules=RoundRules(
+            now_ms=500,
+            delete_retention_ms=1000,
+            next_offset=segments[-1].next_offset,
+            last_data_offsets=no_pairs,
+            marker_epochs=no_pairs,
+        ),
+        aborted=(),
+        discardable=np.empty(0, np.int64),
+        listed=(),
+        ends_in_batch=False,
+        run="run-1",
+        index_interval_bytes=INTERVAL_BYTES,
+    )
+    return replace(task, **fields)
+
+
 def log_of(batches: Sequence[BatchDraft | bytes]) -> bytes:
     """The batches, one after the other; bytes are taken as they are."""
     return b"".join(batch if isinstance(batch, bytes) else write_batch(batch) for batch in batches)
+
+
+def flip_bit(path: Path, at: int = -1) -> None:
+    """Flip the lowest bit of one byte of a file."""
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.write_bytes(content)
 
 
 def part_file(folder: Path, tier: LocalTieredStorage, segment: Segment, part: Part) -> Path:

@@ -96,11 +96,7 @@ def test_a_deletion_is_recorded_before_it_is_forgotten(catalog: Catalog) -> None
     with pytest.raises(InvariantBroken, match="nothing_is_forgotten"):
         catalog.commit([proposal(state, FinishDeletion(ids=ORIGINALS[:1]))])
     started = done(catalog, state, StartDeletion(ids=ORIGINALS[:1], at_ms=7))
-    assert [entry.deletion_started_at_ms for entry in started.retired] == [
-        7,
-        None,
-        None,
-    ]
+    assert [entry.deletion_started_at_ms for entry in started.retired] == [7, None, None]
     assert [entry.segment for entry in started.whole_retired] == [SECOND, THIRD]
     gone = done(catalog, started, FinishDeletion(ids=ORIGINALS[:1]), ReleaseClaim(run="b"))
     assert [entry.segment for entry in gone.retired] == [SECOND, THIRD]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -29,23 +29,15 @@ def old_type(kind: pa.DataType) -> pa.DataType:
         element = kind.value_field
         return pa.list_(element.with_type(old_type(element.type)))
     if pa.types.is_struct(kind):
-        return pa.struct(
-            [
-                field.with_type(old_type(field.type))
-                for field in kind
-                if field.name not in NEW_OF_A_SEGMENT
-            ]
-        )
+        return pa.struct(old_fields(kind, NEW_OF_A_SEGMENT))
     return kind
 
 
-OLD_PARTITIONS: Final = pa.schema(
-    [
-        field.with_type(old_type(field.type))
-        for field in PARTITIONS
-        if field.name not in NEW_OF_A_ROW
-    ]
-)
+def old_fields(fields: Iterable[pa.Field], new: Sequence[str]) -> list[pa.Field]:
+    return [field.with_type(old_type(field.type)) for field in fields if field.name not in new]
+
+
+OLD_PARTITIONS: Final = pa.schema(old_fields(PARTITIONS, NEW_OF_A_ROW))
 
 
 def old_rows(states: list[PartitionState]) -> pa.Table:
@@ -54,11 +46,6 @@ def old_rows(states: list[PartitionState]) -> pa.Table:
     for row in rows:
         row["format_version"] = 3
     return pa.Table.from_pylist(rows, schema=OLD_PARTITIONS)
-
-
-@pytest.fixture
-def uri(tmp_path: Path) -> str:
-    return str(tmp_path / "catalog")
 
 
 def old_state(partition: int) -> PartitionState:

@@ -220,16 +220,17 @@ def test_a_malformed_row_is_corrupt(case: str) -> None:
     assert "restore" in caught.value.remedy
 
 
-def test_a_newer_layout_is_named_before_anything_is_missed() -> None:
-    newer = with_column("format_version", [FORMAT_VERSION + 1]).drop_columns(["segments"])
-    with pytest.raises(BadSettings, match="a newer tierfold wrote it: format version 5"):
-        rows_read(newer, where="the-table").trusted()
-
-
-def test_an_older_layout_is_named_too() -> None:
-    older = with_column("format_version", [FORMATS_READ[0] - 1]).drop_columns(["segments"])
-    with pytest.raises(BadSettings, match="before its first release wrote it: format version 2"):
-        rows_read(older, where="the-table").trusted()
+@pytest.mark.parametrize(
+    ("version", "sentence"),
+    [
+        (FORMAT_VERSION + 1, "a newer tierfold wrote it: format version 5"),
+        (FORMATS_READ[0] - 1, "before its first release wrote it: format version 2"),
+    ],
+)
+def test_another_layout_is_named_before_a_missing_column(version: int, sentence: str) -> None:
+    rows = with_column("format_version", [version]).drop_columns(["segments"])
+    with pytest.raises(BadSettings, match=sentence):
+        rows_read(rows, where="the-table").trusted()
 
 
 A_SEGMENT: Final = STATE.segments[1]

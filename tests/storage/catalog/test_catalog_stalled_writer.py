@@ -26,19 +26,11 @@ from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.storage.catalog import log_boundary
 from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.catalog.delta_log import DeltaLog
-from tierfold.storage.catalog.delta_tables import (
-    CHECKPOINT_INTERVAL,
-    MEMORY_HOURS,
-)
+from tierfold.storage.catalog.delta_tables import CHECKPOINT_INTERVAL, MEMORY_HOURS
 from tierfold.storage.catalog.log_boundary import LogBoundary
 from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.catalog.schema import PARTITION_COLUMNS, PARTITIONS
 from tierfold.storage.clock import pause
-
-
-@pytest.fixture
-def uri(tmp_path: Path) -> str:
-    return str(tmp_path / "catalog")
 
 
 def log_of(uri: str) -> DeltaLog:
@@ -185,7 +177,7 @@ def test_a_late_record_of_a_run_is_no_record(uri: str) -> None:
     runs = RunsTable(uri)
     runs.append([A_RUN])
     LogBoundary(Path(uri) / "runs").raise_to(10)
-    with pytest.raises(UnreadableObject, match="held up for so long"):
+    with pytest.raises(UnreadableObject, match="stalled for so long"):
         runs.append([A_RUN])
     assert not (Path(uri) / "runs" / "_delta_log" / f"{2:020d}.json").exists()
 

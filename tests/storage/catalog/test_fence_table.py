@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import combinations, pairwise
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -151,11 +150,6 @@ class Table:
         for left, right in pairwise(row.segments):
             assert left.next_offset == right.start_offset
         self.live_sets.append(tuple(segment.segment_id.rstrip("_A") for segment in row.segments))
-
-
-@pytest.fixture
-def uri(tmp_path: Path) -> str:
-    return str(tmp_path / "catalog")
 
 
 @pytest.fixture

@@ -16,11 +16,6 @@ from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.catalog.schema import RUNS
 
 
-@pytest.fixture
-def uri(tmp_path: Path) -> str:
-    return str(tmp_path / "catalog")
-
-
 def test_a_tier_without_runs_has_none_and_reading_makes_none(uri: str) -> None:
     assert RunsTable(uri).read() == ()
     RunsTable(uri).append([])

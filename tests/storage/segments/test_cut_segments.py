@@ -18,24 +18,23 @@ from tests.storage.legacy_messages import message, wrapper
 from tests.storage.live_segments import (
     INTERVAL_BYTES,
     KEY,
-    a_tier,
+    a_group_task,
     an_abort,
     data,
+    flip_bit,
     log_of,
     marker,
     part_file,
     put_segment,
 )
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED
-from tierfold.compaction.cleaning.record_retention import RoundRules
 from tierfold.compaction.model.errors import CorruptLog
 from tierfold.compaction.model.segments import LeaderEpoch, Segment
 from tierfold.compaction.model.units import OffsetSpan
-from tierfold.compaction.planning.grouping import SegmentGroup
 from tierfold.storage.indexes.offset_index import OffsetIndex, read_offset_index, write_offset_index
 from tierfold.storage.kafka.batch_draft import BatchDraft, write_batch
 from tierfold.storage.kafka.control_records import ControlType
-from tierfold.storage.segments.group_rewrite import GroupTask, rewrite_group
+from tierfold.storage.segments.group_rewrite import rewrite_group
 from tierfold.storage.segments.log_pieces import pieces_of, read_piece
 from tierfold.storage.segments.segment_check import CheckOrder, ReadSegment, read_and_check
 from tierfold.storage.segments.segment_metadata import read_aborted, read_checkpoint, read_snapshot
@@ -56,11 +55,6 @@ COUNTED = (
 )
 ABORTED = (an_abort(7, 102, 103), an_abort(8, 106, 107))
 BEFORE = (data(100, (b"a", b"0"), (b"z", b"0")), *SKIPPED)
-
-
-@pytest.fixture
-def tier(tmp_path: Path) -> LocalTieredStorage:
-    return a_tier(tmp_path)
 
 
 def cut(segment: Segment, start_offset: int, skipped: Sequence[BatchDraft | bytes]) -> Segment:
@@ -85,9 +79,6 @@ def put_before(tier: LocalTieredStorage) -> Segment:
     return put_segment(tier, BEFORE, offsets=(100, 104), aborted=ABORTED[:1])
 
 
-# Its side files.
-
-
 def test_its_log_is_read_from_the_effective_start_on(tier: LocalTieredStorage) -> None:
     segment = put_cut(tier)
     assert tier.read_log(KEY, segment).tobytes() == log_of(COUNTED)
@@ -107,9 +98,6 @@ def test_of_its_aborted_transactions_those_count_whose_marker_does(
     for start, counted in ((103, ABORTED), (104, ABORTED[1:]), (107, ABORTED[1:]), (108, ())):
         cut_there = replace(segment, start_offset=start, skipped_offsets=start - 102)
         assert read_aborted(tier, KEY, cut_there) == counted
-
-
-# The reader.
 
 
 def offsets(
@@ -187,9 +175,6 @@ def test_legacy_wrappers_are_cut_too(tier: LocalTieredStorage) -> None:
         assert offsets(tier, segment, span, piece_bytes) == [11, 12, 13, 14]
 
 
-# verify.
-
-
 def check(tier: LocalTieredStorage, segment: Segment, **fields: Any) -> ReadSegment:
     order = CheckOrder(
         key=KEY,
@@ -227,9 +212,7 @@ def test_verify_reads_the_skipped_part_for_its_checksums(
 ) -> None:
     segment = put_cut(tier)
     path = part_file(tmp_path, tier, replace(segment, start_offset=102), Part.LOG)
-    content = bytearray(path.read_bytes())
-    content[70] ^= 1
-    path.write_bytes(content)
+    flip_bit(path, 70)
     with pytest.raises(CorruptLog, match="bad CRC"):
         check(tier, segment)
 
@@ -253,15 +236,9 @@ def test_a_cut_that_the_log_does_not_have_is_a_corruption(
 def test_a_cut_within_a_batch_is_a_corruption(tier: LocalTieredStorage) -> None:
     segment = put_cut(tier)
     for by in (-1, 1):
-        changed = replace(
-            segment,
-            skipped_bytes=segment.skipped_bytes + by,
-            size_bytes=segment.size_bytes - by,
-        )
-        corruptions = check(tier, changed).checked.corruptions
-        assert any("no batch begins at byte" in corruption for corruption in corruptions), (
-            corruptions
-        )
+        moved = {"skipped_bytes": segment.skipped_bytes + by, "size_bytes": segment.size_bytes - by}
+        corruptions = check(tier, replace(segment, **moved)).checked.corruptions
+        assert any("no batch begins at byte" in corruption for corruption in corruptions)
 
 
 def test_the_index_of_a_cut_segment_is_checked_whole(
@@ -269,13 +246,8 @@ def test_the_index_of_a_cut_segment_is_checked_whole(
 ) -> None:
     segment = put_cut(tier)
     path = part_file(tmp_path, tier, replace(segment, start_offset=102), Part.OFFSET_INDEX)
-    content = bytearray(path.read_bytes())
-    content[7] ^= 1
-    path.write_bytes(content)
+    flip_bit(path, 7)
     assert check(tier, segment).checked.corruptions
-
-
-# A rewrite.
 
 
 def rewritten(
@@ -292,26 +264,7 @@ def rewritten(
         assert len(offsets_of) == records
         return np.isin(offsets_of, lost) * SUPERSEDED
 
-    no_pairs = np.empty((0, 2), np.int64)
-    task = GroupTask(
-        key=KEY,
-        group_index=0,
-        group=SegmentGroup(segments=tuple(segments)),
-        rules=RoundRules(
-            now_ms=500,
-            delete_retention_ms=1000,
-            next_offset=111,
-            last_data_offsets=no_pairs,
-            marker_epochs=no_pairs,
-        ),
-        aborted=ABORTED,
-        discardable=np.empty(0, np.int64),
-        listed=(),
-        ends_in_batch=False,
-        run="run-1",
-        index_interval_bytes=INTERVAL_BYTES,
-    )
-    receipt = rewrite_group(tier, task, bits)
+    receipt = rewrite_group(tier, a_group_task(segments, aborted=ABORTED), bits)
     new = receipt.segment
     assert new is not None
     content = read_segment(tier.read_log(KEY, new).tobytes())
@@ -343,13 +296,8 @@ def test_a_group_that_begins_with_a_cut_segment_begins_at_its_effective_start(
 
 
 def test_leader_epochs_are_merged_by_effective_offsets(tier: LocalTieredStorage) -> None:
-    before = replace(
-        put_before(tier),
-        leader_epochs=(
-            LeaderEpoch(epoch=3, start_offset=100),
-            LeaderEpoch(epoch=4, start_offset=103),
-        ),
-    )
+    epochs = (LeaderEpoch(epoch=3, start_offset=100), LeaderEpoch(epoch=4, start_offset=103))
+    before = replace(put_before(tier), leader_epochs=epochs)
     after = replace(put_cut(tier), leader_epochs=(LeaderEpoch(epoch=4, start_offset=105),))
     new, _ = rewritten(tier, [before, after], 100)
     assert new.leader_epochs == before.leader_epochs

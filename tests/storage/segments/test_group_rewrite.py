@@ -19,17 +19,16 @@ from tests.pictures.log_pictures import (
     picture,
 )
 from tests.storage.corrupted_bytes import patched, summed
+from tests.storage.live_segments import a_group_task, flip_bit
 from tests.storage.scripted_store import CORRUPTIONS, ScriptedStore, rots
 from tests.storage.scripts import Script
 from tierfold.compaction.cleaning.counts import Counts
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED
-from tierfold.compaction.cleaning.record_retention import RoundRules
 from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
 from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.model.units import NO_TIMESTAMP_MS
-from tierfold.compaction.planning.grouping import SegmentGroup
 from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_batch
 from tierfold.storage.segments import group_rewrite
 from tierfold.storage.segments.group_rewrite import GroupTask, rewrite_group
@@ -37,31 +36,13 @@ from tierfold.storage.segments.segment_reader import Batch
 from tierfold.storage.segments.segment_scan import scan_transactions
 from tierfold.storage.tiers.local_tiered_storage import Part
 
-NO_PAIRS = np.empty((0, 2), np.int64)
 NOW_MS = 500
 
 
 def a_task(log: Log, **fields: Any) -> GroupTask:
-    """A task for all segments of the log as one group, at the end of the round."""
-    task = GroupTask(
-        key=KEY,
-        group_index=4,
-        group=SegmentGroup(segments=log.segments),
-        rules=RoundRules(
-            now_ms=NOW_MS,
-            delete_retention_ms=1000,
-            next_offset=log.next_offset,
-            last_data_offsets=NO_PAIRS,
-            marker_epochs=NO_PAIRS,
-        ),
-        aborted=(),
-        discardable=np.empty(0, np.int64),
-        listed=(),
-        ends_in_batch=False,
-        run="run-1",
-        index_interval_bytes=INDEX_INTERVAL_BYTES,
-    )
-    return replace(task, **fields)
+    """A task for all segments of the log as one group."""
+    fields = {"index_interval_bytes": INDEX_INTERVAL_BYTES, **fields}
+    return a_group_task(log.segments, key=KEY, **fields)
 
 
 def rewritten(log: Log, *superseded: int, **fields: Any) -> GroupReceipt:
@@ -88,14 +69,6 @@ def path_of(log: Log, number: int, part: Part) -> Path:
     segment = log.segments[number]
     key = log.tier.object_key(KEY, segment.segment_id, segment.start_offset, part)
     return Path(log.tier.store.uri(key))
-
-
-def corrupt_log(log: Log, number: int) -> None:
-    """Flip the last bit of that segment's log."""
-    path = path_of(log, number, Part.LOG)
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 1
-    path.write_bytes(content)
 
 
 def test_an_unchanged_single_segment_is_read_and_nothing_is_written(tmp_path: Path) -> None:
@@ -290,7 +263,7 @@ def test_a_segment_is_rewritten_if_its_transaction_index_would_differ(tmp_path: 
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_corrupt_source_leaves_nothing_behind(number: int, tmp_path: Path) -> None:
     log = picture("0:a=1 1:b=1 | 2:c=1 3:d=1", tmp_path)
-    corrupt_log(log, number)
+    flip_bit(path_of(log, number, Part.LOG))
     before = files_of(log)
     with pytest.raises(CorruptLog, match="bad CRC") as caught:
         rewrite_group(log.tier, a_task(log), lambda _, records: np.zeros(records, np.bool_))

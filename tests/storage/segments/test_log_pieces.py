@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 
 from tests.storage.legacy_messages import message, wrapper
-from tests.storage.live_segments import KEY, a_tier, an_abort, data, marker, part_file, put_segment
+from tests.storage.live_segments import (
+    KEY,
+    a_tier,
+    an_abort,
+    data,
+    flip_bit,
+    marker,
+    part_file,
+    put_segment,
+)
 from tests.storage.scripted_store import ScriptedStore
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
@@ -41,11 +50,6 @@ def plain_batches(codec: Codec = Codec.NONE) -> list[BatchDraft]:
         )
         for base in range(0, END, PER_BATCH)
     ]
-
-
-@pytest.fixture
-def tier(tmp_path: Path) -> LocalTieredStorage:
-    return a_tier(tmp_path)
 
 
 def pieces(
@@ -105,9 +109,8 @@ def test_a_span_costs_its_own_bytes_and_the_index(tmp_path: Path) -> None:
 def test_a_whole_segment_costs_no_index(tmp_path: Path) -> None:
     segment = put_segment(a_tier(tmp_path), plain_batches(), offsets=(0, END - 1))
     store = ScriptedStore(tmp_path)
-    assert (
-        len(offsets(LocalTieredStorage(store), pieces(LocalTieredStorage(store), segment))) == END
-    )
+    counted = LocalTieredStorage(store)
+    assert len(offsets(counted, pieces(counted, segment))) == END
     assert store.of_part(Part.LOG) == segment.size_bytes
     assert store.of_part(Part.OFFSET_INDEX) == 0
 
@@ -200,10 +203,7 @@ def test_a_bad_batch_is_named_by_where_its_piece_begins(
     tmp_path: Path, tier: LocalTieredStorage
 ) -> None:
     segment = put_segment(tier, plain_batches(), offsets=(0, END - 1))
-    path = part_file(tmp_path, tier, segment, Part.LOG)
-    log = bytearray(path.read_bytes())
-    log[-1] ^= 1
-    path.write_bytes(log)
+    flip_bit(part_file(tmp_path, tier, segment, Part.LOG))
     found = pieces(tier, segment, piece_bytes=1)
     assert offsets(tier, found[:-1]) == list(range(found[-1].wanted.end))[:-PER_BATCH]
     with pytest.raises(CorruptLog, match=rf"from byte {found[-1].start} on: .* bad CRC"):

@@ -18,6 +18,7 @@ from tests.storage.live_segments import (
     NOW_MS,
     a_tier,
     data,
+    flip_bit,
     part_file,
     put_segment,
 )
@@ -30,11 +31,6 @@ from tierfold.storage.segments.overlap_check import prove_overlaps
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
 
 Batches = Sequence[BatchDraft | bytes]
-
-
-@pytest.fixture
-def tier(tmp_path: Path) -> LocalTieredStorage:
-    return a_tier(tmp_path)
 
 
 def lone(*offsets: int, value: bytes = b"v") -> list[BatchDraft]:
@@ -173,9 +169,7 @@ def test_the_same_legacy_messages_agree(tier: LocalTieredStorage) -> None:
 def test_a_corrupt_log_is_no_proof(tmp_path: Path, tier: LocalTieredStorage) -> None:
     live = put(tier, lone(*range(11)), 0, 10)
     new = put(tier, lone(*range(8, 16)), 8, 15)
-    path = part_file(tmp_path, tier, live, Part.LOG)
-    content = path.read_bytes()
-    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    flip_bit(part_file(tmp_path, tier, live, Part.LOG))
     with pytest.raises(CorruptLog, match="bad CRC"):
         proof(tier, [live], new)
 

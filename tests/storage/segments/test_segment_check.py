@@ -15,9 +15,9 @@ from tests.storage.kafka_dumps import log_bytes
 from tests.storage.live_segments import (
     INTERVAL_BYTES,
     KEY,
-    a_tier,
     an_abort,
     data,
+    flip_bit,
     marker,
     part_file,
     put_segment,
@@ -29,7 +29,7 @@ from tierfold.compaction.verification.latest_values import LatestValues
 from tierfold.storage.kafka.batch_draft import BatchDraft
 from tierfold.storage.kafka.control_records import ControlType
 from tierfold.storage.segments.segment_check import CheckOrder, ReadSegment, read_and_check
-from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
+from tierfold.storage.tiers.local_tiered_storage import PARTS, LocalTieredStorage, Part
 
 LOG = (
     data(100, (b"a", b"1"), (b"b", b"2")),
@@ -40,11 +40,6 @@ LOG = (
     data(110, (b"d", b"6")),
 )
 ABORTED = (an_abort(7, 102, 103),)
-
-
-@pytest.fixture
-def tier(tmp_path: Path) -> LocalTieredStorage:
-    return a_tier(tmp_path)
 
 
 def put(tier: LocalTieredStorage, **fields: Any) -> Segment:
@@ -126,10 +121,7 @@ def test_only_the_keys_asked_for_are_collected(tier: LocalTieredStorage) -> None
 
 def test_a_flipped_byte_stops_the_segment(tier: LocalTieredStorage, tmp_path: Path) -> None:
     segment = put(tier)
-    path = part_file(tmp_path, tier, segment, Part.LOG)
-    log = bytearray(path.read_bytes())
-    log[-1] ^= 1
-    path.write_bytes(log)
+    flip_bit(part_file(tmp_path, tier, segment, Part.LOG))
     with pytest.raises(CorruptLog, match="bad CRC"):
         check(tier, segment)
 
@@ -147,14 +139,6 @@ def test_a_missing_log_is_unreadable(tier: LocalTieredStorage, tmp_path: Path) -
     part_file(tmp_path, tier, segment, Part.LOG).unlink()
     with pytest.raises(UnreadableObject):
         check(tier, segment)
-
-
-def test_the_log_has_the_size_that_the_catalog_says(tier: LocalTieredStorage) -> None:
-    segment = put(tier)
-    (corruption,) = corruptions(tier, replace(segment, size_bytes=segment.size_bytes + 1))
-    assert (
-        f"{segment.size_bytes} bytes, where the catalog says {segment.size_bytes + 1}" in corruption
-    )
 
 
 def test_an_empty_log_is_a_corruption(tier: LocalTieredStorage) -> None:
@@ -179,25 +163,42 @@ def test_batches_lie_within_their_segment(
     assert any(batch in corruption for corruption in corruptions(tier, moved))
 
 
-def test_the_last_live_segment_ends_in_a_batch(tier: LocalTieredStorage) -> None:
-    segment = replace(put(tier), end_offset=115)
-    (corruption,) = corruptions(tier, segment)
-    assert "ends at offset 110, the live range at 115: readers get stuck at the gap" in corruption
-    assert corruptions(tier, segment, is_last=False) == ()
+EPOCHS = (LeaderEpoch(epoch=3, start_offset=100), LeaderEpoch(epoch=4, start_offset=106))
 
 
-def test_batches_carry_the_epoch_of_their_base_offset(tier: LocalTieredStorage) -> None:
-    epochs = (LeaderEpoch(epoch=3, start_offset=100), LeaderEpoch(epoch=4, start_offset=106))
-    (corruption,) = corruptions(tier, replace(put(tier), leader_epochs=epochs))
+@pytest.mark.parametrize(
+    ("catalog_has", "sentences"),
+    [
+        ({"size_bytes": 9}, (".log: {size} bytes, where the catalog says 9",)),
+        (
+            {"end_offset": 115},
+            ("ends at offset 110, the live range at 115: readers get stuck at the gap",),
+        ),
+        (
+            {"leader_epochs": EPOCHS},
+            (
+                "2 of 6 batches carry another leader epoch",
+                "base offset 106): 3, where the catalog says 4",
+            ),
+        ),
+        # No epoch begins at or below offset 100.
+        (
+            {"leader_epochs": (LeaderEpoch(epoch=3, start_offset=102),)},
+            ("base offset 100): 3, where the catalog says -1",),
+        ),
+    ],
+)
+def test_a_log_that_differs_from_the_catalog_is_a_corruption(
+    tier: LocalTieredStorage, catalog_has: dict[str, Any], sentences: tuple[str, ...]
+) -> None:
+    segment = put(tier)
+    (corruption,) = corruptions(tier, replace(segment, **catalog_has))
     assert ".log: " in corruption
-    assert "2 of 6 batches carry another leader epoch" in corruption
-    assert "base offset 106): 3, where the catalog says 4" in corruption
+    assert all(part.format(size=segment.size_bytes) in corruption for part in sentences)
 
 
-def test_an_offset_below_every_epoch_has_none(tier: LocalTieredStorage) -> None:
-    epochs = (LeaderEpoch(epoch=3, start_offset=102),)
-    (corruption,) = corruptions(tier, replace(put(tier), leader_epochs=epochs))
-    assert "base offset 100): 3, where the catalog says -1" in corruption
+def test_only_the_last_live_segment_must_end_in_a_batch(tier: LocalTieredStorage) -> None:
+    assert corruptions(tier, replace(put(tier), end_offset=115), is_last=False) == ()
 
 
 def test_epochs_may_change_within_a_segment(tier: LocalTieredStorage) -> None:
@@ -223,16 +224,7 @@ def test_what_is_listed_as_aborted_has_its_marker_here(
     assert f"offset {listed.last_offset}, where the log has no such ABORT marker" in corruption
 
 
-@pytest.mark.parametrize(
-    "part",
-    [
-        Part.OFFSET_INDEX,
-        Part.TIME_INDEX,
-        Part.TRANSACTION_INDEX,
-        Part.SNAPSHOT,
-        Part.LEADER_EPOCH_CHECKPOINT,
-    ],
-)
+@pytest.mark.parametrize("part", PARTS[1:])
 @pytest.mark.parametrize("is_there", [True, False])
 def test_a_side_file_that_cannot_be_read_is_one_corruption(
     tier: LocalTieredStorage, tmp_path: Path, part: Part, *, is_there: bool

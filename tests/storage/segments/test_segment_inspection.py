@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from tests.storage.legacy_messages import message, wrapper
-from tests.storage.live_segments import INTERVAL_BYTES, KEY, a_tier, data, log_of, part_file
+from tests.storage.live_segments import (
+    INTERVAL_BYTES,
+    KEY,
+    a_tier,
+    data,
+    flip_bit,
+    log_of,
+    part_file,
+)
 from tests.storage.scripted_store import ScriptedStore
 from tierfold.compaction.discovery.histories import NO_EPOCH, EpochStretch, InspectedSegment
 from tierfold.compaction.discovery.listing import REQUIRED_PARTS
@@ -20,11 +28,6 @@ from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
 
 LINEAGE = (LeaderEpoch(epoch=3, start_offset=0), LeaderEpoch(epoch=4, start_offset=11))
 CHECKPOINT = Part.LEADER_EPOCH_CHECKPOINT
-
-
-@pytest.fixture
-def tier(tmp_path: Path) -> LocalTieredStorage:
-    return a_tier(tmp_path)
 
 
 def of(base: int, epoch: int) -> BatchDraft:
@@ -150,7 +153,7 @@ def corrupt_log(path: Path, corrupt: str) -> None:
     elif corrupt == "empty":
         path.write_bytes(b"")
     else:
-        path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        flip_bit(path)
 
 
 @pytest.mark.parametrize(
