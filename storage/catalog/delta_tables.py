@@ -160,7 +160,7 @@ class DeltaFolder:
     def append(self, rows: pa.Table) -> None:
         """Add rows durably; create the table if there is none."""
         with _translated_errors(self._uri):
-            table = self._opened_or_made()
+            table = self._open() or self._made()
             write_deltalake(
                 table,
                 rows,
@@ -217,7 +217,7 @@ class DeltaFolder:
     def newest(self) -> DeltaVersion:
         """Return the newest version; create the table if there is none."""
         with _translated_errors(self._uri):
-            return DeltaVersion(self._opened_or_made(), self._uri, self._log)
+            return DeltaVersion(self._open() or self._made(), self._uri, self._log)
 
     def _open(self) -> DeltaTable | None:
         # delta-rs would skip an empty commit file as if there had been no commit.
@@ -233,11 +233,11 @@ class DeltaFolder:
         return table
 
     def _refuse_other_layout(self, table: DeltaTable) -> None:
-        found = tuple(table.metadata().partition_columns)
-        if found != self._layout.partition_by:
+        found, expected = tuple(table.metadata().partition_columns), self._layout.partition_by
+        if found != expected:
             raise BadSettings(
-                f"another version of tierfold made the table: it is partitioned by"
-                f" {_columns(found)}, here by {_columns(self._layout.partition_by)}",
+                "another version of tierfold made the table: it is partitioned by"
+                f" {', '.join(found) or 'nothing'}, here by {', '.join(expected) or 'nothing'}",
                 where=self._uri,
                 remedy="Use that version. Where it has compacted nothing yet, move the catalog"
                 " away instead. Nothing was changed.",
@@ -247,9 +247,6 @@ class DeltaFolder:
         """Look into the folder: delta-rs says "not found" even if it may not enter it."""
         log = self._log.folder
         return log.is_dir() and any(path.suffix in _COMMIT_SUFFIXES for path in log.iterdir())
-
-    def _opened_or_made(self) -> DeltaTable:
-        return self._open() or self._made()
 
     def _made(self) -> DeltaTable:
         make_folder(self._log.table)
@@ -271,9 +268,7 @@ class DeltaFolder:
         except DeltaError:
             if not self._has_commits():
                 raise
-        return self._made_by_another_run()
-
-    def _made_by_another_run(self) -> DeltaTable:
+        # Another run made it.
         table = DeltaTable(self._uri)
         self._refuse_other_layout(table)
         return table
@@ -364,10 +359,6 @@ _OF_STORE: Final = ("Object Store error", "Object at location", "Os {", "os erro
 """Parts of the messages of delta-rs and its object store about an error of the store."""
 
 _COMMIT_SUFFIXES: Final = (".json", ".parquet")
-
-
-def _columns(names: Sequence[str]) -> str:
-    return ", ".join(names) or "nothing"
 
 
 def _first_line(text: str) -> str:

@@ -140,9 +140,7 @@ def _write_headers(
     position: NDArray[np.int64],
     out: NDArray[np.uint8],
 ) -> None:
-    written = np.flatnonzero(
-        (retention == BatchRetention.REWRITE) | (retention == BatchRetention.EMPTY)
-    )
+    written = np.flatnonzero(np.isin(retention, (BatchRetention.REWRITE, BatchRetention.EMPTY)))
     ends = np.append(position[1:], out.size)[written]
     starts = position[written]
     base_offset = survivors.base_offset[written]

@@ -36,7 +36,6 @@ from tierfold.compaction.cleaning.record_retention import (
     legacy_tombstones_go,
 )
 from tierfold.compaction.cleaning.rounds import GroupTask
-from tierfold.compaction.cleaning.transactions import aborted_batches
 from tierfold.compaction.commits.receipts import GroupReceipt, result_of
 from tierfold.compaction.model.segments import Segment
 from tierfold.storage.kafka.batch_headers import BatchHeads
@@ -47,11 +46,7 @@ from tierfold.storage.kafka.legacy_batches import decode_any
 from tierfold.storage.kafka.records import Records, windows
 from tierfold.storage.segments.lookahead import mapped_ahead
 from tierfold.storage.segments.segment_metadata import read_aborted
-from tierfold.storage.segments.segment_scan import (
-    WINDOW_BYTES,
-    checked_heads,
-    transaction_batches_of,
-)
+from tierfold.storage.segments.segment_scan import WINDOW_BYTES, checked_heads, is_aborted_in
 from tierfold.storage.segments.segment_writer import SegmentWriter
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
 
@@ -205,11 +200,8 @@ def _retention(
 ) -> tuple[Retention, int | None]:
     """What is kept of a window, and when a kept tombstone or marker is due."""
     task = source.task
-    txn_batches, rows = transaction_batches_of(
-        heads, control_types(records, heads, where=source.where)
-    )
-    aborted = np.zeros(len(heads), np.bool_)
-    aborted[rows[aborted_batches(txn_batches, task.aborted)]] = True
+    types = control_types(records, heads, where=source.where)
+    aborted, _ = is_aborted_in(heads, types, task.aborted)
     columns = BatchColumns(
         last_offset=heads.last_offset,
         producer_id=heads.producer_id,

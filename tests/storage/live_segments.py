@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,12 @@ from tierfold.compaction.cleaning.rounds import GroupTask
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey, Segment
 from tierfold.compaction.planning.grouping import SegmentGroup
+from tierfold.storage.indexes.offset_index import OffsetIndex, read_offset_index, write_offset_index
 from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_batch
 from tierfold.storage.kafka.control_records import ControlType, end_marker
 from tierfold.storage.segments.broker_upload import BrokerUpload
+from tierfold.storage.segments.log_pieces import LogPiece, read_piece
+from tierfold.storage.segments.segment_check import CheckOrder
 from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER, LocalTieredStorage, Part
 from tierfold.storage.tiers.tier_uris import open_tier
 
@@ -116,6 +119,39 @@ def a_group_task(segments: Sequence[Segment], **fields: Any) -> GroupTask:
         index_interval_bytes=INTERVAL_BYTES,
     )
     return replace(task, **fields)
+
+
+def a_check_order(segment: Segment, **fields: Any) -> CheckOrder:
+    """An order to check the last live segment, without its keys."""
+    order = CheckOrder(
+        key=KEY,
+        segment=segment,
+        is_live=True,
+        is_last=True,
+        index_interval_bytes=INTERVAL_BYTES,
+        buckets=2,
+        aborted_now=None,
+        aborted_before=None,
+    )
+    return replace(order, **fields)
+
+
+def offsets_in(tier: LocalTieredStorage, pieces: Iterable[LogPiece]) -> list[int]:
+    """The offsets of the wanted records of the pieces."""
+    return [
+        int(chosen.records.offset[row])
+        for piece in pieces
+        for chosen in read_piece(tier, piece)
+        for row in chosen.rows
+    ]
+
+
+def move_index(path: Path, start_offset: int, by: int) -> None:
+    """Raise the offset of every entry of an offset index by `by`; drop entries below the start."""
+    index = read_offset_index(path.read_bytes(), start_offset, "here")
+    kept = index.offsets + by >= start_offset
+    moved = OffsetIndex(offsets=index.offsets[kept] + by, positions=index.positions[kept])
+    path.write_bytes(write_offset_index(moved, start_offset))
 
 
 def log_of(batches: Sequence[BatchDraft | bytes]) -> bytes:

@@ -16,14 +16,16 @@ import pytest
 
 from tests.storage.legacy_messages import message, wrapper
 from tests.storage.live_segments import (
-    INTERVAL_BYTES,
     KEY,
+    a_check_order,
     a_group_task,
     an_abort,
     data,
     flip_bit,
     log_of,
     marker,
+    move_index,
+    offsets_in,
     part_file,
     put_segment,
 )
@@ -31,12 +33,11 @@ from tierfold.compaction.cleaning.offset_map import SUPERSEDED
 from tierfold.compaction.model.errors import CorruptLog
 from tierfold.compaction.model.segments import LeaderEpoch, Segment
 from tierfold.compaction.model.units import OffsetSpan
-from tierfold.storage.indexes.offset_index import OffsetIndex, read_offset_index, write_offset_index
 from tierfold.storage.kafka.batch_draft import BatchDraft, write_batch
 from tierfold.storage.kafka.control_records import ControlType
 from tierfold.storage.segments.group_rewrite import rewrite_group
-from tierfold.storage.segments.log_pieces import pieces_of, read_piece
-from tierfold.storage.segments.segment_check import CheckOrder, ReadSegment, read_and_check
+from tierfold.storage.segments.log_pieces import pieces_of
+from tierfold.storage.segments.segment_check import ReadSegment, read_and_check
 from tierfold.storage.segments.segment_metadata import read_aborted, read_checkpoint, read_snapshot
 from tierfold.storage.segments.segment_reader import read_segment
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
@@ -103,12 +104,7 @@ def test_of_its_aborted_transactions_those_count_whose_marker_does(
 def offsets(
     tier: LocalTieredStorage, segment: Segment, wanted: OffsetSpan, piece_bytes: int
 ) -> list[int]:
-    return [
-        int(chosen.records.offset[row])
-        for piece in pieces_of(tier, KEY, segment, wanted, ABORTED, piece_bytes)
-        for chosen in read_piece(tier, piece)
-        for row in chosen.rows
-    ]
+    return offsets_in(tier, pieces_of(tier, KEY, segment, wanted, ABORTED, piece_bytes))
 
 
 @pytest.mark.parametrize("piece_bytes", [1, 200, 2**30])
@@ -150,10 +146,7 @@ def test_an_index_that_leads_past_what_is_wanted_behind_the_cut_is_found_out(
 ) -> None:
     segment = put_cut(tier)
     path = part_file(tmp_path, tier, replace(segment, start_offset=102), Part.OFFSET_INDEX)
-    index = read_offset_index(np.frombuffer(path.read_bytes(), np.uint8), 102, "here")
-    kept = index.offsets + by >= 102
-    lying = OffsetIndex(offsets=index.offsets[kept] + by, positions=index.positions[kept])
-    path.write_bytes(write_offset_index(lying, 102))
+    move_index(path, 102, by)
     with pytest.raises(CorruptLog, match="the offset index leads to offsets"):
         offsets(tier, segment, OffsetSpan(start=start, end=end), 2**30)
 
@@ -176,17 +169,7 @@ def test_legacy_wrappers_are_cut_too(tier: LocalTieredStorage) -> None:
 
 
 def check(tier: LocalTieredStorage, segment: Segment, **fields: Any) -> ReadSegment:
-    order = CheckOrder(
-        key=KEY,
-        segment=segment,
-        is_live=True,
-        is_last=True,
-        index_interval_bytes=INTERVAL_BYTES,
-        buckets=1,
-        aborted_now=ABORTED,
-        aborted_before=None,
-    )
-    return read_and_check(tier, replace(order, **fields))
+    return read_and_check(tier, a_check_order(segment, buckets=1, aborted_now=ABORTED, **fields))
 
 
 def test_a_sound_cut_segment_has_no_corruptions_and_only_what_counts_is_collected(

@@ -13,8 +13,7 @@ import pytest
 
 from tests.storage.kafka_dumps import log_bytes
 from tests.storage.live_segments import (
-    INTERVAL_BYTES,
-    KEY,
+    a_check_order,
     an_abort,
     data,
     flip_bit,
@@ -28,7 +27,7 @@ from tierfold.compaction.model.segments import LeaderEpoch, Segment
 from tierfold.compaction.verification.latest_values import LatestValues
 from tierfold.storage.kafka.batch_draft import BatchDraft
 from tierfold.storage.kafka.control_records import ControlType
-from tierfold.storage.segments.segment_check import CheckOrder, ReadSegment, read_and_check
+from tierfold.storage.segments.segment_check import ReadSegment, read_and_check
 from tierfold.storage.tiers.local_tiered_storage import PARTS, LocalTieredStorage, Part
 
 LOG = (
@@ -48,28 +47,8 @@ def put(tier: LocalTieredStorage, **fields: Any) -> Segment:
     )
 
 
-def check(
-    tier: LocalTieredStorage,
-    segment: Segment,
-    *,
-    is_live: bool = True,
-    is_last: bool = True,
-    now: Sequence[AbortedTransaction] | None = None,
-    before: Sequence[AbortedTransaction] | None = None,
-) -> ReadSegment:
-    return read_and_check(
-        tier,
-        CheckOrder(
-            key=KEY,
-            segment=segment,
-            is_live=is_live,
-            is_last=is_last,
-            index_interval_bytes=INTERVAL_BYTES,
-            buckets=2,
-            aborted_now=None if now is None else tuple(now),
-            aborted_before=None if before is None else tuple(before),
-        ),
-    )
+def check(tier: LocalTieredStorage, segment: Segment, **how: Any) -> ReadSegment:
+    return read_and_check(tier, a_check_order(segment, **how))
 
 
 def corruptions(tier: LocalTieredStorage, segment: Segment, **how: Any) -> tuple[str, ...]:
@@ -109,7 +88,7 @@ def test_a_sound_segment_has_no_corruptions(tier: LocalTieredStorage) -> None:
 
 
 def test_keys_are_collected_for_each_side_by_its_own_aborts(tier: LocalTieredStorage) -> None:
-    found = check(tier, put(tier), now=ABORTED, before=())
+    found = check(tier, put(tier), aborted_now=ABORTED, aborted_before=())
     assert offsets_by_key(found.now) == {b"a": 100, b"b": 107, b"c": 104, b"d": 110}
     assert offsets_by_key(found.before) == {b"a": 102, b"b": 107, b"c": 104, b"d": 110}
 
@@ -292,7 +271,7 @@ def test_a_legacy_wrapper_begins_at_its_first_record(
 def test_a_retired_segment_is_only_read(tier: LocalTieredStorage, tmp_path: Path) -> None:
     segment = put(tier)
     part_file(tmp_path, tier, segment, Part.SNAPSHOT).unlink()
-    found = check(tier, replace(segment, end_offset=200), is_live=False, before=ABORTED)
+    found = check(tier, replace(segment, end_offset=200), is_live=False, aborted_before=ABORTED)
     assert found.checked.corruptions == ()
     assert found.checked.index_entries == 0
     assert offsets_by_key(found.before)[b"a"] == 100
