@@ -39,11 +39,9 @@ def ensure_kernel_cache() -> None:
 
 
 def _users_cache() -> Path:
-    """The user's cache folder, as numba determines it."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "numba"
 
 
 def _is_writable(folder: Path) -> bool:
-    """Whether the folder is writable, or can be created."""
     there = next(parent for parent in (folder, *folder.parents) if os.path.lexists(parent))
     return there.is_dir() and os.access(there, os.W_OK | os.X_OK)

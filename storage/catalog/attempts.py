@@ -95,7 +95,6 @@ def commit_attempt(proposal: CommitProposal) -> Attempt:
 
 
 def _invariants_of(proposal: CommitProposal) -> tuple[Invariant, ...]:
-    """The invariants that hold between the row before and the row after."""
     if any(isinstance(update, ForgetPartition) for update in proposal.updates):
         return FORGET_INVARIANTS
     return RESTORE_INVARIANTS if proposal.is_restore else COMMIT_INVARIANTS

@@ -160,9 +160,7 @@ class Catalog:
         """
         return self._settle([commit_attempt(proposal) for proposal in proposals])
 
-    def resolve(
-        self, proposals: Sequence[CommitProposal]
-    ) -> dict[PartitionKey, Outcome | None]:
+    def resolve(self, proposals: Sequence[CommitProposal]) -> dict[PartitionKey, Outcome | None]:
         """The true outcomes of commits that ended `Unknown`, read back; nothing is written.
 
         None: the row is still the one that the proposal is based on. The write may still arrive; a

@@ -130,7 +130,6 @@ class _Cells:
 
 
 def _check(cells: _Cells, found: dict[int, str]) -> None:
-    """Check a column and all columns nested in it."""
     name, values, rows = cells.name, cells.values, cells.rows
     if not len(values):
         return

@@ -235,7 +235,6 @@ class DeltaLog:
         return has_data and not (self._versions(_CHECKPOINT) or self._versions(_COMMIT))
 
     def _versions(self, suffix: str) -> list[int]:
-        """The versions that have a file with this suffix."""
         if not self.folder.is_dir():
             return []
         names = [path.name.partition(".") for path in self.folder.iterdir()]

@@ -113,9 +113,8 @@ def table_of(states: Sequence[PartitionState]) -> pa.Table:
 def rows_read(rows: pa.Table, *, where: str) -> RowsRead:
     """The states of rows of `partitions`, each row checked by itself; more columns may follow.
 
-    Raises:
-        BadSettings: a newer tierfold wrote a row.
-        CorruptLog: a column is missing or of another type, or a value is null.
+    Raises BadSettings if a newer tierfold wrote a row, CorruptLog if a column is missing or of
+    another type, or a value is null.
     """
     _refuse_other_layout(rows, where)
     return rows_judged(_promised(rows, where), where=where)

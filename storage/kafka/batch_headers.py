@@ -151,9 +151,7 @@ def read_heads(log: NDArray[np.uint8], *, where: str, check_crc: bool = True) ->
     """The heads of all batches of a log (uint8); none for a log of zero bytes.
 
     Without `check_crc` only the structure is checked. `where` is the object or file, for errors.
-
-    Raises:
-        CorruptLog: Naming the byte position, what was found and what to do.
+    Raises CorruptLog with the byte position.
     """
     log = as_kernel_input(log)
     batches, code, at, found = _count_batches(log)
@@ -186,7 +184,7 @@ def _check_crc(log: NDArray[np.uint8], heads: BatchHeads, where: str) -> None:
 
 @kernel
 def _count_batches(log: NDArray[np.uint8]) -> tuple[int, int, int, int]:
-    """How many batches there are; and a code, the byte position, the offending number."""
+    """Return the number of batches, and a code, the byte position and the offending number."""
     at = 0
     batches = 0
     while at < log.size:
@@ -208,7 +206,7 @@ def _count_batches(log: NDArray[np.uint8]) -> tuple[int, int, int, int]:
 
 @kernel
 def _fill(log: NDArray[np.uint8], out: _Columns) -> tuple[int, int, int]:
-    """Fills the columns; how many heads are sound, a code, and what offends in the next."""
+    """Fill the columns; return the number of sound heads, a code, and the offending number."""
     at = 0
     previous = -1
     for i in range(out.position.size):

@@ -96,10 +96,8 @@ class _Rewrite:
         self.passed.clear()
 
 
-def rewrite_group(
-    tier: LocalTieredStorage, task: GroupTask, bits: RecordBits
-) -> GroupReceipt:
-    """Rewrite one group; if it raises CorruptLog or UnreadableObject, no segment was written."""
+def rewrite_group(tier: LocalTieredStorage, task: GroupTask, bits: RecordBits) -> GroupReceipt:
+    """Rewrite one group; raises CorruptLog or UnreadableObject, and then no receipt names it."""
     with ExitStack() as contexts:
         state = _Rewrite(tier, task, contexts)
         for segment in task.group.segments:
@@ -161,9 +159,7 @@ class _Window:
     """Where the window ends, see `last_offset_of`."""
 
 
-def _rewritten_window(
-    source: _Source, heads: BatchHeads, bits: NDArray[np.uint8]
-) -> _Window:
+def _rewritten_window(source: _Source, heads: BatchHeads, bits: NDArray[np.uint8]) -> _Window:
     """`bits` has shape (records of the window,)."""
     log = source.log
     records = decode_any(log, heads, where=source.where)

@@ -95,12 +95,7 @@ class _Log:
 
 
 def read_and_check(tier: LocalTieredStorage, order: CheckOrder) -> ReadSegment:
-    """Read a segment and check it.
-
-    Raises:
-        CorruptLog: The log cannot be decoded, so nothing more can be checked.
-        UnreadableObject: The log cannot be read.
-    """
+    """Read a segment and check it; raises CorruptLog or UnreadableObject if its log is unusable."""
     segment = order.segment
     data, where = tier.part_of(order.key, segment, Part.LOG)
     collectors = [
@@ -191,7 +186,6 @@ def _checked_indexes(tier: LocalTieredStorage, order: CheckOrder, log: _Log) -> 
 
 
 def _corruptions(tier: LocalTieredStorage, order: CheckOrder, log: _Log) -> tuple[str, ...]:
-    """The corruptions of a live segment, except those of its indexes."""
     return (
         *(f"{log.where}: {corruption}" for corruption in _log_corruptions(order, log)),
         *_transaction_corruptions(tier, order, log),

@@ -151,9 +151,7 @@ def listed_checkpoint(
     return read_leader_epoch_checkpoint(data, where)
 
 
-def last_offset_seen(
-    storage: LocalTieredStorage, key: PartitionKey, listed: ListedSegment
-) -> int:
+def last_offset_seen(storage: LocalTieredStorage, key: PartitionKey, listed: ListedSegment) -> int:
     """The last offset of a corrupt log's batches, up to the first impossible header; -1: none."""
     last_offset = -1
     with suppress(TierfoldError):
@@ -227,7 +225,6 @@ def _log_reader(
 
 
 def _end_of(log: _LogReader, offsets: OffsetIndex, times: TimeIndex) -> tuple[int, int]:
-    """The last offset and the largest timestamp."""
     indexed_offset, position = -1, 0
     if len(offsets.offsets):
         indexed_offset, position = int(offsets.offsets[-1]), int(offsets.positions[-1])

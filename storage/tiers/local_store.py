@@ -297,7 +297,6 @@ def _mapped(descriptor: int) -> NDArray[np.uint8] | None:
 
 
 def _copied(descriptor: int, start: int, length: int) -> NDArray[np.uint8]:
-    """Up to `length` bytes from `start` on."""
     length = max(0, min(length, os.fstat(descriptor).st_size - start))
     data = np.empty(length, np.uint8)
     view = data.data
@@ -311,7 +310,6 @@ def _copied(descriptor: int, start: int, length: int) -> NDArray[np.uint8]:
 
 
 def _is_staged(name: str) -> bool:
-    """Whether the name is that of an object that is not finished."""
     return name.startswith(".") and name.endswith(STAGED_SUFFIX)
 
 
@@ -342,6 +340,5 @@ def _make_folders(root: Path, folder: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Sync a folder: new names in it become durable."""
     with _opened(folder) as descriptor:
         os.fsync(descriptor)

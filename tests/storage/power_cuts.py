@@ -78,9 +78,7 @@ def _identity(path: Path) -> tuple[int, int]:
     return found.st_ino, found.st_mtime_ns
 
 
-def watched(
-    patch: pytest.MonkeyPatch, disk: Disk, look: Callable[[], None] = lambda: None
-) -> None:
+def watched(patch: pytest.MonkeyPatch, disk: Disk, look: Callable[[], None] = lambda: None) -> None:
     """Redirect syncs to `disk` from here on, and call `look` before each."""
 
     def fsync(descriptor: int) -> None:

@@ -57,12 +57,12 @@ def an_ordinary_user() -> Iterator[None]:
 
 
 class TestReading:
-    def test_a_row_is_found_under_whatever_name_its_topic_has_now(self, uri: str) -> None:
+    def test_a_row_is_found_under_its_topics_new_name(self, uri: str) -> None:
         renamed = replace(KEY, topic="renamed")
         state = claim(Catalog(uri), fresh(), "a").state
         assert Catalog(uri).read([renamed]) == {KEY: state}
 
-    def test_only_the_partitions_named_are_returned(self, uri: str) -> None:
+    def test_only_the_given_partitions_are_returned(self, uri: str) -> None:
         # Two topics in one predicate: it must not be read as their partitions' product.
         mine, sibling = keys(2)
         other = replace(sibling, topic="other", topic_id="O" * 21 + "A")
@@ -70,7 +70,7 @@ class TestReading:
         Catalog(uri).claim([fresh(k) for k in (mine, sibling, other, others_sibling)], "a", at_ms=1)
         assert set(Catalog(uri).read([mine, other])) == {mine, other}
 
-    def test_the_predicate_stays_short_whatever_the_number_of_topics(self, uri: str) -> None:
+    def test_the_predicate_stays_short_for_any_number_of_topics(self, uri: str) -> None:
         # delta-rs takes half a minute to plan a predicate with thousands of topics.
         script = Script()
         catalog = Catalog(uri, partial(ScriptedTable, script))

@@ -92,7 +92,7 @@ def versions(uri: str) -> dict[tuple[str, int], int]:
     return {(row["topic_id"], row["partition"]): row["format_version"] for row in rows}
 
 
-def test_they_are_claimed_and_committed_and_their_neighbours_survive(
+def test_old_rows_are_claimed_and_committed_and_their_neighbours_stay(
     uri: str, old: list[PartitionState]
 ) -> None:
     catalog = Catalog(uri)
@@ -154,7 +154,7 @@ def test_a_forgotten_row_is_kept_as_it_is(uri: str, old: list[PartitionState]) -
 
 
 @pytest.mark.parametrize("version", [2, FORMAT_VERSION + 1])
-def test_any_other_format_is_refused_and_left_as_it_is(
+def test_other_formats_are_refused_and_not_changed(
     uri: str, old: list[PartitionState], version: int
 ) -> None:
     at = OLD_PARTITIONS.get_field_index("format_version")

@@ -128,7 +128,7 @@ class TestRaces:
         assert all(isinstance(outcome, Committed) for outcome in outcomes)
         assert set(Catalog(uri).read()) == set(keys(4))
 
-    def test_a_run_that_others_always_outrun_gives_up(
+    def test_a_run_gives_up_after_too_many_conflicts(
         self, uri: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("tierfold.storage.catalog.catalog.ATTEMPTS", 3)
@@ -186,7 +186,7 @@ class TestLostAnswers:
         assert len(script.of("read")) == 1
 
     @pytest.mark.parametrize("written", [True, False])
-    def test_what_cannot_be_read_back_is_unknown_until_resolved(
+    def test_a_commit_that_cannot_be_read_back_is_unknown_until_resolved(
         self, uri: str, written: bool
     ) -> None:
         state = claim(Catalog(uri), fresh(), "a").state
@@ -198,9 +198,7 @@ class TestLostAnswers:
         found = Committed(epoch=1, commit_id=proposal.commit_id) if written else None
         assert Catalog(uri).resolve([proposal]) == {KEY: found}
 
-    def test_a_row_without_a_trace_stays_unknown_for_a_write_may_still_arrive(
-        self, uri: str
-    ) -> None:
+    def test_a_commit_without_a_trace_stays_unknown(self, uri: str) -> None:
         state = claim(Catalog(uri), fresh(), "a").state
         proposal = swap(state, "merged")
         outcome = under(Script(fails("replace")), uri).commit([proposal])[KEY]

@@ -160,7 +160,7 @@ def test_every_field_of_a_state_has_its_column() -> None:
     assert set(PARTITIONS.names) == own | derived
 
 
-def test_every_column_is_explained() -> None:
+def test_every_column_has_a_comment() -> None:
     for columns in (PARTITIONS, RUNS, SEGMENT, RETIRED_SEGMENT, LEADER_EPOCH, CLEANER_OFFSET):
         assert all(column.metadata[b"comment"] for column in columns)
 

@@ -52,9 +52,7 @@ def late(uri: str, meanwhile: Event) -> Catalog:
     return Catalog(uri, partial(ScriptedTable, Script(at("replace 1", meanwhile))))
 
 
-def publishing(
-    state: PartitionState, name: str, offset: int, *more: Update
-) -> CommitProposal:
+def publishing(state: PartitionState, name: str, offset: int, *more: Update) -> CommitProposal:
     """Merge the live segments below `offset` into one and advance the cleaner offset to it."""
     ids = tuple(segment.segment_id for segment in state.segments if segment.start_offset < offset)
     merged = a_segment(
@@ -168,9 +166,7 @@ SEG_0, SEG_1, SEG_2 = (
 
 
 @pytest.mark.parametrize("order", [*orders()], ids=", ".join)
-def test_whatever_arrives_first_readers_end_with_seg_2(
-    table: Table, order: tuple[str, ...]
-) -> None:
+def test_in_any_order_readers_end_with_seg_2(table: Table, order: tuple[str, ...]) -> None:
     table.play(order)
     is_in_time = order.index("A writes") < order.index("B claims")
     row = row_of(table.uri)
@@ -204,7 +200,7 @@ def test_whatever_arrives_first_readers_end_with_seg_2(
     assert vectors == expected | ({"seg-1": vector((1, 123))} if is_in_time else {})
 
 
-def test_all_orders_are_played() -> None:
+def test_every_order_is_played() -> None:
     assert len(set(orders())) == 20
     for order in orders():
         assert tuple(step for step in order if step in OF_A) == OF_A
@@ -216,7 +212,7 @@ class TestAZombie:
 
     @pytest.mark.parametrize("rivals", [("b",), ("b", "c"), ("b", "c", "d")])
     @pytest.mark.parametrize("sent", ["seg-1", "release"])
-    def test_it_learns_by_which_epoch(
+    def test_it_is_fenced_by_the_newest_epoch(
         self, table: Table, rivals: tuple[str, ...], sent: str
     ) -> None:
         state = row_of(table.uri)
@@ -230,9 +226,7 @@ class TestAZombie:
         assert row_of(table.uri) == before
 
     @pytest.mark.parametrize("sent", ["seg-1", "release"])
-    def test_what_it_sent_before_it_was_shut_out_lands_in_vain(
-        self, table: Table, sent: str
-    ) -> None:
+    def test_a_commit_it_sent_before_it_was_fenced_fails(self, table: Table, sent: str) -> None:
         state = row_of(table.uri)
         proposal = table.seg_1 if sent == "seg-1" else releasing(state)
         catalog = late(table.uri, lambda: take_over(table.uri, "b"))

@@ -38,7 +38,7 @@ def test_another_table_in_its_place_is_corrupt(uri: str) -> None:
         RunsTable(uri).read()
 
 
-def test_what_is_a_month_old_of_its_log_goes_and_no_row_does(uri: str) -> None:
+def test_old_log_files_are_deleted_and_rows_stay(uri: str) -> None:
     runs = [replace(A_RUN, run=f"run-{number:02}") for number in range(CHECKPOINT_INTERVAL + 2)]
     for run in runs:
         RunsTable(uri).append([run])

@@ -23,7 +23,7 @@ def test_there_are_sample_segments() -> None:
 
 
 @pytest.mark.parametrize("log", LOGS, ids=lambda log: log.name[:20])
-def test_a_brokers_own_indexes_come_out_byte_for_byte(log: Path) -> None:
+def test_a_brokers_indexes_are_built_byte_for_byte(log: Path) -> None:
     heads = read_heads(np.fromfile(log, np.uint8), where=str(log))
     offset_index, time_index = build_indexes(
         heads, start_offset=int(log.name[:20]), index_interval_bytes=4096
@@ -94,7 +94,7 @@ def model(
     st.lists(st.tuples(st.integers(61, 9000), st.integers(-1, 50)), min_size=1, max_size=60),
     st.sampled_from([0, 100, 4096]),
 )
-def test_any_log_gives_the_rules_entries(batches: list[tuple[int, int]], interval: int) -> None:
+def test_the_entries_follow_the_rule(batches: list[tuple[int, int]], interval: int) -> None:
     sizes = [size for size, _ in batches]
     timestamps = [time_ms for _, time_ms in batches]
     assert built(sizes, timestamps, interval) == model(sizes, timestamps, interval)

@@ -20,7 +20,7 @@ AT = len(FIRST)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_heads_are_kafkas(name: str) -> None:
+def test_headers_are_read_as_kafka_reads_them(name: str) -> None:
     heads, expected = heads_of(log_bytes(name)), kafka_reads(name)
     assert heads.position.tolist() == [b["pos"] for b in expected]
     assert heads.size_bytes.tolist() == [b["size"] for b in expected]
@@ -32,14 +32,14 @@ def test_heads_are_kafkas(name: str) -> None:
     assert heads.delete_horizon_ms.tolist() == horizons
 
 
-def test_flags_of_magic_2_mean_nothing_before_it() -> None:
+def test_magic_0_and_1_have_no_flags_of_magic_2() -> None:
     heads = heads_of(patched(log_bytes("v1none"), 17, "B", 0x70), check_crc=False)
     first = heads.slice(0, 1)
     flags = (first.is_transactional, first.is_control, first.has_delete_horizon)
     assert [flag.tolist() for flag in flags] == [[False]] * 3
 
 
-def test_the_timestamp_type_means_nothing_in_magic_0() -> None:
+def test_magic_0_has_no_timestamp_type() -> None:
     heads = heads_of(patched(log_bytes("v0none"), 17, "B", 0x08), check_crc=False)
     assert not heads.is_log_append_time[0]
 
@@ -109,7 +109,7 @@ def test_a_corrupt_log_is_named_with_its_place(corrupt: str) -> None:
     assert "Take the segment from a backup" in caught.value.remedy
 
 
-def test_zstd_came_too_late_for_legacy() -> None:
+def test_magic_0_and_1_have_no_zstd() -> None:
     with pytest.raises(CorruptLog, match="unknown compression codec 4"):
         heads_of(patched(log_bytes("v1none"), 17, "B", Codec.ZSTD), check_crc=False)
 

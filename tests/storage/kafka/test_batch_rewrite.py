@@ -63,7 +63,7 @@ def as_kafka_decided(name: str) -> tuple[bytes, list[BatchRetention], list[bool]
 
 
 @pytest.mark.parametrize("name", CLEANED)
-def test_the_output_is_kafkas(name: str) -> None:
+def test_the_output_equals_kafkas(name: str) -> None:
     source, retention, keep, horizons = as_kafka_decided(name)
     out, _ = rewritten(source, retention, keep, horizons)
     expected = log_bytes(f"{name}.cleaned")
@@ -82,7 +82,7 @@ def without_compression(log: bytes) -> list[dict[str, object]]:
     return batches
 
 
-def test_kafkas_logs_ask_for_every_retention() -> None:
+def test_kafkas_logs_need_every_retention() -> None:
     retention = {retention for name in CLEANED for retention in as_kafka_decided(name)[1]}
     horizons = {h is None for name in CLEANED for h in as_kafka_decided(name)[3]}
     assert retention >= {BatchRetention.DROP, BatchRetention.REWRITE, BatchRetention.EMPTY}
@@ -105,7 +105,7 @@ def decisions(draw: st.DrawFn) -> Decision:
 
 
 @given(decisions())
-def test_the_output_is_the_models(decision: Decision) -> None:
+def test_the_output_equals_the_models(decision: Decision) -> None:
     drafts, retention, keep, horizons = decision
     sources = [write_batch(draft) for draft in drafts]
     out, sizes = rewritten(b"".join(sources), retention, keep, horizons)
@@ -168,7 +168,7 @@ def timed(codec: Codec, *times_ms: int) -> BatchDraft:
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
-def test_a_horizon_so_near_that_no_delta_changes_its_length_changes_the_deltas(
+def test_a_horizon_that_keeps_the_length_of_deltas_changes_their_values(
     codec: Codec,
 ) -> None:
     draft = timed(codec, NOW_MS, NOW_MS + 300, NOW_MS + 600)
@@ -217,7 +217,7 @@ def test_a_legacy_batch_can_be_emptied() -> None:
     assert [b.last_offset for b in batches] == [b["lastOffset"] for b in kafka_reads("v1gzip")]
 
 
-def test_nothing_in_nothing_out() -> None:
+def test_no_batches_give_no_bytes() -> None:
     assert rewritten(b"", [], [], []) == (b"", [])
 
 

@@ -65,5 +65,5 @@ def test_a_value_without_an_epoch_gives_none(value: bytes | None) -> None:
 
 
 @pytest.mark.parametrize("key", [None, b"\x00", b"\xff\xff\x00\x00", b"\x00\x00\x00\x63"])
-def test_what_kafka_has_not_is_unknown(key: bytes | None) -> None:
+def test_a_type_that_kafka_lacks_is_unknown(key: bytes | None) -> None:
     assert control_type(key) is ControlType.UNKNOWN

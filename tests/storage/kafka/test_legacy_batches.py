@@ -42,7 +42,7 @@ def test_the_wrappers_log_append_time_is_its_messages_time() -> None:
     assert decoded(wrapper(1, inner, attributes=8)).timestamp_ms.tolist() == [9000, 9000]
 
 
-def test_wrappers_decoded_together_hold_no_more_than_is_accepted(
+def test_the_wrappers_of_one_window_are_bounded_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(compression, "WINDOW_BYTES_TRUSTED", 1_000_000)
@@ -69,7 +69,7 @@ def test_one_reader_serves_every_magic(name: str) -> None:
     assert records.offset.tolist() == offsets
 
 
-def test_no_batches_no_records() -> None:
+def test_no_batches_have_no_records() -> None:
     assert len(decoded(b"")) == 0
     assert len(decode_any(array(b""), heads_of(b""), where=WHERE)) == 0
 

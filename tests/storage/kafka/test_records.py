@@ -41,7 +41,7 @@ def test_columns_hold_what_was_written(drafts: tuple[BatchDraft, ...]) -> None:
         assert records.start[n] < key_at <= value_at <= records.headers_at[n] <= records.end[n]
 
 
-def test_nothing_is_copied_where_nothing_is_compressed() -> None:
+def test_uncompressed_batches_are_not_copied() -> None:
     found = decoded(log_bytes("v2none"))
     assert np.shares_memory(found.records.body, found.log)
 
@@ -143,7 +143,7 @@ def test_a_window_never_mixes_legacy_and_new() -> None:
     assert list(windows(heads, window_bytes=2**30)) == [(0, legacy), (legacy, legacy + 2)]
 
 
-def test_what_is_decoded_together_holds_no_more_than_is_accepted(
+def test_the_payloads_of_one_window_are_bounded_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(compression, "WINDOW_BYTES_TRUSTED", 1_000_000)
@@ -156,6 +156,6 @@ def test_what_is_decoded_together_holds_no_more_than_is_accepted(
     assert caught.value.where == f"{WHERE}: the batch at byte {heads.position[3]} (base offset 3)"
 
 
-def test_no_batches_no_windows() -> None:
+def test_no_batches_have_no_windows() -> None:
     assert list(windows(heads_of(b""), window_bytes=10)) == []
     assert len(decoded(b"").records) == 0

@@ -91,7 +91,7 @@ def test_its_side_files_are_found_by_its_own_start(tier: LocalTieredStorage) -> 
     assert read_checkpoint(tier, KEY, segment) == (LeaderEpoch(epoch=3, start_offset=0),)
 
 
-def test_of_its_aborted_transactions_those_count_whose_marker_does(
+def test_an_aborted_transaction_counts_if_its_marker_does(
     tier: LocalTieredStorage,
 ) -> None:
     segment = put_cut(tier)
@@ -130,7 +130,7 @@ def test_a_whole_cut_segment_is_one_piece_of_the_bytes_that_count(
     assert (piece.start, piece.end) == (segment.skipped_bytes, segment.log_bytes)
 
 
-def test_a_log_that_is_shorter_than_known_is_reported_with_its_whole_size(
+def test_a_cut_log_shorter_than_the_catalog_says_is_reported_with_its_size(
     tmp_path: Path, tier: LocalTieredStorage
 ) -> None:
     segment = put_cut(tier)
@@ -141,7 +141,7 @@ def test_a_log_that_is_shorter_than_known_is_reported_with_its_whole_size(
 
 
 @pytest.mark.parametrize(("by", "start", "end"), [(-3, 107, 111), (4, 106, 110)])
-def test_an_index_that_leads_past_what_is_wanted_behind_the_cut_is_found_out(
+def test_an_index_that_leads_past_the_wanted_offsets_of_a_cut_segment_is_reported(
     tmp_path: Path, tier: LocalTieredStorage, by: int, start: int, end: int
 ) -> None:
     segment = put_cut(tier)
@@ -151,7 +151,7 @@ def test_an_index_that_leads_past_what_is_wanted_behind_the_cut_is_found_out(
         offsets(tier, segment, OffsetSpan(start=start, end=end), 2**30)
 
 
-def test_a_hole_right_behind_the_cut_does_not_corrupt_the_index(tier: LocalTieredStorage) -> None:
+def test_a_gap_right_after_the_cut_does_not_corrupt_the_index(tier: LocalTieredStorage) -> None:
     batches = [*SKIPPED, *COUNTED[3:]]  # Nothing is left of 105 to 107.
     segment = cut(put_segment(tier, batches, offsets=(102, 110)), 105, SKIPPED)
     assert offsets(tier, segment, OffsetSpan(start=0, end=200), 2**30) == [108, 109, 110]
@@ -172,7 +172,7 @@ def check(tier: LocalTieredStorage, segment: Segment, **fields: Any) -> ReadSegm
     return read_and_check(tier, a_check_order(segment, buckets=1, aborted_now=ABORTED, **fields))
 
 
-def test_a_sound_cut_segment_has_no_corruptions_and_only_what_counts_is_collected(
+def test_a_sound_cut_segment_has_no_corruptions_and_counts_from_its_effective_start(
     tier: LocalTieredStorage,
 ) -> None:
     segment = put_cut(tier)
@@ -286,7 +286,7 @@ def test_leader_epochs_are_merged_by_effective_offsets(tier: LocalTieredStorage)
     assert new.leader_epochs == before.leader_epochs
 
 
-def test_a_cut_that_leaves_a_batch_of_before_is_found_out(tier: LocalTieredStorage) -> None:
+def test_a_cut_that_leaves_an_earlier_batch_is_reported(tier: LocalTieredStorage) -> None:
     segment = put_cut(tier)
     one = len(write_batch(SKIPPED[2]))
     wrong = replace(segment, skipped_bytes=segment.skipped_bytes - one)

@@ -80,7 +80,7 @@ def test_an_unchanged_single_segment_is_read_and_nothing_is_written(tmp_path: Pa
     assert files_of(log) == before
 
 
-def test_a_group_of_two_is_written_though_nothing_goes(tmp_path: Path) -> None:
+def test_a_group_of_two_is_written_even_if_nothing_is_removed(tmp_path: Path) -> None:
     log = picture("0:a=1 | 1:b=1", tmp_path)
     receipt = rewritten(log)
     assert receipt.result is GroupResult.WRITTEN
@@ -107,7 +107,7 @@ def test_a_segment_that_is_corrupted_while_written_gets_no_receipt(tmp_path: Pat
         rewritten(replace(log, tier=replace(log.tier, store=store)), 0)
 
 
-def test_a_group_of_which_nothing_survives_writes_nothing(tmp_path: Path) -> None:
+def test_a_group_without_kept_records_writes_nothing(tmp_path: Path) -> None:
     log = picture("0:a=1 | 1:b=1 ..4", tmp_path)
     before = files_of(log)
     receipt = rewritten(log, 0, 1)
@@ -145,7 +145,7 @@ def test_an_empty_key_is_a_key_and_an_empty_value_is_one(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("window_bytes", [1, 100, 150, 10**6])
-def test_what_was_passed_by_is_copied_once_something_goes(
+def test_unchanged_stretches_are_copied_once_a_record_is_removed(
     window_bytes: int, threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(group_rewrite, "WINDOW_BYTES", window_bytes)
@@ -170,7 +170,7 @@ def test_aborted_data_is_found_in_every_window(
     assert receipt.counts.aborted == 3
 
 
-def test_only_a_control_batch_is_discarded_though_data_begins_at_such_an_offset(
+def test_only_control_batches_are_discarded(
     tmp_path: Path,
 ) -> None:
     log = picture("0:a=^100 1:P1:C^100 2:P2:C^100 3:b=1", tmp_path)
@@ -204,7 +204,7 @@ def last_batch(log: Log, receipt: GroupReceipt) -> Batch:
         (NO_TIMESTAMP_MS, {"codec": 1}),
     ],
 )
-def test_a_batch_that_is_emptied_keeps_of_its_times_the_largest_alone(
+def test_an_emptied_batch_keeps_only_its_largest_timestamp(
     timestamp_ms: int, fields: dict[str, Any], tmp_path: Path
 ) -> None:
     log = picture("0:a=1", tmp_path)
@@ -217,7 +217,7 @@ def test_a_batch_that_is_emptied_keeps_of_its_times_the_largest_alone(
 
 
 @pytest.mark.parametrize(("at", "form", "value"), [(27, "q", 5), (21, "h", 0x40), (21, "h", 1)])
-def test_an_empty_batch_in_another_form_than_kafkas_is_emptied_again(
+def test_an_empty_batch_in_another_form_is_rewritten_in_kafkas(
     at: int, form: str, value: int, tmp_path: Path
 ) -> None:
     # Another base timestamp, or a horizon or codec without records.
@@ -241,7 +241,7 @@ def test_closing_alone_is_a_change(tmp_path: Path) -> None:
     assert receipt.bytes_written == log.segments[0].size_bytes + 61
 
 
-def test_where_a_batch_ends_the_round_none_is_added(tmp_path: Path) -> None:
+def test_no_closing_batch_is_added_after_a_last_batch(tmp_path: Path) -> None:
     log = picture("0:a=1 2-4:[3:b=1]", tmp_path)
     assert rewritten(log, ends_in_batch=True).result is GroupResult.UNCHANGED
 
@@ -318,7 +318,7 @@ def test_a_control_record_without_a_type_is_reported_with_its_place(tmp_path: Pa
         assert caught.value.where in {"a log", str(path_of(log, 0, Part.LOG))}
 
 
-def test_a_transaction_index_that_is_gone_stops_the_rewrite(tmp_path: Path) -> None:
+def test_a_missing_transaction_index_stops_the_rewrite(tmp_path: Path) -> None:
     log = picture("P1(0:a=1) 1:P1:A 2:b=1", tmp_path)
     path_of(log, 0, Part.TRANSACTION_INDEX).unlink()
     before = files_of(log)
@@ -327,7 +327,7 @@ def test_a_transaction_index_that_is_gone_stops_the_rewrite(tmp_path: Path) -> N
     assert files_of(log) == before
 
 
-def test_a_segment_whose_time_has_come_is_written_though_nothing_goes(tmp_path: Path) -> None:
+def test_a_due_segment_is_written_even_if_nothing_is_removed(tmp_path: Path) -> None:
     # So that the catalog, which has that time, drops it.
     log = picture("0:a=1 1:b=1", tmp_path)
     (segment,) = log.segments
@@ -340,13 +340,13 @@ def test_a_segment_whose_time_has_come_is_written_though_nothing_goes(tmp_path: 
             assert drawn(replace(log, segments=(receipt.segment,))) == drawn(log)
 
 
-def test_a_new_segment_is_due_when_the_first_of_its_sources_records_is(tmp_path: Path) -> None:
+def test_a_new_segment_is_due_with_its_earliest_record(tmp_path: Path) -> None:
     receipt = rewritten(picture("0:a=^900 1:b=1 | 2:c=^800 3:d= | 4:e=1", tmp_path))
     assert receipt.segment is not None
     assert receipt.segment.earliest_due_ms == 800
 
 
-def test_a_horizon_that_only_its_batch_has_gets_into_the_catalog(tmp_path: Path) -> None:
+def test_a_horizon_that_only_a_batch_has_is_added_to_the_catalog(tmp_path: Path) -> None:
     log = picture("0:a=^900 1:b=1", tmp_path)
     (segment,) = log.segments
     known = replace(log, segments=(replace(segment, earliest_due_ms=900),))

@@ -78,9 +78,7 @@ def test_pieces_of_any_size_hold_every_record_once(
 
 
 @pytest.mark.parametrize("piece_bytes", [1, 700, WHOLE])
-def test_every_span_is_found_and_nothing_beside_it(
-    tier: LocalTieredStorage, piece_bytes: int
-) -> None:
+def test_every_span_returns_exactly_its_offsets(tier: LocalTieredStorage, piece_bytes: int) -> None:
     segment = put_segment(tier, plain_batches(), offsets=(0, END - 1))
     for start in range(0, END, 4):
         for end in (start, start + 1, start + 7, END + 5):
@@ -127,7 +125,7 @@ def test_markers_and_aborted_batches_are_left_out(tier: LocalTieredStorage) -> N
 
 
 @pytest.mark.parametrize("piece_bytes", [1, WHOLE])
-def test_of_an_aborted_transaction_even_one_offset_alone_is_left_out(
+def test_a_span_within_an_aborted_transaction_returns_nothing_of_it(
     tier: LocalTieredStorage, piece_bytes: int
 ) -> None:
     aborted = (an_abort(7, 1, 4),)
@@ -157,7 +155,7 @@ def test_legacy_wrappers_have_only_their_last_offset(tier: LocalTieredStorage) -
 
 
 @pytest.mark.parametrize(("by", "start", "end"), [(-30, 10, END), (30, 0, 40)])
-def test_an_index_that_leads_past_what_is_wanted_is_found_out(
+def test_an_index_that_leads_past_the_wanted_offsets_is_reported(
     tmp_path: Path, tier: LocalTieredStorage, by: int, start: int, end: int
 ) -> None:
     segment = put_segment(tier, plain_batches(), offsets=(0, END - 1))
@@ -167,7 +165,7 @@ def test_an_index_that_leads_past_what_is_wanted_is_found_out(
         offsets_in(tier, found)
 
 
-def test_an_index_beyond_the_log_is_found_out(tmp_path: Path, tier: LocalTieredStorage) -> None:
+def test_an_index_beyond_the_log_is_reported(tmp_path: Path, tier: LocalTieredStorage) -> None:
     segment = put_segment(tier, plain_batches(), offsets=(0, END - 1))
     beyond = OffsetIndex(offsets=np.array([5]), positions=np.array([10**6], np.int32))
     part_file(tmp_path, tier, segment, Part.OFFSET_INDEX).write_bytes(write_offset_index(beyond, 0))
@@ -175,7 +173,7 @@ def test_an_index_beyond_the_log_is_found_out(tmp_path: Path, tier: LocalTieredS
         pieces(tier, segment, OffsetSpan(start=20, end=30))
 
 
-def test_a_log_shorter_than_known_is_found_out(tmp_path: Path, tier: LocalTieredStorage) -> None:
+def test_a_log_that_is_too_short_is_reported(tmp_path: Path, tier: LocalTieredStorage) -> None:
     segment = put_segment(tier, plain_batches(), offsets=(0, END - 1))
     path = part_file(tmp_path, tier, segment, Part.LOG)
     # A whole batch is gone, so only the size shows it.
@@ -184,7 +182,7 @@ def test_a_log_shorter_than_known_is_found_out(tmp_path: Path, tier: LocalTiered
         offsets_in(tier, pieces(tier, segment))
 
 
-def test_a_bad_batch_is_named_by_where_its_piece_begins(
+def test_a_bad_batch_is_reported_with_the_start_of_its_piece(
     tmp_path: Path, tier: LocalTieredStorage
 ) -> None:
     segment = put_segment(tier, plain_batches(), offsets=(0, END - 1))
@@ -195,7 +193,7 @@ def test_a_bad_batch_is_named_by_where_its_piece_begins(
         offsets_in(tier, found[-1:])
 
 
-def test_a_log_that_is_gone_is_unreadable(tmp_path: Path, tier: LocalTieredStorage) -> None:
+def test_a_missing_log_is_unreadable(tmp_path: Path, tier: LocalTieredStorage) -> None:
     segment = put_segment(tier, plain_batches(), offsets=(0, END - 1))
     part_file(tmp_path, tier, segment, Part.LOG).unlink()
     with pytest.raises(UnreadableObject):

@@ -93,7 +93,7 @@ def test_keys_are_collected_for_each_side_by_its_own_aborts(tier: LocalTieredSto
     assert offsets_by_key(found.before) == {b"a": 102, b"b": 107, b"c": 104, b"d": 110}
 
 
-def test_only_the_keys_asked_for_are_collected(tier: LocalTieredStorage) -> None:
+def test_only_the_requested_keys_are_collected(tier: LocalTieredStorage) -> None:
     found = check(tier, put(tier))
     assert (found.now, found.before) == ((), ())
 
@@ -194,7 +194,7 @@ def test_epochs_may_change_within_a_segment(tier: LocalTieredStorage) -> None:
         (marker(103, 7, ControlType.ABORT), an_abort(7, 102, 107)),
     ],
 )
-def test_what_is_listed_as_aborted_has_its_marker_here(
+def test_a_transaction_listed_as_aborted_has_its_marker_in_the_segment(
     tier: LocalTieredStorage, batch: BatchDraft, listed: AbortedTransaction
 ) -> None:
     batches = [*LOG[:2], batch, *LOG[3:]]

@@ -58,7 +58,7 @@ def without(folder: Path, tier: LocalTieredStorage, segment: Segment, *parts: st
         part_file(folder, tier, segment, Part(part)).unlink()
 
 
-def test_a_complete_one_is_read_at_its_ends(tmp_path: Path, tier: LocalTieredStorage) -> None:
+def test_a_complete_segment_is_read_at_its_ends(tmp_path: Path, tier: LocalTieredStorage) -> None:
     segment = put(tier)
     upload = found(tier)
     assert (upload.segment, upload.end_offset, upload.corruption) == (segment, 14, "")
@@ -66,7 +66,7 @@ def test_a_complete_one_is_read_at_its_ends(tmp_path: Path, tier: LocalTieredSto
     assert upload.is_readable
 
 
-def test_of_a_complete_one_the_log_is_not_read_whole(tmp_path: Path) -> None:
+def test_only_part_of_a_complete_segments_log_is_read(tmp_path: Path) -> None:
     many = [of(base, 3) for base in range(0, 4000, 2)]
     segment = put(a_tier(tmp_path), *many, start=0)
     store = ScriptedStore(tmp_path)
@@ -74,7 +74,7 @@ def test_of_a_complete_one_the_log_is_not_read_whole(tmp_path: Path) -> None:
     assert store.of_part(Part.LOG) < segment.size_bytes
 
 
-def test_of_a_complete_one_each_side_file_is_read_once_at_most(tmp_path: Path) -> None:
+def test_each_side_file_of_a_complete_segment_is_read_at_most_once(tmp_path: Path) -> None:
     put(a_tier(tmp_path))
     store = ScriptedStore(tmp_path)
     tier = LocalTieredStorage(store)
@@ -85,7 +85,7 @@ def test_of_a_complete_one_each_side_file_is_read_once_at_most(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("part", sorted({*REQUIRED_PARTS} - {"log", CHECKPOINT.value}))
-def test_one_that_was_cut_short_is_walked_and_has_its_checkpoint(
+def test_an_incomplete_segment_is_read_whole_and_has_its_checkpoint(
     tmp_path: Path, tier: LocalTieredStorage, part: str
 ) -> None:
     without(tmp_path, tier, put(tier), part)
@@ -117,7 +117,7 @@ def test_batches_without_an_epoch_are_a_stretch_of_their_own(
     ]
 
 
-def test_legacy_batches_carry_no_epoch_and_a_wrapper_begins_where_its_first_message_does(
+def test_legacy_batches_have_no_epoch_and_wrappers_begin_at_their_first_message(
     tmp_path: Path, tier: LocalTieredStorage
 ) -> None:
     inner = b"".join(message(i, b"v") for i in range(4))
@@ -136,7 +136,7 @@ def test_with_an_empty_checkpoint_the_epochs_come_from_the_batches(
     assert [stretch.epoch for stretch in found(tier).stretches] == [3, 4]
 
 
-def test_one_without_a_log_is_not_read(tmp_path: Path) -> None:
+def test_a_segment_without_a_log_is_not_read(tmp_path: Path) -> None:
     tier = a_tier(tmp_path)
     without(tmp_path, tier, put(tier), "log")
     store = ScriptedStore(tmp_path)
@@ -173,7 +173,7 @@ def test_a_log_that_cannot_be_read_to_its_end_is_a_corruption(
 
 
 @pytest.mark.parametrize("corrupt", ["torn", "empty"])
-def test_a_complete_one_with_a_bad_log_is_a_corruption(
+def test_a_complete_segment_with_a_bad_log_is_a_corruption(
     tmp_path: Path, tier: LocalTieredStorage, corrupt: str
 ) -> None:
     segment = put(tier)

@@ -10,9 +10,7 @@ from tierfold.compaction.model.errors import BadSettings
 from tierfold.storage.tiers.local_paths import local_path
 
 
-def test_a_path_and_a_file_uri_are_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_path_and_a_file_uri_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for text, path in (
         ("/a b:c@d/e?f#g", "/a b:c@d/e?f#g"),
@@ -48,7 +46,7 @@ def test_a_path_and_a_file_uri_are_taken(
         ("file:///x%00", "a path cannot hold a zero byte"),
     ],
 )
-def test_all_else_is_refused_with_what_to_write(text: str, message: str) -> None:
+def test_other_texts_are_refused_with_a_remedy(text: str, message: str) -> None:
     with pytest.raises(BadSettings) as caught:
         local_path(text, of="catalog")
     assert message in str(caught.value)
