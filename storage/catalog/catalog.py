@@ -164,7 +164,7 @@ class Catalog:
         """The true outcomes of commits that ended `Unknown`, read back; nothing is written.
 
         None: the row is still the one that the proposal is based on. The write may still arrive; a
-        claim prevents that, for it opens a newer epoch. `Unknown`: the commit took place and cannot
+        claim, which opens a newer epoch, prevents that. `Unknown`: the commit took place and cannot
         be made durable, or the versions that would show whether it did are gone.
         """
         attempts = {row_id_of(proposal.key): commit_attempt(proposal) for proposal in proposals}
@@ -263,7 +263,7 @@ class Catalog:
         """
         sought = dict(lost)
         found: dict[PartitionKey, Outcome] = {}
-        forgotten = f"{self._table.uri}: the table has forgotten the version that it was made on"
+        gone = f"{self._table.uri}: the version of the table that it is based on is gone"
         versions = self._table.past(_buckets_of(lost)) if lost else ()
         for past in versions:
             rows = rows_as_promised(past, where=self._table.uri)
@@ -277,7 +277,7 @@ class Catalog:
             if not sought:
                 break
         return found | {
-            attempt.key: Unknown(commit_id=attempt.success.commit_id, cause=forgotten)
+            attempt.key: Unknown(commit_id=attempt.success.commit_id, cause=gone)
             for attempt in sought.values()
         }
 

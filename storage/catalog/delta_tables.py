@@ -239,7 +239,7 @@ class DeltaFolder:
                 "another version of tierfold made the table: it is partitioned by"
                 f" {', '.join(found) or 'nothing'}, here by {', '.join(expected) or 'nothing'}",
                 where=self._uri,
-                remedy="Use that version. Where it has compacted nothing yet, move the catalog"
+                remedy="Use that version. If it has compacted nothing yet, move the catalog"
                 " away instead. Nothing was changed.",
             )
 

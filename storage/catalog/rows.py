@@ -254,7 +254,7 @@ def _refuse_other_layout(rows: pa.Table, where: str) -> None:
     raise BadSettings(
         f"a tierfold from before its first release wrote it: format version {min(versions)}",
         where=where,
-        remedy="Use that version. Where it has compacted nothing yet, move the catalog away"
+        remedy="Use that version. If it has compacted nothing yet, move the catalog away"
         " instead. Nothing was changed.",
     )
 

@@ -162,7 +162,7 @@ def read_heads(log: NDArray[np.uint8], *, where: str, check_crc: bool = True) ->
     heads = BatchHeads(**columns)
     if check_crc:
         # A bad checksum explains an odd header, so it is reported first.
-        _check_crc(log, heads.slice(0, read + 1), where)
+        _check_crc(log, heads if code == _OK else heads.slice(0, read + 1), where)
     if code != _OK:
         what = _CORRUPTIONS[code].format(at=heads.position[read], found=found)
         raise corrupt_batch(f"{what} (base offset {heads.base_offset[read]})", where)

@@ -185,9 +185,7 @@ def _rewritten_window(source: _Source, heads: BatchHeads, bits: NDArray[np.uint8
         reason=reason,
         counts=counts,
         due_ms=due_ms,
-        last_offset=last_offset_of(
-            heads.last_offset, heads.is_legacy, retention, records.offset
-        ),
+        last_offset=last_offset_of(heads.last_offset, heads.is_legacy, retention, records.offset),
     )
 
 

@@ -166,6 +166,6 @@ def flip_bit(path: Path, at: int = -1) -> None:
     path.write_bytes(content)
 
 
-def part_file(folder: Path, tier: LocalTieredStorage, segment: Segment, part: Part) -> Path:
+def part_file(tier: LocalTieredStorage, segment: Segment, part: Part) -> Path:
     """The file of a segment's part, for tests that corrupt it."""
-    return folder / tier.object_key(KEY, segment.segment_id, segment.start_offset, part)
+    return Path(tier.uri(KEY, segment.segment_id, segment.own_start_offset, part))

@@ -144,9 +144,7 @@ def test_a_first_claim_adopts_no_overlap_that_was_not_compared(uri: str) -> None
 
 
 def test_a_forgotten_row_is_kept_as_it_is(uri: str, old: list[PartitionState]) -> None:
-    forgotten = replace(
-        fresh(keys(3)[2]), segments=(), lineage=(), forgotten=(segment_id("lost"),)
-    )
+    forgotten = replace(fresh(keys(3)[2]), segments=(), lineage=(), forgotten=(segment_id("lost"),))
     state = claim(Catalog(uri), forgotten, "a").state
     assert state.forgotten == (segment_id("lost"),)
     assert Catalog(uri).read()[state.key] == state

@@ -66,7 +66,7 @@ class Held:
         fcntl.fcntl(self.descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
 
     def wait_for_somebody(self) -> None:
-        """Wait until a process is held up; others then find a copy in the file's place."""
+        """Wait until a process is held; others then find a copy in the file's place."""
         while fcntl.fcntl(self.descriptor, fcntl.F_GETLEASE) == fcntl.F_WRLCK:
             pause(5)
         self.data = os.pread(self.descriptor, 1 << 24, 0)
@@ -149,7 +149,7 @@ def test_a_stalled_commit_that_was_fenced_meanwhile_is_not_reported_as_committed
     outcome = catalog.commit([proposal])[mine]
     # The version in its place is gone, and with it the answer whether it was its own.
     assert isinstance(outcome, Unknown)
-    assert "has forgotten" in outcome.cause
+    assert "is based on is gone" in outcome.cause
     assert not outcome.is_untraced
     assert Catalog(uri).resolve([proposal]) == {mine: outcome}
     (stray,) = strays(steps)

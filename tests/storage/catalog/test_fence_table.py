@@ -55,9 +55,7 @@ def late(uri: str, meanwhile: Event) -> Catalog:
 def publishing(state: PartitionState, name: str, offset: int, *more: Update) -> CommitProposal:
     """Merge the live segments below `offset` into one and advance the cleaner offset to it."""
     ids = tuple(segment.segment_id for segment in state.segments if segment.start_offset < offset)
-    merged = a_segment(
-        0, offset - 1, segment_id=segment_id(name), written_by_run=state.owner_run
-    )
+    merged = a_segment(0, offset - 1, segment_id=segment_id(name), written_by_run=state.owner_run)
     return proposed(
         state,
         RetireSegments(ids=ids, at_ms=2, run=state.owner_run),
@@ -208,7 +206,7 @@ def test_every_order_is_played() -> None:
 
 
 class TestAZombie:
-    """Whatever it still sends is refused with the newest epoch opened since."""
+    """All its claims and commits are refused with the newest epoch."""
 
     @pytest.mark.parametrize("rivals", [("b",), ("b", "c"), ("b", "c", "d")])
     @pytest.mark.parametrize("sent", ["seg-1", "release"])
@@ -244,7 +242,7 @@ class TestAZombie:
 
 
 class TestADeadOwner:
-    """Its claim blocks no one: the next run takes over at once, whatever the dead one had done."""
+    """The claim of a dead run blocks no other: the next run takes over at once."""
 
     @pytest.mark.parametrize("done", [0, 1, 2])
     def test_its_claim_is_taken_over_without_waiting(self, uri: str, done: int) -> None:

@@ -43,9 +43,7 @@ def built(
         last_offset=np.arange(100, 100 + len(sizes), dtype=np.int64),
         max_timestamp_ms=np.array(timestamps, np.int64),
     )
-    offset_index, time_index = build_indexes(
-        heads, start_offset=100, index_interval_bytes=interval
-    )
+    offset_index, time_index = build_indexes(heads, start_offset=100, index_interval_bytes=interval)
     entries = [(100 + offset, at) for offset, at in struct.iter_unpack(">ii", offset_index)]
     times = [(time_ms, 100 + offset) for time_ms, offset in struct.iter_unpack(">qi", time_index)]
     return entries, times

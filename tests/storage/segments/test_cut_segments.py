@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -131,10 +130,10 @@ def test_a_whole_cut_segment_is_one_piece_of_the_bytes_that_count(
 
 
 def test_a_cut_log_shorter_than_the_catalog_says_is_reported_with_its_size(
-    tmp_path: Path, tier: LocalTieredStorage
+    tier: LocalTieredStorage
 ) -> None:
     segment = put_cut(tier)
-    path = part_file(tmp_path, tier, replace(segment, start_offset=102), Part.LOG)
+    path = part_file(tier, segment, Part.LOG)
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(CorruptLog, match=f"{segment.log_bytes} are known"):
         offsets(tier, segment, OffsetSpan(start=0, end=200), 2**30)
@@ -142,10 +141,10 @@ def test_a_cut_log_shorter_than_the_catalog_says_is_reported_with_its_size(
 
 @pytest.mark.parametrize(("by", "start", "end"), [(-3, 107, 111), (4, 106, 110)])
 def test_an_index_that_leads_past_the_wanted_offsets_of_a_cut_segment_is_reported(
-    tmp_path: Path, tier: LocalTieredStorage, by: int, start: int, end: int
+    tier: LocalTieredStorage, by: int, start: int, end: int
 ) -> None:
     segment = put_cut(tier)
-    path = part_file(tmp_path, tier, replace(segment, start_offset=102), Part.OFFSET_INDEX)
+    path = part_file(tier, segment, Part.OFFSET_INDEX)
     move_index(path, 102, by)
     with pytest.raises(CorruptLog, match="the offset index leads to offsets"):
         offsets(tier, segment, OffsetSpan(start=start, end=end), 2**30)
@@ -190,11 +189,9 @@ def test_a_sound_cut_segment_has_no_corruptions_and_counts_from_its_effective_st
     assert collected == {("a", 105), ("b", 108), ("c", 109), ("d", 110)}
 
 
-def test_verify_reads_the_skipped_part_for_its_checksums(
-    tmp_path: Path, tier: LocalTieredStorage
-) -> None:
+def test_verify_reads_the_skipped_part_for_its_checksums(tier: LocalTieredStorage) -> None:
     segment = put_cut(tier)
-    path = part_file(tmp_path, tier, replace(segment, start_offset=102), Part.LOG)
+    path = part_file(tier, segment, Part.LOG)
     flip_bit(path, 70)
     with pytest.raises(CorruptLog, match="bad CRC"):
         check(tier, segment)
@@ -224,11 +221,9 @@ def test_a_cut_within_a_batch_is_a_corruption(tier: LocalTieredStorage) -> None:
         assert any("no batch begins at byte" in corruption for corruption in corruptions)
 
 
-def test_the_index_of_a_cut_segment_is_checked_whole(
-    tmp_path: Path, tier: LocalTieredStorage
-) -> None:
+def test_the_index_of_a_cut_segment_is_checked_whole(tier: LocalTieredStorage) -> None:
     segment = put_cut(tier)
-    path = part_file(tmp_path, tier, replace(segment, start_offset=102), Part.OFFSET_INDEX)
+    path = part_file(tier, segment, Part.OFFSET_INDEX)
     flip_bit(path, 7)
     assert check(tier, segment).checked.corruptions
 

@@ -156,45 +156,43 @@ def test_legacy_wrappers_have_only_their_last_offset(tier: LocalTieredStorage) -
 
 @pytest.mark.parametrize(("by", "start", "end"), [(-30, 10, END), (30, 0, 40)])
 def test_an_index_that_leads_past_the_wanted_offsets_is_reported(
-    tmp_path: Path, tier: LocalTieredStorage, by: int, start: int, end: int
+    tier: LocalTieredStorage, by: int, start: int, end: int
 ) -> None:
     segment = put_segment(tier, plain_batches(), offsets=(0, END - 1))
-    move_index(part_file(tmp_path, tier, segment, Part.OFFSET_INDEX), 0, by)
+    move_index(part_file(tier, segment, Part.OFFSET_INDEX), 0, by)
     found = pieces(tier, segment, OffsetSpan(start=start, end=end))
     with pytest.raises(CorruptLog, match="the offset index leads to offsets"):
         offsets_in(tier, found)
 
 
-def test_an_index_beyond_the_log_is_reported(tmp_path: Path, tier: LocalTieredStorage) -> None:
+def test_an_index_beyond_the_log_is_reported(tier: LocalTieredStorage) -> None:
     segment = put_segment(tier, plain_batches(), offsets=(0, END - 1))
     beyond = OffsetIndex(offsets=np.array([5]), positions=np.array([10**6], np.int32))
-    part_file(tmp_path, tier, segment, Part.OFFSET_INDEX).write_bytes(write_offset_index(beyond, 0))
+    part_file(tier, segment, Part.OFFSET_INDEX).write_bytes(write_offset_index(beyond, 0))
     with pytest.raises(CorruptLog, match=r"\.index: it points at bytes 1000000 to"):
         pieces(tier, segment, OffsetSpan(start=20, end=30))
 
 
-def test_a_log_that_is_too_short_is_reported(tmp_path: Path, tier: LocalTieredStorage) -> None:
+def test_a_log_that_is_too_short_is_reported(tier: LocalTieredStorage) -> None:
     segment = put_segment(tier, plain_batches(), offsets=(0, END - 1))
-    path = part_file(tmp_path, tier, segment, Part.LOG)
+    path = part_file(tier, segment, Part.LOG)
     # A whole batch is gone, so only the size shows it.
     path.write_bytes(path.read_bytes()[: -segment.size_bytes // BATCHES])
     with pytest.raises(CorruptLog, match=f"{segment.size_bytes} are known"):
         offsets_in(tier, pieces(tier, segment))
 
 
-def test_a_bad_batch_is_reported_with_the_start_of_its_piece(
-    tmp_path: Path, tier: LocalTieredStorage
-) -> None:
+def test_a_bad_batch_is_reported_with_the_start_of_its_piece(tier: LocalTieredStorage) -> None:
     segment = put_segment(tier, plain_batches(), offsets=(0, END - 1))
-    flip_bit(part_file(tmp_path, tier, segment, Part.LOG))
+    flip_bit(part_file(tier, segment, Part.LOG))
     found = pieces(tier, segment, piece_bytes=1)
     assert offsets_in(tier, found[:-1]) == list(range(found[-1].wanted.end))[:-PER_BATCH]
     with pytest.raises(CorruptLog, match=rf"from byte {found[-1].start} on: .* bad CRC"):
         offsets_in(tier, found[-1:])
 
 
-def test_a_missing_log_is_unreadable(tmp_path: Path, tier: LocalTieredStorage) -> None:
+def test_a_missing_log_is_unreadable(tier: LocalTieredStorage) -> None:
     segment = put_segment(tier, plain_batches(), offsets=(0, END - 1))
-    part_file(tmp_path, tier, segment, Part.LOG).unlink()
+    part_file(tier, segment, Part.LOG).unlink()
     with pytest.raises(UnreadableObject):
         offsets_in(tier, pieces(tier, segment))

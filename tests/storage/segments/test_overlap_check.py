@@ -166,10 +166,10 @@ def test_the_same_legacy_messages_agree(tier: LocalTieredStorage) -> None:
     assert proof(tier, [live], new).disagreements == ()
 
 
-def test_a_corrupt_log_is_no_proof(tmp_path: Path, tier: LocalTieredStorage) -> None:
+def test_a_corrupt_log_is_no_proof(tier: LocalTieredStorage) -> None:
     live = put(tier, lone(*range(11)), 0, 10)
     new = put(tier, lone(*range(8, 16)), 8, 15)
-    flip_bit(part_file(tmp_path, tier, live, Part.LOG))
+    flip_bit(part_file(tier, live, Part.LOG))
     with pytest.raises(CorruptLog, match="bad CRC"):
         proof(tier, [live], new)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -68,12 +67,12 @@ def offsets_by_key(blocks: Sequence[tuple[int, LatestValues]]) -> dict[bytes, in
     return found
 
 
-def move(folder: Path, tier: LocalTieredStorage, old: Segment, new: Segment) -> None:
+def move(tier: LocalTieredStorage, old: Segment, new: Segment) -> None:
     """Rename the objects of `old` to those of `new`."""
     for part in Part:
-        path = part_file(folder, tier, old, part)
+        path = part_file(tier, old, part)
         if path.exists():
-            path.rename(part_file(folder, tier, new, part))
+            path.rename(part_file(tier, new, part))
 
 
 def test_a_sound_segment_has_no_corruptions(tier: LocalTieredStorage) -> None:
@@ -98,9 +97,9 @@ def test_only_the_requested_keys_are_collected(tier: LocalTieredStorage) -> None
     assert (found.now, found.before) == ((), ())
 
 
-def test_a_flipped_byte_stops_the_segment(tier: LocalTieredStorage, tmp_path: Path) -> None:
+def test_a_flipped_byte_stops_the_segment(tier: LocalTieredStorage) -> None:
     segment = put(tier)
-    flip_bit(part_file(tmp_path, tier, segment, Part.LOG))
+    flip_bit(part_file(tier, segment, Part.LOG))
     with pytest.raises(CorruptLog, match="bad CRC"):
         check(tier, segment)
 
@@ -113,9 +112,9 @@ def test_a_record_that_breaks_its_batch_stops_the_segment(tier: LocalTieredStora
         check(tier, put(tier, batches=[broken], offsets=(100, 100), aborted=()))
 
 
-def test_a_missing_log_is_unreadable(tier: LocalTieredStorage, tmp_path: Path) -> None:
+def test_a_missing_log_is_unreadable(tier: LocalTieredStorage) -> None:
     segment = put(tier)
-    part_file(tmp_path, tier, segment, Part.LOG).unlink()
+    part_file(tier, segment, Part.LOG).unlink()
     with pytest.raises(UnreadableObject):
         check(tier, segment)
 
@@ -134,11 +133,11 @@ def test_an_empty_log_is_a_corruption(tier: LocalTieredStorage) -> None:
     ],
 )
 def test_batches_lie_within_their_segment(
-    tier: LocalTieredStorage, tmp_path: Path, fields: dict[str, int], batch: str
+    tier: LocalTieredStorage, fields: dict[str, int], batch: str
 ) -> None:
     segment = put(tier)
     moved = replace(segment, **fields, leader_epochs=(LeaderEpoch(epoch=3, start_offset=100),))
-    move(tmp_path, tier, segment, moved)
+    move(tier, segment, moved)
     assert any(batch in corruption for corruption in corruptions(tier, moved))
 
 
@@ -206,10 +205,10 @@ def test_a_transaction_listed_as_aborted_has_its_marker_in_the_segment(
 @pytest.mark.parametrize("part", PARTS[1:])
 @pytest.mark.parametrize("is_there", [True, False])
 def test_a_side_file_that_cannot_be_read_is_one_corruption(
-    tier: LocalTieredStorage, tmp_path: Path, part: Part, *, is_there: bool
+    tier: LocalTieredStorage, part: Part, *, is_there: bool
 ) -> None:
     segment = put(tier)
-    path = part_file(tmp_path, tier, segment, part)
+    path = part_file(tier, segment, part)
     if is_there:
         path.write_bytes(b"\x7f" * len(path.read_bytes()))
     else:
@@ -220,10 +219,10 @@ def test_a_side_file_that_cannot_be_read_is_one_corruption(
 
 @pytest.mark.parametrize(("part", "entry_bytes"), [(Part.OFFSET_INDEX, 8), (Part.TIME_INDEX, 12)])
 def test_an_index_that_was_cut_is_a_corruption(
-    tier: LocalTieredStorage, tmp_path: Path, part: Part, entry_bytes: int
+    tier: LocalTieredStorage, part: Part, entry_bytes: int
 ) -> None:
     segment = put(tier)
-    path = part_file(tmp_path, tier, segment, part)
+    path = part_file(tier, segment, part)
     size_bytes = len(path.read_bytes())
     path.write_bytes(path.read_bytes()[entry_bytes:])
     (corruption,) = corruptions(tier, segment)
@@ -231,9 +230,9 @@ def test_an_index_that_was_cut_is_a_corruption(
     assert f"{size_bytes - entry_bytes} bytes, where the catalog says {size_bytes}" in corruption
 
 
-def test_a_wrong_index_entry_is_a_corruption(tier: LocalTieredStorage, tmp_path: Path) -> None:
+def test_a_wrong_index_entry_is_a_corruption(tier: LocalTieredStorage) -> None:
     segment = put(tier)
-    path = part_file(tmp_path, tier, segment, Part.OFFSET_INDEX)
+    path = part_file(tier, segment, Part.OFFSET_INDEX)
     index = bytearray(path.read_bytes())
     struct.pack_into(">i", index, 4, 5)
     path.write_bytes(index)
@@ -257,20 +256,18 @@ def test_legacy_segments_are_checked_too(tier: LocalTieredStorage, name: str) ->
     assert probe.checked.records > 0
 
 
-def test_a_legacy_wrapper_begins_at_its_first_record(
-    tier: LocalTieredStorage, tmp_path: Path
-) -> None:
+def test_a_legacy_wrapper_begins_at_its_first_record(tier: LocalTieredStorage) -> None:
     segment = put(tier, batches=[log_bytes("v1lz4")], offsets=(0, 10_000), aborted=())
     moved = replace(segment, start_offset=1)
-    move(tmp_path, tier, segment, moved)
+    move(tier, segment, moved)
     assert any(
         " has offsets 0 to " in corruption for corruption in corruptions(tier, moved, is_last=False)
     )
 
 
-def test_a_retired_segment_is_only_read(tier: LocalTieredStorage, tmp_path: Path) -> None:
+def test_a_retired_segment_is_only_read(tier: LocalTieredStorage) -> None:
     segment = put(tier)
-    part_file(tmp_path, tier, segment, Part.SNAPSHOT).unlink()
+    part_file(tier, segment, Part.SNAPSHOT).unlink()
     found = check(tier, replace(segment, end_offset=200), is_live=False, aborted_before=ABORTED)
     assert found.checked.corruptions == ()
     assert found.checked.index_entries == 0

@@ -148,7 +148,7 @@ def test_the_scan_does_not_depend_on_window_and_batch_sizes(
     assert (pieces.records, pieces.without_key) == (whole.records, whole.without_key)
     assert pieces.txn_batches.base_offset.tolist() == whole.txn_batches.base_offset.tolist()
     assert pieces.txn_batches.control_type.tolist() == whole.txn_batches.control_type.tolist()
-    # A stretch does not know what a later one holds: the reduce finds what that supersedes.
+    # Records that a later stretch supersedes are found by the reduce stage.
     assert not (pieces.own_bits & ~whole.own_bits).any()
     lost = {int(ordinal) for ordinal in np.flatnonzero(pieces.own_bits)}
     left = {int(ordinal) for ordinal in np.flatnonzero(whole.own_bits & ~pieces.own_bits)}

@@ -178,8 +178,8 @@ def open_folder() -> Iterator[Path]:
         yield Path(name)
 
 
-# A child process, for limits and users cannot be given back. Root passes all permissions, so a
-# child of root becomes nobody first.
+# In a child process, because a process cannot undo its limits and its user. Root has all
+# permissions, so a child of root becomes `nobody` first.
 CHILD = """
 import os, resource, sys
 from pathlib import Path
