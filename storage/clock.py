@@ -6,7 +6,7 @@ import time
 
 
 def now_ms() -> int:
-    """The current time in milliseconds since 1970-01-01 UTC, like Kafka's timestamps."""
+    """The current time in epoch milliseconds, like Kafka's timestamps."""
     return time.time_ns() // 1_000_000
 
 

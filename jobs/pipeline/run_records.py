@@ -15,7 +15,8 @@ from tierfold.compaction.model.errors import TierfoldError
 from tierfold.jobs.context.run_context import RunContext
 from tierfold.jobs.context.versions import tierfold_version
 from tierfold.jobs.pipeline.partition_report import NOT_BEGUN, PartitionReport
-from tierfold.storage.catalog.runs_table import RunRow, RunsTable
+from tierfold.storage.catalog.runs_table import RunsTable
+from tierfold.storage.catalog.schema import RunRow
 from tierfold.storage.clock import now_ms
 
 

@@ -1,9 +1,9 @@
 """catalog: one row per partition with its live segments, and the table of runs.
 
     catalog         reads rows, claims partitions, commits
-    attempts        one claim or commit, and its outcome by the row
+    attempts        one claim or commit, and its outcome as the row decides it
     schema          the columns of the tables
-    cells           which values a cell may hold
+    cells           checks the value of every cell
     rows            rows to `PartitionState` and back
     runs_table      what each run did
     delta_tables    Delta tables through delta-rs: read, append, compare and swap

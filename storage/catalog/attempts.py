@@ -1,10 +1,10 @@
-"""Claims and commits: what each writes to its catalog row, and its outcome by the row."""
+"""Claims and commits: the row that each writes, and its outcome as the row decides it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from tierfold.compaction.commits.commit import (
     CommitIs,
@@ -26,109 +26,75 @@ from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace, Outc
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 
 RowId: TypeAlias = tuple[str, int]
-"""Topic id and partition; they identify a row, whatever the topic's name."""
+"""Topic id and partition; the topic's name does not identify a row."""
 
 
-class Attempt(Protocol):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
     """An attempt to replace one row."""
 
-    @property
-    def key(self) -> PartitionKey:
-        """The row's partition."""
-
-    @property
-    def success(self) -> Committed:
-        """The outcome if it took place."""
-
-    @property
-    def made_on(self) -> str:
-        """The commit id of the row it is based on; empty: no row, or any row."""
-
-    def outcome_of(self, row: PartitionState | None) -> Outcome | None:
-        """The outcome, judged by the row; None: the attempt may be written."""
-
-    def next_row(self, row: PartitionState | None) -> PartitionState:
-        """The row it writes; raises InvariantBroken."""
+    key: PartitionKey
+    """The row's partition."""
+    success: Committed
+    """The outcome if it took place."""
+    made_on: str
+    """The commit id of the row it is based on; empty: no row, or any row."""
+    outcome_of: Callable[[PartitionState | None], Outcome | None]
+    """(row) → the outcome that the row decides; None: the attempt may be written."""
+    next_row: Callable[[PartitionState | None], PartitionState]
+    """(row) → the row that the attempt writes; raises InvariantBroken."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimAttempt:
-    """A run opens the partition's next epoch."""
+def claim_attempt(read: PartitionState, after: PartitionState) -> Attempt:
+    """The attempt of a run to open the partition's next compaction epoch."""
+    success = Committed(epoch=after.epoch, commit_id=after.commit_id)
 
-    read: PartitionState
-    after: PartitionState
-
-    @property
-    def key(self) -> PartitionKey:
-        """See `Attempt.key`."""
-        return self.read.key
-
-    @property
-    def success(self) -> Committed:
-        """See `Attempt.success`."""
-        return Committed(epoch=self.after.epoch, commit_id=self.after.commit_id)
-
-    @property
-    def made_on(self) -> str:
-        """See `Attempt.made_on`."""
-        return self.read.commit_id
-
-    def outcome_of(self, row: PartitionState | None) -> Outcome | None:
-        """See `Attempt.outcome_of`."""
+    def outcome(row: PartitionState | None) -> Outcome | None:
         found = "" if row is None else row.commit_id
-        if found == self.after.commit_id:
-            return self.success
-        if found == self.read.commit_id:
+        if found == after.commit_id:
+            return success
+        if found == read.commit_id:
             return None
-        return LostRace(found_commit_id="") if row is None else lost(self.after.epoch, row)
+        return LostRace(found_commit_id="") if row is None else lost(after.epoch, row)
 
-    def next_row(self, row: PartitionState | None) -> PartitionState:
-        """See `Attempt.next_row`."""
+    def next_row(row: PartitionState | None) -> PartitionState:
         # Without a row, the claim adopts all segments.
-        before = replace(self.read, segments=()) if row is None else row
-        ensure(before, self.after, CLAIM_INVARIANTS)
-        return self.after
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitAttempt:
-    """A run changes a partition that it has claimed."""
-
-    proposal: CommitProposal
-
-    @property
-    def key(self) -> PartitionKey:
-        """See `Attempt.key`."""
-        return self.proposal.key
-
-    @property
-    def success(self) -> Committed:
-        """See `Attempt.success`."""
-        return Committed(epoch=self.proposal.epoch, commit_id=self.proposal.commit_id)
-
-    @property
-    def made_on(self) -> str:
-        """See `Attempt.made_on`."""
-        needs = (require for require in self.proposal.requires if isinstance(require, CommitIs))
-        return next((need.commit_id for need in needs), "")
-
-    def outcome_of(self, row: PartitionState | None) -> Outcome | None:
-        """See `Attempt.outcome_of`."""
-        if row is None:
-            return LostRace(found_commit_id="")
-        return outcome_of(self.proposal, row)
-
-    def next_row(self, row: PartitionState | None) -> PartitionState:
-        """See `Attempt.next_row`."""
-        if row is None:
-            raise ValueError(f"{self.key} was never claimed")
-        after = applied(self.proposal, row)
-        ensure(row, after, _invariants_of(self.proposal))
+        before = replace(read, segments=()) if row is None else row
+        ensure(before, after, CLAIM_INVARIANTS)
         return after
+
+    return Attempt(
+        key=read.key,
+        success=success,
+        made_on=read.commit_id,
+        outcome_of=outcome,
+        next_row=next_row,
+    )
+
+
+def commit_attempt(proposal: CommitProposal) -> Attempt:
+    """The attempt of a run to change a partition that it has claimed."""
+
+    def next_row(row: PartitionState | None) -> PartitionState:
+        if row is None:
+            raise ValueError(f"{proposal.key} was never claimed")
+        after = applied(proposal, row)
+        ensure(row, after, _invariants_of(proposal))
+        return after
+
+    needs = (require for require in proposal.requires if isinstance(require, CommitIs))
+    return Attempt(
+        key=proposal.key,
+        success=Committed(epoch=proposal.epoch, commit_id=proposal.commit_id),
+        made_on=next((need.commit_id for need in needs), ""),
+        outcome_of=lambda row: (
+            LostRace(found_commit_id="") if row is None else outcome_of(proposal, row)
+        ),
+        next_row=next_row,
+    )
 
 
 def _invariants_of(proposal: CommitProposal) -> tuple[Invariant, ...]:
-    """The invariants between the row before and after the proposal."""
     if any(isinstance(update, ForgetPartition) for update in proposal.updates):
         return FORGET_INVARIANTS
     return RESTORE_INVARIANTS if proposal.is_restore else COMMIT_INVARIANTS
@@ -147,7 +113,7 @@ def by_row_id(states: Iterable[PartitionState]) -> dict[RowId, PartitionState]:
 def outcomes_of(
     attempts: Mapping[RowId, Attempt], rows: Mapping[RowId, PartitionState]
 ) -> dict[PartitionKey, Outcome]:
-    """The outcomes that the rows decide; attempts without one may be written."""
+    """The outcomes that the rows decide; an attempt without one may be written."""
     outcomes = {
         attempt.key: attempt.outcome_of(rows.get(row_id)) for row_id, attempt in attempts.items()
     }
@@ -157,7 +123,7 @@ def outcomes_of(
 def overlaid(
     attempts: Mapping[RowId, Attempt], outcomes: Mapping[PartitionKey, Outcome]
 ) -> dict[RowId, Attempt]:
-    """The attempts that seem lost; a later row may hide that they took place."""
+    """The attempts that seem lost, but may have taken place: a later row hides earlier ones."""
     return {
         row_id: attempt
         for row_id, attempt in attempts.items()

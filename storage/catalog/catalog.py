@@ -1,10 +1,10 @@
-"""The catalog: one Delta row per partition: its live segments, and which run may change them.
+"""The catalog: one row per partition, with its live segments and the run that may change them.
 
-A claim opens the next compaction epoch; a commit swaps segments under it. Each is one Delta commit
-for all partitions of a run: the rows of their buckets are read at one version of the table, and
-each row's commit id, epoch and owner decide whether it may be replaced. The write counts only if no
-other commit has touched these buckets since. Otherwise the rows are read and judged again, so a
-conflict on another row of the bucket refuses no attempt.
+A claim opens the next compaction epoch; a commit swaps segments under it. Either is one Delta
+commit for all partitions of a run. It reads the rows of their buckets at one version of the table;
+each row's commit id, epoch and owner decide whether it may be replaced. The write succeeds only if
+no other commit has touched these buckets since. Otherwise the rows are read and judged again, so
+that a conflict on another row of the bucket fails no attempt.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from tierfold.compaction.model.outcomes import Committed, LostRace, Outcome, Unk
 from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.storage.catalog.attempts import (
     Attempt,
-    ClaimAttempt,
-    CommitAttempt,
     RowId,
     by_row_id,
+    claim_attempt,
+    commit_attempt,
     outcomes_of,
     overlaid,
     row_id_of,
@@ -47,8 +47,8 @@ from tierfold.storage.catalog.rows import (
 from tierfold.storage.catalog.schema import PARTITION_COLUMNS, PARTITIONS, bucket_of
 
 ATTEMPTS: Final = 100
-"""How often one call tries to write. Each conflict means that another run's commit succeeded; this
-many in a row mean far more concurrent runs than intended."""
+"""How often one call tries to write. A conflict means that another run's commit succeeded; so many
+conflicts in a row mean far more concurrent runs than intended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,10 +63,10 @@ class Claim:
 class Catalog:
     """The `partitions` table of the catalog at a folder or object store URI.
 
-    Raises, from every method:
+    Every method raises:
         UnreadableObject: the catalog exists and cannot be read.
         CorruptLog: its log or a row contradicts itself.
-        BadSettings: a newer tierfold made it.
+        BadSettings: a newer tierfold wrote it.
     """
 
     def __init__(
@@ -76,25 +76,24 @@ class Catalog:
         self._table = open_table(f"{uri.rstrip('/')}/partitions", layout)
 
     def exists(self) -> bool:
-        """Whether a run has claimed anything here; reading creates no catalog."""
+        """Whether the table exists; the first claim creates it, reading does not."""
         return self._table.exists()
 
     def read(
         self, keys: Iterable[PartitionKey] | None = None
     ) -> dict[PartitionKey, PartitionState]:
-        """The rows as `look` returns them; raises CorruptLog if one of them is refused."""
+        """The rows that `look` returns; raises CorruptLog if one of them is refused."""
         return self.look(keys).trusted().by_key
 
     def look(self, keys: Iterable[PartitionKey] | None = None) -> RowsRead:
         """The rows of the given partitions, or of all; a partition never claimed has none.
 
-        A row that cannot be true is among the refused and blocks its own partition only; do not
-        take that partition for one that was never claimed.
-        Reading creates nothing: a tier without a catalog has no rows, and still no catalog.
+        An impossible row is among the refused, and blocks only its own partition. Do not treat that
+        partition as never claimed.
         """
         if keys is None:
             return rows_read(self._table.read(), where=self._table.uri)
-        # Not by name: the caller checks whether a topic of another name has this id.
+        # The name is ignored: the caller checks whether a topic of another name has this id.
         named = {row_id_of(key) for key in keys}
         if not named:
             return RowsRead(states=(), refused={})
@@ -102,11 +101,10 @@ class Catalog:
         return rows_judged(_rows_of(rows, named), where=self._table.uri)
 
     def history(self, key: PartitionKey) -> Iterator[PartitionState]:
-        """The partition's rows, newest first, as far back as the table's versions go; lazily.
+        """Yield the partition's rows, newest first, as far back as the table's versions go.
 
         Each claim and commit left one. The oldest is the partition's first claim, or the first
-        since a person removed its row; what came before belongs to another row. The history ends
-        at an older row that cannot be trusted.
+        since a person removed its row. The history ends at an older row that is refused.
         """
         last_id = None
         row_id = row_id_of(key)
@@ -125,10 +123,10 @@ class Catalog:
                 yield found
 
     def clean_up(self, *, is_dry_run: bool = False) -> int:
-        """Delete the files of rows superseded for thirty days; returns how many.
+        """Delete the files of rows that were superseded over thirty days ago; return how many.
 
-        Every run rewrites all its rows, so without this the catalog only grows. `history` ends
-        where the files are gone.
+        Every run rewrites its rows, so without this the catalog only grows. `history` ends where
+        the files are gone.
         """
         return self._table.clean_up(is_dry_run=is_dry_run)
 
@@ -140,50 +138,36 @@ class Catalog:
     ) -> dict[PartitionKey, Claim]:
         """Open the next compaction epoch of all partitions in one commit.
 
-        Args:
-            states: rows as read, with newly discovered segments adopted, or new ones of epoch 0 for
-                partitions never claimed. A row that has changed since is not claimed.
-            run: the run that takes them over.
-            at_ms: the time of the claim, epoch milliseconds.
+        `states` are rows as read, with newly discovered segments adopted, or new ones of epoch 0
+        for partitions never claimed. A row that has changed since is not claimed. `at_ms` is the
+        time of the claim, epoch milliseconds.
 
-        Raises:
-            InvariantBroken: a state violates an invariant; nothing was written.
+        Raises InvariantBroken if a state violates an invariant; then nothing was written.
         """
         commit_id = new_commit_id()
-        attempts = [
-            ClaimAttempt(
-                read=state, after=claimed(state, run=run, commit_id=commit_id, at_ms=at_ms)
-            )
-            for state in states
-        ]
-        outcomes = self._settle(attempts)
-        return {
-            attempt.key: Claim(outcome=outcomes[attempt.key], state=attempt.after)
-            for attempt in attempts
-        }
+        after = [claimed(state, run=run, commit_id=commit_id, at_ms=at_ms) for state in states]
+        outcomes = self._settle(
+            [claim_attempt(read, state) for read, state in zip(states, after, strict=True)]
+        )
+        return {state.key: Claim(outcome=outcomes[state.key], state=state) for state in after}
 
     def commit(self, proposals: Sequence[CommitProposal]) -> dict[PartitionKey, Outcome]:
-        """Write all proposals whose requirements hold, in one commit; the others get the reason.
+        """Write all proposals whose requirements hold, in one commit; return all outcomes.
 
-        A proposal that was already written is recognised and `Committed` again.
+        A proposal that was written before is recognised, and `Committed` again.
 
-        Raises:
-            InvariantBroken: a proposal violates an invariant; nothing was written.
+        Raises InvariantBroken if a proposal violates an invariant; then nothing was written.
         """
-        return self._settle([CommitAttempt(proposal=proposal) for proposal in proposals])
+        return self._settle([commit_attempt(proposal) for proposal in proposals])
 
-    def resolve(
-        self, proposals: Sequence[CommitProposal]
-    ) -> dict[PartitionKey, Outcome | None]:
-        """The true outcomes of commits that ended `Unknown`, by reading back; nothing is written.
+    def resolve(self, proposals: Sequence[CommitProposal]) -> dict[PartitionKey, Outcome | None]:
+        """The true outcomes of commits that ended `Unknown`, read back; nothing is written.
 
-        None: the row is still the one that the proposal is based on. The write may yet arrive late;
-        a claim, which opens a newer epoch, prevents that. `Unknown`: it took place and cannot be
-        made durable, or the table no longer has the versions that would show whether it did.
+        None: the row is still the one that the proposal is based on. The write may still arrive; a
+        claim, which opens a newer epoch, prevents that. `Unknown`: the commit took place and cannot
+        be made durable, or the versions that would show whether it did are gone.
         """
-        attempts = {
-            row_id_of(proposal.key): CommitAttempt(proposal=proposal) for proposal in proposals
-        }
+        attempts = {row_id_of(proposal.key): commit_attempt(proposal) for proposal in proposals}
         ended = self._ended(attempts)
         return {proposal.key: ended.get(proposal.key) for proposal in proposals}
 
@@ -203,10 +187,10 @@ class Catalog:
     def _tried(
         self, pending: Mapping[RowId, Attempt], *, is_again: bool
     ) -> dict[PartitionKey, Outcome]:
-        """One write of all that the rows allow; attempts missing in the result met a conflict.
+        """Write once all that the rows allow; an attempt without an outcome met a conflict.
 
-        An attempt may conflict with itself: a store client that repeats a write after losing the
-        answer is refused the second time. So a repeated attempt that seems lost is looked up in
+        An attempt may conflict with itself: if a store client loses the answer and repeats the
+        write, the second write is refused. So a repeated attempt that seems lost is looked up in
         the table's older versions, too.
         """
         version = self._table.newest()
@@ -227,7 +211,7 @@ class Catalog:
         return ended | {attempt.key: attempt.success for attempt in free.values() if is_written}
 
     def _outrun(self, pending: Mapping[RowId, Attempt]) -> dict[PartitionKey, Outcome]:
-        """Outcomes after `ATTEMPTS` conflicts, all with commits on other rows of the buckets."""
+        """The outcomes after `ATTEMPTS` conflicts with commits on other rows of the buckets."""
         rows = by_row_id(self.read(attempt.key for attempt in pending.values()).values())
         found = {attempt.key: rows.get(row_id) for row_id, attempt in pending.items()}
         return {
@@ -238,7 +222,7 @@ class Catalog:
     def _read_back(
         self, pending: Mapping[RowId, Attempt], *, cause: str
     ) -> dict[PartitionKey, Outcome]:
-        """Outcomes after a write without an answer: by the rows, else `Unknown`."""
+        """The outcomes after a write without an answer: as the rows show, else `Unknown`."""
         unknown = {
             attempt.key: Unknown(commit_id=attempt.success.commit_id, cause=cause)
             for attempt in pending.values()
@@ -251,13 +235,13 @@ class Catalog:
         return untraced | ended
 
     def _ended(self, attempts: Mapping[RowId, Attempt]) -> dict[PartitionKey, Outcome]:
-        """The outcomes, after a write, that the rows or the table's older versions decide."""
+        """The outcomes that the rows or the table's older versions show after a write."""
         rows = by_row_id(self.read(attempt.key for attempt in attempts.values()).values())
         ended = outcomes_of(attempts, rows)
         return self._durable(ended | self._found_in_history(overlaid(attempts, ended)))
 
     def _durable(self, ended: dict[PartitionKey, Outcome]) -> dict[PartitionKey, Outcome]:
-        """What took place stays `Committed` if the table can be made durable, else `Unknown`."""
+        """Turn `Committed` into `Unknown` if the table cannot be made durable."""
         took_place = {
             key: outcome for key, outcome in ended.items() if isinstance(outcome, Committed)
         }
@@ -273,12 +257,13 @@ class Catalog:
         return ended
 
     def _found_in_history(self, lost: Mapping[RowId, Attempt]) -> dict[PartitionKey, Outcome]:
-        """The lost attempts that did take place, by the table's older versions.
+        """The outcomes of attempts that seem lost but took place, by the table's older versions.
 
-        `Unknown`: the versions that can still be read do not show whether it took place.
+        `Unknown`: the versions that can still be read do not show whether one took place.
         """
         sought = dict(lost)
         found: dict[PartitionKey, Outcome] = {}
+        gone = f"{self._table.uri}: the version of the table that it is based on is gone"
         versions = self._table.past(_buckets_of(lost)) if lost else ()
         for past in versions:
             rows = rows_as_promised(past, where=self._table.uri)
@@ -292,14 +277,9 @@ class Catalog:
             if not sought:
                 break
         return found | {
-            attempt.key: Unknown(commit_id=attempt.success.commit_id, cause=self._forgotten)
+            attempt.key: Unknown(commit_id=attempt.success.commit_id, cause=gone)
             for attempt in sought.values()
         }
-
-    @property
-    def _forgotten(self) -> str:
-        return f"{self._table.uri}: the table has forgotten the version that it was made on"
-
 
 def new_commit_id() -> str:
     """A new unique id for a claim or a commit."""
@@ -315,12 +295,9 @@ def _without(
 def _with_next(
     rows: pa.Table, pending: Mapping[RowId, Attempt], found: Mapping[RowId, PartitionState]
 ) -> pa.Table:
-    """All rows of the written buckets: the pending ones' successors, the others as read.
+    """All rows of the written buckets: the successors of `found`, and the others unchanged.
 
-    Args:
-        rows: of these buckets, and of more.
-        pending: what may be written, judged by `found`.
-        found: the rows that `pending` replaces.
+    `rows` are of these buckets, and perhaps of more; `found` are those that `pending` replaces.
     """
     buckets = {bucket_of(topic_id) for topic_id, _ in pending}
     stay = [
@@ -334,7 +311,7 @@ def _with_next(
 
 
 def _ensure_readable(rows: pa.Table) -> None:
-    """Refuse to write a row that reading would refuse: it would block its partition for good."""
+    """Refuse a row that no reader would accept: it would block its partition for good."""
     columns = {name: rows[name].combine_chunks() for name in rows.column_names}
     for row, found in impossible_cells(columns).items():
         raise InvariantBroken(
@@ -353,6 +330,6 @@ def _ids_of(rows: pa.Table) -> Iterator[RowId]:
 
 
 def _buckets_of(ids: Iterable[RowId]) -> str:
-    """A predicate over their buckets; it stays short, whatever the number of rows."""
+    """A predicate over their buckets, which is short for any number of rows."""
     buckets = sorted({bucket_of(topic_id) for topic_id, _ in ids})
     return f"bucket IN ({', '.join(map(str, buckets))})"

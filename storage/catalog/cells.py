@@ -1,8 +1,8 @@
 """Checks the catalog's cells: names that Kafka allows, offsets and sizes that exist.
 
 Rows name objects. A topic `../x` or a segment `../../y` would name one outside its partition, so
-every cell is checked before it is trusted. A check goes by a column's name, wherever the column is
-nested, and covers the column at once: a row may hold a hundred segments.
+every cell is checked before it is used. A rule applies to all columns of a name, nested or not, and
+checks a whole column at once: a row may hold a hundred segments.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Flags = NDArray[np.bool_]
 class _Rule(Protocol):
     @property
     def meaning(self) -> str:
-        """What a value must be, as the end of a sentence."""
+        """The end of a sentence: a value must be …"""
 
     def holds(self, values: pa.Array) -> Flags:
         """Whether each value is allowed."""
@@ -39,8 +39,8 @@ class _Spelled:
     pattern: str
     meaning: str
     bytes_most: int | None = None
-    """Not in the pattern: Arrow compiles it at every call, and `{0,249}` takes a millisecond, a
-    hundred times as long as checking a few values."""
+    """It is not in the pattern, because Arrow compiles that at every call: `{0,249}` takes a
+    millisecond, a hundred times as long as checking a few values."""
     but: tuple[str, ...] = ()
 
     def holds(self, values: pa.Array) -> Flags:
@@ -80,7 +80,7 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "segment_id": _KAFKA_ID,
     "agrees_with": _KAFKA_ID,
     "forgotten": _KAFKA_ID,
-    # Of `header` with the header's name, which may be any text (`compaction.model.strategies`).
+    # `header` is followed by the header's name, any text (`compaction.model.strategies`).
     "strategies": _Spelled(
         pattern=r"[a-z][a-z0-9._-]{0,99}(?:=(?s:.+))?", meaning="a strategy's name"
     ),
@@ -104,11 +104,11 @@ _RULES: Final[Mapping[str, _Rule]] = {
     ),
     _NotNegative(),
 )
-"""By the name of a column or of a struct's field; one without a rule may hold anything."""
+"""By the name of a column or of a struct's field; without a rule any value is allowed."""
 
 
 def impossible_cells(columns: Mapping[str, pa.Array]) -> dict[int, str]:
-    """The rows that hold an impossible value, each with a sentence about the first found.
+    """The rows that hold an impossible value, each with a sentence about the first one.
 
     `columns` are those of `PARTITIONS`, by name, as `rows.promised_column` returns them.
     """
@@ -123,14 +123,13 @@ class _Cells:
     """A column, or one nested in its lists and structs."""
 
     name: str
-    """Dotted, from the column down."""
+    """With dots, from the column down."""
     values: pa.Array
     rows: NDArray[np.int64]
     """The row of each value."""
 
 
 def _check(cells: _Cells, found: dict[int, str]) -> None:
-    """Check a column and all columns nested in it."""
     name, values, rows = cells.name, cells.values, cells.rows
     if not len(values):
         return
@@ -167,7 +166,7 @@ def items_of(lists: pa.ListArray) -> pa.Array:
 
 
 def _numbers(values: pa.Array) -> NDArray[Any]:
-    """The values as numpy has them; of integers with nulls among them float64, NaN for a null."""
+    """The values as numpy has them; integers with nulls become float64, with NaN for null."""
     return values.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 

@@ -1,7 +1,7 @@
-"""Reads one commit file of a Delta table, and checks that no power cut has cut it short.
+"""Reads one commit file of a Delta table, and checks that it is whole after a power cut.
 
-Each line is an action. The first describes the others: which operation, and how many files it adds
-and removes. So a file that ends before its last action is detected, too.
+Each line is an action. The first one names the operation and how many files it adds and removes, so
+a file that ends before its last action is detected, too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ REPAIR: Final = (
 )
 
 _COUNTED: Final = {"add": "num_added_files", "remove": "num_removed_files"}
-"""Per action the metric that counts it."""
+"""The metric that counts an action."""
 
 Action = Mapping[str, Any]
 
@@ -32,16 +32,11 @@ class DeltaCommit:
 
     version: int
     added: tuple[str, ...]
-    """The data files that it adds, relative to the table's folder."""
+    """Its new data files, relative to the table's folder."""
 
 
 def read_commit(path: Path) -> DeltaCommit:
-    """The commit in a file named by its version.
-
-    Raises:
-        CorruptLog: the file is empty or cut short.
-        OSError: it cannot be read.
-    """
+    """The commit in a file named by its version; raises OSError and CorruptLog."""
     data = path.read_bytes()
     corruption = commit_violation(data)
     if corruption:
@@ -70,7 +65,7 @@ def _actions(data: bytes) -> list[Action]:
 
 
 def _missing(actions: Sequence[Action]) -> list[str]:
-    """The actions that the first one counts and the file lacks."""
+    """A clause for each kind of action that is missing, by the counts in the first action."""
     info = actions[0].get("commitInfo", {}) if actions else {}
     found = [name for action in actions for name in action]
     missing = []

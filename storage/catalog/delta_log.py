@@ -1,17 +1,17 @@
 """Checks, syncs and cuts the log of a Delta table in a local folder, and writes checkpoints.
 
-delta-rs syncs nothing, and takes an empty commit file, which a power cut may leave, for a commit
-that changed nothing. So the log is checked before delta-rs reads it, and synced before a commit
-is reported.
+delta-rs syncs nothing. A power cut may leave an empty commit file, which delta-rs reads as a commit
+without changes. So the log is checked before delta-rs reads it, and synced before a commit is
+reported.
 
     read_tail           the newest checkpoint and the commits since, checked
     DeltaLog.sync       makes them durable, with the data files that they add
-    DeltaLog.checkpoint writes the next checkpoint, once the commits beneath it are durable
+    DeltaLog.checkpoint writes the next checkpoint, once the commits before it are durable
     DeltaLog.cut        deletes old commits, below a durable boundary (`log_boundary`)
 
-A checkpoint appears only when its content is durable: delta-rs writes it in a scratch folder that
-has links to the log, and from there it is linked into the log. A crash in between leaves the
-scratch folder, which a later `cut` deletes.
+A checkpoint appears only when its content is durable: delta-rs writes it in a scratch folder with
+links to the log, and then it is linked into the log. A crash in between leaves the scratch folder,
+which a later `cut` deletes.
 """
 
 from __future__ import annotations
@@ -44,8 +44,7 @@ from tierfold.storage.catalog.log_boundary import LogBoundary
 LOG_FOLDER: Final = "_delta_log"
 
 POINTER: Final = "_last_checkpoint"
-"""Names the newest checkpoint. It only spares a reader the listing, which shows the checkpoint
-where this file is missing or cannot be read."""
+"""Names the newest checkpoint, which spares a reader the listing; it may be missing."""
 
 SCRATCH_PREFIX: Final = "_tierfold_checkpoint-"
 
@@ -53,9 +52,10 @@ _COMMIT: Final = ".json"
 _CHECKPOINT: Final = ".checkpoint.parquet"
 _PARQUET_MAGIC: Final = b"PAR1"
 
+
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """What a reader of the newest version reads of the log."""
+    """The part of the log that a reader of the newest version needs."""
 
     checkpoint: int | None
     """The newest checkpoint's version; None: there is none."""
@@ -95,11 +95,10 @@ class DeltaLog:
         return self.folder / f"{version:020d}{_CHECKPOINT}"
 
     def read_tail(self) -> Tail:
-        """The newest checkpoint and the commits since; none where there is no log.
+        """The newest checkpoint and the commits since; none if there is no log.
 
-        Raises:
-            CorruptLog: one of them is empty, cut short or missing, or all are gone.
-            OSError: one of them cannot be read.
+        Raises OSError, and CorruptLog if one of them is empty, cut short or missing, or all are
+        gone.
         """
         checkpoint = max(self._versions(_CHECKPOINT), default=None)
         if checkpoint is not None:
@@ -107,15 +106,15 @@ class DeltaLog:
         first = 0 if checkpoint is None else checkpoint + 1
         since = sorted(version for version in self._versions(_COMMIT) if version >= first)
         if checkpoint is None and not since and self._is_lost():
-            raise _corrupt(self.folder, "no commit is there, and the table has data files")
+            raise _corrupt(self.folder, "it has no commit, but the table has data files")
         for expected, found in enumerate(since, first):
             if found != expected:
                 path = self.commit_path(expected)
-                raise _corrupt(path, "the commit is missing, and later ones are there")
+                raise _corrupt(path, "the commit is missing, but later ones exist")
         return Tail(checkpoint, tuple(read_commit(self.commit_path(version)) for version in since))
 
     def readable_before(self, version: int) -> Iterator[int]:
-        """The versions before this one, newest first, down to the last that can be read."""
+        """Yield the versions before this one, newest first, as long as they can be read."""
         checkpoints = sorted(self._versions(_CHECKPOINT))
         is_whole = cache(self._is_whole)
         for older in range(version - 1, -1, -1):
@@ -132,16 +131,14 @@ class DeltaLog:
             return False
 
     def sync(self) -> Tail:
-        """Make the newest version durable, whichever run wrote it: checkpoint, commits, data.
+        """Make the checkpoint, the commits and their data durable, also those of another run.
 
-        Raises:
-            CorruptLog: as `read_tail` does.
-            OSError: something could not be synced.
+        Raises OSError, and CorruptLog as `read_tail` does.
         """
         tail = self.read_tail()
         data = [self.table / name for commit in tail.commits for name in commit.added]
         for path in dict.fromkeys(data):
-            # A file that was superseded long ago may be deleted.
+            # A file that was superseded long ago may have been deleted.
             with contextlib.suppress(FileNotFoundError):
                 sync(path)
         if tail.checkpoint is not None:
@@ -154,7 +151,7 @@ class DeltaLog:
     def checkpoint(self, tail: Tail) -> None:
         """Write a checkpoint of the newest version of `tail`, which is durable.
 
-        Nothing depends on it: if it fails, the next commit tries again.
+        If it fails, the next commit tries again.
         """
         scratch = self.table / f"{SCRATCH_PREFIX}{uuid.uuid4().hex}"
         with contextlib.suppress(OSError, DeltaError):
@@ -174,7 +171,7 @@ class DeltaLog:
         made = self.checkpoint_path(tail.newest)
         sync(scratch / made.name)
         sync(scratch / POINTER)
-        # Another run may have made it already: that one is whole and has the same content.
+        # Another run may have made it already, whole and with the same content.
         with contextlib.suppress(FileExistsError):
             made.hardlink_to(scratch / made.name)
         sync(self.folder)
@@ -182,18 +179,13 @@ class DeltaLog:
         sync(self.folder)
 
     def cut(self, *, older_than_ms: int, is_dry_run: bool = False) -> int:
-        """Delete the commits and checkpoints that only versions superseded before then need.
+        """Delete commits and checkpoints that only old versions need; return how many.
 
-        Returns how many files go. The newest checkpoint that all later versions can be read from
-        stays, and the boundary is durable before the first file goes.
+        Old versions were superseded before `older_than_ms` (epoch milliseconds), by the files'
+        modification times. The checkpoint that the later versions need stays, and the boundary is
+        durable before the first file is deleted. A dry run only counts.
 
-        Args:
-            older_than_ms: epoch milliseconds, compared with the files' modification times.
-            is_dry_run: only count.
-
-        Raises:
-            CorruptLog: the checkpoint that would stay is not whole.
-            OSError: a file cannot be read, synced or deleted.
+        Raises OSError, and CorruptLog if the checkpoint that stays is not whole.
         """
         kept = self._oldest_needed(older_than_ms)
         going = [
@@ -216,7 +208,7 @@ class DeltaLog:
     def _oldest_needed(self, older_than_ms: int) -> int:
         """The newest checkpoint of a version that was current at that time, or before.
 
-        At least the boundary: a file below it was written too late, whatever its age.
+        It is at least the boundary: a file below that was written too late, even a new one.
         """
         boundary = self.boundary.read()
         young = [
@@ -237,13 +229,12 @@ class DeltaLog:
                 shutil.rmtree(path)
 
     def _is_lost(self) -> bool:
-        """Whether there was a log: no data file is written before the first commit."""
+        """Whether there was a log: the first commit precedes all data files."""
         has_data = any(self.table.rglob("part-*.parquet"))
         # Another run may have made the table meanwhile.
         return has_data and not (self._versions(_CHECKPOINT) or self._versions(_COMMIT))
 
     def _versions(self, suffix: str) -> list[int]:
-        """The versions that have a file with this suffix; none where there is no log."""
         if not self.folder.is_dir():
             return []
         names = [path.name.partition(".") for path in self.folder.iterdir()]
@@ -255,7 +246,7 @@ class DeltaLog:
 
 
 def _ensure_whole(checkpoint: Path) -> None:
-    """Check the magic at a parquet file's end; its reader checks the rest."""
+    """Check the magic bytes at a parquet file's end; its reader checks the rest."""
     with checkpoint.open("rb") as file:
         file.seek(0, 2)
         size_bytes = file.tell()

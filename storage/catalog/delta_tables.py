@@ -1,11 +1,10 @@
 """Opens, reads, appends to, and compares and swaps Delta tables through delta-rs.
 
-delta-rs alone writes the catalog, by exclusive creates in a local folder: of two commits on the
-same version one is refused, or moved on to the next version if neither read what the other wrote.
-What it does after a commit is switched off: `storage.catalog.delta_log` writes checkpoints and
-deletes old commits, and syncs what a commit wrote before the commit is reported. Rows are read with
-delta-rs's own engine: the Arrow data set it also offers leaves threads behind that abort the
-process at exit.
+Only delta-rs writes the catalog, by exclusive creates in a local folder. Of two commits on the same
+version one is refused, or moved on to the next version if neither read what the other wrote.
+delta-rs does nothing after a commit: `storage.catalog.delta_log` syncs the commit before it is
+reported, writes checkpoints and deletes old commits. delta-rs's own engine reads the rows: its
+Arrow data set would leave threads behind that abort the process at exit.
 """
 
 from __future__ import annotations
@@ -39,22 +38,20 @@ from tierfold.storage.clock import now_ms
 from tierfold.storage.tiers.local_paths import local_path
 
 COMMIT_RETRIES: Final = 100
-"""How often delta-rs moves a commit on to the next version when others took the one it wanted.
+"""How often delta-rs moves a commit without a conflict on to the next version.
 
-Only commits that do not conflict are moved on; its default, 15, is less than the runs that may
-commit at the same time on different partitions.
+Its default, 15, is less than the number of runs that may commit at the same time.
 """
 
 CHECKPOINT_INTERVAL: Final = 20
 """Commits between checkpoints: opening a table reads the last one and at most this many commits."""
 
-
 MEMORY_HOURS: Final = 30 * 24
-"""How long superseded rows can be read: as long as Delta keeps its log by default."""
+"""How long superseded rows can be read: by default Delta keeps its log as long."""
 
 REMOVALS_KEPT_HOURS: Final = 2 * MEMORY_HOURS
-"""How long checkpoints list superseded files. A file that they no longer list is never deleted:
-there is a month to delete it in."""
+"""How long checkpoints list superseded files. A file that they no longer list is never deleted, so
+there is a month to delete it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +60,7 @@ class TableLayout:
 
     schema: pa.Schema
     partition_by: tuple[str, ...] = ()
-    """Delta partition columns; a table with others is refused, never misread."""
+    """Delta partition columns; a table with others is refused."""
 
 
 class DeltaVersion:
@@ -85,19 +82,18 @@ class DeltaVersion:
         Returns False if a later version has other rows there: then nothing was written, or only a
         commit below the log's boundary, which no reader reads.
 
-        Raises:
-            UnreadableObject, CorruptLog: it may have taken place, and is not known to be durable.
+        If it raises UnreadableObject or CorruptLog, the commit may have taken place.
         """
         with _translated_errors(self._uri):
             try:
-                # The table object, not its URI: delta-rs checks for conflicts with commits later
-                # than the version that it holds.
+                # Given the table object, delta-rs checks for conflicts with commits after the
+                # object's version; given the URI, it would not.
                 write_deltalake(
                     self._table,
                     rows,
                     mode="overwrite",
                     predicate=predicate,
-                    # A table of an older version lacks columns: they are added, and null there.
+                    # Columns that a table of an older version lacks are added, with nulls.
                     schema_mode="merge",
                     commit_properties=_COMMIT,
                     post_commithook_properties=_NO_HOOKS,
@@ -110,12 +106,12 @@ class DeltaVersion:
 
 
 class DeltaFolder:
-    """One Delta table at a URI; every call opens it anew.
+    """One Delta table at a URI; every call opens it again.
 
-    Raises, from every method:
+    Every method raises:
         UnreadableObject: the folder is forbidden or the disk is full.
         CorruptLog: its transaction log contradicts itself.
-        BadSettings: it needs a newer version of the Delta protocol, or is laid out otherwise.
+        BadSettings: it needs a newer Delta protocol, or has another layout.
     """
 
     def __init__(self, uri: str, layout: TableLayout) -> None:
@@ -129,10 +125,7 @@ class DeltaFolder:
         return self._uri
 
     def read(self, predicate: str | None = None) -> pa.Table:
-        """The rows that meet an SQL predicate; none without a table. Nothing is written.
-
-        Rows come in no particular order, with the layout's columns first.
-        """
+        """The rows that meet an SQL predicate, in no order; none if there is no table."""
         with _translated_errors(self._uri):
             table = self._open()
             if table is None:
@@ -140,10 +133,10 @@ class DeltaFolder:
             return pa.table(table.scan(predicate=predicate))
 
     def past(self, predicate: str) -> Iterator[pa.Table]:
-        """The rows that met a predicate over partition columns, newest version first; lazily.
+        """Yield the rows that met a predicate over partition columns, newest version first.
 
-        Versions that left them unchanged are skipped. It ends at the table's first version, or
-        where an older one can no longer be read: they are kept for `MEMORY_HOURS`.
+        It skips versions that left them unchanged, and ends at the first version, or where an older
+        one can no longer be read: they are kept for `MEMORY_HOURS`.
         """
         with _translated_errors(self._uri):
             table = self._open()
@@ -165,9 +158,9 @@ class DeltaFolder:
             yield rows
 
     def append(self, rows: pa.Table) -> None:
-        """Add rows durably; creates the table if there is none."""
+        """Add rows durably; create the table if there is none."""
         with _translated_errors(self._uri):
-            table = self._opened_or_made()
+            table = self._open() or self._made()
             write_deltalake(
                 table,
                 rows,
@@ -177,23 +170,23 @@ class DeltaFolder:
             )
             if not _completed(table, self._log):
                 raise UnreadableObject(
-                    "the write was held up for so long that its place in the log is gone",
+                    "the write stalled for so long that its place in the log is gone",
                     where=self._uri,
                     remedy="Run again.",
                 )
             _keep_commits(self._uri, self._log)
 
     def sync(self) -> None:
-        """Make what `read` returns durable, whichever run wrote it."""
+        """Make durable what `read` returns, also what another run wrote."""
         with _translated_errors(self._uri):
             self._log.sync()
 
     def clean_up(self, *, is_dry_run: bool = False) -> int:
-        """Delete files that were superseded more than `MEMORY_HOURS` ago; returns how many.
+        """Delete files that were superseded over `MEMORY_HOURS` ago; return how many.
 
-        A dry run only counts them. A data file is deleted only if the log lists it as removed: no
-        version can ever name it again. A file that the log never named stays, whatever its age: a
-        stalled writer may yet name it. Log files that only older versions need are deleted, too.
+        A dry run only counts them. A data file is deleted only if the log lists it as removed, so
+        that no later version names it. A file that the log never named stays: a stalled writer may
+        still name it. Log files that only older versions need are deleted, too.
         """
         with _translated_errors(self._uri):
             table = self._open()
@@ -201,10 +194,10 @@ class DeltaFolder:
                 return 0
             due = self._there(_vacuum(table, is_dry_run=True))
             if due and not is_dry_run:
-                # A power cut must not undo the log's entry that these files are removed.
+                # The entry that these files are removed must survive a power cut.
                 self._log.sync()
-                # Vacuum writes to the log, and so do other runs: after a conflict the next
-                # clean-up deletes the rest.
+                # Vacuum commits; if that conflicts with another run, the next clean-up deletes the
+                # rest.
                 with suppress(CommitFailedError):
                     _vacuum(table)
                     _completed(table, self._log)
@@ -213,50 +206,47 @@ class DeltaFolder:
             return gone + self._log.cut(older_than_ms=before_ms, is_dry_run=is_dry_run)
 
     def _there(self, files: Sequence[str]) -> list[str]:
-        """Those that still exist; delta-rs lists deleted ones, too, until its next checkpoint."""
+        """The files that exist; delta-rs also lists deleted ones until its next checkpoint."""
         return [file for file in files if (self._log.table / file).exists()]
 
     def exists(self) -> bool:
-        """Whether the table was created; it may still be unreadable."""
+        """Whether the table was created; perhaps it cannot be read."""
         with _translated_errors(self._uri):
             return self._has_commits()
 
     def newest(self) -> DeltaVersion:
-        """The newest version; creates the table if there is none."""
+        """Return the newest version; create the table if there is none."""
         with _translated_errors(self._uri):
-            return DeltaVersion(self._opened_or_made(), self._uri, self._log)
+            return DeltaVersion(self._open() or self._made(), self._uri, self._log)
 
     def _open(self) -> DeltaTable | None:
-        # delta-rs skips an empty commit file, as if the commit had never been made.
+        # delta-rs would skip an empty commit file as if there had been no commit.
         self._log.read_tail()
         try:
             table = DeltaTable(self._uri)
         except TableNotFoundError:
             if not self._has_commits():
                 return None
-            # Either another run has just made the table, or its log cannot be read.
+            # Another run has just made the table, or its log cannot be read.
             table = DeltaTable(self._uri)
         self._refuse_other_layout(table)
         return table
 
     def _refuse_other_layout(self, table: DeltaTable) -> None:
-        found = tuple(table.metadata().partition_columns)
-        if found != self._layout.partition_by:
+        found, expected = tuple(table.metadata().partition_columns), self._layout.partition_by
+        if found != expected:
             raise BadSettings(
-                f"another version of tierfold made the table: it is partitioned by"
-                f" {_columns(found)}, here by {_columns(self._layout.partition_by)}",
+                "another version of tierfold made the table: it is partitioned by"
+                f" {', '.join(found) or 'nothing'}, here by {', '.join(expected) or 'nothing'}",
                 where=self._uri,
-                remedy="Use that version. Where it has compacted nothing yet, move the catalog"
+                remedy="Use that version. If it has compacted nothing yet, move the catalog"
                 " away instead. Nothing was changed.",
             )
 
     def _has_commits(self) -> bool:
-        """Looks into the folder: delta-rs says "not found" also where it may not enter."""
+        """Look into the folder: delta-rs says "not found" even if it may not enter it."""
         log = self._log.folder
         return log.is_dir() and any(path.suffix in _COMMIT_SUFFIXES for path in log.iterdir())
-
-    def _opened_or_made(self) -> DeltaTable:
-        return self._open() or self._made()
 
     def _made(self) -> DeltaTable:
         make_folder(self._log.table)
@@ -278,9 +268,7 @@ class DeltaFolder:
         except DeltaError:
             if not self._has_commits():
                 raise
-        return self._made_by_another_run()
-
-    def _made_by_another_run(self) -> DeltaTable:
+        # Another run made it.
         table = DeltaTable(self._uri)
         self._refuse_other_layout(table)
         return table
@@ -296,10 +284,9 @@ _HOUR_MS: Final = 3_600_000
 
 
 def _keep_commits(uri: str, log: DeltaLog) -> None:
-    """Forbid every Delta writer to delete old commits, which an older tierfold let delta-rs do.
+    """Forbid every Delta writer to delete old commits, in a table that an older tierfold made.
 
-    Called after a write, so that a refused table stays unchanged. If it fails, the next write
-    tries again.
+    It follows a write, so a refused table stays unchanged. If it fails, the next write tries again.
     """
     table = DeltaTable(uri)
     if _NO_CLEANUP.items() <= table.metadata().configuration.items():
@@ -312,9 +299,9 @@ def _keep_commits(uri: str, log: DeltaLog) -> None:
 
 
 def _completed(table: DeltaTable, log: DeltaLog) -> bool:
-    """Whether the commit that `table` has just written counts; it is durable then.
+    """Make the commit that `table` has just written durable; False if it does not count.
 
-    Raises OSError or CorruptLog where it cannot be made durable.
+    Raises OSError or CorruptLog if it cannot be made durable.
     """
     version = table.version()
     if not log_boundary.is_kept(version, log.boundary.read()):
@@ -327,7 +314,7 @@ def _completed(table: DeltaTable, log: DeltaLog) -> bool:
 
 
 def _vacuum(table: DeltaTable, *, is_dry_run: bool = False) -> list[str]:
-    # Not enforced: delta-rs would refuse a limit below `REMOVALS_KEPT_HOURS`.
+    # Enforced, a limit below `REMOVALS_KEPT_HOURS` would be refused.
     return table.vacuum(
         MEMORY_HOURS,
         dry_run=is_dry_run,
@@ -355,7 +342,7 @@ def _translated_errors(uri: str) -> Iterator[None]:
 
 
 def _plain_error(error: Exception, uri: str) -> CorruptLog | UnreadableObject:
-    """Delta-rs separates errors of the store from corrupt data only by the message's words."""
+    """Tell errors of the store from corrupt data: only delta-rs's messages differ."""
     text = str(error)
     if isinstance(error, OSError | TableNotFoundError) or any(sign in text for sign in _OF_STORE):
         return UnreadableObject(
@@ -369,13 +356,9 @@ def _plain_error(error: Exception, uri: str) -> CorruptLog | UnreadableObject:
 
 
 _OF_STORE: Final = ("Object Store error", "Object at location", "Os {", "os error", "Generic Local")
-"""Words by which delta-rs and its object store report that the store refused."""
+"""Parts of the messages of delta-rs and its object store about an error of the store."""
 
 _COMMIT_SUFFIXES: Final = (".json", ".parquet")
-
-
-def _columns(names: Sequence[str]) -> str:
-    return ", ".join(names) or "nothing"
 
 
 def _first_line(text: str) -> str:

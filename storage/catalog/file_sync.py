@@ -1,4 +1,4 @@
-"""Makes files and folders on a local disk durable: what is synced survives a power cut.
+"""Makes files and folders on a local disk durable: they survive a power cut.
 
 A file is durable once its content and its folder are synced.
 """
@@ -12,16 +12,14 @@ from pathlib import Path
 from typing import Final
 
 _FAILED: Final[dict[Path, int]] = {}
-"""Paths that could not be synced, and the error's number. The kernel reports a failed write once
-and then marks the page clean, so a second sync succeeds although data is lost."""
+"""Paths that could not be synced, and the error's number. The kernel reports a failed write only
+once: a second sync succeeds, although data is lost."""
 
 
 def sync(path: Path) -> None:
     """Sync a file's content, or a folder's names.
 
-    Raises:
-        OSError: it could not be synced, now or before in this process; FileNotFoundError where it
-            is not there.
+    Raises OSError if that fails, or failed before in this process.
     """
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -41,11 +39,7 @@ def sync_all(paths: Iterable[Path]) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and its missing parents, durably; an existing one stays unchanged.
-
-    Raises:
-        OSError: a folder can be neither made nor synced.
-    """
+    """Make a folder and its missing parents durably; raises OSError."""
     missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
     for parent in reversed(missing):
         parent.mkdir(exist_ok=True)

@@ -1,19 +1,18 @@
 """A durable boundary below which a table's commits are deleted; checked after each write.
 
-A commit creates the file of its version; of two creations one is refused. That holds as long as the
-file stays: once old commits are deleted, a writer that was held up between its conflict check and
-its creation could create an old version a second time. So a deleter first makes a boundary durable,
-and a writer reads the boundary after it has created a commit:
+A commit creates the file of its version. If two writers try, one is refused, but only as long as
+the file exists. Once it is deleted, a writer that stalled between its conflict check and its
+creation could create an old version again. So whoever deletes commits first makes a boundary
+durable, and a writer reads the boundary after it has created a commit:
 
-- if the file was there when the writer came, its creation was refused;
+- if the file still existed, the creation was refused;
 - if the file had been deleted, the boundary is above its version, and the writer sees that.
 
-So a version below the boundary proves nothing: it was created in time, long ago, or too late. Its
-writer deletes the file, as the deleter does, and reads the rows to find out. The idea is from
-slatedb's RFC 0026.
+A commit below the boundary may have been created in time or too late. So its writer deletes the
+file and reads the rows to find out. The idea is from slatedb's RFC 0026.
 
-A boundary is an object named by its version, without content; the highest one counts. So a deleter
-that was held up itself cannot lower it, and a plain put is enough to write one.
+A boundary is an empty file named by its version; the highest one counts. So a stalled deleter
+cannot lower it, and a plain put can write it.
 """
 
 from __future__ import annotations
@@ -35,15 +34,15 @@ class LogBoundary:
 
     @property
     def folder(self) -> Path:
-        """The folder of its objects."""
+        """The folder of its files."""
         return self.table / BOUNDARY_FOLDER
 
     def read(self) -> int:
-        """The lowest version that is kept: 0 at first; raises OSError."""
+        """The lowest version that is kept, at first 0; raises OSError."""
         return max(self._versions(), default=0)
 
     def raise_to(self, version: int) -> None:
-        """Make it durable that versions below `version` may be deleted; raises OSError."""
+        """Allow durably that versions below `version` are deleted; raises OSError."""
         make_folder(self.folder)
         (self.folder / f"{version:020d}").touch()
         sync(self.folder)

@@ -1,7 +1,6 @@
 """Converts `PartitionState` to the catalog's rows and back: `table_of` and `rows_read`.
 
-Both work column by column: a row may hold a hundred segments, too many cells for one dictionary
-each.
+Both work column by column: a row may hold a hundred segments, too many for a dictionary each.
 """
 
 from __future__ import annotations
@@ -62,12 +61,12 @@ _OF_THE_STATE: Final = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsRead:
-    """The states of rows of `partitions`; a row that cannot be true blocks only its partition."""
+    """The states of rows of `partitions`; an impossible row blocks only its partition."""
 
     states: tuple[PartitionState, ...]
-    """Of the trusted rows, in their order."""
+    """Of all other rows, in their order."""
     refused: Mapping[tuple[str, int], CorruptLog]
-    """By topic id and partition, which identify a row, whatever else it holds."""
+    """By topic id and partition, which identify a row."""
 
     @property
     def by_key(self) -> dict[PartitionKey, PartitionState]:
@@ -75,7 +74,7 @@ class RowsRead:
         return {state.key: state for state in self.states}
 
     def trusted(self) -> RowsRead:
-        """Itself, if no row is refused; else raises the first CorruptLog."""
+        """Return itself if no row is refused; else raise the first CorruptLog."""
         for refusal in self.refused.values():
             raise refusal
         return self
@@ -112,15 +111,10 @@ def table_of(states: Sequence[PartitionState]) -> pa.Table:
 
 
 def rows_read(rows: pa.Table, *, where: str) -> RowsRead:
-    """The states of rows of `partitions`, each row checked by itself.
+    """The states of rows of `partitions`, each row checked by itself; more columns may follow.
 
-    Args:
-        rows: the columns of `PARTITIONS`; strings may be views, others may follow.
-        where: the table, for messages.
-
-    Raises:
-        BadSettings: a newer tierfold made a row.
-        CorruptLog: a column is missing or of another type, or a value is null.
+    Raises BadSettings if a newer tierfold wrote a row, CorruptLog if a column is missing or of
+    another type, or a value is null.
     """
     _refuse_other_layout(rows, where)
     return rows_judged(_promised(rows, where), where=where)
@@ -129,8 +123,8 @@ def rows_read(rows: pa.Table, *, where: str) -> RowsRead:
 def rows_judged(rows: pa.Table, *, where: str) -> RowsRead:
     """The states of rows that `rows_as_promised` returned, or of some of them.
 
-    A row is refused if it was never claimed, if a value is impossible (`cells`), if its sums
-    differ from its segments', and if its partition has two rows.
+    A row is refused if it was never claimed, if a value is impossible (`cells`), if its sums are
+    wrong, or if its partition has two rows.
     """
     cells = {name: rows[name].combine_chunks() for name in PARTITIONS.names}
     columns = {name: values_of(column) for name, column in cells.items()}
@@ -159,9 +153,9 @@ def rows_judged(rows: pa.Table, *, where: str) -> RowsRead:
 
 
 def rows_as_promised(rows: pa.Table, *, where: str) -> pa.Table:
-    """Rows of `partitions` as they may be written back: the columns of `PARTITIONS`, no others.
+    """Rows that may be written back: exactly the columns of `PARTITIONS`.
 
-    Raises as `rows_read` does, and BadSettings where there are columns that would be lost.
+    Raises as `rows_read` does, and BadSettings if there are columns that would be lost.
     """
     _refuse_other_layout(rows, where)
     unknown = sorted(set(rows.column_names) - set(PARTITIONS.names))
@@ -210,16 +204,15 @@ def values_of(column: pa.Array) -> list[Any]:
 
 
 def _filled(name: str, column: pa.Array) -> pa.Array:
-    """The column with the value that rows of an older format mean by having none."""
+    """Replace the nulls of rows of an older format by what they mean."""
     is_older = name in _ZERO_WHERE_NULL and column.null_count
     return pc.fill_null(column, 0) if is_older else column
 
 
 def promised_column(rows: pa.Table, field: pa.Field, where: str) -> pa.Array:
-    """One column in one piece, of the type that the schema promises.
+    """One column in one piece, cast to the type in the schema.
 
-    Raises:
-        CorruptLog: it is missing, of another type, or holds nulls where it must not.
+    Raises CorruptLog if it is missing, of another type, or null where it must not be.
     """
     if field.name not in rows.column_names and field.nullable:
         return pa.nulls(len(rows), field.type)
@@ -250,7 +243,7 @@ def _has_nulls(column: pa.Array, *, nullable: bool) -> bool:
 
 
 def _refuse_other_layout(rows: pa.Table, where: str) -> None:
-    """Checked before anything else: another layout may lack columns that are needed."""
+    """Refuse other format versions before anything else is read: columns may be missing."""
     field = PARTITIONS.field("format_version")
     versions = set(promised_column(rows, field, where).to_pylist()) - {*FORMATS_READ}
     if not versions:
@@ -259,29 +252,29 @@ def _refuse_other_layout(rows: pa.Table, where: str) -> None:
         found = f"format version {max(versions)}, known up to {FORMAT_VERSION}"
         raise _made_by_newer(found, where)
     raise BadSettings(
-        f"made by a tierfold from before its first release: format version {min(versions)}",
+        f"a tierfold from before its first release wrote it: format version {min(versions)}",
         where=where,
-        remedy="Use that version. Where it has compacted nothing yet, move the catalog away"
+        remedy="Use that version. If it has compacted nothing yet, move the catalog away"
         " instead. Nothing was changed.",
     )
 
 
 def _made_by_newer(found: str, where: str) -> BadSettings:
     return BadSettings(
-        f"made by a newer tierfold: {found}",
+        f"a newer tierfold wrote it: {found}",
         where=where,
         remedy="Install the newer version; nothing was changed.",
     )
 
 
 def _violation(state: PartitionState, live_bytes: int, bucket: int) -> str:
-    """What cannot be true of a row, though each cell is possible; empty: nothing."""
+    """Why a row with possible cells is impossible as a whole; empty if it is not."""
     if state.epoch < 1 or not state.commit_id:
         return f"epoch {state.epoch} and commit id {state.commit_id!r}: it was never claimed"
     if live_bytes != state.live_bytes:
         return f"live_bytes is {live_bytes}, its segments hold {state.live_bytes}"
     if bucket != bucket_of(state.key.topic_id):
-        # The row would not be found in another bucket, and a second one would be written.
+        # The row would not be found, and a second one would be written.
         return f"bucket is {bucket}, its topic id's is {bucket_of(state.key.topic_id)}"
     broken = violations(state, state, ROW_INVARIANTS)
     return "; ".join(f"{invariant}: {found}" for invariant, found in broken.items())
@@ -291,5 +284,5 @@ def _malformed(found: str, where: str) -> CorruptLog:
     return CorruptLog(
         found,
         where=where,
-        remedy="Something else than tierfold wrote the table: restore its last good version.",
+        remedy="Another program than tierfold wrote the table: restore its last good version.",
     )

@@ -1,45 +1,17 @@
-"""The append-only `runs` table: what each run did to each chunk of each partition.
+"""The append-only table `runs`: what each run did to each chunk of each partition.
 
-Reports, metrics and notebooks read it; no decision does.
+Reports, metrics and notebooks read it; no decision depends on it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
 from tierfold.storage.catalog.delta_tables import DeltaFolder, TableLayout
 from tierfold.storage.catalog.rows import column_of, promised_column, values_of
-from tierfold.storage.catalog.schema import RUNS, RUNS_RENAMED
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunRow:
-    """One run, partition and chunk; `RUNS` describes the columns."""
-
-    run: str
-    topic: str
-    partition: int
-    topic_id: str
-    chunk: int
-    command: str
-    outcome: str
-    reason: str
-    epoch: int
-    first_dirty: int
-    next_offset: int
-    """The first offset beyond the chunk; the stored column is called `end_offset`."""
-    started_at_ms: int
-    finished_at_ms: int
-    bytes_in: int
-    bytes_out: int
-    segments_in: int
-    segments_out: int
-    counts: Mapping[str, int]
-    now_ms: int
-    tierfold_version: str
+from tierfold.storage.catalog.schema import RUNS, RUNS_RENAMED, RunRow
 
 
 class RunsTable:
@@ -65,9 +37,9 @@ class RunsTable:
             self._table.append(pa.table(columns, RUNS))
 
     def clean_up(self, *, is_dry_run: bool = False) -> int:
-        """Delete the log files that only versions of a month ago need; returns how many.
+        """Delete log files that only versions of over a month ago need; return how many.
 
-        No row is deleted: each commit, one per run, leaves a small file in the log.
+        Rows stay; but each commit, one per run, leaves a small file in the log.
         """
         return self._table.clean_up(is_dry_run=is_dry_run)
 

@@ -3,23 +3,25 @@
     <catalog>/partitions   one row per topic-partition: one atomic state
     <catalog>/runs         one row per run, partition and chunk: what happened, or why nothing did
 
-Offsets are Kafka's, times are epoch milliseconds, sizes are bytes. A list is never
-null.
+Offsets are Kafka's, times are epoch milliseconds, sizes are bytes. A list is never null.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Final, NamedTuple, get_args, get_type_hints
 from zlib import crc32
 
 import pyarrow as pa
 
 FORMAT_VERSION: Final = 4
-"""The version that this code writes."""
+"""The version of the rows that this code writes."""
 
 FORMATS_READ: Final = (3, FORMAT_VERSION)
-"""The versions it reads. Rows of version 3 lack the columns that may be null; the next commit of
-their partition rewrites them as version 4."""
+"""The versions that it reads. A row of version 3 lacks the columns that may be null; the next
+commit of its partition rewrites it as version 4."""
 
 PARTITION_COLUMNS: Final = ("bucket",)
 """Delta partition columns of `partitions`: runs on different buckets never conflict."""
@@ -33,149 +35,155 @@ def bucket_of(topic_id: str) -> int:
     return crc32(topic_id.encode()) % BUCKETS
 
 
-def _column(name: str, kind: pa.DataType, comment: str, *, nullable: bool = False) -> pa.Field:
-    return pa.field(name, kind, nullable=nullable, metadata={"comment": comment})
+class _Column(NamedTuple):
+    """A column's type and what it holds."""
+
+    kind: pa.DataType
+    comment: str
+    nullable: bool = False
+    name: str = ""
+    """Its stored name if that is not the field's; it stays, so that no table is rewritten."""
 
 
-def _list_of(struct: pa.StructType) -> pa.ListType:
-    return pa.list_(pa.field("element", struct, nullable=False))
+_TEXT: Final = partial(_Column, pa.string())
+_INT: Final = partial(_Column, pa.int32())
+_LONG: Final = partial(_Column, pa.int64())
 
 
-_NAMES: Final = pa.list_(pa.field("element", pa.string(), nullable=False))
-
-LEADER_EPOCH: Final = pa.struct(
-    [
-        _column("epoch", pa.int32(), "leader epoch"),
-        _column("start_offset", pa.int64(), "first offset written under it"),
+def _fields(columns: Mapping[str, _Column]) -> list[pa.Field]:
+    return [
+        pa.field(
+            column.name or name,
+            column.kind,
+            nullable=column.nullable,
+            metadata={"comment": column.comment},
+        )
+        for name, column in columns.items()
     ]
+
+
+def _struct(**columns: _Column) -> pa.StructType:
+    return pa.struct(_fields(columns))
+
+
+def _list_of(kind: pa.DataType) -> pa.ListType:
+    return pa.list_(pa.field("element", kind, nullable=False))
+
+
+_NAMES: Final = partial(_Column, _list_of(pa.string()))
+
+LEADER_EPOCH: Final = _struct(
+    epoch=_INT("leader epoch"),
+    start_offset=_LONG("first offset written under it"),
 )
 
-CLEANER_OFFSET: Final = pa.struct(
-    [
-        _column("epoch", pa.int64(), "compaction epoch"),
-        _column("offset", pa.int64(), "below it everything was clean under that epoch"),
-    ]
+CLEANER_OFFSET: Final = _struct(
+    epoch=_LONG("compaction epoch"),
+    offset=_LONG("below it everything was clean under that epoch"),
 )
 
-SEGMENT: Final = pa.struct(
-    [
-        _column("segment_id", pa.string(), "22 characters of url-safe base64"),
-        _column("start_offset", pa.int64(), "first offset that it gives to the log"),
-        _column("end_offset", pa.int64(), "last offset of its range, inclusive"),
-        _column("size_bytes", pa.int64(), "bytes of the .log from start_offset on"),
-        _column("offset_index_bytes", pa.int64(), "bytes of the .index"),
-        _column("time_index_bytes", pa.int64(), "bytes of the .timeindex"),
-        _column("max_timestamp_ms", pa.int64(), "largest batch max timestamp; -1: none"),
-        _column(
-            "leader_epochs", _list_of(LEADER_EPOCH), "per epoch its lowest offset in the range"
-        ),
-        _column("has_transaction_index", pa.bool_(), "a .txnindex exists"),
-        _column("first_timestamp_ms", pa.int64(), "max timestamp of the first batch"),
-        _column(
-            "earliest_due_ms",
-            pa.int64(),
-            "earliest delete horizon of a tombstone or marker; null: none, or a broker wrote it",
-            nullable=True,
-        ),
-        _column(
-            "cleaner_offsets", _list_of(CLEANER_OFFSET), "the vector of the commit that added it"
-        ),
-        _column("written_by_run", pa.string(), "run that wrote it; empty: a broker"),
-        _column(
-            "skipped_offsets",
-            pa.int64(),
-            "offsets of its own range below start_offset, which segments before it give",
-            nullable=True,
-        ),
-        _column("skipped_bytes", pa.int64(), "bytes of the .log below start_offset", nullable=True),
-        _column(
-            "agrees_with",
-            _NAMES,
-            "segment ids found to hold the same batches at the offsets they share",
-            nullable=True,
-        ),
-    ]
+SEGMENT: Final = _struct(
+    segment_id=_TEXT("22 characters of url-safe base64"),
+    start_offset=_LONG("first offset that it gives to the log"),
+    end_offset=_LONG("last offset of its range, inclusive"),
+    size_bytes=_LONG("bytes of the .log from start_offset on"),
+    offset_index_bytes=_LONG("bytes of the .index"),
+    time_index_bytes=_LONG("bytes of the .timeindex"),
+    max_timestamp_ms=_LONG("largest batch max timestamp; -1: none"),
+    leader_epochs=_Column(_list_of(LEADER_EPOCH), "per epoch its lowest offset in the range"),
+    has_transaction_index=_Column(pa.bool_(), "a .txnindex exists"),
+    first_timestamp_ms=_LONG("max timestamp of the first batch"),
+    earliest_due_ms=_LONG(
+        "earliest delete horizon of a tombstone or marker; null: none, or a broker wrote it",
+        nullable=True,
+    ),
+    cleaner_offsets=_Column(_list_of(CLEANER_OFFSET), "the vector of the commit that added it"),
+    written_by_run=_TEXT("run that wrote it; empty: a broker"),
+    skipped_offsets=_LONG(
+        "offsets of its own range below start_offset, which segments before it give", nullable=True
+    ),
+    skipped_bytes=_LONG("bytes of the .log below start_offset", nullable=True),
+    agrees_with=_NAMES(
+        "segment ids found to hold the same batches at the offsets they share", nullable=True
+    ),
 )
 
-RETIRED_SEGMENT: Final = pa.struct(
-    [
-        _column("segment", SEGMENT, "the segment as it was when live"),
-        _column("retired_at_ms", pa.int64(), "when it was replaced"),
-        _column("retired_by_epoch", pa.int64(), "compaction epoch that replaced it"),
-        _column("retired_by_run", pa.string(), "run that replaced it"),
-        _column(
-            "deletion_started_at_ms",
-            pa.int64(),
-            "from then on its objects go; null: it is whole",
-            nullable=True,
-        ),
-    ]
+RETIRED_SEGMENT: Final = _struct(
+    segment=_Column(SEGMENT, "the segment as it was when live"),
+    retired_at_ms=_LONG("when it was replaced"),
+    retired_by_epoch=_LONG("compaction epoch that replaced it"),
+    retired_by_run=_TEXT("run that replaced it"),
+    deletion_started_at_ms=_LONG("from then on its objects go; null: it is whole", nullable=True),
 )
 
 PARTITIONS: Final = pa.schema(
-    [
-        _column("topic_id", pa.string(), "id of this incarnation of the topic, as Kafka prints it"),
-        _column("topic", pa.string(), "topic name"),
-        _column("partition", pa.int32(), "partition number"),
-        _column("epoch", pa.int64(), "compaction epoch: who may write"),
-        _column("owner_run", pa.string(), "run that holds the epoch; empty once it is done"),
-        _column("cleaner_offsets", _list_of(CLEANER_OFFSET), "per compaction epoch, ascending"),
-        _column("log_start_offset", pa.int64(), "first offset that consumers may read"),
-        _column("segments", _list_of(SEGMENT), "live segments in offset order, contiguous"),
-        _column("retired", _list_of(RETIRED_SEGMENT), "replaced; objects go after a grace period"),
-        _column("lineage", _list_of(LEADER_EPOCH), "leader epochs of the partition, ascending"),
-        _column("live_bytes", pa.int64(), "bytes of all live .logs"),
-        _column(
-            "clean_bytes", pa.int64(), "of these, of segments that start below the cleaner offset"
+    _struct(
+        topic_id=_TEXT("id of this incarnation of the topic, as Kafka prints it"),
+        topic=_TEXT("topic name"),
+        partition=_INT("partition number"),
+        epoch=_LONG("compaction epoch: who may write"),
+        owner_run=_TEXT("run that holds the epoch; empty once it is done"),
+        cleaner_offsets=_Column(_list_of(CLEANER_OFFSET), "per compaction epoch, ascending"),
+        log_start_offset=_LONG("first offset that consumers may read"),
+        segments=_Column(_list_of(SEGMENT), "live segments in offset order, contiguous"),
+        retired=_Column(_list_of(RETIRED_SEGMENT), "replaced; objects go after a grace period"),
+        lineage=_Column(_list_of(LEADER_EPOCH), "leader epochs of the partition, ascending"),
+        live_bytes=_LONG("bytes of all live .logs"),
+        clean_bytes=_LONG("of these, of segments that start below the cleaner offset"),
+        dirty_bytes=_LONG("of these, of segments that start at or above it"),
+        strategies=_NAMES(
+            "compaction strategies it was compacted under, the latest last; none: offset"
         ),
-        _column("dirty_bytes", pa.int64(), "of these, of segments that start at or above it"),
-        _column(
-            "strategies",
-            _NAMES,
-            "compaction strategies it was compacted under, the latest last; none: offset",
-        ),
-        _column("commit_id", pa.string(), "changes with every commit; conditional updates name it"),
-        _column("committed_at_ms", pa.int64(), "when the commit was proposed"),
-        _column("format_version", pa.int32(), "version of this row's layout"),
-        _column("bucket", pa.int32(), "crc32 of topic_id, modulo 16: which file holds the row"),
-        _column(
-            "forgotten",
-            _NAMES,
+        commit_id=_TEXT("changes with every commit; conditional updates name it"),
+        committed_at_ms=_LONG("when the commit was proposed"),
+        format_version=_INT("version of this row's layout"),
+        bucket=_INT("crc32 of topic_id, modulo 16: which file holds the row"),
+        forgotten=_NAMES(
             "segment ids whose loss a person accepted; only in a row that was forgotten",
             nullable=True,
         ),
-    ]
+    )
 )
 
-RUNS_RENAMED: Final = {"end_offset": "next_offset", "tally": "counts"}
-"""Columns of `runs` by their stored names, and their names everywhere else. The stored names are
-from the first version and stay, so that no table has to be rewritten."""
+_COUNTS: Final = pa.map_(pa.string(), pa.field("value", pa.int64(), nullable=False))
 
-RUNS: Final = pa.schema(
-    [
-        _column("run", pa.string(), "id of the run"),
-        _column("topic", pa.string(), "topic name"),
-        _column("partition", pa.int32(), "partition number"),
-        _column("topic_id", pa.string(), "id of this incarnation of the topic"),
-        _column("chunk", pa.int32(), "chunk of the partition within the run, from 0"),
-        _column("command", pa.string(), "verb that ran"),
-        _column("outcome", pa.string(), "how the chunk ended"),
-        _column("reason", pa.string(), "one sentence; empty where the outcome says it all"),
-        _column("epoch", pa.int64(), "compaction epoch that the run held, or found"),
-        _column("first_dirty", pa.int64(), "first offset of the dirty region"),
-        _column("end_offset", pa.int64(), "first offset beyond the chunk (exclusive)"),
-        _column("started_at_ms", pa.int64(), "when work on the chunk began"),
-        _column("finished_at_ms", pa.int64(), "when its outcome was known"),
-        _column("bytes_in", pa.int64(), "bytes of the source .logs"),
-        _column("bytes_out", pa.int64(), "bytes of the .logs written"),
-        _column("segments_in", pa.int64(), "source segments"),
-        _column("segments_out", pa.int64(), "segments written"),
-        _column(
-            "tally",
-            pa.map_(pa.string(), pa.field("value", pa.int64(), nullable=False)),
-            "records and bytes by what became of them",
-        ),
-        _column("now_ms", pa.int64(), "the time that the run's decisions took as now"),
-        _column("tierfold_version", pa.string(), "version of the software"),
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
+    """One run, partition and chunk: a row of `runs`."""
+
+    run: Annotated[str, _TEXT("id of the run")]
+    topic: Annotated[str, _TEXT("topic name")]
+    partition: Annotated[int, _INT("partition number")]
+    topic_id: Annotated[str, _TEXT("id of this incarnation of the topic")]
+    chunk: Annotated[int, _INT("chunk of the partition within the run, from 0")]
+    command: Annotated[str, _TEXT("verb that ran")]
+    outcome: Annotated[str, _TEXT("how the chunk ended")]
+    reason: Annotated[str, _TEXT("one sentence; empty where the outcome says it all")]
+    epoch: Annotated[int, _LONG("compaction epoch that the run held, or found")]
+    first_dirty: Annotated[int, _LONG("first offset of the dirty region")]
+    next_offset: Annotated[
+        int, _LONG("first offset beyond the chunk (exclusive)", name="end_offset")
     ]
-)
+    started_at_ms: Annotated[int, _LONG("when work on the chunk began")]
+    finished_at_ms: Annotated[int, _LONG("when its outcome was known")]
+    bytes_in: Annotated[int, _LONG("bytes of the source .logs")]
+    bytes_out: Annotated[int, _LONG("bytes of the .logs written")]
+    segments_in: Annotated[int, _LONG("source segments")]
+    segments_out: Annotated[int, _LONG("segments written")]
+    counts: Annotated[
+        Mapping[str, int],
+        _Column(_COUNTS, "records and bytes by what became of them", name="tally"),
+    ]
+    now_ms: Annotated[int, _LONG("the time that the run's decisions took as now")]
+    tierfold_version: Annotated[str, _TEXT("version of the software")]
+
+
+_STORED: Final[Mapping[str, _Column]] = {
+    name: get_args(hint)[1] for name, hint in get_type_hints(RunRow, include_extras=True).items()
+}
+
+RUNS_RENAMED: Final = {column.name: name for name, column in _STORED.items() if column.name}
+"""Columns of `runs` by their stored names, and their names everywhere else."""
+
+RUNS: Final = pa.schema(_fields(_STORED))

@@ -1,8 +1,8 @@
 """Checks that a segment's two indexes lead readers to the right places.
 
-At best, their bytes equal those that the log gives now. An index that a broker wrote, or that was
-written under another `index.interval.bytes`, may have other entries; then each entry must be right
-(Kafka `OffsetIndex`, `TimeIndex`, and what `LogSegment` asks of them).
+Usually their bytes equal those built from the log. An index that a broker wrote, or another
+`index.interval.bytes`, may give other entries; then each entry must be right (Kafka `OffsetIndex`,
+`TimeIndex`, and their use in `LogSegment`).
 """
 
 from __future__ import annotations
@@ -17,81 +17,65 @@ from tierfold.compaction.model.errors import CorruptLog
 from tierfold.storage.indexes.index_builder import build_indexes
 from tierfold.storage.indexes.offset_index import OffsetIndex, read_offset_index
 from tierfold.storage.indexes.time_index import TimeIndex, read_time_index
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchPlaces:
-    """The batches that the indexes point into, one entry each, in log order."""
-
-    start_offset: int
-    """Of the segment."""
-    position: NDArray[np.int64]
-    size_bytes: NDArray[np.int64]
-    base_offset: NDArray[np.int64]
-    last_offset: NDArray[np.int64]
-    max_timestamp_ms: NDArray[np.int64]
+from tierfold.storage.kafka.batch_headers import BatchHeads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedIndexes:
-    """What was found in both."""
+    """The result for both indexes."""
 
     entries: int = 0
     is_as_built: bool = False
-    """Byte for byte what the log gives under the interval that was asked about."""
+    """Equal to the indexes built from the log, under the given interval."""
     corruptions: tuple[str, ...] = ()
 
 
 def check_indexes(
     offset_index: NDArray[np.uint8],
     time_index: NDArray[np.uint8],
-    places: BatchPlaces,
+    heads: BatchHeads,
     *,
+    start_offset: int,
     index_interval_bytes: int,
     where: str,
 ) -> CheckedIndexes:
     """Compare both indexes (uint8, whole objects) with the log's batches.
 
-    `where` is the segment's name without a part's suffix. A broken index raises nothing: it is
-    reported as a corruption.
+    `start_offset` is the segment's; `where` is its name without a part's suffix. A broken index is
+    a corruption in the result, not an exception.
     """
     try:
-        offsets = read_offset_index(offset_index, places.start_offset, f"{where}.index")
-        times = read_time_index(time_index, places.start_offset, f"{where}.timeindex")
+        offsets = read_offset_index(offset_index, start_offset, f"{where}.index")
+        times = read_time_index(time_index, start_offset, f"{where}.timeindex")
         built = build_indexes(
-            places.position,
-            places.size_bytes,
-            places.last_offset,
-            places.max_timestamp_ms,
-            start_offset=places.start_offset,
-            index_interval_bytes=index_interval_bytes,
+            heads, start_offset=start_offset, index_interval_bytes=index_interval_bytes
         )
     except CorruptLog as error:
         return CheckedIndexes(corruptions=(str(error),))
-    # Batches that lie outside their segment cannot be indexed.
+    # Raised for batches with offsets outside the segment.
     except ValueError as error:
         return CheckedIndexes(corruptions=(f"{where}.index: no index fits the log: {error}",))
     entries = len(offsets.offsets) + len(times.offsets)
     if built == (offset_index.tobytes(), time_index.tobytes()):
         return CheckedIndexes(entries=entries, is_as_built=True)
     corruptions = (
-        *(f"{where}.index: {corruption}" for corruption in _offset_corruptions(offsets, places)),
-        *(f"{where}.timeindex: {corruption}" for corruption in _time_corruptions(times, places)),
+        *(f"{where}.index: {corruption}" for corruption in _offset_corruptions(offsets, heads)),
+        *(f"{where}.timeindex: {corruption}" for corruption in _time_corruptions(times, heads)),
     )
     return CheckedIndexes(entries=entries, corruptions=corruptions)
 
 
-def _offset_corruptions(index: OffsetIndex, places: BatchPlaces) -> Iterator[str]:
-    """An entry names a batch's position and last offset.
+def _offset_corruptions(index: OffsetIndex, heads: BatchHeads) -> Iterator[str]:
+    """Check that each entry has a batch's position and last offset.
 
-    Before Kafka 4.0 a broker wrote the last offset of an append, whose first batch lies there; so
-    it may be that of any batch up to the next entry's.
+    Before Kafka 4.0 a broker wrote the last offset of an append at the position of its first batch,
+    so the offset may be that of any batch before the next entry's.
     """
-    batches = len(places.position)
-    batch = np.searchsorted(places.position, index.positions)
-    named = np.searchsorted(places.last_offset, index.offsets)
-    starts = places.position[np.minimum(batch, batches - 1)] == index.positions
-    ends = places.last_offset[np.minimum(named, batches - 1)] == index.offsets
+    batches = len(heads.position)
+    batch = np.searchsorted(heads.position, index.positions)
+    named = np.searchsorted(heads.last_offset, index.offsets)
+    starts = heads.position[np.minimum(batch, batches - 1)] == index.positions
+    ends = heads.last_offset[np.minimum(named, batches - 1)] == index.offsets
     beyond = np.append(batch[1:], batches)
     bad = np.flatnonzero(~(starts & ends & (named >= batch) & (named < beyond)))
     if bad.size:
@@ -99,26 +83,26 @@ def _offset_corruptions(index: OffsetIndex, places: BatchPlaces) -> Iterator[str
         yield (
             f"{bad.size} of {len(index.offsets)} entries are wrong, the first of them number "
             f"{entry}: offset {index.offsets[entry]} at position {index.positions[entry]}, "
-            f"where {_batch_there(places, int(batch[entry]), is_start=bool(starts[entry]))}"
+            f"where {_batch_there(heads, int(batch[entry]), is_start=bool(starts[entry]))}"
         )
 
 
-def _batch_there(places: BatchPlaces, batch: int, *, is_start: bool) -> str:
+def _batch_there(heads: BatchHeads, batch: int, *, is_start: bool) -> str:
     if not is_start:
         return "no batch begins"
-    return f"the batch of offsets {places.base_offset[batch]} to {places.last_offset[batch]} begins"
+    return f"the batch of offsets {heads.base_offset[batch]} to {heads.last_offset[batch]} begins"
 
 
-def _time_corruptions(index: TimeIndex, places: BatchPlaces) -> Iterator[str]:
-    """An entry's timestamp is the largest up to the batch of its offset; the last is the largest.
+def _time_corruptions(index: TimeIndex, heads: BatchHeads) -> Iterator[str]:
+    """Check that each entry has the largest timestamp up to its offset, the last one that of all.
 
-    So a reader that looks for a later timestamp can start there and misses nothing.
+    Then a reader that looks for a later timestamp can start there.
     """
-    batches = len(places.position)
-    largest_ms = np.maximum.accumulate(places.max_timestamp_ms)
-    named = np.searchsorted(places.last_offset, index.offsets)
+    batches = len(heads.position)
+    largest_ms = np.maximum.accumulate(heads.max_timestamp_ms)
+    named = np.searchsorted(heads.last_offset, index.offsets)
     there = np.minimum(named, batches - 1)
-    is_inside = (named < batches) & (places.base_offset[there] <= index.offsets)
+    is_inside = (named < batches) & (heads.base_offset[there] <= index.offsets)
     bad = np.flatnonzero(~(is_inside & (largest_ms[there] == index.timestamps_ms)))
     if bad.size:
         entry = int(bad[0])

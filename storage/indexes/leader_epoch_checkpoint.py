@@ -1,4 +1,4 @@
-"""The leader epoch checkpoint: all epochs from the log's start up to the segment's end.
+"""The leader epoch checkpoint: all leader epochs from the log's start to the segment's end.
 
 Rule: Kafka `LeaderEpochCheckpointFile` and `CheckpointFile`. Text, one item a line: version 0, the
 number of entries, then `<epoch> <start offset>` per entry; both ascend.
@@ -23,8 +23,8 @@ _REMEDY: Final = "Restore the checkpoint from a copy of the tier."
 
 
 def read_leader_epoch_checkpoint(data: Bytes, where: str) -> tuple[LeaderEpoch, ...]:
-    """Read a whole checkpoint; raises CorruptLog."""
-    # Java's lines: Python's `splitlines` would take other control characters for ends of them too.
+    """The epochs in a whole checkpoint; raises CorruptLog."""
+    # As in Java: Python's `splitlines` would also split at other control characters.
     lines = _LINE_END.split(bytes(data).decode("ascii", errors="replace"))
     if len(lines) < 2 or lines[0] != _VERSION or not _NUMBER.fullmatch(lines[1]):
         raise _corrupt(f"it begins with {lines[:2]}, not with version 0 and a count", where)

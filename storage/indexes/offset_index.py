@@ -1,8 +1,8 @@
-"""The offset index (`.index`): where in the log an offset is found.
+"""The offset index (`.index`): the positions of offsets in the log.
 
-Rule: Kafka `OffsetIndex`. Entries of 8 bytes, big-endian: int32 offset above the segment's start,
-int32 position in the `.log`. An entry names a batch's last offset and that batch's position; both
-ascend. A remote index is trimmed: the zeros that a broker preallocates do not belong to it.
+Rule: Kafka `OffsetIndex`. Entries of 8 bytes, big-endian: int32 offset minus the segment's start,
+int32 position in the `.log`. They are a batch's last offset and its position; both ascend. A remote
+index is trimmed: it lacks the zeros that a broker preallocates.
 """
 
 from __future__ import annotations
@@ -13,8 +13,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tierfold.compaction.model.errors import CorruptLog
-from tierfold.storage.indexes.index_entries import REMEDY, absolute, entries_of, relative
+from tierfold.storage.indexes.index_entries import (
+    absolute,
+    corrupt_index,
+    entries_of,
+    relative,
+)
 from tierfold.storage.tiers.object_store import Bytes
 
 _ENTRY: Final = np.dtype([("offset", ">i4"), ("position", ">i4")])
@@ -31,32 +35,27 @@ class OffsetIndex:
 
 
 def read_offset_index(data: Bytes, start_offset: int, where: str) -> OffsetIndex:
-    """Read a whole index of a segment that starts at `start_offset`; raises CorruptLog."""
+    """The entries of a whole index; the segment starts at `start_offset`. Raises CorruptLog."""
     entries = entries_of(data, _ENTRY, "offset", where)
     offsets = entries["offset"].astype(np.int64)
     positions = entries["position"].astype(np.int32)
     if len(entries) and offsets[-1] == 0 and positions[-1] == 0:
-        raise CorruptLog(
-            "the offset index ends in zeros, so it was never trimmed",
-            where=where,
-            remedy=REMEDY,
-        )
+        raise corrupt_index("the offset index ends in zeros, so it was never trimmed", where)
     bad = (offsets < 0) | (positions < 0)
     bad[1:] |= (np.diff(offsets) <= 0) | (np.diff(positions) <= 0)
     if bad.any():
         entry = int(np.argmax(bad))
-        raise CorruptLog(
+        raise corrupt_index(
             f"entry {entry} of the offset index (offset {start_offset} + {offsets[entry]}, position"
             f" {positions[entry]}) is negative or not above the one before",
-            where=where,
-            remedy=REMEDY,
+            where,
         )
     offsets = absolute(offsets, start_offset, "offset", where)
     return OffsetIndex(offsets=offsets, positions=positions)
 
 
 def write_offset_index(index: OffsetIndex, start_offset: int) -> bytes:
-    """The bytes of an index; raises ValueError as `relative` does."""
+    """The bytes of an index; raises ValueError if an offset does not fit."""
     entries = np.empty(len(index.offsets), _ENTRY)
     entries["offset"] = relative(index.offsets, start_offset)
     entries["position"] = index.positions

@@ -1,8 +1,8 @@
-"""The producer snapshot (`.snapshot`): what a broker knows of each producer at a segment's end.
+"""The producer snapshot (`.snapshot`): the state of each producer at a segment's end.
 
 Rule: Kafka `ProducerStateManager` and its `ProducerSnapshot` schema. Big-endian: int16 version 1,
-uint32 CRC32C of all that follows it, int32 number of entries, then entries of 46 bytes. −1 stands
-for no offset and for no open transaction.
+uint32 CRC32C of the rest, int32 number of entries, then entries of 46 bytes. −1 means no offset, or
+no open transaction.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _REMEDY: Final = (
 
 
 def read_producer_snapshot(data: Bytes, where: str) -> tuple[ProducerEntry, ...]:
-    """Read a whole snapshot; raises CorruptLog."""
+    """The producers in a whole snapshot; raises CorruptLog."""
     raw = bytes(data)
     head_bytes = _HEAD.size + _COUNT.size
     if len(raw) < head_bytes:
@@ -59,7 +59,7 @@ def read_producer_snapshot(data: Bytes, where: str) -> tuple[ProducerEntry, ...]
 
 
 def write_producer_snapshot(entries: Sequence[ProducerEntry]) -> bytes:
-    """The bytes of a snapshot, entries in the given order."""
+    """The bytes of a snapshot, with the entries in this order."""
     body = _COUNT.pack(len(entries)) + b"".join(_packed(entry) for entry in entries)
     return _HEAD.pack(_VERSION, int(google_crc32c.value(body))) + body
 

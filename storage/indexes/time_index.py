@@ -1,8 +1,8 @@
-"""The time index (`.timeindex`): the offset up to which records are no younger than a timestamp.
+"""The time index (`.timeindex`): offsets up to which no record is later than a timestamp.
 
-Rule: Kafka `TimeIndex`. Entries of 12 bytes, big-endian: int64 timestamp in ms, int32 offset above
-the segment's start. Timestamps ascend, offsets never descend. When a segment is rolled, its largest
-timestamp becomes the last entry; a segment without timestamps has none.
+Rule: Kafka `TimeIndex`. Entries of 12 bytes, big-endian: int64 timestamp in ms, int32 offset minus
+the segment's start. Timestamps ascend, offsets never descend. The last entry has the segment's
+largest timestamp; a segment without timestamps has no entry.
 """
 
 from __future__ import annotations
@@ -13,8 +13,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tierfold.compaction.model.errors import CorruptLog
-from tierfold.storage.indexes.index_entries import REMEDY, absolute, entries_of, relative
+from tierfold.storage.indexes.index_entries import (
+    absolute,
+    corrupt_index,
+    entries_of,
+    relative,
+)
 from tierfold.storage.tiers.object_store import Bytes
 
 _ENTRY: Final = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
@@ -30,27 +34,26 @@ class TimeIndex:
 
 
 def read_time_index(data: Bytes, start_offset: int, where: str) -> TimeIndex:
-    """Read a whole index of a segment that starts at `start_offset`; raises CorruptLog."""
+    """The entries of a whole index; the segment starts at `start_offset`. Raises CorruptLog."""
     entries = entries_of(data, _ENTRY, "time", where)
     timestamps_ms = entries["timestamp"].astype(np.int64)
     offsets = entries["offset"].astype(np.int64)
     bad = (timestamps_ms < 0) | (offsets < 0)
-    # Compared, not subtracted: two timestamps may lie further apart than an int64 reaches.
+    # Compared, not subtracted: the difference of two timestamps may exceed an int64.
     bad[1:] |= (timestamps_ms[1:] <= timestamps_ms[:-1]) | (offsets[1:] < offsets[:-1])
     if bad.any():
         entry = int(np.argmax(bad))
-        raise CorruptLog(
+        raise corrupt_index(
             f"entry {entry} of the time index (timestamp {timestamps_ms[entry]}, offset"
             f" {start_offset} + {offsets[entry]}) is negative or not above the one before",
-            where=where,
-            remedy=REMEDY,
+            where,
         )
     offsets = absolute(offsets, start_offset, "time", where)
     return TimeIndex(timestamps_ms=timestamps_ms, offsets=offsets)
 
 
 def write_time_index(index: TimeIndex, start_offset: int) -> bytes:
-    """The bytes of an index; raises ValueError as `relative` does."""
+    """The bytes of an index; raises ValueError if an offset does not fit."""
     entries = np.empty(len(index.offsets), _ENTRY)
     entries["timestamp"] = index.timestamps_ms
     entries["offset"] = relative(index.offsets, start_offset)

@@ -1,8 +1,8 @@
-"""The transaction index (`.txnindex`): the aborted transactions whose marker lies in the segment.
+"""The transaction index (`.txnindex`): aborted transactions with their marker in the segment.
 
 Rule: Kafka `AbortedTxn` and `TransactionIndex`. Entries of 34 bytes, big-endian: int16 version 0,
 int64 producer id, int64 first offset, int64 last offset, int64 last stable offset; last offsets
-ascend. A segment without aborted transactions has no such object.
+ascend. A segment without aborted transactions has no transaction index.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _ENTRY: Final = struct.Struct(
 )
 _VERSION: Final = 0
 _REMEDY: Final = (
-    "Restore the index from a copy; without it aborted records would be served as committed."
+    "Restore the index from a copy; without it readers take aborted records for committed ones."
 )
 
 
 def read_transaction_index(data: Bytes, where: str) -> tuple[AbortedTransaction, ...]:
-    """Read a whole index; raises CorruptLog."""
+    """The entries of a whole index; raises CorruptLog."""
     if len(data) % ABORTED_ENTRY_BYTES:
         raise CorruptLog(
             f"a transaction index of {len(data)} bytes is torn: entries have {ABORTED_ENTRY_BYTES}",
@@ -67,7 +67,7 @@ def read_transaction_index(data: Bytes, where: str) -> tuple[AbortedTransaction,
 
 
 def write_transaction_index(aborted: Sequence[AbortedTransaction]) -> bytes:
-    """The bytes of an index; `aborted` in the order of their last offsets."""
+    """The bytes of an index; `aborted` is ordered by last offset."""
     return b"".join(
         _ENTRY.pack(
             _VERSION,

@@ -9,6 +9,7 @@ wrapper only the last offset is known here, so that is its `base_offset`, too;
 from __future__ import annotations
 
 from collections import namedtuple
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final
 
@@ -129,6 +130,16 @@ class BatchHeads:
         return BatchHeads(**{name: column[first:last] for name, column in columns.items()})
 
 
+def joined_heads(pieces: Sequence[BatchHeads]) -> BatchHeads:
+    """The heads of logs that follow each other, with positions in the joined log."""
+    columns = {
+        field.name: np.concatenate([getattr(piece, field.name) for piece in pieces])
+        for field in fields(BatchHeads)
+    }
+    sizes = columns["size_bytes"]
+    return BatchHeads(**columns | {"position": np.cumsum(sizes) - sizes})
+
+
 if TYPE_CHECKING:
     _Columns = BatchHeads
 else:
@@ -140,9 +151,7 @@ def read_heads(log: NDArray[np.uint8], *, where: str, check_crc: bool = True) ->
     """The heads of all batches of a log (uint8); none for a log of zero bytes.
 
     Without `check_crc` only the structure is checked. `where` is the object or file, for errors.
-
-    Raises:
-        CorruptLog: Naming the byte position, what was found and what to do.
+    Raises CorruptLog with the byte position.
     """
     log = as_kernel_input(log)
     batches, code, at, found = _count_batches(log)
@@ -153,7 +162,7 @@ def read_heads(log: NDArray[np.uint8], *, where: str, check_crc: bool = True) ->
     heads = BatchHeads(**columns)
     if check_crc:
         # A bad checksum explains an odd header, so it is reported first.
-        _check_crc(log, heads.slice(0, read + 1), where)
+        _check_crc(log, heads if code == _OK else heads.slice(0, read + 1), where)
     if code != _OK:
         what = _CORRUPTIONS[code].format(at=heads.position[read], found=found)
         raise corrupt_batch(f"{what} (base offset {heads.base_offset[read]})", where)
@@ -175,7 +184,7 @@ def _check_crc(log: NDArray[np.uint8], heads: BatchHeads, where: str) -> None:
 
 @kernel
 def _count_batches(log: NDArray[np.uint8]) -> tuple[int, int, int, int]:
-    """How many batches there are; and a code, the byte position, the offending number."""
+    """Return the number of batches, and a code, the byte position and the offending number."""
     at = 0
     batches = 0
     while at < log.size:
@@ -197,7 +206,7 @@ def _count_batches(log: NDArray[np.uint8]) -> tuple[int, int, int, int]:
 
 @kernel
 def _fill(log: NDArray[np.uint8], out: _Columns) -> tuple[int, int, int]:
-    """Fills the columns; how many heads are sound, a code, and what offends in the next."""
+    """Fill the columns; return the number of sound heads, a code, and the offending number."""
     at = 0
     previous = -1
     for i in range(out.position.size):

@@ -50,8 +50,7 @@ def rewrite_batches(
         retention: int8 `BatchRetention`, per batch.
         horizon_ms: int64, per batch: the delete horizon of a rewritten batch, or `NO_HORIZON`.
 
-    Raises:
-        ValueError: A batch is to be rewritten, but keeps no record: a bug in the caller.
+    Raises ValueError if a batch to rewrite keeps no record: a bug in the caller.
     """
     is_rewrite = retention == BatchRetention.REWRITE
     survivors = measure(heads, records, keep, is_rewrite, horizon_ms)
@@ -140,9 +139,7 @@ def _write_headers(
     position: NDArray[np.int64],
     out: NDArray[np.uint8],
 ) -> None:
-    written = np.flatnonzero(
-        (retention == BatchRetention.REWRITE) | (retention == BatchRetention.EMPTY)
-    )
+    written = np.flatnonzero(np.isin(retention, (BatchRetention.REWRITE, BatchRetention.EMPTY)))
     ends = np.append(position[1:], out.size)[written]
     starts = position[written]
     base_offset = survivors.base_offset[written]

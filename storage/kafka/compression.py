@@ -128,9 +128,8 @@ def decompress(
     `mend_lz4_header` is for magic 0, whose lz4 header checksum is always wrong. `budget_bytes` is
     what `window_bytes_max` leaves for this payload.
 
-    Raises:
-        CorruptLog: Kafka has no such codec, the bytes are not of that codec, or they expand to more
-            than `budget_bytes` or `plain_bytes_max` allows.
+    Raises CorruptLog if Kafka has no such codec, if the bytes are not of that codec, and if they
+    expand to more than `budget_bytes` or `plain_bytes_max` allows.
     """
     stored = _view(payload)
     if codec == Codec.NONE:

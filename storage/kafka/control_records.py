@@ -45,10 +45,8 @@ class ControlType(IntEnum):
 def control_types(records: Records, heads: BatchHeads, *, where: str) -> NDArray[np.int16]:
     """The type of each batch's first record, shape (batches,); it may be none of `ControlType`.
 
-    `NOT_CONTROL` for an ordinary batch, `EMPTIED` for a control batch without records.
-
-    Raises:
-        CorruptLog: A control record's key is too short, or its version or type is negative.
+    `NOT_CONTROL` for an ordinary batch, `EMPTIED` for a control batch without records. Raises
+    CorruptLog if a control record's key is too short, or its version or type is negative.
     """
     kinds = np.full(len(heads), NOT_CONTROL, np.int16)
     first, after = records.first_record[:-1], records.first_record[1:]

@@ -73,8 +73,7 @@ def with_inner_heads(
     Only the inner messages hold them, so every wrapper is decompressed, `window_bytes` of stored
     bytes at a time, and once more when its records are read.
 
-    Raises:
-        CorruptLog: As `decode_legacy` does; or a wrapper begins before the previous batch ends.
+    Raises CorruptLog as `decode_legacy` does, and if a wrapper overlaps the previous batch.
     """
     if not (heads.count == UNKNOWN_COUNT).any():
         return heads
@@ -102,8 +101,7 @@ def decode_legacy(log: NDArray[np.uint8], heads: BatchHeads, *, where: str) -> R
     A record's span is its message. It has no headers. Its timestamp is −1 in magic 0, and the
     wrapper's under LogAppendTime.
 
-    Raises:
-        CorruptLog: A payload cannot be decompressed, or is no run of messages of that magic.
+    Raises CorruptLog if a payload cannot be decompressed, or is no run of messages of that magic.
     """
     body, spans = _unwrapped(as_kernel_input(log), heads, where)
     code, batch, at = _count(body, spans)

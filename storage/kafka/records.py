@@ -110,10 +110,8 @@ def decode(log: NDArray[np.uint8], heads: BatchHeads, *, where: str) -> Records:
     """The records of all of `heads`: any run of the batches of `log`, of magic 2.
 
     If no batch is compressed, the body is the log itself, else one new buffer with all payloads.
-    `where` is the object or file, for errors.
-
-    Raises:
-        CorruptLog: A payload cannot be decompressed, or is not the records its header promises.
+    `where` is the object or file, for errors. Raises CorruptLog if a payload cannot be
+    decompressed, or is not the records that its header announces.
     """
     body, start, end = _payloads(as_kernel_input(log), heads, where)
     crowded = np.flatnonzero(heads.count.astype(np.int64) * RECORD_BYTES_MIN > end - start)

@@ -115,7 +115,6 @@ def _version(records: Records, rows: NDArray[np.int64], versions: VersionSource)
 
 
 def _digests(records: Records, rows: NDArray[np.int64], kind: pa.DataType) -> pa.Array:
-    """A digest of 16 bytes per value; null where the value is null."""
     value_bytes = records.value_bytes[rows]
     found = digests(records.body, records.value_at[rows], value_bytes)
     sizes = np.where(value_bytes < 0, -1, DIGEST_BYTES).astype(np.int32)

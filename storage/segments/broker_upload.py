@@ -37,12 +37,7 @@ class BrokerUpload:
 
     def _parts(self, heads: BatchHeads) -> dict[Part, bytes]:
         offset_index, time_index = build_indexes(
-            heads.position,
-            heads.size_bytes,
-            heads.last_offset,
-            heads.max_timestamp_ms,
-            start_offset=self.start_offset,
-            index_interval_bytes=self.index_interval_bytes,
+            heads, start_offset=self.start_offset, index_interval_bytes=self.index_interval_bytes
         )
         parts = {Part.LOG: self.log, Part.OFFSET_INDEX: offset_index, Part.TIME_INDEX: time_index}
         if self.aborted:

@@ -35,7 +35,6 @@ from tierfold.compaction.cleaning.record_retention import (
     legacy_tombstones_go,
 )
 from tierfold.compaction.cleaning.rounds import GroupTask
-from tierfold.compaction.cleaning.transactions import aborted_batches
 from tierfold.compaction.commits.receipts import GroupReceipt, result_of
 from tierfold.compaction.model.segments import Segment
 from tierfold.storage.kafka.batch_headers import BatchHeads
@@ -46,11 +45,7 @@ from tierfold.storage.kafka.legacy_batches import decode_any
 from tierfold.storage.kafka.records import Records, windows
 from tierfold.storage.segments.lookahead import mapped_ahead
 from tierfold.storage.segments.segment_metadata import read_aborted
-from tierfold.storage.segments.segment_scan import (
-    WINDOW_BYTES,
-    checked_heads,
-    transaction_batches_of,
-)
+from tierfold.storage.segments.segment_scan import WINDOW_BYTES, checked_heads, is_aborted_in
 from tierfold.storage.segments.segment_writer import SegmentWriter
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage
 
@@ -100,10 +95,8 @@ class _Rewrite:
         self.passed.clear()
 
 
-def rewrite_group(
-    tier: LocalTieredStorage, task: GroupTask, bits: RecordBits
-) -> GroupReceipt:
-    """Rewrite one group; if it raises CorruptLog or UnreadableObject, no segment was written."""
+def rewrite_group(tier: LocalTieredStorage, task: GroupTask, bits: RecordBits) -> GroupReceipt:
+    """Rewrite one group; raises CorruptLog or UnreadableObject, and then no receipt names it."""
     with ExitStack() as contexts:
         state = _Rewrite(tier, task, contexts)
         for segment in task.group.segments:
@@ -165,9 +158,7 @@ class _Window:
     """Where the window ends, see `last_offset_of`."""
 
 
-def _rewritten_window(
-    source: _Source, heads: BatchHeads, bits: NDArray[np.uint8]
-) -> _Window:
+def _rewritten_window(source: _Source, heads: BatchHeads, bits: NDArray[np.uint8]) -> _Window:
     """`bits` has shape (records of the window,)."""
     log = source.log
     records = decode_any(log, heads, where=source.where)
@@ -193,9 +184,7 @@ def _rewritten_window(
         reason=reason,
         counts=counts,
         due_ms=due_ms,
-        last_offset=last_offset_of(
-            heads.last_offset, heads.is_legacy, retention, records.offset
-        ),
+        last_offset=last_offset_of(heads.last_offset, heads.is_legacy, retention, records.offset),
     )
 
 
@@ -204,11 +193,8 @@ def _retention(
 ) -> tuple[Retention, int | None]:
     """What is kept of a window, and when a kept tombstone or marker is due."""
     task = source.task
-    txn_batches, rows = transaction_batches_of(
-        heads, control_types(records, heads, where=source.where)
-    )
-    aborted = np.zeros(len(heads), np.bool_)
-    aborted[rows[aborted_batches(txn_batches, task.aborted)]] = True
+    types = control_types(records, heads, where=source.where)
+    aborted, _ = is_aborted_in(heads, types, task.aborted)
     columns = BatchColumns(
         last_offset=heads.last_offset,
         producer_id=heads.producer_id,

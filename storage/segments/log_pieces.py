@@ -172,7 +172,7 @@ def _cuts(
 
 
 def _check_ends(piece: LogPiece, heads: BatchHeads, where: str) -> None:
-    """Check that the piece covers all that is wanted where the log goes on beside it."""
+    """Check that nothing wanted lies outside the pieces, where the log has more batches."""
     is_cut_before = piece.is_first and piece.start > piece.segment.skipped_bytes
     is_cut_behind = piece.is_last and piece.end < piece.segment.log_bytes
     if (is_cut_before and heads.base_offset[0] > piece.wanted.start) or (

@@ -19,7 +19,7 @@ from tierfold.compaction.model.errors import TierfoldError
 from tierfold.compaction.model.segments import PartitionKey, Segment
 from tierfold.compaction.model.units import NO_PRODUCER_ID
 from tierfold.compaction.verification.latest_values import LatestValues
-from tierfold.storage.indexes.index_check import BatchPlaces, CheckedIndexes, check_indexes
+from tierfold.storage.indexes.index_check import CheckedIndexes, check_indexes
 from tierfold.storage.kafka.batch_headers import BatchHeads, read_heads
 from tierfold.storage.kafka.batch_layout import NO_EPOCH
 from tierfold.storage.kafka.control_records import control_types
@@ -84,8 +84,7 @@ class _Log:
     """All batches of the log, after all records were decoded."""
 
     heads: BatchHeads
-    base_offset: NDArray[np.int64]
-    """Shape (batches,): of a legacy wrapper the first record's offset, which `heads` lacks."""
+    """The base offset of a legacy wrapper is that of its first record."""
     first: int
     """The number of the first batch that counts; the offsets before are another segment's."""
     txn_batches: TransactionBatches
@@ -96,12 +95,7 @@ class _Log:
 
 
 def read_and_check(tier: LocalTieredStorage, order: CheckOrder) -> ReadSegment:
-    """Read a segment and check it.
-
-    Raises:
-        CorruptLog: The log cannot be decoded, so nothing more can be checked.
-        UnreadableObject: The log cannot be read.
-    """
+    """Read a segment and check it; raises CorruptLog or UnreadableObject if its log is unusable."""
     segment = order.segment
     data, where = tier.part_of(order.key, segment, Part.LOG)
     collectors = [
@@ -153,8 +147,7 @@ def _decoded(
                 collector.add(window, records, types)
             records_in_all += len(records)
     return _Log(
-        heads=heads,
-        base_offset=base_offset,
+        heads=replace(heads, base_offset=base_offset),
         first=first_batch,
         txn_batches=joined_batches(txn_batches),
         records=records_in_all,
@@ -166,15 +159,7 @@ def _decoded(
 def _checked_indexes(tier: LocalTieredStorage, order: CheckOrder, log: _Log) -> CheckedIndexes:
     if not len(log.heads):
         return CheckedIndexes()
-    segment, heads = order.segment, log.heads
-    places = BatchPlaces(
-        start_offset=segment.own_start_offset,
-        position=heads.position,
-        size_bytes=heads.size_bytes,
-        base_offset=log.base_offset,
-        last_offset=heads.last_offset,
-        max_timestamp_ms=heads.max_timestamp_ms,
-    )
+    segment = order.segment
     try:
         offset_index, offset_name = tier.part_of(order.key, segment, Part.OFFSET_INDEX)
         time_index, time_name = tier.part_of(order.key, segment, Part.TIME_INDEX)
@@ -183,7 +168,8 @@ def _checked_indexes(tier: LocalTieredStorage, order: CheckOrder, log: _Log) -> 
     found = check_indexes(
         offset_index,
         time_index,
-        places,
+        log.heads,
+        start_offset=segment.own_start_offset,
         index_interval_bytes=order.index_interval_bytes,
         where=log.where.removesuffix(f".{Part.LOG.value}"),
     )
@@ -200,7 +186,6 @@ def _checked_indexes(tier: LocalTieredStorage, order: CheckOrder, log: _Log) -> 
 
 
 def _corruptions(tier: LocalTieredStorage, order: CheckOrder, log: _Log) -> tuple[str, ...]:
-    """The corruptions of a live segment, except those of its indexes."""
     return (
         *(f"{log.where}: {corruption}" for corruption in _log_corruptions(order, log)),
         *_transaction_corruptions(tier, order, log),
@@ -219,12 +204,12 @@ def _log_corruptions(order: CheckOrder, log: _Log) -> Iterator[str]:
     starts = np.full(len(heads), segment.own_start_offset)
     starts[log.first :] = segment.start_offset
     outside = np.flatnonzero(
-        (log.base_offset < starts) | (heads.last_offset > segment.end_offset)
+        (heads.base_offset < starts) | (heads.last_offset > segment.end_offset)
     )
     if outside.size:
         batch = int(outside[0])
         yield (
-            f"the batch at byte {heads.position[batch]} has offsets {log.base_offset[batch]} to "
+            f"the batch at byte {heads.position[batch]} has offsets {heads.base_offset[batch]} to "
             f"{heads.last_offset[batch]}, the segment {starts[batch]} to "
             f"{segment.end_offset}"
         )
@@ -247,20 +232,21 @@ def _epoch_corruptions(segment: Segment, log: _Log) -> Iterator[str]:
 
     Messages of magic 0 and 1 carry none, and neither do batches that a cleaner made of them.
     """
+    heads = log.heads
     epochs = sorted(segment.leader_epochs, key=lambda entry: (entry.start_offset, entry.epoch))
     starts = np.array([entry.start_offset for entry in epochs], np.int64)
     numbers = np.array([NO_EPOCH, *(entry.epoch for entry in epochs)], np.int64)
-    expected = numbers[np.searchsorted(starts, log.base_offset, side="right")]
-    has_none = (log.heads.leader_epoch == NO_EPOCH) & (log.heads.producer_id == NO_PRODUCER_ID)
-    is_wrong = ~log.heads.is_legacy & ~has_none & (log.heads.leader_epoch != expected)
+    expected = numbers[np.searchsorted(starts, heads.base_offset, side="right")]
+    has_none = (heads.leader_epoch == NO_EPOCH) & (heads.producer_id == NO_PRODUCER_ID)
+    is_wrong = ~heads.is_legacy & ~has_none & (heads.leader_epoch != expected)
     is_wrong[: log.first] = False
     wrong = np.flatnonzero(is_wrong)
     if wrong.size:
         batch = int(wrong[0])
         yield (
-            f"{wrong.size} of {len(log.heads)} batches carry another leader epoch than the catalog "
-            f"has for them, the first at byte {log.heads.position[batch]} (base offset "
-            f"{log.base_offset[batch]}): {log.heads.leader_epoch[batch]}, where the catalog says "
+            f"{wrong.size} of {len(heads)} batches carry another leader epoch than the catalog "
+            f"has for them, the first at byte {heads.position[batch]} (base offset "
+            f"{heads.base_offset[batch]}): {heads.leader_epoch[batch]}, where the catalog says "
             f"{expected[batch]}"
         )
 

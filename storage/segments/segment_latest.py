@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tierfold.compaction.cleaning.transactions import aborted_batches
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.verification.latest_values import (
     Fields,
@@ -18,7 +17,7 @@ from tierfold.compaction.verification.latest_values import (
 from tierfold.storage.kafka.batch_headers import BatchHeads
 from tierfold.storage.kafka.record_versions import VersionSource
 from tierfold.storage.kafka.records import Records
-from tierfold.storage.segments.segment_scan import KEYS_MAX, transaction_batches_of
+from tierfold.storage.segments.segment_scan import KEYS_MAX, is_aborted_in
 
 
 class LatestCollector:
@@ -45,10 +44,8 @@ class LatestCollector:
 
     def add(self, heads: BatchHeads, records: Records, types: np.ndarray) -> None:
         """Add the decoded records of a window; `types` are its `control_types`."""
-        txn_batches, rows = transaction_batches_of(heads, types)
-        takes_part = ~heads.is_control
-        takes_part[rows[aborted_batches(txn_batches, self._aborted)]] = False
-        chosen = takes_part[records.batch] & (records.key_bytes >= 0)
+        is_aborted, _ = is_aborted_in(heads, types, self._aborted)
+        chosen = (~heads.is_control & ~is_aborted)[records.batch] & (records.key_bytes >= 0)
         versions, _malformed = self._versions.versions_of(records, np.flatnonzero(chosen))
         self._pieces.append(
             latest_in_window(

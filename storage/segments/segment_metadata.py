@@ -151,9 +151,7 @@ def listed_checkpoint(
     return read_leader_epoch_checkpoint(data, where)
 
 
-def last_offset_seen(
-    storage: LocalTieredStorage, key: PartitionKey, listed: ListedSegment
-) -> int:
+def last_offset_seen(storage: LocalTieredStorage, key: PartitionKey, listed: ListedSegment) -> int:
     """The last offset of a corrupt log's batches, up to the first impossible header; -1: none."""
     last_offset = -1
     with suppress(TierfoldError):
@@ -203,7 +201,7 @@ def _open_log(storage: LocalTieredStorage, key: PartitionKey, listed: ListedSegm
         raise UnreadableObject(
             f"the segment lacks {', '.join(f'.{part}' for part in listed.missing_parts)}",
             where=where.removesuffix(f".{Part.LOG.value}"),
-            remedy="If its upload is not done yet, run again later; else restore it from a copy.",
+            remedy="If its upload is still running, run again later; else restore it from a copy.",
         )
     if log.size_bytes == 0:
         raise CorruptLog(
@@ -227,7 +225,6 @@ def _log_reader(
 
 
 def _end_of(log: _LogReader, offsets: OffsetIndex, times: TimeIndex) -> tuple[int, int]:
-    """The last offset and the largest timestamp."""
     indexed_offset, position = -1, 0
     if len(offsets.offsets):
         indexed_offset, position = int(offsets.offsets[-1]), int(offsets.positions[-1])
@@ -244,9 +241,7 @@ def _end_of(log: _LogReader, offsets: OffsetIndex, times: TimeIndex) -> tuple[in
             )
         # Before 4.0 brokers wrote the last offset of an append at the position of its first batch.
         if at == position and 0 <= indexed_offset < head.last_offset:
-            raise _mismatch(
-                log, f"has offset {indexed_offset} for a later one, {head.last_offset}"
-            )
+            raise _mismatch(log, f"has offset {indexed_offset} for a later one, {head.last_offset}")
         end_offset = head.last_offset
         largest_ms = max(largest_ms, head.max_timestamp_ms)
     if end_offset < indexed_offset:

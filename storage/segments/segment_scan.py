@@ -108,6 +108,19 @@ def transaction_batches_of(
     return txn_batches, rows
 
 
+def is_aborted_in(
+    heads: BatchHeads, types: NDArray[np.int16], aborted: Sequence[AbortedTransaction]
+) -> tuple[NDArray[np.bool_], TransactionBatches]:
+    """Whether each batch is data of one of the aborted transactions, and the transaction batches.
+
+    `types` as in `transaction_batches_of`.
+    """
+    txn_batches, rows = transaction_batches_of(heads, types)
+    is_aborted = np.zeros(len(heads), np.bool_)
+    is_aborted[rows[aborted_batches(txn_batches, aborted)]] = True
+    return is_aborted, txn_batches
+
+
 def scan_transactions(log: NDArray[np.uint8], *, where: str) -> TransactionBatches:
     """Read only the transaction batches of a log (uint8); raises CorruptLog."""
     heads = checked_heads(log, where=where)
@@ -188,11 +201,10 @@ def _scanned_window(
     where: str,
 ) -> _Window:
     records = decode_any(log, heads, where=where)
-    txn_batches, rows = transaction_batches_of(heads, control_types(records, heads, where=where))
+    types = control_types(records, heads, where=where)
+    is_aborted, txn_batches = is_aborted_in(heads, types, aborted)
     competing = np.flatnonzero(records.offset >= order.first_dirty)
-    takes_part = ~heads.is_control
-    takes_part[rows[aborted_batches(txn_batches, aborted)]] = False
-    may_compete = takes_part[records.batch]
+    may_compete = (~heads.is_control & ~is_aborted)[records.batch]
     chosen = may_compete & (records.key_bytes >= 0)
     keys = gathered(records.body, records.key_at, records.key_bytes, chosen)
     versions, malformed = order.versions.versions_of(records, keys.ordinal)

@@ -43,10 +43,8 @@ class WalkedBatch:
 def walk(path: Path) -> Iterator[WalkedBatch]:
     """The batches of a `.log` in file order.
 
-    Raises:
-        UnreadableObject: The file is missing or cannot be read.
-        CorruptLog: A header is impossible or the log is torn, so the next batch cannot be found;
-            the batches before it were yielded.
+    Raises UnreadableObject, and CorruptLog at a torn batch or an impossible header: then the next
+    batch cannot be found.
     """
     log = _mapped(path)
     position = 0

@@ -25,7 +25,7 @@ from tierfold.storage.indexes.index_builder import build_indexes
 from tierfold.storage.indexes.leader_epoch_checkpoint import read_leader_epoch_checkpoint
 from tierfold.storage.indexes.producer_snapshot import read_producer_snapshot
 from tierfold.storage.indexes.transaction_index import write_transaction_index
-from tierfold.storage.kafka.batch_headers import BatchHeads, read_heads
+from tierfold.storage.kafka.batch_headers import BatchHeads, joined_heads, read_heads
 from tierfold.storage.kafka.checksums import object_crc32c
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
 from tierfold.storage.tiers.object_store import Bytes
@@ -106,13 +106,9 @@ class SegmentWriter:
         log = StagedObject(part=Part.LOG, size_bytes=self._size_bytes, crc32c=self._crc32c)
         self._objects.append(log)
         group = self._group
-        sizes = np.concatenate([heads.size_bytes for heads in self._heads])
-        max_timestamps = np.concatenate([heads.max_timestamp_ms for heads in self._heads])
+        heads = joined_heads(self._heads)
         offset_index, time_index = build_indexes(
-            np.cumsum(sizes) - sizes,
-            sizes,
-            np.concatenate([heads.last_offset for heads in self._heads]),
-            max_timestamps,
+            heads,
             start_offset=group.start_offset,
             index_interval_bytes=self._index_interval_bytes,
         )
@@ -129,10 +125,10 @@ class SegmentWriter:
             size_bytes=self._size_bytes,
             offset_index_bytes=len(offset_index),
             time_index_bytes=len(time_index),
-            max_timestamp_ms=int(max_timestamps.max()),
+            max_timestamp_ms=int(heads.max_timestamp_ms.max()),
             leader_epochs=merged_epochs([segment.leader_epochs for segment in group.segments]),
             has_transaction_index=bool(listed),
-            first_timestamp_ms=int(max_timestamps[0]),
+            first_timestamp_ms=int(heads.max_timestamp_ms[0]),
             earliest_due_ms=earliest_due_ms,
             written_by_run=self._run,
         )

@@ -1,8 +1,8 @@
-"""tiers: object stores, and how segments are laid out in them.
+"""tiers: object stores, and the layout of segments in them.
 
-    object_store           what an object store must do
+    object_store           the interface of an object store
     local_store            an object store in a folder
-    local_paths            which paths and URIs are accepted
+    local_paths            resolves a path or a `file:` URI
     local_tiered_storage   the layout of Kafka's own LocalTieredStorage
     tier_uris              opens a tier by its path or URI
 """

@@ -1,4 +1,4 @@
-"""Accepts the place of a tier or catalog: a path, or a `file:` URI of this machine."""
+"""Resolves the place of a tier or catalog: a path, or a `file:` URI of this machine."""
 
 from __future__ import annotations
 
@@ -13,18 +13,16 @@ _SCHEME: Final = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]*):(//)?")
 
 
 def local_path(text: str, *, of: str) -> Path:
-    """The absolute path that `text` names; `of` is what lies there: a tier, a catalog.
+    """The absolute path that `text` names; it need not exist. `of` is "tier" or "catalog".
 
-    Whether anything is there is not checked.
-
-    Raises BadSettings for an empty text, any scheme but `file:`, and a URI of another machine.
+    Raises BadSettings for an empty text, another scheme than `file:`, a URI of another machine.
     """
     if not text.strip():
-        # An empty path is the working directory to some and the root to others.
+        # Some programs read an empty path as the working directory, others as the root.
         raise BadSettings(
             f"the path is empty: {text!r}",
             where=of,
-            remedy="Name a folder. If a variable was meant to hold it, it is not set.",
+            remedy="Name a folder. If it was in a variable, that is not set.",
         )
     scheme = _SCHEME.match(text)
     path = Path(text) if scheme is None else Path(_path_of_uri(text, scheme[0].strip().lower(), of))
@@ -40,15 +38,15 @@ def _path_of_uri(text: str, scheme: str, of: str) -> str:
         raise BadSettings(
             f"the {of}'s scheme {scheme} is not supported",
             where=text,
-            remedy="S3 and its like come later; this version reads folders: name one. A relative"
-            " path with a colon is written ./a:b.",
+            remedy="Name a folder: this version supports no object store. Write a relative path"
+            " with a colon as ./a:b.",
         )
     try:
         uri = urlsplit(text)
     except ValueError:
-        # From None: the cause may quote a password.
+        # Without its cause, which may quote a password.
         raise BadSettings(
-            "this is no URI", where=text, remedy=f"Name the {of} by its path."
+            "this is no valid URI", where=text, remedy=f"Name the {of} by its path."
         ) from None
     if uri.netloc.lower() not in {"", "localhost"} or not uri.path.startswith("/"):
         raise BadSettings(
@@ -59,7 +57,7 @@ def _path_of_uri(text: str, scheme: str, of: str) -> str:
     if uri.query or uri.fragment:
         raise BadSettings(
             "a file URI has no query and no fragment",
-            # What follows may be a secret that was meant for another scheme.
+            # The rest may be a secret that was meant for another scheme.
             where=text.partition("?")[0].partition("#")[0],
             remedy="In a name, write %3F for a question mark and %23 for a number sign.",
         )

@@ -1,13 +1,13 @@
 """An object store in a folder.
 
-Writing: a hidden file beside the final name is filled, synced, and linked to that name; a link
-fails if the name is taken, so nothing is ever overwritten, even in a race.
+Writing: a hidden file is filled, synced, and linked to the final name. Linking fails if the name is
+taken, so nothing is ever overwritten, even in a race.
 
 Reading: small objects are copied, large ones mapped. Measured with 256 MB in the page cache: a copy
-takes 65 ms and as much memory again, a mapping 0.2 ms. A page that cannot be read would kill the
-process (SIGBUS), hence the kernel is asked to load every page before the array is handed out, which
-turns such a page into an error. The remaining risk is a file truncated while in use; the tier's
-objects are never truncated, and a deleted one stays readable through its mapping.
+takes 65 ms and 256 MB of memory, a mapping 0.2 ms. A page that cannot be read would kill the
+process (SIGBUS). So the kernel loads every page before the array is returned, and reports a page
+that it cannot read as an error. The remaining risk is a file that is truncated while in use: the
+tier's objects never are, and a deleted one stays readable through its mapping.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from tierfold.compaction.model.errors import UnreadableObject
 from tierfold.storage.tiers.object_store import Bytes, ObjectEntry, ObjectWriter, as_view
 
 STAGED_SUFFIX: Final = ".staged"
-"""The end of a hidden file's name while its object is being written."""
+"""The suffix of a hidden file whose object is being written."""
 
 MAPPED_BYTES_MIN: Final = 1 << 20
-"""From this size on an object is mapped; below, a copy is as quick."""
+"""Objects of this size and above are mapped; a smaller one is copied as fast."""
 
 _MADV_POPULATE_READ: Final = 22  # Linux 5.14; Python names it from 3.13 on.
 
@@ -83,20 +83,20 @@ _SAME_CAUSE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class LocalStore:
-    """The objects below `root`; a small value that may travel to a Spark worker.
+    """The objects below `root`; a small value that can be pickled for a Spark worker.
 
-    Symbolic links that an operator placed inside the tree are followed, but nothing is deleted
-    where one leads out of it.
+    Reading follows symbolic links that an operator placed in the tree. Deleting refuses a link that
+    leads out of it.
     """
 
     root: Path
 
     def list(self, folder: str) -> Iterator[ObjectEntry]:
-        """See `ObjectStore.list`; raises UnreadableObject where `root` itself is gone."""
+        """See `ObjectStore.list`; raises UnreadableObject if `root` itself is gone."""
         return self._entries(folder, is_staged=False)
 
     def list_folders(self, folder: str) -> Iterator[str]:
-        """See `ObjectStore.list_folders`; raises UnreadableObject where `root` itself is gone."""
+        """See `ObjectStore.list_folders`; raises UnreadableObject if `root` itself is gone."""
         return iter(sorted(child.name for child in self._children(folder) if child.is_dir()))
 
     def exists(self, key: str) -> bool:
@@ -138,7 +138,7 @@ class LocalStore:
         staged = final.with_name(f".{final.name}.{uuid.uuid4().hex}{STAGED_SUFFIX}")
         with _translated(final, "create"):
             _make_folders(self.root, final.parent)
-            if final.exists():  # The link decides; this only saves writing in vain.
+            if final.exists():  # The link decides; this only saves a useless write.
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
             descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
@@ -161,27 +161,27 @@ class LocalStore:
         return self._entries(folder, is_staged=True)
 
     def delete(self, key: str) -> None:
-        """See `ObjectStore.delete`; refuses what a link moves out of the store.
+        """See `ObjectStore.delete`; refuses a folder outside the store, reached through a link.
 
-        If the object is itself a link, the link is deleted and its target stays.
+        If the object itself is a link, the link is deleted and its target stays.
         """
         path = self._path(key)
         if path.parent != self.root and not stays_below(self.root, path.parent):
             raise UnreadableObject(
                 "it is not deleted: a symbolic link leads out of the tier's folder",
                 where=str(path),
-                remedy="Delete it by hand, or lay its folder where the tier is.",
+                remedy="Delete it by hand, or move its folder into the tier.",
             )
         with _translated(path, "delete"):
             try:
                 path.unlink()
             except FileNotFoundError:
-                # A missing object is gone already, unless the disk is not mounted.
+                # A missing object is fine, unless the disk is not mounted.
                 if not self.root.is_dir():
                     raise
 
     def free_bytes(self) -> int:
-        """See `ObjectStore.free_bytes`: what the file system has left for this user."""
+        """See `ObjectStore.free_bytes`: the free space of the file system for this user."""
         with _translated(self.root, "tell the free space of"):
             return shutil.disk_usage(self.root).free
 
@@ -214,20 +214,20 @@ class LocalStore:
                 with os.scandir(path) as entries:
                     return tuple(entries)
             except FileNotFoundError:
-                # A missing folder holds nothing; a missing root is a disk that is not mounted.
+                # A missing folder is empty; if the root is missing, the disk is not mounted.
                 if folder and self.root.is_dir():
                     return ()
                 raise
 
 
 def stays_below(root: Path, path: Path) -> bool:
-    """Whether `path`, once its links are resolved, is still below `root`, itself resolved.
+    """Whether `path` with its links resolved is below `root` with its links resolved.
 
-    Reading follows an operator's links wherever they lead. Deleting checks this first, because a
-    link's target is not the tier's. A missing path is judged by its existing part; a loop of links
-    is not below. The answer holds as long as no link is added meanwhile.
+    Deleting checks this, because the target of a link is not part of the tier. Of a missing path
+    the existing part counts; a loop of links is not below. A link that is added meanwhile is not
+    noticed.
 
-    Raises UnreadableObject where a folder on the way may not be entered.
+    Raises UnreadableObject if a folder on the way may not be entered.
     """
     with _translated(path, "find"):
         try:
@@ -239,8 +239,6 @@ def stays_below(root: Path, path: Path) -> bool:
 
 class _LocalWriter:
     """Appends to an open file; errors name the final object, not the staged file."""
-
-    __slots__ = ("_descriptor", "_final", "_size_bytes")
 
     def __init__(self, descriptor: int, final: Path) -> None:
         self._descriptor = descriptor
@@ -255,14 +253,14 @@ class _LocalWriter:
         view = as_view(data)
         with _translated(self._final, "write"):
             at = 0
-            while at < len(view):  # The kernel takes at most 2 GiB at once, less on a full disk.
+            while at < len(view):  # The kernel writes at most 2 GiB at once, less on a full disk.
                 at += os.write(self._descriptor, view[at:])
         self._size_bytes += len(view)
 
 
 @contextmanager
 def _translated(path: Path, doing: str) -> Iterator[None]:
-    """Turn an error of the operating system into one with a remedy."""
+    """Turn an error of the operating system into an UnreadableObject with a remedy."""
     try:
         yield
     except OSError as error:
@@ -286,7 +284,7 @@ def _opened(path: Path) -> Iterator[int]:
 
 
 def _mapped(descriptor: int) -> NDArray[np.uint8] | None:
-    """The whole file, mapped and loaded; None: this kernel cannot load it in advance."""
+    """The whole file, mapped and loaded; None if this Linux cannot load it in advance."""
     mapping = mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY)
     try:
         mapping.madvise(_MADV_POPULATE_READ)
@@ -299,7 +297,6 @@ def _mapped(descriptor: int) -> NDArray[np.uint8] | None:
 
 
 def _copied(descriptor: int, start: int, length: int) -> NDArray[np.uint8]:
-    """Up to `length` bytes from `start` on."""
     length = max(0, min(length, os.fstat(descriptor).st_size - start))
     data = np.empty(length, np.uint8)
     view = data.data
@@ -313,12 +310,11 @@ def _copied(descriptor: int, start: int, length: int) -> NDArray[np.uint8]:
 
 
 def _is_staged(name: str) -> bool:
-    """Whether the file is an object that is being written or was never finished."""
     return name.startswith(".") and name.endswith(STAGED_SUFFIX)
 
 
 def _object_entry(child: os.DirEntry[str], key: str) -> ObjectEntry | None:
-    """The entry of a file; None: it is no file, or gone since the folder was opened."""
+    """The entry of a file; None if it is no file, or is gone by now."""
     try:
         if not child.is_file():
             return None
@@ -334,15 +330,15 @@ def _object_entry(child: os.DirEntry[str], key: str) -> ObjectEntry | None:
 
 
 def _make_folders(root: Path, folder: Path) -> None:
-    """Make the folders between `root` and `folder` that are missing, durably; never `root`."""
-    for depth in range(len(folder.relative_to(root).parts)):
-        step = root.joinpath(*folder.relative_to(root).parts[: depth + 1])
+    """Make the missing folders between `root` and `folder` durably, but never `root`."""
+    step = root
+    for name in folder.relative_to(root).parts:
+        step /= name
         with contextlib.suppress(FileExistsError):
             step.mkdir()
             _sync_folder(step.parent)
 
 
 def _sync_folder(folder: Path) -> None:
-    """Sync a folder, which makes new names in it durable."""
     with _opened(folder) as descriptor:
         os.fsync(descriptor)

@@ -2,7 +2,7 @@
 
     <tier>/kafka-tiered-storage/<topic>-<partition>-<topic id>/<start offset>-<segment id>.<part>
 
-A start offset has 20 digits, an id 22 characters that may be `-` or `_`: names are cut by length.
+A start offset has 20 digits, an id 22 characters, also `-` and `_`: so names are split by length.
 There is no manifest; the catalog lists the live segments.
 Rule: Kafka `LocalTieredStorage`, `RemoteTopicPartitionDirectory`, `RemoteLogSegmentFileset`.
 """
@@ -29,7 +29,7 @@ from tierfold.storage.tiers.local_paths import local_path
 from tierfold.storage.tiers.object_store import Bytes, ObjectEntry, ObjectStore, ObjectWriter
 
 TIER_FOLDER: Final = "kafka-tiered-storage"
-"""The folder that Kafka makes inside the configured one."""
+"""The folder that Kafka makes in the configured one."""
 
 _PARTITION_MAX: Final = 2**31 - 1
 _OFFSET_MAX: Final = 2**63 - 1
@@ -41,7 +41,7 @@ _OFFSET_DIGITS: Final = 20
 class Part(StrEnum):
     """A segment's objects by their suffix, in the order in which they are written.
 
-    The checkpoint comes last, so that a segment whose writing was cut short is never complete.
+    The checkpoint comes last, so a segment whose writing was interrupted is never complete.
     """
 
     LOG = "log"
@@ -59,10 +59,10 @@ _PART_OF: Final = {part.value: part for part in Part}
 
 
 def tier_path(text: str) -> Path:
-    """The tier's folder, named by a path or a `file:` URI: the one that holds `TIER_FOLDER`.
+    """The folder that holds `TIER_FOLDER`, named by a path or a `file:` URI.
 
-    Raises BadSettings where there is none or `local_path` refuses the text, UnreadableObject where
-    it may not be read.
+    Raises BadSettings if there is none or `local_path` refuses the text, UnreadableObject if it may
+    not be read.
     """
     path = local_path(text, of="tier")
     try:
@@ -76,7 +76,7 @@ def tier_path(text: str) -> Path:
             raise _no_tier(str(path), sorted(child.name for child in path.iterdir()))
     except OSError as error:
         raise UnreadableObject(
-            f"cannot look into this folder: {error.strerror}",
+            f"cannot list this folder: {error.strerror}",
             where=str(path),
             remedy="Check the path, and let the user that runs tierfold read the tier.",
         ) from error
@@ -85,17 +85,17 @@ def tier_path(text: str) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class LocalTieredStorage:
-    """A tier in LocalTieredStorage's layout; a small value that may travel to a Spark worker."""
+    """A tier in this layout; a small value that can be pickled for a Spark worker."""
 
     store: ObjectStore
 
     def partitions(self) -> tuple[PartitionKey, ...]:
-        """The partitions in the tier, sorted; raises BadSettings where this is no tier."""
+        """The partitions in the tier, sorted; raises BadSettings if this is no tier."""
         keys = (partition_key(name) for name in self._folders())
         return tuple(sorted(key for key in keys if key is not None))
 
     def listing(self, key: PartitionKey) -> tuple[ListedSegment, ...]:
-        """The partition's segments by start offset and id, from one listing, nothing opened."""
+        """The partition's segments by start offset and id, from one listing; no file is opened."""
         parts: dict[tuple[int, str], dict[str, ObjectEntry]] = {}
         for entry in self.store.list(partition_folder(key)):
             name = segment_name(entry.key.rpartition("/")[2])
@@ -122,10 +122,9 @@ class LocalTieredStorage:
         )
 
     def delete_segment(self, key: PartitionKey, segment_id: str, start_offset: int) -> None:
-        """Delete all parts there are, last written first; raises UnreadableObject.
+        """Delete the parts that exist, last written first; raises UnreadableObject.
 
-        If interrupted, it leaves an incomplete segment, never one that looks whole. Parts that are
-        gone already are fine.
+        If interrupted, it leaves an incomplete segment, never one that looks complete.
         """
         for part in reversed(PARTS):
             self.store.delete(self.object_key(key, segment_id, start_offset, part))
@@ -138,7 +137,7 @@ class LocalTieredStorage:
         return object_key
 
     def uri(self, key: PartitionKey, segment_id: str, start_offset: int, part: Part) -> str:
-        """The part's full name, for messages and for people."""
+        """The part's full name, for messages."""
         return self.store.uri(self.object_key(key, segment_id, start_offset, part))
 
     def read_part(
@@ -172,14 +171,14 @@ class LocalTieredStorage:
 
     def _folders(self) -> tuple[str, ...]:
         top = tuple(self.store.list_folders(""))
-        if TIER_FOLDER not in top:  # An unmounted file system must not look like an empty tier.
+        if TIER_FOLDER not in top:  # A file system that is not mounted is no empty tier.
             raise _no_tier(self.store.uri(TIER_FOLDER).removesuffix(f"/{TIER_FOLDER}"), top)
         return tuple(self.store.list_folders(TIER_FOLDER))
 
 
 @dataclass(slots=True, kw_only=True)
 class StagedSegment:
-    """A segment being written: no catalog names it yet. Parts go in `PARTS` order."""
+    """A segment being written, in the order of `PARTS`; the catalog does not name it yet."""
 
     tier: LocalTieredStorage
     key: PartitionKey
@@ -212,8 +211,8 @@ class StagedSegment:
 def partition_folder(key: PartitionKey) -> str:
     """The key of the partition's folder; raises UnreadableObject if it is not inside the tier.
 
-    Names are checked where they come in: from a listing here, from the catalog by `catalog.cells`.
-    This is the last check: whatever a name holds, it leads to no other partition's objects.
+    Names are checked when they are read: here from a listing, by `catalog.cells` from the catalog.
+    This is the last check, so that no name leads to another partition's objects.
     """
     folder = f"{TIER_FOLDER}/{key.topic}-{key.partition}-{key.topic_id}"
     if folder.count("/") != 1:
@@ -222,10 +221,7 @@ def partition_folder(key: PartitionKey) -> str:
 
 
 def partition_key(folder: str) -> PartitionKey | None:
-    """The partition that a folder's name stands for; None: it is no partition's.
-
-    Topic names follow Kafka's rules (`storage.kafka.topic_names`).
-    """
+    """The partition of a folder's name; None if it is no partition's."""
     rest, topic_id = folder[: -UUID_CHARACTERS - 1], folder[-UUID_CHARACTERS:]
     if folder[len(rest) : len(rest) + 1] != "-" or not is_kafka_uuid(topic_id):
         return None
@@ -238,7 +234,7 @@ def partition_key(folder: str) -> PartitionKey | None:
 
 
 def segment_name(file: str) -> tuple[int, str, Part] | None:
-    """Start offset, segment id and part that a file's name stands for; None: it is no segment's."""
+    """Start offset, segment id and part of a file's name; None if it is no segment's."""
     stem, _, suffix = file.partition(".")
     digits, segment_id = stem[:_OFFSET_DIGITS], stem[_OFFSET_DIGITS + 1 :]
     if stem[_OFFSET_DIGITS : _OFFSET_DIGITS + 1] != "-" or not _START_OFFSET.fullmatch(digits):
@@ -250,7 +246,7 @@ def segment_name(file: str) -> tuple[int, str, Part] | None:
 
 
 def counted_from(where: str, skipped_bytes: int) -> str:
-    """The name of a log for messages about positions in what is read of it."""
+    """The name of a log that is read from a position on."""
     return f"{where}, counted from byte {skipped_bytes} on" if skipped_bytes else where
 
 
@@ -258,7 +254,7 @@ def _leaves(object_key: str, what: str) -> UnreadableObject:
     return UnreadableObject(
         f"the name leaves the {what}",
         where=object_key,
-        remedy="No such topic, id or segment exists; please report where it came from.",
+        remedy="No topic, id or segment has such a name; please report where it came from.",
     )
 
 

@@ -1,8 +1,7 @@
-"""The object store interface that the engine needs, and nothing more.
+"""The interface of an object store.
 
 Keys are relative paths with `/` between folders. An object is created whole or not at all, never
-overwritten, never changed, and deleted by `vacuum` alone; every failure is an `UnreadableObject`
-that names cause and remedy.
+changed, and only `vacuum` deletes it. Every failure is an `UnreadableObject` with cause and remedy.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 Bytes: TypeAlias = bytes | bytearray | memoryview | NDArray[np.uint8]
-"""What can be written: any contiguous buffer of single bytes."""
+"""Any contiguous buffer of single bytes."""
 
 
 def as_view(data: Bytes) -> memoryview:
-    """`data` without a copy, as the operating system and `struct` take it."""
+    """A view of `data` for the operating system and `struct`, without a copy."""
     return data.data if isinstance(data, np.ndarray) else memoryview(data)
 
 
@@ -34,70 +33,51 @@ class ObjectEntry:
 
 
 class ObjectWriter(Protocol):
-    """An object being written; it appears only if its context ends without an error."""
+    """An object being written; it appears when its context ends without an error."""
 
     @property
     def size_bytes(self) -> int:
         """Bytes written so far."""
-        ...
 
     def write(self, data: Bytes) -> None:
         """Append all of `data`; raises UnreadableObject."""
-        ...
 
 
 class ObjectStore(Protocol):
-    """A flat space of immutable objects; its contract: `tests/storage/object_store_contract.py`."""
+    """Immutable objects; `tests/storage/object_store_contract.py` tests the contract."""
 
     def list(self, folder: str) -> Iterator[ObjectEntry]:
-        """The objects directly in `folder`, sorted by key; none if there is no such folder.
-
-        Objects that are still being written are not listed.
-        """
-        ...
+        """The finished objects directly in `folder`, by key; none if there is no such folder."""
 
     def list_folders(self, folder: str) -> Iterator[str]:
         """The names of the folders directly in `folder` (an S3 delimiter's prefixes), sorted."""
-        ...
 
     def exists(self, key: str) -> bool:
         """Whether the object is there."""
-        ...
 
     def read(self, key: str) -> NDArray[np.uint8]:
-        """A whole object, as a writable array that is the caller's own."""
-        ...
+        """A whole object, as a writable array that no one else uses."""
 
     def read_range(self, key: str, start: int, length: int) -> NDArray[np.uint8]:
-        """Up to `length` bytes from `start` on; fewer where the object ends before."""
-        ...
+        """Up to `length` bytes from `start` on, fewer at the object's end."""
 
     def create(self, key: str, data: Bytes) -> None:
-        """Write a whole object; refuses if the key is taken."""
-        ...
+        """Write a whole object; refuse a key that is taken."""
 
     def open_new(self, key: str) -> AbstractContextManager[ObjectWriter]:
         """Write an object piece by piece; it appears, durable, when the context ends.
 
-        If the body raises, nothing appears. Refuses if the key is taken.
+        If the body raises, nothing appears. A key that is taken is refused.
         """
-        ...
 
     def unfinished(self, folder: str) -> Iterator[ObjectEntry]:
-        """Files of unfinished writes directly in `folder`, sorted by key.
-
-        They are no objects: `list` omits them. `delete` accepts their keys.
-        """
-        ...
+        """Files of unfinished writes directly in `folder`, by key; `delete` accepts them."""
 
     def delete(self, key: str) -> None:
-        """Delete an object; a missing one is no error."""
-        ...
+        """Delete an object, if it exists."""
 
     def free_bytes(self) -> int:
-        """How much more can be written."""
-        ...
+        """How many more bytes can be written."""
 
     def uri(self, key: str) -> str:
-        """The object's full name, for messages and for people."""
-        ...
+        """The object's full name, for messages."""

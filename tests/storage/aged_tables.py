@@ -11,7 +11,7 @@ HOUR_MS: Final = 3_600_000
 
 
 def superseded(table: Path, *, hours: int) -> None:
-    """Backdate what is superseded by `hours`, and every file by two months."""
+    """Backdate the removal of superseded files by `hours`, and every file by two months."""
     for commit in sorted((table / "_delta_log").glob("*.json")):
         actions = [json.loads(line) for line in commit.read_text().splitlines()]
         for action in actions:
@@ -28,7 +28,7 @@ def backdated(file: Path, *, hours: int) -> None:
 
 
 def cut_soon(table: Path, *, hours: int) -> int:
-    """Backdate all commits up to the newest checkpoint; returns its version."""
+    """Backdate all commits up to the newest checkpoint; return its version."""
     log = table / "_delta_log"
     newest = max(int(path.name[:20]) for path in log.glob("*.checkpoint.parquet"))
     for commit in log.glob("*.json"):

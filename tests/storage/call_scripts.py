@@ -21,7 +21,7 @@ NO_ANSWER: Final = UnreadableObject("no answer", where="the store", remedy="Look
 
 
 class Killed(BaseException):
-    """The process is gone: nothing catches it, and nothing that is called afterwards happens."""
+    """The end of the process: no handler catches it, and later calls do nothing."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -23,8 +23,7 @@ from tierfold.compaction.model.errors import InvariantBroken
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace
 from tierfold.compaction.model.segments import CleanerOffset, PartitionKey, PartitionState
 from tierfold.storage.catalog.catalog import Catalog, Claim, new_commit_id
-from tierfold.storage.catalog.runs_table import RunRow
-from tierfold.storage.catalog.schema import bucket_of
+from tierfold.storage.catalog.schema import RunRow, bucket_of
 
 OTHER_KEY: Final = PartitionKey(topic="-.-", partition=0, topic_id="--________dashed____-A")
 A_RUN: Final = RunRow(

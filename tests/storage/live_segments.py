@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from tierfold.compaction.cleaning.record_retention import RoundRules
+from tierfold.compaction.cleaning.rounds import GroupTask
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.segments import LeaderEpoch, PartitionKey, Segment
+from tierfold.compaction.planning.grouping import SegmentGroup
+from tierfold.storage.indexes.offset_index import OffsetIndex, read_offset_index, write_offset_index
 from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_batch
 from tierfold.storage.kafka.control_records import ControlType, end_marker
 from tierfold.storage.segments.broker_upload import BrokerUpload
+from tierfold.storage.segments.log_pieces import LogPiece, read_piece
+from tierfold.storage.segments.segment_check import CheckOrder
 from tierfold.storage.tiers.local_tiered_storage import TIER_FOLDER, LocalTieredStorage, Part
 from tierfold.storage.tiers.tier_uris import open_tier
 
@@ -76,7 +85,7 @@ def put_segment(
     run: str = "",
     index_interval_bytes: int = INTERVAL_BYTES,
 ) -> Segment:
-    """Write a segment of first and last `offsets`; returns its metadata for the catalog."""
+    """Write a segment of first and last `offsets`; return its metadata for the catalog."""
     start_offset, end_offset = offsets
     upload = BrokerUpload(
         start_offset=start_offset,
@@ -88,11 +97,75 @@ def put_segment(
     return replace(upload.put(tier, KEY, end_offset), written_by_run=run)
 
 
+def a_group_task(segments: Sequence[Segment], **fields: Any) -> GroupTask:
+    """A task for the segments as one group, at the end of the round, at time 500."""
+    no_pairs = np.empty((0, 2), np.int64)
+    task = GroupTask(
+        key=KEY,
+        group_index=4,
+        group=SegmentGroup(segments=tuple(segments)),
+        rules=RoundRules(
+            now_ms=500,
+            delete_retention_ms=1000,
+            next_offset=segments[-1].next_offset,
+            last_data_offsets=no_pairs,
+            marker_epochs=no_pairs,
+        ),
+        aborted=(),
+        discardable=np.empty(0, np.int64),
+        listed=(),
+        ends_in_batch=False,
+        run="run-1",
+        index_interval_bytes=INTERVAL_BYTES,
+    )
+    return replace(task, **fields)
+
+
+def a_check_order(segment: Segment, **fields: Any) -> CheckOrder:
+    """An order to check the last live segment, without its keys."""
+    order = CheckOrder(
+        key=KEY,
+        segment=segment,
+        is_live=True,
+        is_last=True,
+        index_interval_bytes=INTERVAL_BYTES,
+        buckets=2,
+        aborted_now=None,
+        aborted_before=None,
+    )
+    return replace(order, **fields)
+
+
+def offsets_in(tier: LocalTieredStorage, pieces: Iterable[LogPiece]) -> list[int]:
+    """The offsets of the wanted records of the pieces."""
+    return [
+        int(chosen.records.offset[row])
+        for piece in pieces
+        for chosen in read_piece(tier, piece)
+        for row in chosen.rows
+    ]
+
+
+def move_index(path: Path, start_offset: int, by: int) -> None:
+    """Raise the offset of every entry of an offset index by `by`; drop entries below the start."""
+    index = read_offset_index(path.read_bytes(), start_offset, "here")
+    kept = index.offsets + by >= start_offset
+    moved = OffsetIndex(offsets=index.offsets[kept] + by, positions=index.positions[kept])
+    path.write_bytes(write_offset_index(moved, start_offset))
+
+
 def log_of(batches: Sequence[BatchDraft | bytes]) -> bytes:
     """The batches, one after the other; bytes are taken as they are."""
     return b"".join(batch if isinstance(batch, bytes) else write_batch(batch) for batch in batches)
 
 
-def part_file(folder: Path, tier: LocalTieredStorage, segment: Segment, part: Part) -> Path:
+def flip_bit(path: Path, at: int = -1) -> None:
+    """Flip the lowest bit of one byte of a file."""
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.write_bytes(content)
+
+
+def part_file(tier: LocalTieredStorage, segment: Segment, part: Part) -> Path:
     """The file of a segment's part, for tests that corrupt it."""
-    return folder / tier.object_key(KEY, segment.segment_id, segment.start_offset, part)
+    return Path(tier.uri(KEY, segment.segment_id, segment.own_start_offset, part))

@@ -24,7 +24,7 @@ class ObjectStoreContract:
         return [entry.key for entry in self.store.list(folder)]
 
     @pytest.mark.parametrize("size_bytes", [0, 1, MIB - 1, MIB, 3 * MIB + 17])
-    def test_what_is_created_is_read(self, size_bytes: int) -> None:
+    def test_an_object_reads_as_it_was_created(self, size_bytes: int) -> None:
         data = np.arange(size_bytes, dtype=np.uint8)
         self.store.create("a/b/object", data)
         assert np.array_equal(self.store.read("a/b/object"), data)
@@ -37,7 +37,7 @@ class ObjectStoreContract:
         self.store.create("object", kind(b"abc"))
         assert self.store.read("object").tobytes() == b"abc"
 
-    def test_what_is_read_is_the_callers_own(self) -> None:
+    def test_a_read_array_belongs_to_the_caller(self) -> None:
         for size_bytes in (10, 2 * MIB):
             key = f"object-{size_bytes}"
             self.store.create(key, bytes(size_bytes))
@@ -135,7 +135,7 @@ class ObjectStoreContract:
         assert list(self.store.list_folders("t")) == ["a", "b"]
         assert list(self.store.list_folders("")) == ["t"]
 
-    def test_a_folder_that_is_not_there_holds_nothing(self) -> None:
+    def test_a_missing_folder_is_empty(self) -> None:
         assert self.keys("nowhere/at/all") == []
         assert list(self.store.list_folders("nowhere")) == []
 

@@ -16,14 +16,14 @@ Names: TypeAlias = dict[Path, dict[str, tuple[int, int]]]
 
 @dataclass(slots=True)
 class Disk:
-    """What `os.fsync` has made durable below a folder, which was durable itself."""
+    """The files below a durable folder that `os.fsync` has made durable."""
 
     root: Path
     contents: dict[tuple[int, int], bytes] = field(default_factory=dict)
     names: Names = field(default_factory=dict)
 
     def fsync(self, descriptor: int) -> None:
-        """Replaces the system call: what is synced becomes durable."""
+        """Replace the system call: make a file or folder durable."""
         path = Path(f"/proc/self/fd/{descriptor}").readlink()
         if path.is_dir():
             self.names[path] = _entries(path)
@@ -78,9 +78,7 @@ def _identity(path: Path) -> tuple[int, int]:
     return found.st_ino, found.st_mtime_ns
 
 
-def watched(
-    patch: pytest.MonkeyPatch, disk: Disk, look: Callable[[], None] = lambda: None
-) -> None:
+def watched(patch: pytest.MonkeyPatch, disk: Disk, look: Callable[[], None] = lambda: None) -> None:
     """Redirect syncs to `disk` from here on, and call `look` before each."""
 
     def fsync(descriptor: int) -> None:

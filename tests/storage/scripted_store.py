@@ -1,4 +1,4 @@
-"""The real store in a folder, under a script; rules that rot what is written."""
+"""The real store in a folder, under a script; rules that corrupt written objects."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from tests.faults.malformed.malformed_outcome import Outcome, Parser, held
 from tierfold.compaction.model.segments import LeaderEpoch
 from tierfold.storage.catalog.delta_tables import TableLayout
 from tierfold.storage.catalog.rows import column_of, rows_read, table_of
-from tierfold.storage.catalog.runs_table import RunRow, RunsTable
-from tierfold.storage.catalog.schema import PARTITIONS, RUNS, RUNS_RENAMED
+from tierfold.storage.catalog.runs_table import RunsTable
+from tierfold.storage.catalog.schema import PARTITIONS, RUNS, RUNS_RENAMED, RunRow
 
 _INTEGERS: Final = (0, 1, -1, 2**31 - 1, 2**31, -(2**31), 2**63 - 1, -(2**63), 99)
 _TEXTS: Final = ("", "compact", "\x00", "ü" * 300, "T" * 22, "EnvZlVwBRBCOjS6Uhrdc6w")

@@ -6,6 +6,7 @@ import re
 import struct
 import tomllib
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from random import Random
@@ -17,10 +18,11 @@ import numpy as np
 from tests.faults.malformed.malformed_bytes import Field, corrupted, interesting, overwritten
 from tests.faults.malformed.malformed_outcome import Outcome, Parser, WrongAnswer, held, must_equal
 from tests.faults.malformed.malformed_reference import Meaningless
+from tests.storage.decoded_logs import heads_at
 from tests.storage.kafka_golden import START_OFFSET, golden
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.jobs.settings.layers import config_of_toml
-from tierfold.storage.indexes.index_check import BatchPlaces, check_indexes
+from tierfold.storage.indexes.index_check import check_indexes
 from tierfold.storage.indexes.leader_epoch_checkpoint import read_leader_epoch_checkpoint
 from tierfold.storage.indexes.offset_index import read_offset_index
 from tierfold.storage.indexes.producer_snapshot import read_producer_snapshot
@@ -95,22 +97,24 @@ def _checked_time_index(given: tuple[bytes, int]) -> Outcome:
     return held(read, plain)
 
 
+_FIVE_HEADS: Final = heads_at(
+    position=np.arange(5) * 100,
+    size_bytes=np.full(5, 100),
+    max_timestamp_ms=np.array([5, 5, 8, 7, 9]),
+)
+
+
 def _checked_indexes(given: tuple[bytes, bytes, int]) -> Outcome:
     """Check both indexes against a log of five batches: no bytes may raise an error."""
     offset_index, time_index, start = given
     last = np.array([9, 19, 29, 39, 40], np.int64) + start
-    places = BatchPlaces(
-        start_offset=start,
-        position=np.arange(5, dtype=np.int64) * 100,
-        size_bytes=np.full(5, 100, np.int64),
-        base_offset=last - np.array([9, 9, 9, 9, 0]),
-        last_offset=last,
-        max_timestamp_ms=np.array([5, 5, 8, 7, 9], np.int64),
-    )
+    base = last - np.array([9, 9, 9, 9, 0])
+    heads = replace(_FIVE_HEADS, base_offset=base, last_offset=last)
     found = check_indexes(
         np.frombuffer(offset_index, np.uint8),
         np.frombuffer(time_index, np.uint8),
-        places,
+        heads,
+        start_offset=start,
         index_interval_bytes=100,
         where=_WHERE,
     )

@@ -66,12 +66,7 @@ def _objects(rng: Random, *, corrupt: bool) -> Objects:
     heads = read_heads(np.frombuffer(log, np.uint8), where="a sound log")
     start = plain_batches(log)[0].base_offset
     offset_index, time_index = build_indexes(
-        heads.position,
-        heads.size_bytes,
-        heads.last_offset,
-        heads.max_timestamp_ms,
-        start_offset=start,
-        index_interval_bytes=INDEX_INTERVAL_BYTES,
+        heads, start_offset=start, index_interval_bytes=INDEX_INTERVAL_BYTES
     )
     parts = [log, offset_index, time_index, write_leader_epoch_checkpoint(_EPOCHS)]
     if corrupt:

@@ -12,7 +12,8 @@ from tests.jobs.tiers import files_below, key_of, made_tier, put_updates
 from tests.storage.catalog_contract import fresh
 from tierfold.jobs.context.run_context import CATALOG_FOLDER
 from tierfold.storage.catalog.catalog import Catalog
-from tierfold.storage.catalog.runs_table import RunRow, RunsTable
+from tierfold.storage.catalog.runs_table import RunsTable
+from tierfold.storage.catalog.schema import RunRow
 
 IDLE = (*COMPACT, "--set", "min.cleanable.dirty.ratio=1")
 """No partition is dirtier than that."""

@@ -80,7 +80,7 @@ def test_a_catalog_whose_log_is_lost_is_not_taken_for_a_new_one(
     rmtree(log)
     ran = tierfold(verb[0], tier, *verb[1:])
     assert ran.code == 3, ran.stdout
-    assert not told(ran.stderr, str(log), "no commit is there", "docs/operations.md"), ran.stderr
+    assert not told(ran.stderr, str(log), "it has no commit", "docs/operations.md"), ran.stderr
 
 
 def test_of_a_topic_made_anew_the_folder_says_which(tier: Path) -> None:

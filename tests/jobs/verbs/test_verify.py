@@ -102,7 +102,7 @@ class Stage:
         )
 
     def file(self, segment: Segment, part: Part) -> Path:
-        return part_file(self.folder, self.tier, segment, part)
+        return part_file(self.tier, segment, part)
 
     def spoil(self, segment: Segment, part: Part) -> None:
         """Flip the last bit of a part."""

@@ -27,21 +27,10 @@ from tierfold.storage.catalog.rows import table_of
 from tierfold.storage.catalog.schema import BUCKETS, FORMAT_VERSION, PARTITIONS, bucket_of
 
 
-@pytest.fixture
-def uri(tmp_path: Path) -> str:
-    return str(tmp_path / "catalog")
-
-
-class TestFolderCatalog(CatalogContract):
-    @pytest.fixture
-    def catalog(self, uri: str) -> Catalog:
-        return Catalog(uri)
-
-
-class TestFileUriCatalog(CatalogContract):
-    @pytest.fixture
-    def catalog(self, uri: str) -> Catalog:
-        return Catalog(f"file://{uri}/")
+class TestCatalogAtAPathOrUri(CatalogContract):
+    @pytest.fixture(params=["{}", "file://{}/"])
+    def catalog(self, uri: str, request: pytest.FixtureRequest) -> Catalog:
+        return Catalog(request.param.format(uri))
 
 
 @contextmanager
@@ -68,12 +57,12 @@ def an_ordinary_user() -> Iterator[None]:
 
 
 class TestReading:
-    def test_a_row_is_found_under_whatever_name_its_topic_has_now(self, uri: str) -> None:
+    def test_a_row_is_found_under_its_topics_new_name(self, uri: str) -> None:
         renamed = replace(KEY, topic="renamed")
         state = claim(Catalog(uri), fresh(), "a").state
         assert Catalog(uri).read([renamed]) == {KEY: state}
 
-    def test_only_the_partitions_named_are_returned(self, uri: str) -> None:
+    def test_only_the_given_partitions_are_returned(self, uri: str) -> None:
         # Two topics in one predicate: it must not be read as their partitions' product.
         mine, sibling = keys(2)
         other = replace(sibling, topic="other", topic_id="O" * 21 + "A")
@@ -81,7 +70,7 @@ class TestReading:
         Catalog(uri).claim([fresh(k) for k in (mine, sibling, other, others_sibling)], "a", at_ms=1)
         assert set(Catalog(uri).read([mine, other])) == {mine, other}
 
-    def test_the_predicate_stays_short_whatever_the_number_of_topics(self, uri: str) -> None:
+    def test_the_predicate_stays_short_for_any_number_of_topics(self, uri: str) -> None:
         # delta-rs takes half a minute to plan a predicate with thousands of topics.
         script = Script()
         catalog = Catalog(uri, partial(ScriptedTable, script))
@@ -99,7 +88,7 @@ class TestReading:
 
 
 class TestFailures:
-    def test_reading_makes_nothing(self, uri: str) -> None:
+    def test_reading_creates_no_catalog(self, uri: str) -> None:
         Catalog(uri).read()
         assert not Path(uri).exists()
 
@@ -147,25 +136,23 @@ class TestFailures:
         with pytest.raises(UnreadableObject, match="not found"):
             Catalog(uri).read()
 
-    def test_a_newer_tierfold_made_it(self, uri: str) -> None:
+    def test_rows_of_a_newer_tierfold_are_refused(self, uri: str) -> None:
         state: PartitionState = claim(Catalog(uri), fresh(), "a").state
         rows = table_of([replace(state, key=replace(KEY, partition=9))])
         at = rows.schema.get_field_index("format_version")
         version = pa.array([FORMAT_VERSION + 1], pa.int32())
         newer = rows.set_column(at, rows.schema.field(at), version)
         write_deltalake(f"{uri}/partitions", newer, mode="append")
-        with pytest.raises(BadSettings, match="made by a newer tierfold"):
-            Catalog(uri).read()
-
-        with pytest.raises(BadSettings, match="made by a newer tierfold"):
-            claim(Catalog(uri), state, "b")
+        for use in (Catalog(uri).read, lambda: claim(Catalog(uri), state, "b")):
+            with pytest.raises(BadSettings, match="a newer tierfold wrote it"):
+                use()
 
     def test_columns_of_a_newer_tierfold_are_not_lost(self, uri: str) -> None:
         state = claim(Catalog(uri), fresh(), "a").state
         table = DeltaTable(f"{uri}/partitions")
         table.alter.add_columns([Field("colour", "string")])
         before = table.version()
-        with pytest.raises(BadSettings, match="made by a newer tierfold: columns colour"):
+        with pytest.raises(BadSettings, match="a newer tierfold wrote it: columns colour"):
             Catalog(uri).commit([swap(state, "merged")])
         assert DeltaTable(f"{uri}/partitions").version() == before
 

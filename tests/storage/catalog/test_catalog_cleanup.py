@@ -37,7 +37,7 @@ def claims(catalog: Catalog, count: int) -> list[PartitionState]:
     return rows
 
 
-def test_what_was_superseded_long_ago_goes_and_the_history_ends_there(
+def test_files_superseded_long_ago_go_and_the_history_ends_there(
     catalog: Catalog, table: Path
 ) -> None:
     claims(catalog, 4)
@@ -56,33 +56,20 @@ def test_what_was_superseded_long_ago_goes_and_the_history_ends_there(
     assert list(catalog.history(KEY)) == [later, *rows[::-1]]
 
 
-def test_what_was_superseded_of_late_stays_however_old_its_file(
-    catalog: Catalog, table: Path
+@pytest.mark.parametrize("later", [0, CHECKPOINT_INTERVAL])
+@pytest.mark.parametrize(("hours", "gone"), [(MEMORY_HOURS - 1, 0), (MEMORY_HOURS + 1, 3)])
+def test_files_go_by_when_they_were_superseded_with_and_without_a_checkpoint(
+    catalog: Catalog, table: Path, hours: int, gone: int, later: int
 ) -> None:
     rows = claims(catalog, 4)
-    superseded(table, hours=MEMORY_HOURS - 1)
-    assert catalog.clean_up() == 0
-    assert list(catalog.history(KEY)) == rows[::-1]
+    superseded(table, hours=hours)
+    rows += claims(catalog, later)
+    assert bool(list((table / "_delta_log").glob("*.checkpoint.parquet"))) is (later > 0)
+    assert catalog.clean_up() == gone
+    assert gone or list(catalog.history(KEY)) == rows[::-1]
 
 
-def test_a_checkpoint_forgets_nothing_sooner(catalog: Catalog, table: Path) -> None:
-    rows = claims(catalog, 4)
-    superseded(table, hours=MEMORY_HOURS - 1)
-    rows += claims(catalog, CHECKPOINT_INTERVAL)
-    assert list((table / "_delta_log").glob("*.checkpoint.parquet"))
-    assert catalog.clean_up() == 0
-    assert list(catalog.history(KEY)) == rows[::-1]
-
-
-def test_nor_does_it_forget_what_is_to_go(catalog: Catalog, table: Path) -> None:
-    claims(catalog, 4)
-    superseded(table, hours=MEMORY_HOURS + 1)
-    claims(catalog, CHECKPOINT_INTERVAL)
-    assert list((table / "_delta_log").glob("*.checkpoint.parquet"))
-    assert catalog.clean_up() == 3
-
-
-def test_what_no_version_has_named_stays_however_old_it_is(catalog: Catalog, table: Path) -> None:
+def test_an_old_file_that_no_version_names_stays(catalog: Catalog, table: Path) -> None:
     claims(catalog, 2)
     superseded(table, hours=MEMORY_HOURS + 1)
     stalled = table / "bucket=0" / "stalled.parquet"
@@ -93,7 +80,7 @@ def test_what_no_version_has_named_stays_however_old_it_is(catalog: Catalog, tab
     assert stalled.exists()
 
 
-def test_a_commit_meanwhile_takes_precedence_and_the_rest_goes_the_next_time(
+def test_a_concurrent_commit_wins_and_the_next_clean_up_deletes_the_rest(
     catalog: Catalog, table: Path
 ) -> None:
     claims(catalog, 4)
@@ -105,6 +92,6 @@ def test_a_commit_meanwhile_takes_precedence_and_the_rest_goes_the_next_time(
     assert catalog.read()[KEY].epoch == 5
 
 
-def test_where_there_is_no_catalog_none_is_made(catalog: Catalog, table: Path) -> None:
+def test_clean_up_creates_no_catalog(catalog: Catalog, table: Path) -> None:
     assert catalog.clean_up() == 0
     assert not table.parent.exists()

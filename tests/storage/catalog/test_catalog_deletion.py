@@ -73,7 +73,7 @@ def restore(*ids: str) -> RestoreState:
     )
 
 
-def test_an_expired_head_is_retired_and_the_log_starts_behind_it(catalog: Catalog) -> None:
+def test_an_expired_first_segment_is_retired_and_the_log_starts_after_it(catalog: Catalog) -> None:
     state = claim(catalog, fresh(), "a").state
     row = done(catalog, state, *expire(state))
     assert (row.log_start_offset, row.segments) == (10, (SECOND, THIRD))
@@ -81,7 +81,7 @@ def test_an_expired_head_is_retired_and_the_log_starts_behind_it(catalog: Catalo
     assert row.retired[0].deletion_started_at_ms is None
 
 
-def test_all_may_expire_and_the_next_segment_is_adopted_behind(catalog: Catalog) -> None:
+def test_if_all_segments_expire_the_next_one_is_adopted(catalog: Catalog) -> None:
     state = claim(catalog, fresh(), "a").state
     everything = RetireSegments(ids=ORIGINALS, at_ms=9, run="a")
     row = done(catalog, state, everything, MoveLogStart(offset=30))
@@ -96,11 +96,7 @@ def test_a_deletion_is_recorded_before_it_is_forgotten(catalog: Catalog) -> None
     with pytest.raises(InvariantBroken, match="nothing_is_forgotten"):
         catalog.commit([proposal(state, FinishDeletion(ids=ORIGINALS[:1]))])
     started = done(catalog, state, StartDeletion(ids=ORIGINALS[:1], at_ms=7))
-    assert [entry.deletion_started_at_ms for entry in started.retired] == [
-        7,
-        None,
-        None,
-    ]
+    assert [entry.deletion_started_at_ms for entry in started.retired] == [7, None, None]
     assert [entry.segment for entry in started.whole_retired] == [SECOND, THIRD]
     gone = done(catalog, started, FinishDeletion(ids=ORIGINALS[:1]), ReleaseClaim(run="b"))
     assert [entry.segment for entry in gone.retired] == [SECOND, THIRD]
@@ -117,7 +113,7 @@ def test_a_restore_puts_back_what_was_live_with_what_was_clean(catalog: Catalog)
     assert back.cleaner_offset == 0
 
 
-def test_what_is_being_deleted_cannot_be_restored(catalog: Catalog) -> None:
+def test_a_segment_that_is_being_deleted_cannot_be_restored(catalog: Catalog) -> None:
     state = claim(catalog, committed(catalog, KEY, "a", "merged"), "b").state
     started = done(catalog, state, StartDeletion(ids=ORIGINALS[1:2], at_ms=7))
     back = proposal(started, restore(*ORIGINALS))
@@ -162,7 +158,7 @@ def test_the_history_has_each_row_once_newest_first(catalog: Catalog) -> None:
     assert len(list(catalog.history(other))) == 4
 
 
-def test_the_history_begins_anew_where_a_person_removed_the_row(
+def test_the_history_begins_again_after_a_person_removed_the_row(
     catalog: Catalog, tmp_path: Path
 ) -> None:
     row = committed(catalog, KEY, "a", "merged")
@@ -186,7 +182,7 @@ def test_the_history_ends_where_the_log_was_cut(catalog: Catalog, tmp_path: Path
     assert 5 < len(found) < len(rows)
 
 
-def test_the_history_ends_at_a_row_that_cannot_be_true(catalog: Catalog, tmp_path: Path) -> None:
+def test_the_history_ends_at_an_impossible_row(catalog: Catalog, tmp_path: Path) -> None:
     first = claim(catalog, fresh(), "a").state
     table = DeltaFolder(
         str(tmp_path / "catalog" / "partitions"),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -29,23 +29,15 @@ def old_type(kind: pa.DataType) -> pa.DataType:
         element = kind.value_field
         return pa.list_(element.with_type(old_type(element.type)))
     if pa.types.is_struct(kind):
-        return pa.struct(
-            [
-                field.with_type(old_type(field.type))
-                for field in kind
-                if field.name not in NEW_OF_A_SEGMENT
-            ]
-        )
+        return pa.struct(old_fields(kind, NEW_OF_A_SEGMENT))
     return kind
 
 
-OLD_PARTITIONS: Final = pa.schema(
-    [
-        field.with_type(old_type(field.type))
-        for field in PARTITIONS
-        if field.name not in NEW_OF_A_ROW
-    ]
-)
+def old_fields(fields: Iterable[pa.Field], new: Sequence[str]) -> list[pa.Field]:
+    return [field.with_type(old_type(field.type)) for field in fields if field.name not in new]
+
+
+OLD_PARTITIONS: Final = pa.schema(old_fields(PARTITIONS, NEW_OF_A_ROW))
 
 
 def old_rows(states: list[PartitionState]) -> pa.Table:
@@ -54,11 +46,6 @@ def old_rows(states: list[PartitionState]) -> pa.Table:
     for row in rows:
         row["format_version"] = 3
     return pa.Table.from_pylist(rows, schema=OLD_PARTITIONS)
-
-
-@pytest.fixture
-def uri(tmp_path: Path) -> str:
-    return str(tmp_path / "catalog")
 
 
 def old_state(partition: int) -> PartitionState:
@@ -105,7 +92,7 @@ def versions(uri: str) -> dict[tuple[str, int], int]:
     return {(row["topic_id"], row["partition"]): row["format_version"] for row in rows}
 
 
-def test_they_are_claimed_and_committed_and_their_neighbours_survive(
+def test_old_rows_are_claimed_and_committed_and_their_neighbours_stay(
     uri: str, old: list[PartitionState]
 ) -> None:
     catalog = Catalog(uri)
@@ -157,9 +144,7 @@ def test_a_first_claim_adopts_no_overlap_that_was_not_compared(uri: str) -> None
 
 
 def test_a_forgotten_row_is_kept_as_it_is(uri: str, old: list[PartitionState]) -> None:
-    forgotten = replace(
-        fresh(keys(3)[2]), segments=(), lineage=(), forgotten=(segment_id("lost"),)
-    )
+    forgotten = replace(fresh(keys(3)[2]), segments=(), lineage=(), forgotten=(segment_id("lost"),))
     state = claim(Catalog(uri), forgotten, "a").state
     assert state.forgotten == (segment_id("lost"),)
     assert Catalog(uri).read()[state.key] == state
@@ -167,7 +152,7 @@ def test_a_forgotten_row_is_kept_as_it_is(uri: str, old: list[PartitionState]) -
 
 
 @pytest.mark.parametrize("version", [2, FORMAT_VERSION + 1])
-def test_any_other_format_is_refused_and_left_as_it_is(
+def test_other_formats_are_refused_and_not_changed(
     uri: str, old: list[PartitionState], version: int
 ) -> None:
     at = OLD_PARTITIONS.get_field_index("format_version")

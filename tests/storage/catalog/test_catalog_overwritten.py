@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import pytest
 
@@ -28,11 +27,6 @@ def ending(then: Event, *, is_written: bool, is_answered: bool = True) -> Script
         changes("replace 1", lambda _: False),
         *[lost] * (not is_answered),
     )
-
-
-@pytest.fixture
-def uri(tmp_path: Path) -> str:
-    return str(tmp_path / "catalog")
 
 
 def row_of(uri: str) -> PartitionState:

@@ -124,7 +124,7 @@ def expected_rows(
     return stage.rows[:1]
 
 
-def test_no_file_that_is_cut_short_steps_the_catalog_back(stage: Stage, tmp_path: Path) -> None:
+def test_a_cut_file_never_returns_an_older_state(stage: Stage, tmp_path: Path) -> None:
     files = list(files_of(stage))
     assert len(files) > 5
     refused = 0
@@ -174,9 +174,7 @@ def refusal(
 
 
 @pytest.mark.parametrize("is_empty", [False, True])
-def test_a_log_that_is_gone_is_no_new_catalog(
-    stage: Stage, tmp_path: Path, *, is_empty: bool
-) -> None:
+def test_a_missing_log_is_no_new_catalog(stage: Stage, tmp_path: Path, *, is_empty: bool) -> None:
     uri = tmp_path / "catalog"
     shutil.copytree(stage.uri, uri)
     log = uri / "partitions" / "_delta_log"
@@ -184,7 +182,7 @@ def test_a_log_that_is_gone_is_no_new_catalog(
     if is_empty:
         log.mkdir()
     for look in (Catalog(str(uri)).read, lambda: list(Catalog(str(uri)).history(KEY))):
-        with pytest.raises(CorruptLog, match="no commit is there") as caught:
+        with pytest.raises(CorruptLog, match="it has no commit") as caught:
             look()
         assert caught.value.where == str(log)
     with pytest.raises(CorruptLog):
@@ -224,7 +222,7 @@ class TestRepair:
         assert before == (*stage.rows, None)[1]
         assert isinstance(claim(Catalog(str(uri)), before or fresh(), "b").outcome, Committed)
 
-    def test_so_is_one_whose_data_is_cut_short(self, stage: Stage, tmp_path: Path) -> None:
+    def test_so_is_a_newest_commit_with_cut_data(self, stage: Stage, tmp_path: Path) -> None:
         uri = tmp_path / "catalog"
         shutil.copytree(stage.uri, uri)
         newest = uri / stage.newest_commit.relative_to(stage.uri)

@@ -7,7 +7,6 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from multiprocessing import get_context
-from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
@@ -20,11 +19,6 @@ from tierfold.compaction.commits.commit import applied
 from tierfold.compaction.model.outcomes import Committed, Fenced, LostRace, Unknown
 from tierfold.compaction.model.segments import PartitionKey
 from tierfold.storage.catalog.catalog import Catalog
-
-
-@pytest.fixture
-def uri(tmp_path: Path) -> str:
-    return str(tmp_path / "catalog")
 
 
 def overtaken(*meanwhile: Event) -> Script:
@@ -80,25 +74,22 @@ class TestRaces:
         assert all(isinstance(outcome, Committed) for outcome in outcomes)
         assert all(len(row.segments) == 1 for row in Catalog(uri).read().values())
 
-    def test_commits_on_different_buckets_do_not_conflict(self, uri: str) -> None:
-        mine, other = topics(2)
-        Catalog(uri).claim([fresh(mine), fresh(other)], "a", at_ms=1)
-        script = overtaken(lambda: committed(Catalog(uri), other, "b", "by-b"))
-        state = Catalog(uri).read()[mine]
-        assert isinstance(under(script, uri).commit([swap(state, "mine")])[mine], Committed)
-        assert script.results("replace") == [True]
-        assert Catalog(uri).read()[other].epoch == 2
-
-    def test_a_conflict_on_another_row_refuses_no_commit(self, uri: str) -> None:
-        mine, other = keys(2)
+    @pytest.mark.parametrize(
+        ("partitions", "writes"), [(topics(2), [True]), (keys(2), [False, True])]
+    )
+    def test_a_commit_on_another_row_fails_no_commit_and_conflicts_only_in_its_bucket(
+        self, uri: str, partitions: list[PartitionKey], writes: list[bool]
+    ) -> None:
+        mine, other = partitions
         Catalog(uri).claim([fresh(mine), fresh(other)], "a", at_ms=1)
         state = Catalog(uri).read()[mine]
         script = overtaken(lambda: committed(Catalog(uri), other, "b", "by-b"))
         proposal = swap(state, "mine")
         assert isinstance(under(script, uri).commit([proposal])[mine], Committed)
-        assert script.results("replace") == [False, True]
+        assert script.results("replace") == writes
         rows = Catalog(uri).read()
         assert rows[mine] == applied(proposal, state)
+        assert rows[other].epoch == 2
         assert [segment.segment_id for segment in rows[other].segments] == [segment_id("by-b")]
 
     def test_after_a_conflict_the_row_is_read_again(self, uri: str) -> None:
@@ -125,10 +116,8 @@ class TestRaces:
         script = overtaken(lambda: claim(Catalog(uri), fresh(other), "b"))
         assert isinstance(claim(under(script, uri), fresh(mine), "c").outcome, Committed)
         assert script.results("replace") == [False, True]
-        assert {key: row.owner_run for key, row in Catalog(uri).read().items()} == {
-            mine: "c",
-            other: "b",
-        }
+        owners = {key: row.owner_run for key, row in Catalog(uri).read().items()}
+        assert owners == {mine: "c", other: "b"}
 
     def test_first_claims_at_the_same_time_make_one_table(self, uri: str) -> None:
         def first_claim(key: PartitionKey) -> object:
@@ -139,17 +128,15 @@ class TestRaces:
         assert all(isinstance(outcome, Committed) for outcome in outcomes)
         assert set(Catalog(uri).read()) == set(keys(4))
 
-    def test_a_run_that_others_always_outrun_gives_up(
+    def test_a_run_gives_up_after_too_many_conflicts(
         self, uri: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("tierfold.storage.catalog.catalog.ATTEMPTS", 3)
         mine, other = keys(2)
         Catalog(uri).claim([fresh(mine), fresh(other)], "a", at_ms=1)
         rows = Catalog(uri).read()
-        script = overtaken(
-            *[lambda: committed(Catalog(uri), other, "b", f"{next(names)}")] * 3
-        )
-        names = iter(range(3))
+        names = iter("123")
+        script = overtaken(*[lambda: committed(Catalog(uri), other, "b", next(names))] * 3)
         outcomes = under(script, uri).commit([swap(rows[mine], "mine")])
         assert outcomes == {mine: LostRace(found_commit_id=rows[mine].commit_id)}
         assert script.results("replace") == [False] * 3
@@ -199,26 +186,19 @@ class TestLostAnswers:
         assert len(script.of("read")) == 1
 
     @pytest.mark.parametrize("written", [True, False])
-    def test_what_cannot_be_read_back_is_unknown_until_resolved(
+    def test_a_commit_that_cannot_be_read_back_is_unknown_until_resolved(
         self, uri: str, written: bool
     ) -> None:
         state = claim(Catalog(uri), fresh(), "a").state
         proposal = swap(state, "merged")
         script = Script(fails("replace", is_done=written), fails("read"))
         lost = under(script, uri).commit([proposal])
-        assert lost == {
-            KEY: Unknown(
-                commit_id=proposal.commit_id, cause="the store: no answer. Look again."
-            )
-        }
-        resolved = Catalog(uri).resolve([proposal])[KEY]
-        assert resolved == (
-            Committed(epoch=1, commit_id=proposal.commit_id) if written else None
-        )
+        cause = "the store: no answer. Look again."
+        assert lost == {KEY: Unknown(commit_id=proposal.commit_id, cause=cause)}
+        found = Committed(epoch=1, commit_id=proposal.commit_id) if written else None
+        assert Catalog(uri).resolve([proposal]) == {KEY: found}
 
-    def test_a_row_without_a_trace_stays_unknown_for_a_write_may_still_arrive(
-        self, uri: str
-    ) -> None:
+    def test_a_commit_without_a_trace_stays_unknown(self, uri: str) -> None:
         state = claim(Catalog(uri), fresh(), "a").state
         proposal = swap(state, "merged")
         outcome = under(Script(fails("replace")), uri).commit([proposal])[KEY]

@@ -23,7 +23,6 @@ from tierfold.compaction.model.segments import (
 )
 from tierfold.compaction.model.strategies import strategy_name
 from tierfold.storage.catalog.rows import rows_read, table_of
-from tierfold.storage.catalog.runs_table import RunRow
 from tierfold.storage.catalog.schema import (
     CLEANER_OFFSET,
     FORMAT_VERSION,
@@ -34,6 +33,7 @@ from tierfold.storage.catalog.schema import (
     RUNS,
     RUNS_RENAMED,
     SEGMENT,
+    RunRow,
 )
 from tierfold.storage.kafka.kafka_uuid import KAFKA_UUID_PATTERN
 from tierfold.storage.kafka.topic_names import TOPIC_PATTERN, is_topic
@@ -160,7 +160,7 @@ def test_every_field_of_a_state_has_its_column() -> None:
     assert set(PARTITIONS.names) == own | derived
 
 
-def test_every_column_is_explained() -> None:
+def test_every_column_has_a_comment() -> None:
     for columns in (PARTITIONS, RUNS, SEGMENT, RETIRED_SEGMENT, LEADER_EPOCH, CLEANER_OFFSET):
         assert all(column.metadata[b"comment"] for column in columns)
 
@@ -220,16 +220,19 @@ def test_a_malformed_row_is_corrupt(case: str) -> None:
     assert "restore" in caught.value.remedy
 
 
-def test_a_newer_layout_is_named_before_anything_is_missed() -> None:
-    newer = with_column("format_version", [FORMAT_VERSION + 1]).drop_columns(["segments"])
-    with pytest.raises(BadSettings, match="made by a newer tierfold: format version 5"):
-        rows_read(newer, where="the-table").trusted()
+@pytest.mark.parametrize(
+    ("version", "sentence"),
+    [
+        (FORMAT_VERSION + 1, "a newer tierfold wrote it: format version 5"),
+        (FORMATS_READ[0] - 1, "before its first release wrote it: format version 2"),
+    ],
+)
+def test_another_layout_is_named_before_a_missing_column(version: int, sentence: str) -> None:
+    rows = with_column("format_version", [version]).drop_columns(["segments"])
+    with pytest.raises(BadSettings, match=sentence):
+        rows_read(rows, where="the-table").trusted()
 
 
-def test_an_older_layout_is_named_too() -> None:
-    older = with_column("format_version", [FORMATS_READ[0] - 1]).drop_columns(["segments"])
-    with pytest.raises(BadSettings, match="from before its first release: format version 2"):
-        rows_read(older, where="the-table").trusted()
 A_SEGMENT: Final = STATE.segments[1]
 IMPOSSIBLE: dict[str, tuple[PartitionState, str]] = {
     "a topic that leaves the tier": (

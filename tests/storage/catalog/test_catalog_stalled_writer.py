@@ -26,19 +26,11 @@ from tierfold.compaction.model.segments import PartitionKey, PartitionState
 from tierfold.storage.catalog import log_boundary
 from tierfold.storage.catalog.catalog import Catalog
 from tierfold.storage.catalog.delta_log import DeltaLog
-from tierfold.storage.catalog.delta_tables import (
-    CHECKPOINT_INTERVAL,
-    MEMORY_HOURS,
-)
+from tierfold.storage.catalog.delta_tables import CHECKPOINT_INTERVAL, MEMORY_HOURS
 from tierfold.storage.catalog.log_boundary import LogBoundary
 from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.catalog.schema import PARTITION_COLUMNS, PARTITIONS
 from tierfold.storage.clock import pause
-
-
-@pytest.fixture
-def uri(tmp_path: Path) -> str:
-    return str(tmp_path / "catalog")
 
 
 def log_of(uri: str) -> DeltaLog:
@@ -74,7 +66,7 @@ class Held:
         fcntl.fcntl(self.descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
 
     def wait_for_somebody(self) -> None:
-        """Wait until a process is held up; others then find a copy in the file's place."""
+        """Wait until a process is held; others then find a copy in the file's place."""
         while fcntl.fcntl(self.descriptor, fcntl.F_GETLEASE) == fcntl.F_WRLCK:
             pause(5)
         self.data = os.pread(self.descriptor, 1 << 24, 0)
@@ -157,7 +149,7 @@ def test_a_stalled_commit_that_was_fenced_meanwhile_is_not_reported_as_committed
     outcome = catalog.commit([proposal])[mine]
     # The version in its place is gone, and with it the answer whether it was its own.
     assert isinstance(outcome, Unknown)
-    assert "has forgotten" in outcome.cause
+    assert "is based on is gone" in outcome.cause
     assert not outcome.is_untraced
     assert Catalog(uri).resolve([proposal]) == {mine: outcome}
     (stray,) = strays(steps)
@@ -166,9 +158,7 @@ def test_a_stalled_commit_that_was_fenced_meanwhile_is_not_reported_as_committed
 
 
 @pytest.mark.usefixtures("_lease_breaks_are_polled")
-def test_a_stalled_commit_whose_row_is_unchanged_is_written_again(
-    uri: str, steps: Script
-) -> None:
+def test_a_stalled_commit_whose_row_is_unchanged_is_written_again(uri: str, steps: Script) -> None:
     mine, other = topics(2)
     state = claims(uri, mine, 1)
     kept: list[int] = []
@@ -181,11 +171,11 @@ def test_a_stalled_commit_whose_row_is_unchanged_is_written_again(
     assert Catalog(uri).read([mine])[mine].commit_id == proposal.commit_id
 
 
-def test_a_late_record_of_a_run_is_no_record(uri: str) -> None:
+def test_a_late_row_of_a_run_is_refused(uri: str) -> None:
     runs = RunsTable(uri)
     runs.append([A_RUN])
     LogBoundary(Path(uri) / "runs").raise_to(10)
-    with pytest.raises(UnreadableObject, match="held up for so long"):
+    with pytest.raises(UnreadableObject, match="stalled for so long"):
         runs.append([A_RUN])
     assert not (Path(uri) / "runs" / "_delta_log" / f"{2:020d}.json").exists()
 
@@ -221,19 +211,19 @@ class TestTheBoundary:
             boundary.raise_to(version)
             assert boundary.read() == highest
 
-    def test_a_deleter_that_was_held_up_lowers_nothing(self, tmp_path: Path) -> None:
+    def test_a_stalled_deleter_does_not_lower_it(self, tmp_path: Path) -> None:
         LogBoundary(tmp_path).raise_to(40)
         LogBoundary(tmp_path).raise_to(20)
         LogBoundary(tmp_path).raise_to(41)
         assert [path.name for path in LogBoundary(tmp_path).folder.iterdir()] == [f"{41:020d}"]
 
     @pytest.mark.parametrize(("version", "is_kept"), [(19, False), (20, True), (21, True)])
-    def test_what_lies_below_it_does_not_count(self, version: int, is_kept: bool) -> None:
+    def test_a_commit_below_it_does_not_count(self, version: int, is_kept: bool) -> None:
         assert log_boundary.is_kept(version, 20) is is_kept
 
 
 class TestCutting:
-    def test_what_was_current_within_the_memory_stays(self, uri: str) -> None:
+    def test_versions_of_the_last_month_stay(self, uri: str) -> None:
         claims(uri, KEY, 2 * CHECKPOINT_INTERVAL)
         log = log_of(uri)
         found = log.folder.glob("*.checkpoint.parquet")
@@ -252,7 +242,7 @@ class TestCutting:
         assert len(past) == versions(uri)[-1] - checkpoints[0] + 1
         assert Catalog(uri).clean_up() == 0
 
-    def test_what_came_too_late_goes_the_next_time(self, uri: str) -> None:
+    def test_a_commit_that_came_too_late_is_deleted_the_next_time(self, uri: str) -> None:
         kept = cut(uri, KEY)
         stray = log_of(uri).commit_path(3)
         shutil.copy(log_of(uri).commit_path(kept), stray)
@@ -261,7 +251,7 @@ class TestCutting:
         assert not stray.exists()
         assert Catalog(uri).read()[KEY] == row
 
-    def test_nothing_goes_where_the_checkpoint_that_would_stay_is_broken(self, uri: str) -> None:
+    def test_nothing_is_deleted_if_the_remaining_checkpoint_is_broken(self, uri: str) -> None:
         claims(uri, KEY, 2 * CHECKPOINT_INTERVAL)
         log = log_of(uri)
         oldest = min(log.folder.glob("*.checkpoint.parquet"))
@@ -274,7 +264,7 @@ class TestCutting:
         assert min(versions(uri)) == 0
         assert LogBoundary(log.table).read() == 0
 
-    def test_a_checkpoint_that_a_dead_run_was_writing_goes(self, uri: str) -> None:
+    def test_the_scratch_folder_of_a_dead_run_is_deleted(self, uri: str) -> None:
         claims(uri, KEY, 1)
         table = log_of(uri).table
         for name, hours in (("old", MEMORY_HOURS + 1), ("new", 0)):
@@ -288,7 +278,7 @@ class TestCutting:
 
 
 class TestDeltaDeletesNothing:
-    def test_not_even_in_a_catalog_of_an_older_tierfold(self, uri: str) -> None:
+    def test_a_catalog_of_an_older_tierfold_keeps_its_commits(self, uri: str) -> None:
         """There the log may be cleaned at once, by the checkpoint that each commit makes."""
         DeltaTable.create(
             f"{uri}/partitions",

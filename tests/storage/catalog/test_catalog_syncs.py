@@ -39,6 +39,14 @@ def uri(tier: Path) -> str:
     return str(tier / "deep" / "catalog")
 
 
+@pytest.fixture
+def disk(tier: Path, monkeypatch: pytest.MonkeyPatch) -> Disk:
+    """The tier's disk, to which all syncs of the test go."""
+    disk = Disk(tier)
+    watched(monkeypatch, disk)
+    return disk
+
+
 def claims(uri: str, number: int) -> PartitionState:
     """Claim `number` times; returns the last row."""
     for i in range(number):
@@ -58,15 +66,13 @@ def rows_in(image: Path) -> PartitionState | None:
     return Catalog(str(image / "deep" / "catalog")).read().get(KEY)
 
 
-def test_what_is_reported_survives_the_loss_of_all_that_was_not_synced(
-    tier: Path, uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_reported_commit_survives_the_loss_of_everything_unsynced(
+    disk: Disk, uri: str, tmp_path: Path
 ) -> None:
-    disk, images = Disk(tier), count()
-    watched(monkeypatch, disk)
     for number in range(CHECKPOINT_INTERVAL + 5):
         row = claims(uri, 1)
         if number % 4 == 0:
-            assert rows_in(disk.left(tmp_path / f"image-{next(images)}")) == row
+            assert rows_in(disk.left(tmp_path / f"image-{number}")) == row
     proposal = swap(row, "merged")
     assert isinstance(Catalog(uri).commit([proposal])[KEY], Committed)
     image = disk.left(tmp_path / "last")
@@ -76,11 +82,7 @@ def test_what_is_reported_survives_the_loss_of_all_that_was_not_synced(
     assert len(list(log.glob("*.checkpoint.parquet"))) == 1
 
 
-def test_the_runs_table_is_synced_as_well(
-    tier: Path, uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    disk = Disk(tier)
-    watched(monkeypatch, disk)
+def test_the_runs_table_is_synced_as_well(disk: Disk, uri: str, tmp_path: Path) -> None:
     RunsTable(uri).append([A_RUN])
     RunsTable(uri).append([replace(A_RUN, chunk=1)])
     left = RunsTable(str(disk.left(tmp_path / "image") / "deep" / "catalog")).read()
@@ -88,13 +90,11 @@ def test_the_runs_table_is_synced_as_well(
 
 
 @pytest.mark.parametrize("has_checkpoint", [True, False])
-def test_what_dead_runs_have_not_synced_is_synced_by_the_next(
-    tier: Path, uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_checkpoint: bool
+def test_the_next_run_syncs_the_commits_of_dead_runs(
+    disk: Disk, uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_checkpoint: bool
 ) -> None:
-    disk = Disk(tier)
-    watched(monkeypatch, disk)
     Path(uri).mkdir(parents=True)
-    sync_all((tier, tier / "deep"))
+    sync_all((disk.root, disk.root / "deep"))
     unsynced(monkeypatch, lambda: claims(uri, 3))
     if has_checkpoint:
         DeltaTable(f"{uri}/partitions").create_checkpoint()
@@ -104,8 +104,8 @@ def test_what_dead_runs_have_not_synced_is_synced_by_the_next(
     assert rows_in(disk.left(tmp_path / "image")) == row
 
 
-def test_what_is_read_back_counts_once_it_is_durable(
-    tier: Path, uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_commit_that_is_read_back_is_made_durable(
+    tier: Path, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     row = claims(uri, 1)
     proposal = swap(row, "merged")
@@ -214,12 +214,10 @@ def test_the_boundary_is_durable_before_a_commit_is_deleted(
     assert checkpoint.exists()
 
 
-def test_a_checkpoint_that_was_never_synced_is_before_what_it_replaces_goes(
-    tier: Path, uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_unsynced_checkpoint_is_synced_before_older_commits_are_deleted(
+    disk: Disk, uri: str, tmp_path: Path
 ) -> None:
     """delta-rs wrote it, in an older tierfold."""
-    disk = Disk(tier)
-    watched(monkeypatch, disk)
     row = claims(uri, 3)
     log = DeltaLog(Path(uri) / "partitions")
     DeltaTable(str(log.table)).create_checkpoint()
@@ -232,9 +230,7 @@ def test_a_checkpoint_that_was_never_synced_is_before_what_it_replaces_goes(
     assert [rows_in(image) for image in images] == [row] * len(images)
 
 
-def test_what_is_deleted_was_durably_superseded(
-    tier: Path, uri: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_deleted_files_were_durably_superseded(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     claims(uri, 4)
     superseded(Path(uri) / "partitions", hours=MEMORY_HOURS + 1)
     failed = failing_once(monkeypatch, "4.json")

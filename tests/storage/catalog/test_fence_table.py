@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import combinations, pairwise
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -53,14 +52,10 @@ def late(uri: str, meanwhile: Event) -> Catalog:
     return Catalog(uri, partial(ScriptedTable, Script(at("replace 1", meanwhile))))
 
 
-def publishing(
-    state: PartitionState, name: str, offset: int, *more: Update
-) -> CommitProposal:
+def publishing(state: PartitionState, name: str, offset: int, *more: Update) -> CommitProposal:
     """Merge the live segments below `offset` into one and advance the cleaner offset to it."""
     ids = tuple(segment.segment_id for segment in state.segments if segment.start_offset < offset)
-    merged = a_segment(
-        0, offset - 1, segment_id=segment_id(name), written_by_run=state.owner_run
-    )
+    merged = a_segment(0, offset - 1, segment_id=segment_id(name), written_by_run=state.owner_run)
     return proposed(
         state,
         RetireSegments(ids=ids, at_ms=2, run=state.owner_run),
@@ -154,11 +149,6 @@ class Table:
 
 
 @pytest.fixture
-def uri(tmp_path: Path) -> str:
-    return str(tmp_path / "catalog")
-
-
-@pytest.fixture
 def table(uri: str) -> Table:
     claimed = claim(Catalog(uri), uploaded(), "a").state
     seg_0 = publishing(claimed, "seg-0", 100)
@@ -174,9 +164,7 @@ SEG_0, SEG_1, SEG_2 = (
 
 
 @pytest.mark.parametrize("order", [*orders()], ids=", ".join)
-def test_whatever_arrives_first_readers_end_with_seg_2(
-    table: Table, order: tuple[str, ...]
-) -> None:
+def test_in_any_order_readers_end_with_seg_2(table: Table, order: tuple[str, ...]) -> None:
     table.play(order)
     is_in_time = order.index("A writes") < order.index("B claims")
     row = row_of(table.uri)
@@ -210,7 +198,7 @@ def test_whatever_arrives_first_readers_end_with_seg_2(
     assert vectors == expected | ({"seg-1": vector((1, 123))} if is_in_time else {})
 
 
-def test_all_orders_are_played() -> None:
+def test_every_order_is_played() -> None:
     assert len(set(orders())) == 20
     for order in orders():
         assert tuple(step for step in order if step in OF_A) == OF_A
@@ -218,11 +206,11 @@ def test_all_orders_are_played() -> None:
 
 
 class TestAZombie:
-    """Whatever it still sends is refused with the newest epoch opened since."""
+    """All its claims and commits are refused with the newest epoch."""
 
     @pytest.mark.parametrize("rivals", [("b",), ("b", "c"), ("b", "c", "d")])
     @pytest.mark.parametrize("sent", ["seg-1", "release"])
-    def test_it_learns_by_which_epoch(
+    def test_it_is_fenced_by_the_newest_epoch(
         self, table: Table, rivals: tuple[str, ...], sent: str
     ) -> None:
         state = row_of(table.uri)
@@ -236,9 +224,7 @@ class TestAZombie:
         assert row_of(table.uri) == before
 
     @pytest.mark.parametrize("sent", ["seg-1", "release"])
-    def test_what_it_sent_before_it_was_shut_out_lands_in_vain(
-        self, table: Table, sent: str
-    ) -> None:
+    def test_a_commit_it_sent_before_it_was_fenced_fails(self, table: Table, sent: str) -> None:
         state = row_of(table.uri)
         proposal = table.seg_1 if sent == "seg-1" else releasing(state)
         catalog = late(table.uri, lambda: take_over(table.uri, "b"))
@@ -256,7 +242,7 @@ class TestAZombie:
 
 
 class TestADeadOwner:
-    """Its claim blocks no one: the next run takes over at once, whatever the dead one had done."""
+    """The claim of a dead run blocks no other: the next run takes over at once."""
 
     @pytest.mark.parametrize("done", [0, 1, 2])
     def test_its_claim_is_taken_over_without_waiting(self, uri: str, done: int) -> None:

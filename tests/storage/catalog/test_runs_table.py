@@ -16,11 +16,6 @@ from tierfold.storage.catalog.runs_table import RunsTable
 from tierfold.storage.catalog.schema import RUNS
 
 
-@pytest.fixture
-def uri(tmp_path: Path) -> str:
-    return str(tmp_path / "catalog")
-
-
 def test_a_tier_without_runs_has_none_and_reading_makes_none(uri: str) -> None:
     assert RunsTable(uri).read() == ()
     RunsTable(uri).append([])
@@ -43,7 +38,7 @@ def test_another_table_in_its_place_is_corrupt(uri: str) -> None:
         RunsTable(uri).read()
 
 
-def test_what_is_a_month_old_of_its_log_goes_and_no_row_does(uri: str) -> None:
+def test_old_log_files_are_deleted_and_rows_stay(uri: str) -> None:
     runs = [replace(A_RUN, run=f"run-{number:02}") for number in range(CHECKPOINT_INTERVAL + 2)]
     for run in runs:
         RunsTable(uri).append([run])

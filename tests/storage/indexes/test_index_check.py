@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.storage.decoded_logs import heads_at
 from tierfold.storage.indexes.index_builder import build_indexes
-from tierfold.storage.indexes.index_check import BatchPlaces, CheckedIndexes, check_indexes
+from tierfold.storage.indexes.index_check import CheckedIndexes, check_indexes
 from tierfold.storage.indexes.offset_index import OffsetIndex, write_offset_index
 from tierfold.storage.indexes.time_index import TimeIndex, write_time_index
+from tierfold.storage.kafka.batch_headers import BatchHeads
 
 START = 1000
-PLACES = BatchPlaces(
-    start_offset=START,
+HEADS = heads_at(
     position=np.array([0, 100, 200, 300, 400]),
     size_bytes=np.array([100, 100, 100, 100, 100]),
     base_offset=np.array([1000, 1010, 1020, 1040, 1050]),
@@ -43,7 +44,7 @@ def time_index(*entries: tuple[int, int]) -> bytes:
 
 
 def check(
-    offsets: bytes | None = None, times: bytes | None = None, places: BatchPlaces = PLACES
+    offsets: bytes | None = None, times: bytes | None = None, heads: BatchHeads = HEADS
 ) -> CheckedIndexes:
     def array(data: bytes) -> NDArray[np.uint8]:
         return np.frombuffer(data, np.uint8)
@@ -51,29 +52,20 @@ def check(
     return check_indexes(
         array(offset_index(*OFFSETS) if offsets is None else offsets),
         array(time_index(*TIMES) if times is None else times),
-        places,
+        heads,
+        start_offset=START,
         index_interval_bytes=4096,
         where="seg",
     )
 
 
 def test_indexes_built_from_the_log_are_recognised() -> None:
-    offsets, times = build_indexes(
-        PLACES.position,
-        PLACES.size_bytes,
-        PLACES.last_offset,
-        PLACES.max_timestamp_ms,
-        start_offset=START,
-        index_interval_bytes=4096,
-    )
+    offsets, times = build_indexes(HEADS, start_offset=START, index_interval_bytes=4096)
     assert check(offsets, times) == CheckedIndexes(entries=1, is_as_built=True)
 
 
 def test_other_entries_may_be_right_too() -> None:
     assert check() == CheckedIndexes(entries=4, is_as_built=False)
-
-
-def test_no_entry_need_be_in_the_offset_index() -> None:
     assert check(offset_index()) == CheckedIndexes(entries=2, is_as_built=False)
 
 
@@ -127,14 +119,14 @@ def test_the_time_index_ends_in_the_largest_timestamp(
 
 
 def test_the_largest_timestamp_need_not_be_the_last_batchs() -> None:
-    places = replace(PLACES, max_timestamp_ms=np.array([50, 85, 60, 90, 80]))
-    (corruption,) = check(times=time_index((85, 1019)), places=places).corruptions
+    heads = replace(HEADS, max_timestamp_ms=np.array([50, 85, 60, 90, 80]))
+    (corruption,) = check(times=time_index((85, 1019)), heads=heads).corruptions
     assert "ends at timestamp 85, the log's largest is 90" in corruption
 
 
 def test_a_log_without_timestamps_has_no_time_entries() -> None:
-    places = replace(PLACES, max_timestamp_ms=np.full(5, -1))
-    assert check(times=time_index(), places=places).corruptions == ()
+    heads = replace(HEADS, max_timestamp_ms=np.full(5, -1))
+    assert check(times=time_index(), heads=heads).corruptions == ()
 
 
 @pytest.mark.parametrize("cut", ["offset", "time"])
@@ -147,6 +139,6 @@ def test_a_torn_index_is_a_corruption(cut: str) -> None:
 
 
 def test_offsets_that_no_index_can_hold_are_a_corruption() -> None:
-    places = replace(PLACES, last_offset=PLACES.last_offset + 2**31)
-    (corruption,) = check(places=places).corruptions
+    heads = replace(HEADS, last_offset=HEADS.last_offset + 2**31)
+    (corruption,) = check(heads=heads).corruptions
     assert "no index fits the log" in corruption

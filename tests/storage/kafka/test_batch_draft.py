@@ -124,7 +124,7 @@ def same(batch: Batch, draft: BatchDraft) -> bool:
 
 
 @given(logs())
-def test_what_is_written_is_read_back(drafts: tuple[BatchDraft, ...]) -> None:
+def test_written_batches_read_back_the_same(drafts: tuple[BatchDraft, ...]) -> None:
     batches = list(read_segment(b"".join(map(write_batch, drafts))).batches())
     assert len(batches) == len(drafts)
     assert all(same(batch, draft) for batch, draft in zip(batches, drafts, strict=True))

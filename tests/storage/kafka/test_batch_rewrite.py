@@ -7,32 +7,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.storage.corrupted_bytes import patched
+from tests.storage.decoded_logs import decoded, one_record
 from tests.storage.drafts import NOW_MS, horizon_ms, logs
 from tests.storage.kafka_dumps import CLEANED, kafka_reads, log_bytes, we_read
 from tierfold.compaction.cleaning.record_retention import BatchRetention
 from tierfold.compaction.model.units import NO_HORIZON
 from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_batch
-from tierfold.storage.kafka.batch_headers import BatchHeads, read_heads
 from tierfold.storage.kafka.batch_rewrite import closing_batch, rewrite_batches
 from tierfold.storage.kafka.compression import Codec
-from tierfold.storage.kafka.legacy_batches import decode_any
-from tierfold.storage.kafka.records import Records
 from tierfold.storage.segments.segment_reader import Batch, read_segment
 
 Decision = tuple[tuple[BatchDraft, ...], list[BatchRetention], list[bool], list[int | None]]
 
 
-def opened(log: bytes) -> tuple[np.ndarray, BatchHeads, Records]:
-    view = np.frombuffer(log, np.uint8)
-    heads = read_heads(view, where="a log")
-    return view, heads, decode_any(view, heads, where="a log")
-
-
 def rewritten(
-    log: bytes, retention: list[BatchRetention], keep: list[bool], horizons: list[int | None]
+    log: bytes,
+    retention: list[BatchRetention],
+    keep: list[bool],
+    horizons: list[int | None],
+    *,
+    check_crc: bool = True,
 ) -> tuple[bytes, list[int]]:
     out, sizes = rewrite_batches(
-        *opened(log),
+        *decoded(log, check_crc=check_crc),
         np.array(keep, np.bool_),
         np.array(retention, np.int8),
         np.array([NO_HORIZON if h is None else h for h in horizons], np.int64),
@@ -65,7 +63,7 @@ def as_kafka_decided(name: str) -> tuple[bytes, list[BatchRetention], list[bool]
 
 
 @pytest.mark.parametrize("name", CLEANED)
-def test_the_output_is_kafkas(name: str) -> None:
+def test_the_output_equals_kafkas(name: str) -> None:
     source, retention, keep, horizons = as_kafka_decided(name)
     out, _ = rewritten(source, retention, keep, horizons)
     expected = log_bytes(f"{name}.cleaned")
@@ -84,7 +82,7 @@ def without_compression(log: bytes) -> list[dict[str, object]]:
     return batches
 
 
-def test_kafkas_logs_ask_for_every_retention() -> None:
+def test_kafkas_logs_need_every_retention() -> None:
     retention = {retention for name in CLEANED for retention in as_kafka_decided(name)[1]}
     horizons = {h is None for name in CLEANED for h in as_kafka_decided(name)[3]}
     assert retention >= {BatchRetention.DROP, BatchRetention.REWRITE, BatchRetention.EMPTY}
@@ -107,7 +105,7 @@ def decisions(draw: st.DrawFn) -> Decision:
 
 
 @given(decisions())
-def test_the_output_is_the_models(decision: Decision) -> None:
+def test_the_output_equals_the_models(decision: Decision) -> None:
     drafts, retention, keep, horizons = decision
     sources = [write_batch(draft) for draft in drafts]
     out, sizes = rewritten(b"".join(sources), retention, keep, horizons)
@@ -170,7 +168,7 @@ def timed(codec: Codec, *times_ms: int) -> BatchDraft:
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
-def test_a_horizon_so_near_that_no_delta_changes_its_length_changes_the_deltas(
+def test_a_horizon_that_keeps_the_length_of_deltas_changes_their_values(
     codec: Codec,
 ) -> None:
     draft = timed(codec, NOW_MS, NOW_MS + 300, NOW_MS + 600)
@@ -192,34 +190,21 @@ def test_negative_timestamps_survive(codec: Codec, horizon: int | None) -> None:
     assert batch.max_timestamp_ms == -1
 
 
-def test_an_odd_encoding_comes_out_canonical() -> None:
-    # A two-byte varint for a key length of 0, and an undefined attributes byte.
-    record = RecordDraft(offset=0, timestamp_ms=5, key=b"", value=b"v")
-    plain = write_batch(BatchDraft(base_offset=0, records=(record,)))
-    odd = plain[:61] + bytes.fromhex("10 77 00 00 8000 02 76 00")
-    odd = odd[:8] + (len(odd) - 12).to_bytes(4, "big") + odd[12:]
-    view = np.frombuffer(odd, np.uint8)
-    heads = read_heads(view, where="odd", check_crc=False)
-    records = decode_any(view, heads, where="odd")
-    one = np.ones(1, np.bool_)
-    retention = np.array([BatchRetention.REWRITE], np.int8)
-    out, _ = rewrite_batches(view, heads, records, one, retention, np.array([NO_HORIZON]))
-    assert out.tobytes().hex() == plain.hex()
-
-
-def test_an_undefined_attributes_byte_is_cleared_where_all_else_is_kept() -> None:
-    record = RecordDraft(offset=0, timestamp_ms=5, key=b"k", value=b"v")
-    plain = write_batch(BatchDraft(base_offset=0, records=(record,)))
-    odd = bytearray(plain)
-    odd[62] = 0x77
-    view = np.frombuffer(bytes(odd), np.uint8)
-    heads = read_heads(view, where="odd", check_crc=False)
-    records = decode_any(view, heads, where="odd")
-    retention = np.array([BatchRetention.REWRITE], np.int8)
-    out, _ = rewrite_batches(
-        view, heads, records, np.ones(1, np.bool_), retention, np.array([NO_HORIZON])
-    )
-    assert out.tobytes().hex() == plain.hex()
+@pytest.mark.parametrize(
+    ("key", "payload"),
+    [
+        # A two-byte varint for a key length of 0, and an undefined attributes byte.
+        (b"", "10 77 00 00 8000 02 76 00"),
+        # Only an undefined attributes byte.
+        (b"k", "10 77 00 00 02 6b 02 76 00"),
+    ],
+)
+def test_an_odd_encoding_becomes_kafkas(key: bytes, payload: str) -> None:
+    plain = write_batch(one_record(0, key=key, timestamp_ms=5))
+    odd = plain[:61] + bytes.fromhex(payload)
+    odd = patched(odd, 8, "i", len(odd) - 12)
+    out, _ = rewritten(odd, [BatchRetention.REWRITE], [True], [None], check_crc=False)
+    assert out.hex() == plain.hex()
 
 
 def test_a_legacy_batch_can_be_emptied() -> None:
@@ -232,7 +217,7 @@ def test_a_legacy_batch_can_be_emptied() -> None:
     assert [b.last_offset for b in batches] == [b["lastOffset"] for b in kafka_reads("v1gzip")]
 
 
-def test_nothing_in_nothing_out() -> None:
+def test_no_batches_give_no_bytes() -> None:
     assert rewritten(b"", [], [], []) == (b"", [])
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import replace
+
 import pytest
 
+from tests.storage.decoded_logs import decoded, one_record
 from tierfold.compaction.model.errors import CorruptLog
-from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_batch
-from tierfold.storage.kafka.batch_headers import read_heads
+from tierfold.storage.kafka.batch_draft import BatchDraft, write_batch
 from tierfold.storage.kafka.control_records import (
     EMPTIED,
     NOT_CONTROL,
@@ -17,25 +18,21 @@ from tierfold.storage.kafka.control_records import (
     coordinator_epoch,
     end_marker,
 )
-from tierfold.storage.kafka.records import decode
 
 
 def control_batch(offset: int, key: bytes | None) -> bytes:
-    record = RecordDraft(offset=offset, timestamp_ms=0, key=key, value=b"")
-    return write_batch(BatchDraft(base_offset=offset, records=(record,), is_control=True))
+    return write_batch(replace(one_record(offset, key=key), is_control=True))
 
 
 def types_in(log: bytes) -> list[int]:
-    view = np.frombuffer(log, np.uint8)
-    heads = read_heads(view, where="a log")
-    return control_types(decode(view, heads, where="a log"), heads, where="a log").tolist()
+    found = decoded(log)
+    return control_types(found.records, found.heads, where="a log").tolist()
 
 
 def test_each_batch_has_its_type() -> None:
-    plain = RecordDraft(offset=0, timestamp_ms=0, key=b"\x00\x00\x00\x01", value=None)
     log = b"".join(
         (
-            write_batch(BatchDraft(base_offset=0, records=(plain,))),
+            write_batch(one_record(0, key=b"\x00\x00\x00\x01")),
             control_batch(1, end_marker(3, ControlType.ABORT)[0]),
             control_batch(2, end_marker(3, ControlType.COMMIT)[0]),
             write_batch(BatchDraft(base_offset=3, is_control=True)),
@@ -68,5 +65,5 @@ def test_a_value_without_an_epoch_gives_none(value: bytes | None) -> None:
 
 
 @pytest.mark.parametrize("key", [None, b"\x00", b"\xff\xff\x00\x00", b"\x00\x00\x00\x63"])
-def test_what_kafka_has_not_is_unknown(key: bytes | None) -> None:
+def test_a_type_that_kafka_lacks_is_unknown(key: bytes | None) -> None:
     assert control_type(key) is ControlType.UNKNOWN

@@ -18,12 +18,12 @@ def test_new_ids_differ_and_look_like_kafkas() -> None:
 
 
 @given(st.binary(min_size=16, max_size=16))
-def test_every_16_bytes_have_such_a_name(raw: bytes) -> None:
+def test_every_16_bytes_are_an_id(raw: bytes) -> None:
     assert is_kafka_uuid(base64.urlsafe_b64encode(raw).decode().rstrip("="))
 
 
 @given(st.text("AQZaz09-_gw", min_size=22, max_size=22))
-def test_only_what_kafka_would_print_itself_is_one(text: str) -> None:
+def test_only_ids_as_kafka_prints_them_are_accepted(text: str) -> None:
     printed = base64.urlsafe_b64encode(base64.urlsafe_b64decode(text + "==")).decode()
     assert is_kafka_uuid(text) == (printed.rstrip("=") == text)
 
@@ -32,5 +32,5 @@ def test_only_what_kafka_would_print_itself_is_one(text: str) -> None:
     "text",
     ["", "A" * 21, "A" * 23, "A" * 21 + "+", "A" * 21 + "B", "A" * 22 + "\n", "A" * 20 + "=="],
 )
-def test_anything_else_is_none(text: str) -> None:
+def test_other_texts_are_no_ids(text: str) -> None:
     assert not is_kafka_uuid(text)

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from tests.storage.corrupted_bytes import batch, patched
+from tests.storage.decoded_logs import WHERE, array, heads_of
 from tests.storage.kafka_dumps import kafka_reads, log_bytes
 from tests.storage.legacy_messages import message, wrapper
 from tierfold.compaction.model.errors import CorruptLog
 from tierfold.storage.kafka import compression
-from tierfold.storage.kafka.batch_headers import read_heads
 from tierfold.storage.kafka.compression import Codec
 from tierfold.storage.kafka.legacy_batches import decode_any, decode_legacy
 from tierfold.storage.kafka.records import Records
 
 
 def decoded(log: bytes) -> Records:
-    view = np.frombuffer(log, np.uint8)
-    heads = read_heads(view, where="old.log", check_crc=False)
-    return decode_legacy(view, heads, where="old.log")
+    return decode_legacy(array(log), heads_of(log, check_crc=False), where=WHERE)
 
 
 def test_offsets_in_a_wrapper_of_magic_1_are_relative_to_its_end() -> None:
@@ -45,7 +42,7 @@ def test_the_wrappers_log_append_time_is_its_messages_time() -> None:
     assert decoded(wrapper(1, inner, attributes=8)).timestamp_ms.tolist() == [9000, 9000]
 
 
-def test_wrappers_decoded_together_hold_no_more_than_is_accepted(
+def test_the_wrappers_of_one_window_are_bounded_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(compression, "WINDOW_BYTES_TRUSTED", 1_000_000)
@@ -66,16 +63,15 @@ def test_a_records_span_is_its_message() -> None:
 
 @pytest.mark.parametrize("name", ["v0lz4", "v1lz4", "v2lz4"])
 def test_one_reader_serves_every_magic(name: str) -> None:
-    log = np.frombuffer(log_bytes(name), np.uint8)
-    records = decode_any(log, read_heads(log, where=name), where=name)
+    log = log_bytes(name)
+    records = decode_any(array(log), heads_of(log), where=name)
     offsets = [record["offset"] for b in kafka_reads(name) for record in b["records"]]
     assert records.offset.tolist() == offsets
 
 
-def test_no_batches_no_records() -> None:
+def test_no_batches_have_no_records() -> None:
     assert len(decoded(b"")) == 0
-    empty = np.empty(0, np.uint8)
-    assert len(decode_any(empty, read_heads(empty, where="x"), where="x")) == 0
+    assert len(decode_any(array(b""), heads_of(b""), where=WHERE)) == 0
 
 
 GOOD = message(0, b"a")
@@ -119,7 +115,7 @@ def test_a_corrupt_message_is_named_with_its_place(corrupt: str) -> None:
     log, found = CORRUPT[corrupt]
     with pytest.raises(CorruptLog, match=found) as caught:
         decoded(log)
-    assert caught.value.where.startswith("old.log")
+    assert caught.value.where.startswith(WHERE)
 
 
 def test_the_corrupt_message_is_named() -> None:
@@ -129,7 +125,7 @@ def test_the_corrupt_message_is_named() -> None:
 
 
 def test_new_batches_may_follow() -> None:
-    log = np.frombuffer(message(3, b"old") + batch(4), np.uint8)
-    heads = read_heads(log, where="mixed.log")
-    assert decode_any(log, heads.slice(0, 1), where="mixed.log").offset.tolist() == [3]
-    assert decode_any(log, heads.slice(1, 2), where="mixed.log").offset.tolist() == [4]
+    log = message(3, b"old") + batch(4)
+    for i, offset in enumerate((3, 4)):
+        window = heads_of(log).slice(i, i + 1)
+        assert decode_any(array(log), window, where=WHERE).offset.tolist() == [offset]

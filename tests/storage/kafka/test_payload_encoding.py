@@ -6,14 +6,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.storage.decoded_logs import decoded, one_record, written
 from tests.storage.drafts import horizon_ms, logs
 from tests.storage.legacy_messages import message, wrapper
 from tierfold.compaction.model.units import NO_HORIZON
-from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_batch
-from tierfold.storage.kafka.batch_headers import read_heads
-from tierfold.storage.kafka.legacy_batches import decode_legacy
+from tierfold.storage.kafka.batch_draft import BatchDraft
 from tierfold.storage.kafka.payload_encoding import encode, measure
-from tierfold.storage.kafka.records import decode
 
 UNTOUCHED = 0xA5
 
@@ -22,9 +20,7 @@ UNTOUCHED = 0xA5
 def test_so_many_bytes_are_written_as_were_measured(
     drafts: tuple[BatchDraft, ...], rng: list[bool], horizon: int | None
 ) -> None:
-    log = np.frombuffer(b"".join(map(write_batch, drafts)), np.uint8)
-    heads = read_heads(log, where="a.log")
-    records = decode(log, heads, where="a.log")
+    _, heads, records = decoded(written(drafts))
     all_batches = np.ones(len(heads), np.bool_)
     horizons = np.full(len(heads), NO_HORIZON if horizon is None else horizon, np.int64)
     keep = np.array(rng[: len(records)], np.bool_)
@@ -39,10 +35,7 @@ def test_so_many_bytes_are_written_as_were_measured(
 
 
 def test_only_the_chosen_batches_are_written() -> None:
-    record = RecordDraft(offset=0, timestamp_ms=5, key=b"k", value=b"v")
-    log = np.frombuffer(write_batch(BatchDraft(base_offset=0, records=(record,))), np.uint8)
-    heads = read_heads(log, where="a.log")
-    records = decode(log, heads, where="a.log")
+    log, heads, records = decoded(written([one_record(0, timestamp_ms=5)]))
     yes, no = np.ones(1, np.bool_), np.zeros(1, np.bool_)
     survivors = measure(heads, records, yes, yes, np.array([NO_HORIZON]))
     out = np.full(20, UNTOUCHED, np.uint8)
@@ -54,9 +47,7 @@ def test_only_the_chosen_batches_are_written() -> None:
 
 def test_a_legacy_batch_spans_its_survivors() -> None:
     inner = b"".join(message(i, b"v", timestamp_ms=100 - i) for i in range(4))
-    log = np.frombuffer(wrapper(13, inner), np.uint8)
-    heads = read_heads(log, where="a.log")
-    records = decode_legacy(log, heads, where="a.log")
+    _, heads, records = decoded(wrapper(13, inner))
     keep = np.array([False, True, True, False])
     survivors = measure(heads, records, keep, np.ones(1, np.bool_), np.array([NO_HORIZON]))
     assert (survivors.base_offset[0], survivors.last_offset[0]) == (11, 12)

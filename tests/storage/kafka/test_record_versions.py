@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.storage.decoded_logs import decoded, one_record, written
 from tests.storage.drafts import NOW_MS, logs
 from tierfold.compaction.model.rules import CompactionStrategy
-from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_batch
-from tierfold.storage.kafka.batch_headers import read_heads
+from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft
 from tierfold.storage.kafka.compression import Codec
 from tierfold.storage.kafka.record_versions import VersionSource
-from tierfold.storage.kafka.records import Records, decode, headers_of
+from tierfold.storage.kafka.records import Records, headers_of
 
 Headers = tuple[tuple[bytes, bytes | None], ...]
 
@@ -25,17 +26,12 @@ contents = st.none() | st.binary(max_size=9) | st.binary(min_size=8, max_size=8)
 some_headers = st.lists(st.tuples(names, contents), max_size=4).map(tuple)
 
 
-def decoded(drafts: Sequence[BatchDraft]) -> Records:
-    log = np.frombuffer(b"".join(map(write_batch, drafts)), np.uint8)
-    return decode(log, read_heads(log, where="drafts"), where="drafts")
-
-
 def with_headers(headers: Sequence[Headers], codec: Codec = Codec.NONE) -> Records:
     records = tuple(
         RecordDraft(offset=i, timestamp_ms=NOW_MS + i, key=b"k", value=b"v" * i, headers=header)
         for i, header in enumerate(headers)
     )
-    return decoded([BatchDraft(base_offset=0, records=records, codec=codec)])
+    return decoded(written([BatchDraft(base_offset=0, records=records, codec=codec)])).records
 
 
 def by_header(records: Records, header: str) -> tuple[list[int | None], int]:
@@ -70,7 +66,7 @@ def test_the_last_header_of_the_name_counts(
 
 @given(logs())
 def test_versions_are_those_in_the_headers(drafts: tuple[BatchDraft, ...]) -> None:
-    records = decoded(drafts)
+    records = decoded(written(drafts)).records
     headers = [tuple(headers_of(records, i)) for i in range(len(records))]
     names_met = {name.decode(errors="ignore") for header in headers for name, _ in header}
     for name in {"version", *names_met}:
@@ -97,7 +93,7 @@ def test_a_version_is_eight_bytes_big_endian_and_signed(
     assert by_header(records, "v") == ([version], int(version is None))
 
 
-def test_only_the_rows_asked_for_are_looked_at() -> None:
+def test_only_the_given_rows_are_read() -> None:
     records = with_headers([((b"v", None),), (), ((b"v", b"\x00" * 8),)])
     source = VersionSource(strategy=CompactionStrategy.HEADER, header="v")
     versions, malformed = source.versions_of(records, np.array([2, 1], np.uint32))
@@ -106,23 +102,9 @@ def test_only_the_rows_asked_for_are_looked_at() -> None:
 
 
 def test_a_timestamp_is_a_version_and_an_offset_is_none() -> None:
-    records = decoded(
-        [
-            BatchDraft(
-                base_offset=0,
-                records=(
-                    RecordDraft(offset=0, timestamp_ms=9, key=b"k", value=None),
-                    RecordDraft(offset=1, timestamp_ms=-1, key=b"k", value=None),
-                ),
-            ),
-            BatchDraft(
-                base_offset=2,
-                records=(RecordDraft(offset=2, timestamp_ms=9, key=b"k", value=None),),
-                is_log_append_time=True,
-                max_timestamp_ms=4,
-            ),
-        ]
-    )
+    by_broker = replace(one_record(2, timestamp_ms=9), is_log_append_time=True, max_timestamp_ms=4)
+    drafts = [one_record(0, timestamp_ms=9), one_record(1, timestamp_ms=-1), by_broker]
+    records = decoded(written(drafts)).records
     rows = np.arange(3)
     source = VersionSource(strategy=CompactionStrategy.TIMESTAMP)
     versions, malformed = source.versions_of(records, rows)

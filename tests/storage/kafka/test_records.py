@@ -10,32 +10,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.storage.corrupted_bytes import batch, batch_around
+from tests.storage.decoded_logs import WHERE, array, decoded, heads_of, one_record, written
 from tests.storage.drafts import logs
 from tests.storage.kafka_dumps import log_bytes
 from tierfold.compaction.model.errors import CorruptLog
 from tierfold.storage.kafka import compression
-from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_batch
-from tierfold.storage.kafka.batch_headers import read_heads
+from tierfold.storage.kafka.batch_draft import BatchDraft, write_batch
 from tierfold.storage.kafka.compression import Codec, compress
-from tierfold.storage.kafka.records import Records, decode, headers_of, windows
+from tierfold.storage.kafka.records import decode, headers_of, windows
 
 RECORD = bytes.fromhex("0e 00 02 04 02 6b 01 00")  # 7 bytes: +1 ms, +2, key "k", null, none
 
 
-def decoded(log: bytes) -> Records:
-    view = np.frombuffer(log, np.uint8)
-    return decode(view, read_heads(view, where="a.log"), where="a.log")
-
-
 @given(logs())
 def test_columns_hold_what_was_written(drafts: tuple[BatchDraft, ...]) -> None:
-    records = decoded(b"".join(map(write_batch, drafts)))
-    written = [(i, record) for i, draft in enumerate(drafts) for record in draft.records]
-    assert records.batch.tolist() == [i for i, _ in written]
-    assert records.offset.tolist() == [record.offset for _, record in written]
+    records = decoded(written(drafts)).records
+    expected = [(i, record) for i, draft in enumerate(drafts) for record in draft.records]
+    assert records.batch.tolist() == [i for i, _ in expected]
+    assert records.offset.tolist() == [record.offset for _, record in expected]
     assert np.diff(records.first_record).tolist() == [len(draft.records) for draft in drafts]
     body = records.body.tobytes()
-    for n, (_, record) in enumerate(written):
+    for n, (_, record) in enumerate(expected):
         key_at, key_bytes = int(records.key_at[n]), int(records.key_bytes[n])
         value_at, value_bytes = int(records.value_at[n]), int(records.value_bytes[n])
         assert (None if key_bytes < 0 else body[key_at : key_at + key_bytes]) == record.key
@@ -46,16 +41,14 @@ def test_columns_hold_what_was_written(drafts: tuple[BatchDraft, ...]) -> None:
         assert records.start[n] < key_at <= value_at <= records.headers_at[n] <= records.end[n]
 
 
-def test_nothing_is_copied_where_nothing_is_compressed() -> None:
-    view = np.frombuffer(log_bytes("v2none"), np.uint8)
-    records = decode(view, read_heads(view, where="a.log"), where="a.log")
-    assert np.shares_memory(records.body, view)
+def test_uncompressed_batches_are_not_copied() -> None:
+    found = decoded(log_bytes("v2none"))
+    assert np.shares_memory(found.records.body, found.log)
 
 
 def test_plain_and_compressed_batches_share_a_body() -> None:
-    record = RecordDraft(offset=9, timestamp_ms=0, key=b"packed", value=None)
-    packed = write_batch(BatchDraft(base_offset=9, records=(record,), codec=Codec.LZ4))
-    records = decoded(batch(0, records=2) + packed + batch(10))
+    packed = write_batch(replace(one_record(9, key=b"packed"), codec=Codec.LZ4))
+    records = decoded(batch(0, records=2) + packed + batch(10)).records
     keys = [
         records.body[at : at + size].tobytes()
         for at, size in zip(records.key_at, records.key_bytes, strict=True)
@@ -66,33 +59,27 @@ def test_plain_and_compressed_batches_share_a_body() -> None:
 def test_a_body_grows_with_what_is_in_it() -> None:
     values = [bytes([n]) * 50_000 for n in range(4)]
     drafts = [
-        BatchDraft(
-            base_offset=n,
-            records=(RecordDraft(offset=n, timestamp_ms=0, key=b"k", value=value),),
-            codec=Codec.ZSTD,
-        )
-        for n, value in enumerate(values)
+        replace(one_record(n, value=value), codec=Codec.ZSTD) for n, value in enumerate(values)
     ]
-    records = decoded(b"".join(map(write_batch, drafts)))
+    records = decoded(written(drafts)).records
     found = [records.body[at : at + 50_000].tobytes() for at in records.value_at]
     assert found == values
 
 
 def test_a_run_of_batches_is_decoded_by_itself() -> None:
-    log = np.frombuffer(batch(0, records=2) + batch(2) + batch(3, records=3), np.uint8)
-    heads = read_heads(log, where="a.log")
-    records = decode(log, heads.slice(1, 3), where="a.log")
+    log = batch(0, records=2) + batch(2) + batch(3, records=3)
+    records = decode(array(log), heads_of(log).slice(1, 3), where=WHERE)
     assert records.offset.tolist() == [2, 3, 4, 5]
     assert records.batch.tolist() == [0, 1, 1, 1]
 
 
 def test_every_negative_length_is_a_null_as_in_kafka() -> None:
     minus_three = RECORD[:6] + b"\x05" + RECORD[7:]
-    assert decoded(batch_around(minus_three, count=1)).value_bytes.tolist() == [-1]
+    assert decoded(batch_around(minus_three, count=1)).records.value_bytes.tolist() == [-1]
 
 
-def test_the_payload_of_no_records_is_not_looked_at_when_compressed() -> None:
-    assert len(decoded(batch_around(b"no gzip", count=0, codec=Codec.GZIP))) == 0
+def test_the_compressed_payload_of_no_records_is_ignored() -> None:
+    assert len(decoded(batch_around(b"no gzip", count=0, codec=Codec.GZIP)).records) == 0
 
 
 CORRUPT = {
@@ -123,7 +110,7 @@ def test_a_corrupt_payload_is_named_with_its_place(corrupt: str, codec: Codec) -
     log = batch(0) + batch_around(compress(codec, payload), count=count, codec=codec)
     with pytest.raises(CorruptLog, match=found) as caught:
         decoded(log)
-    assert caught.value.where == "a.log"
+    assert caught.value.where == WHERE
     assert f"at byte {len(batch(0))}" in caught.value.what
 
 
@@ -133,15 +120,14 @@ def test_bytes_but_no_records_are_left_over() -> None:
 
 
 def test_a_payload_that_cannot_be_decompressed_names_its_batch() -> None:
-    with pytest.raises(
-        CorruptLog, match=r"a\.log: the batch at byte 0 \(base offset 50\): the lz4"
-    ):
+    where = r"a\.log: the batch at byte 0 \(base offset 50\)"
+    with pytest.raises(CorruptLog, match=f"{where}: the lz4"):
         decoded(batch_around(b"no lz4 at all", count=1, codec=Codec.LZ4))
 
 
 @given(logs(), st.integers(1, 900))
 def test_windows_cover_all_batches_in_order(drafts: tuple[BatchDraft, ...], size: int) -> None:
-    heads = read_heads(np.frombuffer(b"".join(map(write_batch, drafts)), np.uint8), where="a.log")
+    heads = heads_of(written(drafts))
     ranges = list(windows(heads, window_bytes=size))
     assert [i for first, last in ranges for i in range(first, last)] == list(range(len(heads)))
     for first, last in ranges:
@@ -152,34 +138,24 @@ def test_windows_cover_all_batches_in_order(drafts: tuple[BatchDraft, ...], size
 
 
 def test_a_window_never_mixes_legacy_and_new() -> None:
-    log = log_bytes("v0gzip") + batch(100) + batch(101)
-    heads = read_heads(np.frombuffer(log, np.uint8), where="a.log")
+    heads = heads_of(log_bytes("v0gzip") + batch(100) + batch(101))
     legacy = int(heads.is_legacy.sum())
     assert list(windows(heads, window_bytes=2**30)) == [(0, legacy), (legacy, legacy + 2)]
 
 
-def test_what_is_decoded_together_holds_no_more_than_is_accepted(
+def test_the_payloads_of_one_window_are_bounded_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(compression, "WINDOW_BYTES_TRUSTED", 1_000_000)
-    zeros = RecordDraft(offset=0, timestamp_ms=0, key=b"k", value=bytes(300_000))
-    log = b"".join(
-        write_batch(
-            BatchDraft(
-                base_offset=i, records=(replace(zeros, offset=i),), codec=Codec.ZSTD
-            )
-        )
-        for i in range(4)
-    )
-    view = np.frombuffer(log, np.uint8)
-    heads = read_heads(view, where="a.log")
-    assert len(decode(view, heads.slice(0, 3), where="a.log")) == 3
+    zeros = [replace(one_record(i, value=bytes(300_000)), codec=Codec.ZSTD) for i in range(4)]
+    log = written(zeros)
+    heads = heads_of(log)
+    assert len(decode(array(log), heads.slice(0, 3), where=WHERE)) == 3
     with pytest.raises(CorruptLog, match=r"holds more than .* of its neighbours") as caught:
-        decode(view, heads, where="a.log")
-    assert caught.value.where == f"a.log: the batch at byte {heads.position[3]} (base offset 3)"
+        decode(array(log), heads, where=WHERE)
+    assert caught.value.where == f"{WHERE}: the batch at byte {heads.position[3]} (base offset 3)"
 
 
-def test_no_batches_no_windows() -> None:
-    heads = read_heads(np.empty(0, np.uint8), where="a.log")
-    assert list(windows(heads, window_bytes=10)) == []
-    assert len(decode(np.empty(0, np.uint8), heads, where="a.log")) == 0
+def test_no_batches_have_no_windows() -> None:
+    assert list(windows(heads_of(b""), window_bytes=10)) == []
+    assert len(decoded(b"").records) == 0

@@ -143,7 +143,7 @@ def test_a_digest_distinguishes_values_and_a_tombstone_has_none() -> None:
     assert {len(one), len(two), len(empty)} == {DIGEST_BYTES}
 
 
-def test_a_version_is_what_the_strategy_compares() -> None:
+def test_the_version_column_has_what_the_strategy_compares() -> None:
     version = struct.pack(">q", -7)
     records = tuple(
         RecordDraft(offset=i, timestamp_ms=-5 + i, key=b"k", value=b"v", headers=headers)
@@ -176,7 +176,7 @@ def test_large_values_are_cut_into_batches_and_narrow_columns_are_not() -> None:
     assert len(batches_of(log, pa.schema([SCHEMA.field("key")]))) == 1
 
 
-def test_a_time_beyond_microseconds_fails_only_if_it_is_read() -> None:
+def test_a_timestamp_beyond_microseconds_fails_only_if_it_is_read() -> None:
     record = RecordDraft(offset=7, timestamp_ms=2**60, key=b"k", value=b"v")
     log = write_batch(BatchDraft(base_offset=7, records=(record,)))
     assert batches_of(log, pa.schema([SCHEMA.field("key")]))[0].num_rows == 1

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,28 +15,28 @@ import pytest
 
 from tests.storage.legacy_messages import message, wrapper
 from tests.storage.live_segments import (
-    INTERVAL_BYTES,
     KEY,
-    a_tier,
+    a_check_order,
+    a_group_task,
     an_abort,
     data,
+    flip_bit,
     log_of,
     marker,
+    move_index,
+    offsets_in,
     part_file,
     put_segment,
 )
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED
-from tierfold.compaction.cleaning.record_retention import RoundRules
 from tierfold.compaction.model.errors import CorruptLog
 from tierfold.compaction.model.segments import LeaderEpoch, Segment
 from tierfold.compaction.model.units import OffsetSpan
-from tierfold.compaction.planning.grouping import SegmentGroup
-from tierfold.storage.indexes.offset_index import OffsetIndex, read_offset_index, write_offset_index
 from tierfold.storage.kafka.batch_draft import BatchDraft, write_batch
 from tierfold.storage.kafka.control_records import ControlType
-from tierfold.storage.segments.group_rewrite import GroupTask, rewrite_group
-from tierfold.storage.segments.log_pieces import pieces_of, read_piece
-from tierfold.storage.segments.segment_check import CheckOrder, ReadSegment, read_and_check
+from tierfold.storage.segments.group_rewrite import rewrite_group
+from tierfold.storage.segments.log_pieces import pieces_of
+from tierfold.storage.segments.segment_check import ReadSegment, read_and_check
 from tierfold.storage.segments.segment_metadata import read_aborted, read_checkpoint, read_snapshot
 from tierfold.storage.segments.segment_reader import read_segment
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
@@ -56,11 +55,6 @@ COUNTED = (
 )
 ABORTED = (an_abort(7, 102, 103), an_abort(8, 106, 107))
 BEFORE = (data(100, (b"a", b"0"), (b"z", b"0")), *SKIPPED)
-
-
-@pytest.fixture
-def tier(tmp_path: Path) -> LocalTieredStorage:
-    return a_tier(tmp_path)
 
 
 def cut(segment: Segment, start_offset: int, skipped: Sequence[BatchDraft | bytes]) -> Segment:
@@ -85,9 +79,6 @@ def put_before(tier: LocalTieredStorage) -> Segment:
     return put_segment(tier, BEFORE, offsets=(100, 104), aborted=ABORTED[:1])
 
 
-# Its side files.
-
-
 def test_its_log_is_read_from_the_effective_start_on(tier: LocalTieredStorage) -> None:
     segment = put_cut(tier)
     assert tier.read_log(KEY, segment).tobytes() == log_of(COUNTED)
@@ -99,7 +90,7 @@ def test_its_side_files_are_found_by_its_own_start(tier: LocalTieredStorage) -> 
     assert read_checkpoint(tier, KEY, segment) == (LeaderEpoch(epoch=3, start_offset=0),)
 
 
-def test_of_its_aborted_transactions_those_count_whose_marker_does(
+def test_an_aborted_transaction_counts_if_its_marker_does(
     tier: LocalTieredStorage,
 ) -> None:
     segment = put_cut(tier)
@@ -109,18 +100,10 @@ def test_of_its_aborted_transactions_those_count_whose_marker_does(
         assert read_aborted(tier, KEY, cut_there) == counted
 
 
-# The reader.
-
-
 def offsets(
     tier: LocalTieredStorage, segment: Segment, wanted: OffsetSpan, piece_bytes: int
 ) -> list[int]:
-    return [
-        int(chosen.records.offset[row])
-        for piece in pieces_of(tier, KEY, segment, wanted, ABORTED, piece_bytes)
-        for chosen in read_piece(tier, piece)
-        for row in chosen.rows
-    ]
+    return offsets_in(tier, pieces_of(tier, KEY, segment, wanted, ABORTED, piece_bytes))
 
 
 @pytest.mark.parametrize("piece_bytes", [1, 200, 2**30])
@@ -146,31 +129,28 @@ def test_a_whole_cut_segment_is_one_piece_of_the_bytes_that_count(
     assert (piece.start, piece.end) == (segment.skipped_bytes, segment.log_bytes)
 
 
-def test_a_log_that_is_shorter_than_known_is_reported_with_its_whole_size(
-    tmp_path: Path, tier: LocalTieredStorage
+def test_a_cut_log_shorter_than_the_catalog_says_is_reported_with_its_size(
+    tier: LocalTieredStorage
 ) -> None:
     segment = put_cut(tier)
-    path = part_file(tmp_path, tier, replace(segment, start_offset=102), Part.LOG)
+    path = part_file(tier, segment, Part.LOG)
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(CorruptLog, match=f"{segment.log_bytes} are known"):
         offsets(tier, segment, OffsetSpan(start=0, end=200), 2**30)
 
 
 @pytest.mark.parametrize(("by", "start", "end"), [(-3, 107, 111), (4, 106, 110)])
-def test_an_index_that_leads_past_what_is_wanted_behind_the_cut_is_found_out(
-    tmp_path: Path, tier: LocalTieredStorage, by: int, start: int, end: int
+def test_an_index_that_leads_past_the_wanted_offsets_of_a_cut_segment_is_reported(
+    tier: LocalTieredStorage, by: int, start: int, end: int
 ) -> None:
     segment = put_cut(tier)
-    path = part_file(tmp_path, tier, replace(segment, start_offset=102), Part.OFFSET_INDEX)
-    index = read_offset_index(np.frombuffer(path.read_bytes(), np.uint8), 102, "here")
-    kept = index.offsets + by >= 102
-    lying = OffsetIndex(offsets=index.offsets[kept] + by, positions=index.positions[kept])
-    path.write_bytes(write_offset_index(lying, 102))
+    path = part_file(tier, segment, Part.OFFSET_INDEX)
+    move_index(path, 102, by)
     with pytest.raises(CorruptLog, match="the offset index leads to offsets"):
         offsets(tier, segment, OffsetSpan(start=start, end=end), 2**30)
 
 
-def test_a_hole_right_behind_the_cut_does_not_corrupt_the_index(tier: LocalTieredStorage) -> None:
+def test_a_gap_right_after_the_cut_does_not_corrupt_the_index(tier: LocalTieredStorage) -> None:
     batches = [*SKIPPED, *COUNTED[3:]]  # Nothing is left of 105 to 107.
     segment = cut(put_segment(tier, batches, offsets=(102, 110)), 105, SKIPPED)
     assert offsets(tier, segment, OffsetSpan(start=0, end=200), 2**30) == [108, 109, 110]
@@ -187,24 +167,11 @@ def test_legacy_wrappers_are_cut_too(tier: LocalTieredStorage) -> None:
         assert offsets(tier, segment, span, piece_bytes) == [11, 12, 13, 14]
 
 
-# verify.
-
-
 def check(tier: LocalTieredStorage, segment: Segment, **fields: Any) -> ReadSegment:
-    order = CheckOrder(
-        key=KEY,
-        segment=segment,
-        is_live=True,
-        is_last=True,
-        index_interval_bytes=INTERVAL_BYTES,
-        buckets=1,
-        aborted_now=ABORTED,
-        aborted_before=None,
-    )
-    return read_and_check(tier, replace(order, **fields))
+    return read_and_check(tier, a_check_order(segment, buckets=1, aborted_now=ABORTED, **fields))
 
 
-def test_a_sound_cut_segment_has_no_corruptions_and_only_what_counts_is_collected(
+def test_a_sound_cut_segment_has_no_corruptions_and_counts_from_its_effective_start(
     tier: LocalTieredStorage,
 ) -> None:
     segment = put_cut(tier)
@@ -222,14 +189,10 @@ def test_a_sound_cut_segment_has_no_corruptions_and_only_what_counts_is_collecte
     assert collected == {("a", 105), ("b", 108), ("c", 109), ("d", 110)}
 
 
-def test_verify_reads_the_skipped_part_for_its_checksums(
-    tmp_path: Path, tier: LocalTieredStorage
-) -> None:
+def test_verify_reads_the_skipped_part_for_its_checksums(tier: LocalTieredStorage) -> None:
     segment = put_cut(tier)
-    path = part_file(tmp_path, tier, replace(segment, start_offset=102), Part.LOG)
-    content = bytearray(path.read_bytes())
-    content[70] ^= 1
-    path.write_bytes(content)
+    path = part_file(tier, segment, Part.LOG)
+    flip_bit(path, 70)
     with pytest.raises(CorruptLog, match="bad CRC"):
         check(tier, segment)
 
@@ -253,29 +216,16 @@ def test_a_cut_that_the_log_does_not_have_is_a_corruption(
 def test_a_cut_within_a_batch_is_a_corruption(tier: LocalTieredStorage) -> None:
     segment = put_cut(tier)
     for by in (-1, 1):
-        changed = replace(
-            segment,
-            skipped_bytes=segment.skipped_bytes + by,
-            size_bytes=segment.size_bytes - by,
-        )
-        corruptions = check(tier, changed).checked.corruptions
-        assert any("no batch begins at byte" in corruption for corruption in corruptions), (
-            corruptions
-        )
+        moved = {"skipped_bytes": segment.skipped_bytes + by, "size_bytes": segment.size_bytes - by}
+        corruptions = check(tier, replace(segment, **moved)).checked.corruptions
+        assert any("no batch begins at byte" in corruption for corruption in corruptions)
 
 
-def test_the_index_of_a_cut_segment_is_checked_whole(
-    tmp_path: Path, tier: LocalTieredStorage
-) -> None:
+def test_the_index_of_a_cut_segment_is_checked_whole(tier: LocalTieredStorage) -> None:
     segment = put_cut(tier)
-    path = part_file(tmp_path, tier, replace(segment, start_offset=102), Part.OFFSET_INDEX)
-    content = bytearray(path.read_bytes())
-    content[7] ^= 1
-    path.write_bytes(content)
+    path = part_file(tier, segment, Part.OFFSET_INDEX)
+    flip_bit(path, 7)
     assert check(tier, segment).checked.corruptions
-
-
-# A rewrite.
 
 
 def rewritten(
@@ -292,26 +242,7 @@ def rewritten(
         assert len(offsets_of) == records
         return np.isin(offsets_of, lost) * SUPERSEDED
 
-    no_pairs = np.empty((0, 2), np.int64)
-    task = GroupTask(
-        key=KEY,
-        group_index=0,
-        group=SegmentGroup(segments=tuple(segments)),
-        rules=RoundRules(
-            now_ms=500,
-            delete_retention_ms=1000,
-            next_offset=111,
-            last_data_offsets=no_pairs,
-            marker_epochs=no_pairs,
-        ),
-        aborted=ABORTED,
-        discardable=np.empty(0, np.int64),
-        listed=(),
-        ends_in_batch=False,
-        run="run-1",
-        index_interval_bytes=INTERVAL_BYTES,
-    )
-    receipt = rewrite_group(tier, task, bits)
+    receipt = rewrite_group(tier, a_group_task(segments, aborted=ABORTED), bits)
     new = receipt.segment
     assert new is not None
     content = read_segment(tier.read_log(KEY, new).tobytes())
@@ -343,19 +274,14 @@ def test_a_group_that_begins_with_a_cut_segment_begins_at_its_effective_start(
 
 
 def test_leader_epochs_are_merged_by_effective_offsets(tier: LocalTieredStorage) -> None:
-    before = replace(
-        put_before(tier),
-        leader_epochs=(
-            LeaderEpoch(epoch=3, start_offset=100),
-            LeaderEpoch(epoch=4, start_offset=103),
-        ),
-    )
+    epochs = (LeaderEpoch(epoch=3, start_offset=100), LeaderEpoch(epoch=4, start_offset=103))
+    before = replace(put_before(tier), leader_epochs=epochs)
     after = replace(put_cut(tier), leader_epochs=(LeaderEpoch(epoch=4, start_offset=105),))
     new, _ = rewritten(tier, [before, after], 100)
     assert new.leader_epochs == before.leader_epochs
 
 
-def test_a_cut_that_leaves_a_batch_of_before_is_found_out(tier: LocalTieredStorage) -> None:
+def test_a_cut_that_leaves_an_earlier_batch_is_reported(tier: LocalTieredStorage) -> None:
     segment = put_cut(tier)
     one = len(write_batch(SKIPPED[2]))
     wrong = replace(segment, skipped_bytes=segment.skipped_bytes - one)

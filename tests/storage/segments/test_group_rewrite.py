@@ -20,16 +20,15 @@ from tests.pictures.log_pictures import (
 )
 from tests.storage.call_scripts import Script
 from tests.storage.corrupted_bytes import patched, summed
+from tests.storage.live_segments import a_group_task, flip_bit
 from tests.storage.scripted_store import CORRUPTIONS, ScriptedStore, rots
 from tierfold.compaction.cleaning.counts import Counts
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED
-from tierfold.compaction.cleaning.record_retention import RoundRules
 from tierfold.compaction.commits.receipts import GroupReceipt, GroupResult
 from tierfold.compaction.model.aborted_transactions import AbortedTransaction
 from tierfold.compaction.model.errors import CorruptLog, UnreadableObject
 from tierfold.compaction.model.segments import Segment
 from tierfold.compaction.model.units import NO_TIMESTAMP_MS
-from tierfold.compaction.planning.grouping import SegmentGroup
 from tierfold.storage.kafka.batch_draft import BatchDraft, RecordDraft, write_batch
 from tierfold.storage.segments import group_rewrite
 from tierfold.storage.segments.group_rewrite import GroupTask, rewrite_group
@@ -37,31 +36,13 @@ from tierfold.storage.segments.segment_reader import Batch
 from tierfold.storage.segments.segment_scan import scan_transactions
 from tierfold.storage.tiers.local_tiered_storage import Part
 
-NO_PAIRS = np.empty((0, 2), np.int64)
 NOW_MS = 500
 
 
 def a_task(log: Log, **fields: Any) -> GroupTask:
-    """A task for all segments of the log as one group, at the end of the round."""
-    task = GroupTask(
-        key=KEY,
-        group_index=4,
-        group=SegmentGroup(segments=log.segments),
-        rules=RoundRules(
-            now_ms=NOW_MS,
-            delete_retention_ms=1000,
-            next_offset=log.next_offset,
-            last_data_offsets=NO_PAIRS,
-            marker_epochs=NO_PAIRS,
-        ),
-        aborted=(),
-        discardable=np.empty(0, np.int64),
-        listed=(),
-        ends_in_batch=False,
-        run="run-1",
-        index_interval_bytes=INDEX_INTERVAL_BYTES,
-    )
-    return replace(task, **fields)
+    """A task for all segments of the log as one group."""
+    fields = {"index_interval_bytes": INDEX_INTERVAL_BYTES, **fields}
+    return a_group_task(log.segments, key=KEY, **fields)
 
 
 def rewritten(log: Log, *superseded: int, **fields: Any) -> GroupReceipt:
@@ -90,14 +71,6 @@ def path_of(log: Log, number: int, part: Part) -> Path:
     return Path(log.tier.store.uri(key))
 
 
-def corrupt_log(log: Log, number: int) -> None:
-    """Flip the last bit of that segment's log."""
-    path = path_of(log, number, Part.LOG)
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 1
-    path.write_bytes(content)
-
-
 def test_an_unchanged_single_segment_is_read_and_nothing_is_written(tmp_path: Path) -> None:
     log = picture("0:a=1 [1:b=1 2:c=1]", tmp_path)
     before = files_of(log)
@@ -107,7 +80,7 @@ def test_an_unchanged_single_segment_is_read_and_nothing_is_written(tmp_path: Pa
     assert files_of(log) == before
 
 
-def test_a_group_of_two_is_written_though_nothing_goes(tmp_path: Path) -> None:
+def test_a_group_of_two_is_written_even_if_nothing_is_removed(tmp_path: Path) -> None:
     log = picture("0:a=1 | 1:b=1", tmp_path)
     receipt = rewritten(log)
     assert receipt.result is GroupResult.WRITTEN
@@ -134,7 +107,7 @@ def test_a_segment_that_is_corrupted_while_written_gets_no_receipt(tmp_path: Pat
         rewritten(replace(log, tier=replace(log.tier, store=store)), 0)
 
 
-def test_a_group_of_which_nothing_survives_writes_nothing(tmp_path: Path) -> None:
+def test_a_group_without_kept_records_writes_nothing(tmp_path: Path) -> None:
     log = picture("0:a=1 | 1:b=1 ..4", tmp_path)
     before = files_of(log)
     receipt = rewritten(log, 0, 1)
@@ -172,7 +145,7 @@ def test_an_empty_key_is_a_key_and_an_empty_value_is_one(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("window_bytes", [1, 100, 150, 10**6])
-def test_what_was_passed_by_is_copied_once_something_goes(
+def test_unchanged_stretches_are_copied_once_a_record_is_removed(
     window_bytes: int, threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(group_rewrite, "WINDOW_BYTES", window_bytes)
@@ -197,7 +170,7 @@ def test_aborted_data_is_found_in_every_window(
     assert receipt.counts.aborted == 3
 
 
-def test_only_a_control_batch_is_discarded_though_data_begins_at_such_an_offset(
+def test_only_control_batches_are_discarded(
     tmp_path: Path,
 ) -> None:
     log = picture("0:a=^100 1:P1:C^100 2:P2:C^100 3:b=1", tmp_path)
@@ -231,7 +204,7 @@ def last_batch(log: Log, receipt: GroupReceipt) -> Batch:
         (NO_TIMESTAMP_MS, {"codec": 1}),
     ],
 )
-def test_a_batch_that_is_emptied_keeps_of_its_times_the_largest_alone(
+def test_an_emptied_batch_keeps_only_its_largest_timestamp(
     timestamp_ms: int, fields: dict[str, Any], tmp_path: Path
 ) -> None:
     log = picture("0:a=1", tmp_path)
@@ -244,7 +217,7 @@ def test_a_batch_that_is_emptied_keeps_of_its_times_the_largest_alone(
 
 
 @pytest.mark.parametrize(("at", "form", "value"), [(27, "q", 5), (21, "h", 0x40), (21, "h", 1)])
-def test_an_empty_batch_in_another_form_than_kafkas_is_emptied_again(
+def test_an_empty_batch_in_another_form_is_rewritten_in_kafkas(
     at: int, form: str, value: int, tmp_path: Path
 ) -> None:
     # Another base timestamp, or a horizon or codec without records.
@@ -268,7 +241,7 @@ def test_closing_alone_is_a_change(tmp_path: Path) -> None:
     assert receipt.bytes_written == log.segments[0].size_bytes + 61
 
 
-def test_where_a_batch_ends_the_round_none_is_added(tmp_path: Path) -> None:
+def test_no_closing_batch_is_added_after_a_last_batch(tmp_path: Path) -> None:
     log = picture("0:a=1 2-4:[3:b=1]", tmp_path)
     assert rewritten(log, ends_in_batch=True).result is GroupResult.UNCHANGED
 
@@ -290,7 +263,7 @@ def test_a_segment_is_rewritten_if_its_transaction_index_would_differ(tmp_path: 
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_corrupt_source_leaves_nothing_behind(number: int, tmp_path: Path) -> None:
     log = picture("0:a=1 1:b=1 | 2:c=1 3:d=1", tmp_path)
-    corrupt_log(log, number)
+    flip_bit(path_of(log, number, Part.LOG))
     before = files_of(log)
     with pytest.raises(CorruptLog, match="bad CRC") as caught:
         rewrite_group(log.tier, a_task(log), lambda _, records: np.zeros(records, np.bool_))
@@ -345,7 +318,7 @@ def test_a_control_record_without_a_type_is_reported_with_its_place(tmp_path: Pa
         assert caught.value.where in {"a log", str(path_of(log, 0, Part.LOG))}
 
 
-def test_a_transaction_index_that_is_gone_stops_the_rewrite(tmp_path: Path) -> None:
+def test_a_missing_transaction_index_stops_the_rewrite(tmp_path: Path) -> None:
     log = picture("P1(0:a=1) 1:P1:A 2:b=1", tmp_path)
     path_of(log, 0, Part.TRANSACTION_INDEX).unlink()
     before = files_of(log)
@@ -354,7 +327,7 @@ def test_a_transaction_index_that_is_gone_stops_the_rewrite(tmp_path: Path) -> N
     assert files_of(log) == before
 
 
-def test_a_segment_whose_time_has_come_is_written_though_nothing_goes(tmp_path: Path) -> None:
+def test_a_due_segment_is_written_even_if_nothing_is_removed(tmp_path: Path) -> None:
     # So that the catalog, which has that time, drops it.
     log = picture("0:a=1 1:b=1", tmp_path)
     (segment,) = log.segments
@@ -367,13 +340,13 @@ def test_a_segment_whose_time_has_come_is_written_though_nothing_goes(tmp_path: 
             assert drawn(replace(log, segments=(receipt.segment,))) == drawn(log)
 
 
-def test_a_new_segment_is_due_when_the_first_of_its_sources_records_is(tmp_path: Path) -> None:
+def test_a_new_segment_is_due_with_its_earliest_record(tmp_path: Path) -> None:
     receipt = rewritten(picture("0:a=^900 1:b=1 | 2:c=^800 3:d= | 4:e=1", tmp_path))
     assert receipt.segment is not None
     assert receipt.segment.earliest_due_ms == 800
 
 
-def test_a_horizon_that_only_its_batch_has_gets_into_the_catalog(tmp_path: Path) -> None:
+def test_a_horizon_that_only_a_batch_has_is_added_to_the_catalog(tmp_path: Path) -> None:
     log = picture("0:a=^900 1:b=1", tmp_path)
     (segment,) = log.segments
     known = replace(log, segments=(replace(segment, earliest_due_ms=900),))

@@ -25,7 +25,7 @@ def test_two_threads_work_at_once() -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_no_more_is_begun_than_there_are_threads(threads: int) -> None:
+def test_at_most_one_item_per_thread_is_begun(threads: int) -> None:
     begun = 0
 
     def items() -> Iterator[int]:

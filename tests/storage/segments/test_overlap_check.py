@@ -18,6 +18,7 @@ from tests.storage.live_segments import (
     NOW_MS,
     a_tier,
     data,
+    flip_bit,
     part_file,
     put_segment,
 )
@@ -30,11 +31,6 @@ from tierfold.storage.segments.overlap_check import prove_overlaps
 from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
 
 Batches = Sequence[BatchDraft | bytes]
-
-
-@pytest.fixture
-def tier(tmp_path: Path) -> LocalTieredStorage:
-    return a_tier(tmp_path)
 
 
 def lone(*offsets: int, value: bytes = b"v") -> list[BatchDraft]:
@@ -66,7 +62,7 @@ def test_the_same_batches_agree_and_the_cut_is_where_the_effective_start_is(
     )
 
 
-def test_the_live_ones_may_end_in_a_hole_that_the_upload_has_too(tier: LocalTieredStorage) -> None:
+def test_the_live_segments_may_end_in_a_gap_of_both(tier: LocalTieredStorage) -> None:
     # 10 was compacted away in both; the upload's next batch is 12.
     live = put(tier, lone(*range(10)), 0, 10)
     new = put(tier, lone(8, 9, 12, 13), 8, 13)
@@ -112,7 +108,7 @@ def test_a_base_offset_that_no_checksum_covers_is_compared(tier: LocalTieredStor
     assert proof(tier, [stretched], new, reached=9).disagreements
 
 
-def test_what_an_upload_supersedes_is_compared_with_it(tier: LocalTieredStorage) -> None:
+def test_a_superseded_upload_is_compared(tier: LocalTieredStorage) -> None:
     live = put(tier, lone(*range(11)), 0, 10)
     new = put(tier, lone(*range(11, 21)), 11, 20)
     same = put(tier, lone(*range(13, 16)), 13, 15)
@@ -170,12 +166,10 @@ def test_the_same_legacy_messages_agree(tier: LocalTieredStorage) -> None:
     assert proof(tier, [live], new).disagreements == ()
 
 
-def test_a_corrupt_log_is_no_proof(tmp_path: Path, tier: LocalTieredStorage) -> None:
+def test_a_corrupt_log_is_no_proof(tier: LocalTieredStorage) -> None:
     live = put(tier, lone(*range(11)), 0, 10)
     new = put(tier, lone(*range(8, 16)), 8, 15)
-    path = part_file(tmp_path, tier, live, Part.LOG)
-    content = path.read_bytes()
-    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    flip_bit(part_file(tier, live, Part.LOG))
     with pytest.raises(CorruptLog, match="bad CRC"):
         proof(tier, [live], new)
 
@@ -189,7 +183,7 @@ def test_nothing_is_read_where_nothing_overlaps(tmp_path: Path) -> None:
     assert store.of_part(Part.LOG) == 0
 
 
-def test_each_log_is_read_once_however_many_it_overlaps(tmp_path: Path) -> None:
+def test_each_overlapping_log_is_read_once(tmp_path: Path) -> None:
     tier = a_tier(tmp_path)
     live = [put(tier, lone(*range(5)), 0, 4), put(tier, lone(*range(5, 11)), 5, 10)]
     found = [put(tier, lone(*range(3, 16)), 3, 15), put(tier, lone(*range(8, 20)), 8, 19)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,11 +12,10 @@ import pytest
 
 from tests.storage.kafka_dumps import log_bytes
 from tests.storage.live_segments import (
-    INTERVAL_BYTES,
-    KEY,
-    a_tier,
+    a_check_order,
     an_abort,
     data,
+    flip_bit,
     marker,
     part_file,
     put_segment,
@@ -28,8 +26,8 @@ from tierfold.compaction.model.segments import LeaderEpoch, Segment
 from tierfold.compaction.verification.latest_values import LatestValues
 from tierfold.storage.kafka.batch_draft import BatchDraft
 from tierfold.storage.kafka.control_records import ControlType
-from tierfold.storage.segments.segment_check import CheckOrder, ReadSegment, read_and_check
-from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
+from tierfold.storage.segments.segment_check import ReadSegment, read_and_check
+from tierfold.storage.tiers.local_tiered_storage import PARTS, LocalTieredStorage, Part
 
 LOG = (
     data(100, (b"a", b"1"), (b"b", b"2")),
@@ -42,39 +40,14 @@ LOG = (
 ABORTED = (an_abort(7, 102, 103),)
 
 
-@pytest.fixture
-def tier(tmp_path: Path) -> LocalTieredStorage:
-    return a_tier(tmp_path)
-
-
 def put(tier: LocalTieredStorage, **fields: Any) -> Segment:
     return put_segment(
         tier, **{"batches": LOG, "offsets": (100, 110), "aborted": ABORTED, **fields}
     )
 
 
-def check(
-    tier: LocalTieredStorage,
-    segment: Segment,
-    *,
-    is_live: bool = True,
-    is_last: bool = True,
-    now: Sequence[AbortedTransaction] | None = None,
-    before: Sequence[AbortedTransaction] | None = None,
-) -> ReadSegment:
-    return read_and_check(
-        tier,
-        CheckOrder(
-            key=KEY,
-            segment=segment,
-            is_live=is_live,
-            is_last=is_last,
-            index_interval_bytes=INTERVAL_BYTES,
-            buckets=2,
-            aborted_now=None if now is None else tuple(now),
-            aborted_before=None if before is None else tuple(before),
-        ),
-    )
+def check(tier: LocalTieredStorage, segment: Segment, **how: Any) -> ReadSegment:
+    return read_and_check(tier, a_check_order(segment, **how))
 
 
 def corruptions(tier: LocalTieredStorage, segment: Segment, **how: Any) -> tuple[str, ...]:
@@ -94,12 +67,12 @@ def offsets_by_key(blocks: Sequence[tuple[int, LatestValues]]) -> dict[bytes, in
     return found
 
 
-def move(folder: Path, tier: LocalTieredStorage, old: Segment, new: Segment) -> None:
+def move(tier: LocalTieredStorage, old: Segment, new: Segment) -> None:
     """Rename the objects of `old` to those of `new`."""
     for part in Part:
-        path = part_file(folder, tier, old, part)
+        path = part_file(tier, old, part)
         if path.exists():
-            path.rename(part_file(folder, tier, new, part))
+            path.rename(part_file(tier, new, part))
 
 
 def test_a_sound_segment_has_no_corruptions(tier: LocalTieredStorage) -> None:
@@ -114,22 +87,19 @@ def test_a_sound_segment_has_no_corruptions(tier: LocalTieredStorage) -> None:
 
 
 def test_keys_are_collected_for_each_side_by_its_own_aborts(tier: LocalTieredStorage) -> None:
-    found = check(tier, put(tier), now=ABORTED, before=())
+    found = check(tier, put(tier), aborted_now=ABORTED, aborted_before=())
     assert offsets_by_key(found.now) == {b"a": 100, b"b": 107, b"c": 104, b"d": 110}
     assert offsets_by_key(found.before) == {b"a": 102, b"b": 107, b"c": 104, b"d": 110}
 
 
-def test_only_the_keys_asked_for_are_collected(tier: LocalTieredStorage) -> None:
+def test_only_the_requested_keys_are_collected(tier: LocalTieredStorage) -> None:
     found = check(tier, put(tier))
     assert (found.now, found.before) == ((), ())
 
 
-def test_a_flipped_byte_stops_the_segment(tier: LocalTieredStorage, tmp_path: Path) -> None:
+def test_a_flipped_byte_stops_the_segment(tier: LocalTieredStorage) -> None:
     segment = put(tier)
-    path = part_file(tmp_path, tier, segment, Part.LOG)
-    log = bytearray(path.read_bytes())
-    log[-1] ^= 1
-    path.write_bytes(log)
+    flip_bit(part_file(tier, segment, Part.LOG))
     with pytest.raises(CorruptLog, match="bad CRC"):
         check(tier, segment)
 
@@ -142,19 +112,11 @@ def test_a_record_that_breaks_its_batch_stops_the_segment(tier: LocalTieredStora
         check(tier, put(tier, batches=[broken], offsets=(100, 100), aborted=()))
 
 
-def test_a_missing_log_is_unreadable(tier: LocalTieredStorage, tmp_path: Path) -> None:
+def test_a_missing_log_is_unreadable(tier: LocalTieredStorage) -> None:
     segment = put(tier)
-    part_file(tmp_path, tier, segment, Part.LOG).unlink()
+    part_file(tier, segment, Part.LOG).unlink()
     with pytest.raises(UnreadableObject):
         check(tier, segment)
-
-
-def test_the_log_has_the_size_that_the_catalog_says(tier: LocalTieredStorage) -> None:
-    segment = put(tier)
-    (corruption,) = corruptions(tier, replace(segment, size_bytes=segment.size_bytes + 1))
-    assert (
-        f"{segment.size_bytes} bytes, where the catalog says {segment.size_bytes + 1}" in corruption
-    )
 
 
 def test_an_empty_log_is_a_corruption(tier: LocalTieredStorage) -> None:
@@ -171,33 +133,50 @@ def test_an_empty_log_is_a_corruption(tier: LocalTieredStorage) -> None:
     ],
 )
 def test_batches_lie_within_their_segment(
-    tier: LocalTieredStorage, tmp_path: Path, fields: dict[str, int], batch: str
+    tier: LocalTieredStorage, fields: dict[str, int], batch: str
 ) -> None:
     segment = put(tier)
     moved = replace(segment, **fields, leader_epochs=(LeaderEpoch(epoch=3, start_offset=100),))
-    move(tmp_path, tier, segment, moved)
+    move(tier, segment, moved)
     assert any(batch in corruption for corruption in corruptions(tier, moved))
 
 
-def test_the_last_live_segment_ends_in_a_batch(tier: LocalTieredStorage) -> None:
-    segment = replace(put(tier), end_offset=115)
-    (corruption,) = corruptions(tier, segment)
-    assert "ends at offset 110, the live range at 115: readers get stuck at the gap" in corruption
-    assert corruptions(tier, segment, is_last=False) == ()
+EPOCHS = (LeaderEpoch(epoch=3, start_offset=100), LeaderEpoch(epoch=4, start_offset=106))
 
 
-def test_batches_carry_the_epoch_of_their_base_offset(tier: LocalTieredStorage) -> None:
-    epochs = (LeaderEpoch(epoch=3, start_offset=100), LeaderEpoch(epoch=4, start_offset=106))
-    (corruption,) = corruptions(tier, replace(put(tier), leader_epochs=epochs))
+@pytest.mark.parametrize(
+    ("catalog_has", "sentences"),
+    [
+        ({"size_bytes": 9}, (".log: {size} bytes, where the catalog says 9",)),
+        (
+            {"end_offset": 115},
+            ("ends at offset 110, the live range at 115: readers get stuck at the gap",),
+        ),
+        (
+            {"leader_epochs": EPOCHS},
+            (
+                "2 of 6 batches carry another leader epoch",
+                "base offset 106): 3, where the catalog says 4",
+            ),
+        ),
+        # No epoch begins at or below offset 100.
+        (
+            {"leader_epochs": (LeaderEpoch(epoch=3, start_offset=102),)},
+            ("base offset 100): 3, where the catalog says -1",),
+        ),
+    ],
+)
+def test_a_log_that_differs_from_the_catalog_is_a_corruption(
+    tier: LocalTieredStorage, catalog_has: dict[str, Any], sentences: tuple[str, ...]
+) -> None:
+    segment = put(tier)
+    (corruption,) = corruptions(tier, replace(segment, **catalog_has))
     assert ".log: " in corruption
-    assert "2 of 6 batches carry another leader epoch" in corruption
-    assert "base offset 106): 3, where the catalog says 4" in corruption
+    assert all(part.format(size=segment.size_bytes) in corruption for part in sentences)
 
 
-def test_an_offset_below_every_epoch_has_none(tier: LocalTieredStorage) -> None:
-    epochs = (LeaderEpoch(epoch=3, start_offset=102),)
-    (corruption,) = corruptions(tier, replace(put(tier), leader_epochs=epochs))
-    assert "base offset 100): 3, where the catalog says -1" in corruption
+def test_only_the_last_live_segment_must_end_in_a_batch(tier: LocalTieredStorage) -> None:
+    assert corruptions(tier, replace(put(tier), end_offset=115), is_last=False) == ()
 
 
 def test_epochs_may_change_within_a_segment(tier: LocalTieredStorage) -> None:
@@ -214,7 +193,7 @@ def test_epochs_may_change_within_a_segment(tier: LocalTieredStorage) -> None:
         (marker(103, 7, ControlType.ABORT), an_abort(7, 102, 107)),
     ],
 )
-def test_what_is_listed_as_aborted_has_its_marker_here(
+def test_a_transaction_listed_as_aborted_has_its_marker_in_the_segment(
     tier: LocalTieredStorage, batch: BatchDraft, listed: AbortedTransaction
 ) -> None:
     batches = [*LOG[:2], batch, *LOG[3:]]
@@ -223,22 +202,13 @@ def test_what_is_listed_as_aborted_has_its_marker_here(
     assert f"offset {listed.last_offset}, where the log has no such ABORT marker" in corruption
 
 
-@pytest.mark.parametrize(
-    "part",
-    [
-        Part.OFFSET_INDEX,
-        Part.TIME_INDEX,
-        Part.TRANSACTION_INDEX,
-        Part.SNAPSHOT,
-        Part.LEADER_EPOCH_CHECKPOINT,
-    ],
-)
+@pytest.mark.parametrize("part", PARTS[1:])
 @pytest.mark.parametrize("is_there", [True, False])
 def test_a_side_file_that_cannot_be_read_is_one_corruption(
-    tier: LocalTieredStorage, tmp_path: Path, part: Part, *, is_there: bool
+    tier: LocalTieredStorage, part: Part, *, is_there: bool
 ) -> None:
     segment = put(tier)
-    path = part_file(tmp_path, tier, segment, part)
+    path = part_file(tier, segment, part)
     if is_there:
         path.write_bytes(b"\x7f" * len(path.read_bytes()))
     else:
@@ -249,10 +219,10 @@ def test_a_side_file_that_cannot_be_read_is_one_corruption(
 
 @pytest.mark.parametrize(("part", "entry_bytes"), [(Part.OFFSET_INDEX, 8), (Part.TIME_INDEX, 12)])
 def test_an_index_that_was_cut_is_a_corruption(
-    tier: LocalTieredStorage, tmp_path: Path, part: Part, entry_bytes: int
+    tier: LocalTieredStorage, part: Part, entry_bytes: int
 ) -> None:
     segment = put(tier)
-    path = part_file(tmp_path, tier, segment, part)
+    path = part_file(tier, segment, part)
     size_bytes = len(path.read_bytes())
     path.write_bytes(path.read_bytes()[entry_bytes:])
     (corruption,) = corruptions(tier, segment)
@@ -260,9 +230,9 @@ def test_an_index_that_was_cut_is_a_corruption(
     assert f"{size_bytes - entry_bytes} bytes, where the catalog says {size_bytes}" in corruption
 
 
-def test_a_wrong_index_entry_is_a_corruption(tier: LocalTieredStorage, tmp_path: Path) -> None:
+def test_a_wrong_index_entry_is_a_corruption(tier: LocalTieredStorage) -> None:
     segment = put(tier)
-    path = part_file(tmp_path, tier, segment, Part.OFFSET_INDEX)
+    path = part_file(tier, segment, Part.OFFSET_INDEX)
     index = bytearray(path.read_bytes())
     struct.pack_into(">i", index, 4, 5)
     path.write_bytes(index)
@@ -286,21 +256,19 @@ def test_legacy_segments_are_checked_too(tier: LocalTieredStorage, name: str) ->
     assert probe.checked.records > 0
 
 
-def test_a_legacy_wrapper_begins_at_its_first_record(
-    tier: LocalTieredStorage, tmp_path: Path
-) -> None:
+def test_a_legacy_wrapper_begins_at_its_first_record(tier: LocalTieredStorage) -> None:
     segment = put(tier, batches=[log_bytes("v1lz4")], offsets=(0, 10_000), aborted=())
     moved = replace(segment, start_offset=1)
-    move(tmp_path, tier, segment, moved)
+    move(tier, segment, moved)
     assert any(
         " has offsets 0 to " in corruption for corruption in corruptions(tier, moved, is_last=False)
     )
 
 
-def test_a_retired_segment_is_only_read(tier: LocalTieredStorage, tmp_path: Path) -> None:
+def test_a_retired_segment_is_only_read(tier: LocalTieredStorage) -> None:
     segment = put(tier)
-    part_file(tmp_path, tier, segment, Part.SNAPSHOT).unlink()
-    found = check(tier, replace(segment, end_offset=200), is_live=False, before=ABORTED)
+    part_file(tier, segment, Part.SNAPSHOT).unlink()
+    found = check(tier, replace(segment, end_offset=200), is_live=False, aborted_before=ABORTED)
     assert found.checked.corruptions == ()
     assert found.checked.index_entries == 0
     assert offsets_by_key(found.before)[b"a"] == 100

@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from tests.storage.legacy_messages import message, wrapper
-from tests.storage.live_segments import INTERVAL_BYTES, KEY, a_tier, data, log_of, part_file
+from tests.storage.live_segments import (
+    INTERVAL_BYTES,
+    KEY,
+    a_tier,
+    data,
+    flip_bit,
+    log_of,
+    part_file,
+)
 from tests.storage.scripted_store import ScriptedStore
 from tierfold.compaction.discovery.histories import NO_EPOCH, EpochStretch, InspectedSegment
 from tierfold.compaction.discovery.listing import REQUIRED_PARTS
@@ -20,11 +28,6 @@ from tierfold.storage.tiers.local_tiered_storage import LocalTieredStorage, Part
 
 LINEAGE = (LeaderEpoch(epoch=3, start_offset=0), LeaderEpoch(epoch=4, start_offset=11))
 CHECKPOINT = Part.LEADER_EPOCH_CHECKPOINT
-
-
-@pytest.fixture
-def tier(tmp_path: Path) -> LocalTieredStorage:
-    return a_tier(tmp_path)
 
 
 def of(base: int, epoch: int) -> BatchDraft:
@@ -50,12 +53,12 @@ def found(tier: LocalTieredStorage) -> InspectedSegment:
     return inspected(tier, KEY, listed)
 
 
-def without(folder: Path, tier: LocalTieredStorage, segment: Segment, *parts: str) -> None:
+def without(tier: LocalTieredStorage, segment: Segment, *parts: str) -> None:
     for part in parts:
-        part_file(folder, tier, segment, Part(part)).unlink()
+        part_file(tier, segment, Part(part)).unlink()
 
 
-def test_a_complete_one_is_read_at_its_ends(tmp_path: Path, tier: LocalTieredStorage) -> None:
+def test_a_complete_segment_is_read_at_its_ends(tier: LocalTieredStorage) -> None:
     segment = put(tier)
     upload = found(tier)
     assert (upload.segment, upload.end_offset, upload.corruption) == (segment, 14, "")
@@ -63,7 +66,7 @@ def test_a_complete_one_is_read_at_its_ends(tmp_path: Path, tier: LocalTieredSto
     assert upload.is_readable
 
 
-def test_of_a_complete_one_the_log_is_not_read_whole(tmp_path: Path) -> None:
+def test_only_part_of_a_complete_segments_log_is_read(tmp_path: Path) -> None:
     many = [of(base, 3) for base in range(0, 4000, 2)]
     segment = put(a_tier(tmp_path), *many, start=0)
     store = ScriptedStore(tmp_path)
@@ -71,7 +74,7 @@ def test_of_a_complete_one_the_log_is_not_read_whole(tmp_path: Path) -> None:
     assert store.of_part(Part.LOG) < segment.size_bytes
 
 
-def test_of_a_complete_one_each_side_file_is_read_once_at_most(tmp_path: Path) -> None:
+def test_each_side_file_of_a_complete_segment_is_read_at_most_once(tmp_path: Path) -> None:
     put(a_tier(tmp_path))
     store = ScriptedStore(tmp_path)
     tier = LocalTieredStorage(store)
@@ -82,19 +85,17 @@ def test_of_a_complete_one_each_side_file_is_read_once_at_most(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("part", sorted({*REQUIRED_PARTS} - {"log", CHECKPOINT.value}))
-def test_one_that_was_cut_short_is_walked_and_has_its_checkpoint(
-    tmp_path: Path, tier: LocalTieredStorage, part: str
+def test_an_incomplete_segment_is_read_whole_and_has_its_checkpoint(
+    tier: LocalTieredStorage, part: str
 ) -> None:
-    without(tmp_path, tier, put(tier), part)
+    without(tier, put(tier), part)
     upload = found(tier)
     assert (upload.segment, upload.end_offset, upload.corruption) == (None, 14, "")
     assert (upload.checkpoint, upload.stretches) == (LINEAGE, ())
 
 
-def test_without_a_checkpoint_its_epochs_come_from_the_batches(
-    tmp_path: Path, tier: LocalTieredStorage
-) -> None:
-    without(tmp_path, tier, put(tier), CHECKPOINT)
+def test_without_a_checkpoint_its_epochs_come_from_the_batches(tier: LocalTieredStorage) -> None:
+    without(tier, put(tier), CHECKPOINT)
     upload = found(tier)
     assert (upload.end_offset, upload.checkpoint) == (14, ())
     assert upload.stretches == (
@@ -103,39 +104,37 @@ def test_without_a_checkpoint_its_epochs_come_from_the_batches(
     )
 
 
-def test_batches_without_an_epoch_are_a_stretch_of_their_own(
-    tmp_path: Path, tier: LocalTieredStorage
-) -> None:
+def test_batches_without_an_epoch_are_a_stretch_of_their_own(tier: LocalTieredStorage) -> None:
     batches = (of(8, NO_EPOCH), of(10, NO_EPOCH), of(12, 0))
-    without(tmp_path, tier, put(tier, *batches), CHECKPOINT)
+    without(tier, put(tier, *batches), CHECKPOINT)
     assert [(stretch.epoch, stretch.first_offset) for stretch in found(tier).stretches] == [
         (NO_EPOCH, 8),
         (0, 12),
     ]
 
 
-def test_legacy_batches_carry_no_epoch_and_a_wrapper_begins_where_its_first_message_does(
-    tmp_path: Path, tier: LocalTieredStorage
+def test_legacy_batches_have_no_epoch_and_wrappers_begin_at_their_first_message(
+    tier: LocalTieredStorage
 ) -> None:
     inner = b"".join(message(i, b"v") for i in range(4))
-    without(tmp_path, tier, put(tier, message(8, b"v"), wrapper(12, inner)), CHECKPOINT)
+    without(tier, put(tier, message(8, b"v"), wrapper(12, inner)), CHECKPOINT)
     upload = found(tier)
     assert (upload.end_offset, upload.corruption) == (12, "")
     assert upload.stretches == (EpochStretch(epoch=NO_EPOCH, first_offset=8, last_offset=9),)
 
 
 def test_with_an_empty_checkpoint_the_epochs_come_from_the_batches(
-    tmp_path: Path, tier: LocalTieredStorage
+    tier: LocalTieredStorage
 ) -> None:
     segment = put(tier)
-    without(tmp_path, tier, segment, "index")
-    part_file(tmp_path, tier, segment, CHECKPOINT).write_bytes(b"0\n0\n")
+    without(tier, segment, "index")
+    part_file(tier, segment, CHECKPOINT).write_bytes(b"0\n0\n")
     assert [stretch.epoch for stretch in found(tier).stretches] == [3, 4]
 
 
-def test_one_without_a_log_is_not_read(tmp_path: Path) -> None:
+def test_a_segment_without_a_log_is_not_read(tmp_path: Path) -> None:
     tier = a_tier(tmp_path)
-    without(tmp_path, tier, put(tier), "log")
+    without(tier, put(tier), "log")
     store = ScriptedStore(tmp_path)
     upload = found(LocalTieredStorage(store))
     assert (upload.end_offset, upload.corruption, upload.checkpoint) == (None, "", ())
@@ -150,18 +149,18 @@ def corrupt_log(path: Path, corrupt: str) -> None:
     elif corrupt == "empty":
         path.write_bytes(b"")
     else:
-        path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        flip_bit(path)
 
 
 @pytest.mark.parametrize(
     ("corrupt", "reason"), [("torn", "torn"), ("empty", "empty"), ("bit", "bad crc")]
 )
 def test_a_log_that_cannot_be_read_to_its_end_is_a_corruption(
-    tmp_path: Path, tier: LocalTieredStorage, corrupt: str, reason: str
+    tier: LocalTieredStorage, corrupt: str, reason: str
 ) -> None:
     segment = put(tier)
-    without(tmp_path, tier, segment, CHECKPOINT)
-    path = part_file(tmp_path, tier, segment, Part.LOG)
+    without(tier, segment, CHECKPOINT)
+    path = part_file(tier, segment, Part.LOG)
     corrupt_log(path, corrupt)
     upload = found(tier)
     assert upload.corruption.startswith(str(path))
@@ -170,50 +169,46 @@ def test_a_log_that_cannot_be_read_to_its_end_is_a_corruption(
 
 
 @pytest.mark.parametrize("corrupt", ["torn", "empty"])
-def test_a_complete_one_with_a_bad_log_is_a_corruption(
-    tmp_path: Path, tier: LocalTieredStorage, corrupt: str
+def test_a_complete_segment_with_a_bad_log_is_a_corruption(
+    tier: LocalTieredStorage, corrupt: str
 ) -> None:
     segment = put(tier)
-    corrupt_log(part_file(tmp_path, tier, segment, Part.LOG), corrupt)
+    corrupt_log(part_file(tier, segment, Part.LOG), corrupt)
     upload = found(tier)
     assert upload.corruption
     assert not upload.is_readable
 
 
-def test_batches_below_the_segments_start_are_a_corruption(
-    tmp_path: Path, tier: LocalTieredStorage
-) -> None:
-    without(tmp_path, tier, put(tier, *BATCHES, start=9), CHECKPOINT)
+def test_batches_below_the_segments_start_are_a_corruption(tier: LocalTieredStorage) -> None:
+    without(tier, put(tier, *BATCHES, start=9), CHECKPOINT)
     assert "begins at offset 8, below the segment's start 9" in found(tier).corruption
     assert not found(tier).is_readable
 
 
-def test_a_bad_checkpoint_is_a_corruption(tmp_path: Path, tier: LocalTieredStorage) -> None:
+def test_a_bad_checkpoint_is_a_corruption(tier: LocalTieredStorage) -> None:
     segment = put(tier)
-    without(tmp_path, tier, segment, "index")
-    path = part_file(tmp_path, tier, segment, CHECKPOINT)
+    without(tier, segment, "index")
+    path = part_file(tier, segment, CHECKPOINT)
     path.write_bytes(b"what?")
     assert found(tier).corruption.startswith(str(path))
 
 
 @pytest.mark.parametrize("parts", [(), (CHECKPOINT,)])
 def test_the_last_recognisable_batch_of_a_torn_log_is_known(
-    tmp_path: Path, tier: LocalTieredStorage, parts: tuple[str, ...]
+    tier: LocalTieredStorage, parts: tuple[str, ...]
 ) -> None:
     segment = put(tier, *BATCHES)
-    log = part_file(tmp_path, tier, segment, Part.LOG)
+    log = part_file(tier, segment, Part.LOG)
     log.write_bytes(log.read_bytes()[:-1])
-    without(tmp_path, tier, segment, *parts)
+    without(tier, segment, *parts)
     torn = found(tier)
     assert (torn.end_offset, torn.seen_offset) == (None, 12)
 
 
 @pytest.mark.parametrize("base", [2**40, 3])
-def test_an_offset_that_cannot_be_true_is_not_returned(
-    tmp_path: Path, tier: LocalTieredStorage, base: int
-) -> None:
+def test_an_offset_that_cannot_be_true_is_not_returned(tier: LocalTieredStorage, base: int) -> None:
     segment = put(tier, *BATCHES)
-    log = part_file(tmp_path, tier, segment, Part.LOG)
+    log = part_file(tier, segment, Part.LOG)
     whole = log.read_bytes()
     second = len(log_of(BATCHES[:1]))
     log.write_bytes(whole[:second] + base.to_bytes(8) + whole[second + 8 : -1])

@@ -44,9 +44,9 @@ def test_the_last_committed_value_of_each_key_is_kept(keys_max: int) -> None:
     assert collected(*WINDOWS, aborted=(), keys_max=keys_max) == [(102, 3), (104, -1)]
 
 
-def test_what_nothing_decides_yet_counts() -> None:
+def test_an_undecided_transaction_counts() -> None:
     assert collected(*WINDOWS, (OPEN,), aborted=(), keys_max=9) == [(104, -1), (105, 9)]
 
 
-def test_a_record_without_a_key_takes_no_part() -> None:
+def test_a_record_without_a_key_is_ignored() -> None:
     assert collected((data(1, (None, b"x")),), aborted=(), keys_max=9) == []

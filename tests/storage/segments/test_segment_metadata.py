@@ -107,47 +107,49 @@ def test_metadata_is_read_from_a_few_ranges(tier: LocalTieredStorage) -> None:
     assert read_aborted(tier, KEY, found) == ()
 
 
-def test_without_indexes_all_headers_are_walked(tier: LocalTieredStorage) -> None:
-    found = seen(tier, PIECES | {Part.OFFSET_INDEX: b"", Part.TIME_INDEX: b""})
-    assert (found.end_offset, found.max_timestamp_ms) == (1022, 50)
+NO_INDEXES = {Part.OFFSET_INDEX: b"", Part.TIME_INDEX: b""}
+MANY_BATCHES = b"".join(v2(1000 + i, 0, i, filler_bytes=700 * (i % 40)) for i in range(150))
 
 
-def test_a_walk_goes_beyond_its_window(tier: LocalTieredStorage) -> None:
-    batches = [v2(1000 + i, 0, i, filler_bytes=700 * (i % 40)) for i in range(150)]
-    pieces = PIECES | {Part.LOG: b"".join(batches), Part.OFFSET_INDEX: b"", Part.TIME_INDEX: b""}
-    found = seen(tier, pieces)
-    assert (found.end_offset, found.max_timestamp_ms) == (1149, 149)
+def times(timestamp_ms: int, offset: int) -> dict[Part, bytes]:
+    return {Part.TIME_INDEX: struct.pack(">qi", timestamp_ms, offset)}
 
 
-def test_an_index_entry_may_name_the_end_of_an_older_brokers_append(
+@pytest.mark.parametrize(
+    ("changed", "first_ms", "largest_ms", "end_offset"),
+    [
+        (NO_INDEXES, 40, 50, 1022),
+        (NO_INDEXES | {Part.LOG: MANY_BATCHES}, 0, 149, 1149),
+        (NO_INDEXES | {Part.LOG: v0(1003) + v0(1004)}, -1, -1, 1004),
+        (NO_INDEXES | {Part.LOG: v1(1003, 70) + v1(1004, 60)}, 70, 70, 1004),
+        ({Part.OFFSET_INDEX: struct.pack(">ii", 22, 61)}, 40, 50, 1022),
+        (times(40, 9), 40, 50, 1022),
+        (times(49, 9), 40, 50, 1022),
+        (times(50, 19), 40, 50, 1022),
+        (times(90, 9), 40, 90, 1022),
+    ],
+    ids=[
+        "no indexes",
+        "a log of several windows",
+        "magic 0",
+        "magic 1",
+        "an index entry with the end of an older broker's append",
+        "an old time index",
+        "a time index one millisecond too old",
+        "a current time index",
+        "a largest timestamp before the batches that are read",
+    ],
+)
+def test_the_end_and_the_timestamps_of_a_segment(
     tier: LocalTieredStorage,
+    changed: dict[Part, bytes],
+    first_ms: int,
+    largest_ms: int,
+    end_offset: int,
 ) -> None:
-    found = seen(tier, PIECES | {Part.OFFSET_INDEX: struct.pack(">ii", 22, 61)})
-    assert found.end_offset == 1022
-
-
-@pytest.mark.parametrize(
-    ("times", "largest_ms"),
-    [((40, 9), 50), ((49, 9), 50), ((50, 19), 50), ((90, 9), 90)],
-    ids=["stale", "stale by a millisecond", "up to date", "of a batch before those walked"],
-)
-def test_the_largest_timestamp_is_the_time_indexs_or_of_a_batch_behind_the_offset_indexs_end(
-    tier: LocalTieredStorage, times: tuple[int, int], largest_ms: int
-) -> None:
-    found = seen(tier, PIECES | {Part.TIME_INDEX: struct.pack(">qi", *times)})
-    assert found.max_timestamp_ms == largest_ms
-
-
-@pytest.mark.parametrize(
-    ("log", "first_ms", "largest_ms"),
-    [(v0(1003) + v0(1004), -1, -1), (v1(1003, 70) + v1(1004, 60), 70, 70)],
-)
-def test_legacy_messages_have_metadata_too(
-    tier: LocalTieredStorage, log: bytes, first_ms: int, largest_ms: int
-) -> None:
-    found = seen(tier, PIECES | {Part.LOG: log, Part.OFFSET_INDEX: b"", Part.TIME_INDEX: b""})
-    assert found.end_offset == 1004
+    found = seen(tier, PIECES | changed)
     assert (found.first_timestamp_ms, found.max_timestamp_ms) == (first_ms, largest_ms)
+    assert found.end_offset == end_offset
 
 
 @pytest.mark.parametrize(
@@ -177,7 +179,7 @@ def test_legacy_messages_have_metadata_too(
         ({Part.LEADER_EPOCH_CHECKPOINT: b"rubbish"}, "checkpoint is damaged"),
     ],
 )
-def test_what_contradicts_the_format_is_refused(
+def test_parts_that_contradict_the_format_are_refused(
     tier: LocalTieredStorage, changed: dict[Part, bytes], message: str
 ) -> None:
     with pytest.raises(CorruptLog, match=message) as caught:
@@ -193,7 +195,7 @@ def test_a_missing_part_is_named(tier: LocalTieredStorage, part: Part) -> None:
         seen(tier, pieces)
 
 
-def test_a_promised_transaction_index_must_be_there(
+def test_a_transaction_index_in_the_metadata_must_exist(
     tier: LocalTieredStorage, tmp_path: Path
 ) -> None:
     found = seen(tier, PIECES | {Part.TRANSACTION_INDEX: write_transaction_index([ABORTED])})

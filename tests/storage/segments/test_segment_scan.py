@@ -61,32 +61,41 @@ def aborted_entry(producer_id: int, first: int, last: int) -> AbortedTransaction
     )
 
 
-def test_records_with_a_key_take_part() -> None:
-    found = scanned("[0:a=1 1:=2 2:b=]", "5:c=1", "6:''=1")
-    assert entries(found) == [(0, b"a"), (2, b"b"), (3, b"c"), (4, b"")]
-    assert (found.records, found.without_key) == (5, 1)
+ABORTED_2 = ("P1(0:a=1)", "P2([1:a=2 2:b=2])", "3:P2:A", "P2(4:b=3)")
+KEYLESS = ("[0:=1 1:a=1 2:=2]", "P1(3:=3)", "P2(4:=4)", "5:P2:A", "6:L")
 
 
-def test_control_records_take_no_part_but_are_counted() -> None:
-    found = scanned("P1(0:a=1)", "1:P1:C", "2:L", "3:b=1")
-    assert entries(found) == [(0, b"a"), (3, b"b")]
-    assert found.records == 4
-
-
-def test_aborted_records_take_no_part() -> None:
-    words = ("P1(0:a=1)", "P2([1:a=2 2:b=2])", "3:P2:A", "P2(4:b=3)")
-    found = scanned(*words, aborted=(aborted_entry(2, 1, 3),))
-    assert entries(found) == [(0, b"a"), (4, b"b")]
+@pytest.mark.parametrize(
+    ("words", "aborted", "keys", "records", "without_key"),
+    [
+        (
+            ("[0:a=1 1:=2 2:b=]", "5:c=1", "6:''=1"),
+            (),
+            [(0, b"a"), (2, b"b"), (3, b"c"), (4, b"")],
+            5,
+            1,
+        ),
+        (("P1(0:a=1)", "1:P1:C", "2:L", "3:b=1"), (), [(0, b"a"), (3, b"b")], 4, 0),
+        (ABORTED_2, (aborted_entry(2, 1, 3),), [(0, b"a"), (4, b"b")], 5, 0),
+        (KEYLESS, (aborted_entry(2, 4, 5),), [(1, b"a")], 7, 3),
+        (KEYLESS, (), [(1, b"a")], 7, 4),
+    ],
+    ids=["keys", "control records", "aborted records", "no key, some aborted", "no key"],
+)
+def test_committed_records_with_a_key_are_scanned(
+    words: Sequence[str],
+    aborted: Sequence[AbortedTransaction],
+    keys: list[tuple[int, bytes]],
+    records: int,
+    without_key: int,
+) -> None:
+    found = scanned(*words, aborted=aborted)
+    assert entries(found) == keys
+    assert (found.records, found.without_key) == (records, without_key)
     assert not found.own_bits.any()
 
 
-def test_without_a_key_are_neither_aborted_records_nor_control_records() -> None:
-    words = ("[0:=1 1:a=1 2:=2]", "P1(3:=3)", "P2(4:=4)", "5:P2:A", "6:L")
-    assert scanned(*words, aborted=(aborted_entry(2, 4, 5),)).without_key == 3
-    assert scanned(*words).without_key == 4
-
-
-def test_what_is_superseded_within_the_segment_is_not_shuffled() -> None:
+def test_records_superseded_within_the_segment_are_not_shuffled() -> None:
     found = scanned("[0:a=1 1:b=1]", "2:a=2")
     assert found.own_bits.tolist() == [SUPERSEDED, 0, 0]
     assert entries(found) == [(1, b"b"), (2, b"a")]
@@ -128,7 +137,7 @@ ABORTED = (aborted_entry(1, 3, 6),)
     first_dirty=st.integers(0, 11),
     threads=st.sampled_from([1, 1, 3]),
 )
-def test_what_is_found_does_not_depend_on_how_much_is_held_at_a_time(
+def test_the_scan_does_not_depend_on_window_and_batch_sizes(
     window_bytes: int, keys_max: int, first_dirty: int, threads: int
 ) -> None:
     whole = scanned(*WORDS, first_dirty=first_dirty, aborted=ABORTED)
@@ -139,7 +148,7 @@ def test_what_is_found_does_not_depend_on_how_much_is_held_at_a_time(
     assert (pieces.records, pieces.without_key) == (whole.records, whole.without_key)
     assert pieces.txn_batches.base_offset.tolist() == whole.txn_batches.base_offset.tolist()
     assert pieces.txn_batches.control_type.tolist() == whole.txn_batches.control_type.tolist()
-    # A stretch does not know what a later one holds: the reduce finds what that supersedes.
+    # Records that a later stretch supersedes are found by the reduce stage.
     assert not (pieces.own_bits & ~whole.own_bits).any()
     lost = {int(ordinal) for ordinal in np.flatnonzero(pieces.own_bits)}
     left = {int(ordinal) for ordinal in np.flatnonzero(whole.own_bits & ~pieces.own_bits)}
@@ -177,7 +186,7 @@ def legacy_log() -> np.ndarray:
     return np.frombuffer(lone + wrapper(7, b"".join(three)) + newer + last, np.uint8)
 
 
-def test_what_is_inside_a_wrapper_takes_part() -> None:
+def test_the_messages_in_a_wrapper_are_scanned() -> None:
     order = ScanOrder(first_dirty=0, buckets=2)
     found = scan_segment(legacy_log(), (), order, where="a log")
     assert found.records == 6
@@ -204,7 +213,7 @@ def test_beyond_the_round_only_transaction_batches_are_read() -> None:
     assert txn_batches.control_type.tolist() == [DATA, COMMIT]
 
 
-def test_a_wrapper_that_begins_before_the_batch_before_ends_is_refused() -> None:
+def test_a_wrapper_that_overlaps_the_previous_batch_is_refused() -> None:
     first = wrapper(4, message(0, b"x") + message(1, b"y"))
     inner = message(4, b"x", magic=0) + message(6, b"y", magic=0)
     log = np.frombuffer(first + wrapper(6, inner, magic=0), np.uint8)

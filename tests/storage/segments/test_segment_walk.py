@@ -25,7 +25,7 @@ def test_batch_by_batch_is_the_whole_segment(name: str) -> None:
     assert all(batch.is_valid for batch in walked)
 
 
-def test_a_flipped_byte_spoils_its_own_batch_alone(tmp_path: Path) -> None:
+def test_a_flipped_byte_makes_only_its_own_batch_invalid(tmp_path: Path) -> None:
     path = tmp_path / "flipped.log"
     path.write_bytes(FIRST[:-1] + b"\xff" + SECOND)
     assert [batch.is_valid for batch in walk(path)] == [False, True]
@@ -41,7 +41,7 @@ def test_a_flipped_byte_spoils_its_own_batch_alone(tmp_path: Path) -> None:
         (SECOND[:16] + b"\x03" + SECOND[17:], "magic 3"),
     ],
 )
-def test_what_cannot_be_walked_ends_the_walk(tmp_path: Path, tail: bytes, message: str) -> None:
+def test_an_impossible_header_ends_the_walk(tmp_path: Path, tail: bytes, message: str) -> None:
     path = tmp_path / "torn.log"
     path.write_bytes(FIRST + tail)
     batches = walk(path)
@@ -57,6 +57,6 @@ def test_a_file_without_bytes_is_no_segment(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["none.log", "."])
-def test_what_is_no_file_is_unreadable(tmp_path: Path, name: str) -> None:
+def test_a_missing_file_or_a_folder_is_unreadable(tmp_path: Path, name: str) -> None:
     with pytest.raises(UnreadableObject, match="cannot be read"):
         next(walk(tmp_path / name))

@@ -92,7 +92,7 @@ def test_the_largest_timestamp_is_that_of_any_batch_an_empty_one_included(log: L
     assert segment.first_timestamp_ms == 50
 
 
-def test_when_something_in_it_is_due_is_passed_on(log: Log) -> None:
+def test_the_earliest_due_time_is_stored(log: Log) -> None:
     assert written(log, a_batch(0, 5)).earliest_due_ms == DUE_MS
 
 
@@ -103,7 +103,7 @@ def test_sizes_are_those_of_the_objects(log: Log) -> None:
     assert segment.time_index_bytes == len(part_of(log, segment, Part.TIME_INDEX)) > 0
 
 
-def test_what_is_written_does_not_depend_on_the_stretches(log: Log) -> None:
+def test_the_output_does_not_depend_on_the_stretches(log: Log) -> None:
     batches = [a_batch(i, 100 * i % 700) for i in range(9)]
     one = written(log, np.concatenate(batches))
     other = written(log, *batches)
@@ -154,7 +154,7 @@ def test_the_transaction_index_holds_what_is_listed_and_is_absent_otherwise(log:
 
 
 @pytest.mark.parametrize("corrupt", ["bad crc", "torn", "not a batch"])
-def test_what_is_no_batch_is_refused_and_nothing_is_left(log: Log, corrupt: str) -> None:
+def test_corrupt_batches_are_refused_and_leave_no_file(log: Log, corrupt: str) -> None:
     before, first = files_of(log), a_batch(0, 1)
     stretch = a_batch(1, 2).copy()
     if corrupt == "bad crc":

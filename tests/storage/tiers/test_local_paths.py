@@ -10,9 +10,7 @@ from tierfold.compaction.model.errors import BadSettings
 from tierfold.storage.tiers.local_paths import local_path
 
 
-def test_a_path_and_a_file_uri_are_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_path_and_a_file_uri_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for text, path in (
         ("/a b:c@d/e?f#g", "/a b:c@d/e?f#g"),
@@ -32,14 +30,14 @@ def test_a_path_and_a_file_uri_are_taken(
     [
         ("", "catalog: the path is empty: ''"),
         (" \t\n", "the path is empty: ' "),
-        ("s3a://bucket/x", "the catalog's scheme s3a:// is not supported. S3 and its like come"),
+        ("s3a://bucket/x", "the catalog's scheme s3a:// is not supported. Name a folder:"),
         ("GS://bucket", "gs:// is not supported"),
         (" s3://bucket", "s3:// is not supported"),
         ("memory:", "memory: is not supported"),
         ("http:", "http: is not supported"),
-        ("a:b", "A relative path with a colon is written ./a:b."),
+        ("a:b", "Write a relative path with a colon as ./a:b."),
         ("s3://[bucket", "s3:// is not supported"),
-        ("file://[host/x", "this is no URI"),
+        ("file://[host/x", "this is no valid URI"),
         ("file://host/x", "absolute path on this machine. Write file:///path/to/catalog."),
         ("file:x", "absolute path on this machine"),
         ("file:", "absolute path on this machine"),
@@ -48,7 +46,7 @@ def test_a_path_and_a_file_uri_are_taken(
         ("file:///x%00", "a path cannot hold a zero byte"),
     ],
 )
-def test_all_else_is_refused_with_what_to_write(text: str, message: str) -> None:
+def test_other_texts_are_refused_with_a_remedy(text: str, message: str) -> None:
     with pytest.raises(BadSettings) as caught:
         local_path(text, of="catalog")
     assert message in str(caught.value)

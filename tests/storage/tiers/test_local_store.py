@@ -33,12 +33,12 @@ class TestLocalStore(ObjectStoreContract):
         (tmp_path / "object").unlink()
         assert int(data.min()) == int(data.max()) == 7
 
-    def test_what_a_dead_writer_left_is_no_object(self, tmp_path: Path) -> None:
+    def test_the_file_of_a_dead_writer_is_no_object(self, tmp_path: Path) -> None:
         (tmp_path / "f").mkdir()
         (tmp_path / "f" / f".object.0123{STAGED_SUFFIX}").write_bytes(b"half")
         assert self.keys("f") == []
 
-    def test_what_was_written_survives_a_power_cut(
+    def test_a_written_object_survives_a_power_cut(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         root = tmp_path / "root"
@@ -50,7 +50,7 @@ class TestLocalStore(ObjectStoreContract):
         assert left.read("a/b/object").tobytes() == b"whole"
         assert not list(left.unfinished("a/b"))
 
-    def test_no_power_cut_leaves_less_than_a_whole_object(
+    def test_no_power_cut_leaves_a_partial_object(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         root = tmp_path / "root"
@@ -93,20 +93,19 @@ class TestLocalStore(ObjectStoreContract):
         assert not store.exists("near/object")
         assert (tmp_path / "far" / "object").read_bytes() == b"not the tier's"
 
-    def test_a_link_within_the_store_is_no_way_out(self, tmp_path: Path) -> None:
+    def test_a_link_within_the_store_is_followed(self, tmp_path: Path) -> None:
         (tmp_path / "b").mkdir()
         (tmp_path / "a").symlink_to(tmp_path / "b")
         self.store.create("a/object", b"x")
         self.store.delete("a/object")
         assert self.keys("b") == []
 
-    def test_nothing_is_gone_from_a_store_that_is_not_there(self, tmp_path: Path) -> None:
-        with pytest.raises(UnreadableObject, match="it is not there"):
-            LocalStore(tmp_path / "not-mounted").delete("f/object")
-        with pytest.raises(UnreadableObject, match="it is not there"):
-            LocalStore(tmp_path / "not-mounted").delete("object")
+    def test_deleting_from_a_missing_store_is_an_error(self, tmp_path: Path) -> None:
+        for key in ("f/object", "object"):
+            with pytest.raises(UnreadableObject, match="it is not there"):
+                LocalStore(tmp_path / "not-mounted").delete(key)
 
-    def test_a_root_that_is_gone_is_not_an_empty_store(self, tmp_path: Path) -> None:
+    def test_a_missing_root_is_not_an_empty_store(self, tmp_path: Path) -> None:
         store = LocalStore(tmp_path / "not-mounted")
         for look in (store.list, store.list_folders):
             for folder in ("", "f"):
@@ -161,14 +160,12 @@ def linked(tmp_path: Path) -> Path:
         ("../rootling/object", False),
     ],
 )
-def test_stays_below_finds_links_that_lead_out(
-    linked: Path, path: str, is_below: bool
-) -> None:
+def test_stays_below_finds_links_that_lead_out(linked: Path, path: str, is_below: bool) -> None:
     for root in (linked, linked.parent / "alias"):
         assert stays_below(root, linked / path) is is_below
 
 
-def test_below_a_root_that_is_gone_is_nothing(tmp_path: Path) -> None:
+def test_nothing_is_below_a_missing_root(tmp_path: Path) -> None:
     with pytest.raises(UnreadableObject, match="cannot find this: it is not there"):
         stays_below(tmp_path / "gone", tmp_path / "gone" / "object")
 
@@ -181,8 +178,8 @@ def open_folder() -> Iterator[Path]:
         yield Path(name)
 
 
-# A child process, for limits and users cannot be given back. Root passes all permissions, so a
-# child of root becomes nobody first.
+# In a child process, because a process cannot undo its limits and its user. Root has all
+# permissions, so a child of root becomes `nobody` first.
 CHILD = """
 import os, resource, sys
 from pathlib import Path

@@ -96,7 +96,7 @@ def test_a_partitions_folder_is_cut_by_length(
         f"no utf-8 \udcff-0-{TOPIC_ID}",
     ],
 )
-def test_any_other_folder_is_foreign(name: str) -> None:
+def test_other_folder_names_are_no_partitions(name: str) -> None:
     assert partition_key(name) is None
 
 
@@ -140,7 +140,7 @@ def test_an_objects_name_is_cut_by_length(
         f"00000000000000004437-{SEGMENT_ID}.LOG",
     ],
 )
-def test_any_other_file_is_no_part(name: str) -> None:
+def test_other_file_names_are_no_parts(name: str) -> None:
     assert segment_name(name) is None
 
 
@@ -182,7 +182,7 @@ def test_a_listing_gathers_each_segments_parts(tier: LocalTieredStorage, tmp_pat
 
 
 @pytest.mark.parametrize("newest", PARTS)
-def test_a_segment_is_as_young_as_its_youngest_part(
+def test_a_segments_time_is_that_of_its_newest_part(
     tier: LocalTieredStorage, tmp_path: Path, newest: Part
 ) -> None:
     names = {part: f"{0:020d}-{SEGMENT_ID}.{part}" for part in PARTS}
@@ -194,7 +194,7 @@ def test_a_segment_is_as_young_as_its_youngest_part(
     assert listed.modified_ms == 2_000_000
 
 
-def test_a_new_segment_is_complete_only_in_the_end(tier: LocalTieredStorage) -> None:
+def test_a_new_segment_is_complete_only_at_the_end(tier: LocalTieredStorage) -> None:
     staged = tier.new_segment(KEY, 42)
     with staged.open_log() as log:
         log.write(b"batches")
@@ -218,7 +218,7 @@ def test_parts_out_of_order_are_refused(tier: LocalTieredStorage) -> None:
         pass
 
 
-def test_two_new_segments_never_share_a_name(tier: LocalTieredStorage) -> None:
+def test_new_segments_have_different_names(tier: LocalTieredStorage) -> None:
     one, other = tier.new_segment(KEY, 42), tier.new_segment(KEY, 42)
     one.put(Part.LOG, b"one")
     other.put(Part.LOG, b"other")
@@ -236,7 +236,7 @@ def test_two_new_segments_never_share_a_name(tier: LocalTieredStorage) -> None:
         (KEY, f"x/../{SEGMENT_ID}"),
     ],
 )
-def test_no_name_of_the_catalogs_leads_out_of_its_partitions_folder(
+def test_no_name_in_the_catalog_leads_out_of_the_partitions_folder(
     tier: LocalTieredStorage, key: PartitionKey, segment_id: str, tmp_path: Path
 ) -> None:
     (tmp_path / TIER_FOLDER / "y.log").write_bytes(b"another's")
@@ -253,7 +253,7 @@ def test_no_name_of_the_catalogs_leads_out_of_its_partitions_folder(
     assert [path.name for path in tmp_path.rglob("*")] == [TIER_FOLDER, "y.log"]
 
 
-def test_a_link_that_an_operator_laid_is_followed(
+def test_an_operators_link_is_followed(
     tier: LocalTieredStorage, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     elsewhere = tmp_path_factory.mktemp("another disk")
@@ -280,11 +280,11 @@ def test_a_path_or_a_file_uri_names_a_tier(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("s3://bucket/tier", "s3:// is not supported. S3 and its like come later"),
+        ("s3://bucket/tier", "s3:// is not supported. Name a folder"),
         ("/no/such/tier", "there is no such folder"),
     ],
 )
-def test_what_is_no_folder_is_refused(text: str, message: str) -> None:
+def test_a_missing_folder_is_refused(text: str, message: str) -> None:
     with pytest.raises(BadSettings) as caught:
         tier_path(text)
     assert message in str(caught.value)
@@ -305,7 +305,7 @@ def test_a_folder_without_a_tier_is_refused_with_its_content(
     assert message in str(caught.value)
 
 
-def test_a_tier_that_is_gone_meanwhile_does_not_look_empty(
+def test_a_tier_that_disappears_does_not_look_empty(
     tier: LocalTieredStorage, tmp_path: Path
 ) -> None:
     (tmp_path / TIER_FOLDER).rmdir()
