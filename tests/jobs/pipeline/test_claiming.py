@@ -140,7 +140,7 @@ def test_a_plan_that_contradicts_its_view_is_not_claimed(two: Path) -> None:
     assert (work.key, run.is_open) == (PAYMENTS, False)
     (report,) = run.chunks
     assert report.outcome == FAILED
-    assert not told(report.reason, "the plan contradicts the view", "report this bug")
+    assert not told(report.reason, "the plan contradicts the view", "please report it")
     assert ORDERS not in context.catalog.read()
 
 

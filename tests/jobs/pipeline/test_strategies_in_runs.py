@@ -210,5 +210,5 @@ def test_malformed_versions_are_counted_beside_the_other_counts(
     assert report.counts.malformed_versions == 2
     assert report.counts.adds_up
     assert (report.counts.kept, report.counts.superseded, report.counts.without_key) == (3, 1, 1)
-    (note,) = (note for note in report.notes if "no version" in note)
-    assert note.startswith("2 of 5 records have a version header that is no version")
+    (note,) = (note for note in report.notes if "not a version" in note)
+    assert note.startswith("2 of 5 records have a version header that is not a version")
