@@ -18,9 +18,7 @@ READ_BACK_AFTER_MS: Final = (0, 500, 1000, 2000, 4000)
 or a network to fail over. Then the report asks the user to run again."""
 
 
-def committed(
-    catalog: Catalog, proposals: Sequence[CommitProposal]
-) -> dict[PartitionKey, Outcome]:
+def committed(catalog: Catalog, proposals: Sequence[CommitProposal]) -> dict[PartitionKey, Outcome]:
     """Commit; return the outcomes, which are all `Unknown` if the catalog cannot be read."""
     try:
         return catalog.commit(proposals)

@@ -104,9 +104,7 @@ def _scanned_again(
     executor: StageExecutor[RowsT], results: Sequence[RoundResult]
 ) -> list[RoundResult]:
     """Scan rounds with unindexed aborts again, now with these aborts known."""
-    doubtful = {
-        one.round.index: one for one in results if one.failure is None and one.unindexed
-    }
+    doubtful = {one.round.index: one for one in results if one.failure is None and one.unindexed}
     if not doubtful:
         return [*results]
     rounds = [
@@ -134,9 +132,7 @@ def _within_keyless_max(result: RoundResult) -> RoundResult:
     return result if found is None else replace(result, failure=f"{work.key}: {found.reason}")
 
 
-def _rewritten(
-    executor: StageExecutor[RowsT], results: Sequence[RoundResult]
-) -> list[RoundResult]:
+def _rewritten(executor: StageExecutor[RowsT], results: Sequence[RoundResult]) -> list[RoundResult]:
     """Stage 6; empty groups are rewritten again, with a neighbour or as one empty batch."""
     wanted = {
         one.round.index: list(

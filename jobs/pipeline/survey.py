@@ -157,9 +157,7 @@ def _surveyed(
     try:
         is_forced = first_dirty is not None
         is_needed = needs_producers(view, context.now_ms, is_forced=is_forced)
-        producers = (
-            read_snapshot(context.tier, view.key, view.segments[-1]) if is_needed else ()
-        )
+        producers = (read_snapshot(context.tier, view.key, view.segments[-1]) if is_needed else ())
         view = with_row_notes(view, known.state, rules)
         plan = partition_plan(view, producers, rules, context.now_ms, first_dirty=first_dirty)
     except Exception as error:  # noqa: BLE001 - it stops this partition alone, and is reported

@@ -22,12 +22,7 @@ from typing import Any, Final, TypeAlias, TypeGuard
 from tierfold.compaction.model.errors import BadSettings
 from tierfold.compaction.model.redaction import HIDDEN, setting_name
 from tierfold.jobs.settings.broker_names import is_of_brokers
-from tierfold.jobs.settings.definitions import (
-    BY_BROKER_NAME,
-    BY_TOPIC_NAME,
-    SETTINGS,
-    Spelling,
-)
+from tierfold.jobs.settings.definitions import BY_BROKER_NAME, BY_TOPIC_NAME, SETTINGS, Spelling
 from tierfold.jobs.settings.kinds import POLICY_LIST
 
 DEFAULTS_FILE: Final = "conf/defaults.toml"
@@ -93,9 +88,7 @@ NOTHING_GIVEN: Final = Given(broker={}, topics={}, tables=(), unused=())
 def shipped_defaults() -> Layer:
     """Return the packaged defaults."""
     return {
-        setting.field: SettingValue(
-            value=setting.kind.parse(setting.default), source=DEFAULTS_FILE
-        )
+        setting.field: SettingValue(value=setting.kind.parse(setting.default), source=DEFAULTS_FILE)
         for setting in SETTINGS
         if setting.default is not None
     }

@@ -1,7 +1,7 @@
-"""Applies a query's filters on topic, partition and offset before Spark does.
+"""Applies a query's filters on topic, partition and offset before bytes are read.
 
-Spark passes the parts of a filter that it can express, joined by AND, and applies those that are
-returned itself. A part is taken only if it is applied exactly.
+Spark passes a list of filters, joined by AND, and applies those that are returned to it. A filter
+is taken only if it is applied exactly.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _is_understood(filter_: Filter) -> bool:
         case IsNotNull():
             return True
         case In(value=values):
-            # With NULL among them NOT IN matches nothing: left to Spark.
+            # A list with NULL is left to Spark: NOT IN then matches nothing.
             return all(type(value) is _NAMES[attribute] for value in values)
         case (
             EqualTo(value=value)
@@ -114,7 +114,7 @@ def _attribute(filter_: Filter) -> tuple[str, ...]:
 
 
 def _is_true(filter_: Filter, key: PartitionKey) -> bool:
-    """Whether an understood filter is true; without nulls it is either true or false."""
+    """Whether an understood filter is true; these columns are never null."""
     own: Any = key.topic if _attribute(filter_) == _TOPIC else key.partition
     match filter_:
         case Not(child=child):

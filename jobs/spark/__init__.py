@@ -6,5 +6,5 @@
     kernel_warmup     compiles every kernel
     progress          the progress of Spark's tasks
     worker_memory     keeps a worker's garbage collector from walking loaded libraries
-    stderr_filter     hides Spark's own chatter on stderr
+    stderr_filter     hides useless lines on stderr
 """

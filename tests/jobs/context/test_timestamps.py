@@ -52,5 +52,5 @@ def test_more_digits_than_a_time_has_are_refused() -> None:
 
 @pytest.mark.parametrize("text", ["2026-13-01", "2026-02-30T00:00", "2026-1-1", "2026-11-21T25:00"])
 def test_an_impossible_date_is_refused(text: str) -> None:
-    with pytest.raises(BadSettings, match=rf"'{text}' is no timestamp.*2026-11-21T15:30:46.123Z"):
+    with pytest.raises(BadSettings, match=rf"'{text}' is not a timestamp.*2026-11-21T15:30:46"):
         timestamp_ms_of(text, where="--to")

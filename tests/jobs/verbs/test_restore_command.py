@@ -103,7 +103,7 @@ def test_of_a_topic_made_anew_the_folder_says_which(tier: Path) -> None:
     [
         ("20261121T153000-aaaa", ("begins the names of 2 runs", *RUNS, "Give more")),
         ("20261121T153000-zzzz", ("is no timestamp, and no run", "tierfold history")),
-        ("2026-11-31", ("'2026-11-31' is no timestamp", "--to", "2026-11-21T15:30:46.123Z")),
+        ("2026-11-31", ("'2026-11-31' is not a timestamp", "--to", "2026-11-21T15:30:46.123Z")),
         ("", ("'' is no timestamp, and no run", "tierfold history")),
     ],
 )
