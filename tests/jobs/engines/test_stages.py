@@ -13,14 +13,7 @@ import pytest
 
 from tests.jobs.claimed_rounds import claimed_rounds
 from tests.jobs.engines.executor_contract import a_row
-from tests.jobs.tiers import (
-    KEYS,
-    RECORDS_PER_SEGMENT,
-    folder_of,
-    key_of,
-    made_tier,
-    put_updates,
-)
+from tests.jobs.tiers import KEYS, RECORDS_PER_SEGMENT, folder_of, key_of, made_tier, put_updates
 from tierfold.compaction.cleaning.key_blocks import deserialize
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED, SUPERSEDING
 from tierfold.compaction.cleaning.rounds import Round
@@ -54,9 +47,7 @@ def tier(tmp_path: Path) -> Path:
     return tier
 
 
-def ran(
-    tier: Path, stage: Stage, rows: Sequence[Row], done: list[int] | None = None
-) -> list[Row]:
+def ran(tier: Path, stage: Stage, rows: Sequence[Row], done: list[int] | None = None) -> list[Row]:
     """What one task makes of the rows, sorted; the bytes that it counts are added to `done`."""
     counted: list[int] = [] if done is None else done
     worker = Worker(tier=open_tier(str(tier)), advance=counted.append)
@@ -69,9 +60,7 @@ def scanned(tier: Path, rounds: Sequence[Round], done: list[int] | None = None) 
     return ran(tier, stage, scan_rows(rounds, cores=2)[0], done)
 
 
-def test_a_scanned_segment_returns_its_keys_its_superseded_records_and_itself(
-    tier: Path,
-) -> None:
+def test_a_scanned_segment_returns_its_keys_its_superseded_records_and_itself(tier: Path) -> None:
     done: list[int] = []
     _, rounds = claimed_rounds(tier)
     rows = scanned(tier, rounds, done)

@@ -9,14 +9,7 @@ from typing import Final
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from tests.jobs.chunked_logs import (
-    DAY_MS,
-    Upload,
-    compacted,
-    live_records,
-    put_uploads,
-    uploads,
-)
+from tests.jobs.chunked_logs import DAY_MS, Upload, compacted, live_records, put_uploads, uploads
 from tests.jobs.commands import status_of
 from tests.jobs.tiers import key_of, made_tier
 from tests.storage.live_segments import NOW_MS

@@ -43,9 +43,7 @@ ABORTED: Final = (an_abort(1, 3, 25),)
 
 def first_chunk() -> PartitionPlan:
     """The first of the two groups."""
-    compact = replace(
-        PLAN.compact, groups=PLAN.compact.groups[:1], next_offset=22, is_last=False
-    )
+    compact = replace(PLAN.compact, groups=PLAN.compact.groups[:1], next_offset=22, is_last=False)
     return replace(PLAN, choice=compact)
 
 
@@ -72,9 +70,7 @@ def a_result(
         )
         for number in range(len(work.groups))
     )
-    return RoundResult(
-        round=work, receipts=receipts, outcome=outcome, state=row, failure=failure
-    )
+    return RoundResult(round=work, receipts=receipts, outcome=outcome, state=row, failure=failure)
 
 
 def test_a_run_that_began_nothing_has_no_chunk() -> None:
@@ -144,9 +140,7 @@ def test_only_a_commit_of_an_earlier_chunk_leaves_the_run_open(
 
 
 @pytest.mark.parametrize("outcome", [TAKEN_OVER, NO_ANSWER])
-def test_a_chunk_is_reported_as_it_was_planned_whatever_groups_became_one(
-    outcome: Outcome,
-) -> None:
+def test_a_chunk_is_reported_as_it_was_planned_whatever_groups_became_one(outcome: Outcome) -> None:
     result = a_result(PLAN, outcome)
     merged = result.round.with_groups((SegmentGroup(segments=THREE),))
     result = replace(result, round=merged, receipts=result.receipts[:1])

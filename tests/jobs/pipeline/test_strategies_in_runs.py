@@ -148,9 +148,7 @@ def test_topics_under_every_strategy_end_as_the_model_says(
             assert (found.keys_compared is not None) == (len(strategies) == 1), found.notes
 
 
-def test_a_run_records_its_strategy_and_the_next_plan_reports_a_change(
-    tmp_path: Path
-) -> None:
+def test_a_run_records_its_strategy_and_the_next_plan_reports_a_change(tmp_path: Path) -> None:
     tier, key = made_tier(tmp_path / "tier"), key_of("topic")
     chunk = one_topic(tier, ("0:a=1@5", "1:a=2@4"), CompactionStrategy.TIMESTAMP)
     context, _ = cleaned(tier, 0, {key: chunk})
@@ -187,9 +185,7 @@ def one_topic(tier: Path, words: Sequence[str], strategy: CompactionStrategy) ->
     return chunk
 
 
-def test_an_expired_tombstone_waits_for_superseded_records_of_every_segment(
-    tmp_path: Path
-) -> None:
+def test_an_expired_tombstone_waits_for_superseded_records_of_every_segment(tmp_path: Path) -> None:
     tier, key = made_tier(tmp_path / "tier"), key_of("topic")
     words = ("0:a=@5^50", "1:b=1@4", "2:b=@5^50", "3:c=@5^50")
     one_topic(tier, words, CompactionStrategy.TIMESTAMP)
@@ -198,9 +194,7 @@ def test_an_expired_tombstone_waits_for_superseded_records_of_every_segment(
     assert [record.key for record in seen(context, tier, key)] == [b"a", b"b", b"d"]
 
 
-def test_malformed_versions_are_counted_beside_the_other_counts(
-    tmp_path: Path
-) -> None:
+def test_malformed_versions_are_counted_beside_the_other_counts(tmp_path: Path) -> None:
     tier = made_tier(tmp_path / "tier")
     words = ("0:a=1#null", "1:a=2#3", "2:b=1#short", "3:c=1", "4:=1#null")
     chunk = one_topic(tier, words, CompactionStrategy.HEADER)

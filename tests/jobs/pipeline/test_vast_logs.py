@@ -99,9 +99,7 @@ def objects_of(tier: Path) -> dict[str, str]:
     return files_below(tier / "kafka-tiered-storage")
 
 
-def test_such_logs_are_compacted_and_what_holds_nothing_is_one_empty_batch(
-    course: Course,
-) -> None:
+def test_such_logs_are_compacted_and_what_holds_nothing_is_one_empty_batch(course: Course) -> None:
     assert course.first.code == 0, course.first.stderr
     assert set(course.first.outcomes.values()) == {"compacted"}
     for (topic, _), entry in course.status.items():

@@ -53,9 +53,7 @@ def test_without_a_java_that_can_run_spark_the_sentence_says_what_to_install(
     assert not (tier / "_tierfold").exists()
 
 
-def test_workers_are_forked_by_our_daemon_and_speak_over_a_unix_socket(
-    spark: SparkSession,
-) -> None:
+def test_workers_are_forked_by_our_daemon_and_speak_over_a_unix_socket(spark: SparkSession) -> None:
     def tell(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
             parent = Path(f"/proc/{os.getppid()}/cmdline").read_text()
