@@ -13,14 +13,7 @@ import pytest
 
 from tests.jobs.claimed_rounds import claimed_rounds
 from tests.jobs.engines.executor_contract import a_row
-from tests.jobs.tiers import (
-    KEYS,
-    RECORDS_PER_SEGMENT,
-    folder_of,
-    key_of,
-    put_updates,
-    updated_tier,
-)
+from tests.jobs.tiers import KEYS, RECORDS_PER_SEGMENT, folder_of, key_of, put_updates, updated_tier
 from tierfold.compaction.cleaning.key_blocks import deserialize
 from tierfold.compaction.cleaning.offset_map import SUPERSEDED, SUPERSEDING
 from tierfold.compaction.cleaning.rounds import Round

@@ -140,7 +140,7 @@ def test_only_a_commit_of_an_earlier_chunk_leaves_the_run_open(
 
 
 @pytest.mark.parametrize("outcome", [TAKEN_OVER, NO_ANSWER])
-def test_a_chunk_is_reported_as_it_was_planned_whatever_groups_became_one(outcome: Outcome) -> None:
+def test_a_chunk_that_is_not_committed_is_reported_as_planned(outcome: Outcome) -> None:
     result = a_result(PLAN, outcome)
     merged = result.round.with_groups((SegmentGroup(segments=THREE),))
     result = replace(result, round=merged, receipts=result.receipts[:1])
@@ -148,7 +148,7 @@ def test_a_chunk_is_reported_as_it_was_planned_whatever_groups_became_one(outcom
     assert (report.segments_in, report.segments_out) == (3, 2)
 
 
-def test_what_is_left_begins_where_the_chunk_ended_on_the_row_it_wrote() -> None:
+def test_the_rest_begins_at_the_end_of_the_chunk_on_the_row_that_it_wrote() -> None:
     chunk = first_chunk()
     run = claimed(chunk).taking(a_result(chunk, COMMITTED, ROW))
     rest = run.plan.compact
@@ -159,7 +159,7 @@ def test_what_is_left_begins_where_the_chunk_ended_on_the_row_it_wrote() -> None
     assert run.aborted == ABORTED
 
 
-def test_after_the_last_chunk_the_plan_stays_as_it_was() -> None:
+def test_after_the_last_chunk_the_plan_is_unchanged() -> None:
     run = claimed(PLAN).taking(a_result(PLAN, COMMITTED, ROW))
     assert (run.plan, run.aborted) == (PLAN, ())
 
@@ -174,7 +174,7 @@ def test_chunks_are_reported_together() -> None:
     assert "in 2 chunks" in run.report.notes
 
 
-def test_a_run_that_is_left_between_chunks_gives_its_claim_back() -> None:
+def test_a_run_that_is_left_between_chunks_releases_its_claim() -> None:
     chunk = first_chunk()
     run = claimed(chunk).taking(a_result(chunk, COMMITTED, ROW)).leaving("time is up")
     assert (run.report.outcome, run.is_given_back) == (COMPACTED, True)

@@ -305,7 +305,7 @@ def test_a_bug_that_ends_the_run_releases_its_claims(
     assert {rows[key].epoch for key in (ORDERS, PAYMENTS)} == {1}
 
 
-def test_the_result_is_the_same_however_keys_and_segments_are_assigned(
+def test_the_result_does_not_depend_on_the_assignment_of_keys_and_segments(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = ("segment.bytes=1500000",)

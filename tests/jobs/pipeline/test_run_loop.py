@@ -90,7 +90,7 @@ def test_a_run_reads_bytes_up_to_its_limit_and_the_next_goes_on_there(tier: Path
     assert set(ran.outcomes.values()) == {"nothing_to_do"}
 
 
-def test_a_run_that_ends_early_says_so_and_releases_its_claim(tier: Path) -> None:
+def test_a_run_that_ends_early_reports_why_and_releases_its_claim(tier: Path) -> None:
     ran = tierfold("compact", tier, *ON_THREADS, "--max-bytes", "1B", "--json")
     report = ran.partitions["orders", 0]
     assert (report["outcome"], report["next_offset"]) == (COMPACTED, RECORDS_PER_SEGMENT)

@@ -46,7 +46,7 @@ TOPICS: Final = 8
 
 
 def drawn_histories() -> list[tuple[HistoryChunk, ...]]:
-    """As many as there are topics, the same ones in every test run."""
+    """One per topic, the same in every test run."""
     found: list[tuple[HistoryChunk, ...]] = []
 
     @settings(
@@ -72,7 +72,7 @@ def put_chunk(tier: Path, key: PartitionKey, chunk: HistoryChunk) -> None:
 
 
 def settings_of(tier: Path, chunks: Mapping[PartitionKey, HistoryChunk]) -> Settings:
-    """Each topic under its chunk's strategy; in a file beside the tier."""
+    """Each topic with its chunk's strategy, in a file beside the tier."""
     tables = []
     for key, chunk in chunks.items():
         table = [f'[topics."{key.topic}"]', f'"compaction.strategy" = "{chunk.strategy.value}"']
@@ -116,10 +116,10 @@ def seen(context: RunContext, tier: Path, key: PartitionKey) -> Iterator[ModelRe
                 )
 
 
-def test_topics_under_every_strategy_end_as_the_model_says(
+def test_topics_under_every_strategy_match_the_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Several key buckets per partition, so that keys of one part ways.
+    # Several key buckets per partition.
     monkeypatch.setattr(task_assignment, "BUCKET_BYTES", 200)
     tier, now_ms = made_tier(tmp_path / "tier"), 0
     topics = {key_of(f"topic{i}"): history for i, history in enumerate(drawn_histories())}
@@ -160,7 +160,7 @@ def test_a_run_records_its_strategy_and_the_next_plan_reports_a_change(tmp_path:
     (note,) = planned.choice.notes
     assert note.startswith("the compaction strategy was timestamp and is offset now")
     assert target(context, state).before is not None
-    # What timestamps removed is gone, though offsets decide now.
+    # Records that timestamps removed are gone, although offsets decide now.
     changed = target(context, replace(state, strategies=("timestamp", "offset")))
     assert (changed.before, changed.corruptions) == (None, ())
     assert changed.notes == (

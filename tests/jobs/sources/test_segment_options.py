@@ -35,7 +35,7 @@ def test_each_option_has_its_row_with_its_default() -> None:
     assert packaging_docs.rows_that_say_otherwise(said, README) == []
 
 
-def test_nothing_but_a_tier_need_be_named() -> None:
+def test_only_the_tier_is_required() -> None:
     request = request_of({"path": "/tier"})
     assert (request.tier_uri, request.catalog_uri, request.scope) == ("/tier", None, Scope())
     assert request.is_committed
@@ -46,7 +46,7 @@ def test_nothing_but_a_tier_need_be_named() -> None:
     assert request.versions == VersionSource()
 
 
-def test_every_option_is_heard_whatever_its_case() -> None:
+def test_the_case_of_an_option_does_not_matter() -> None:
     request = request_of(
         {
             "PATH": "/tier",
@@ -69,7 +69,7 @@ def test_partitions_may_be_assigned_one_by_one() -> None:
     assert request.scope == Scope(topics=("orders", "payments"))
 
 
-def test_what_a_version_is_goes_by_the_strategy() -> None:
+def test_the_strategy_decides_the_version() -> None:
     by_header = {"compaction.strategy": "header", "compaction.strategy.header": "seq"}
     for options, versions in (
         (
@@ -106,7 +106,7 @@ def test_what_a_version_is_goes_by_the_strategy() -> None:
         ({"path": "/t", "topics": "a,,b"}, "topics is 'a,,b'"),
     ],
 )
-def test_a_wrong_option_is_named_with_a_remedy(options: dict[str, str], said: str) -> None:
+def test_a_wrong_option_is_refused_with_a_remedy(options: dict[str, str], said: str) -> None:
     with pytest.raises(BadSettings) as refused:
         request_of(options)
     assert said in str(refused.value)

@@ -56,7 +56,7 @@ PREDICATES: Final = (
 
 @pytest.fixture(scope="module")
 def reading(spark: SparkSession) -> Iterator[SparkSession]:
-    """The session with the format registered; what is set for it is unset afterwards."""
+    """The session with the format registered; its setting is unset afterwards."""
     register(spark)
     yield spark
     spark.conf.unset(PUSHDOWN)
@@ -97,9 +97,7 @@ def is_as_the_plain_reader_reads_it(session: SparkSession, tier: Path, level: st
     return len(rows)
 
 
-def test_one_line_makes_the_format_known_and_twice_is_once(
-    reading: SparkSession, tmp_path: Path
-) -> None:
+def test_a_format_can_be_registered_twice(reading: SparkSession, tmp_path: Path) -> None:
     put_updates(made_tier(tmp_path), ORDERS, 0)
     register(reading)
     found = read(reading, tmp_path)
@@ -119,7 +117,7 @@ def test_the_sample_is_read_before_and_after_it_is_compacted(
     original = {"segments": "original", "columns": "offset,value_digest"}
     assert read(reading, tier, **original).count() == 8261
     for log in sources:
-        Path(log).unlink()  # Who reads a retired segment will miss it.
+        Path(log).unlink()  # A reader of retired segments would fail.
     assert is_as_the_plain_reader_reads_it(reading, tier, "read_committed") == 999
     with pytest.raises(PySparkException, match="tiered-0: 3 of 3 original segments are gone"):
         read(reading, tier, **original).count()
@@ -159,7 +157,7 @@ def transactional(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tier
 
 
-def test_committed_is_what_a_consumer_may_see(reading: SparkSession, transactional: Path) -> None:
+def test_read_committed_is_what_consumers_see(reading: SparkSession, transactional: Path) -> None:
     assert offsets(read(reading, transactional)) == [0, 3, 6]
     assert offsets(read(reading, transactional).where("offset < 3")) == [0]
     found = read(reading, transactional, isolation_level="read_committed")
@@ -167,7 +165,7 @@ def test_committed_is_what_a_consumer_may_see(reading: SparkSession, transaction
     assert found.where("offset = 6").collect()[0]["value"] is None
 
 
-def test_uncommitted_is_all_but_markers(reading: SparkSession, transactional: Path) -> None:
+def test_read_uncommitted_is_all_but_markers(reading: SparkSession, transactional: Path) -> None:
     found = read(reading, transactional, isolation_level="read_uncommitted")
     assert offsets(found) == [0, 1, 2, 3, 6, 7, 8]
 
@@ -218,7 +216,7 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def places_by_predicate(
     reading: SparkSession, several: Path
 ) -> dict[str, list[tuple[str, int, int]]]:
-    """What Spark alone finds: it is told of no filter, and computes each predicate per record."""
+    """Spark's own results: it pushes no filter, and computes each predicate per record."""
     reading.conf.set(PUSHDOWN, "false")
     said = [f"({predicate}) AS is_{i}" for i, predicate in enumerate(PREDICATES)]
     rows = read(reading, several).selectExpr("topic", "partition", "offset", *said).collect()
@@ -261,7 +259,7 @@ def test_options_choose_partitions_and_columns(reading: SparkSession, several: P
     assert chosen.count() == 4 * 3 * RECORDS_PER_SEGMENT
 
 
-def test_what_is_excluded_is_not_even_looked_at(reading: SparkSession, tmp_path: Path) -> None:
+def test_excluded_partitions_are_not_inspected(reading: SparkSession, tmp_path: Path) -> None:
     put_updates(made_tier(tmp_path), ORDERS, 0)
     put_updates(tmp_path, key_of("broken"), 0).write_bytes(b"no log")
     with pytest.raises(PySparkException, match=r"broken-0.*the log is torn"):
@@ -272,7 +270,7 @@ def test_what_is_excluded_is_not_even_looked_at(reading: SparkSession, tmp_path:
 
 @contextmanager
 def refused_in_a_sentence(match: str) -> Iterator[None]:
-    """What a notebook shows of it is the sentence, without the trace of a Python worker."""
+    """A notebook shows one sentence, without the traceback of a Python worker."""
     with pytest.raises(PySparkException, match=match) as refused:
         yield
     assert "Traceback (most recent call last)" not in str(refused.value)
