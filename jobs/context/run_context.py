@@ -1,6 +1,6 @@
 """The context of a run: the tier, its catalog, the clock, the run's name.
 
-Only this module constructs them.
+Only this module creates them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class RunContext:
     run: str
     """This run's name: its start time and a part of a random id."""
     catalog_words: tuple[str, ...] = ()
-    """The arguments that name the catalog; empty if it lies in the tier."""
+    """The arguments that name the catalog; empty if it is in the tier."""
 
     def place(self, key: PartitionKey) -> str:
         """Return the arguments of a verb that name this tier, its catalog and the partition."""

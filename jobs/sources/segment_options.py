@@ -297,11 +297,12 @@ def _assigned(given: Mapping[str, str]) -> frozenset[tuple[str, int]] | None:
         named = json.loads(given["assign"])
     except ValueError as error:
         raise wrong from error
-    if not isinstance(named, dict) or not named:
+    is_valid = isinstance(named, dict) and all(
+        isinstance(numbers, list) and all(type(number) is int for number in numbers)
+        for numbers in named.values()
+    )
+    if not is_valid or not named:
         raise wrong
-    for numbers in named.values():
-        if not isinstance(numbers, list) or not all(type(number) is int for number in numbers):
-            raise wrong
     return frozenset((topic, number) for topic, numbers in named.items() for number in numbers)
 
 

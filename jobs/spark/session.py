@@ -172,7 +172,9 @@ def _prepare_executors(context: SparkContext) -> None:
 
 def _local(builder: SparkSession.Builder) -> SparkSession.Builder:
     """Return `builder` with the settings that spark-submit would pass, for this machine."""
-    if shutil.which("java") is None and not _java_home_has_java():
+    java_home = os.environ.get("JAVA_HOME")
+    has_java = java_home is not None and (Path(java_home) / "bin" / "java").exists()
+    if not has_java and shutil.which("java") is None:
         raise BadSettings("no Java runtime was found", where="Spark", remedy=NO_JAVA)
     # The JVM starts the workers, which must find the same packages as the driver.
     root = str(Path(tierfold.__file__).resolve().parents[1])
@@ -188,8 +190,3 @@ def _local(builder: SparkSession.Builder) -> SparkSession.Builder:
             "spark.driver.extraJavaOptions", f"{JVM_OPTIONS} -Dlog4j2.configurationFile={log4j}"
         )
     )
-
-
-def _java_home_has_java() -> bool:
-    home = os.environ.get("JAVA_HOME")
-    return home is not None and (Path(home) / "bin" / "java").exists()

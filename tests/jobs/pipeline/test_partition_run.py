@@ -73,40 +73,40 @@ def a_result(
     return RoundResult(round=work, receipts=receipts, outcome=outcome, state=row, failure=failure)
 
 
-def test_a_run_that_began_nothing_has_no_chunk() -> None:
+def test_a_run_has_no_chunk_until_one_begins() -> None:
     run = PartitionRun(plan=PLAN)
     assert (run.is_open, run.is_given_back, run.key) == (True, False, PLAN.key)
     with pytest.raises(LookupError, match="no chunk has begun"):
         _ = run.begun
-
-
-def test_a_chunk_that_begins_is_known_with_its_time() -> None:
-    run = PartitionRun(plan=PLAN).beginning(first_chunk(), 7)
+    run = run.beginning(first_chunk(), 7)
     assert (run.begun, run.plan, run.began_at_ms) == (first_chunk(), PLAN, 7)
     assert (run.is_open, run.chunks) == (True, ())
 
 
-def test_a_run_that_is_left_before_its_claim_reports_the_row_it_found() -> None:
-    plan = replace(PLAN, epoch=4)
-    run = PartitionRun(plan=plan).leaving("time is up")
-    assert (run.is_open, run.is_given_back) == (False, False)
-    assert (run.report.outcome, run.report.epoch) == (LEFT, 4)
-    assert run.report.reason == "left for the next run: time is up"
-
-
-def test_a_run_that_is_left_after_its_claim_reports_its_own_epoch() -> None:
-    run = replace(claimed(PLAN), plan=replace(PLAN, epoch=0)).leaving("a signal")
-    assert (run.report.outcome, run.report.epoch) == (LEFT, 1)
-    assert run.is_given_back
+@pytest.mark.parametrize(
+    ("run", "epoch", "is_given_back"),
+    [
+        pytest.param(PartitionRun(plan=replace(PLAN, epoch=4)), 4, False, id="before its claim"),
+        pytest.param(
+            PartitionRun(plan=replace(PLAN, epoch=0), state=STATE), 1, True, id="after its claim"
+        ),
+    ],
+)
+def test_a_run_that_is_left_reports_the_epoch_of_the_row(
+    run: PartitionRun, epoch: int, is_given_back: bool
+) -> None:
+    left = run.leaving("time is up")
+    assert (left.is_open, left.is_given_back) == (False, is_given_back)
+    assert (left.report.outcome, left.report.epoch) == (LEFT, epoch)
+    assert left.report.reason == "left for the next run: time is up"
 
 
 def test_a_chunk_that_cannot_begin_ends_the_run() -> None:
     report = failure_report(planned_report(PLAN), "no space")
-    run = PartitionRun(plan=PLAN).beginning(PLAN, 7).ending(report)
-    assert (run.is_open, run.chunks, run.report) == (False, (report,), report)
-
-
-# What a result makes of the run.
+    run = PartitionRun(plan=PLAN).beginning(PLAN, 7)
+    assert run.failing("no space") == run.ending(report)
+    ended = run.ending(report)
+    assert (ended.is_open, ended.chunks, ended.report) == (False, (report,), report)
 
 
 @pytest.mark.parametrize(
