@@ -14,7 +14,15 @@ from rich.console import Console
 
 from tests.jobs.claimed_rounds import ALWAYS, NOW_MS, claimed_rounds
 from tests.jobs.commands import LOCAL_ENGINE, status_of, told
-from tests.jobs.tiers import files_below, folder_of, key_of, put_updates, sample_copy, updated_tier
+from tests.jobs.tiers import (
+    files_below,
+    flip_last_byte,
+    folder_of,
+    key_of,
+    put_updates,
+    sample_copy,
+    updated_tier,
+)
 from tests.storage.scripted_catalog import ScriptedCatalog
 from tests.storage.scripts import Script, at
 from tierfold.compaction.cleaning.rounds import Round
@@ -121,9 +129,7 @@ def second_log_vanishes(_: Path, sources: list[Path]) -> str:
 
 
 def last_byte_changes(_: Path, sources: list[Path]) -> str:
-    content = bytearray(sources[0].read_bytes())
-    content[-1] ^= 1
-    sources[0].write_bytes(content)
+    flip_last_byte(sources[0])
     return str(sources[0])
 
 

@@ -22,6 +22,7 @@ from tests.jobs.commands import ALWAYS, status_of, tierfold, told
 from tests.jobs.tiers import (
     RECORDS_PER_SEGMENT,
     files_below,
+    flip_last_byte,
     folder_of,
     key_of,
     latest_updates,
@@ -215,9 +216,7 @@ def test_a_run_that_dies_loses_one_chunk(tier: Path) -> None:
 
 def test_a_bad_segment_stops_its_partition_after_the_chunks_before_it(tier: Path) -> None:
     log = sorted(folder_of(tier, ORDERS).glob("*.log"))[2]
-    content = bytearray(log.read_bytes())
-    content[-1] ^= 1
-    log.write_bytes(content)
+    flip_last_byte(log)
     reports = compacted(tier, EACH_SEGMENT)
     assert (reports["orders"].outcome, reports["payments"].outcome) == (FAILED, COMPACTED)
     assert not told(reports["orders"].reason, str(log), "CRC")
